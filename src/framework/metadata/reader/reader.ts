@@ -35,7 +35,10 @@ async function readDecoded<T>(path: string, decode: (text: string) => T): Promis
   let before: Buffer | undefined;
   for (let look = 1; ; look++) {
     const bytes = await readStable(path);
-    if (isBlank(bytes)) throw notWritten(path);
+    if (isBlank(bytes)) {
+      const hint = 'its driver has not written it yet, or has withdrawn it';
+      throw new MetadataError('metadata-not-found', `metadata file ${path} is empty`, { path, hint, retriable: true });
+    }
     try {
       return decode(decodeUtf8(bytes));
     } catch (cause) {
@@ -52,14 +55,6 @@ async function readDecoded<T>(path: string, decode: (text: string) => T): Promis
 /** The driver writes such a file for a container that waits for its sandbox, and when it withdraws the content. */
 function isBlank(bytes: Buffer): boolean {
   return bytes.every((byte) => [0x20, 0x0a, 0x0d, 0x09].includes(byte));
-}
-
-function notWritten(path: string): MetadataError {
-  return new MetadataError('metadata-not-found', `metadata file ${path} is empty`, {
-    path,
-    retriable: true,
-    hint: 'its driver has not written it yet, or has withdrawn it',
-  });
 }
 
 export function isNotWritten(error: unknown): boolean {
