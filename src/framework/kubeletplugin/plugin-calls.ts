@@ -108,17 +108,12 @@ export class PluginCalls {
   async #inTurn<T>(claims: ClaimIdentity[], signal: AbortSignal, task: () => Promise<T>): Promise<T> {
     const { lock, serialize } = this.#options;
     if (this.#turns.waiting >= maxWaiting) throw aborted(`${maxWaiting} calls are waiting already`);
-    let isOurTurn = false;
-    const inTurn = async () => {
-      isOurTurn = true;
-      using _ = await failWith('serialize gRPC: lock file', async () => lock?.acquire(signal));
-      return await task();
-    };
-    return await this.#turns
-      .runAll(serialize ? ['all'] : claims.map(({ uid }) => uid), inTurn, signal)
-      .catch((cause) => {
-        throw isOurTurn ? cause : aborted('serialize gRPC: the calls before this one have not ended', cause);
-      });
+    const keys = serialize ? ['all'] : claims.map(({ uid }) => uid);
+    using _turn = await this.#turns.acquireAll(keys, signal).catch((cause) => {
+      throw aborted('serialize gRPC: the calls before this one have not ended', cause);
+    });
+    using _lock = await failWith('serialize gRPC: lock file', async () => lock?.acquire(signal));
+    return await task();
   }
 
   /**
