@@ -2,10 +2,7 @@ import { createConnection, Socket } from 'node:net';
 import { NriError } from './errors.ts';
 import { onAbort } from './timers.ts';
 
-/**
- * Connects to a unix socket.
- * @throws NriError `not-connected` if nothing listens there, or the signal's reason
- */
+/** Connects to a unix socket. @throws NriError `not-connected` if nothing listens there, or the signal's reason */
 export async function dial(path: string, signal: AbortSignal): Promise<Socket> {
   signal.throwIfAborted();
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();

@@ -1,6 +1,5 @@
 /** Pod events that every NRI version knows, with their numbers. */
 export const PodEvent = { runPodSandbox: 1, stopPodSandbox: 2, removePodSandbox: 3 } as const;
-export type PodEvent = (typeof PodEvent)[keyof typeof PodEvent];
 export type PodEventName = keyof typeof PodEvent;
 
 export const podEventNames = Object.keys(PodEvent) as PodEventName[];
@@ -31,4 +30,9 @@ export function eventBit(event: number): number {
 export function eventMask(handled: readonly EventName[]): number {
   const mask = handled.reduce((bits, name) => bits | eventBit(SubscribedEvent[name]), 0);
   return mask === 0 ? eventBit(PodEvent.removePodSandbox) : mask;
+}
+
+/** The method of the plugin that a runtime calls for an event: `RunPodSandbox`. */
+export function methodOf(event: EventName): string {
+  return `${event[0]?.toUpperCase()}${event.slice(1)}`;
 }

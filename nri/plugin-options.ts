@@ -1,4 +1,4 @@
-import { NriError, OptionError } from './errors.ts';
+import { OptionError } from './errors.ts';
 import type { PluginHandlers } from './handlers.ts';
 import { type Logger, silentLogger } from './logger.ts';
 import { defaultRegistrationTimeoutMs } from './runtime-info.ts';
@@ -94,9 +94,7 @@ export function resolveOptions(options: PluginOptions): ResolvedOptions {
 function parseDescriptor(text: string | undefined): number | undefined {
   if (text === undefined || text === '') return undefined;
   if (!/^[0-9]{1,6}$/.test(text)) {
-    throw new OptionError('env', `NRI_PLUGIN_SOCKET is "${text}", not the number of a file descriptor`, {
-      cause: new NriError('not-a-number', text),
-    });
+    throw new OptionError('env', `NRI_PLUGIN_SOCKET is "${text}", not the number of a file descriptor`);
   }
   return Number(text);
 }

@@ -1,11 +1,11 @@
 import { type Container, parseContainer } from './container.ts';
 import { toError } from './errors.ts';
-import { eventMask, eventNames, type PodEventName, podEventName, podEventNames } from './events.ts';
-import type { CallContext, PluginHandlers } from './handlers.ts';
-import type { Logger } from './logger.ts';
+import { eventMask, eventNames, methodOf, type PodEventName, podEventName, podEventNames } from './events.ts';
+import type { CallContext } from './handlers.ts';
 import { type PodSandbox, parsePodSandbox } from './pod.ts';
 import type { MessageCodec } from './proto.ts';
 import { defaultRequestTimeoutMs, parseRuntimeInfo, type RuntimeInfo } from './runtime-info.ts';
+import type { SessionOptions } from './session.ts';
 import { SyncParts, type SyncState } from './sync-parts.ts';
 import type { CallInfo, Method, Reply, Services } from './ttrpc/server.ts';
 import { StatusCode, TtrpcError } from './ttrpc/status.ts';
@@ -14,15 +14,9 @@ import { type NriCodec, pluginService, type WireContainer, type WirePod } from '
 /** A node with 400 pods and large annotations was seen to send 20 MB. */
 const syncLimits = { bytes: 64 * 1024 * 1024, entries: 100_000 };
 
-export interface PluginServiceOptions {
+export type PluginServiceOptions = Pick<SessionOptions, 'handlers' | 'logger' | 'launched' | 'onReady'> & {
   codec: NriCodec;
-  handlers: PluginHandlers;
-  logger: Logger;
-  /** Whether the runtime started this process. NRI before v0.7 does not synchronize such a plugin. */
-  launched: boolean;
-  /** Called once, when the answer that starts the events has been sent. */
-  onReady: (runtime: RuntimeInfo) => void;
-}
+};
 
 type ContainerRequest = { pod?: WirePod; container?: WireContainer };
 
@@ -45,8 +39,7 @@ export class PluginService {
       ['StateChange', (payload, call) => this.#stateChange(payload, call)],
     ]);
     for (const event of podEventNames) {
-      const method = `${event[0]?.toUpperCase()}${event.slice(1)}`;
-      methods.set(method, (payload, call) =>
+      methods.set(methodOf(event), (payload, call) =>
         this.#podEvent(event, decodePayload(codec.podSandboxRequest, payload).pod, call),
       );
     }
@@ -115,16 +108,10 @@ export class PluginService {
   }
 
   async #podEvent(name: PodEventName, wire: WirePod | undefined, call: CallInfo): Promise<Reply> {
-    // Called as a method: a handler may be on the prototype of a class.
     const { handlers } = this.#options;
     if (handlers[name] === undefined) return {};
     if (wire === undefined) throw new TtrpcError(StatusCode.invalidArgument, `${name} without a pod`);
-    try {
-      await handlers[name](parsePodSandbox(wire), this.#context(call));
-      return {};
-    } catch (error) {
-      throw withoutUnimplemented(error);
-    }
+    return await this.#handle(call, (context) => handlers[name]?.(parsePodSandbox(wire), context));
   }
 
   /** Has its own method in every version, since the answer could carry adjustments. An empty answer requests none. */
@@ -134,16 +121,19 @@ export class PluginService {
     if (pod === undefined || container === undefined) {
       throw new TtrpcError(StatusCode.invalidArgument, 'createContainer without a pod or a container');
     }
+    return await this.#handle(call, (context) =>
+      // Called as a method: a handler may be on the prototype of a class.
+      handlers.createContainer?.(parsePodSandbox(pod), parseContainer(container), context),
+    );
+  }
+
+  async #handle({ timeoutMs, signal }: CallInfo, call: (context: CallContext) => void | Promise<void>): Promise<Reply> {
     try {
-      await handlers.createContainer(parsePodSandbox(pod), parseContainer(container), this.#context(call));
+      await call({ timeoutMs: timeoutMs ?? this.#runtime?.requestTimeoutMs ?? defaultRequestTimeoutMs, signal });
       return {};
     } catch (error) {
       throw withoutUnimplemented(error);
     }
-  }
-
-  #context({ timeoutMs, signal }: CallInfo): CallContext {
-    return { timeoutMs: timeoutMs ?? this.#runtime?.requestTimeoutMs ?? defaultRequestTimeoutMs, signal };
   }
 }
 

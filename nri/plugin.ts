@@ -31,10 +31,7 @@ export interface Plugin extends AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/**
- * Creates a plugin; nothing is opened before `start`.
- * @throws OptionError `bad-option`; NriError `proto-not-loaded`
- */
+/** Creates a plugin; nothing is opened before `start`. @throws OptionError `bad-option`; NriError `proto-not-loaded` */
 export function createPlugin(options: PluginOptions): Plugin {
   const resolved = resolveOptions(options);
   return new ReconnectingPlugin(resolved, createTtrpcCodec(resolved.protoDir), createNriCodec(resolved.protoDir));
@@ -73,8 +70,10 @@ class ReconnectingPlugin implements Plugin {
     if (this.#started) return;
     this.#started = true;
     const { fd, logger } = this.#options;
-    const running = fd === undefined ? this.#keepConnected() : this.#serveDescriptor(fd);
-    running.catch((error) => logger.error({ err: toError(error) }, 'NRI plugin gave up')).then(() => this.#finish());
+    const run = async () => (fd === undefined ? this.#keepConnected() : this.#serve(adoptSocket(fd)));
+    run()
+      .catch((error) => logger.error({ err: toError(error) }, 'NRI plugin gave up'))
+      .then(() => this.#finish());
   }
 
   whenConnected(signal?: AbortSignal): Promise<RuntimeInfo> {
@@ -131,10 +130,6 @@ class ReconnectingPlugin implements Plugin {
     const level = message === reported ? 'debug' : 'warn';
     this.#options.logger[level]({ err: error, socket: this.#options.socketPath }, 'no connection to the runtime');
     return message;
-  }
-
-  async #serveDescriptor(fd: number): Promise<void> {
-    await this.#serve(adoptSocket(fd));
   }
 
   /** Serves one connection until it ends. Resolves to true if the connection lasted long enough to reset the backoff. Does not reject. */

@@ -59,13 +59,10 @@ export class Session {
    * connection and gives the rest of them the same time again to notice their signal.
    */
   async close(handlerTimeoutMs: number): Promise<void> {
-    await this.idle(handlerTimeoutMs);
+    const idle = () => Promise.all([this.#server.idle(handlerTimeoutMs), this.#service.idle()]);
+    await settledWithin(idle(), handlerTimeoutMs);
     this.#mux.close();
-    await this.idle(handlerTimeoutMs);
-  }
-
-  async idle(timeoutMs: number): Promise<void> {
-    await settledWithin(Promise.all([this.#server.idle(timeoutMs), this.#service.idle()]), timeoutMs);
+    await settledWithin(idle(), handlerTimeoutMs);
   }
 
   /**

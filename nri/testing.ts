@@ -67,17 +67,14 @@ export class FakeRuntime implements AsyncDisposable {
     this.#options = options;
     for (const pod of options.pods ?? []) this.pods.set(pod.id, pod);
     this.#facts = {
-      name: options.name ?? 'containerd',
-      version: options.version ?? 'v2.1.9',
-      nriVersion: 'nriVersion' in options ? options.nriVersion : 'v0.8.0',
-      config: '',
-      registrationTimeoutMs: options.registrationTimeoutMs ?? defaultRegistrationTimeoutMs,
-      requestTimeoutMs: options.requestTimeoutMs ?? defaultRequestTimeoutMs,
-      configureFirst: options.configureFirst ?? false,
-      maxSyncBytes: options.maxSyncBytes ?? 4 * 1024 * 1024,
+      ...{ name: 'containerd', version: 'v2.1.9', nriVersion: 'v0.8.0', config: '', logger: silentLogger },
+      registrationTimeoutMs: defaultRegistrationTimeoutMs,
+      requestTimeoutMs: defaultRequestTimeoutMs,
+      configureFirst: false,
+      maxSyncBytes: 4 * 1024 * 1024,
+      ...options,
       ttrpc: createTtrpcCodec(options.protoDir),
       nri: createNriCodec(options.protoDir),
-      logger: options.logger ?? silentLogger,
     };
   }
 
@@ -155,14 +152,12 @@ export class FakeRuntime implements AsyncDisposable {
   /** Holds back the synchronization of plugins until disposed of, as a runtime does while it works on a pod. */
   blockSync(): Disposable {
     this.#syncBlockers += 1;
-    let blocking = true;
-    return {
-      [Symbol.dispose]: () => {
-        if (blocking) this.#syncBlockers -= 1;
-        blocking = false;
-        this.#changed();
-      },
-    };
+    const blocker = new DisposableStack();
+    blocker.defer(() => {
+      this.#syncBlockers -= 1;
+      this.#changed();
+    });
+    return blocker;
   }
 
   /**
@@ -195,10 +190,7 @@ export class FakeRuntime implements AsyncDisposable {
     });
   }
 
-  /**
-   * Asks the plugins about a container of a pod, one by one.
-   * @throws TtrpcError the first refusal
-   */
+  /** Asks the plugins about a container of a pod, one by one. @throws TtrpcError the first refusal */
   createContainer(pod: PodInput, container: Partial<Container>): Promise<void> {
     return this.#inTurn(async () => {
       for (const plugin of [...this.#plugins]) await plugin.createContainer(pod, container);

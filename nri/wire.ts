@@ -50,10 +50,7 @@ export interface NriCodec {
   stateChangeEvent: MessageCodec<{ event?: number; pod?: WirePod; container?: WireContainer }>;
 }
 
-/**
- * Reads `nri.proto` and creates the codecs of its messages.
- * @throws NriError `proto-not-loaded`
- */
+/** Reads `nri.proto` and creates the codecs of its messages. @throws NriError `proto-not-loaded` */
 export function createNriCodec(protoDir?: string): NriCodec {
   const messages = loadMessages('nri.proto', protoDir);
   const codec = <T extends object>(type: string): MessageCodec<T> =>

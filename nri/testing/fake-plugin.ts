@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { type Container, formatContainer } from '../container.ts';
 import { NriError, toError } from '../errors.ts';
-import { eventBit, PodEvent, type PodEventName, SubscribedEvent } from '../events.ts';
+import { eventBit, methodOf, PodEvent, type PodEventName, SubscribedEvent } from '../events.ts';
 import { MuxConnection } from '../mux/frame.ts';
 import { Mux } from '../mux/mux.ts';
 import { formatPodSandbox, type PodSandbox } from '../pod.ts';
@@ -30,10 +30,8 @@ export interface FakeRuntimeFacts
 
 /** The runtime's end of one plugin's connection, with Go's rules for fatal errors. */
 export class FakePlugin {
-  /** As the plugin registered itself. */
   name = '';
   index = '';
-  /** The plugin's subscription, as requested by it. */
   events = 0;
   /** Each method called and how it ended, in order: `RunPodSandbox`, `StateChange(1): 12 method StateChange`. */
   readonly calls: string[] = [];
@@ -89,7 +87,7 @@ export class FakePlugin {
     const codec = this.#runtime.nri.synchronizeResponse;
     try {
       for (const { payload, more } of this.#syncParts(pods, containers)) {
-        const answer = await this.#call('Synchronize', payload, endsAt - performance.now());
+        const answer = await this.call('Synchronize', payload, endsAt - performance.now());
         if (more && codec.decode(answer).more !== true) {
           throw new NriError('no-parts', 'plugin does not handle split sync requests');
         }
@@ -127,14 +125,21 @@ export class FakePlugin {
    */
   async createContainer(pod: Partial<PodSandbox>, container: Partial<Container>): Promise<void> {
     if ((this.events & eventBit(SubscribedEvent.createContainer)) === 0) return;
-    const { nri, requestTimeoutMs } = this.#runtime;
+    const { nri } = this.#runtime;
     const payload = nri.containerRequest.encode({ pod: formatPodSandbox(pod), container: formatContainer(container) });
-    await this.#call('CreateContainer', payload, requestTimeoutMs);
+    await this.call('CreateContainer', payload);
   }
 
   /** Any call, as a runtime of another version would make it. */
-  call(method: string, payload: Uint8Array, timeoutMs?: number): Promise<Buffer> {
-    return this.#call(method, payload, timeoutMs ?? this.#runtime.requestTimeoutMs);
+  async call(method: string, payload: Uint8Array, timeoutMs = this.#runtime.requestTimeoutMs): Promise<Buffer> {
+    try {
+      const answer = await this.#client.call(pluginService, method, payload, { timeoutMs });
+      this.calls.push(method);
+      return answer;
+    } catch (error) {
+      this.calls.push(`${method}: ${error instanceof TtrpcError ? `${error.status} ` : ''}${toError(error).message}`);
+      throw error;
+    }
   }
 
   #register(payload: Buffer): Reply | Promise<Reply> {
@@ -162,41 +167,25 @@ export class FakePlugin {
       ...(tellsTimeouts ? { registrationTimeout: registrationTimeoutMs, requestTimeout: requestTimeoutMs } : {}),
       ...(hasMethodPerEvent(nriVersion) && nriVersion !== undefined ? { nriVersion } : {}),
     });
-    const { events = 0 } = nri.configureResponse.decode(await this.#call('Configure', request, requestTimeoutMs));
+    const { events = 0 } = nri.configureResponse.decode(await this.call('Configure', request));
     const valid = minorVersion(nriVersion) >= 10 ? 0x3fff : 0x7ff;
     if ((events & ~valid) !== 0) throw new NriError('bad-events', `invalid plugin events: 0x${events.toString(16)}`);
     this.events = events === 0 ? valid : events;
   }
 
   async #callEvent(event: PodEventName, pod: Partial<PodSandbox>): Promise<void> {
-    const { nri, requestTimeoutMs } = this.#runtime;
+    const { nri } = this.#runtime;
     const wire = formatPodSandbox(pod);
     if (!this.#onlyStateChange) {
-      const method = `${event[0]?.toUpperCase()}${event.slice(1)}`;
       try {
-        await this.#call(method, nri.podSandboxRequest.encode({ pod: wire }), requestTimeoutMs);
+        await this.call(methodOf(event), nri.podSandboxRequest.encode({ pod: wire }));
         return;
       } catch (error) {
         if (!(error instanceof TtrpcError) || error.status !== StatusCode.unimplemented) throw error;
         this.#onlyStateChange = true;
       }
     }
-    await this.#call(
-      'StateChange',
-      nri.stateChangeEvent.encode({ event: PodEvent[event], pod: wire }),
-      requestTimeoutMs,
-    );
-  }
-
-  async #call(method: string, payload: Uint8Array, timeoutMs: number): Promise<Buffer> {
-    try {
-      const answer = await this.#client.call(pluginService, method, payload, { timeoutMs });
-      this.calls.push(method);
-      return answer;
-    } catch (error) {
-      this.calls.push(`${method}: ${error instanceof TtrpcError ? `${error.status} ` : ''}${toError(error).message}`);
-      throw error;
-    }
+    await this.call('StateChange', nri.stateChangeEvent.encode({ event: PodEvent[event], pod: wire }));
   }
 
   /** Everything at once if it fits, else parts of at least 8 objects, sized by what did not fit. */

@@ -34,10 +34,10 @@ export function goChannel(inner: Channel, onReadError: (error: GoReadError) => v
     send: (frame) => inner.send(frame),
     close: (error) => inner.close(error),
     receive(receiver: ChannelReceiver) {
-      const reader = new GoReader(receiver, onReadError);
+      const push = createGoReader(receiver, onReadError);
       inner.receive({
         data(frame) {
-          if (!reader.push(frame)) inner.close(new NriError('queue-full', 'failed to queue payload for reading'));
+          if (!push(frame)) inner.close(new NriError('queue-full', 'failed to queue payload for reading'));
         },
         closed: (error) => receiver.closed(error),
       });
@@ -45,72 +45,50 @@ export function goChannel(inner: Channel, onReadError: (error: GoReadError) => v
   };
 }
 
-class GoReader {
-  readonly #receiver: ChannelReceiver;
-  readonly #onReadError: (error: GoReadError) => void;
-  readonly #queue: Buffer[] = [];
+/** @returns takes a frame, unless there is no room in the queue */
+function createGoReader(receiver: ChannelReceiver, onReadError: (error: GoReadError) => void) {
+  const queue: Buffer[] = [];
   /** Read from the queue but not yet requested; at most the read buffer. */
-  #buffered: Buffer = Buffer.alloc(0);
-  #dead = false;
+  let buffered: Buffer = Buffer.alloc(0);
+  let isDead = false;
 
-  constructor(receiver: ChannelReceiver, onReadError: (error: GoReadError) => void) {
-    this.#receiver = receiver;
-    this.#onReadError = onReadError;
-  }
-
-  /** @returns whether there was room in the queue */
-  push(frame: Buffer): boolean {
-    if (this.#queue.length >= goReadQueueFrames) return false;
-    this.#queue.push(frame);
-    try {
-      while (!this.#dead && this.#hasMessage()) this.#readMessage();
-    } catch (error) {
-      if (!(error instanceof GoReadError)) throw error;
-      this.#dead = true;
-      this.#onReadError(error);
-    }
-    return true;
-  }
-
-  #hasMessage(): boolean {
-    const waiting = this.#buffered.length + this.#queue.reduce((sum, { length }) => sum + length, 0);
-    if (waiting < ttrpcHeaderBytes) return false;
-    let header = this.#buffered;
-    for (const frame of this.#queue) {
-      if (header.length >= 4) break;
-      header = Buffer.concat([header, frame]);
-    }
-    return waiting >= ttrpcHeaderBytes + header.readUInt32BE(0);
-  }
-
-  #readMessage(): void {
-    const header = this.#readFull(ttrpcHeaderBytes);
-    const data = this.#readFull(header.readUInt32BE(0));
-    this.#receiver.data(Buffer.concat([header, data]));
-  }
-
-  #readFull(length: number): Buffer {
-    const parts: Buffer[] = [];
-    let missing = length;
-    while (missing > 0) {
-      const part = this.#read(missing);
-      parts.push(part);
-      missing -= part.length;
-    }
-    return Buffer.concat(parts);
-  }
-
+  const hasMessage = () => {
+    const waiting = Buffer.concat([buffered, ...queue]);
+    return waiting.length >= ttrpcHeaderBytes && waiting.length >= ttrpcHeaderBytes + waiting.readUInt32BE(0);
+  };
   /** At most `wanted` bytes, from one frame. */
-  #read(wanted: number): Buffer {
-    if (this.#buffered.length === 0) {
+  const read = (wanted: number): Buffer => {
+    if (buffered.length === 0) {
       const direct = wanted >= goReadBufferBytes;
-      const frame = this.#queue.shift() ?? Buffer.alloc(0);
+      const frame = queue.shift() ?? Buffer.alloc(0);
       if (frame.length > (direct ? wanted : goReadBufferBytes)) throw new GoReadError();
       if (direct) return frame;
-      this.#buffered = frame;
+      buffered = frame;
     }
-    const part = this.#buffered.subarray(0, wanted);
-    this.#buffered = this.#buffered.subarray(wanted);
+    const part = buffered.subarray(0, wanted);
+    buffered = buffered.subarray(wanted);
     return part;
-  }
+  };
+  const readFull = (length: number): Buffer => {
+    const parts: Buffer[] = [];
+    for (let missing = length; missing > 0; missing -= parts.at(-1)!.length) parts.push(read(missing));
+    return Buffer.concat(parts);
+  };
+  const readMessage = () => {
+    const header = readFull(ttrpcHeaderBytes);
+    receiver.data(Buffer.concat([header, readFull(header.readUInt32BE(0))]));
+  };
+
+  return (frame: Buffer): boolean => {
+    if (queue.length >= goReadQueueFrames) return false;
+    queue.push(frame);
+    try {
+      while (!isDead && hasMessage()) readMessage();
+    } catch (error) {
+      if (!(error instanceof GoReadError)) throw error;
+      isDead = true;
+      onReadError(error);
+    }
+    return true;
+  };
 }

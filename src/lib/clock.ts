@@ -61,7 +61,7 @@ export async function repeat(clock: Clock, pauseMs: number, signal: AbortSignal,
 /**
  * Waits for a promise for some time, or until the signal fires.
  * @returns whether it was resolved
- * @throws the reason of its rejection
+ * @throws its rejection
  */
 export async function resolvesWithin(
   clock: Clock,

@@ -82,6 +82,7 @@ const writeLock = 1;
 
 /** `struct flock` of 64-bit Linux, in 32-bit words: type and whence (from the start), padding, start, length, pid (0 here). */
 const lock = new Uint32Array(8);
+let fcntl: ((descriptor: number, command: number, lock: Uint32Array) => number) | undefined;
 const word = { typeAndWhence: 0, start: 2, length: 4 };
 
 /** @returns `false` if another open file description holds it @throws Error with the errno */
@@ -90,19 +91,11 @@ function tryLockByte(descriptor: number, offset: number): boolean {
   lock[word.start] = offset;
   lock[word.start + 1] = Math.floor(offset / 2 ** 32);
   lock[word.length] = 1;
-  if (loadFcntl()(descriptor, setOpenFileLock, lock) === 0) return true;
+  // Resolved once: each koffi lookup costs memory for good. The third argument of fcntl(2) is variadic; declaring it fixed
+  // makes no difference on x86-64 and arm64, and koffi examines the types of a variadic call each time.
+  fcntl ??= koffi.load(null).func('int fcntl(int fd, int cmd, void *lock)');
+  if (fcntl?.(descriptor, setOpenFileLock, lock) === 0) return true;
   const code = koffi.errno();
   if (code === koffi.os.errno.EAGAIN || code === koffi.os.errno.EACCES) return false;
   throw new Error(`fcntl failed with errno ${code}`);
-}
-
-let resolved: ((descriptor: number, command: number, lock: Uint32Array) => number) | undefined;
-
-/**
- * Resolved once: each koffi lookup costs memory for good. The third argument of fcntl(2) is variadic; declaring it
- * fixed makes no difference on x86-64 and arm64, and koffi examines the types of a variadic call each time.
- */
-function loadFcntl() {
-  resolved ??= koffi.load(null).func('int fcntl(int fd, int cmd, void *lock)');
-  return resolved;
 }

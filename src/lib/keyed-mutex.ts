@@ -28,10 +28,15 @@ export class KeyedMutex {
 
   /** Runs a task under several keys at once: it waits for all tasks that use one of them. */
   async runAll<T>(keys: readonly string[], task: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    using held = new DisposableStack();
-    // Each key once and always in the same order, so that two tasks never wait for each other.
-    for (const key of [...new Set(keys)].sort()) held.use(await this.acquire(key, signal));
+    using _ = await this.acquireAll(keys, signal);
     return await task();
+  }
+
+  async acquireAll(keys: readonly string[], signal?: AbortSignal): Promise<Disposable> {
+    using turns = new DisposableStack();
+    // Each key once and always in the same order, so that two tasks never wait for each other.
+    for (const key of [...new Set(keys)].sort()) turns.use(await this.acquire(key, signal));
+    return turns.move();
   }
 
   /** Waits for the turn of a task that ends when the result is disposed. @throws the signal's reason if it fires before */

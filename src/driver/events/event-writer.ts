@@ -76,7 +76,12 @@ export class EventWriter implements AsyncDisposable {
     entry.count++;
     entry.lastSeen = new Date();
     entry.lastSeenMs = nowMs;
-    this.#start(key, entry);
+    entry.running ??= this.#run(key, entry)
+      // The sleep rejects on disposal.
+      .catch(() => undefined)
+      .finally(() => {
+        entry.running = undefined;
+      });
   }
 
   /** Number of tracked events. */
@@ -110,15 +115,6 @@ export class EventWriter implements AsyncDisposable {
     const entry: EventEntry = { event, ...counts, running: undefined };
     this.#entries.set(key, entry);
     return entry;
-  }
-
-  #start(key: string, entry: EventEntry): void {
-    entry.running ??= this.#run(key, entry)
-      // The sleep rejects on disposal.
-      .catch(() => undefined)
-      .finally(() => {
-        entry.running = undefined;
-      });
   }
 
   async #run(key: string, entry: EventEntry): Promise<void> {

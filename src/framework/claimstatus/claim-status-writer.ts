@@ -154,7 +154,8 @@ export class ClaimStatusWriter implements AsyncDisposable {
         entry.failure = undefined;
       } catch (error) {
         if (signal.aborted) return;
-        if (isGone(error)) return void this.#entries.delete(entry.claim.uid);
+        const isGone = error instanceof ClaimGone || isKubeError(error, 'api-not-found');
+        if (isGone) return void this.#entries.delete(entry.claim.uid);
         const delayMs = this.#fail(entry, error);
         const isInVain = entry.isRemoval && (entry.failure?.attempts ?? 0) >= maxRemovalFailures;
         if (delayMs !== undefined && !isInVain) {
@@ -248,10 +249,6 @@ export class ClaimStatusWriter implements AsyncDisposable {
 }
 
 class ClaimGone extends Error {}
-
-function isGone(error: unknown): boolean {
-  return error instanceof ClaimGone || isKubeError(error, 'api-not-found');
-}
 
 /** @throws ClaimGone if it is another claim with the same name */
 function toStoredStatus({ uid }: ClaimIdentity, { metadata, status }: ResourceClaim): StoredStatus {

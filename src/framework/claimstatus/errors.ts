@@ -7,10 +7,7 @@ export type ClaimStatusErrorCode = 'status-forbidden' | 'status-invalid' | 'stat
 /** Why a claim's status does not show the state of its devices. The pod runs regardless. */
 export class ClaimStatusError extends NetdraError<ClaimStatusErrorCode> {}
 
-/**
- * Explains a failure to write a claim's status, and what to do about it.
- * @param claim `namespace/name`
- */
+/** Explains a failure to write a claim's status, and what to do about it. @param claim `namespace/name` */
 export function toStatusError(cause: unknown, claim: string, driver: string): ClaimStatusError {
   if (cause instanceof ClaimStatusError) return cause;
   const message = `status of claim ${claim} cannot be written`;

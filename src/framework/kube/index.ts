@@ -2,7 +2,7 @@ export { type ApiAccess, openApiAccess } from './api-access.ts';
 export { isKubeError, KubeError, type KubeErrorCode, retryPauseMs } from './errors.ts';
 export { type KubeApi, KubeClient, type KubeClientOptions, type KubeRequest, type WatchEvent } from './kube-client.ts';
 export { ListWatch, type ListWatchOptions } from './list-watch.ts';
-export { isPodWanted, type PodReference } from './pods.ts';
+export { isPodWanted } from './pods.ts';
 export { ResourceApi, type ResourceRequest } from './resource-api.ts';
 export { type ResourceVersion, resourceVersions } from './resource-versions.ts';
 export { hasServiceAccount } from './service-account.ts';

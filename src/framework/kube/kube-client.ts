@@ -84,7 +84,10 @@ export class KubeClient implements Disposable {
       // From here on, silence is not a failure.
       deadline[Symbol.dispose]();
       for await (const event of readJsonLines<WatchEvent<T>>(answer)) {
-        if (event.type === 'ERROR') throw statusError(subject, event.object as object);
+        if (event.type === 'ERROR') {
+          const { code = 0 } = event.object as { code?: number };
+          throw toKubeError(subject, code, JSON.stringify(event.object));
+        }
         yield event;
       }
       // Either the server or our own signal ended it.
@@ -132,12 +135,10 @@ export class KubeClient implements Disposable {
         ...(headers as Record<string, string>),
         accept: 'application/json',
         'user-agent': this.#options.userAgent,
-        ...(body === undefined
-          ? {}
-          : {
-              'content-type': request.contentType ?? 'application/json',
-              'content-length': String(Buffer.byteLength(body)),
-            }),
+        ...(body !== undefined && {
+          'content-type': request.contentType ?? 'application/json',
+          'content-length': String(Buffer.byteLength(body)),
+        }),
       },
     };
     const send = () => {
@@ -171,10 +172,6 @@ function readText(answer: IncomingMessage): Promise<string> {
     answer.once('end', () => resolve(Buffer.concat(chunks).toString()));
     answer.once('error', reject);
   });
-}
-
-function statusError(subject: string, status: { code?: number }): KubeError {
-  return toKubeError(subject, status.code ?? 0, JSON.stringify(status));
 }
 
 /** The error to throw: the caller's own reason if it aborted, a timeout, or that the server is unreachable. */

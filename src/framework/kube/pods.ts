@@ -1,25 +1,18 @@
 import { isKubeError } from './errors.ts';
 import type { KubeClient } from './kube-client.ts';
 
-/** Identifies one pod: another one may have its name by now. */
-export interface PodReference {
-  namespace: string;
-  name: string;
-  uid: string;
-}
-
 interface Pod {
   metadata?: { uid?: string; deletionTimestamp?: string };
   status?: { phase?: string };
 }
 
 /**
- * Whether a pod exists, is not being deleted, and has not ended: an evicted one stays as `Failed`.
+ * Whether a pod exists, not just another one of its name, is not being deleted, and has not ended: an evicted one stays as `Failed`.
  * @throws KubeError if the API server does not give an answer
  */
 export async function isPodWanted(
   client: Pick<KubeClient, 'request'>,
-  { namespace, name, uid }: PodReference,
+  { namespace, name, uid }: { namespace: string; name: string; uid: string },
   signal: AbortSignal,
 ): Promise<boolean> {
   try {

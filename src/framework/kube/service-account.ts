@@ -11,7 +11,6 @@ const rereadMs = 10_000;
 
 export interface ServiceAccountOptions {
   env?: NodeJS.ProcessEnv;
-  /** Directory where the kubelet mounts it. */
   dir?: string;
   clock?: Clock;
 }

@@ -2,6 +2,7 @@ import { type ServerUnaryCall, type ServiceError, type sendUnaryData, status } f
 import { explain } from '../../lib/errors.ts';
 import { lazyService } from '../../lib/proto.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
+import type { PluginCalls } from './plugin-calls.ts';
 
 /** A device in the answer to the kubelet; names as on the wire. */
 export interface WireDevice {
@@ -19,14 +20,7 @@ export interface CallContext {
   signal: AbortSignal;
 }
 
-export interface DraCalls {
-  /** By claim UID. Throwing fails the whole call. */
-  nodePrepareResources(
-    claims: ClaimIdentity[],
-    context: CallContext,
-  ): Promise<Map<string, { devices: WireDevice[]; error?: string }>>;
-  nodeUnprepareResources(claims: ClaimIdentity[], context: CallContext): Promise<Map<string, { error?: string }>>;
-}
+type DraCalls = Pick<PluginCalls, 'nodePrepareResources' | 'nodeUnprepareResources'>;
 
 interface ClaimsRequest {
   claims: ClaimIdentity[];

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { chmod, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
 import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
 import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import { KubeletPluginError } from './errors.ts';
@@ -43,10 +44,7 @@ export class GrpcServer implements Disposable {
     return server;
   }
 
-  /**
-   * Removes the socket at once and waits for calls in flight.
-   * @returns whether all of them ended in time
-   */
+  /** Removes the socket at once and waits for calls in flight. @returns whether all of them ended in time */
   async drain(clock: Clock, timeoutMs: number): Promise<boolean> {
     // Removed while we still listen, so that a successor's socket is never removed.
     this.#removeFile();
@@ -66,7 +64,8 @@ export class GrpcServer implements Disposable {
   async #listen(): Promise<void> {
     // Kubelets ignore names that start with a dot. Not longer than our others: a socket path has at most 107 bytes.
     const hidden = join(dirname(this.path), `.${randomBytes(3).toString('hex')}`);
-    await this.#bind(hidden);
+    const bind = promisify(this.#server.bindAsync.bind(this.#server));
+    await bind(`unix:${hidden}`, ServerCredentials.createInsecure());
     await chmod(hidden, 0o600);
     await rename(hidden, this.path);
     this.#isThere = true;
@@ -75,13 +74,5 @@ export class GrpcServer implements Disposable {
   #removeFile(): void {
     if (this.#isThere) rmSync(this.path, { force: true });
     this.#isThere = false;
-  }
-
-  #bind(path: string): Promise<void> {
-    return new Promise((resolve, reject) =>
-      this.#server.bindAsync(`unix:${path}`, ServerCredentials.createInsecure(), (error) =>
-        error ? reject(error) : resolve(),
-      ),
-    );
   }
 }

@@ -10,9 +10,10 @@ type HealthStream = ServerWritableStream<object, { devices: WireDeviceHealth[] }
 export const healthVersions = ['v1', 'v1alpha1'] as const;
 export type HealthVersion = (typeof healthVersions)[number];
 
-export interface HealthServiceOptions {
+interface HealthServiceOptions {
   board: HealthBoard;
   clock: Clock;
+  /** Ends all streams. */
   signal: AbortSignal;
 }
 

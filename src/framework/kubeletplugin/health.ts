@@ -42,10 +42,7 @@ export class HealthBoard {
     this.#now = now;
   }
 
-  /**
-   * Replaces the previous report: pass all devices.
-   * @throws KubeletPluginError `health-invalid`
-   */
+  /** Replaces the previous report: pass all devices. @throws KubeletPluginError `health-invalid` */
   set(devices: readonly DeviceHealth[]): void {
     const seen = new Set<string>();
     for (const device of devices) {

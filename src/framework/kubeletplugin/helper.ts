@@ -261,7 +261,8 @@ class Running {
 
   async #listen(): Promise<void> {
     // While one instance removes sockets without a listener, no other may be about to listen on its own.
-    using _ = await this.#lockFiles();
+    using deadline = this.#clock.deadline(lockAtStartMs);
+    using _ = await this.#filesLock?.acquire(deadline.signal);
     await this.#removeLeftovers();
     this.#draServer = this.#servers.use(await GrpcServer.start(this.sockets.dra, this.#services()));
     this.#registrationServer = this.#servers.use(
@@ -276,11 +277,6 @@ class Running {
     if (board === undefined) return services;
     const options = { board, clock: this.#clock, signal: this.#streams.signal };
     return [...services, ...healthVersions.map((version) => createHealthService(version, options))];
-  }
-
-  async #lockFiles(): Promise<Disposable | undefined> {
-    using deadline = this.#clock.deadline(lockAtStartMs);
-    return await this.#filesLock?.acquire(deadline.signal);
   }
 
   /** Removes sockets of killed instances: a kubelet would keep trying to register them. */

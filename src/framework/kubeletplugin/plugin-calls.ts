@@ -1,12 +1,11 @@
 import { abortable } from '../../lib/abort.ts';
-import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
-import type { Logger } from '../../lib/logger.ts';
 import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimName } from '../metadata/index.ts';
-import { type ClaimReader, fetchClaims } from './claims.ts';
-import type { CallContext, DraCalls, WireDevice } from './dra-service.ts';
+import { fetchClaims } from './claims.ts';
+import type { CallContext, WireDevice } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
+import type { KubeletPluginOptions } from './helper.ts';
 import type { InstanceLock } from './instance-lock.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
 import { resolvePreparedClaim } from './prepared-claim.ts';
@@ -23,25 +22,21 @@ export type MetadataFiles = Pick<
   'prepare' | 'update' | 'withdraw' | 'openGate' | 'holdGate' | 'endGate' | 'unprepare'
 >;
 
-export interface PluginCallsOptions {
-  driver: string;
-  claims: ClaimReader;
-  /** Absent: device metadata is off, no CDI specs and no files. */
-  metadata: MetadataFiles | undefined;
-  /** Held while any call is at work; absent: there are no other instances. */
-  lock: InstanceLock | undefined;
-  /** Whether calls about different claims wait for each other too. */
-  serialize: boolean;
-  clock: Clock;
-  logger: Logger;
-}
+export type PluginCallsOptions = Pick<KubeletPluginOptions, 'driver' | 'claims' | 'logger'> &
+  Required<Pick<KubeletPluginOptions, 'serialize' | 'clock'>> & {
+    /** Absent: device metadata is off, no CDI specs and no files. */
+    metadata: MetadataFiles | undefined;
+    /** Held while any call is at work; absent: there are no other instances. */
+    lock: InstanceLock | undefined;
+  };
 
 interface CallFacts {
   requestId: number;
   method: string;
 }
 
-export class PluginCalls implements DraCalls {
+/** The kubelet's calls, and those that the driver makes on its own. Answers are by claim UID; throwing fails a whole call. */
+export class PluginCalls {
   readonly #plugin: DraPlugin;
   readonly #options: PluginCallsOptions;
   readonly #stopping = new AbortController();
@@ -113,17 +108,12 @@ export class PluginCalls implements DraCalls {
   async #inTurn<T>(claims: ClaimIdentity[], signal: AbortSignal, task: () => Promise<T>): Promise<T> {
     const { lock, serialize } = this.#options;
     if (this.#turns.waiting >= maxWaiting) throw aborted(`${maxWaiting} calls are waiting already`);
-    let isOurTurn = false;
-    const inTurn = async () => {
-      isOurTurn = true;
-      using _ = await failWith('serialize gRPC: lock file', async () => lock?.acquire(signal));
-      return await task();
-    };
-    return await this.#turns
-      .runAll(serialize ? ['all'] : claims.map(({ uid }) => uid), inTurn, signal)
-      .catch((cause) => {
-        throw isOurTurn ? cause : aborted('serialize gRPC: the calls before this one have not ended', cause);
-      });
+    const keys = serialize ? ['all'] : claims.map(({ uid }) => uid);
+    using _turn = await this.#turns.acquireAll(keys, signal).catch((cause) => {
+      throw aborted('serialize gRPC: the calls before this one have not ended', cause);
+    });
+    using _lock = await failWith('serialize gRPC: lock file', async () => lock?.acquire(signal));
+    return await task();
   }
 
   /**

@@ -1,11 +1,5 @@
 import { defined } from '../../lib/defined.ts';
-import {
-  baseRequest,
-  type ClaimRecord,
-  type DeviceMetadata,
-  type PreparedContent,
-  type RequestRecord,
-} from '../metadata/index.ts';
+import { baseRequest, type ClaimRecord, type PreparedContent, type RequestRecord } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { AllocatedClaim, PreparedDevice } from './plugin.ts';
 
@@ -37,16 +31,12 @@ export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, retu
       const base = baseRequest(name);
       requests[base] ??= { name, devices: [] };
       requests[base].devices.push({ pool: device.poolName, name: device.deviceName });
-      contents.set(base, withDevice(contents.get(base), describe(driver, device)));
+      contents.set(base, withDevice(contents.get(base), driver, device));
     }
   }
   const { identity, podClaimName, podUids } = claim;
   const [podUid] = podUids;
-  return {
-    record: { claim: identity, requests, ...defined({ podClaimName, podUid }) },
-    contents,
-    devices,
-  };
+  return { record: { claim: identity, requests, ...defined({ podClaimName, podUid }) }, contents, devices };
 }
 
 function deferredDevice(result: AllocatedClaim['results'][number]): PreparedDevice {
@@ -79,12 +69,7 @@ function checkDevice(
 }
 
 /** One deferred device defers its whole request: without it the file would be incomplete. */
-function withDevice(content: PreparedContent | undefined, device: DeviceMetadata | 'deferred'): PreparedContent {
-  if (content === 'deferred' || device === 'deferred') return 'deferred';
-  return [...(content ?? []), device];
-}
-
-function describe(driver: string, device: PreparedDevice): DeviceMetadata | 'deferred' {
-  if (device.metadata === 'deferred') return 'deferred';
-  return { driver, pool: device.poolName, name: device.deviceName, ...device.metadata };
+function withDevice(content: PreparedContent | undefined, driver: string, device: PreparedDevice): PreparedContent {
+  if (content === 'deferred' || device.metadata === 'deferred') return 'deferred';
+  return [...(content ?? []), { driver, pool: device.poolName, name: device.deviceName, ...device.metadata }];
 }

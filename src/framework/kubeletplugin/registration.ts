@@ -1,20 +1,18 @@
 import { type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
 import { abortable } from '../../lib/abort.ts';
-import type { Logger } from '../../lib/logger.ts';
 import { lazyService } from '../../lib/proto.ts';
 import { KubeletPluginError } from './errors.ts';
+import type { KubeletPluginOptions } from './helper.ts';
 
 export type RegistrationStatus = { registered: true } | { registered: false; error: string };
 
-export interface RegistrationOptions {
-  driver: string;
+export type RegistrationOptions = Pick<KubeletPluginOptions, 'driver' | 'logger'> & {
   /** Absolute path of the DRA socket; the kubelet must see it under the same path. */
   endpoint: string;
   /** Service names, preferred first: the kubelet uses the first one that it knows. */
   services: string[];
-  logger: Logger;
-  onStatus?: ((status: RegistrationStatus) => void) | undefined;
-}
+  onStatus: (status: RegistrationStatus) => void;
+};
 
 /**
  * The service on the registration socket, and its result. A kubelet that refuses us retries by itself, at growing
@@ -29,15 +27,10 @@ export class Registration {
     this.#options = options;
   }
 
-  /** The kubelet's last answer; `undefined`: it has not found us yet. */
   get status(): RegistrationStatus | undefined {
     return this.#status;
   }
 
-  /**
-   * Waits until the kubelet has accepted the registration.
-   * @throws KubeletPluginError `registration-refused` if the signal fires first, with the kubelet's last answer
-   */
   async whenRegistered(signal: AbortSignal): Promise<void> {
     await abortable(this.#registered.promise, signal, () => {
       const said =
@@ -87,6 +80,6 @@ export class Registration {
         'the kubelet refused the registration, it will try again',
       );
     }
-    onStatus?.(status);
+    onStatus(status);
   }
 }

@@ -48,7 +48,11 @@ export async function removeDeadSockets(
       await task();
     } catch (cause) {
       // It was removed meanwhile, or was never there.
-      if (errnoCode(cause) !== 'ENOENT') problems.push(leftInPlace(path, cause));
+      if (errnoCode(cause) === 'ENOENT') return;
+      const message = `cannot look for sockets of killed instances at ${path}`;
+      const hint =
+        'check that path and its file system: the kubelet keeps trying to register a socket that nothing listens on';
+      problems.push(new KubeletPluginError('socket-unavailable', message, { cause, path, retriable: true, hint }));
     }
   };
   const names: string[] = [];
@@ -62,13 +66,6 @@ export async function removeDeadSockets(
     });
   }
   return { removed, problems };
-}
-
-function leftInPlace(path: string, cause: unknown): KubeletPluginError {
-  return new KubeletPluginError('socket-unavailable', `cannot look for sockets of killed instances at ${path}`, {
-    ...{ cause, path, retriable: true },
-    hint: 'check that path and its file system: the kubelet keeps trying to register a socket that nothing listens on',
-  });
 }
 
 /** Whether a connection is accepted, or at least not refused: then there is a process behind the socket. */

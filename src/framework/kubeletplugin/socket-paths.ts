@@ -1,19 +1,12 @@
 import { createHash } from 'node:crypto';
 import { isAbsolute, join } from 'node:path';
 import { KubeletPluginError } from './errors.ts';
+import type { KubeletPluginOptions } from './helper.ts';
 
 /** `sizeof(sockaddr_un.sun_path)` minus the terminating zero byte: linux/un.h. */
 const maxSocketPathBytes = 107;
 
-export interface SocketPlace {
-  driver: string;
-  /** The driver's directory below the kubelet's `plugins`. */
-  dataDir: string;
-  /** The kubelet's `plugins_registry`. */
-  registryDir: string;
-  /** UID of the driver's own pod: several instances can serve side by side. Absent: only one may. */
-  podUid?: string | undefined;
-}
+type SocketPlace = Pick<KubeletPluginOptions, 'driver' | 'dataDir' | 'registryDir' | 'podUid'>;
 
 export interface SocketPaths {
   dra: string;

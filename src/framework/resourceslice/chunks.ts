@@ -1,5 +1,5 @@
 import type { Device, Pool, SliceSpec } from './model.ts';
-import { isAdvanced, sliceLimits } from './validate.ts';
+import { maxSliceSize, sliceLimits } from './validate.ts';
 
 /** Content of one slice: devices or counters, since newer servers refuse both in one. */
 export type SliceContent = Pick<SliceSpec, 'devices' | 'sharedCounters'>;
@@ -13,7 +13,7 @@ export type SliceContent = Pick<SliceSpec, 'devices' | 'sharedCounters'>;
 export function cutPool(pool: Pool, published: SliceContent[]): SliceContent[] {
   const { devices, sharedCounters = [] } = pool;
   const counters = cut(sharedCounters, sliceLimits.counterSets).map((sets) => ({ sharedCounters: sets }));
-  const size = pool.maxDevicesPerSlice ?? defaultSize(devices);
+  const size = pool.maxDevicesPerSlice ?? maxSliceSize(devices);
   const places = new Map<string, number>();
   for (const [index, content] of published.slice(counters.length).entries()) {
     for (const { name } of content.devices ?? []) places.set(name, index);
@@ -21,10 +21,6 @@ export function cutPool(pool: Pool, published: SliceContent[]): SliceContent[] {
   const chunks = cutInPlace(devices, places, size) ?? cut(devices, size);
   const slices = [...counters, ...chunks.map((chunk) => ({ devices: chunk }))];
   return slices.length === 0 ? [{ devices: [] }] : slices;
-}
-
-function defaultSize(devices: Device[]): number {
-  return devices.some(isAdvanced) ? sliceLimits.devicesWithAdvancedFeatures : sliceLimits.devices;
 }
 
 function cut<T>(items: T[], size: number): T[][] {

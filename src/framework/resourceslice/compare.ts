@@ -72,18 +72,14 @@ function prune(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   const kept = Object.entries(value as Record<string, unknown>)
     .map(([key, member]): [string, unknown] => [key, prune(member)])
-    .filter(([key, member]) => !isEmpty(member) || isAttributeValue(key));
+    // An attribute that is `false` or an empty string is still an attribute.
+    .filter(([key, member]) => !isEmpty(member) || key === 'bool' || key === 'string');
   return Object.fromEntries(kept);
 }
 
 function isEmpty(value: unknown): boolean {
   if (value === undefined || value === null || value === '' || value === false) return true;
   return typeof value === 'object' && Object.keys(value).length === 0;
-}
-
-/** An attribute that is `false` or an empty string is still an attribute. */
-function isAttributeValue(key: string): boolean {
-  return key === 'bool' || key === 'string';
 }
 
 /**

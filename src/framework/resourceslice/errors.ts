@@ -3,7 +3,6 @@ import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
 /** `slice-fields-dropped`: less was published than requested. */
 export type SliceErrorCode = 'slice-invalid' | 'slice-fields-dropped' | 'slice-node-unknown';
 
-/** One problem of a pool, or one field that a server did not keep. */
 export interface SliceProblem {
   /** Name of the device; absent if it is about the pool. */
   device?: string;

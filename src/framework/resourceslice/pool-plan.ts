@@ -30,7 +30,6 @@ export interface PoolPlan {
   isRepair: boolean;
 }
 
-/** A wanted slice, with the existing one in its place. */
 interface Place {
   name: string;
   /** The wanted spec, in the generation of the existing slice. */
@@ -44,7 +43,10 @@ export function planPool(input: PoolPlanInput): PoolPlan {
   const newest = Math.max(0, ...actual.map(({ spec }) => spec.pool.generation));
   const byName = new Map(actual.map((slice) => [slice.metadata.name, slice]));
   const name = (index: number) => sliceName({ driver, nodeName, pool: poolName }, index);
-  const contents = cutPool(pool, inOrder(actual, name));
+  const contents = cutPool(
+    pool,
+    actual.map((_, index) => byName.get(name(index))?.spec ?? {}),
+  );
   const places = contents.map((content, index): Place => {
     const existing = byName.get(name(index));
     const generation = existing?.spec.pool.generation ?? newest;
@@ -89,16 +91,6 @@ function nextGeneration(
   const changed = places.filter(({ isSame }) => !isSame).length;
   if (newest > 0 && !isMissing && !isOld && changed <= 1) return newest;
   return Math.max(newest, published?.generation ?? 0) + 1;
-}
-
-/** Present content of the pool's slices, each at its index. */
-function inOrder(actual: ResourceSlice[], name: (index: number) => string): SliceContent[] {
-  const contents: SliceContent[] = [];
-  for (let index = 0; index < actual.length; index++) {
-    const slice = actual.find(({ metadata }) => metadata.name === name(index));
-    contents.push(slice?.spec ?? {});
-  }
-  return contents;
 }
 
 function withTaintTimes({ devices, sharedCounters }: SliceContent, actual: ResourceSlice[]): SliceContent {

@@ -20,9 +20,8 @@ export interface SliceApi {
 export function createSliceApi(
   client: Pick<KubeApi, 'request'>,
   resources: ResourceApi,
-  place: { driver: string; nodeName: string },
+  { driver, nodeName }: { driver: string; nodeName: string },
 ): SliceApi {
-  const { driver, nodeName } = place;
   const query = { fieldSelector: `spec.driver=${driver},spec.nodeName=${nodeName}` };
   const path = 'resourceslices';
   return {

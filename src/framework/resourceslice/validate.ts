@@ -27,9 +27,10 @@ export const sliceLimits = {
 } as const;
 
 type Report = (field: string, message: string) => void;
+type BindingField = 'bindingConditions' | 'bindingFailureConditions';
 
 /** Taints, counters and lists as attribute values halve the number of devices that a slice can hold. */
-export function isAdvanced({ taints = [], consumesCounters = [], attributes = {} }: Device): boolean {
+function isAdvanced({ taints = [], consumesCounters = [], attributes = {} }: Device): boolean {
   const hasList = Object.values(attributes).some((attribute) => Object.values(attribute).some(Array.isArray));
   return taints.length > 0 || consumesCounters.length > 0 || hasList;
 }
@@ -59,8 +60,12 @@ export function validatePool(name: string, pool: Pool, driver: string): SlicePro
   return problems;
 }
 
+export function maxSliceSize(devices: readonly Device[]): number {
+  return devices.some(isAdvanced) ? sliceLimits.devicesWithAdvancedFeatures : sliceLimits.devices;
+}
+
 function validateSliceSize(report: Report, { devices, maxDevicesPerSlice: size }: Pool): void {
-  const max = devices.some(isAdvanced) ? sliceLimits.devicesWithAdvancedFeatures : sliceLimits.devices;
+  const max = maxSliceSize(devices);
   if (size !== undefined && !(Number.isInteger(size) && size >= 1 && size <= max)) {
     report('maxDevicesPerSlice', `${size} must be 1 to ${max} for these devices`);
   }
@@ -84,18 +89,14 @@ function validateDevice(report: Report, device: Device, driver: string): void {
   validateBindingConditions(report, device);
 }
 
-function validateBindingConditions(
-  report: Report,
-  { bindingConditions = [], bindingFailureConditions = [] }: Device,
-): void {
-  atMost(report, 'bindingConditions', bindingConditions.length, 'bindingConditions');
-  atMost(report, 'bindingFailureConditions', bindingFailureConditions.length, 'bindingConditions');
-  if (bindingConditions.length === 0 && bindingFailureConditions.length > 0) {
-    report('bindingConditions', 'are required with bindingFailureConditions');
-  }
-  if (bindingFailureConditions.length === 0 && bindingConditions.length > 0) {
-    report('bindingFailureConditions', 'are required with bindingConditions');
-  }
+function validateBindingConditions(report: Report, device: Device): void {
+  const check = (field: BindingField, other: BindingField) => {
+    const count = device[field]?.length ?? 0;
+    atMost(report, field, count, 'bindingConditions');
+    if (count === 0 && (device[other]?.length ?? 0) > 0) report(field, `are required with ${other}`);
+  };
+  check('bindingConditions', 'bindingFailureConditions');
+  check('bindingFailureConditions', 'bindingConditions');
 }
 
 function valuesOf(attribute: DeviceAttribute): unknown[] {

@@ -103,13 +103,9 @@ function attributeProblem(attribute: DeviceAttribute): string | undefined {
 function valueProblem(kind: string, value: unknown): string | undefined {
   if (kind === 'bool') return typeof value === 'boolean' ? undefined : 'bool needs true or false';
   if (kind === 'int') return intProblem(value);
-  if (typeof value !== 'string' || !value.isWellFormed()) return `${kind} needs well-formed text`;
-  const bytes = Buffer.byteLength(value);
-  if (bytes > limits.value) return `${kind} has ${bytes} bytes, ${limits.value} are allowed`;
-  if (kind === 'version' && !semanticVersion.test(value)) {
-    return `version ${JSON.stringify(value)} is not of the form 1.2.3 (semantic version 2.0.0)`;
-  }
-  return undefined;
+  const problem = textProblem(kind, value, limits.value);
+  if (problem !== undefined || kind !== 'version' || semanticVersion.test(String(value))) return problem;
+  return `version ${JSON.stringify(value)} is not of the form 1.2.3 (semantic version 2.0.0)`;
 }
 
 function intProblem(value: unknown): string | undefined {
@@ -122,7 +118,8 @@ function intProblem(value: unknown): string | undefined {
     : `int needs a whole number, not ${value}`;
 }
 
-function networkDataProblem({ interfaceName, ips = [], hardwareAddress }: NetworkDeviceData): string | undefined {
+function networkDataProblem(data: NetworkDeviceData): string | undefined {
+  const { interfaceName = '', ips = [], hardwareAddress = '' } = data;
   if (ips.length > limits.ips) return `networkData.ips: ${ips.length} addresses, ${limits.ips} are allowed`;
   if (new Set(ips).size < ips.length) return 'networkData.ips: an address is there twice';
   const wrong = ips.find((ip) => !isCanonicalInterfaceAddress(ip));
@@ -130,13 +127,12 @@ function networkDataProblem({ interfaceName, ips = [], hardwareAddress }: Networ
     return `networkData.ips: ${JSON.stringify(wrong)} is not a canonical address with prefix length, like 192.0.2.7/24`;
   }
   return (
-    lengthProblem('networkData.interfaceName', interfaceName, limits.interfaceName) ??
-    lengthProblem('networkData.hardwareAddress', hardwareAddress, limits.hardwareAddress)
+    textProblem('networkData.interfaceName', interfaceName, limits.interfaceName) ??
+    textProblem('networkData.hardwareAddress', hardwareAddress, limits.hardwareAddress)
   );
 }
 
-function lengthProblem(field: string, text: string | undefined, maxBytes: number): string | undefined {
-  if (text === undefined) return undefined;
+function textProblem(field: string, text: unknown, maxBytes: number): string | undefined {
   if (typeof text !== 'string' || !text.isWellFormed()) return `${field} needs well-formed text`;
   const bytes = Buffer.byteLength(text);
   return bytes > maxBytes ? `${field} has ${bytes} bytes, ${maxBytes} are allowed` : undefined;

@@ -1,3 +1,4 @@
+import { defined } from '../../../lib/defined.ts';
 import { baseRequest, type ClaimIdentity, type DeviceAttributes, type MetadataDocument } from '../document/document.ts';
 import type { HostFile } from '../files/host-file.ts';
 import { pathPart } from './paths.ts';
@@ -30,7 +31,6 @@ export interface RequestPlace {
   driver: string;
 }
 
-/** A device of a prepared request, as known at prepare. */
 export interface PublishedDevice {
   pool: string;
   name: string;
@@ -38,13 +38,9 @@ export interface PublishedDevice {
   attributes: DeviceAttributes;
 }
 
-/** Everything known about a request of a prepared claim. */
-export interface RequestContent {
-  claim: ClaimIdentity;
-  podClaimName?: string;
+export interface RequestContent extends Omit<RequestPlace, 'podUid'> {
   /** The full reference, `request` or `request/subrequest`. */
   request: string;
-  driver: string;
   published: readonly PublishedDevice[];
   /** Absent until the driver has reported the state of the devices. */
   document?: MetadataDocument;
@@ -88,13 +84,7 @@ export function placeOf(content: Omit<RequestContent, 'published'> & { podUid?: 
   if (podUid !== undefined) pathPart(podUid, 'pod UID');
   // An empty annotation does not make it a template claim (the Go helper's rule).
   if (podClaimName) pathPart(podClaimName, 'pod claim name');
-  return {
-    claim,
-    ...(podClaimName === undefined ? {} : { podClaimName }),
-    ...(podUid === undefined ? {} : { podUid }),
-    request: baseRequest(request),
-    driver,
-  };
+  return { claim, request: baseRequest(request), driver, ...defined({ podClaimName, podUid }) };
 }
 
 /**

@@ -35,7 +35,10 @@ async function readDecoded<T>(path: string, decode: (text: string) => T): Promis
   let before: Buffer | undefined;
   for (let look = 1; ; look++) {
     const bytes = await readStable(path);
-    if (isBlank(bytes)) throw notWritten(path);
+    if (isBlank(bytes)) {
+      const hint = 'its driver has not written it yet, or has withdrawn it';
+      throw new MetadataError('metadata-not-found', `metadata file ${path} is empty`, { path, hint, retriable: true });
+    }
     try {
       return decode(decodeUtf8(bytes));
     } catch (cause) {
@@ -52,14 +55,6 @@ async function readDecoded<T>(path: string, decode: (text: string) => T): Promis
 /** The driver writes such a file for a container that waits for its sandbox, and when it withdraws the content. */
 function isBlank(bytes: Buffer): boolean {
   return bytes.every((byte) => [0x20, 0x0a, 0x0d, 0x09].includes(byte));
-}
-
-function notWritten(path: string): MetadataError {
-  return new MetadataError('metadata-not-found', `metadata file ${path} is empty`, {
-    path,
-    retriable: true,
-    hint: 'its driver has not written it yet, or has withdrawn it',
-  });
 }
 
 export function isNotWritten(error: unknown): boolean {
@@ -80,16 +75,15 @@ async function readStable(path: string): Promise<Buffer> {
     }
   } catch (cause) {
     const isMissing = errnoCode(cause) === 'ENOENT';
-    throw new MetadataError(isMissing ? 'metadata-not-found' : 'metadata-io', `cannot read metadata file ${path}`, {
-      cause,
-      path,
-      retriable: !isMissing,
-    });
+    const details = { cause, path, retriable: !isMissing };
+    throw new MetadataError(
+      isMissing ? 'metadata-not-found' : 'metadata-io',
+      `cannot read metadata file ${path}`,
+      details,
+    );
   }
-  throw new MetadataError('metadata-io', `metadata file ${path} changed during each of ${maxAttempts} reads`, {
-    path,
-    retriable: true,
-  });
+  const message = `metadata file ${path} changed during each of ${maxAttempts} reads`;
+  throw new MetadataError('metadata-io', message, { path, retriable: true });
 }
 
 /** The whole file from its start: read until nothing more comes, since it may grow meanwhile. */
