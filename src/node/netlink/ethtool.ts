@@ -1,5 +1,4 @@
 import { Protocol, putU32 } from 'netlink';
-import { type Clock, systemClock } from '../../lib/clock.ts';
 import {
   type Attribute,
   Attributes,
@@ -99,10 +98,10 @@ export class EthtoolConnection implements Disposable {
    * @param netns default: the process's own
    * @throws NetlinkError `netns-refused`
    */
-  static open(netns?: NetnsHandle, clock: Clock = systemClock): EthtoolConnection {
+  static open(netns?: NetnsHandle): EthtoolConnection {
     const create = () => new KernelSocket(Protocol.GENERIC);
     const socket = netns === undefined ? create() : openInNetns(netns, create);
-    return new EthtoolConnection(new RequestSocket(socket, clock), netns?.path);
+    return new EthtoolConnection(new RequestSocket(socket), netns?.path);
   }
 
   /** @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone */

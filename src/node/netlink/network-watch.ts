@@ -2,7 +2,6 @@ import { closeSync, openSync, readdirSync } from 'node:fs';
 import { Protocol, RawNetlinkSocket } from 'netlink';
 import { NetlinkError } from './errors.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
-import type { DatagramSocket } from './socket.ts';
 import { addressLayout, loadSocketCalls, netlinkFamily, netlinkOptions, switchOn } from './socket-calls.ts';
 
 /** `RTNLGRP_*` of Linux `rtnetlink.h`: links, IPv4 and IPv6 addresses. */
@@ -15,7 +14,7 @@ const deviceGroups = [1];
  * open, it keeps the namespace alive, and with it a VF in there; it does not keep the process alive.
  */
 export class NetworkWatch implements Disposable {
-  readonly #sockets: Pick<DatagramSocket, 'close'>[] = [];
+  readonly #sockets: RawNetlinkSocket[] = [];
   readonly #onChange: () => void;
   #open = true;
 
@@ -56,7 +55,7 @@ export class NetworkWatch implements Disposable {
     });
   }
 
-  #add(socket: DatagramSocket): void {
+  #add(socket: RawNetlinkSocket): void {
     const report = () => {
       if (this.#open) this.#onChange();
     };

@@ -1,5 +1,4 @@
 import { Flags, FlagsNew, type NetlinkMessage, Protocol, putU32 } from 'netlink';
-import { type Clock, systemClock } from '../../lib/clock.ts';
 import { type Address, decodeAddress, encodeAddress, isReachable, scopeOf } from './address.ts';
 import { encodeString } from './attributes.ts';
 import { assertIndex, assertInterfaceName } from './checks.ts';
@@ -101,10 +100,10 @@ export class RtnlConnection implements Disposable {
    * @param netns default: the process's own
    * @throws NetlinkError `netns-refused`, `netlink-refused`
    */
-  static open(netns?: NetnsHandle, clock: Clock = systemClock): RtnlConnection {
+  static open(netns?: NetnsHandle): RtnlConnection {
     const create = () => new KernelSocket(Protocol.ROUTE);
     const socket = netns === undefined ? create() : openInNetns(netns, create);
-    return new RtnlConnection(new RequestSocket(socket, clock), netns?.path);
+    return new RtnlConnection(new RequestSocket(socket), netns?.path);
   }
 
   /** All links of the namespace, or only candidates for the given VFs. */
