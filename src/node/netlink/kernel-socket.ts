@@ -1,7 +1,7 @@
 import { closeSync } from 'node:fs';
 import koffi from 'koffi';
 import { NetlinkError } from './errors.ts';
-import { addressLayout, loadSocketCalls, netlinkFamily, netlinkOptions, switchOn } from './socket-calls.ts';
+import { addressLayout, loadSystemCalls, netlinkFamily, netlinkOptions, switchOn } from './system-calls.ts';
 
 /** Linux `SOCK_RAW | SOCK_CLOEXEC`, `MSG_DONTWAIT | MSG_TRUNC`. */
 const rawSocket = 0o2000003;
@@ -36,7 +36,7 @@ export class KernelSocket {
    * @throws NetlinkError `netlink-lost` if no socket can be opened
    */
   constructor(protocol: number) {
-    const { connect, errno, socket } = loadSocketCalls();
+    const { connect, errno, socket } = loadSystemCalls();
     this.#descriptor = socket(netlinkFamily, rawSocket, protocol);
     if (this.#descriptor < 0) throw notOpened(errno());
     const kernel = Buffer.alloc(addressLayout.bytes);
@@ -76,7 +76,7 @@ export class KernelSocket {
 
   async #exchange(request: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
     if (this.#isClosed) return;
-    const { sendAsync } = loadSocketCalls();
+    const { sendAsync } = loadSystemCalls();
     const sent = await sendAsync(this.#descriptor, request);
     if (sent !== request.length) throw new Error('send(2) failed');
     const buffer = spareBuffers.pop() ?? Buffer.allocUnsafeSlow(answerBytes);
@@ -89,7 +89,7 @@ export class KernelSocket {
 
   /** The answer is there, since the kernel gives it within the call; but each read of a table makes it look for more. */
   async #receive(buffer: Buffer, request: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
-    const { errno, recv, recvAsync } = loadSocketCalls();
+    const { errno, recv, recvAsync } = loadSystemCalls();
     const seq = lastSeq(request);
     const isDump = (request.readUInt16LE(header.flags) & dumpFlags) === dumpFlags;
     while (!this.#isClosed) {

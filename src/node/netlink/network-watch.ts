@@ -2,7 +2,7 @@ import { closeSync, openSync, readdirSync } from 'node:fs';
 import { Protocol, RawNetlinkSocket } from 'netlink';
 import { NetlinkError } from './errors.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
-import { addressLayout, loadSocketCalls, netlinkFamily, netlinkOptions, switchOn } from './socket-calls.ts';
+import { addressLayout, loadSystemCalls, netlinkFamily, netlinkOptions, switchOn } from './system-calls.ts';
 
 /** `RTNLGRP_*` of Linux `rtnetlink.h`: links, IPv4 and IPv6 addresses. */
 const networkGroups = [1, 5, 9];
@@ -92,7 +92,7 @@ function lowestFreeDescriptor(): number {
  * @throws NetlinkError `netlink-lost` if it is not found
  */
 function dropSilently(port: number, expected: number): void {
-  const { getsockname } = loadSocketCalls();
+  const { getsockname } = loadSystemCalls();
   const hasPort = (descriptor: number) => {
     const name = Buffer.alloc(addressLayout.bytes);
     const size = Buffer.from([addressLayout.bytes, 0, 0, 0]);

@@ -5,11 +5,13 @@ import {
   getS32,
   MessageType,
   type NetlinkMessage,
+  type Protocol,
   parseError,
   parseMessages,
 } from 'netlink';
 import { describe, malformed, NetlinkError, type RequestSubject, refused } from './errors.ts';
-import type { KernelSocket } from './kernel-socket.ts';
+import { KernelSocket } from './kernel-socket.ts';
+import { type NetnsHandle, openInNetns } from './netns.ts';
 
 export interface NetlinkRequest {
   type: number;
@@ -57,6 +59,12 @@ export class RequestSocket implements Disposable {
 
   constructor(socket: Pick<KernelSocket, 'exchange' | 'close'>) {
     this.#socket = socket;
+  }
+
+  /** @param netns default: the process's own @throws NetlinkError `netns-refused`, `netlink-lost` */
+  static open(protocol: Protocol, netns?: NetnsHandle): RequestSocket {
+    const create = () => new KernelSocket(protocol);
+    return new RequestSocket(netns === undefined ? create() : openInNetns(netns, create));
   }
 
   /**
