@@ -12,7 +12,7 @@ import {
 import { type CacheEntry, CniCache } from './cache.ts';
 import { PluginCaller } from './call.ts';
 import { CniError } from './errors.ts';
-import { createExec, type Exec, onAbort } from './exec.ts';
+import { createExec, type Exec, type ExecRequest, onAbort } from './exec.ts';
 import type { CniPluginConfig } from './network.ts';
 import { type CniResult, decodeCniResult, parseCniResult, type RawCniResult } from './result.ts';
 import { hasNetns, Teardown } from './teardown.ts';
@@ -33,10 +33,8 @@ export interface CniRunnerOptions {
   undoTimeoutMs?: number;
 }
 
-export interface CniCallOptions {
-  /** Ends the operation: a running plugin is killed. */
-  signal: AbortSignal;
-}
+/** The signal ends the operation: a running plugin is killed. */
+export type CniCallOptions = Pick<ExecRequest, 'signal'>;
 
 /** An attachment that was begun, and not deleted since. */
 export type CachedAttachment = CniTask;

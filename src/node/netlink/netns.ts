@@ -52,7 +52,7 @@ export class NetnsHandle implements Disposable {
     }
   }
 
-  /** The network namespace that this thread is in. */
+  /** The network namespace that this thread is in; in the driver, that of the host. */
   static own(): NetnsHandle {
     return NetnsHandle.open(ownNetnsPath);
   }
@@ -61,16 +61,6 @@ export class NetnsHandle implements Disposable {
   get fd(): number {
     if (this.#fd !== undefined) return this.#fd;
     throw failure('netlink-closed', `the handle of network namespace ${this.path} is closed`, this.path);
-  }
-
-  /**
-   * Whether it is the namespace that this process runs in. netdra runs in the host's network namespace, so this detects
-   * a pod with `hostNetwork: true`, whose namespace must never be changed. The namespace of process 1 is not used: in a
-   * container without `hostPID` that is our own process anyway, and with it we could still be in another namespace.
-   */
-  isHost(): boolean {
-    using own = NetnsHandle.own();
-    return this.equals(own);
   }
 
   equals(other: NetnsHandle): boolean {

@@ -9,8 +9,8 @@ import {
   type VfInfo,
 } from '../netlink/index.ts';
 import { SriovError, UnknownVfStateError } from './errors.ts';
-import { assertNoVfProperties } from './plain-nic.ts';
 import {
+  assertNoVfProperties,
   complete,
   difference,
   leftBehind,
