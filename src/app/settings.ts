@@ -204,9 +204,3 @@ function argument(parse: (text: string) => unknown): (text: string) => unknown {
     }
   };
 }
-
-/** The settings of flags that are not given. */
-export function defaultSettings(): Omit<Settings, 'nodeName'> {
-  const defaults = flagNames.map((name) => [name, flagOption(name).defaultValue]);
-  return Object.fromEntries(defaults.filter(([, value]) => value !== undefined));
-}

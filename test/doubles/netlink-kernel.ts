@@ -1,40 +1,15 @@
-import { EventEmitter } from 'node:events';
 import { formatMessage, parseMessage } from 'netlink';
-import type { Clock } from '../../src/lib/clock.ts';
 import { EthtoolConnection, RtnlConnection } from '../../src/node/netlink/index.ts';
-import { type DatagramSocket, RequestSocket } from '../../src/node/netlink/socket.ts';
-
-/** Time stands still: an unanswered request ends when its connection is closed. */
-const stoppedClock: Clock = {
-  nowMs: () => 0,
-  deadline: () => ({
-    signal: new AbortController().signal,
-    remainingMs: () => 1,
-    [Symbol.dispose]: () => undefined,
-  }),
-  sleep: () => Promise.reject(new Error('nothing here sleeps')),
-};
+import { RequestSocket } from '../../src/node/netlink/socket.ts';
 
 /** The kernel's end of a netlink socket, which answers each request with the given bytes. */
-class KernelEnd extends EventEmitter implements DatagramSocket {
-  readonly #answer: (seq: number) => Uint8Array;
-
-  constructor(answer: (seq: number) => Uint8Array) {
-    super();
-    this.#answer = answer;
-  }
-
-  send(message: Uint8Array, _options: object, callback: (error?: Error) => void): void {
-    const { seq } = parseMessage(Buffer.from(message)).x;
-    queueMicrotask(() => {
-      callback();
-      this.emit('message', Buffer.from(this.#answer(seq)), { port: 0 });
-    });
-  }
-
-  ref(): void {}
-  unref(): void {}
-  close(): void {}
+function kernelEnd(answer: (seq: number) => Uint8Array) {
+  return {
+    exchange: async (request: Buffer, onDatagram: (datagram: Buffer) => void) => {
+      onDatagram(Buffer.from(answer(parseMessage(request).x.seq)));
+    },
+    close: () => undefined,
+  };
 }
 
 /**
@@ -42,12 +17,12 @@ class KernelEnd extends EventEmitter implements DatagramSocket {
  * @param answer the datagram for the request with this number
  */
 export function connectKernel(answer: (seq: number) => Uint8Array): RtnlConnection {
-  return new RtnlConnection(new RequestSocket(new KernelEnd(answer), stoppedClock));
+  return new RtnlConnection(new RequestSocket(kernelEnd(answer)));
 }
 
 /** The same for generic netlink. */
 export function connectEthtool(answer: (seq: number) => Uint8Array): EthtoolConnection {
-  return new EthtoolConnection(new RequestSocket(new KernelEnd(answer), stoppedClock));
+  return new EthtoolConnection(new RequestSocket(kernelEnd(answer)));
 }
 
 /** A complete answer of one message: acknowledged like that to a single request, and ended like a dump. */

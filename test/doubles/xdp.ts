@@ -1,11 +1,12 @@
 import { closeSync } from 'node:fs';
 import koffi from 'koffi';
-import { Protocol, RawNetlinkSocket } from 'netlink';
-import { systemClock } from '../../src/lib/clock.ts';
 import { type NetnsHandle, openInNetns, type XdpMode } from '../../src/node/netlink/index.ts';
+import { KernelSocket } from '../../src/node/netlink/kernel-socket.ts';
 import { encodeLink, encodeXdp, LinkAttribute } from '../../src/node/netlink/link.ts';
 import { RequestSocket } from '../../src/node/netlink/socket.ts';
 
+/** `NETLINK_ROUTE`. */
+const routeProtocol = 0;
 /** `bpf` of `asm/unistd_64.h`, `BPF_PROG_LOAD` and `BPF_PROG_TYPE_XDP` of Linux `bpf.h`, `RTM_SETLINK`. */
 const [bpfCall, loadProgram, xdpProgram, setLink] = [321, 5, 6, 19];
 /** `r0 = XDP_PASS; exit`. */
@@ -16,10 +17,7 @@ const loadAttempts = 10;
 /** Attaches a program to a link that passes all packets. x86-64 only. */
 export async function attachXdp(netns: NetnsHandle, index: number, mode: XdpMode = 'generic'): Promise<void> {
   const fd = load();
-  using socket = new RequestSocket(
-    openInNetns(netns, () => new RawNetlinkSocket(Protocol.ROUTE)),
-    systemClock,
-  );
+  using socket = new RequestSocket(openInNetns(netns, () => new KernelSocket(routeProtocol)));
   const payload = encodeLink(index, [{ type: LinkAttribute.xdp, value: encodeXdp(fd, mode) }]);
   await socket.request({ type: setLink, payload }, { operation: 'attach XDP to link', interfaceName: `#${index}` });
   closeSync(fd);

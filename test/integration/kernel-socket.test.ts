@@ -1,6 +1,5 @@
 import { readdirSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/lib/clock.ts';
 import { moveLink, NetnsHandle, openInNetns, RtnlConnection } from '../../src/node/netlink/index.ts';
 import { KernelSocket } from '../../src/node/netlink/kernel-socket.ts';
 import { RequestSocket } from '../../src/node/netlink/socket.ts';
@@ -67,10 +66,15 @@ describe('KernelSocket', () => {
     using handle = netns.open();
     const socket = openInNetns(handle, () => new KernelSocket(routeProtocol));
     let datagrams = 0;
-    socket.on('message', (message: Buffer) => {
-      datagrams += message.length;
-    });
-    using connection = new RtnlConnection(new RequestSocket(socket, systemClock));
+    const counting = {
+      exchange: (requests: Buffer, onDatagram: (datagram: Buffer) => void) =>
+        socket.exchange(requests, (datagram) => {
+          datagrams += datagram.length;
+          onDatagram(datagram);
+        }),
+      close: () => socket.close(),
+    };
+    using connection = new RtnlConnection(new RequestSocket(counting));
     await connection.createVeth({ name: 'vf0', peer: { name: 'other0' } });
     const [vf, other] = [(await connection.link({ name: 'vf0' }))!, (await connection.link({ name: 'other0' }))!];
     for (let host = 1; host <= 200; host++) await connection.addAddress(other.index, `10.0.0.${host}/32`);

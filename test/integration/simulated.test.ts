@@ -1,6 +1,4 @@
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Inventory } from '../../src/node/inventory/index.ts';
 import { findVf, type Link, moveLink, type NetnsHandle, RtnlConnection } from '../../src/node/netlink/index.ts';
@@ -176,20 +174,5 @@ describe('simulated VFs', () => {
     const { devices, excluded } = await new Inventory({ sysfs: nic.sysfs, connection, simulated: true }).scan();
     expect(devices.map(({ pciAddress }) => pciAddress)).not.toContain(second);
     expect(excluded).toMatchObject([{ pciAddress: second, reason: 'carries-default-route', interfaceName: 'nsim0v1' }]);
-  });
-});
-
-describe('SimulatedNic.remove', () => {
-  it('leaves nothing behind, not even in pods, and nothing of others is touched', async () => {
-    const nic = await startNic({ pfs: 2 });
-    const { inPod } = await putIntoPod(first);
-    await connection.createBridge({ name: 'nsim7' });
-    await nic.remove();
-    expect(names(await connection.links())).toEqual(['lo', 'nsim7']);
-    // The other end goes in the background.
-    for (let i = 0; i < 100 && vfOf(await inPod.links(), first) !== undefined; i++) await sleep(20);
-    expect(names(await inPod.links())).toEqual(['lo']);
-    expect(existsSync(dir)).toBe(false);
-    await nic.remove();
   });
 });

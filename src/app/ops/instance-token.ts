@@ -39,13 +39,8 @@ export class InstanceToken {
    * Finds out who holds an address.
    * @returns `free` if nothing listens there any more
    */
-  async whoHas({
-    host = '127.0.0.1',
-    port,
-  }: {
-    host?: string;
-    port: number;
-  }): Promise<'instance' | 'foreign' | 'free'> {
+  async whoHas(held: { host?: string; port: number }): Promise<'instance' | 'foreign' | 'free'> {
+    const { host = '127.0.0.1', port } = held;
     const nonce = randomBytes(16).toString('hex');
     const address = `${host.includes(':') ? `[${host}]` : host}:${port}/identity?nonce=${nonce}`;
     // The other instance may have started before TLS was switched on or off.

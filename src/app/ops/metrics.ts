@@ -20,55 +20,22 @@ const writeBuckets = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025
  */
 export class Metrics {
   readonly #registry = new Registry();
-  readonly #metadataWrites: Counter;
-  readonly #metadataWriteErrors: Counter;
-  readonly #metadataUpdateErrors: Counter;
-  readonly #metadataWriteSeconds: Histogram;
-  readonly #callSeconds: Histogram<'operation' | 'result'>;
-  readonly #claimErrors: Counter<'operation' | 'code'>;
-  readonly #hookSeconds: Histogram<'hook' | 'result'>;
-  readonly #hookErrors: Counter<'hook' | 'code'>;
-  readonly #connected: Gauge<'peer'>;
-  readonly #connects: Counter<'peer'>;
-  readonly #stalls: Counter;
-  readonly #longestStallSeconds: Gauge;
+  readonly #own: ReturnType<typeof createOwnMetrics>;
 
-  constructor(options: MetricsOptions) {
+  constructor({ driver, version, metadataEnabled }: MetricsOptions) {
     const registers = [this.#registry];
-    this.#registry.setDefaultLabels({ driver_name: options.driver });
-    const counter = <L extends string>(name: string, help: string, labelNames: L[] = []) =>
-      new Counter({ name, help, labelNames, registers });
-    const gauge = <L extends string>(name: string, help: string, labelNames: L[] = []) =>
-      new Gauge({ name, help, labelNames, registers });
-    const histogram = <L extends string>(name: string, help: string, buckets: number[], labelNames: L[] = []) =>
-      new Histogram({ name, help, buckets, labelNames, registers });
-
-    const build = gauge('netdra_build_info', 'Version of the driver and of Node.js; always 1.', ['version', 'node']);
-    build.set({ version: options.version, node: process.versions.node }, 1);
-    const enabled = gauge('dra_metadata_feature_enabled', 'Whether device metadata is written: 0 or 1.');
-    enabled.set(Number(options.metadataEnabled));
-    this.#metadataWrites = counter('dra_metadata_writes_total', 'Metadata writes, including updates.');
-    this.#metadataWriteErrors = counter('dra_metadata_write_errors_total', 'Metadata that could not be written.');
-    const updateErrors = 'Updates of metadata after its claim was prepared that failed.';
-    this.#metadataUpdateErrors = counter('dra_metadata_update_errors_total', updateErrors);
-    const writeTime = 'Time to write the metadata of one request.';
-    this.#metadataWriteSeconds = histogram('dra_metadata_write_duration_seconds', writeTime, writeBuckets);
-    const callTime = "Duration of prepare and unprepare calls, without the framework's part.";
-    this.#callSeconds = histogram('netdra_claim_duration_seconds', callTime, callBuckets, ['operation', 'result']);
-    this.#claimErrors = counter('netdra_claim_errors_total', 'Claims that failed, by reason.', ['operation', 'code']);
-    const hookTime = 'Duration of NRI hooks, for pods with and without claims.';
-    this.#hookSeconds = histogram('netdra_hook_duration_seconds', hookTime, callBuckets, ['hook', 'result']);
-    this.#hookErrors = counter('netdra_hook_errors_total', 'Events that were refused, by reason.', ['hook', 'code']);
-    this.#connected = gauge('netdra_connected', 'Whether the driver is registered with the peer: 0 or 1.', ['peer']);
-    const registrations = 'Registrations with the kubelet, connections to the runtime.';
-    this.#connects = counter('netdra_connects_total', registrations, ['peer']);
+    this.#registry.setDefaultLabels({ driver_name: driver });
+    const labelNames = ['version', 'node'];
+    const buildHelp = 'Version of the driver and of Node.js; always 1.';
+    const build = new Gauge({ name: 'netdra_build_info', help: buildHelp, labelNames, registers });
+    build.set({ version, node: process.versions.node }, 1);
+    const help = 'Whether device metadata is written: 0 or 1.';
+    new Gauge({ name: 'dra_metadata_feature_enabled', help, registers }).set(Number(metadataEnabled));
+    this.#own = createOwnMetrics(registers);
     for (const peer of ['kubelet', 'nri'] as const) {
-      this.#connected.set({ peer }, 0);
-      this.#connects.inc({ peer }, 0);
+      this.#own.connected.set({ peer }, 0);
+      this.#own.connects.inc({ peer }, 0);
     }
-    const stalls = 'Seconds in which the event loop stalled beyond the threshold.';
-    this.#stalls = counter('netdra_event_loop_stalls_total', stalls);
-    this.#longestStallSeconds = gauge('netdra_event_loop_stall_max_seconds', 'The longest stall since the start.');
     this.#addProcessMetrics();
   }
 
@@ -96,34 +63,34 @@ export class Metrics {
   }
 
   metadataWritten(seconds: number): void {
-    this.#metadataWrites.inc();
-    this.#metadataWriteSeconds.observe(seconds);
+    this.#own.metadataWrites.inc();
+    this.#own.metadataWriteSeconds.observe(seconds);
   }
 
   metadataFailed(step: 'prepare' | 'update'): void {
-    this.#metadataWriteErrors.inc();
-    if (step === 'update') this.#metadataUpdateErrors.inc();
+    this.#own.metadataWriteErrors.inc();
+    if (step === 'update') this.#own.metadataUpdateErrors.inc();
   }
 
   claimsDone(operation: 'prepare' | 'unprepare', seconds: number, codes: string[]): void {
-    this.#callSeconds.observe({ operation, result: codes.length === 0 ? 'ok' : 'error' }, seconds);
-    for (const code of codes) this.#claimErrors.inc({ operation, code });
+    this.#own.callSeconds.observe({ operation, result: codes.length === 0 ? 'ok' : 'error' }, seconds);
+    for (const code of codes) this.#own.claimErrors.inc({ operation, code });
   }
 
   /** @param code of the refusal; absent: the hook was served */
   hookDone(hook: string, seconds: number, code?: string): void {
-    this.#hookSeconds.observe({ hook, result: code === undefined ? 'ok' : 'error' }, seconds);
-    if (code !== undefined) this.#hookErrors.inc({ hook, code });
+    this.#own.hookSeconds.observe({ hook, result: code === undefined ? 'ok' : 'error' }, seconds);
+    if (code !== undefined) this.#own.hookErrors.inc({ hook, code });
   }
 
   connected(peer: 'kubelet' | 'nri', isConnected: boolean): void {
-    this.#connected.set({ peer }, Number(isConnected));
-    if (isConnected) this.#connects.inc({ peer });
+    this.#own.connected.set({ peer }, Number(isConnected));
+    if (isConnected) this.#own.connects.inc({ peer });
   }
 
   stalled(seconds: number, longestSeconds: number): void {
-    if (seconds > 0) this.#stalls.inc();
-    this.#longestStallSeconds.set(longestSeconds);
+    if (seconds > 0) this.#own.stalls.inc();
+    this.#own.longestStallSeconds.set(longestSeconds);
   }
 
   /** Process metrics under the names that every Prometheus client uses, as far as dashboards need them. */
@@ -156,4 +123,34 @@ export class Metrics {
       },
     });
   }
+}
+
+/** The metrics that calls of {@link Metrics} change. */
+function createOwnMetrics(registers: Registry[]) {
+  const counter = <L extends string>(name: string, help: string, labelNames: L[] = []) =>
+    new Counter({ name, help, labelNames, registers });
+  const gauge = <L extends string>(name: string, help: string, labelNames: L[] = []) =>
+    new Gauge({ name, help, labelNames, registers });
+  const histogram = <L extends string>(name: string, help: string, buckets: number[], labelNames: L[] = []) =>
+    new Histogram({ name, help, buckets, labelNames, registers });
+  const updateErrors = 'Updates of metadata after its claim was prepared that failed.';
+  const writeTime = 'Time to write the metadata of one request.';
+  const callTime = "Duration of prepare and unprepare calls, without the framework's part.";
+  const hookTime = 'Duration of NRI hooks, for pods with and without claims.';
+  const registrations = 'Registrations with the kubelet, connections to the runtime.';
+  const stalls = 'Seconds in which the event loop stalled beyond the threshold.';
+  return {
+    metadataWrites: counter('dra_metadata_writes_total', 'Metadata writes, including updates.'),
+    metadataWriteErrors: counter('dra_metadata_write_errors_total', 'Metadata that could not be written.'),
+    metadataUpdateErrors: counter('dra_metadata_update_errors_total', updateErrors),
+    metadataWriteSeconds: histogram('dra_metadata_write_duration_seconds', writeTime, writeBuckets),
+    callSeconds: histogram('netdra_claim_duration_seconds', callTime, callBuckets, ['operation', 'result']),
+    claimErrors: counter('netdra_claim_errors_total', 'Claims that failed, by reason.', ['operation', 'code']),
+    hookSeconds: histogram('netdra_hook_duration_seconds', hookTime, callBuckets, ['hook', 'result']),
+    hookErrors: counter('netdra_hook_errors_total', 'Events that were refused, by reason.', ['hook', 'code']),
+    connected: gauge('netdra_connected', 'Whether the driver is registered with the peer: 0 or 1.', ['peer']),
+    connects: counter('netdra_connects_total', registrations, ['peer']),
+    stalls: counter('netdra_event_loop_stalls_total', stalls),
+    longestStallSeconds: gauge('netdra_event_loop_stall_max_seconds', 'The longest stall since the start.'),
+  };
 }

@@ -1,19 +1,17 @@
-/** Conditions that must hold before the driver can serve pods. */
-export const conditions = ['kubelet', 'nri', 'slices'] as const;
-export type ReadinessCondition = (typeof conditions)[number];
-
-export type ConditionState = { ok: true } | { ok: false; reason: string };
-
-const unmet: Record<ReadinessCondition, string> = {
+/** Conditions that must hold before the driver can serve pods, and what to say until they are known to hold. */
+const unmet = {
   kubelet: 'not registered yet; does the kubelet watch the registration directory?',
   nri: 'not connected yet; is NRI enabled in the runtime?',
   slices: 'ResourceSlices not published yet',
 };
+type ReadinessCondition = keyof typeof unmet;
+
+export type ConditionState = { ok: true } | { ok: false; reason: string };
 
 /** Whether the kubelet knows the driver, the runtime sends it events, and the API server has its slices. */
 export class Readiness {
   readonly #states = new Map<ReadinessCondition, ConditionState>(
-    conditions.map((condition) => [condition, { ok: false, reason: unmet[condition] }]),
+    Object.entries(unmet).map(([condition, reason]) => [condition as ReadinessCondition, { ok: false, reason }]),
   );
 
   set(condition: ReadinessCondition, state: ConditionState): void {

@@ -78,22 +78,20 @@ async function findPlace(device: StoredDevice, hostLinks: Link[]): Promise<Devic
   // Only a simulated VF has an alias by which it can be found.
   const find = (links: Link[]) =>
     findVf(links, { pciAddress }) ?? findVf(links, { alias: formatSimulatedAlias(pciAddress) });
-  try {
-    if (sandboxId !== undefined && netnsPath !== undefined) {
+  let problem = `no interface of it is ${netnsPath === undefined ? 'on the host' : `in ${netnsPath} or on the host`}`;
+  if (sandboxId !== undefined && netnsPath !== undefined) {
+    try {
       using netns = NetnsHandle.open(netnsPath);
       using connection = RtnlConnection.open(netns);
       const link = find(await connection.links());
       if (link !== undefined) return { in: 'pod', interfaceName: link.name, netnsPath, sandboxId, pod };
+    } catch (error) {
+      if (!(error instanceof NetlinkError)) throw error;
+      problem = explain(error);
     }
-  } catch (error) {
-    if (!(error instanceof NetlinkError)) throw error;
-    const onHost = find(hostLinks);
-    if (onHost === undefined) return { in: 'nowhere', reason: explain(error) };
   }
   const link = find(hostLinks);
-  if (link !== undefined) return { in: 'host', interfaceName: link.name };
-  const where = netnsPath === undefined ? 'on the host' : `in ${netnsPath} or on the host`;
-  return { in: 'nowhere', reason: `no interface of it is ${where}` };
+  return link === undefined ? { in: 'nowhere', reason: problem } : { in: 'host', interfaceName: link.name };
 }
 
 export function formatClaims(terminal: Terminal, claims: ClaimView[]): string {

@@ -16,7 +16,6 @@ import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
 import { heldDevices } from './held-devices.ts';
 import { PolicyFile } from './policy-file.ts';
 import { Quarantine, type QuarantineOptions } from './quarantine.ts';
-import { ScanReport } from './scan-report.ts';
 import { ScanSchedule, type ScanScheduleOptions } from './scan-schedule.ts';
 
 export interface DeviceListOptions
@@ -45,12 +44,14 @@ export class DeviceList implements AsyncDisposable {
   readonly #policyFile: DeviceListOptions['policy'];
   readonly #quarantine: Quarantine;
   readonly #schedule: ScanSchedule;
-  readonly #report: ScanReport;
   readonly #stop = new AbortController();
   #devices: NetworkDevice[] = [];
   /** PCI addresses of VFs that no claim holds and whose interface is in another network namespace. */
   #elsewhere: string[] = [];
   #isListed = false;
+  /** What the last scan offered, and what was logged of it. */
+  #offered: Device[] = [];
+  #logged = '';
   /** Why the last scan failed; absent: it did not. */
   #failure: unknown;
   #watching: Promise<void> | undefined;
@@ -58,7 +59,7 @@ export class DeviceList implements AsyncDisposable {
 
   constructor(options: DeviceListOptions) {
     this.#options = options;
-    const { host, clock, policyPath, held, logger } = options;
+    const { host, clock, policyPath, held } = options;
     this.#policyFile = options.policy ?? (policyPath === undefined ? undefined : new PolicyFile(policyPath));
     this.vfs = new HostVfs({
       ...options,
@@ -73,7 +74,6 @@ export class DeviceList implements AsyncDisposable {
       held: JSON.stringify([...held()]),
       quarantine: this.#quarantine.fingerprint(),
     }));
-    this.#report = new ScanReport(logger);
   }
 
   /** Whether the node's devices were ever listed; if not, nothing is known of any of them. */
@@ -213,7 +213,9 @@ export class DeviceList implements AsyncDisposable {
       return isHeld ? (known.get(device.pciAddress) ?? device) : device;
     });
     this.#devices = [...seen, ...this.#hungAndUnseen(seen)].sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
-    const changed = this.#report.setOffered(this.offered()) || !this.#isListed;
+    const offered = this.offered();
+    const changed = !isDeepStrictEqual(offered, this.#offered) || !this.#isListed;
+    this.#offered = offered;
     this.#isListed = true;
     this.#failure = undefined;
     return changed;
@@ -230,9 +232,23 @@ export class DeviceList implements AsyncDisposable {
 
   #readReport(report: InventoryReport): void {
     // A device that could not be read may be readable a moment later. A problem that stays is no reason to scan more often.
-    if (this.#report.log(report) && report.problems.length > 0) this.#schedule.request();
+    if (this.#log(report) && report.problems.length > 0) this.#schedule.request();
     const elsewhere = report.excluded.filter(({ reason }) => reason === 'interface-elsewhere');
     this.#elsewhere = elsewhere.map(({ pciAddress }) => pciAddress);
+  }
+
+  /**
+   * Logs why devices are not offered, unless that was logged after the last scan already.
+   * @returns whether it was logged
+   */
+  #log({ excluded, problems }: InventoryReport): boolean {
+    const { logger } = this.#options;
+    const text = JSON.stringify([excluded, problems.map(({ message }) => message)]);
+    if (text === this.#logged) return false;
+    this.#logged = text;
+    for (const exclusion of excluded) logger.info({ ...exclusion }, 'device not offered');
+    for (const problem of problems) logger.warn({ err: problem }, 'device cannot be read');
+    return true;
   }
 
   /** Logs each failure once. */

@@ -27,12 +27,10 @@ export interface DeviceInfoFilesOptions {
  * record still says what is left. Calls for one claim must not overlap.
  */
 export class DeviceInfoFiles {
-  readonly #dir: string;
-  readonly #recordDir: string;
+  readonly #options: DeviceInfoFilesOptions;
 
-  constructor({ dir, recordDir }: DeviceInfoFilesOptions) {
-    this.#dir = dir;
-    this.#recordDir = recordDir;
+  constructor(options: DeviceInfoFilesOptions) {
+    this.#options = options;
   }
 
   /**
@@ -70,7 +68,7 @@ export class DeviceInfoFiles {
 
   /** UIDs of the claims that may have files. */
   async claimUids(): Promise<string[]> {
-    const records = (await listDir(this.#recordDir)).filter(
+    const records = (await listDir(this.#options.recordDir)).filter(
       (name) => name.endsWith(recordSuffix) && !name.startsWith('.'),
     );
     return records.map((name) => name.slice(0, -recordSuffix.length));
@@ -109,17 +107,20 @@ export class DeviceInfoFiles {
       throw new MetadataError('metadata-malformed', `record ${path} of the device-info files of a claim is damaged`, {
         cause,
         path,
-        hint: `remove it, and the files in ${this.#dir} of devices that no claim has`,
+        hint: `remove it, and the files in ${this.#options.dir} of devices that no claim has`,
       });
     }
   }
 
   #record(claimUid: string): HostFile {
     const name = fileName(`${pathPart(claimUid, 'claim UID')}${recordSuffix}`, `record of claim ${claimUid}`);
-    return { base: this.#recordDir, parts: [name] };
+    return { base: this.#options.recordDir, parts: [name] };
   }
 
   #file(name: string): HostFile {
-    return { base: this.#dir, parts: [fileName(pathPart(name, 'name of a device-info file'), 'device-info file')] };
+    return {
+      base: this.#options.dir,
+      parts: [fileName(pathPart(name, 'name of a device-info file'), 'device-info file')],
+    };
   }
 }

@@ -16,7 +16,9 @@ import {
   VfHardware,
   type VfHardwareOptions,
 } from '../../node/sriov/index.ts';
-import type { VfControl } from './control.ts';
+
+/** Changes VFs from the host side, real or simulated ones: kernel driver, and the PF's settings. */
+export type VfControl = Pick<VfHardware, 'access' | 'configure' | 'groupMembers' | 'restore' | 'snapshot'>;
 
 export interface HostVfsOptions {
   /** Connection into the host's network namespace. */

@@ -1,5 +1,5 @@
 export { Attachments } from './attachments.ts';
-export type { VfControl } from './control.ts';
+export type { VfControl } from './host-vfs.ts';
 export { PodLinks } from './pod-links.ts';
 export { restore, type VfDetacher } from './restore.ts';
 export { left, type VfState } from './strategy.ts';

@@ -21,7 +21,7 @@ export interface NetworkNamespace extends Disposable {
   /** As `RtnlConnection.setLink` takes it, to move a link here. */
   readonly netns: Pick<NetnsHandle, 'fd' | 'path'>;
   readonly connection: LinkConnection;
-  /** Whether it is the host's namespace. */
+  /** Whether it is the host's namespace, as for a pod with `hostNetwork: true`: that must never be changed. */
   readonly isHost: boolean;
   /** Equal for handles of the same namespace; paths can be reused. */
   readonly identity: string;

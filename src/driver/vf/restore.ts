@@ -1,6 +1,6 @@
 import type { StoredDevice } from '../state/index.ts';
 import type { Attachments } from './attachments.ts';
-import type { VfControl } from './control.ts';
+import type { VfControl } from './host-vfs.ts';
 import { toVfWanted } from './vf-wanted.ts';
 
 /** Detaches VFs from the sandboxes that they are in. */

@@ -1,5 +1,5 @@
 import type { CniAttachment } from './attachment.ts';
-import type { CniCommand } from './errors.ts';
+import type { PluginCall, PluginCallerOptions } from './call.ts';
 import type { CniPluginConfig } from './network.ts';
 import { convertCniResult, type RawCniResult } from './result.ts';
 
@@ -38,15 +38,8 @@ function deviceFields(plugin: CniPluginConfig, deviceId: string | undefined): Re
 }
 
 /** What a plugin needs besides its configuration. */
-export interface EnvironmentOptions {
-  command: CniCommand;
-  /** Empty if the namespace is gone. */
-  netnsPath: string;
-  /** Where plugins look for other plugins. */
-  binDirs: string[];
-  /** Where they look for programs of the system, such as `iptables`. */
-  searchPath: string;
-}
+type EnvironmentOptions = Pick<PluginCall, 'command' | 'netnsPath'> &
+  Pick<PluginCallerOptions, 'binDirs' | 'searchPath'>;
 
 /** A plugin's whole environment: our own does not leak into it. */
 export function createEnvironment(attachment: CniAttachment, options: EnvironmentOptions): Record<string, string> {

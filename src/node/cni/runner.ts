@@ -14,7 +14,7 @@ import {
 import { type CacheEntry, CniCache } from './cache.ts';
 import { PluginCaller } from './call.ts';
 import { CniError } from './errors.ts';
-import { createExec, type Exec } from './exec.ts';
+import { createExec, type Exec, type ExecRequest } from './exec.ts';
 import type { CniPluginConfig } from './network.ts';
 import { type CniResult, decodeCniResult, parseCniResult, type RawCniResult } from './result.ts';
 import { hasNetns, Teardown } from './teardown.ts';
@@ -34,10 +34,8 @@ export interface CniRunnerOptions {
   undoTimeoutMs?: number;
 }
 
-export interface CniCallOptions {
-  /** Ends the operation: a running plugin is killed. */
-  signal: AbortSignal;
-}
+/** The signal ends the operation: a running plugin is killed. */
+export type CniCallOptions = Pick<ExecRequest, 'signal'>;
 
 /** An attachment that was begun, and not deleted since. */
 export type CachedAttachment = CniTask;

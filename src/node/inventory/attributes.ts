@@ -3,9 +3,8 @@ import type { NetworkDevice } from './device.ts';
 /** One value, in the JSON form of resource.k8s.io/v1. */
 export type InventoryAttribute = { string: string } | { int: number } | { bool: boolean };
 
-/** `DeviceAttributeMaxValueLength` and `ResourceSliceMaxAttributesAndCapacitiesPerDevice`. */
+/** `DeviceAttributeMaxValueLength`. */
 export const maxAttributeBytes = 64;
-export const maxAttributes = 32;
 
 type Value = string | number | boolean;
 

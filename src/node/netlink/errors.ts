@@ -103,6 +103,15 @@ export function malformed(subject: RequestSubject, cause: unknown, problem = 'ca
   return new NetlinkError('netlink-malformed', message, { ...subject, cause });
 }
 
+/** @throws NetlinkError `netlink-malformed` with what `decode` throws */
+export function decodeAnswer<T>(decode: () => T, subject: RequestSubject): T {
+  try {
+    return decode();
+  } catch (cause) {
+    throw malformed(subject, cause);
+  }
+}
+
 /** `add address to net1 in /run/netns/x`. */
 export function describe({ operation, interfaceName, netns }: RequestSubject): string {
   return [operation, interfaceName, netns && `in ${netns}`].filter((part) => part !== undefined).join(' ');

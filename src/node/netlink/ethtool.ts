@@ -1,5 +1,4 @@
 import { Protocol, putU32 } from 'netlink';
-import { type Clock, systemClock } from '../../lib/clock.ts';
 import {
   type Attribute,
   Attributes,
@@ -9,9 +8,8 @@ import {
   listAttributes,
 } from './attributes.ts';
 import { assertIndex } from './checks.ts';
-import { malformed, NetlinkError, type RequestSubject } from './errors.ts';
-import { KernelSocket } from './kernel-socket.ts';
-import { type NetnsHandle, openInNetns } from './netns.ts';
+import { decodeAnswer, NetlinkError, type RequestSubject } from './errors.ts';
+import type { NetnsHandle } from './netns.ts';
 import { RequestSocket } from './socket.ts';
 
 /** By the names in the kernel's documentation; switches are booleans. */
@@ -99,10 +97,8 @@ export class EthtoolConnection implements Disposable {
    * @param netns default: the process's own
    * @throws NetlinkError `netns-refused`
    */
-  static open(netns?: NetnsHandle, clock: Clock = systemClock): EthtoolConnection {
-    const create = () => new KernelSocket(Protocol.GENERIC);
-    const socket = netns === undefined ? create() : openInNetns(netns, create);
-    return new EthtoolConnection(new RequestSocket(socket, clock), netns?.path);
+  static open(netns?: NetnsHandle): EthtoolConnection {
+    return new EthtoolConnection(RequestSocket.open(Protocol.GENERIC, netns), netns?.path);
   }
 
   /** @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone */
@@ -161,14 +157,6 @@ export class EthtoolConnection implements Disposable {
 
   #subject(operation: string, index: number): RequestSubject {
     return { operation, interfaceName: `#${index}`, netns: this.#netnsPath };
-  }
-}
-
-function decodeAnswer<T>(decode: () => T, subject: RequestSubject): T {
-  try {
-    return decode();
-  } catch (cause) {
-    throw malformed(subject, cause);
   }
 }
 

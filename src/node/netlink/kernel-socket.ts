@@ -1,9 +1,7 @@
-import { EventEmitter } from 'node:events';
 import { closeSync } from 'node:fs';
 import koffi from 'koffi';
 import { NetlinkError } from './errors.ts';
-import type { DatagramSocket } from './socket.ts';
-import { addressLayout, loadSocketCalls, netlinkFamily, netlinkOptions, switchOn } from './socket-calls.ts';
+import { addressLayout, loadSystemCalls, netlinkFamily, netlinkOptions, switchOn } from './system-calls.ts';
 
 /** Linux `SOCK_RAW | SOCK_CLOEXEC`, `MSG_DONTWAIT | MSG_TRUNC`. */
 const rawSocket = 0o2000003;
@@ -26,10 +24,10 @@ const kernelTimeoutMs = 10_000;
  * 10 to 30 ms, and a move of ours waits as long for RCU. Messages of other processes cannot arrive: the socket is
  * connected to the kernel. Why not RawNetlinkSocket: docs/decisions/0020-netlink-off-the-event-loop.md
  */
-export class KernelSocket extends EventEmitter implements DatagramSocket {
+export class KernelSocket {
   readonly #descriptor: number;
-  /** Settles with the last request. */
-  #last = Promise.resolve();
+  /** Resolves when the last exchange has ended. */
+  #last: Promise<void> = Promise.resolve();
   #isClosed = false;
 
   /**
@@ -38,8 +36,7 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
    * @throws NetlinkError `netlink-lost` if no socket can be opened
    */
   constructor(protocol: number) {
-    super();
-    const { connect, errno, socket } = loadSocketCalls();
+    const { connect, errno, socket } = loadSystemCalls();
     this.#descriptor = socket(netlinkFamily, rawSocket, protocol);
     if (this.#descriptor < 0) throw notOpened(errno());
     const kernel = Buffer.alloc(addressLayout.bytes);
@@ -56,27 +53,20 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
 
   /**
    * Sends one or more requests, which are executed one after the other; the last one decides when the answer is
-   * complete, and a request for a table must be alone. The answers are emitted as events before the callback. The
-   * callback is always called in the end: a kernel that hangs is not waited for.
+   * complete, and a request for a table must be alone. Exchanges run one after the other.
+   * @param onDatagram gets each datagram of the answer
+   * @throws Error if a system call fails or the answer is cut off, and after 10 s: a kernel that hangs is not waited for
    */
-  send(message: Uint8Array, _options: object, callback: (error?: Error) => void): void {
+  async exchange(requests: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
+    const exchanged = this.#last.then(() => this.#exchange(requests, onDatagram));
+    this.#last = exchanged.catch(() => undefined);
+    const { promise: expired, reject } = Promise.withResolvers<void>();
     const timer = setTimeout(
-      () => callback(new Error(`the kernel does not answer within ${kernelTimeoutMs} ms`)),
+      () => reject(new Error(`the kernel does not answer within ${kernelTimeoutMs} ms`)),
       kernelTimeoutMs,
     );
-    const request = Buffer.from(message.buffer, message.byteOffset, message.byteLength);
-    this.#last = this.#last
-      .then(() => this.#exchange(request))
-      .then(
-        () => callback(),
-        (error: Error) => callback(error),
-      )
-      .finally(() => clearTimeout(timer));
+    await Promise.race([exchanged, expired]).finally(() => clearTimeout(timer));
   }
-
-  /** A call under way keeps the event loop alive by itself. */
-  ref(): void {}
-  unref(): void {}
 
   close(): void {
     this.#isClosed = true;
@@ -84,24 +74,24 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
     void this.#last.then(() => closeSync(this.#descriptor));
   }
 
-  async #exchange(request: Buffer): Promise<void> {
+  async #exchange(request: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
     if (this.#isClosed) return;
-    const { sendAsync } = loadSocketCalls();
-    const seq = lastSeq(request);
-    const isDump = (request.readUInt16LE(header.flags) & dumpFlags) === dumpFlags;
+    const { sendAsync } = loadSystemCalls();
     const sent = await sendAsync(this.#descriptor, request);
     if (sent !== request.length) throw new Error('send(2) failed');
     const buffer = spareBuffers.pop() ?? Buffer.allocUnsafeSlow(answerBytes);
     try {
-      await this.#receive(buffer, seq, isDump);
+      await this.#receive(buffer, request, onDatagram);
     } finally {
       if (spareBuffers.length < mostSpareBuffers) spareBuffers.push(buffer);
     }
   }
 
   /** The answer is there, since the kernel gives it within the call; but each read of a table makes it look for more. */
-  async #receive(buffer: Buffer, seq: number, isDump: boolean): Promise<void> {
-    const { errno, recv, recvAsync } = loadSocketCalls();
+  async #receive(buffer: Buffer, request: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
+    const { errno, recv, recvAsync } = loadSystemCalls();
+    const seq = lastSeq(request);
+    const isDump = (request.readUInt16LE(header.flags) & dumpFlags) === dumpFlags;
     while (!this.#isClosed) {
       const size = isDump
         ? await recvAsync(this.#descriptor, buffer, withoutWaiting)
@@ -110,10 +100,11 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
         if (!isDump && errno() === koffi.os.errno.EAGAIN) return;
         throw new Error(`recv(2) failed${isDump ? '' : ` with errno ${errno()}`}`);
       }
+      if (size > buffer.length) throw new Error('the answer was cut off');
       // A copy: decoded values may keep parts of it, and the next answer goes into the same buffer.
       const datagram = Buffer.from(buffer.subarray(0, size));
-      this.emit(size > buffer.length ? 'truncatedMessage' : 'message', datagram, { port: 0 });
-      if (size > buffer.length || isFinal(datagram, seq)) return;
+      onDatagram(datagram);
+      if (isFinal(datagram, seq)) return;
     }
   }
 }

@@ -252,10 +252,7 @@ async function detachXdp(
   }
 }
 
-async function readQdiscs(
-  connection: LinkStateConnection,
-  index: number,
-): Promise<Partial<Record<QdiscPlace, string>>> {
+async function readQdiscs(connection: LinkStateConnection, index: number): Promise<LinkState['qdiscs']> {
   const kinds = await Promise.all(qdiscPlaces.map((place) => connection.qdisc(index, place)));
   const found = qdiscPlaces.flatMap((place, at) => (kinds[at] === undefined ? [] : [[place, kinds[at]]]));
   return Object.fromEntries(found);

@@ -2,6 +2,7 @@ import { closeSync, fstatSync, openSync, statfsSync, writeSync } from 'node:fs';
 import koffi from 'koffi';
 import { errnoCode } from '../../lib/errors.ts';
 import { NetlinkError, type NetlinkErrorCode, type NetlinkErrorDetails } from './errors.ts';
+import { loadSystemCalls } from './system-calls.ts';
 
 /** Linux `NSFS_MAGIC`: the file system that all namespaces live in. */
 const nsfsMagic = 0x6e736673;
@@ -51,7 +52,7 @@ export class NetnsHandle implements Disposable {
     }
   }
 
-  /** The network namespace that this thread is in. */
+  /** The network namespace that this thread is in; in the driver, that of the host. */
   static own(): NetnsHandle {
     return NetnsHandle.open(ownNetnsPath);
   }
@@ -60,16 +61,6 @@ export class NetnsHandle implements Disposable {
   get fd(): number {
     if (this.#fd !== undefined) return this.#fd;
     throw failure('netlink-closed', `the handle of network namespace ${this.path} is closed`, this.path);
-  }
-
-  /**
-   * Whether it is the namespace that this process runs in. netdra runs in the host's network namespace, so this detects
-   * a pod with `hostNetwork: true`, whose namespace must never be changed. The namespace of process 1 is not used: in a
-   * container without `hostPID` that is our own process anyway, and with it we could still be in another namespace.
-   */
-  isHost(): boolean {
-    using own = NetnsHandle.own();
-    return this.equals(own);
   }
 
   equals(other: NetnsHandle): boolean {
@@ -101,31 +92,23 @@ let home: NetnsHandle | undefined;
  * @throws NetlinkError `netns-refused`; whatever `create` throws
  */
 export function openInNetns<T>(netns: NetnsHandle, create: () => T): T {
-  const setns = loadSetns();
   home ??= NetnsHandle.own();
-  const errno = setns(netns.fd);
+  const errno = enter(netns.fd);
   if (errno !== undefined) throw refusedEntry(netns, errno);
   let created: T;
   try {
     created = create();
   } finally {
-    goBack(setns, home);
+    goBack(home);
   }
   if (isThenable(created)) throw new TypeError('openInNetns: create must be synchronous, but it returned a promise');
   return created;
 }
 
-type Setns = (fd: number) => string | undefined;
-
-// Looked up once, at first use: doing it for each call costs 60 MB of resident memory (seen with koffi 3.3).
-let resolved: Setns | undefined;
-
-/** setns(2) for network namespaces: returns the errno's name, or undefined. libc is among the process's own symbols. */
-function loadSetns(): Setns {
-  if (resolved !== undefined) return resolved;
-  const setns = koffi.load(null).func('int setns(int fd, int nstype)');
-  resolved = (fd) => (setns(fd, cloneNewNet) === 0 ? undefined : errnoName(koffi.errno()));
-  return resolved;
+/** Moves this thread into a network namespace. @returns the errno's name, if the kernel refuses */
+function enter(fd: number): string | undefined {
+  const { setns, errno } = loadSystemCalls();
+  return setns(fd, cloneNewNet) === 0 ? undefined : errnoName(errno());
 }
 
 function errnoName(errno: number): string {
@@ -142,10 +125,10 @@ function failure(code: NetlinkErrorCode, message: string, path: string, details:
   return new NetlinkError(code, message, { netns: path, path, ...details });
 }
 
-function goBack(setns: Setns, home: NetnsHandle): void {
+function goBack(home: NetnsHandle): void {
   let errno: string | undefined;
   try {
-    errno = setns(home.fd);
+    errno = enter(home.fd);
   } catch (error) {
     errno = String(error);
   }

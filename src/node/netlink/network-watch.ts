@@ -2,8 +2,7 @@ import { closeSync, openSync, readdirSync } from 'node:fs';
 import { Protocol, RawNetlinkSocket } from 'netlink';
 import { NetlinkError } from './errors.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
-import type { DatagramSocket } from './socket.ts';
-import { addressLayout, loadSocketCalls, netlinkFamily, netlinkOptions, switchOn } from './socket-calls.ts';
+import { addressLayout, loadSystemCalls, netlinkFamily, netlinkOptions, switchOn } from './system-calls.ts';
 
 /** `RTNLGRP_*` of Linux `rtnetlink.h`: links, IPv4 and IPv6 addresses. */
 const networkGroups = [1, 5, 9];
@@ -15,7 +14,7 @@ const deviceGroups = [1];
  * open, it keeps the namespace alive, and with it a VF in there; it does not keep the process alive.
  */
 export class NetworkWatch implements Disposable {
-  readonly #sockets: Pick<DatagramSocket, 'close'>[] = [];
+  readonly #sockets: RawNetlinkSocket[] = [];
   readonly #onChange: () => void;
   #open = true;
 
@@ -61,7 +60,7 @@ export class NetworkWatch implements Disposable {
     });
   }
 
-  #add(socket: DatagramSocket): void {
+  #add(socket: RawNetlinkSocket): void {
     const report = () => {
       if (this.#open) this.#onChange();
     };
@@ -103,7 +102,7 @@ function lowestFreeDescriptor(): number {
  * @throws NetlinkError `netlink-lost` if it is not found
  */
 function dropSilently(port: number, expected: number): void {
-  const { getsockname } = loadSocketCalls();
+  const { getsockname } = loadSystemCalls();
   const hasPort = (descriptor: number) => {
     const name = Buffer.alloc(addressLayout.bytes);
     const size = Buffer.from([addressLayout.bytes, 0, 0, 0]);

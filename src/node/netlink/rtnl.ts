@@ -1,10 +1,8 @@
 import { Flags, FlagsNew, type NetlinkMessage, Protocol, putU32 } from 'netlink';
-import { type Clock, systemClock } from '../../lib/clock.ts';
 import { type Address, decodeAddress, encodeAddress, isReachable, scopeOf } from './address.ts';
 import { encodeString } from './attributes.ts';
 import { assertIndex, assertInterfaceName } from './checks.ts';
-import { malformed, NetlinkError, type RequestSubject } from './errors.ts';
-import { KernelSocket } from './kernel-socket.ts';
+import { decodeAnswer, NetlinkError, type RequestSubject } from './errors.ts';
 import {
   altNamesOf,
   decodeLink,
@@ -18,7 +16,7 @@ import {
   LinkAttribute,
   type LinkChange,
 } from './link.ts';
-import { type NetnsHandle, openInNetns } from './netns.ts';
+import type { NetnsHandle } from './netns.ts';
 import type { VfIdentity } from './network-state.ts';
 import { decodeQdisc, encodeQdisc, type QdiscPlace } from './qdisc.ts';
 import { decodeRoute, encodeRoute, hasZeroPrefix, isDefaultRoute, type NewRoute, type Route } from './route.ts';
@@ -101,10 +99,8 @@ export class RtnlConnection implements Disposable {
    * @param netns default: the process's own
    * @throws NetlinkError `netns-refused`, `netlink-refused`
    */
-  static open(netns?: NetnsHandle, clock: Clock = systemClock): RtnlConnection {
-    const create = () => new KernelSocket(Protocol.ROUTE);
-    const socket = netns === undefined ? create() : openInNetns(netns, create);
-    return new RtnlConnection(new RequestSocket(socket, clock), netns?.path);
+  static open(netns?: NetnsHandle): RtnlConnection {
+    return new RtnlConnection(RequestSocket.open(Protocol.ROUTE, netns), netns?.path);
   }
 
   /** All links of the namespace, or only candidates for the given VFs. */
@@ -364,12 +360,6 @@ function decodeAll<T>(
   decode: (message: Buffer) => T | undefined,
   subject: RequestSubject,
 ): T[] {
-  try {
-    return messages
-      .filter((message) => message.type === type)
-      .map(({ data }) => decode(data))
-      .filter((decoded) => decoded !== undefined);
-  } catch (cause) {
-    throw malformed(subject, cause);
-  }
+  const wanted = messages.filter((message) => message.type === type);
+  return decodeAnswer(() => wanted.map(({ data }) => decode(data)).filter((each) => each !== undefined), subject);
 }

@@ -5,21 +5,13 @@ import {
   getS32,
   MessageType,
   type NetlinkMessage,
+  type Protocol,
   parseError,
   parseMessages,
 } from 'netlink';
-import type { Clock, Deadline } from '../../lib/clock.ts';
 import { describe, malformed, NetlinkError, type RequestSubject, refused } from './errors.ts';
-
-/** The part of the package's `RawNetlinkSocket` that is used. */
-export interface DatagramSocket {
-  on(event: 'message' | 'truncatedMessage', listener: (message: Buffer, sender: { port: number }) => void): unknown;
-  on(event: 'error', listener: (error: Error) => void): unknown;
-  send(message: Uint8Array, options: object, callback: (error?: Error) => void): void;
-  ref(): void;
-  unref(): void;
-  close(): void;
-}
+import { KernelSocket } from './kernel-socket.ts';
+import { type NetnsHandle, openInNetns } from './netns.ts';
 
 export interface NetlinkRequest {
   type: number;
@@ -44,8 +36,6 @@ interface Pending {
   reject(error: Error): void;
 }
 
-// The kernel answers within the system call, so a missing answer means that it was lost.
-const answerTimeoutMs = 10_000;
 const dumpAttempts = 5;
 /** Maximum number of requests sent together: their answers must all fit into the socket's buffer. */
 const maxTogether = 16;
@@ -56,11 +46,10 @@ const doneBytes = header.bytes + 4;
 /**
  * Sends requests over a netlink socket, in the order of the calls, and returns the complete answer to each. Waiting
  * requests are sent to the kernel together, which executes one after the other, even if an earlier one fails; a request
- * for a table, or with a large answer, is sent alone. Keeps the event loop alive only while a request is under way.
+ * for a table, or with a large answer, is sent alone.
  */
 export class RequestSocket implements Disposable {
-  readonly #socket: DatagramSocket;
-  readonly #clock: Clock;
+  readonly #socket: Pick<KernelSocket, 'exchange' | 'close'>;
   readonly #queue: Pending[] = [];
   /** Requests that the kernel has not answered yet, by sequence number. */
   readonly #pending = new Map<number, Pending>();
@@ -68,13 +57,14 @@ export class RequestSocket implements Disposable {
   #isBusy = false;
   #closed = false;
 
-  constructor(socket: DatagramSocket, clock: Clock) {
+  constructor(socket: Pick<KernelSocket, 'exchange' | 'close'>) {
     this.#socket = socket;
-    this.#clock = clock;
-    socket.on('message', (message, sender) => this.#receive(message, sender.port));
-    socket.on('truncatedMessage', () => this.#fail((subject) => lost('the answer was cut off', subject)));
-    socket.on('error', (cause) => this.#fail((subject) => lost('the socket failed', subject, cause)));
-    socket.unref();
+  }
+
+  /** @param netns default: the process's own @throws NetlinkError `netns-refused`, `netlink-lost` */
+  static open(protocol: Protocol, netns?: NetnsHandle): RequestSocket {
+    const create = () => new KernelSocket(protocol);
+    return new RequestSocket(netns === undefined ? create() : openInNetns(netns, create));
   }
 
   /**
@@ -109,8 +99,7 @@ export class RequestSocket implements Disposable {
     this.#closed = true;
     for (const { reject, subject } of this.#queue.splice(0)) reject(closedError(subject));
     this.#fail((subject) => closedError(subject));
-    // Deferred: we may be inside the socket's own receive callback, which still uses what close frees.
-    setImmediate(() => this.#socket.close());
+    this.#socket.close();
   }
 
   /** @param limit present for a dump */
@@ -154,39 +143,18 @@ export class RequestSocket implements Disposable {
 
   /** Resolves when each request has its answer or has failed. */
   async #exchange(together: readonly Pending[]): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#socket.ref();
-    let deadline: Deadline | undefined;
-    const finish = (pending: Pending, end: () => void) => {
-      if (!this.#pending.delete(pending.seq)) return;
-      if (this.#pending.size === 0) {
-        deadline?.[Symbol.dispose]();
-        if (this.#queue.length === 0 && !this.#closed) this.#socket.unref();
-        resolve();
-      }
-      end();
-    };
-    for (const pending of together) {
-      const { resolve: done, reject } = pending;
-      this.#pending.set(pending.seq, pending);
-      pending.resolve = () => finish(pending, done);
-      pending.reject = (error) => finish(pending, () => reject(error));
+    for (const pending of together) this.#pending.set(pending.seq, pending);
+    const [first, ...others] = together.map(({ message }) => message);
+    const message = others.length === 0 ? first : Buffer.concat([first!, ...others]);
+    try {
+      await this.#socket.exchange(message!, (datagram) => this.#receive(datagram));
+      this.#fail((subject) => lost('there is no answer', subject));
+    } catch (cause) {
+      this.#fail((subject) => lost('the exchange with the kernel failed', subject, cause));
     }
-    const message = together.length === 1 ? together[0]?.message : Buffer.concat(together.map((each) => each.message));
-    this.#socket.send(message as Buffer, {}, (cause) => {
-      if (cause) this.#fail((subject) => lost('the request was not sent', subject, cause));
-      if (!together.some(({ seq }) => this.#pending.has(seq))) return;
-      deadline = this.#clock.deadline(answerTimeoutMs);
-      const onTimeout = () => this.#fail((subject) => lost(`no answer within ${answerTimeoutMs} ms`, subject));
-      if (deadline.signal.aborted) onTimeout();
-      deadline.signal.addEventListener('abort', onTimeout, { once: true });
-    });
-    await promise;
   }
 
-  #receive(datagram: Buffer, senderPort: number): void {
-    // Port 0 is the kernel. Other processes can send to our port too; their messages are ignored.
-    if (senderPort !== 0) return;
+  #receive(datagram: Buffer): void {
     // A dump runs alone. Messages beyond its limit are not even parsed, except where the dump may end.
     const [first] = this.#pending.values();
     if (first !== undefined && first.parts.length >= first.limit && !mayEndDump(datagram)) return;
@@ -209,12 +177,15 @@ export class RequestSocket implements Disposable {
       return;
     }
     const errno = message.type === MessageType.DONE ? doneErrno(message.data) : parseError(message.data, 0).errno;
+    this.#pending.delete(pending.seq);
     if (errno === 0) pending.resolve();
     else pending.reject(refused(errno, pending.subject));
   }
 
   #fail(createError: (subject: RequestSubject) => NetlinkError): void {
-    for (const { reject, subject } of [...this.#pending.values()]) reject(createError(subject));
+    const failed = [...this.#pending.values()];
+    this.#pending.clear();
+    for (const { reject, subject } of failed) reject(createError(subject));
   }
 }
 

@@ -79,16 +79,13 @@ export class DeviceNodes {
    * @throws SriovError `device-node-missing` with the module to load
    */
   async vhost(): Promise<string[]> {
-    const needed = [
-      { name: 'vhost-net', module: 'vhost_net' },
-      { name: 'tun', module: 'tun' },
-    ];
-    const found = await Promise.all(needed.map(({ name }) => this.#classNode('misc', name)));
-    const lacking = needed.filter((_, index) => found[index] === undefined);
+    const names = ['vhost-net', 'tun'];
+    const found = await Promise.all(names.map((name) => this.#classNode('misc', name)));
+    const lacking = names.filter((_, index) => found[index] === undefined);
     if (lacking.length > 0) {
-      const names = lacking.map(({ name }) => name).join(' and ');
-      const hint = `modprobe ${lacking.map(({ module }) => module).join(' ')}`;
-      throw missing(undefined, `this node has no device file for ${names}`, hint);
+      // Each module has the name of its device, with `_` for `-`.
+      const hint = `modprobe ${lacking.join(' ').replaceAll('-', '_')}`;
+      throw missing(undefined, `this node has no device file for ${lacking.join(' and ')}`, hint);
     }
     return found.filter((node) => node !== undefined);
   }

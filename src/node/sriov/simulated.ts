@@ -1,4 +1,3 @@
-import { rm } from 'node:fs/promises';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { type Link, NetlinkError, type RtnlConnection } from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
@@ -99,15 +98,6 @@ export class SimulatedNic {
     const links = await this.#linksNamed(pf.name, vf.peerName, vf.name);
     await this.#ensurePair(vf, await this.#ensureBridge(pf, links), links);
     return true;
-  }
-
-  /** Removes everything, including VFs in pods. */
-  async remove(): Promise<void> {
-    const { connection, namePrefix, dir } = this.#options;
-    const links = await connection.links();
-    const ours = links.filter((link) => isSimulatedPeer(link, namePrefix) || isSimulatedPf(link, namePrefix));
-    for (const { index } of ours) await unlessErrno('ENODEV', connection.deleteLink(index));
-    await rm(dir, { recursive: true, force: true });
   }
 
   /** Existing links with these names, looked up one by one: a node has hundreds of links. */

@@ -17,8 +17,7 @@ import {
 import { DeviceNodes } from './device-nodes.ts';
 import { type DriverBinding, isVfio } from './driver-binding.ts';
 import { SriovError, UnknownVfStateError } from './errors.ts';
-import { assertNoVfProperties } from './plain-nic.ts';
-import { noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
+import { assertNoVfProperties, noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
 import { isRepresentor } from './representor.ts';
 import { incomplete, linkFailures, type PropertyFailure, toFailures } from './restore-failures.ts';
 import { VfProperties } from './vf-properties.ts';

@@ -9,8 +9,8 @@ import {
   type VfInfo,
 } from '../netlink/index.ts';
 import { SriovError, UnknownVfStateError } from './errors.ts';
-import { assertNoVfProperties } from './plain-nic.ts';
 import {
+  assertNoVfProperties,
   complete,
   difference,
   leftBehind,
@@ -21,6 +21,7 @@ import {
   type VfProperty,
   withoutEffect,
 } from './property-values.ts';
+import type { PropertyFailure } from './restore-failures.ts';
 import type { VfAddress } from './vf-hardware.ts';
 
 export interface VfPropertiesOptions {
@@ -52,10 +53,7 @@ const fieldsOf: Readonly<Record<VfProperty, string>> = {
 };
 
 /** A property that could not be set, and why. */
-interface Failed {
-  property: VfProperty;
-  error: unknown;
-}
+type Failed = PropertyFailure & { property: VfProperty };
 
 /** Reads and sets the PFs' settings for their VFs. */
 export class VfProperties {

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { driverFlags } from '../../../e2e/node/driver-process.ts';
 import { createProgram } from '../../../src/app/program.ts';
-import { defaultSettings, flagNames, flagOf } from '../../../src/app/settings.ts';
+import { flagNames, flagOf } from '../../../src/app/settings.ts';
+import { defaultSettings } from '../../doubles/settings.ts';
 
 describe('settings', () => {
   const run = createProgram().commands.find((command) => command.name() === 'run');

@@ -1,7 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { deviceAttributes, maxAttributeBytes, maxAttributes } from '../../../../src/node/inventory/attributes.ts';
+import { deviceAttributes, maxAttributeBytes } from '../../../../src/node/inventory/attributes.ts';
 import type { NicDevice, VfDevice } from '../../../../src/node/inventory/device.ts';
+
+/** `ResourceSliceMaxAttributesAndCapacitiesPerDevice`. */
+const maxAttributes = 32;
 
 const vf: VfDevice = {
   kind: 'vf',

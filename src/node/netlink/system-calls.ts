@@ -10,7 +10,8 @@ const netlinkLevel = 270;
 /** Linux `NETLINK_NO_ENOBUFS`, `NETLINK_GET_STRICT_CHK`. */
 export const netlinkOptions = { noOverflowErrors: 5, strictChecks: 12 } as const;
 
-interface SocketCalls {
+interface SystemCalls {
+  setns: (descriptor: number, type: number) => number;
   socket: (family: number, type: number, protocol: number) => number;
   connect: (descriptor: number, address: Buffer, bytes: number) => number;
   getsockname: (descriptor: number, address: Buffer, size: Buffer) => number;
@@ -23,15 +24,16 @@ interface SocketCalls {
   errno: () => number;
 }
 
-let resolved: SocketCalls | undefined;
+let resolved: SystemCalls | undefined;
 
-/** System calls for sockets. Resolved once: each koffi lookup costs memory for good. */
-export function loadSocketCalls(): SocketCalls {
+/** System calls for sockets and namespaces. Resolved once: each koffi lookup costs memory for good. */
+export function loadSystemCalls(): SystemCalls {
   if (resolved !== undefined) return resolved;
   const library = koffi.load(null);
   const send = library.func('long send(int fd, const void *data, size_t size, int flags)');
   const recv = library.func('long recv(int fd, void *data, size_t size, int flags)');
   resolved = {
+    setns: library.func('int setns(int fd, int nstype)'),
     socket: library.func('int socket(int family, int type, int protocol)'),
     connect: library.func('int connect(int fd, const void *address, uint32_t size)'),
     getsockname: library.func('int getsockname(int fd, void *address, uint32_t *size)'),
@@ -47,7 +49,7 @@ export function loadSocketCalls(): SocketCalls {
 /** Sets an option of a netlink socket. @returns whether the kernel knows it */
 export function switchOn(descriptor: number, option: number): boolean {
   const on = Buffer.from([1, 0, 0, 0]);
-  return loadSocketCalls().setsockopt(descriptor, netlinkLevel, option, on, on.length) === 0;
+  return loadSystemCalls().setsockopt(descriptor, netlinkLevel, option, on, on.length) === 0;
 }
 
 /**

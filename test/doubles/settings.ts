@@ -1,0 +1,7 @@
+import { flagNames, flagOption, type Settings } from '../../src/app/settings.ts';
+
+/** The settings of flags that are not given. */
+export function defaultSettings(): Omit<Settings, 'nodeName'> {
+  const defaults = flagNames.map((name) => [name, flagOption(name).defaultValue]);
+  return Object.fromEntries(defaults.filter(([, value]) => value !== undefined));
+}
