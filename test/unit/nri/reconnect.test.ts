@@ -43,17 +43,6 @@ describe('a plugin whose runtime restarts', () => {
       await runtime.start();
     }
   }, 10_000);
-
-  it('makes callers that ask meanwhile wait for the new connection', async () => {
-    const { runtime, plugin } = await stage({});
-    await runtime.waitForPlugin('test');
-    await runtime.stop();
-    await until(() => !plugin.connected);
-    const waiting = plugin.whenConnected();
-    await runtime.start();
-    await waiting;
-    expect(plugin.connected).toBe(true);
-  });
 });
 
 describe('a plugin that is not wanted', () => {

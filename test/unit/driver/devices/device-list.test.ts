@@ -157,26 +157,6 @@ describe('DeviceList', () => {
     expect(attributes).toMatchObject({ driver: { string: 'igbvf' }, mac: { string: '02:00:00:00:00:01' } });
   });
 
-  it('keeps what is known of a VF that is prepared during a scan', async () => {
-    let isNext = false;
-    const source = open(undefined, {
-      held: () => {
-        const found = heldDevices(claims);
-        if (isNext) {
-          isNext = false;
-          claims = [claimOf({})];
-          takeAway();
-        }
-        return found;
-      },
-    });
-    await source.scan();
-    const known = source.offered();
-    isNext = true;
-    await source.scan();
-    expect(source.offered()).toEqual(known);
-  });
-
   it('neither offers nor takes back a real VF that another component has moved away', async () => {
     node.takeAway('enp1s0f0v0');
     rmSync(join(node.root, 'bus/pci/devices', first, 'net/enp1s0f0v0'), { recursive: true });
