@@ -20,7 +20,7 @@ describe('NodePrepareResources', () => {
     own: bench,
   }) => {
     const claims = Array.from({ length: 16 }, (_, n) => bench.addPod(`c-${n}`).wire);
-    bench.api.delay('/resourceclaims/', 100);
+    bench.api.delay('/resourceclaims/', 500);
     for (let round = 0; round < 2; round++) {
       const before = bench.api.log.length;
       await bench.kubelet.client(testDriver).nodePrepareResources(claims);
