@@ -116,7 +116,6 @@ describe('several drivers', () => {
 describe('versions', () => {
   it.each([
     ['newest first', [document(), document({}, 'v1alpha1')], 'v1beta1'],
-    ['an unknown one before it', [document({ requests: 'new shape' }, 'v2'), document()], 'v1beta1'],
     ['an unknown kind before it', [document({ kind: 'DeviceList' }), document({}, 'v1alpha1')], 'v1alpha1'],
     ['noise behind it', [document(), '{"cut off'], 'v1beta1'],
   ])('takes the first that it knows: %s', (_what, objects, expected) => {

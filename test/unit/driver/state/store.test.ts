@@ -181,17 +181,6 @@ describe('Store', () => {
     expect(() => new Store(path, { readOnly: true })).toThrow(/has schema 99, this version knows 3/);
   });
 
-  it('keeps the attachment of a device that is prepared again, whatever the caller has read before', ({ path }) => {
-    using first = new Store(path);
-    using second = new Store(path);
-    first.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
-    const read = first.claim('u')!;
-    // B15: another instance attaches the VF between the read and the write.
-    second.setAttachments('u', new Map([[device.pciAddress, attachment]]));
-    first.putClaim({ ...read, devices: [{ ...device, config: { mtu: 9000 } }] });
-    expect(second.claim('u')?.devices).toEqual([{ ...device, config: { mtu: 9000 }, attachment }]);
-  });
-
   it('changes attachments of the claim that has the devices, and of no other', ({ path }) => {
     using store = new Store(path);
     const other = { ...device, pciAddress: '0000:00:00.2', name: 'dev-2' };
