@@ -5,30 +5,24 @@ import {
   type Link,
   type LinkState,
   moveLink,
-  RtnlConnection,
   readLinkState,
   restoreLinkState,
   scrubLink,
 } from '../../src/node/netlink/index.ts';
 import { EthtoolIoctl } from '../doubles/ethtool-ioctl.ts';
-import { TestNetns } from '../doubles/netns.ts';
+import type { TestNetns } from '../doubles/netns.ts';
 import { attachXdp } from '../doubles/xdp.ts';
+import { HostAndPod } from './host-and-pod.ts';
 
 /** A host with the veth end `ens1f0v0` as VF, and a pod. */
-class Setup implements Disposable {
-  readonly #stack = new DisposableStack();
-  readonly host = this.#stack.use(new TestNetns('host'));
-  readonly pod = this.#stack.use(new TestNetns('pod'));
-  readonly hostHandle = this.#stack.use(this.host.open());
-  readonly podHandle = this.#stack.use(this.pod.open());
-  readonly hostConnection = this.#stack.use(RtnlConnection.open(this.hostHandle));
-  readonly podConnection = this.#stack.use(RtnlConnection.open(this.podHandle));
-  readonly hostEthtool = this.#stack.use(EthtoolConnection.open(this.hostHandle));
-  readonly podEthtool = this.#stack.use(EthtoolConnection.open(this.podHandle));
-  readonly hostIoctl = this.#stack.use(new EthtoolIoctl(this.hostHandle));
-  readonly podIoctl = this.#stack.use(new EthtoolIoctl(this.podHandle));
+class Setup extends HostAndPod {
+  readonly hostEthtool = this.stack.use(EthtoolConnection.open(this.hostHandle));
+  readonly podEthtool = this.stack.use(EthtoolConnection.open(this.podHandle));
+  readonly hostIoctl = this.stack.use(new EthtoolIoctl(this.hostHandle));
+  readonly podIoctl = this.stack.use(new EthtoolIoctl(this.podHandle));
 
   constructor() {
+    super();
     // Several queues, so that their number can be changed.
     const [vf, peer] = [queues('ens1f0v0'), queues('peer0')];
     this.host.exec('ip', 'link', 'add', ...vf, 'address', '02:00:00:00:00:01', 'type', 'veth', 'peer', ...peer);
@@ -58,10 +52,6 @@ class Setup implements Disposable {
 
   async state(index: number): Promise<LinkState> {
     return await readLinkState(this.hostConnection, index, this.hostEthtool);
-  }
-
-  [Symbol.dispose](): void {
-    this.#stack.dispose();
   }
 }
 

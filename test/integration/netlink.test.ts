@@ -18,18 +18,12 @@ import {
   toNetworkState,
 } from '../../src/node/netlink/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
+import { HostAndPod } from './host-and-pod.ts';
 
 const netlinkModule = fileURLToPath(new URL('../../src/node/netlink/index.ts', import.meta.url));
 
-/** A host and a pod namespace, a connection into each, and a veth pair `vf0`/`peer0` in the host's. */
-class Setup implements Disposable {
-  readonly #stack = new DisposableStack();
-  readonly host = this.#stack.use(new TestNetns('host'));
-  readonly pod = this.#stack.use(new TestNetns('pod'));
-  readonly hostHandle = this.#stack.use(this.host.open());
-  readonly podHandle = this.#stack.use(this.pod.open());
-  readonly hostConnection = this.#stack.use(RtnlConnection.open(this.hostHandle));
-  readonly podConnection = this.#stack.use(RtnlConnection.open(this.podHandle));
+/** A host with a veth pair `vf0`/`peer0`, and a pod. */
+class Setup extends HostAndPod {
   readonly podTarget = { netns: this.podHandle, connection: this.podConnection };
   readonly hostTarget = { netns: this.hostHandle, connection: this.hostConnection };
 
@@ -38,10 +32,6 @@ class Setup implements Disposable {
     await this.hostConnection.createVeth({ name: 'vf0', hardwareAddress: '02:00:00:00:00:07', peer });
     await this.hostConnection.setLink((await this.hostConnection.link(peer))!.index, { up: true });
     return (await this.hostConnection.link({ name: 'vf0' }))!;
-  }
-
-  [Symbol.dispose](): void {
-    this.#stack.dispose();
   }
 }
 

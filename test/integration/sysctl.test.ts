@@ -24,6 +24,17 @@ async function openBench(name = 'net1') {
   return { own, other, netns, pod, link, read, [Symbol.dispose]: () => stack.dispose() };
 }
 
+/** `/proc/sys/net` in another place, as containers have it. */
+function mountElsewhere() {
+  const stack = new DisposableStack();
+  const { path } = stack.use(tempDir());
+  const mounted = join(path, 'net');
+  mkdirSync(mounted);
+  execFileSync('mount', ['--bind', '/proc/sys/net', mounted]);
+  stack.defer(() => execFileSync('umount', [mounted]));
+  return { path, mounted, [Symbol.dispose]: () => stack.dispose() };
+}
+
 describe('writeInterfaceSysctls', () => {
   it('sets keys of the interface in its own namespace, and nothing anywhere else', async () => {
     using bench = await openBench();
@@ -75,32 +86,18 @@ describe('writeInterfaceSysctls', () => {
 
   it("writes through the host's /proc/sys where that is mounted in a container", async () => {
     using bench = await openBench();
-    using dir = tempDir();
-    const mounted = join(dir.path, 'net');
-    mkdirSync(mounted);
-    execFileSync('mount', ['--bind', '/proc/sys/net', mounted]);
-    try {
-      writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 }, dir.path);
-    } finally {
-      execFileSync('umount', [mounted]);
-    }
+    using elsewhere = mountElsewhere();
+    writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 }, elsewhere.path);
     expect(bench.read('ipv4/conf/net1/arp_announce')).toBe('2');
   });
 
   it('says that /proc/sys is read-only, as it is in most containers, and what to do', async () => {
     using bench = await openBench();
-    using dir = tempDir();
-    const mounted = join(dir.path, 'net');
-    mkdirSync(mounted);
-    execFileSync('mount', ['--bind', '/proc/sys/net', mounted]);
-    try {
-      execFileSync('mount', ['-o', 'remount,bind,ro', mounted]);
-      expect(() =>
-        writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 }, dir.path),
-      ).toThrow(expect.objectContaining({ errno: 'EROFS', hint: expect.stringContaining('--proc-sys-dir') }));
-    } finally {
-      execFileSync('umount', [mounted]);
-    }
+    using elsewhere = mountElsewhere();
+    execFileSync('mount', ['-o', 'remount,bind,ro', elsewhere.mounted]);
+    expect(() =>
+      writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 }, elsewhere.path),
+    ).toThrow(expect.objectContaining({ errno: 'EROFS', hint: expect.stringContaining('--proc-sys-dir') }));
   });
 });
 

@@ -120,19 +120,6 @@ describe('a node that runs out of something', () => {
     await bench.endPod(pod);
   });
 
-  it('a state directory that is read-only at the start: the driver says so and ends', async () => {
-    await bench.startDriver();
-    await bench.stopDriver();
-    plugins.setReadOnly(true);
-    await expect(bench.startDriver()).rejects.toMatchObject({
-      code: 'directory-unwritable',
-      message: expect.stringMatching(/cannot write to .*EROFS/),
-      hint: expect.stringMatching(/mount it writable/),
-    });
-    plugins.setReadOnly(false);
-    await bench.startDriver();
-  });
-
   it('directories that another process has removed are created again', async () => {
     // The interval ensures that no reconciliation recreates them before the container's first attempt.
     await bench.startDriver({ reconcileIntervalMs: 60_000 });

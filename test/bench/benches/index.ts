@@ -1,17 +1,8 @@
 import type { Bench } from '../bench.ts';
 import { goBench, goHookBench, goLargeBench } from './go.ts';
-import { hostileBench } from './hostile.ts';
 import { memoryBench } from './memory.ts';
 import { restBench } from './rest.ts';
 import { startBench } from './start.ts';
 
 /** In the order in which they run. */
-export const allBenches: readonly Bench[] = [
-  startBench,
-  memoryBench,
-  restBench,
-  hostileBench,
-  goBench,
-  goHookBench,
-  goLargeBench,
-];
+export const allBenches: readonly Bench[] = [startBench, memoryBench, restBench, goBench, goHookBench, goLargeBench];

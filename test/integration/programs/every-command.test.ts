@@ -1,19 +1,6 @@
-import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { buildTimeoutMs, checkedTool } from './checked-tool.ts';
-import { allLayouts, ContainerRoot, runProgram, vf } from './container-root.ts';
-
-// Programs with sanitizers are slow on a machine with other work.
-vi.setConfig({ testTimeout: 60_000 });
-
-let tool: string;
-let root: ContainerRoot;
-beforeAll(() => {
-  ({ tool } = checkedTool());
-}, buildTimeoutMs);
-beforeEach(() => {
-  root = new ContainerRoot();
-});
-afterEach(() => root[Symbol.dispose]());
+import { describe, expect, it } from 'vitest';
+import { allLayouts, vf } from './container-root.ts';
+import { nicDocument, nicFile, root, run } from './tool-bench.ts';
 
 /** Each command as it is used, about the only request that there is. `wait` says nothing; of the others each has the PCI addresses. */
 const commands = {
@@ -26,26 +13,8 @@ const commands = {
 } as const;
 type Command = keyof typeof commands;
 
-const file = '/var/run/kubernetes.io/dra-device-attributes/resourceclaims/nic/vf/d.example-metadata.json';
 const object = (version: string, pciAddress: string) =>
-  JSON.stringify({
-    kind: 'DeviceMetadata',
-    apiVersion: `metadata.resource.k8s.io/${version}`,
-    metadata: { name: 'nic', namespace: 'default', uid: 'u', generation: 1 },
-    requests: [
-      {
-        name: 'vf',
-        devices: [
-          {
-            driver: 'd.example',
-            pool: 'p',
-            name: 'n',
-            attributes: { 'resource.kubernetes.io/pciBusID': { string: pciAddress } },
-          },
-        ],
-      },
-    ],
-  });
+  JSON.stringify(nicDocument({ attributes: { 'resource.kubernetes.io/pciBusID': { string: pciAddress } } }, version));
 const unknown = '{"kind":"DeviceMetadata","apiVersion":"metadata.resource.k8s.io/v3","shape":["another"]}';
 const addressOf = (index: number) => `0000:${(0x10 + index).toString(16)}:00.1`;
 
@@ -58,15 +27,15 @@ const situations: [string, () => unknown, { addresses: string[]; layout?: string
   ]),
   ...['v1beta1', 'v1alpha1'].map((version): (typeof situations)[number] => [
     `version ${version} alone`,
-    () => root.write(file, object(version, '0000:3b:02.1')),
+    () => root.write(nicFile, object(version, '0000:3b:02.1')),
     { addresses: ['0000:3b:02.1'] },
   ]),
   [
     'an unknown version before a known one',
-    () => root.write(file, unknown + object('v1alpha1', '0000:3b:02.1')),
+    () => root.write(nicFile, unknown + object('v1alpha1', '0000:3b:02.1')),
     { addresses: ['0000:3b:02.1'] },
   ],
-  ['unknown versions only', () => root.write(file, unknown), { exitCode: 3 }],
+  ['unknown versions only', () => root.write(nicFile, unknown), { exitCode: 3 }],
   [
     'files of several drivers',
     async () => {
@@ -93,8 +62,7 @@ describe.each(situations)('%s', (_what, prepare, expected) => {
   it.each(Object.keys(commands) as Command[])('%s', async (command) => {
     await prepare();
     const layout = 'layout' in expected ? ['--layout', expected.layout ?? ''] : [];
-    const args = ['--root', root.path, ...layout, ...commands[command]];
-    const { exitCode, stdout, stderr } = runProgram(tool, args);
+    const { exitCode, stdout, stderr } = run(...layout, ...commands[command]);
     if ('exitCode' in expected) {
       // Only `wait` expects a file that does not exist yet.
       const code = command === 'wait' && expected.exitCode === 1 ? 4 : expected.exitCode;

@@ -1,34 +1,10 @@
 import fc from 'fast-check';
-import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { buildTimeoutMs, checkedTool } from './checked-tool.ts';
-import { ContainerRoot, runProgram, vf } from './container-root.ts';
+import { describe, expect, it } from 'vitest';
+import { runProgram, vf } from './container-root.ts';
+import { nicDocument, nicFile, root, run } from './tool-bench.ts';
 
-// Programs with sanitizers are slow on a machine with other work.
-vi.setConfig({ testTimeout: 60_000 });
-
-let tool: string;
-let root: ContainerRoot;
-beforeAll(() => {
-  ({ tool } = checkedTool());
-}, buildTimeoutMs);
-beforeEach(() => {
-  root = new ContainerRoot();
-});
-afterEach(() => root[Symbol.dispose]());
-
-const run = (...args: string[]) => runProgram(tool, ['--root', root.path, ...args]);
-const nicFile = '/var/run/kubernetes.io/dra-device-attributes/resourceclaims/nic/vf/d.example-metadata.json';
 /** A file with what our own driver would not write. */
-const writeDevice = (fields: object) =>
-  root.write(
-    nicFile,
-    JSON.stringify({
-      kind: 'DeviceMetadata',
-      apiVersion: 'metadata.resource.k8s.io/v1beta1',
-      metadata: { name: 'nic', namespace: 'default', uid: 'u', generation: 1 },
-      requests: [{ name: 'vf', devices: [{ driver: 'd.example', pool: 'p', name: 'dev', ...fields }] }],
-    }),
-  );
+const writeDevice = (fields: object) => root.write(nicFile, JSON.stringify(nicDocument(fields)));
 
 /** The variables that a shell has after `eval`. */
 function evaluate(assignments: string, ...names: string[]): string[] {

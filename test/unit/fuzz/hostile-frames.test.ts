@@ -70,7 +70,6 @@ async function meet(handlers: PluginHandlers = {}) {
 
 describe('a plugin whose socket carries nonsense', () => {
   it.each([
-    ['text', Buffer.from('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n')],
     ['a frame that announces 4 GiB', Buffer.concat([encodeMuxHeader(1, 0xffffffff), Buffer.alloc(1000)])],
     [
       'a message that announces 4 GiB',
@@ -82,15 +81,9 @@ describe('a plugin whose socket carries nonsense', () => {
       Buffer.concat([0, 3, 0x7fffffff, 0xffffffff].map((id) => inMux(header(1), id))),
     ],
     [
-      'an answer to what was never asked',
-      inMux(encodeTtrpcFrame({ streamId: 77, type: FrameType.response, data: Buffer.alloc(3) }), 2),
-    ],
-    [
       '10,000 messages of a type that does not exist',
       Buffer.concat(Array(10_000).fill(inMux(encodeTtrpcFrame({ streamId: 1, type: 200, data: Buffer.alloc(1) })))),
     ],
-    ['half a frame', encodeMuxHeader(1, 1000)],
-    ['noise', Buffer.from(Array.from({ length: 4096 }, (_, index) => (index * 7919) % 251))],
   ])('gets through %s, takes no memory for it, and serves the next runtime', async (_, bytes) => {
     const started: string[] = [];
     const { path, socket, leave } = await meet({ runPodSandbox: ({ id }) => void started.push(id) });

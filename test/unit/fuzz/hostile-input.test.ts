@@ -1,9 +1,10 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { Client, credentials, status } from '@grpc/grpc-js';
-import { describe, expect, it } from 'vitest';
+import { describe, expect } from 'vitest';
 import { type ClaimReader, startKubeletPlugin } from '../../../src/framework/kubeletplugin/index.ts';
 import { ClaimMetadata, type LayoutName, layoutNames, layouts } from '../../../src/framework/metadata/index.ts';
+import { itWith } from '../../doubles/it-with.ts';
 import { DraClient, type WireClaim } from '../../doubles/kubelet-dra-client.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 import { buildClaim, buildPod, type ClaimOptions, testDriver } from '../../doubles/objects.ts';
@@ -56,6 +57,7 @@ async function startDriver(layoutNames: readonly LayoutName[] = ['v1', 'kep']) {
   return { ...{ bench, helper, kubelet, add, files }, [Symbol.asyncDispose]: () => stack.disposeAsync() };
 }
 
+const it = itWith(() => startDriver());
 const device = { driver: testDriver, pool: 'node-1', name: 'dev-1' };
 
 const longName = `${'x'.repeat(247)}.example`;
@@ -88,8 +90,7 @@ describe('a claim whose name is no name', () => {
 });
 
 describe('a claim with names that Kubernetes allows', () => {
-  it('is prepared, updated and unprepared when all of them are as long as can be', async () => {
-    await using driver = await startDriver();
+  it('is prepared, updated and unprepared when all of them are as long as can be', async ({ own: driver }) => {
     const name = `${'c'.repeat(250)}.io`;
     const request = 'r'.repeat(63);
     const claim = driver.add(name, { namespace: 'n'.repeat(63), requests: [{ name: request, devices: ['dev-1'] }] });
@@ -100,8 +101,7 @@ describe('a claim with names that Kubernetes allows', () => {
     expect(driver.files()).toEqual([]);
   });
 
-  it('may call a request as what every object inherits', async () => {
-    await using driver = await startDriver();
+  it('may call a request as what every object inherits', async ({ own: driver }) => {
     const claim = driver.add('fast-net', { requests: [{ name: 'constructor', devices: ['dev-1'] }] });
     const prepared = await driver.kubelet.nodePrepareResources([claim]);
     expect(prepared.claims[claim.uid]).toMatchObject({ error: '', devices: [{ requestNames: ['constructor'] }] });
@@ -167,8 +167,7 @@ describe('opaque parameters', () => {
 });
 
 describe('claims that are huge', () => {
-  it('are read for what is ours: one device among 5,000, with a megabyte of annotations', async () => {
-    await using driver = await startDriver();
+  it('are read for what is ours: one device among 5,000, with a megabyte of annotations', async ({ own: driver }) => {
     const others = Array.from({ length: 5000 }, (_, index) => ({ device: `gpu-${index}`, driver: 'gpu.example' }));
     const claim = driver.add('fast-net', {
       requests: [
@@ -181,8 +180,7 @@ describe('claims that are huge', () => {
     expect(claims[claim.uid]).toMatchObject({ error: '', devices: [{ deviceName: 'dev-1' }] });
   });
 
-  it('fail by themselves when they name thousands of devices that this node has not', async () => {
-    await using driver = await startDriver();
+  it('fail by themselves when they name thousands of devices that this node has not', async ({ own: driver }) => {
     const devices = Array.from({ length: 5000 }, (_, index) => `dev-${index + 10}`);
     const hostile = driver.add('fast-net', { requests: [{ name: 'vf', devices }] });
     const good = driver.add('good', { requests: [{ name: 'vf', devices: ['dev-2'] }] });
@@ -194,8 +192,7 @@ describe('claims that are huge', () => {
 });
 
 describe('calls that no kubelet makes', () => {
-  it('are refused when they are too long, and the next one is served', async () => {
-    await using driver = await startDriver();
+  it('are refused when they are too long, and the next one is served', async ({ own: driver }) => {
     const claim = driver.add('fast-net');
     const tooLong = driver.kubelet.nodePrepareResources([{ ...claim, name: 'x'.repeat(5 * 2 ** 20) }]);
     await expect(tooLong).rejects.toMatchObject({ code: status.RESOURCE_EXHAUSTED });

@@ -29,20 +29,6 @@ describe('createPlugin', () => {
   });
 });
 
-describe('createContainer', () => {
-  const container = { id: 'c-1', podSandboxId: 'sandbox-1', name: 'app', cdiDevices: ['vendor.example/class=device'] };
-
-  it('reports the container that is about to be created, and lets it be created', async () => {
-    const seen: unknown[] = [];
-    const { runtime } = await stage({
-      handlers: { createContainer: (ofPod, { name, cdiDevices }) => void seen.push([ofPod.uid, name, cdiDevices]) },
-    });
-    await runtime.waitForPlugin('test');
-    await runtime.createContainer(pod, container);
-    expect(seen).toEqual([['uid-1', 'app', ['vendor.example/class=device']]]);
-  });
-});
-
 describe.each([
   {
     style: 'a method for each event',
@@ -98,43 +84,6 @@ describe.each([
 });
 
 describe('a connected plugin', () => {
-  it('knows its runtime', async () => {
-    const seen: unknown[] = [];
-    const { plugin, runtime } = await stage(
-      {
-        handlers: {
-          configure: (info, config) => void seen.push(['configure', info.version, config]),
-          connected: (info) => seen.push(['connected', info.version]),
-          synchronize: (pods) => void seen.push(['synchronize', pods.map(({ id }) => id)]),
-        },
-      },
-      {
-        nriVersion: 'v0.12.0',
-        version: 'v2.3.1',
-        requestTimeoutMs: 700,
-        registrationTimeoutMs: 900,
-        pods: [{ id: 'p' }],
-      },
-    );
-    expect([plugin.connected, plugin.runtime]).toEqual([false, undefined]);
-    const info = {
-      name: 'containerd',
-      version: 'v2.3.1',
-      nriVersion: 'v0.12.0',
-      registrationTimeoutMs: 900,
-      requestTimeoutMs: 700,
-    };
-    expect(await plugin.whenConnected()).toEqual(info);
-    expect([plugin.connected, plugin.runtime]).toEqual([true, info]);
-    expect(await plugin.whenConnected()).toEqual(info);
-    await runtime.waitForPlugin('test');
-    expect(seen).toEqual([
-      ['configure', 'v2.3.1', ''],
-      ['connected', 'v2.3.1'],
-      ['synchronize', ['p']],
-    ]);
-  });
-
   it('assumes the time limits of runtimes that do not tell', async () => {
     const { plugin } = await stage({}, { nriVersion: undefined });
     expect(await plugin.whenConnected()).toMatchObject({

@@ -1,21 +1,17 @@
 import { createServer } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { createPlugin } from '../../../nri/index.ts';
+import { createPlugin, type PluginOptions } from '../../../nri/index.ts';
 import { startFakeRuntime } from '../../../nri/testing.ts';
 import { recordingLogger, socketPath, stage, until } from './support.ts';
+
+const pluginAt = (socketPath: string, more: Partial<PluginOptions>) =>
+  createPlugin({ name: 'test', index: '10', handlers: {}, socketPath, ...more });
 
 describe('a plugin without a runtime', () => {
   it('waits for the socket to appear, and reports the failure once', async () => {
     const path = socketPath();
     const log = recordingLogger();
-    await using plugin = createPlugin({
-      name: 'test',
-      index: '10',
-      handlers: {},
-      socketPath: path,
-      logger: log,
-      backoff: { initialMs: 5, dialMaxMs: 10 },
-    });
+    await using plugin = pluginAt(path, { logger: log, backoff: { initialMs: 5, dialMaxMs: 10 } });
     plugin.start();
     plugin.start();
     const attempts = () => log.entries.filter(({ message }) => message === 'no connection to the runtime');
@@ -43,17 +39,6 @@ describe('a plugin whose runtime restarts', () => {
       await runtime.start();
     }
   }, 10_000);
-
-  it('makes callers that ask meanwhile wait for the new connection', async () => {
-    const { runtime, plugin } = await stage({});
-    await runtime.waitForPlugin('test');
-    await runtime.stop();
-    await until(() => !plugin.connected);
-    const waiting = plugin.whenConnected();
-    await runtime.start();
-    await waiting;
-    expect(plugin.connected).toBe(true);
-  });
 });
 
 describe('a plugin that is not wanted', () => {
@@ -66,13 +51,7 @@ describe('a plugin that is not wanted', () => {
     });
     await new Promise<void>((resolve) => server.listen(path, resolve));
     onTestFinished(() => void server.close());
-    const plugin = createPlugin({
-      name: 'test',
-      index: '10',
-      handlers: {},
-      socketPath: path,
-      backoff: { initialMs: 40, maxMs: 160, random: () => 0 },
-    });
+    const plugin = pluginAt(path, { backoff: { initialMs: 40, maxMs: 160, random: () => 0 } });
     plugin.start();
     await until(() => arrivals.length === 6);
     const gaps = arrivals.slice(1).map((time, index) => time - (arrivals[index] ?? 0));
@@ -107,14 +86,7 @@ describe('a plugin that is not wanted', () => {
     await new Promise<void>((resolve) => server.listen(path, resolve));
     onTestFinished(() => void server.close());
     const log = recordingLogger();
-    await using plugin = createPlugin({
-      name: 'test',
-      index: '10',
-      handlers: {},
-      socketPath: path,
-      logger: log,
-      registrationTimeoutMs: 50,
-    });
+    await using plugin = pluginAt(path, { logger: log, registrationTimeoutMs: 50 });
     plugin.start();
     const lost = () => log.entries.filter(({ message }) => message === 'connection to the runtime lost');
     await until(() => lost().length === 1);

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { encodeMuxHeader, MuxFrameDecoder } from '../../../nri/mux/frame.ts';
-import { parsePodSandbox } from '../../../nri/pod.ts';
 import type { MessageCodec } from '../../../nri/proto.ts';
 import { createTtrpcCodec } from '../../../nri/ttrpc/codec.ts';
 import { encodeTtrpcFrame, FrameType, type TtrpcFrame, TtrpcFrameDecoder } from '../../../nri/ttrpc/frame.ts';
@@ -64,38 +63,5 @@ describe('traffic captured from the Go code', () => {
       data: vector.ttrpc.dataLen,
     });
     expect(bytes.toString('hex')).toBe(vector.hex);
-  });
-
-  it('says what was captured', () => {
-    const at = (version: string, number: number) =>
-      reencode(captures.find((vector) => vector.version === version && vector.number === number) as Vector).message;
-    expect(at('nri-v0.8.0', 0)).toEqual({ pluginName: 'tsplugin', pluginIdx: '10' });
-    expect(at('nri-v0.12.2', 2)).toEqual({
-      runtimeName: 'containerd',
-      runtimeVersion: 'v2.0.0-test',
-      registrationTimeout: 5000,
-      requestTimeout: 2000,
-      nriVersion: 'v0.12.2',
-    });
-    expect(at('nri-v0.12.2', 3)).toEqual({ events: 7 });
-    const event = at('nri-v0.8.0', 6) as { event: number; pod: object };
-    expect(event.event).toBe(1);
-    expect(parsePodSandbox(event.pod)).toEqual({
-      id: '0'.repeat(64),
-      name: 'pod-0',
-      uid: '11111111-2222-3333-4444-000000000000',
-      namespace: 'default',
-      labels: { app: 'x' },
-      annotations: { k: 'v' },
-      runtimeHandler: '',
-      pid: 4242,
-      ips: ['10.0.0.1'],
-      namespaces: [
-        { type: 'pid', path: '' },
-        { type: 'network', path: '/var/run/netns/cni-00000000-0000-0000-0000-000000000001' },
-      ],
-      cgroupParent: '/kubepods',
-      cgroupsPath: '',
-    });
   });
 });

@@ -123,24 +123,6 @@ describe('interfaces that CNI plugins make', () => {
     expect(namesIn(elsewhere)).toEqual(['net1']);
   });
 
-  it('are named again where a claim passes to a pod in which the name is taken, unless the claim gives it', async () => {
-    const [first, second] = [buildPod('first'), buildPod('second')];
-    const prepareFor = async (pod: typeof first, name: string, device: string, given: object) => {
-      const uid = `uid-of-${name}`;
-      const claim = allocated(name, [device], { pods: [pod], uid, config: [fromClass({ ...cni, ...given })] });
-      return { claim, answer: await bench.prepare(claim) };
-    };
-    const { claim: open } = await prepareFor(first, 'open', 'dev-1', {});
-    await prepareFor(first, 'named', 'dev-2', { interfaceName: 'net7' });
-    await prepareFor(second, 'other', 'dev-3', {});
-    await prepareFor(second, 'another', 'dev-4', { interfaceName: 'net7' });
-    expect((await prepareFor(second, 'open', 'dev-1', {})).answer).toEqual({ devices: [] });
-    expect(namesIn(open)).toEqual(['net2']);
-    expect((await prepareFor(second, 'named', 'dev-2', { interfaceName: 'net7' })).answer).toEqual(
-      refusal('config-invalid', expect.stringContaining('device dev-2 cannot be net7, which dev-4 of claim')),
-    );
-  });
-
   it('of a claim that passes on keep their name while they are attached, and others of the call get another one', async () => {
     const [first, second] = [buildPod('first'), buildPod('second')];
     const claimOf = (name: string, device: string, pod: typeof first) =>
@@ -464,16 +446,6 @@ describe('VFs that are changed from outside', () => {
       expect(bench.control.options).toEqual([{ wanted: {}, byOthers: true }]);
     },
   );
-
-  it('are read for every VF, whichever component attaches it, and restored', async () => {
-    const claim = allocated('c', ['dev-1'], { config: [fromClass({ attach: 'observe' })] });
-    await bench.prepare(claim);
-    await bench.unprepare(claim);
-    expect(bench.control.calls.filter((call) => /^(read|restore)/.test(call))).toEqual([
-      'read 0000:00:00.1',
-      'restore 0000:00:00.1 {"driver":"igbvf","vf":{"trust":false}}',
-    ]);
-  });
 });
 
 describe('a claim whose unpreparing was cut short', () => {
@@ -504,15 +476,6 @@ describe('a claim that was allocated anew while it was prepared', () => {
     await bench.prepare(claim);
     return claim;
   }
-
-  it('releases devices that are no longer allocated before it prepares those that are', async () => {
-    const { identity } = await prepareForUserSpace();
-    expect(await bench.prepare({ ...allocated('c', ['dev-2']), identity })).toEqual({ devices: [] });
-    expect(bench.released).toEqual(['dev-1']);
-    expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
-    expect(bench.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name))).toEqual(['dev-2']);
-    expect(await bench.prepare(allocated('other', ['dev-1']))).toEqual({ devices: [] });
-  });
 
   it('gets another configuration of the same device', async () => {
     const { identity } = await prepareForUserSpace();

@@ -55,6 +55,15 @@ const claimOf = (device: Partial<StoredDevice>): StoredClaim => ({
   state: 'prepared',
   devices: [{ pciAddress: first, pool: 'n', name: '0000-01-10-0', request: 'vf', config: {}, ...device }],
 });
+/** Lets ticks of two seconds go by, with all that comes of them. */
+const tick = async (clock: ManualClock, ticks = 1) => {
+  const isAsleep = () => vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+  for (let count = 0; count < ticks; count++) {
+    await isAsleep();
+    clock.advance(2_000);
+  }
+  await isAsleep();
+};
 /** What happens to a VF that goes to a pod. */
 const takeAway = () => {
   node.takeAway('enp1s0f0v0');
@@ -157,26 +166,6 @@ describe('DeviceList', () => {
     expect(attributes).toMatchObject({ driver: { string: 'igbvf' }, mac: { string: '02:00:00:00:00:01' } });
   });
 
-  it('keeps what is known of a VF that is prepared during a scan', async () => {
-    let isNext = false;
-    const source = open(undefined, {
-      held: () => {
-        const found = heldDevices(claims);
-        if (isNext) {
-          isNext = false;
-          claims = [claimOf({})];
-          takeAway();
-        }
-        return found;
-      },
-    });
-    await source.scan();
-    const known = source.offered();
-    isNext = true;
-    await source.scan();
-    expect(source.offered()).toEqual(known);
-  });
-
   it('neither offers nor takes back a real VF that another component has moved away', async () => {
     node.takeAway('enp1s0f0v0');
     rmSync(join(node.root, 'bus/pci/devices', first, 'net/enp1s0f0v0'), { recursive: true });
@@ -227,13 +216,7 @@ describe('DeviceList', () => {
     let changes = 0;
     source.watch(() => changes++);
     /** Ticks of two seconds. */
-    const pass = async (ticks: number) => {
-      for (let tick = 0; tick < ticks; tick++) {
-        await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
-        clock.advance(2_000);
-      }
-      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
-    };
+    const pass = (ticks: number) => tick(clock, ticks);
     const scansDuring = async (ticks: number) => {
       const before = scans;
       await pass(ticks);
@@ -275,11 +258,7 @@ describe('DeviceList', () => {
     const connection = { ...node.connection, links: () => ++scans && node.connection.links() };
     await using source = open(undefined, { clock, watchHost, host: connection as unknown as RtnlConnection });
     source.watch(() => undefined);
-    for (let tick = 0; tick < 11; tick++) {
-      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
-      clock.advance(2_000);
-    }
-    await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+    await tick(clock, 11);
     expect(scans).toBeLessThanOrEqual(3);
   });
 
@@ -345,14 +324,10 @@ describe('DeviceList, of a card whose VFs cannot be listed', () => {
     node.vfInfoErrors[pf] = new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
     await using source = open(undefined, { clock, watchHost: () => ({ [Symbol.dispose]: () => {} }) });
     source.watch(() => undefined);
-    const tick = async () => {
-      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
-      clock.advance(2_000);
-    };
-    for (let ticks = 0; ticks < 14; ticks++) await tick();
+    await tick(clock, 14);
     expect(node.vfInfoRequests).toBeLessThanOrEqual(4);
     const before = node.vfInfoRequests;
-    for (let ticks = 0; ticks < 15; ticks++) await tick();
+    await tick(clock, 15);
     expect(node.vfInfoRequests).toBeGreaterThan(before);
   });
 });
@@ -376,21 +351,16 @@ describe('DeviceList, on a node whose devices cannot be listed', () => {
     expect(logger.lines).toEqual([{ level: 'error', message: 'devices cannot be listed', fields: { err: lost } }]);
     let changes = 0;
     source.watch(() => changes++);
-    const tick = async () => {
-      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
-      clock.advance(2_000);
-      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
-    };
-    for (let n = 0; n < 3; n++) await tick();
+    await tick(clock, 3);
     expect([changes, source.isListed, logger.lines.length]).toEqual([0, false, 1]);
     links = async () => node.connection.links();
-    await tick();
+    await tick(clock);
     expect([changes, source.isListed]).toEqual([1, true]);
     expect(source.offered()).toHaveLength(9);
     // Each outage is logged.
     links = async () => Promise.reject(lost);
     node.change('enp1s0f0v0', { mtuBytes: 9000 });
-    await tick();
+    await tick(clock);
     expect(source.offered()).toHaveLength(9);
     expect(logger.messages('error').concat(logger.messages('warn'))).toEqual(Array(2).fill('devices cannot be listed'));
   });

@@ -1,6 +1,7 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect } from 'vitest';
 import { type EventReport, EventWriter, type KubeEvent } from '../../../../src/driver/events/index.ts';
 import { ApiServer } from '../../../doubles/api-server.ts';
+import { itWith } from '../../../doubles/it-with.ts';
 import { openKube } from '../../../doubles/kube.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
@@ -33,14 +34,17 @@ async function startBench() {
   };
 }
 
+const it = itWith(startBench);
+
 function report(note: string, more: Partial<EventReport> = {}): EventReport {
   const regarding = { apiVersion: 'v1', kind: 'Pod', namespace: 'apps', name: 'web-0', uid: 'u-1' };
   return { regarding, type: 'Warning', reason: 'DeviceNotAttached', action: 'Attaching', note, ...more };
 }
 
 describe('EventWriter', () => {
-  it("writes an event on an object to the object's namespace, in the form that the API requires", async () => {
-    await using bench = await startBench();
+  it("writes an event on an object to the object's namespace, in the form that the API requires", async ({
+    own: bench,
+  }) => {
     bench.writer.report(report('no VF'));
     await poll(bench.events).toHaveLength(1);
     expect(bench.events()).toEqual([
@@ -56,8 +60,7 @@ describe('EventWriter', () => {
     ]);
   });
 
-  it('reports on objects that have no namespace in the namespace default', async () => {
-    await using bench = await startBench();
+  it('reports on objects that have no namespace in the namespace default', async ({ own: bench }) => {
     const regarding = { apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'node-1' };
     bench.writer.report(report('it hangs', { regarding }));
     await poll(bench.events).toHaveLength(1);
@@ -65,8 +68,7 @@ describe('EventWriter', () => {
     expect(bench.events()[0]?.regarding).not.toHaveProperty('namespace');
   });
 
-  it('makes one event with a count of what happens again, and writes that seldom', async () => {
-    await using bench = await startBench();
+  it('makes one event with a count of what happens again, and writes that seldom', async ({ own: bench }) => {
     bench.writer.report(report('no VF'));
     await bench.written(1);
     for (let n = 0; n < 20; n++) bench.writer.report(report('no VF'));
@@ -78,8 +80,7 @@ describe('EventWriter', () => {
     expect(bench.api.requests('PATCH /apis/events.k8s.io')).toHaveLength(1);
   });
 
-  it('makes a new event when the same happens again after a quiet time', async () => {
-    await using bench = await startBench();
+  it('makes a new event when the same happens again after a quiet time', async ({ own: bench }) => {
     bench.writer.report(report('no VF'));
     await bench.written(1);
     bench.clock.advance(360_001);
@@ -88,8 +89,7 @@ describe('EventWriter', () => {
     expect(bench.writer.size).toBe(1);
   });
 
-  it('begins anew when the server has forgotten the event', async () => {
-    await using bench = await startBench();
+  it('begins anew when the server has forgotten the event', async ({ own: bench }) => {
     bench.writer.report(report('no VF'));
     await bench.written(1);
     const [first] = bench.events();
@@ -102,8 +102,7 @@ describe('EventWriter', () => {
     expect(bench.events()[0]?.metadata.name).not.toBe(first?.metadata.name);
   });
 
-  it('limits different events about one object, and not those about others', async () => {
-    await using bench = await startBench();
+  it('limits different events about one object, and not those about others', async ({ own: bench }) => {
     for (let n = 0; n < 30; n++) bench.writer.report(report(`failure ${n}`));
     const regarding = { ...report('').regarding, uid: 'u-2', name: 'web-1' };
     bench.writer.report(report('another pod', { regarding }));
@@ -114,8 +113,7 @@ describe('EventWriter', () => {
     await poll(bench.events).toHaveLength(12);
   });
 
-  it('keeps notes within what the API takes, characters whole', async () => {
-    await using bench = await startBench();
+  it('keeps notes within what the API takes, characters whole', async ({ own: bench }) => {
     bench.writer.report(report('é'.repeat(800)));
     await poll(bench.events).toHaveLength(1);
     const note = bench.events()[0]?.note ?? '';
@@ -123,8 +121,7 @@ describe('EventWriter', () => {
     expect(Buffer.byteLength(note)).toBeLessThanOrEqual(1024);
   });
 
-  it('tries again when the server is not there, and gives up in the end', async () => {
-    await using bench = await startBench();
+  it('tries again when the server is not there, and gives up in the end', async ({ own: bench }) => {
     using _ = bench.api.failNext('POST /apis/events.k8s.io', 500, { times: 100 });
     bench.writer.report(report('no VF'));
     for (const delayMs of [1_000, 2_000, 4_000, 8_000, 16_000]) {
@@ -136,8 +133,7 @@ describe('EventWriter', () => {
     expect(bench.logger.messages('warn')).toEqual(['event not written']);
   });
 
-  it('says once that it may not write events, and tries none of them again', async () => {
-    await using bench = await startBench();
+  it('says once that it may not write events, and tries none of them again', async ({ own: bench }) => {
     using _ = bench.api.failNext('POST /apis/events.k8s.io', 403, { times: 100 });
     for (let n = 0; n < 5; n++) bench.writer.report(report(`failure ${n}`));
     await poll(() => bench.api.requests('POST /apis/events.k8s.io')).toHaveLength(5);
@@ -146,8 +142,7 @@ describe('EventWriter', () => {
     expect(bench.logger.lines.find(({ level }) => level === 'warn')?.fields.reason).toContain('role lacks this');
   });
 
-  it('treats an event as written when the server created it but the response was lost', async () => {
-    await using bench = await startBench();
+  it('treats an event as written when the server created it but the response was lost', async ({ own: bench }) => {
     using _ = bench.api.failNext('POST /apis/events.k8s.io', 409);
     bench.writer.report(report('no VF'));
     await bench.written(1);

@@ -64,17 +64,6 @@ describe('endEarlierBoots', () => {
     expect(await end(store)).toBe(0);
   });
 
-  it('leaves everything as it is after a restart in the same boot', async () => {
-    using dir = tempDir();
-    {
-      using store = open(dir.path, 'boot-1');
-      store.putClaim({ identity: identity('a'), podUids: ['p'], state: 'prepared', devices: [used] });
-    }
-    using store = open(dir.path, 'boot-1');
-    expect(await end(store)).toBe(0);
-    expect(store.claim('uid-a')).toMatchObject({ state: 'prepared', devices: [used] });
-  });
-
   it('goes on when files cannot be withdrawn: preparing again hides them too', async () => {
     using dir = tempDir();
     {

@@ -166,16 +166,6 @@ describe('OrphanedFiles', () => {
     expect(claimDirs()).toEqual(['default_new']);
   });
 
-  it('removes what a killed process has left of a spec, unless its claim is known', async () => {
-    for (const uid of ['uid-x', 'uid-here']) {
-      writeFileSync(join(dir.path, 'cdi', `.${testDriver}_metadata_${uid}_vf.json.tmp`), '{ "cdiVer');
-    }
-    known.add('uid-here');
-    await orphans.sweep(never);
-    await orphans.sweep(never);
-    expect(specs()).toEqual([`.${testDriver}_metadata_uid-here_vf.json.tmp`]);
-  });
-
   it('removes leftover dialect specs, and their device-info files on the host', async () => {
     const infoFiles = () => readdirSync(join(dir.path, 'devinfo')).sort();
     const config = { deviceInfo: { resourceName: 'intel.com/nic' }, sriovNetwork: {} };

@@ -27,14 +27,19 @@ describe('Reconciler', () => {
   });
 
   describe('when its own tasks request rounds', () => {
-    /** Rounds are counted; a task requests another one in this way, `requests` times at most. */
-    function createNudging(nudge: (reconciler: Reconciler) => unknown) {
-      const counted = { rounds: 0, requests: Number.POSITIVE_INFINITY };
+    /** Rounds are counted; a task requests another one in this way, `requests` times at most. The first is requested. */
+    function createNudging(
+      nudge: (reconciler: Reconciler) => unknown = (reconciler) => reconciler.nudge(),
+      requests = Number.POSITIVE_INFINITY,
+    ) {
+      const counted = { rounds: 0, requests };
       const bench = create([
         { name: 'count', run: async () => void counted.rounds++ },
         { name: 'nudge', run: async () => void (counted.requests-- > 0 && (await nudge(bench.reconciler))) },
       ]);
-      return { ...bench, counted };
+      bench.reconciler.start();
+      bench.reconciler.nudge();
+      return { ...bench, counted, [Symbol.asyncDispose]: () => bench.reconciler[Symbol.asyncDispose]() };
     }
     const pauses = async ({ clock, counted }: ReturnType<typeof createNudging>, count: number) => {
       const seen: [rounds: number, pauseMs: number][] = [];
@@ -48,10 +53,7 @@ describe('Reconciler', () => {
     };
 
     it('makes one more round at once, then waits longer each time, at most as long as without a request', async () => {
-      const bench = createNudging((reconciler) => reconciler.nudge());
-      await using _ = bench.reconciler;
-      bench.reconciler.start();
-      bench.reconciler.nudge();
+      await using bench = createNudging();
       expect(await pauses(bench, 8)).toEqual([
         [2, 1_000],
         [3, 2_000],
@@ -65,12 +67,7 @@ describe('Reconciler', () => {
     });
 
     it('treats a request of what a task has left running in the background in the same way', async () => {
-      const bench = createNudging((reconciler) => {
-        setImmediate(() => reconciler.nudge());
-      });
-      await using _ = bench.reconciler;
-      bench.reconciler.start();
-      bench.reconciler.nudge();
+      await using bench = createNudging((reconciler) => void setImmediate(() => reconciler.nudge()));
       expect(await pauses(bench, 3)).toEqual([
         [2, 1_000],
         [3, 2_000],
@@ -79,15 +76,8 @@ describe('Reconciler', () => {
     });
 
     it('makes a round at once all the same when something else has changed', async () => {
-      const bench = createNudging((reconciler) => reconciler.nudge());
-      await using _ = bench.reconciler;
-      bench.reconciler.start();
-      bench.reconciler.nudge();
-      expect(await pauses(bench, 3)).toEqual([
-        [2, 1_000],
-        [3, 2_000],
-        [4, 4_000],
-      ]);
+      await using bench = createNudging();
+      await pauses(bench, 3);
       await settled();
       bench.reconciler.nudge();
       await settled();
@@ -96,11 +86,7 @@ describe('Reconciler', () => {
 
     it('makes another round at once when something has changed during the round', async () => {
       const { promise, resolve } = Promise.withResolvers<void>();
-      const bench = createNudging(() => promise);
-      bench.counted.requests = 1;
-      await using _ = bench.reconciler;
-      bench.reconciler.start();
-      bench.reconciler.nudge();
+      await using bench = createNudging(() => promise, 1);
       await settled();
       bench.reconciler.nudge();
       resolve();
@@ -109,11 +95,7 @@ describe('Reconciler', () => {
     });
 
     it('waits no longer than at first after a round without a request', async () => {
-      const bench = createNudging((reconciler) => reconciler.nudge());
-      await using _ = bench.reconciler;
-      bench.counted.requests = 3;
-      bench.reconciler.start();
-      bench.reconciler.nudge();
+      await using bench = createNudging(undefined, 3);
       expect(await pauses(bench, 3)).toEqual([
         [2, 1_000],
         [3, 2_000],

@@ -4,36 +4,13 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ClaimWork, type ClaimWorkOptions } from '../../../../src/driver/sandbox/claim-work.ts';
 import { Attachments, SandboxError } from '../../../../src/driver/sandbox/index.ts';
 import { MetadataWriter } from '../../../../src/driver/sandbox/metadata-writer.ts';
-import { type SandboxPlace, Store, type StoredClaim, type StoredDevice } from '../../../../src/driver/state/index.ts';
+import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { VfState } from '../../../../src/driver/vf/index.ts';
 import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
-
-it('does not take a VF out of the next sandbox of its pod for a sandbox that is gone', async () => {
-  const place = (sandboxId: string): SandboxPlace => ({
-    sandboxId,
-    podUid: 'pod',
-    netnsPath: `/var/run/netns/${sandboxId}`,
-  });
-  const device = { pciAddress: '0000:3b:02.1', pool: 'n', name: 'vf-1', request: 'vf', config: {} };
-  const claim: StoredClaim = {
-    identity: { namespace: 'default', name: 'fast-net', uid: 'uid' },
-    ...{ podUids: ['pod'], state: 'prepared', devices: [{ ...device, attachment: place('next') }] },
-  };
-  const withdrawn: string[] = [];
-  const work = new ClaimWork({
-    store: { claim: () => claim },
-    locks: new KeyedMutex(),
-    networks: { isGone: (path: string) => path === place('first').netnsPath },
-    files: { withdrawMetadata: async ({ name }: { name: string }) => void withdrawn.push(name) },
-  } as unknown as ClaimWorkOptions);
-  const serving = work.serve(claim.identity, place('first'), {} as never, new AbortController().signal);
-  await expect(serving).rejects.toMatchObject({ code: 'netns-missing' });
-  expect(withdrawn).toEqual([]);
-});
 
 describe('the VFs of a claim', () => {
   const identity = { namespace: 'default', name: 'fast-net', uid: 'uid' };

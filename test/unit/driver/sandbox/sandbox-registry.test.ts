@@ -131,21 +131,6 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual(['serve a in s1']);
   });
 
-  // containerd 2.4.2, killed between the start of the pause process and the record of it.
-  it('serves a sandbox that the runtime has lost the namespaces of, when a waiting container names it', async () => {
-    put('a', 'pod-s1');
-    const { netnsPath: _unknown, ...lost } = { ...facts('s1'), isNetnsUnknown: true as const };
-    registry.synchronize([lost, facts('s2')], none);
-    await turns();
-    expect(registry.find('s1')?.failure?.error).toMatchObject({ code: 'netns-unknown', retriable: true });
-    expect([registry.isComplete, registry.isLocated('s1'), registry.isLocated('s2')]).toEqual([false, false, true]);
-    await registry.adopt(facts('s1'), false).want('ready');
-    expect(done).toEqual(['serve a in s1']);
-    expect([registry.isComplete, registry.isLocated('s1')]).toEqual([true, true]);
-    await registry.adopt(lost, false).want('ready');
-    expect(registry.isLocated('s1')).toBe(true);
-  });
-
   it.each([
     ['that the runtime has lost the namespaces of', { isNetnsUnknown: true as const }],
     // containerd 2.4 after a node's death: as for a pod on the host's network.
@@ -238,30 +223,6 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual([]);
   });
 
-  it('ends a sandbox that is missing in the next list', async () => {
-    put('a', 'pod-s1');
-    registry.synchronize([facts('s1')], none);
-    await turns();
-    registry.synchronize([], none);
-    clock.advance(10_000);
-    await requeue();
-    expect(done).toEqual(['serve a in s1', 'detach a from s1']);
-  });
-
-  it('takes the sandbox that was used last for the one that the pod lives in', async () => {
-    put('a', 'pod');
-    registry.adopt(facts('s1', 'pod'), false);
-    await registry.find('s1')?.want('ready');
-    registry.adopt(facts('s2', 'pod'), false);
-    await registry.find('s2')?.want('ready');
-    await turns();
-    expect(done).toEqual(['serve a in s1', 'detach a from s1', 'serve a in s2']);
-    // It is still listed, and is not used any more.
-    registry.synchronize([facts('s1', 'pod'), facts('s2', 'pod')], none);
-    await requeue(3);
-    expect(done.filter((each) => each !== 'serve a in s2')).toEqual(['serve a in s1', 'detach a from s1']);
-  });
-
   it('leaves VFs in the sandbox that has them, until the runtime shows which one the pod lives in', async () => {
     put('a', 'pod', 's2');
     const both = [facts('s1', 'pod'), facts('s2', 'pod')];
@@ -309,21 +270,6 @@ describe('SandboxRegistry', () => {
     registry.synchronize([facts('s1'), facts('s3')], new Set(['s3']));
     clock.advance(10_000);
     expect(of()).toEqual([false, false, true]);
-  });
-
-  it('takes VFs of a claim that has passed to another pod out of a sandbox without containers', async () => {
-    put('a', 'pod', 's1');
-    registry.synchronize([facts('s1', 'pod')], new Set(['s1']));
-    put('a', 'next', 's1');
-    clock.advance(10_000);
-    await requeue();
-    expect(done).not.toContain('detach a from s1');
-    registry.synchronize([facts('s1', 'pod')], none);
-    await turns();
-    expect(done).not.toContain('detach a from s1');
-    clock.advance(10_000);
-    await requeue();
-    expect(done).toContain('detach a from s1');
   });
 
   it('serves a pod whose VFs are counted to a sandbox that is gone', async () => {

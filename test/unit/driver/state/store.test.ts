@@ -2,7 +2,7 @@ import { copyFileSync, existsSync, openSync, readFileSync, writeFileSync, writeS
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { it as base, describe, expect } from 'vitest';
 import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
@@ -13,10 +13,15 @@ const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
 
 const schema1 = fileURLToPath(new URL('fixtures/state-schema-1.db', import.meta.url));
 
-describe('Store', () => {
-  it('gives a device to one claim only, also when two processes ask, and says who has it', () => {
+const it = base.extend<{ path: string }>({
+  path: async ({ task: _ }, use) => {
     using dir = tempDir();
-    const path = join(dir.path, 'state.db');
+    await use(join(dir.path, 'state.db'));
+  },
+});
+
+describe('Store', () => {
+  it('gives a device to one claim only, also when two processes ask, and says who has it', ({ path }) => {
     using first = new Store(path);
     using second = new Store(path);
     first.putClaim({ identity, podUids: [], state: 'preparing', devices: [device] });
@@ -30,9 +35,8 @@ describe('Store', () => {
     expect(first.holderOf(device.pciAddress)?.identity).toEqual(other);
   });
 
-  it('changes what a claim stands at, and nothing else of it', () => {
-    using dir = tempDir();
-    using store = new Store(join(dir.path, 'state.db'), { bootId: 'b' });
+  it('changes what a claim stands at, and nothing else of it', ({ path }) => {
+    using store = new Store(path, { bootId: 'b' });
     const claim = {
       identity,
       podUids: ['p'],
@@ -46,9 +50,7 @@ describe('Store', () => {
     expect(store.claims()).toEqual([{ ...claim, state: 'unpreparing' }]);
   });
 
-  it('keeps all of several changes or none, and undoes one that fails by itself', () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'state.db');
+  it('keeps all of several changes or none, and undoes one that fails by itself', ({ path }) => {
     using store = new Store(path);
     using other = new Store(path);
     const put = (uid: string, pciAddress: string) =>
@@ -74,9 +76,7 @@ describe('Store', () => {
     expect(uids()).toEqual(['u', 'w']);
   });
 
-  it('knows at once which pods it has claims of, and soon what another process has written', async () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'state.db');
+  it('knows at once which pods it has claims of, and soon what another process has written', async ({ path }) => {
     using store = new Store(path);
     expect(store.claimsOfPod('p')).toEqual([]);
     store.putClaim({ identity, podUids: ['p', 'q'], state: 'prepared', devices: [] });
@@ -89,16 +89,12 @@ describe('Store', () => {
     await expect.poll(() => store.claimsOfPod('r'), { timeout: 5_000 }).toHaveLength(1);
   });
 
-  it('refuses to start with a file that is no store, and says which', () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'state.db');
+  it('refuses to start with a file that is no store, and says which', ({ path }) => {
     writeFileSync(path, 'this is no database, but it is long enough to be taken for one'.repeat(100));
     expect(() => new Store(path)).toThrow(`state store ${path} cannot be used`);
   });
 
-  it('refuses the schema of a newer version', () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'state.db');
+  it('refuses the schema of a newer version', ({ path }) => {
     new Store(path)[Symbol.dispose]();
     const database = new DatabaseSync(path);
     database.exec('PRAGMA user_version = 99');
@@ -106,9 +102,7 @@ describe('Store', () => {
     expect(() => new Store(path)).toThrow(/has schema 99, this version knows 4/);
   });
 
-  it('brings a store of schema 1 up to date, and loses nothing of it', () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'state.db');
+  it('brings a store of schema 1 up to date, and loses nothing of it', ({ path }) => {
     copyFileSync(schema1, path);
     using store = new Store(path, { bootId: 'boot-1' });
     expect(store.claims().map(({ identity: { name }, state }) => [name, state])).toEqual([
@@ -131,9 +125,7 @@ describe('Store', () => {
     expect(later.claimsOfEarlierBoots()).toHaveLength(2);
   });
 
-  it('can be written by the version before while the new one runs: a rolling update', () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'state.db');
+  it('can be written by the version before while the new one runs: a rolling update', ({ path }) => {
     using store = new Store(path, { bootId: 'boot-1' });
     const old = new DatabaseSync(path);
     old.exec("INSERT INTO claims (uid, namespace, name, pod_uids, state) VALUES ('u', 'n', 'c', '[]', 'prepared')");
@@ -142,9 +134,7 @@ describe('Store', () => {
     expect(store.claimsOfEarlierBoots()).toEqual([]);
   });
 
-  it('refuses a damaged file, and says what to do', () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'state.db');
+  it('refuses a damaged file, and says what to do', ({ path }) => {
     copyFileSync(schema1, path);
     const file = openSync(path, 'r+');
     // Page 4 holds rows of devices: the start stays as it is, so that the file looks good.
@@ -160,9 +150,7 @@ describe('Store', () => {
     expect(readFileSync(path)).toEqual(damaged);
   });
 
-  it('refuses rows that it cannot have written, rather than to forget them', () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'state.db');
+  it('refuses rows that it cannot have written, rather than to forget them', ({ path }) => {
     using store = new Store(path);
     store.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
     const other = new DatabaseSync(path);
@@ -171,9 +159,7 @@ describe('Store', () => {
     expect(() => store.claims()).toThrow(expect.objectContaining({ code: 'store-unusable', hint: expect.any(String) }));
   });
 
-  it('can be read without being changed: by tools, beside a driver of another version, too', () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'state.db');
+  it('can be read without being changed: by tools, beside a driver of another version, too', ({ path }) => {
     expect(() => new Store(path, { readOnly: true })).toThrow(
       expect.objectContaining({ code: 'store-unusable', hint: expect.stringContaining('as root') }),
     );
@@ -195,21 +181,8 @@ describe('Store', () => {
     expect(() => new Store(path, { readOnly: true })).toThrow(/has schema 99, this version knows 4/);
   });
 
-  it('keeps the attachment of a device that is prepared again, whatever the caller has read before', () => {
-    using dir = tempDir();
-    using first = new Store(join(dir.path, 'state.db'));
-    using second = new Store(join(dir.path, 'state.db'));
-    first.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
-    const read = first.claim('u')!;
-    // B15: another instance attaches the VF between the read and the write.
-    second.setAttachments('u', new Map([[device.pciAddress, attachment]]));
-    first.putClaim({ ...read, devices: [{ ...device, config: { mtu: 9000 } }] });
-    expect(second.claim('u')?.devices).toEqual([{ ...device, config: { mtu: 9000 }, attachment }]);
-  });
-
-  it('changes attachments of the claim that has the devices, and of no other', () => {
-    using dir = tempDir();
-    using store = new Store(join(dir.path, 'state.db'));
+  it('changes attachments of the claim that has the devices, and of no other', ({ path }) => {
+    using store = new Store(path);
     const other = { ...device, pciAddress: '0000:00:00.2', name: 'dev-2' };
     store.putClaim({ identity, podUids: [], state: 'prepared', devices: [device, other] });
     const both = new Map([device, other].map(({ pciAddress }) => [pciAddress, attachment]));
@@ -221,9 +194,8 @@ describe('Store', () => {
     expect(store.claim('u')?.devices).toEqual([{ ...device, attachment }, other]);
   });
 
-  it('keeps VFs that could not be restored from every claim, until they are', () => {
-    using dir = tempDir();
-    using store = new Store(join(dir.path, 'state.db'));
+  it('keeps VFs that could not be restored from every claim, until they are', ({ path }) => {
+    using store = new Store(path);
     const claim = { identity, podUids: ['p'], state: 'unpreparing', devices: [{ ...device, attachment }] } as const;
     store.putClaim({ ...claim, podUids: ['p'], devices: [...claim.devices] });
     store.deleteClaim('u', [{ device: { ...device, attachment }, reason: 'the name is taken' }]);
@@ -239,15 +211,14 @@ describe('Store', () => {
     store.putClaim({ ...next, state: 'preparing' });
   });
 
-  it('forgets in another boot what was not restored', () => {
-    using dir = tempDir();
+  it('forgets in another boot what was not restored', ({ path }) => {
     {
-      using store = new Store(join(dir.path, 'state.db'), { bootId: 'boot-1' });
+      using store = new Store(path, { bootId: 'boot-1' });
       store.putUnrestored({ device, reason: 'x' });
       store.forgetUnrestoredOfEarlierBoots();
       expect(store.unrestored()).toHaveLength(1);
     }
-    using store = new Store(join(dir.path, 'state.db'), { bootId: 'boot-2' });
+    using store = new Store(path, { bootId: 'boot-2' });
     store.forgetUnrestoredOfEarlierBoots();
     expect(store.unrestored()).toEqual([]);
   });

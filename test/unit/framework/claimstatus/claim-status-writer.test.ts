@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect } from 'vitest';
 import {
   type ClaimStatusApi,
   type ClaimStatusError,
@@ -10,6 +10,7 @@ import { type AllocatedDeviceStatus, KubeError, type ResourceClaim } from '../..
 import { fetchClaims } from '../../../../src/framework/kubeletplugin/claims.ts';
 import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
 import { ApiServer } from '../../../doubles/api-server.ts';
+import { itWith } from '../../../doubles/it-with.ts';
 import { openKube } from '../../../doubles/kube.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
@@ -60,6 +61,11 @@ async function startBench() {
   };
 }
 
+const it = itWith(startBench).extend<{ claim: ClaimIdentity; writer: ClaimStatusWriter }>({
+  claim: async ({ own: bench }, use) => use(bench.createClaim()),
+  writer: async ({ own: bench }, use) => use(bench.start()),
+});
+
 function ready(device: string, more: Partial<DeviceStatus> = {}): DeviceStatus {
   const networkData = { interfaceName: 'net1', ips: ['192.0.2.10/24'], hardwareAddress: '02:00:00:00:00:01' };
   return { pool: testNode, device, ready: true, reason: 'Attached', networkData, ...more };
@@ -99,17 +105,14 @@ describe('ClaimStatusWriter', () => {
     await poll(() => writer.size).toBe(1);
   });
 
-  it('counts a conflict as a failure when no other client has written', async () => {
-    await using bench = await startBench();
+  it('counts a conflict as a failure when no other client has written', async ({ own: bench }) => {
     bench.api.failNext('PATCH /status', 409, { times: Infinity });
     bench.start().set(bench.createClaim(), [ready('vf-0')]);
     await poll(bench.warnings).toMatchObject([{ code: 'status-failed', claim: 'default/fast-net' }]);
     expect(bench.patches()).toHaveLength(1);
   });
 
-  it('counts it as a failure when another client writes the claim without a pause', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
+  it('counts it as a failure when another client writes the claim without a pause', async ({ own: bench, claim }) => {
     const { status = {} } = bench.api.get<ResourceClaim>('ResourceClaim', claim.name) ?? {};
     let version = 0;
     const api: ClaimStatusApi = {
@@ -134,16 +137,12 @@ describe('ClaimStatusWriter', () => {
     expect(version).toBe(6);
   });
 
-  it('writes the entry of a device once that two requests have', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
+  it('writes the entry of a device once that two requests have', async ({ own: bench, claim }) => {
     bench.start().set(claim, [ready('vf-0'), ready('vf-0')]);
     await poll(bench.entries).toHaveLength(1);
   });
 
-  it('writes nothing when nothing changed, after a restart neither', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
+  it('writes nothing when nothing changed, after a restart neither', async ({ own: bench, claim }) => {
     const first = bench.start();
     first.set(claim, [ready('vf-0', { data: { a: 1 } })]);
     await poll(bench.patches).toHaveLength(1);
@@ -161,9 +160,10 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches()).toHaveLength(2);
   });
 
-  it('reads a status once more when the instance that it has replaced must have ended, which may have written last', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
+  it('reads a status once more when the instance that it has replaced must have ended, which may have written last', async ({
+    own: bench,
+    claim,
+  }) => {
     const [old, next] = [bench.start(), bench.start()];
     next.set(claim, [ready('vf-0')]);
     await poll(() => bench.entries()?.[0]?.conditions?.[0]?.status).toBe('True');
@@ -179,9 +179,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.api.requests('GET /resourceclaims/')).toHaveLength(reads);
   });
 
-  it('keeps the time since when a device is ready, and notes when that changes', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
+  it('keeps the time since when a device is ready, and notes when that changes', async ({ own: bench, claim }) => {
     const before = '2026-01-01T00:00:00Z';
     bench.api.edit<ResourceClaim>('ResourceClaim', claim.name, ({ status }) => {
       const condition = { type: 'Ready', status: 'True', reason: 'Old', message: '', lastTransitionTime: before };
@@ -196,9 +194,7 @@ describe('ClaimStatusWriter', () => {
     expect(condition()?.lastTransitionTime).not.toBe(before);
   });
 
-  it('ends with the newest state, however many came before it', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
+  it('ends with the newest state, however many came before it', async ({ own: bench, claim }) => {
     const slow = bench.api.delay('PATCH /status', 20);
     const writer = bench.start();
     for (let n = 1; n <= 50; n++) writer.set(claim, [ready('vf-0', { data: { n } })]);
@@ -210,8 +206,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches().length).toBeLessThanOrEqual(3);
   });
 
-  it('keeps devices apart that share a name but not a share', async () => {
-    await using bench = await startBench();
+  it('keeps devices apart that share a name but not a share', async ({ own: bench }) => {
     const shares = ['11111111-1111-4111-8111-111111111111', '22222222-2222-4222-8222-222222222222'];
     const devices = shares.map((shareID) => ({ device: 'vf-0', shareID }));
     const { namespace, name, uid } = bench.api.create(
@@ -226,9 +221,7 @@ describe('ClaimStatusWriter', () => {
     );
   });
 
-  it('cuts what the API has no room for', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
+  it('cuts what the API has no room for', async ({ own: bench, claim }) => {
     const ips = Array.from({ length: 20 }, (_, n) => `192.0.2.${n}/24`);
     const networkData = { interfaceName: 'net1', ips: [...ips.slice(0, 3), ...ips] };
     bench.start().set(claim, [ready('vf-0', { networkData, message: 'x'.repeat(40_000) })]);
@@ -236,8 +229,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.entries()?.[0]?.conditions?.[0]?.message).toHaveLength(32_768);
   });
 
-  it('removes its entries at unprepare, and only then, and forgets the claim', async () => {
-    await using bench = await startBench();
+  it('removes its entries at unprepare, and only then, and forgets the claim', async ({ own: bench }) => {
     const claims = [bench.createClaim('good'), bench.createClaim('bad')];
     const writer = bench.start();
     for (const claim of claims) writer.set(claim, [ready('vf-0')]);
@@ -263,8 +255,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.entries('bad')).toHaveLength(1);
   });
 
-  it('waits for a state that will change soon, and no longer than three seconds', async () => {
-    await using bench = await startBench();
+  it('waits for a state that will change soon, and no longer than three seconds', async ({ own: bench }) => {
     const [claim, other] = [bench.createClaim(), bench.createClaim('other')];
     const writer = bench.start();
     writer.set(claim, [ready('vf-0', { networkData: { interfaceName: 'net1' } })], false);
@@ -284,8 +275,9 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches()).toHaveLength(2);
   });
 
-  it('writes only what the claim is allocated, as after a restart of a node whose claims are elsewhere by now', async () => {
-    await using bench = await startBench();
+  it('writes only what the claim is allocated, as after a restart of a node whose claims are elsewhere by now', async ({
+    own: bench,
+  }) => {
     const claim = bench.createClaim('fast-net', 1);
     const writer = bench.start();
     writer.set(claim, [ready('vf-0'), ready('vf-1')]);
@@ -306,10 +298,7 @@ describe('ClaimStatusWriter', () => {
     expect([bench.patches().length - patches, bench.failures, bench.warnings()]).toEqual([0, [], []]);
   });
 
-  it('writes nothing to an unprepared claim that was deallocated meanwhile', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
-    const writer = bench.start();
+  it('writes nothing to an unprepared claim that was deallocated meanwhile', async ({ own: bench, claim, writer }) => {
     writer.set(claim, [ready('vf-0')]);
     await poll(bench.entries).toHaveLength(1);
     writer.remove(claim);
@@ -322,8 +311,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.api.log.slice(before).map(({ method }) => method)).toEqual(['GET']);
   });
 
-  it('reads a prepared claim only once, unless it has changed since', async () => {
-    await using bench = await startBench();
+  it('reads a prepared claim only once, unless it has changed since', async ({ own: bench }) => {
     const [claim, changed] = [bench.createClaim(), bench.createClaim('changed')];
     const writer = bench.start();
     const prepared = { devices: [] };
@@ -347,22 +335,10 @@ describe('ClaimStatusWriter', () => {
     expect(reads().length - before).toBe(1);
   });
 
-  it.each([
-    ['is gone', (api: ApiServer) => api.delete('ResourceClaim', 'fast-net')],
-    [
-      'was replaced by another of the same name',
-      (api: ApiServer) => {
-        api.delete('ResourceClaim', 'fast-net');
-        api.create(buildClaim('fast-net', { requests: [{ name: 'vf', devices: ['vf-0'] }] }));
-      },
-    ],
-  ])('has nothing to do for a claim that %s', async (_, change) => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
-    const writer = bench.start();
+  it('has nothing to do for a claim that is gone', async ({ own: bench, claim, writer }) => {
     writer.set(claim, [ready('vf-0')]);
     await poll(bench.entries).toHaveLength(1);
-    change(bench.api);
+    bench.api.delete('ResourceClaim', claim.name);
     writer.set(claim, [ready('vf-0', { reason: 'Changed' })]);
     await poll(() => writer.size).toBe(0);
     const unknown = bench.start();
@@ -373,9 +349,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.warnings()).toEqual([]);
   });
 
-  it('tries again, longer each time, with what is wanted by then', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
+  it('tries again, longer each time, with what is wanted by then', async ({ own: bench, claim }) => {
     bench.api.failNext('PATCH /status', 500, { times: 3 });
     const writer = bench.start();
     writer.set(claim, [ready('vf-0', { data: { n: 1 } })]);
@@ -389,8 +363,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.failures).toEqual([]);
   });
 
-  it('reports a failure that persists, once for each claim until it is over', async () => {
-    await using bench = await startBench();
+  it('reports a failure that persists, once for each claim until it is over', async ({ own: bench }) => {
     const claims = ['one', 'two'].map((name) => bench.createClaim(name));
     const writer = bench.start();
     for (const reason of ['Attached', 'Changed']) {
@@ -416,8 +389,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.warnings()).toHaveLength(2);
   });
 
-  it('says a failure of one claim once, also while others are written', async () => {
-    await using bench = await startBench();
+  it('says a failure of one claim once, also while others are written', async ({ own: bench }) => {
     const bad = bench.createClaim('bad');
     const good = bench.createClaim('good');
     bench.api.failNext('PATCH /resourceclaims/bad/status', 500, { times: Infinity });
@@ -434,8 +406,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.warnings()).toHaveLength(1);
   });
 
-  it('says which permission on the status is missing', async () => {
-    await using bench = await startBench();
+  it('says which permission on the status is missing', async ({ own: bench }) => {
     bench.api.failNext('PATCH /status', 403);
     bench.start().set(bench.createClaim(), [ready('vf-0')]);
     await poll(bench.warnings).toMatchObject([
@@ -443,10 +414,7 @@ describe('ClaimStatusWriter', () => {
     ]);
   });
 
-  it('gives up what the server finds wrong, until something else is wanted', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
-    const writer = bench.start();
+  it('gives up what the server finds wrong, until something else is wanted', async ({ own: bench, claim, writer }) => {
     bench.api.failNext('PATCH /status', 422, { message: 'ips: must be in canonical form' });
     writer.set(claim, [ready('vf-0', { networkData: { ips: ['::FFFF/64'] } })]);
     await poll(() => bench.failures).toMatchObject([['fast-net', { code: 'status-invalid' }]]);
@@ -456,8 +424,7 @@ describe('ClaimStatusWriter', () => {
     await poll(bench.entries).toHaveLength(1);
   });
 
-  it('reports once that a server does not keep it', async () => {
-    await using bench = await startBench();
+  it('reports once that a server does not keep it', async ({ own: bench }) => {
     using _off = bench.api.admit('ResourceClaim', (claim) => {
       delete (claim as unknown as ResourceClaim).status?.devices;
     });
@@ -469,9 +436,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.failures).toEqual([]);
   });
 
-  it('does not go on for ever about a claim that is over', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
+  it('does not go on for ever about a claim that is over', async ({ own: bench, claim }) => {
     bench.api.failNext('/resourceclaims/', 403, { times: Infinity });
     const writer = bench.start();
     writer.remove(claim);
@@ -483,8 +448,7 @@ describe('ClaimStatusWriter', () => {
     await poll(() => writer.size).toBe(0);
   });
 
-  it('asks for 4 claims at a time', async () => {
-    await using bench = await startBench();
+  it('asks for 4 claims at a time', async ({ own: bench }) => {
     const claims = Array.from({ length: 20 }, (_, n) => bench.createClaim(`claim-${n}`));
     const writer = bench.start();
     const hanging = bench.api.hang('GET /resourceclaims/');
@@ -500,8 +464,7 @@ describe('ClaimStatusWriter', () => {
     expect(Math.max(...parallel)).toBe(4);
   });
 
-  it('ends at once, and leaves nothing behind', async () => {
-    await using bench = await startBench();
+  it('ends at once, and leaves nothing behind', async ({ own: bench }) => {
     const claims = Array.from({ length: 8 }, (_, n) => bench.createClaim(`claim-${n}`));
     bench.api.failNext('/claim-0', 500, { times: Infinity });
     using _hanging = bench.api.hang('/claim-1');

@@ -1,11 +1,12 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { KubeConfig } from '@kubernetes/client-node';
-import { describe, expect, it } from 'vitest';
+import { describe, expect } from 'vitest';
 import { KubeClient, type KubeError, type WatchEvent } from '../../../../src/framework/kube/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { explain } from '../../../../src/lib/errors.ts';
 import { ApiServer } from '../../../doubles/api-server.ts';
+import { itWith } from '../../../doubles/it-with.ts';
 import { kubeConfigOf, openKube } from '../../../doubles/kube.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { buildNode } from '../../../doubles/objects.ts';
@@ -24,6 +25,8 @@ async function startBench() {
   const owned = stack.move();
   return { api, client, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
+
+const it = itWith(startBench);
 
 /** A config for any server on this machine. */
 function configFor(url: string): KubeConfig {
@@ -45,8 +48,7 @@ async function failureOf(task: Promise<unknown>): Promise<KubeError> {
 }
 
 describe('KubeClient', () => {
-  it('sends and gets plain JSON, and says who it is', async () => {
-    await using bench = await startBench();
+  it('sends and gets plain JSON, and says who it is', async ({ own: bench }) => {
     const made = await bench.client.request<Node>({ method: 'POST', path: nodes, body: buildNode('n') });
     expect(made.metadata).toMatchObject({ name: 'n', resourceVersion: expect.any(String) });
     expect(await bench.client.request({ method: 'GET', path: `${nodes}/n` })).toEqual(bench.api.get('Node', 'n'));
@@ -74,24 +76,21 @@ describe('KubeClient', () => {
     expect(error.message).toBe(`GET ${nodes}/n: the API server answered ${status}: so it is`);
   });
 
-  it('tells an object that is not there from an API that is not there', async () => {
-    await using bench = await startBench();
+  it('tells an object that is not there from an API that is not there', async ({ own: bench }) => {
     const get = (path: string) => failureOf(bench.client.request({ method: 'GET', path }));
     expect(await get(`${nodes}/absent`)).toMatchObject({ code: 'api-not-found' });
     expect(await get('/apis/example.com/v1/things')).toMatchObject({ code: 'api-unserved' });
     expect(await get('/api/v1/things/a')).toMatchObject({ code: 'api-unserved' });
   });
 
-  it('says in one line what is wrong with the permission', async () => {
-    await using bench = await startBench();
+  it('says in one line what is wrong with the permission', async ({ own: bench }) => {
     bench.api.failNext(nodes, 403, { message: 'nodes "n" is forbidden' });
     expect(explain(await failureOf(bench.client.request({ method: 'GET', path: `${nodes}/n` })))).toMatch(
       /nodes "n" is forbidden \(the driver's role lacks this permission/,
     );
   });
 
-  it('comes back when a busy server asks it to, five times at most', async () => {
-    await using bench = await startBench();
+  it('comes back when a busy server asks it to, five times at most', async ({ own: bench }) => {
     bench.api.create(buildNode('n'));
     const clock = new ManualClock();
     using client = new KubeClient(kubeConfigOf(bench.api), { clock, userAgent: 'netdra' });
@@ -111,16 +110,14 @@ describe('KubeClient', () => {
     expect((await served).metadata.name).toBe('n');
   });
 
-  it('gives up a server that does not answer', async () => {
-    await using bench = await startBench();
+  it('gives up a server that does not answer', async ({ own: bench }) => {
     using _hanging = bench.api.hang(nodes);
     const error = await failureOf(bench.client.request({ method: 'GET', path: `${nodes}/n`, timeoutMs: 20 }));
     expect(error).toMatchObject({ code: 'api-timeout', retriable: true });
     expect(error.message).toBe(`GET ${nodes}/n: no answer from the API server within 20 ms`);
   });
 
-  it("ends with the caller's own reason, also while it waits for a busy server", async () => {
-    await using bench = await startBench();
+  it("ends with the caller's own reason, also while it waits for a busy server", async ({ own: bench }) => {
     const reason = new Error('the pod is gone');
     const abort = new AbortController();
     using hanging = bench.api.hang(nodes);
@@ -196,8 +193,7 @@ describe('KubeClient', () => {
 });
 
 describe('KubeClient.watch', () => {
-  it('yields the events from a version on, until it is aborted', async () => {
-    await using bench = await startBench();
+  it('yields the events from a version on, until it is aborted', async ({ own: bench }) => {
     const list = await bench.client.request<{ metadata: { resourceVersion: string } }>({ method: 'GET', path: nodes });
     bench.api.create(buildNode('a'));
     const abort = new AbortController();
@@ -219,8 +215,7 @@ describe('KubeClient.watch', () => {
     await poll(() => bench.api.watchCount).toBe(0);
   });
 
-  it('ends quietly when the server ends it', async () => {
-    await using bench = await startBench();
+  it('ends quietly when the server ends it', async ({ own: bench }) => {
     const events: WatchEvent<Node>[] = [];
     const watching = (async () => {
       for await (const event of bench.client.watch<Node>({ path: nodes })) events.push(event);
@@ -232,8 +227,9 @@ describe('KubeClient.watch', () => {
     await watching;
   });
 
-  it('fails with what the server says of a version that is too old, and of a lacking permission', async () => {
-    await using bench = await startBench();
+  it('fails with what the server says of a version that is too old, and of a lacking permission', async ({
+    own: bench,
+  }) => {
     bench.api.create(buildNode('a'));
     bench.api.compact();
     const watch = async () => {
@@ -244,8 +240,7 @@ describe('KubeClient.watch', () => {
     expect(await failureOf(watch())).toMatchObject({ code: 'api-forbidden' });
   });
 
-  it('fails when the connection is lost, and leaves nothing open when its reader goes', async () => {
-    await using bench = await startBench();
+  it('fails when the connection is lost, and leaves nothing open when its reader goes', async ({ own: bench }) => {
     const watch = async () => {
       for await (const _event of bench.client.watch({ path: nodes }));
     };

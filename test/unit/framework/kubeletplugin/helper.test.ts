@@ -1,12 +1,15 @@
 import { existsSync, lstatSync, mkdirSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect } from 'vitest';
 import { type PrepareResult, startKubeletPlugin } from '../../../../src/framework/kubeletplugin/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
+import { itWith } from '../../../doubles/it-with.ts';
 import { DraClient } from '../../../doubles/kubelet-dra-client.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { Bench, startBench, testPlugin } from './bench.ts';
+
+const it = itWith(() => Bench.start());
 
 /** A driver that takes its time: it says when it was called, and ends when it is let. */
 function slowDriver() {
@@ -31,8 +34,7 @@ function slowDriver() {
 const mode = (path: string) => statSync(path).mode & 0o777;
 
 describe('startKubeletPlugin', () => {
-  it('facts §2.6: serves the DRA socket before the registration socket that leads to it', async () => {
-    await using bench = await Bench.start();
+  it('facts §2.6: serves the DRA socket before the registration socket that leads to it', async ({ own: bench }) => {
     const seen: boolean[] = [];
     const options = bench.options();
     const registration = join(bench.registryDir, `${testDriver}-reg.sock`);
@@ -46,8 +48,7 @@ describe('startKubeletPlugin', () => {
     expect(helper.sockets).toEqual({ dra: join(options.dataDir, 'dra.sock'), registration });
   });
 
-  it('makes missing directories, and sockets, for their owner only', async () => {
-    await using bench = await Bench.start();
+  it('makes missing directories, and sockets, for their owner only', async ({ own: bench }) => {
     const before = process.umask(0o077);
     try {
       await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
@@ -59,15 +60,13 @@ describe('startKubeletPlugin', () => {
     }
   });
 
-  it('leaves the mode of directories that are there already', async () => {
-    await using bench = await Bench.start();
+  it('leaves the mode of directories that are there already', async ({ own: bench }) => {
     mkdirSync(bench.dataDir(), { recursive: true, mode: 0o711 });
     await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
     expect(mode(dirname(helper.sockets.dra)).toString(8)).toBe('711');
   });
 
-  it('facts §2.6: replaces sockets that a killed instance left', async () => {
-    await using bench = await Bench.start();
+  it('facts §2.6: replaces sockets that a killed instance left', async ({ own: bench }) => {
     const options = bench.options();
     const paths = [join(options.dataDir, 'dra.sock'), join(bench.registryDir, `${testDriver}-reg.sock`)];
     for (const path of paths) await leaveSocket(path);
@@ -102,8 +101,7 @@ describe('startKubeletPlugin', () => {
     expect(existsSync(join(options.dataDir, 'dra.sock'))).toBe(false);
   });
 
-  it("follows symbolic links of directories, as a kubelet's root directory often is one", async () => {
-    await using bench = await Bench.start();
+  it("follows symbolic links of directories, as a kubelet's root directory often is one", async ({ own: bench }) => {
     mkdirSync(join(bench.dir, 'data'));
     symlinkSync(join(bench.dir, 'data'), join(bench.dir, 'linked'));
     const dataDir = join(bench.dir, 'linked', testDriver);
@@ -113,8 +111,7 @@ describe('startKubeletPlugin', () => {
     await helper[Symbol.asyncDispose]();
   });
 
-  it('refuses a socket path that does not fit into an address', async () => {
-    await using bench = await Bench.start();
+  it('refuses a socket path that does not fit into an address', async ({ own: bench }) => {
     const dataDir = join(bench.dir, 'x'.repeat(120));
     await expect(startKubeletPlugin(testPlugin({}), bench.options({ dataDir }))).rejects.toThrow(
       /dra\.sock is longer than 107 bytes/,
@@ -149,8 +146,7 @@ describe('registration', () => {
     expect(helper.registration).toEqual({ registered: true });
   });
 
-  it('tells who waits that no kubelet has come', async () => {
-    await using bench = await Bench.start();
+  it('tells who waits that no kubelet has come', async ({ own: bench }) => {
     bench.kubelet[Symbol.dispose]();
     await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
     using deadline = systemClock.deadline(20);
@@ -163,8 +159,7 @@ describe('registration', () => {
 });
 
 describe('stopping', () => {
-  it('removes both sockets, the registration socket first', async () => {
-    await using bench = await Bench.start();
+  it('removes both sockets, the registration socket first', async ({ own: bench }) => {
     const slow = slowDriver();
     const helper = await bench.startHelper(slow.behaviour);
     const { wire } = bench.addPod('a');
@@ -182,8 +177,7 @@ describe('stopping', () => {
     expect(bench.logger.messages('warn')).toEqual([]);
   });
 
-  it('tells calls to end that take too long, and cuts off those that do not heed it', async () => {
-    await using bench = await Bench.start();
+  it('tells calls to end that take too long, and cuts off those that do not heed it', async ({ own: bench }) => {
     const slow = slowDriver();
     const helper = await bench.startHelper(slow.behaviour, { drainMs: 30 });
     const { wire } = bench.addPod('a');

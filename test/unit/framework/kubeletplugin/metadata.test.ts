@@ -1,9 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect } from 'vitest';
 import { decodeStream } from '../../../../src/framework/metadata/index.ts';
+import { itWith } from '../../../doubles/it-with.ts';
 import { buildPod, generateClaim, testDriver } from '../../../doubles/objects.ts';
 import { Bench, preparedDevice, startBench } from './bench.ts';
+
+const it = itWith(() => startBench());
 
 const root = '/var/run/kubernetes.io/dra-device-attributes';
 const fileName = `${testDriver}-metadata.json`;
@@ -57,8 +60,7 @@ describe('metadata of a driver that knows all at prepare', () => {
 });
 
 describe('metadata of a driver that knows it later', () => {
-  it('facts §1.11: an empty result lays down a CDI spec for each request, and no file', async () => {
-    await using bench = await startBench();
+  it('facts §1.11: an empty result lays down a CDI spec for each request, and no file', async ({ own: bench }) => {
     const requests = ['x', 'y'].map((name) => ({ name, devices: [`dev-${name}`] }));
     const { pod, claim } = bench.addPod('a', { requests });
     await bench.kubelet.prepare(pod);

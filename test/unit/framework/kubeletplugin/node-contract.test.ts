@@ -1,13 +1,15 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect } from 'vitest';
 import { decodeStream } from '../../../../src/framework/metadata/index.ts';
+import { itWith } from '../../../doubles/it-with.ts';
 import { buildClaim, buildPod, testDriver } from '../../../doubles/objects.ts';
 import { preparedDevice, startBench, wireClaim } from './bench.ts';
+
+const it = itWith(() => startBench());
 
 const owned = (name: string, more: object = {}) => ({ driver: testDriver, pool: 'node-1', name, ...more });
 
 describe('KEP-3063 NodePrepareResource', () => {
-  it('is idempotent: the same answer, the same specs, nothing lost', async () => {
-    await using bench = await startBench();
+  it('is idempotent: the same answer, the same specs, nothing lost', async ({ own: bench }) => {
     const { pod, wire } = bench.addPod('a');
     await bench.kubelet.prepare(pod);
     await bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-a', { networkData: { ips: ['192.0.2.1/24'] } })]);
@@ -48,8 +50,7 @@ describe('KEP-3063 one claim', () => {
 });
 
 describe('KEP-3063 a claim of the same name with another UID', () => {
-  it('facts §3.2: waits for the old one, then starts from nothing', async () => {
-    await using bench = await startBench();
+  it('facts §3.2: waits for the old one, then starts from nothing', async ({ own: bench }) => {
     const old = bench.addPod('a');
     await bench.kubelet.prepare(old.pod);
     await bench.helper.updateRequestMetadata(old.wire, 'vf', [owned('dev-a')]);
@@ -79,8 +80,7 @@ describe('KEP-3063 a claim of the same name with another UID', () => {
     expect(bench.cdiSpecs()).toEqual([`${testDriver}_metadata_${next.wire.uid}_vf.json`]);
   });
 
-  it('facts §1.8: is not changed by an update of the old one, which is refused', async () => {
-    await using bench = await startBench();
+  it('facts §1.8: is not changed by an update of the old one, which is refused', async ({ own: bench }) => {
     const old = bench.addPod('a');
     bench.api.delete('ResourceClaim', 'a');
     const { claim, wire } = bench.addPod('a');

@@ -1,22 +1,26 @@
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
-import { describe, expect, it } from 'vitest';
+import { describe, expect } from 'vitest';
 import type { ClaimIdentity, PrepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
+import { itWith } from '../../../doubles/it-with.ts';
 import { DraClient } from '../../../doubles/kubelet-dra-client.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { type Behaviour, preparedDevice, startBench } from './bench.ts';
 
+const it = itWith(() => startBench());
+
 const results = (claims: { identity: ClaimIdentity }[], result: (name: string) => PrepareResult) =>
   new Map(claims.map(({ identity }) => [identity.uid, result(identity.name)]));
 
 describe('NodePrepareResources', () => {
-  it('facts §3.1: fetches 16 claims in one round of parallel GETs, straight from the API server', async () => {
-    await using bench = await startBench();
+  it('facts §3.1: fetches 16 claims in one round of parallel GETs, straight from the API server', async ({
+    own: bench,
+  }) => {
     const claims = Array.from({ length: 16 }, (_, n) => bench.addPod(`c-${n}`).wire);
-    bench.api.delay('/resourceclaims/', 100);
+    bench.api.delay('/resourceclaims/', 500);
     for (let round = 0; round < 2; round++) {
       const before = bench.api.log.length;
       await bench.kubelet.client(testDriver).nodePrepareResources(claims);
@@ -64,15 +68,13 @@ describe('NodePrepareResources', () => {
     expect(called).toEqual([]);
   });
 
-  it('facts §3.1: checks the allocation before the UID', async () => {
-    await using bench = await startBench();
+  it('facts §3.1: checks the allocation before the UID', async ({ own: bench }) => {
     bench.addPod('a', { uid: 'another', allocated: false });
     const target = { namespace: 'default', name: 'a', uid: 'asked-for' };
     await expect(bench.kubelet.client(testDriver).nodePrepareResources([target])).rejects.toThrow(/not allocated/);
   });
 
-  it('prepares a claim that is being deleted: while it is reserved its devices are its own', async () => {
-    await using bench = await startBench();
+  it('prepares a claim that is being deleted: while it is reserved its devices are its own', async ({ own: bench }) => {
     const { pod } = bench.addPod('a');
     bench.api.edit<ResourceV1ResourceClaim>('ResourceClaim', 'a', ({ metadata }) => {
       metadata!.deletionTimestamp = new Date();
@@ -155,16 +157,14 @@ describe('NodePrepareResources', () => {
     expect(bench.logger.messages('warn')).toEqual(Array(2).fill('the driver gave results for claims not asked for'));
   });
 
-  it('facts §2.3: tells the kubelet the base names of subrequests', async () => {
-    await using bench = await startBench();
+  it('facts §2.3: tells the kubelet the base names of subrequests', async ({ own: bench }) => {
     const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
     const { pod } = bench.addPod('a', { requests });
     await bench.kubelet.prepare(pod);
     expect(bench.kubelet.claimInfo('default', 'a')?.devices.get(testDriver)).toMatchObject([{ requestNames: ['vf'] }]);
   });
 
-  it('facts §2.3: passes the share of a device on with v1, and leaves it out with v1beta1', async () => {
-    await using bench = await startBench();
+  it('facts §2.3: passes the share of a device on with v1, and leaves it out with v1beta1', async ({ own: bench }) => {
     const shareID = '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001';
     const { wire } = bench.addPod('a', { requests: [{ name: 'vf', devices: [{ device: 'dev-1', shareID }] }] });
     using old = new DraClient(join(bench.dataDir(), 'dra.sock'), 'v1beta1.DRAPlugin');
@@ -177,8 +177,7 @@ describe('NodePrepareResources', () => {
     expect(before.claims[wire.uid]?.devices[0]).not.toHaveProperty('shareId');
   });
 
-  it('facts §2.5: serves v1beta1 beside v1, prepare and unprepare', async () => {
-    await using bench = await startBench();
+  it('facts §2.5: serves v1beta1 beside v1, prepare and unprepare', async ({ own: bench }) => {
     const { wire } = bench.addPod('a');
     using old = new DraClient(join(bench.dataDir(), 'dra.sock'), 'v1beta1.DRAPlugin');
     expect((await old.nodePrepareResources([wire])).claims[wire.uid]).toMatchObject({ error: '', devices: [{}] });
@@ -186,8 +185,7 @@ describe('NodePrepareResources', () => {
     expect(bench.cdiSpecs()).toEqual([]);
   });
 
-  it('numbers the calls, so that lines of the log can be put together', async () => {
-    await using bench = await startBench();
+  it('numbers the calls, so that lines of the log can be put together', async ({ own: bench }) => {
     for (const name of ['a', 'b']) await bench.kubelet.prepare(bench.addPod(name).pod);
     const lines = bench.logger.lines.filter(({ message }) => message === 'claim prepared');
     expect(lines.map(({ fields }) => fields)).toMatchObject([
@@ -344,8 +342,7 @@ describe('calls at once', () => {
 });
 
 describe('NodeUnprepareResources', () => {
-  it('facts §3.1: needs no API server, and can be repeated', async () => {
-    await using bench = await startBench();
+  it('facts §3.1: needs no API server, and can be repeated', async ({ own: bench }) => {
     const { pod, wire } = bench.addPod('a');
     await bench.kubelet.prepare(pod);
     const requestsBefore = bench.api.log.length;
@@ -358,8 +355,7 @@ describe('NodeUnprepareResources', () => {
     expect(bench.claimDirs()).toEqual([]);
   });
 
-  it('facts §3.1: a claim that was never prepared is no error', async () => {
-    await using bench = await startBench();
+  it('facts §3.1: a claim that was never prepared is no error', async ({ own: bench }) => {
     const wire = { namespace: 'default', name: 'never', uid: 'u' };
     const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire]);
     expect(claims).toEqual({ u: { error: '' } });

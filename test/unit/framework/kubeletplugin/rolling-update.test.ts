@@ -3,12 +3,15 @@ import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect } from 'vitest';
 import { decodeStream } from '../../../../src/framework/metadata/index.ts';
+import { itWith } from '../../../doubles/it-with.ts';
 import { DraClient } from '../../../doubles/kubelet-dra-client.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 import { type Behaviour, Bench } from './bench.ts';
+
+const it = itWith(() => Bench.start());
 
 const [oldUid, newUid] = ['0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001', '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0002'] as const;
 const owned = (name: string, ips: string[] = []) => ({
@@ -35,8 +38,7 @@ function notingDriver() {
 }
 
 describe('a rolling update', () => {
-  it('falls back to the old instance when the new one ends', async () => {
-    await using bench = await Bench.start();
+  it('falls back to the old instance when the new one ends', async ({ own: bench }) => {
     const { notes, behaviour } = notingDriver();
     await bench.startHelper(behaviour, { podUid: oldUid });
     const next = await bench.startHelper({}, { podUid: newUid });
@@ -46,8 +48,9 @@ describe('a rolling update', () => {
     expect(notes).toEqual(['prepare a']);
   });
 
-  it('has two instances update the metadata of one claim: each gets a generation of its own', async () => {
-    await using bench = await Bench.start();
+  it('has two instances update the metadata of one claim: each gets a generation of its own', async ({
+    own: bench,
+  }) => {
     const instances = [
       await bench.startHelper({}, { podUid: oldUid }),
       await bench.startHelper({}, { podUid: newUid }),
@@ -62,8 +65,7 @@ describe('a rolling update', () => {
     expect(decodeStream(bench.metadataText('a', 'vf') ?? '').generation).toBe(20);
   });
 
-  it('has one instance open the gate that the other laid down, and end it', async () => {
-    await using bench = await Bench.start();
+  it('has one instance open the gate that the other laid down, and end it', async ({ own: bench }) => {
     const metadata = { gate: { program: '/bin/netdra-gate', timeoutSeconds: 100 } };
     const old = await bench.startHelper({}, { podUid: oldUid, metadata });
     const { pod, wire } = bench.addPod('a');
@@ -80,8 +82,7 @@ describe('a rolling update', () => {
     expect(gate()).toBe('netdra-gate 1\nended sandbox-1\n');
   });
 
-  it('facts §2.6: removes the sockets of instances that were killed, and no others', async () => {
-    await using bench = await Bench.start();
+  it('facts §2.6: removes the sockets of instances that were killed, and no others', async ({ own: bench }) => {
     const other = await bench.startHelper({}, { driver: 'other.example', podUid: oldUid });
     const alive = await bench.startHelper({}, { podUid: oldUid });
     const dead = '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0666';

@@ -8,6 +8,7 @@ import {
   SlicePublisher,
 } from '../../../../src/framework/resourceslice/index.ts';
 import { ApiServer, type ApiServerOptions } from '../../../doubles/api-server.ts';
+import { itWith } from '../../../doubles/it-with.ts';
 import { openKube } from '../../../doubles/kube.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
@@ -76,6 +77,11 @@ export async function startBench({ random = 0, ...options }: ApiServerOptions & 
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
+
+/** Tests with a bench, and a publisher on it. */
+export const it = itWith(() => startBench()).extend<{ publisher: SlicePublisher }>({
+  publisher: async ({ own: bench }, use) => use(bench.start()),
+});
 
 function isList(method: string, path: string): boolean {
   return method === 'GET' && path.endsWith('/resourceslices');

@@ -1,12 +1,11 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect } from 'vitest';
 import { isKubeError } from '../../../../src/framework/kube/index.ts';
 import { dropsTaints, type ResourceSlice, SliceError } from '../../../../src/framework/resourceslice/index.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
-import { devices, generations, onePool, poll, startBench } from './bench.ts';
+import { devices, generations, it, onePool, poll, startBench } from './bench.ts';
 
 describe('SlicePublisher, when something fails', () => {
-  it('tells the driver, and tries again after a second', async () => {
-    await using bench = await startBench();
+  it('tells the driver, and tries again after a second', async ({ own: bench }) => {
     bench.api.failNext('POST /resourceslices', 500, { message: 'etcd is away' });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
@@ -18,8 +17,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.slices()).toHaveLength(1);
   });
 
-  it('waits longer after each failure, and not at all for new devices', async () => {
-    await using bench = await startBench();
+  it('waits longer after each failure, and not at all for new devices', async ({ own: bench }) => {
     const broken = bench.api.failNext('POST /resourceslices', 500, { times: Infinity });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
@@ -47,8 +45,7 @@ describe('SlicePublisher, when something fails', () => {
     await poll(() => bench.clock.sleeping()).toContain(6_000);
   });
 
-  it('comes back when a busy server (429) asks it to, not before', async () => {
-    await using bench = await startBench();
+  it('comes back when a busy server (429) asks it to, not before', async ({ own: bench }) => {
     bench.api.failNext('POST /resourceslices', 429, { times: 2, retryAfterSeconds: 1 });
     const publisher = bench.start();
     await bench.settle(() => publisher.publish(onePool(devices(1))));
@@ -59,9 +56,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.errors).toEqual([]);
   });
 
-  it('looks again at once after a conflict, and is quiet about it', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('looks again at once after a conflict, and is quiet about it', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     // Another client writes between our list and our write.
     bench.api.delay('PUT /resourceslices/', 50);
@@ -78,8 +73,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.errors).toEqual([]);
   });
 
-  it('says whose name a slice has when it stays taken', async () => {
-    await using bench = await startBench();
+  it('says whose name a slice has when it stays taken', async ({ own: bench }) => {
     bench.api.create({
       kind: 'ResourceSlice',
       metadata: { name: `${testNode}-${testDriver}-0000` },
@@ -101,9 +95,10 @@ describe('SlicePublisher, when something fails', () => {
       .toEqual([expect.stringContaining(`"${testNode}-${testDriver}-0000" already exists`)]);
   });
 
-  it('does not publish what the API would refuse, and keeps the other pools and the old state going', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('does not publish what the API would refuse, and keeps the other pools and the old state going', async ({
+    own: bench,
+    publisher,
+  }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     const bad = { name: 'dev-1', attributes: { vendor: { string: 'x'.repeat(65) } } };
     const pools = { [testNode]: { devices: [...devices(1), bad] }, other: { devices: devices(1) } };
@@ -118,8 +113,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.errors).toHaveLength(1);
   });
 
-  it('publishes other pools although one fails', async () => {
-    await using bench = await startBench();
+  it('publishes other pools although one fails', async ({ own: bench }) => {
     bench.api.failNext(({ method, body }) => method === 'POST' && JSON.stringify(body).includes('"a-pool"'), 500);
     const publisher = bench.start();
     publisher.publish({ pools: { 'a-pool': { devices: devices(1) }, 'b-pool': { devices: devices(1) } } });
@@ -129,9 +123,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.slices()).toHaveLength(2);
   });
 
-  it('goes on above a generation that it could write only in part', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('goes on above a generation that it could write only in part', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(300))));
     const changed = devices(300, { attributes: { up: { bool: true } } });
     bench.api.failNext(/PUT .*0001$/, 500);
@@ -143,8 +135,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.slices().flatMap(({ spec }) => spec.devices)).toEqual(changed);
   });
 
-  it('says that the node does not exist, and what to do', async () => {
-    await using bench = await startBench();
+  it('says that the node does not exist, and what to do', async ({ own: bench }) => {
     bench.api.delete('Node', testNode);
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
@@ -156,8 +147,7 @@ describe('SlicePublisher, when something fails', () => {
     });
   });
 
-  it('hands on what the server says about a lacking permission, and asks less often', async () => {
-    await using bench = await startBench();
+  it('hands on what the server says about a lacking permission, and asks less often', async ({ own: bench }) => {
     bench.api.failNext('GET /resourceslices', 403, { times: Infinity, message: 'resourceslices is forbidden' });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
@@ -170,8 +160,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.logger.lines[0]?.fields.reason).toMatch(/resourceslices is forbidden \(the driver's role lacks/);
   });
 
-  it('reports once what a server does not keep, and does not write it again and again', async () => {
-    await using bench = await startBench();
+  it('reports once what a server does not keep, and does not write it again and again', async ({ own: bench }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
       for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) delete device.taints;
     });

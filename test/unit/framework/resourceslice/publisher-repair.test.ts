@@ -1,6 +1,6 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect } from 'vitest';
 import type { ResourceSlice } from '../../../../src/framework/resourceslice/index.ts';
-import { devices, generations, onePool, poll, recheckMs, startBench } from './bench.ts';
+import { devices, generations, it, onePool, poll, recheckMs, type startBench } from './bench.ts';
 
 type Bench = Awaited<ReturnType<typeof startBench>>;
 
@@ -19,9 +19,7 @@ function remove(bench: Bench, ...indexes: number[]): void {
 }
 
 describe('SlicePublisher, when others touch its slices', () => {
-  it('puts back one that was deleted, with one write', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('puts back one that was deleted, with one write', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(500))));
     const before = bench.slices().map(({ spec }) => spec);
     expect(await disturb(bench, 1_000, () => remove(bench, 1))).toEqual(['POST']);
@@ -29,26 +27,20 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(bench.logger.messages('info')).toContain('resource slices put back');
   });
 
-  it('puts back all of them when the kubelet has deleted them, in one go', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('puts back all of them when the kubelet has deleted them, in one go', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(500))));
     expect(await disturb(bench, 1_000, () => remove(bench, 0, 1, 2, 3))).toEqual(['POST', 'POST', 'POST', 'POST']);
     expect(generations(bench.slices())).toEqual([1, 1, 1, 1]);
   });
 
-  it('checks its slices at once on request, as after a registration', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('checks its slices at once on request, as after a registration', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     remove(bench, 0);
     publisher.recheck();
     await poll(bench.slices).toHaveLength(1);
   });
 
-  it('undoes an edit, and keeps what it does not care about', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('undoes an edit, and keeps what it does not care about', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(2))));
     const edit = (slice: ResourceSlice) => {
       slice.spec.devices?.pop();
@@ -64,9 +56,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     });
   });
 
-  it('removes a slice that another client added to its pool', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('removes a slice that another client added to its pool', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(2))));
     const [mine] = bench.slices();
     const added = { kind: 'ResourceSlice', metadata: { name: 'added' }, spec: mine?.spec };
@@ -74,9 +64,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(bench.slices()).toEqual([mine]);
   });
 
-  it('goes above a generation that another client set', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('goes above a generation that another client set', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(200))));
     const name = bench.slices()[0]?.metadata.name ?? '';
     const raise = (slice: ResourceSlice) => {
@@ -86,9 +74,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(generations(bench.slices())).toEqual([71, 71]);
   });
 
-  it('backs off further each time another client repeats its change', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('backs off further each time another client repeats its change', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     for (const pauseMs of [1_000, 2_000, 4_000]) {
       expect(await disturb(bench, pauseMs, () => remove(bench, 0))).toEqual(['POST']);
@@ -97,9 +83,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(await disturb(bench, 1_000, () => remove(bench, 0))).toEqual(['POST']);
   });
 
-  it('does not take its own writes for those of others', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('does not take its own writes for those of others', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(300))));
     await bench.settle(() => publisher.publish(onePool(devices(200))));
     await bench.settle(() => publisher.publish({ pools: {} }));
@@ -108,9 +92,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(bench.lists()).toBe(3);
   });
 
-  it('goes on watching after the server ended the watch', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('goes on watching after the server ended the watch', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     bench.api.endWatches();
     await poll(() => bench.clock.sleeping()).toContain(1_000);
@@ -120,9 +102,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(await disturb(bench, 1_000, () => undefined)).toEqual(['POST']);
   });
 
-  it('looks again when the history that the watch wants is gone', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('looks again when the history that the watch wants is gone', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     bench.api.endWatches();
     await poll(() => bench.clock.sleeping()).toContain(1_000);
@@ -134,8 +114,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     await bench.passTime(() => bench.api.watchCount === 1);
   });
 
-  it('polls every minute where it may not watch, and says so once', async () => {
-    await using bench = await startBench();
+  it('polls every minute where it may not watch, and says so once', async ({ own: bench }) => {
     bench.api.failNext(({ isWatch }) => isWatch, 403, { times: Infinity });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
@@ -147,9 +126,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     await bench.passTime(() => bench.slices().length === 1, 100);
   });
 
-  it('gives slices to the node that is there now', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('gives slices to the node that is there now', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     const { name } = bench.node.metadata;
     bench.api.delete('Node', name);

@@ -1,20 +1,16 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect } from 'vitest';
 import type { ResourceSlice } from '../../../../src/framework/resourceslice/index.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
-import { devices, generations, names, onePool, poll, startBench } from './bench.ts';
+import { devices, generations, it, names, onePool, poll } from './bench.ts';
 
 describe('SlicePublisher', () => {
-  it('publishes a pool without devices as one empty slice', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('publishes a pool without devices as one empty slice', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool([])));
     expect(bench.slices()[0]?.spec.pool).toEqual({ name: testNode, generation: 1, resourceSliceCount: 1 });
     expect(await bench.settle(() => publisher.recheck())).toEqual([]);
   });
 
-  it('publishes several pools, and withdraws those that are no longer wanted', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('publishes several pools, and withdraws those that are no longer wanted', async ({ own: bench, publisher }) => {
     const pools = { [testNode]: { devices: devices(1) }, 'node-1/spare': { devices: devices(3) } };
     expect(await bench.settle(() => publisher.publish({ pools }))).toEqual(['POST', 'POST']);
     const byPool = () => bench.slices().map(({ spec }) => [spec.pool.name, spec.devices?.length]);
@@ -28,8 +24,7 @@ describe('SlicePublisher', () => {
     expect(bench.slices()).toEqual([]);
   });
 
-  it('withdraws pools and slices of an earlier version with other names', async () => {
-    await using bench = await startBench();
+  it('withdraws pools and slices of an earlier version with other names', async ({ own: bench }) => {
     const old = (name: string, pool: string) => ({
       kind: 'ResourceSlice',
       metadata: { name },
@@ -53,8 +48,7 @@ describe('SlicePublisher', () => {
     expect(bench.slices().map(({ spec }) => spec.pool.generation)).toEqual([7, 8]);
   });
 
-  it('takes 4 writes for 512 devices, none after a restart, 1 after a change of one', async () => {
-    await using bench = await startBench();
+  it('takes 4 writes for 512 devices, none after a restart, 1 after a change of one', async ({ own: bench }) => {
     const first = bench.start();
     const writes = [await bench.settle(() => first.publish(onePool(devices(512))))];
     expect(names(bench.slices()).map(({ length }) => length)).toEqual([128, 128, 128, 128]);
@@ -70,8 +64,7 @@ describe('SlicePublisher', () => {
     expect(bench.slices()[2]?.spec.devices?.[44]).toEqual(changed[300]);
   });
 
-  it('publishes taints in slices of 64, and keeps the time at which each came', async () => {
-    await using bench = await startBench();
+  it('publishes taints in slices of 64, and keeps the time at which each came', async ({ own: bench }) => {
     const firstTime = '2019-01-01T00:00:00Z';
     // As the real server does.
     using _timed = bench.api.admit('ResourceSlice', (slice) => {
@@ -103,9 +96,7 @@ describe('SlicePublisher', () => {
     expect(bench.slices()[0]?.spec.devices?.[0]?.taints).toEqual([{ ...taints[0], timeAdded: back }]);
   });
 
-  it('takes 1 write for the first taint of a pool that was cut for it', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('takes 1 write for the first taint of a pool that was cut for it', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool({ devices: devices(200), maxDevicesPerSlice: 64 })));
     const tainted = devices(200).map((device, n) =>
       n === 150 ? { ...device, taints: [{ key: 'down', effect: 'NoExecute' as const }] } : device,
@@ -115,9 +106,7 @@ describe('SlicePublisher', () => {
     ]);
   });
 
-  it('is not fooled by a driver that changes the objects which it gave', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('is not fooled by a driver that changes the objects which it gave', async ({ own: bench, publisher }) => {
     const mine = devices(300);
     await bench.settle(() => publisher.publish(onePool(mine)));
     for (const device of mine) device.attributes = { up: { bool: true } };
@@ -125,9 +114,7 @@ describe('SlicePublisher', () => {
     expect(generations(bench.slices())).toEqual([2, 2, 2]);
   });
 
-  it('leaves the slices where they are at the end', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
+  it('leaves the slices where they are at the end', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     await publisher[Symbol.asyncDispose]();
     await publisher[Symbol.asyncDispose]();

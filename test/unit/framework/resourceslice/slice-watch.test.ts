@@ -9,10 +9,8 @@ import { ManualClock } from '../../../doubles/manual-clock.ts';
 function startBench() {
   const { readable, writable } = new TransformStream<WatchEvent<ResourceSlice>>();
   const writer = writable.getWriter();
-  const watched: string[] = [];
   const api: Pick<SliceApi, 'watch'> = {
-    watch(resourceVersion, signal) {
-      watched.push(resourceVersion);
+    watch(_, signal) {
       signal.addEventListener('abort', () => writer.abort(signal.reason).catch(() => undefined));
       return readable;
     },
@@ -28,30 +26,17 @@ function startBench() {
   watch.follow('10');
   return {
     watch,
-    watched,
     changes: () => changes,
-    async send(resourceVersion: string, type: WatchEvent<unknown>['type'] = 'MODIFIED') {
+    async send(resourceVersion: string) {
       const object = { metadata: { name: 's', resourceVersion } } as ResourceSlice;
-      await writer.write({ type, object });
+      await writer.write({ type: 'MODIFIED', object });
       // Until it was read.
       await new Promise((resolve) => setImmediate(resolve));
     },
   };
 }
 
-const isOurs = ({ metadata }: ResourceSlice) => metadata.resourceVersion === '11';
-
 describe('SliceWatch', () => {
-  it('reports changes, not bookmarks', async () => {
-    const bench = startBench();
-    await bench.send('12');
-    expect(bench.changes()).toBe(1);
-    await bench.send('13', 'BOOKMARK');
-    expect(bench.changes()).toBe(1);
-    await bench.watch[Symbol.asyncDispose]();
-    expect(bench.watched).toEqual(['10']);
-  });
-
   it('waits with its word until those who write know what is theirs', async () => {
     const bench = startBench();
     const known = new Set<string>();
@@ -68,14 +53,6 @@ describe('SliceWatch', () => {
     expect(bench.changes()).toBe(0);
     second[Symbol.dispose]();
     expect(bench.changes()).toBe(1);
-    await bench.watch[Symbol.asyncDispose]();
-  });
-
-  it('goes on knowing its own afterwards', async () => {
-    const bench = startBench();
-    bench.watch.hold(isOurs)[Symbol.dispose]();
-    await bench.send('11');
-    expect(bench.changes()).toBe(0);
     await bench.watch[Symbol.asyncDispose]();
   });
 });

@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../src/lib/clock.ts';
-import { CniCache } from '../../../../src/node/cni/cache.ts';
 import {
   type CniAttachment,
   CniError,
@@ -211,14 +210,6 @@ describe('a failing add', () => {
     expect(await cachedCount()).toBe(1);
   });
 
-  it('can be repeated although undoing failed', async () => {
-    plugins.write('sriov', 'exit 1');
-    await failureOf(runner.add(attachmentOf(['sriov']), never));
-    plugins.write('sriov', '[ $CNI_COMMAND = ADD ] && echo {} || exit 1');
-    await runner.add(attachmentOf(['sriov']), never);
-    expect((await new CniCache(join(dir.path, 'cache')).list()).entries).toMatchObject([{ result: {} }]);
-  });
-
   it('runs nothing at all if a plugin of the chain is not installed', async () => {
     plugins.writeResult('sriov', first);
     const error = await failureOf(runner.add(attachmentOf(['sriov', 'tuning']), never));
@@ -340,16 +331,6 @@ describe('delete', () => {
     expect(readdirSync(join(dir.path, 'cache'))).toEqual([]);
   });
 
-  it('uses the configuration of the ADD, whatever it is by now', async () => {
-    plugins.writeResult('sriov', first);
-    await runner.add(attachmentOf([{ type: 'sriov', vlan: 5 }]), never);
-    await createRunner().delete(attachmentOf([{ type: 'sriov', vlan: 6 }, 'gone']), never);
-    expect(plugins.calls().map(({ env, config }) => [env.CNI_COMMAND, config.vlan])).toEqual([
-      ['ADD', 5],
-      ['DEL', 5],
-    ]);
-  });
-
   it('can be repeated: without a cache entry plugins are called, but their errors only logged', async () => {
     plugins.writeResult('sriov', first);
     plugins.writeError('tuning', 'DEL', { code: 100, msg: 'no net1 here' });
@@ -401,29 +382,21 @@ describe('delete', () => {
     expect(error).toMatchObject({ code: 'cni-timeout', plugin: 'sriov', command: 'DEL' });
     expect(await cachedCount()).toBe(1);
   });
+});
 
-  it('deletes although its cache entry cannot be read', async () => {
+it.each(['delete', 'add'] as const)(
+  '%s deletes what an ADD may have left whose cache entry cannot be read',
+  async (what) => {
     plugins.writeResult('sriov', first);
     await runner.add(attachmentOf(['sriov']), never);
     const [file] = readdirSync(join(dir.path, 'cache'));
     writeFileSync(join(dir.path, 'cache', file!), '{');
-    await runner.delete(attachmentOf(['sriov']), never);
-    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL']);
-    expect(readdirSync(join(dir.path, 'cache'))).toEqual([]);
+    await runner[what](attachmentOf(['sriov']), never);
+    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', ...(what === 'add' ? ['sriov ADD'] : [])]);
+    expect(readdirSync(join(dir.path, 'cache'))).toHaveLength(what === 'add' ? 1 : 0);
     expect(logger.messages('warn')).toEqual(['cached CNI attachment cannot be read']);
-  });
-});
-
-it('deletes what an ADD may have left whose cache entry cannot be read, before it adds again', async () => {
-  plugins.writeResult('sriov', first);
-  await runner.add(attachmentOf(['sriov']), never);
-  const [file] = readdirSync(join(dir.path, 'cache'));
-  writeFileSync(join(dir.path, 'cache', file!), '{');
-  await runner.add(attachmentOf(['sriov']), never);
-  expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
-  expect(await cachedCount()).toBe(1);
-  expect(logger.messages('warn')).toEqual(['cached CNI attachment cannot be read']);
-});
+  },
+);
 
 describe('delete when the namespace is gone', () => {
   const withIpam = { type: 'sriov', ipam: { type: 'leases', range: 'a' } };
@@ -486,18 +459,6 @@ describe('delete when the namespace is gone', () => {
     expect(await cachedCount()).toBe(1);
     await runner.delete(attachment, never);
     expect(await cachedCount()).toBe(0);
-  });
-});
-
-describe('IPAM plugins', () => {
-  const ipam = parseCniIpam({ type: 'leases', range: 'a' }, 'test', { name: 'fast' });
-  const attachment = { ipam, containerId: 'c1', netnsPath: liveNetns, ifName: 'net1' };
-
-  it('are called once when the namespace is gone', async () => {
-    plugins.writeResult('leases', {});
-    await runner.ipamAdd({ ...attachment, netnsPath: '/run/netns/gone' }, never);
-    await runner.ipamDelete({ ...attachment, netnsPath: '/run/netns/gone' }, never);
-    expect(plugins.summary()).toEqual(['leases ADD', 'leases DEL']);
   });
 });
 

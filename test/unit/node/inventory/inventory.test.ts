@@ -76,13 +76,6 @@ describe('Inventory, of VFs', () => {
     expect(addresses(await inventory.scan())).toContain(a0);
   });
 
-  it('does not offer such a VF from the start', async () => {
-    node.takeAway('ensAv0');
-    rmSync(file(a0, 'net/ensAv0'), { recursive: true });
-    const { excluded } = await node.inventory().scan();
-    expect(excluded).toEqual([{ pciAddress: a0, pfAddress: pfA, reason: 'interface-elsewhere' }]);
-  });
-
   it('offers a VF that has no interface in any network namespace', async () => {
     node.takeAway('ensAv0');
     rmSync(file(a0, 'net'), { recursive: true });
@@ -456,6 +449,7 @@ describe('Inventory, of whole NICs', () => {
     ['in user space', { driver: 'vfio-pci' }],
     ['in user space by uio', { driver: 'igb_uio' }],
     ['with RDMA only', { driver: 'mlx5_core', rdmaDevices: ['mlx5_0'] }],
+    ['that could have VFs and has none', { totalVfs: 8 }],
   ])('offers a card %s, which has no interface', async (_, more) => {
     layFunction(node.root, { pciAddress: '0000:af:00.0', ...more });
     const { devices } = await node.inventory({ pfs: [], nics: [{ select: { pciAddress: '0000:af:00.0' } }] }).scan();
@@ -468,13 +462,6 @@ describe('Inventory, of whole NICs', () => {
     const { devices, excluded } = await node.inventory({ pfs: [], nics: [{ select: { pciAddress: plain } }] }).scan();
     expect(devices).toEqual([]);
     expect(excluded).toContainEqual({ pciAddress: plain, reason: 'interface-elsewhere' });
-  });
-
-  it('offers a card that could have VFs and has none', async () => {
-    layFunction(node.root, { pciAddress: '0000:af:00.0', totalVfs: 8 });
-    const { devices } = await node.inventory({ pfs: [], nics: [{ select: { pciAddress: '0000:af:00.0' } }] }).scan();
-    expect(devices).toMatchObject([{ kind: 'nic', pciAddress: '0000:af:00.0' }]);
-    expect(Object.keys(devices[0]!)).not.toEqual(expect.arrayContaining(['vfs', 'totalVfs', 'links']));
   });
 
   it('never offers one that carries the default route or is a port of something', async () => {
@@ -514,26 +501,18 @@ describe('Inventory, of whole NICs', () => {
 });
 
 describe('Inventory, when something cannot be read', () => {
-  it('goes on with the other cards', async () => {
-    writeFileSync(file(pfA, 'vendor'), 'garbage');
+  it.each([
+    ['the other cards', pfA, 'vendor', 'malformed', [b0]],
+    ['the other VFs of the card', a0, 'device', 'malformed', [a1, b0]],
+    ['the other cards, also when the kind of a function cannot be read', pfA, 'class', 'unreadable', [b0]],
+  ])('goes on with %s', async (_, pciAddress, name, problem, offered) => {
+    const path = file(pciAddress, name);
+    rmSync(path);
+    if (problem === 'malformed') writeFileSync(path, 'garbage');
+    else mkdirSync(path);
     const report = await node.inventory().scan();
-    expect(addresses(report)).toEqual([b0]);
-    expect(report.problems).toMatchObject([{ code: 'sysfs-malformed', path: file(pfA, 'vendor') }]);
-  });
-
-  it('goes on with the other VFs of the card', async () => {
-    writeFileSync(file(a0, 'device'), '0x15');
-    const report = await node.inventory().scan();
-    expect(addresses(report)).toEqual([a1, b0]);
-    expect(report.problems).toMatchObject([{ code: 'sysfs-malformed', path: file(a0, 'device') }]);
-  });
-
-  it('goes on with the other cards when the kind of a function cannot be read', async () => {
-    rmSync(file(pfA, 'class'));
-    mkdirSync(file(pfA, 'class'));
-    const report = await node.inventory().scan();
-    expect(addresses(report)).toEqual([b0]);
-    expect(report.problems).toMatchObject([{ code: 'sysfs-unreadable', path: file(pfA, 'class') }]);
+    expect(addresses(report)).toEqual(offered);
+    expect(report.problems).toMatchObject([{ code: `sysfs-${problem}`, path }]);
   });
 
   it('does not call it a problem when a VF goes away while it looks', async () => {

@@ -104,23 +104,22 @@ describe('ClaimMetadata', () => {
     expect(existsSync(join(file, '../../other/metadata.json'))).toBe(true);
   });
 
-  it('takes a file that a power loss left empty for one that is not there', async () => {
+  it.each<[string, (other: string) => unknown]>([
+    ['a power loss left empty', (other) => [file, other].map((each) => truncateSync(each))],
+    [
+      'another process damaged or removed',
+      (other) => {
+        writeFileSync(file, '{"kind":');
+        unlinkSync(other);
+      },
+    ],
+  ])('rewrites a file that %s, and keeps its generation', async (_, damage) => {
+    const other = join(file, '../metadata-kep.json');
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    truncateSync(file);
-    truncateSync(join(file, '../metadata-kep.json'));
+    damage(other);
     expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 1 });
-    expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
-  });
-
-  it('rewrites a file that another process damaged or removed, and keeps its generation', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    writeFileSync(file, '{"kind":');
-    unlinkSync(join(file, '../metadata-kep.json'));
-    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 1 });
-    expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
-    expect(await readMetadataFile(join(file, '../metadata-kep.json'))).toMatchObject({ generation: 1 });
+    for (const each of [file, other]) expect(await readMetadataFile(each)).toMatchObject({ generation: 1 });
   });
 
   describe('with a record that cannot be read', () => {
