@@ -115,7 +115,7 @@ function clusterParts(): { first: Part; others: Part[]; machine: Part; release: 
   const release = {
     name: 'release and pages',
     versions,
-    command: onCluster('release.test.ts', 'sigkill.test.ts'),
+    command: onCluster('release.test.ts'),
     needs,
   };
   return { first: first!, others, machine, release };

@@ -197,17 +197,6 @@ describe('InactiveClaims', () => {
     expect([reclaimed, reads.length]).toEqual([[], 1]);
   });
 
-  it('asks again when its turn has come: the claim may be in use by then', async () => {
-    let asked = 0;
-    const gone = () => {
-      asked += 1;
-      if (asked <= 3) throw new KubeError('api-not-found', 'gone');
-      return object;
-    };
-    const { reclaimed } = await sweep(gone, { sweeps: 3 });
-    expect([asked, reclaimed]).toEqual([4, []]);
-  });
-
   describe('a claim that is reserved for another pod by now', () => {
     const next = buildPod('next');
     const reservedFor = (...pods: (typeof pod)[]) =>

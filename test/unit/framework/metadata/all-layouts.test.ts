@@ -414,13 +414,4 @@ describe('while metadata is off', () => {
     expect(bench.files()).toEqual([]);
     expect(await off.prepare(record, new Map())).toEqual(new Map());
   });
-
-  it('removes what an earlier claim of the same name has', async () => {
-    await bench.start().prepare(record, new Map([['vf', [device]]]));
-    const successor = { ...claim, uid: 'next-uid' };
-    expect(await bench.start({ enabled: false }).prepare({ ...record, claim: successor }, new Map())).toEqual(
-      new Map(),
-    );
-    expect(bench.files()).toEqual([]);
-  });
 });

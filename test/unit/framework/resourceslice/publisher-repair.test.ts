@@ -19,14 +19,6 @@ function remove(bench: Bench, ...indexes: number[]): void {
 }
 
 describe('SlicePublisher, when others touch its slices', () => {
-  it('puts back one that was deleted, with one write', async ({ own: bench, publisher }) => {
-    await bench.settle(() => publisher.publish(onePool(devices(500))));
-    const before = bench.slices().map(({ spec }) => spec);
-    expect(await disturb(bench, 1_000, () => remove(bench, 1))).toEqual(['POST']);
-    expect(bench.slices().map(({ spec }) => spec)).toEqual(before);
-    expect(bench.logger.messages('info')).toContain('resource slices put back');
-  });
-
   it('puts back all of them when the kubelet has deleted them, in one go', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(500))));
     expect(await disturb(bench, 1_000, () => remove(bench, 0, 1, 2, 3))).toEqual(['POST', 'POST', 'POST', 'POST']);

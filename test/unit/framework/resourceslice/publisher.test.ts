@@ -48,22 +48,6 @@ describe('SlicePublisher', () => {
     expect(bench.slices().map(({ spec }) => spec.pool.generation)).toEqual([7, 8]);
   });
 
-  it('takes 4 writes for 512 devices, none after a restart, 1 after a change of one', async ({ own: bench }) => {
-    const first = bench.start();
-    const writes = [await bench.settle(() => first.publish(onePool(devices(512))))];
-    expect(names(bench.slices()).map(({ length }) => length)).toEqual([128, 128, 128, 128]);
-    await first[Symbol.asyncDispose]();
-
-    const second = bench.start();
-    writes.push(await bench.settle(() => second.publish(onePool(devices(512)))));
-    const changed = devices(512);
-    changed[300] = { ...changed[300], name: 'dev-300', attributes: { vfIndex: { int: 300 }, up: { bool: false } } };
-    writes.push(await bench.settle(() => second.publish(onePool(changed))));
-    expect(writes).toEqual([['POST', 'POST', 'POST', 'POST'], [], ['PUT']]);
-    expect(generations(bench.slices())).toEqual([1, 1, 1, 1]);
-    expect(bench.slices()[2]?.spec.devices?.[44]).toEqual(changed[300]);
-  });
-
   it('publishes taints in slices of 64, and keeps the time at which each came', async ({ own: bench }) => {
     const firstTime = '2019-01-01T00:00:00Z';
     // As the real server does.

@@ -40,22 +40,6 @@ async function registered(runtime: FakeRuntime, path: string, methods: Record<st
 }
 
 describe('FakeRuntime, as the Go code does,', () => {
-  it('trap 4: drops a plugin that is late and takes its silence for consent', async () => {
-    const { runtime, path } = await start({ requestTimeoutMs: 300 });
-    const { mux } = await registered(runtime, path, { StateChange: () => new Promise(() => undefined) });
-    await runtime.runPodSandbox({ id: 'a' });
-    await mux.closed;
-    expect(runtime.plugins).toEqual([]);
-  });
-
-  it('falls back to StateChange for good when a method is unimplemented', async () => {
-    const { runtime, path } = await start({ nriVersion: 'v0.12.2' });
-    const { fake } = await registered(runtime, path, { StateChange: () => ({}) });
-    await runtime.runPodSandbox({ id: 'a' });
-    await runtime.stopPodSandbox({ id: 'a' });
-    expect(fake.calls.slice(2)).toEqual(['RunPodSandbox: 12 method RunPodSandbox', 'StateChange', 'StateChange']);
-  });
-
   it.each([
     { nriVersion: 'v0.8.0', events: 0x1800, accepted: false },
     { nriVersion: 'v0.8.0', events: 0x7ff, accepted: true },

@@ -319,19 +319,6 @@ describe('in whatever order the driver is killed', () => {
     return spy;
   }
 
-  it('closes the gate before the files are blank', async () => {
-    await metadata.prepare(record, new Map());
-    await serve(a);
-    const { ClaimFiles } = await import('../../../../../src/framework/metadata/files/claim-files.ts');
-    using _spy = killedAt(ClaimFiles, 'layDown');
-    await expect(metadata.withdraw(claim)).rejects.toThrow('killed');
-    expect(gateText()).toBeUndefined();
-    // The files still say what they said: the next call blanks them.
-    expect(hidden().some(isBlank)).toBe(false);
-    await bench.start({ gate }).withdraw(claim);
-    expect(hidden().every(isBlank)).toBe(true);
-  });
-
   it('closes the gate before the files of a layout that was switched on are there', async () => {
     metadata = bench.start({ gate, enabled: false });
     await metadata.prepare(record, new Map());
