@@ -16,6 +16,13 @@ export interface StoreOptions {
   open?: OpenDatabase;
 }
 
+/** What was read, by the data version of SQLite. */
+interface LastRead {
+  dataVersion: unknown;
+  claims: readonly StoredClaim[];
+  unrestored?: readonly UnrestoredVf[];
+}
+
 /** SQLite's codes for a file that is damaged or not a database. Source: sqlite.org/rescode.html. */
 const damageCodes = [11, 26];
 /** Statements that begin, commit and undo a transaction, and a nested one. */
@@ -34,8 +41,8 @@ export class Store implements Disposable {
   readonly #bootId: string | undefined;
   readonly #isReadOnly: boolean;
   readonly #statements = new Map<string, StatementSync>();
-  /** The claims that were read last; absent if all have to be read again. */
-  #known: { dataVersion: unknown; claims: readonly StoredClaim[] } | undefined;
+  /** What was read last; absent if all has to be read again. */
+  #known: LastRead | undefined;
   /** UIDs of claims that this instance has changed since. */
   readonly #changed = new Set<string>();
   /** Whether the store was checked for writes of other instances in the open transaction, which keeps them waiting. */
@@ -62,19 +69,7 @@ export class Store implements Disposable {
    * this instance has changed, or all if another instance has written.
    */
   claims(): readonly StoredClaim[] {
-    return this.#guard(() => {
-      const dataVersion = this.#isAlone ? this.#known?.dataVersion : this.#dataVersion();
-      this.#isAlone = this.#database.isTransaction;
-      if (this.#known === undefined || this.#known.dataVersion !== dataVersion) {
-        this.#known = { dataVersion, claims: this.#claims('') };
-      } else if (this.#changed.size > 0) {
-        const others = this.#known.claims.filter(({ identity }) => !this.#changed.has(identity.uid));
-        const own = [...this.#changed].flatMap((uid) => this.#claims('WHERE uid = ?', uid));
-        this.#known.claims = own.length === 0 ? others : [...others, ...own].sort(byName);
-      }
-      this.#changed.clear();
-      return this.#known.claims;
-    });
+    return this.#guard(() => this.#readChanges().claims);
   }
 
   /** The claims that were last written in another boot of the node. */
@@ -86,7 +81,10 @@ export class Store implements Disposable {
   /** Deletes unrestored VFs of earlier boots of the node: the kernel has created them anew since. */
   forgetUnrestoredOfEarlierBoots(): void {
     if (this.#bootId === undefined) return;
-    this.#guard(() => this.#run('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId as string));
+    this.#guard(() => {
+      this.#run('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId as string);
+      delete this.#known?.unrestored;
+    });
   }
 
   /** The claims that are prepared for a pod, whatever their state. */
@@ -173,16 +171,13 @@ export class Store implements Disposable {
     );
   }
 
-  /** VFs that are not available until they are restored. */
-  unrestored(): UnrestoredVf[] {
-    return this.#guard(() =>
-      this.#prepare('SELECT * FROM unrestored ORDER BY pci_address')
-        .all()
-        .map((row) => ({
-          device: toDevice(row),
-          reason: String(row.reason),
-        })),
-    );
+  /** VFs that are not available until they are restored, frozen. Each look at the devices asks for them. */
+  unrestored(): readonly UnrestoredVf[] {
+    return this.#guard(() => {
+      const known = this.#readChanges();
+      known.unrestored ??= this.#unrestored();
+      return known.unrestored;
+    });
   }
 
   /** Updates why a VF is not restored. */
@@ -191,7 +186,10 @@ export class Store implements Disposable {
   }
 
   deleteUnrestored(pciAddress: string): void {
-    this.#guard(() => this.#run('DELETE FROM unrestored WHERE pci_address = ?', pciAddress));
+    this.#guard(() => {
+      this.#run('DELETE FROM unrestored WHERE pci_address = ?', pciAddress);
+      delete this.#known?.unrestored;
+    });
   }
 
   /** Deletes a claim and keeps those of its devices that could not be restored, in one transaction. */
@@ -257,6 +255,26 @@ export class Store implements Disposable {
     }
   }
 
+  /** Reads again what may have changed since the last time. */
+  #readChanges(): LastRead {
+    const dataVersion = this.#isAlone ? this.#known?.dataVersion : this.#dataVersion();
+    this.#isAlone = this.#database.isTransaction;
+    if (this.#known === undefined || this.#known.dataVersion !== dataVersion) {
+      this.#known = { dataVersion, claims: this.#claims('') };
+    } else if (this.#changed.size > 0) {
+      const others = this.#known.claims.filter(({ identity }) => !this.#changed.has(identity.uid));
+      const own = [...this.#changed].flatMap((uid) => this.#claims('WHERE uid = ?', uid));
+      this.#known.claims = own.length === 0 ? others : [...others, ...own].sort(byName);
+    }
+    this.#changed.clear();
+    return this.#known;
+  }
+
+  #unrestored(): UnrestoredVf[] {
+    const rows = this.#prepare('SELECT * FROM unrestored ORDER BY pci_address').all();
+    return deepFreeze(rows.map((row) => ({ device: toDevice(row), reason: String(row.reason) })));
+  }
+
   /** In one statement, for a consistent view: another instance may be writing. */
   #claims(where: string, ...parameters: string[]): StoredClaim[] {
     const tables = 'claims LEFT JOIN devices ON claim_uid = uid';
@@ -282,6 +300,7 @@ export class Store implements Disposable {
     const columns = 'pci_address, data, reason, boot_id';
     const statement = `INSERT OR REPLACE INTO unrestored (${columns}) VALUES (?, ?, ?, ?)`;
     this.#run(statement, pciAddress, data, reason, this.#bootId ?? null);
+    delete this.#known?.unrestored;
   }
 
   #run(statement: string, ...parameters: (string | null)[]): void {

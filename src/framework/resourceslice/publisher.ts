@@ -1,4 +1,5 @@
 import type { Clock } from '../../lib/clock.ts';
+import { copyOf } from '../../lib/copy.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { isKubeError } from '../kube/index.ts';
@@ -72,7 +73,7 @@ export class SlicePublisher implements AsyncDisposable {
    */
   publish(resources: DriverResources): void {
     // A copy: drivers may change their objects.
-    const pools = Object.entries(structuredClone(resources.pools));
+    const pools = Object.entries(copyOf(resources.pools));
     this.#pools = new Map(pools.map(([name, pool]) => [name, this.#isValid(name, pool) ? pool : undefined]));
     this.recheck();
     this.#loop ??= this.#run();

@@ -23,9 +23,10 @@ export function deviceAttributes(device: NetworkDevice): Record<string, Inventor
     'k8s.cni.cncf.io/deviceID': device.pciAddress,
     'k8s.cni.cncf.io/resourceName': device.resourceName,
   };
-  const known = Object.entries(wellKnown).filter((entry): entry is [string, Value] => isKnown(entry[1]));
-  const all = [...known, ...Object.entries(ownAttributes(device))];
-  return Object.fromEntries(all.map(([name, value]) => [name, toAttribute(value)]));
+  const attributes: Record<string, InventoryAttribute> = {};
+  for (const [name, value] of Object.entries(wellKnown)) if (isKnown(value)) attributes[name] = toAttribute(value);
+  for (const [name, value] of Object.entries(ownAttributes(device))) attributes[name] = toAttribute(value);
+  return attributes;
 }
 
 function ownAttributes(device: NetworkDevice): Record<string, Value> {
@@ -71,5 +72,8 @@ function toAttribute(value: Value): InventoryAttribute {
 }
 
 function isTooLong(value: Value): boolean {
-  return typeof value === 'string' && Buffer.byteLength(value) > maxAttributeBytes;
+  // Each of its letters has three bytes at most.
+  return (
+    typeof value === 'string' && value.length > maxAttributeBytes / 3 && Buffer.byteLength(value) > maxAttributeBytes
+  );
 }
