@@ -21,6 +21,8 @@ import type { Node } from './world.ts';
 /** The files of an instance, and of its successor. */
 export interface Directories {
   root: string;
+  /** For files that are locked, which are real. */
+  locks: string;
 }
 
 export function directoriesOf({ root }: Directories) {
@@ -113,7 +115,7 @@ export class Instance {
     const { process } = this;
     const isLost = () => simulator.tape.chance(faults.lostRate, 'kernel');
     const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost });
-    const locks = new ClaimLocks(join(directoriesOf(directories).stateDir, 'claims.lock'), this.#lockClock());
+    const locks = new ClaimLocks(join(directories.locks, 'claims.lock'), this.#lockClock());
     process.onEnd(() => locks[Symbol.dispose]());
     const gate = {
       hook: { program: '/opt/netdra/netdra-gate', timeoutSeconds: 100 },
@@ -150,11 +152,11 @@ export class Instance {
 
   /** The kubelet plugin helper without its sockets. */
   #serve(...[plugin, { metadata, claims, onRegistration }]: Parameters<KubeletPort['serve']>) {
-    const { dataDir } = directoriesOf(this.#node.directories);
+    const { locks } = this.#node.directories;
     const [clock, logger, driver] = [this.#clock, this.#logger, driverName];
     const lockOf = (file: string) => {
       if (!this.#isShared) return undefined;
-      const lock = new HeldFileLock(join(dataDir, file), this.#lockClock());
+      const lock = new HeldFileLock(join(locks, file), this.#lockClock());
       this.process.onEnd(() => lock.breakFree());
       return lock;
     };
