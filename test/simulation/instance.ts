@@ -288,14 +288,18 @@ function summary(value: unknown): unknown {
 }
 
 function loggerOf({ simulator, checks }: Node, { name }: Process): Logger {
+  // The same failure is a warning once only.
+  const note = (fields: object) => {
+    if ('sandbox' in fields && 'retryMs' in fields) checks.failedIn(String(fields.sandbox));
+  };
   const write = (level: string) => (fields: object, message: string) => {
-    if (level === 'warn' && 'sandbox' in fields && 'retryMs' in fields) checks.failedIn(String(fields.sandbox));
+    note(fields);
     if (simulator.lines === undefined) return;
     const { err, ...rest } = fields as { err?: unknown };
     const error = err === undefined ? '' : `: ${err instanceof Error ? `${err.message}${causeOf(err)}` : err}`;
     simulator.trace(name, `${level} ${message} ${JSON.stringify(rest)}${error}`);
   };
-  return { debug: () => undefined, info: write('info'), warn: write('warn'), error: write('error') };
+  return { debug: note, info: write('info'), warn: write('warn'), error: write('error') };
 }
 
 function causeOf({ cause }: Error): string {

@@ -1,11 +1,14 @@
-import { openSimulation } from './planted/open.ts';
+import { drawPlan } from './plan.ts';
+import { findBug, openSimulation } from './planted/open.ts';
 import type { Finding } from './simulation.ts';
+import { Tape } from './tape.ts';
 
 /** The task of a worker. */
 export interface WorkerTask {
   /** Name of a planted bug. */
   planted?: string;
   from: number;
+  /** How many schedules to run; those that cannot show the planted bug are passed over. */
   count: number;
   /** Ends at the first finding. */
   stopsAtFirst: boolean;
@@ -27,7 +30,9 @@ async function work(task: WorkerTask, send: (message: WorkerMessage) => Promise<
   let findings = 0;
   let steps = 0;
   let schedules = 0;
-  for (let seed = task.from; seed < task.from + task.count; seed++) {
+  const { needs } = task.planted === undefined ? {} : findBug(task.planted);
+  for (let seed = task.from; schedules < task.count; seed++) {
+    if (needs?.(drawPlan(Tape.ofSeed(seed))) === false) continue;
     const { violation, values, steps: taken } = await simulation.run(seed);
     schedules += 1;
     steps += taken;

@@ -7,6 +7,7 @@ import { toVfWanted } from '../../../src/driver/vf/vf-wanted.ts';
 import { formatGate } from '../../../src/framework/metadata/gate/gate.ts';
 import { KeyedMutex } from '../../../src/lib/keyed-mutex.ts';
 import type { VfHardware } from '../../../src/node/sriov/index.ts';
+import { fault, faultInUpdate, has, pod } from './needs.ts';
 import {
   all,
   altered,
@@ -33,7 +34,7 @@ const noReset = inPart('control', (control) => {
 });
 
 /** The sandboxes that the runtime has shown, by id. */
-function seenSandboxes(change: (seen: Map<string, PodSandbox>) => Parameters<typeof inHandlers>[0]): Plant {
+function seenSandboxes(change: (seen: Map<string, PodSandbox>) => Plant): Plant {
   return (ports, directories) => {
     const seen = new Map<string, PodSandbox>();
     const note = (pod: PodSandbox) => void seen.set(pod.id, pod);
@@ -47,8 +48,7 @@ function seenSandboxes(change: (seen: Map<string, PodSandbox>) => Parameters<typ
         await handlers.synchronize?.(pods, containers);
       },
     }));
-    // The change comes first: what it adds to a list is not new.
-    return all(noting, inHandlers(change(seen)))(ports, directories);
+    return all(noting, change(seen))(ports, directories);
   };
 }
 
@@ -140,13 +140,13 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'endless-work',
-    what: 'a sandbox that has left the list of the runtime is worked on for ever (B7)',
-    plant: all(
-      onNamespaces(() => false),
-      seenSandboxes((seen) => (handlers) => ({
-        synchronize(pods, containers) {
-          const missing = [...seen.values()].filter(({ id }) => !pods.some((pod) => pod.id === id));
-          return handlers.synchronize?.([...pods, ...missing], containers);
+    what: 'a sandbox whose namespace is gone is worked on for ever (B7)',
+    plant: seenSandboxes((seen) =>
+      inHelper((helper, { kernel: { networks } }) => ({
+        async endGate(claim, sandboxId) {
+          const path = seen.get(sandboxId)?.namespaces[0]?.path;
+          if (path !== undefined && networks.isGone(path)) throw new Error(`there is no namespace at ${path}`);
+          await helper.endGate(claim, sandboxId);
         },
       })),
     ),
@@ -178,13 +178,15 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'end-of-an-old-sandbox',
     what: "the end of a pod's old sandbox ends its new one, too (B13)",
-    plant: seenSandboxes((seen) => (handlers) => ({
-      async removePodSandbox(pod, context) {
-        await handlers.removePodSandbox?.(pod, context);
-        const others = [...seen.values()].filter(({ id, uid }) => id !== pod.id && uid === pod.uid);
-        for (const other of others) await handlers.removePodSandbox?.(other, context);
-      },
-    })),
+    plant: seenSandboxes((seen) =>
+      inHandlers((handlers) => ({
+        async removePodSandbox(pod, context) {
+          await handlers.removePodSandbox?.(pod, context);
+          const others = [...seen.values()].filter(({ id, uid }) => id !== pod.id && uid === pod.uid);
+          for (const other of others) await handlers.removePodSandbox?.(other, context);
+        },
+      })),
+    ),
   },
   {
     name: 'alternative-names-stay',
@@ -194,6 +196,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'erased-attachment',
     what: 'preparing a claim again in one instance erases what the other has stored (B15)',
+    needs: faultInUpdate(['restart kubelet', 'lose sandbox', 'restart runtime']),
     plant: all(
       inStore((store) => ({
         putClaim(claim, unrestored) {
@@ -239,6 +242,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'lost-namespaces-mean-host',
     what: "a sandbox whose namespaces containerd 2.4 has lost is taken for one on the host's network",
+    needs: (plan) => plan.losesNamespaces && fault(['restart runtime'], 60, 4_000)(plan),
     plant: inSandboxes((pod) =>
       pod.namespaces.length > 0 ? pod : { ...pod, namespaces: [{ type: 'pid', path: '' }] },
     ),
@@ -268,19 +272,22 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'list-is-complete',
-    what: 'a container that is being created while the runtime lists its containers is taken for none',
+    what: 'a container that is created while or soon after the runtime lists its containers is taken for none',
+    needs: pod(({ isForced }, next) => isForced && next?.takesOver === true),
     plant: (ports, directories) => {
       const shown = new Set<string>();
+      let listedAtMs = 0;
       return all(
         inHandlers((handlers) => ({
           synchronize(pods, containers) {
+            listedAtMs = ports.clock.nowMs();
             shown.clear();
             const ids = new Set(containers.map(({ podSandboxId }) => podSandboxId));
             for (const { id, uid } of pods) if (ids.has(id)) shown.add(uid);
             return handlers.synchronize?.(pods, containers);
           },
           createContainer(pod, container, context) {
-            shown.add(pod.uid);
+            if (ports.clock.nowMs() - listedAtMs > 10_000) shown.add(pod.uid);
             return handlers.createContainer?.(pod, container, context);
           },
         })),
@@ -298,7 +305,9 @@ export const plantedBugs: readonly PlantedBug[] = [
       const { locks } = ports.disk;
       const run: typeof locks.run = (uid, task) => locks.run(uid, () => isLocked.run(true, task));
       const changed = { ...ports, disk: { ...ports.disk, locks: altered(locks, { run }) } };
-      return onNamespaces((path, isGone) => isLocked.getStore() !== true && isGone(path))(changed, directories);
+      return onNamespaces((networks) => ({
+        isGone: (path) => isLocked.getStore() !== true && networks.isGone(path),
+      }))(changed, directories);
     },
   },
   {
@@ -318,6 +327,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'observed-vf-left-behind',
     what: 'a VF that another component has moved stays in a sandbox that the runtime has lost',
+    needs: fault(['restart runtime'], 60, 4_000, (pod) => has(pod, { attach: 'observe' })),
     plant: inPart('task', (task) => (task.name === 'observed VFs' ? { ...task, run: async () => undefined } : task)),
   },
   {
