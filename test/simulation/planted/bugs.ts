@@ -249,10 +249,25 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'leftovers-keep-claims',
-    what: 'a sandbox that is left of a runtime that was killed while it made it keeps the claim from the next pod',
-    plant: inPart('sandboxes', (sandboxes) =>
-      altered(sandboxes, { mayHaveContainers: (podUid) => sandboxes.hasPod(podUid) }),
-    ),
+    what: 'a sandbox that the runtime has listed without a container keeps the claim from the next pod',
+    needs: pod((_pod, next) => next?.takesOver === true),
+    plant: (ports, directories) => {
+      const left = new Set<string>();
+      return all(
+        inHandlers((handlers) => ({
+          synchronize(pods, containers) {
+            const ids = new Set(containers.map(({ podSandboxId }) => podSandboxId));
+            for (const { id, uid } of pods) if (!ids.has(id)) left.add(uid);
+            return handlers.synchronize?.(pods, containers);
+          },
+        })),
+        inPart('sandboxes', (sandboxes) =>
+          altered(sandboxes, {
+            mayHaveContainers: (podUid) => left.has(podUid) || sandboxes.mayHaveContainers(podUid),
+          }),
+        ),
+      )(ports, directories);
+    },
   },
   {
     name: 'names-of-the-earlier-pod',
@@ -312,15 +327,28 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'unfinished-spec-stays',
-    what: 'what a killed process has left of a CDI spec is not found when nothing else is left of its claim',
-    plant: inPart('specs', (specs, _ports, { cdiDir }) =>
-      specs.map((each) =>
-        altered(each, {
-          async claimUids() {
-            const files = readdirSync(cdiDir).filter((file) => !file.startsWith('.'));
-            return (await each.claimUids()).filter((uid) => files.some((file) => file.includes(`_${uid}_`)));
-          },
-        }),
+    what: 'what a killed process has left of a CDI spec is neither removed with its claim nor found later',
+    needs: ({ killAfter, pods }) =>
+      killAfter.length > 0 && pods.some(({ deletedAfterMs }) => deletedAfterMs !== undefined),
+    plant: all(
+      inKubelet((serve, { cdiDir }) => (plugin, options) => {
+        const { metadata } = options;
+        const unprepare: typeof metadata.unprepare = async (claim) => {
+          const left = readdirSync(cdiDir).filter((file) => file.startsWith('.') && file.includes(`_${claim.uid}_`));
+          await metadata.unprepare(claim);
+          for (const file of left) writeFileSync(join(cdiDir, file), '');
+        };
+        return serve(plugin, { ...options, metadata: altered(metadata, { unprepare }) });
+      }),
+      inPart('specs', (specs, _ports, { cdiDir }) =>
+        specs.map((each) =>
+          altered(each, {
+            async claimUids() {
+              const files = readdirSync(cdiDir).filter((file) => !file.startsWith('.'));
+              return (await each.claimUids()).filter((uid) => files.some((file) => file.includes(`_${uid}_`)));
+            },
+          }),
+        ),
       ),
     ),
   },
