@@ -271,17 +271,22 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'names-of-the-earlier-pod',
-    what: 'a claim that passes to another pod keeps interface names that are taken there',
+    what: 'a claim that passes to another pod has interface names that are taken there',
+    needs: pod((_pod, next) => next?.takesOver === true && next.claims.length > 1),
     plant: inStore((store) => ({
       putClaim(claim, unrestored) {
-        const known = store.claim(claim.identity.uid);
-        const isHandedOver = known?.state === 'prepared' && !claim.podUids.some((uid) => known.podUids.includes(uid));
-        const devices = claim.devices.map((device): StoredDevice => {
-          const { interfaceName } = known?.devices.find(({ name }) => name === device.name)?.config ?? {};
-          const isKept = isHandedOver && interfaceName !== undefined;
-          return isKept ? { ...device, config: { ...device.config, interfaceName } } : device;
-        });
-        store.putClaim({ ...claim, devices }, unrestored);
+        const { podUids, identity } = claim;
+        const known = store.claim(identity.uid);
+        const isHandedOver = known?.state === 'prepared' && !podUids.some((uid) => known.podUids.includes(uid));
+        const others = podUids
+          .flatMap((uid) => store.claimsOfPod(uid))
+          .filter((each) => each.identity.uid !== identity.uid);
+        const [interfaceName] = others.flatMap(({ devices }) =>
+          devices.flatMap(({ config }) => config.interfaceName ?? []),
+        );
+        const isNamed = isHandedOver && interfaceName !== undefined;
+        const named = claim.devices.map((device) => ({ ...device, config: { ...device.config, interfaceName } }));
+        store.putClaim(isNamed ? { ...claim, devices: named as StoredDevice[] } : claim, unrestored);
       },
     })),
   },
@@ -315,10 +320,16 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'earlier-sandbox-served-late',
     what: 'an instance that has waited for the lock takes the VF out of the next sandbox of its pod',
+    needs: faultInUpdate(['lose sandbox', 'restart runtime'], -1_200),
     plant: (ports, directories) => {
       const isLocked = new AsyncLocalStorage<boolean>();
       const { locks } = ports.disk;
-      const run: typeof locks.run = (uid, task) => locks.run(uid, () => isLocked.run(true, task));
+      const isFirst = ports.clock.nowMs() < 100;
+      const run: typeof locks.run = async (uid, task) => {
+        // The second instance is slower, so that both seldom end at the same time.
+        if (!isFirst) await ports.clock.sleep(500);
+        return await locks.run(uid, () => isLocked.run(true, task));
+      };
       const changed = { ...ports, disk: { ...ports.disk, locks: altered(locks, { run }) } };
       return onNamespaces((networks) => ({
         isGone: (path) => isLocked.getStore() !== true && networks.isGone(path),

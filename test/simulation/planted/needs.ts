@@ -21,14 +21,14 @@ export function fault(kinds: Kinds, fromMs: number, toMs: number, is: PodNeeds =
     })(plan);
 }
 
-/** One of these faults happens while there are two instances of the driver. */
-export function faultInUpdate(kinds: Kinds): Needs {
+/** One of these faults happens while there are two instances of the driver, or shortly before. */
+export function faultInUpdate(kinds: Kinds, fromMs = 0): Needs {
   return ({ faults }) =>
     faults.some(
       (update) =>
         update.kind === 'update driver' &&
         faults.some(
-          ({ kind, atMs }) => kinds.includes(kind) && atMs > update.atMs && atMs < update.atMs + update.forMs,
+          ({ kind, atMs }) => kinds.includes(kind) && atMs > update.atMs + fromMs && atMs < update.atMs + update.forMs,
         ),
     );
 }
