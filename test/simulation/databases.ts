@@ -7,14 +7,6 @@ interface Connection {
   statements: Map<string, StatementSync>;
 }
 
-/** How many have a database open, and have ever opened it. */
-interface Users {
-  now: number;
-  ever: number;
-}
-
-const dataVersion = 'PRAGMA data_version';
-
 /**
  * In-memory databases, whose connections stay open from one user to the next: writing to a file, opening it and
  * preparing statements took a quarter of the time of a schedule. Still real SQLite, with transactions, and with locks
@@ -22,7 +14,6 @@ const dataVersion = 'PRAGMA data_version';
  */
 export class MemoryDatabases implements Disposable {
   readonly #idle = new Map<string, Connection[]>();
-  readonly #users = new Map<string, Users>();
   readonly #all: Connection[] = [];
 
   /** Connections to the same path share the same database until this is disposed of. */
@@ -30,14 +21,7 @@ export class MemoryDatabases implements Disposable {
     const idle = this.#idle.get(path) ?? [];
     this.#idle.set(path, idle);
     const connection = idle.pop() ?? this.#connect(path, options);
-    const users = this.#users.get(path) ?? { now: 0, ever: 0 };
-    this.#users.set(path, users);
-    users.now += 1;
-    users.ever += 1;
-    return new MemoryDatabase(connection, users, () => {
-      users.now -= 1;
-      idle.push(connection);
-    });
+    return new MemoryDatabase(connection, () => void idle.push(connection));
   }
 
   [Symbol.dispose](): void {
@@ -54,15 +38,11 @@ export class MemoryDatabases implements Disposable {
 
 /** Once closed it stays closed, even if its connection is reused. */
 class MemoryDatabase implements Database {
-  readonly #users: Users;
   readonly #onClose: () => void;
   #connection: Connection | undefined;
-  /** The data version, which only others change. */
-  #version: { row: ReturnType<StatementSync['get']>; ever: number } | undefined;
 
-  constructor(connection: Connection, users: Users, onClose: () => void) {
+  constructor(connection: Connection, onClose: () => void) {
     this.#connection = connection;
-    this.#users = users;
     this.#onClose = onClose;
   }
 
@@ -82,15 +62,7 @@ class MemoryDatabase implements Database {
     const { database, statements } = this.#open;
     const known = statements.get(sql) ?? database.prepare(sql);
     statements.set(sql, known);
-    if (sql === dataVersion) return { get: () => this.#dataVersion(known) } as StatementSync;
     return known;
-  }
-
-  /** It changes with the commits of others, of which there are none as long as this is the only one. */
-  #dataVersion(statement: StatementSync) {
-    const { now, ever } = this.#users;
-    if (now > 1 || this.#version?.ever !== ever) this.#version = { row: statement.get(), ever: now > 1 ? 0 : ever };
-    return this.#version.row;
   }
 
   close(): void {

@@ -34,9 +34,9 @@ interface FilePlace {
   node: FileNode | undefined;
 }
 
-const ofDescriptors = '/proc/self/fd/';
 /** No real descriptor has such a number. */
 const firstDescriptor = 1_000_000_000;
+const inDescriptor = /^\/proc\/self\/fd\/(\d{10})\//;
 
 // biome-ignore lint/suspicious/noExplicitAny: each has other parameters.
 type Call = (...args: any[]) => unknown;
@@ -59,8 +59,7 @@ export class MemoryFiles {
   /** Whether a path or descriptor belongs to these files. */
   owns(file: unknown): boolean {
     if (typeof file === 'number') return file >= firstDescriptor;
-    if (typeof file !== 'string') return false;
-    return file.startsWith(this.root) || (file.startsWith(ofDescriptors) && this.#start(file) !== undefined);
+    return typeof file === 'string' && (file.startsWith(this.root) || inDescriptor.test(file));
   }
 
   /** Removes all of them. */
@@ -71,9 +70,7 @@ export class MemoryFiles {
 
   readonly calls: Readonly<Record<string, Call>> = {
     openSync: (path: string, flags: number | string) => {
-      const place = this.#place(path);
-      if (place.node !== undefined && flags === 'wx') throw failure('EEXIST', path);
-      const node = typeof flags === 'string' ? (place.node ?? this.#add(place, false)) : this.#node(path);
+      const node = flags === 'wx' ? this.#make(path, false) : this.#node(path);
       if ((Number(flags) & constants.O_DIRECTORY) !== 0 && !node.isDirectory()) throw failure('ENOTDIR', path);
       this.#open.set(this.#nextDescriptor, node);
       return this.#nextDescriptor++;
@@ -96,8 +93,8 @@ export class MemoryFiles {
       this.#node(path).modifiedMs = 1_000 * modified;
     },
     writeFileSync: (file: string | number, text: string) => {
-      const node = typeof file === 'number' ? this.#node(file) : (this.#find(file)?.node ?? this.#make(file, false));
-      node.content = Buffer.from(text);
+      const isNew = typeof file === 'string' && this.#find(file)?.node === undefined;
+      (isNew ? this.#make(file, false) : this.#node(file)).content = Buffer.from(text);
     },
     writeSync: (descriptor: number, buffer: Buffer, offset: number, length: number, position: number) => {
       const node = this.#node(descriptor);
@@ -149,12 +146,8 @@ export class MemoryFiles {
   }
 
   #make(path: string, isDirectory: boolean): FileNode {
-    const place = this.#place(path);
-    if (place.node !== undefined) throw failure('EEXIST', path);
-    return this.#add(place, isDirectory);
-  }
-
-  #add({ entries, name }: FilePlace, isDirectory: boolean): FileNode {
+    const { entries, name, node: present } = this.#place(path);
+    if (present !== undefined) throw failure('EEXIST', path);
     const node = new FileNode(++this.#lastInode, isDirectory);
     entries.set(name, node);
     return node;
@@ -166,19 +159,11 @@ export class MemoryFiles {
     entries.delete(name);
   }
 
-  /** The directory in which a path begins, and where the rest of the path does. */
-  #start(path: string): { from: FileNode; at: number } | undefined {
-    if (path.startsWith(this.root)) return { from: this.#tree, at: this.root.length + 1 };
-    const end = path.indexOf('/', ofDescriptors.length);
-    const from = this.#open.get(Number(path.slice(ofDescriptors.length, end)));
-    return from && { from, at: end + 1 };
-  }
-
   /** @returns `undefined` if its directory does not exist */
   #find(path: string): FilePlace | undefined {
-    const start = this.#start(path);
-    let directory = start?.from;
-    let at = start?.at ?? 0;
+    const [held = `${this.root}/`, descriptor] = inDescriptor.exec(path) ?? [];
+    let directory = descriptor === undefined ? this.#tree : this.#open.get(Number(descriptor));
+    let at = held.length;
     for (let end = path.indexOf('/', at); end !== -1; end = path.indexOf('/', at)) {
       directory = directory?.entries?.get(path.slice(at, end));
       at = end + 1;

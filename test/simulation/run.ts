@@ -27,7 +27,7 @@ planted bugs: ${plantedBugs.map(({ name }) => name).join(', ')}
 const seedsFile = new URL('planted/seeds.json', import.meta.url);
 const workerFile = new URL('worker.ts', import.meta.url);
 /** Schedules throw thousands of errors whose stacks are never read, and produce much short-lived garbage. */
-const workerFlags = ['--stack-trace-limit=0', '--max-semi-space-size=16'];
+const workerFlags = ['--stack-trace-limit=0', '--min-semi-space-size=64', '--max-semi-space-size=64'];
 const shrinkMs = 60_000;
 const printEveryMs = 5_000;
 

@@ -1,5 +1,6 @@
 import { drawPlan } from './plan.ts';
-import { findBug, openSimulation } from './planted/open.ts';
+import { plantedBugs } from './planted/bugs.ts';
+import { openSimulation } from './planted/open.ts';
 import type { Finding } from './simulation.ts';
 import { Tape } from './tape.ts';
 
@@ -30,7 +31,7 @@ async function work(task: WorkerTask, send: (message: WorkerMessage) => Promise<
   let findings = 0;
   let steps = 0;
   let schedules = 0;
-  const { needs } = task.planted === undefined ? {} : findBug(task.planted);
+  const { needs } = plantedBugs.find(({ name }) => name === task.planted) ?? {};
   for (let seed = task.from; schedules < task.count; seed++) {
     if (needs?.(drawPlan(Tape.ofSeed(seed))) === false) continue;
     const { violation, values, steps: taken } = await simulation.run(seed);

@@ -7,7 +7,7 @@ import { toVfWanted } from '../../../src/driver/vf/vf-wanted.ts';
 import { formatGate } from '../../../src/framework/metadata/gate/gate.ts';
 import { KeyedMutex } from '../../../src/lib/keyed-mutex.ts';
 import type { VfHardware } from '../../../src/node/sriov/index.ts';
-import { fault, faultInUpdate, has, pod } from './needs.ts';
+import { faultNearUpdate, pod, restartAtStart } from './needs.ts';
 import {
   all,
   altered,
@@ -50,6 +50,20 @@ function seenSandboxes(change: (seen: Map<string, PodSandbox>) => Plant): Plant 
     }));
     return all(noting, change(seen))(ports, directories);
   };
+}
+
+/** Tells which pods a list of the runtime shows, with those of them that have containers. */
+function whenListed(note: (pods: readonly string[], withContainers: ReadonlySet<string>) => void): Plant {
+  return inHandlers((handlers) => ({
+    synchronize(pods, containers) {
+      const shown = pods.filter(({ id }) => containers.some(({ podSandboxId }) => podSandboxId === id));
+      note(
+        pods.map(({ uid }) => uid),
+        new Set(shown.map(({ uid }) => uid)),
+      );
+      return handlers.synchronize?.(pods, containers);
+    },
+  }));
 }
 
 function devicesOf(store: Parameters<Parameters<typeof inStore>[0]>[0], uid: string): StoredDevice[] {
@@ -196,7 +210,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'erased-attachment',
     what: 'preparing a claim again in one instance erases what the other has stored (B15)',
-    needs: faultInUpdate(['restart kubelet', 'lose sandbox', 'restart runtime']),
+    needs: faultNearUpdate('restart kubelet', 'lose sandbox', 'restart runtime'),
     plant: all(
       inStore((store) => ({
         putClaim(claim, unrestored) {
@@ -242,7 +256,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'lost-namespaces-mean-host',
     what: "a sandbox whose namespaces containerd 2.4 has lost is taken for one on the host's network",
-    needs: (plan) => plan.losesNamespaces && fault(['restart runtime'], 60, 4_000)(plan),
+    needs: (plan) => plan.losesNamespaces && restartAtStart()(plan),
     plant: inSandboxes((pod) =>
       pod.namespaces.length > 0 ? pod : { ...pod, namespaces: [{ type: 'pid', path: '' }] },
     ),
@@ -252,19 +266,13 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'a sandbox that the runtime has listed without a container keeps the claim from the next pod',
     needs: pod((_pod, next) => next?.takesOver === true),
     plant: (ports, directories) => {
-      const left = new Set<string>();
+      let left: readonly string[] = [];
       return all(
-        inHandlers((handlers) => ({
-          synchronize(pods, containers) {
-            const ids = new Set(containers.map(({ podSandboxId }) => podSandboxId));
-            for (const { id, uid } of pods) if (!ids.has(id)) left.add(uid);
-            return handlers.synchronize?.(pods, containers);
-          },
-        })),
+        whenListed((pods, withContainers) => {
+          left = [...left, ...pods.filter((uid) => !withContainers.has(uid))];
+        }),
         inPart('sandboxes', (sandboxes) =>
-          altered(sandboxes, {
-            mayHaveContainers: (podUid) => left.has(podUid) || sandboxes.mayHaveContainers(podUid),
-          }),
+          altered(sandboxes, { mayHaveContainers: (uid) => left.includes(uid) || sandboxes.mayHaveContainers(uid) }),
         ),
       )(ports, directories);
     },
@@ -295,24 +303,21 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'a container that is created while or soon after the runtime lists its containers is taken for none',
     needs: pod(({ isForced }, next) => isForced && next?.takesOver === true),
     plant: (ports, directories) => {
-      const shown = new Set<string>();
+      let shown = new Set<string>();
       let listedAtMs = 0;
       return all(
+        whenListed((_pods, withContainers) => {
+          listedAtMs = ports.clock.nowMs();
+          shown = new Set(withContainers);
+        }),
         inHandlers((handlers) => ({
-          synchronize(pods, containers) {
-            listedAtMs = ports.clock.nowMs();
-            shown.clear();
-            const ids = new Set(containers.map(({ podSandboxId }) => podSandboxId));
-            for (const { id, uid } of pods) if (ids.has(id)) shown.add(uid);
-            return handlers.synchronize?.(pods, containers);
-          },
           createContainer(pod, container, context) {
             if (ports.clock.nowMs() - listedAtMs > 10_000) shown.add(pod.uid);
             return handlers.createContainer?.(pod, container, context);
           },
         })),
         inPart('sandboxes', (sandboxes) =>
-          altered(sandboxes, { mayHaveContainers: (podUid) => shown.has(podUid) && sandboxes.hasPod(podUid) }),
+          altered(sandboxes, { mayHaveContainers: (uid) => shown.has(uid) && sandboxes.hasPod(uid) }),
         ),
       )(ports, directories);
     },
@@ -320,7 +325,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'earlier-sandbox-served-late',
     what: 'an instance that has waited for the lock takes the VF out of the next sandbox of its pod',
-    needs: faultInUpdate(['lose sandbox', 'restart runtime'], -1_200),
+    needs: faultNearUpdate('lose sandbox', 'restart runtime'),
     plant: (ports, directories) => {
       const isLocked = new AsyncLocalStorage<boolean>();
       const { locks } = ports.disk;
@@ -366,7 +371,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'observed-vf-left-behind',
     what: 'a VF that another component has moved stays in a sandbox that the runtime has lost',
-    needs: fault(['restart runtime'], 60, 4_000, (pod) => has(pod, { attach: 'observe' })),
+    needs: restartAtStart(({ claims }) => claims.some(({ attach }) => attach === 'observe')),
     plant: inPart('task', (task) => (task.name === 'observed VFs' ? { ...task, run: async () => undefined } : task)),
   },
   {
