@@ -329,12 +329,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     plant: (ports, directories) => {
       const isLocked = new AsyncLocalStorage<boolean>();
       const { locks } = ports.disk;
-      const isFirst = ports.clock.nowMs() < 100;
-      const run: typeof locks.run = async (uid, task) => {
-        // The second instance is slower, so that both seldom end at the same time.
-        if (!isFirst) await ports.clock.sleep(500);
-        return await locks.run(uid, () => isLocked.run(true, task));
-      };
+      const run: typeof locks.run = (uid, task) => locks.run(uid, () => isLocked.run(true, task));
       const changed = { ...ports, disk: { ...ports.disk, locks: altered(locks, { run }) } };
       return onNamespaces((networks) => ({
         isGone: (path) => isLocked.getStore() !== true && networks.isGone(path),

@@ -256,6 +256,28 @@ describe('Store', () => {
     store.putClaim({ ...next, state: 'preparing' });
   });
 
+  it('reads again what was not restored, after this instance or another one has changed it', () => {
+    using dir = tempDir();
+    using store = new Store(join(dir.path, 'state.db'));
+    using other = new Store(join(dir.path, 'state.db'));
+    const reasons = () => store.unrestored().map(({ reason }) => reason);
+    expect(reasons()).toEqual([]);
+    other.putUnrestored({ device, reason: 'x' });
+    expect(reasons()).toEqual(['x']);
+    store.putUnrestored({ device, reason: 'y' });
+    expect(reasons()).toEqual(['y']);
+    // Undone with its transaction.
+    const undone = () => {
+      store.deleteUnrestored(device.pciAddress);
+      expect(reasons()).toEqual([]);
+      throw new Error('stop');
+    };
+    expect(() => store.together(undone)).toThrow('stop');
+    expect(reasons()).toEqual(['y']);
+    other.deleteUnrestored(device.pciAddress);
+    expect(reasons()).toEqual([]);
+  });
+
   it('forgets in another boot what was not restored', () => {
     using dir = tempDir();
     {
