@@ -7,6 +7,7 @@ import {
   type WatchEvent,
 } from '../../src/framework/kube/index.ts';
 import type { Device, ResourceSlice } from '../../src/framework/resourceslice/index.ts';
+import { copyOf } from '../../src/lib/copy.ts';
 import type { ClaimPlan } from './plan.ts';
 import { type Process, SimulatedClock, type Simulator } from './simulator.ts';
 
@@ -101,7 +102,7 @@ export class ApiServer {
     if (isFailing && this.#simulator.tape.chance(0.5, 'api')) throw unreachable();
     if (method !== 'GET') this.#simulator.trace(process.name, `${method} ${path}`);
     // A copy, as on the wire.
-    const answer = JSON.parse(JSON.stringify(this.#answer(method, path, body)));
+    const answer = copyOf(this.#answer(method, path, body));
     if (method !== 'GET') process.point(`answer to ${what}`);
     if (isFailing) throw unreachable();
     return answer;
@@ -187,7 +188,7 @@ export class ApiServer {
 
   /** Applies a JSON patch to `status.devices`. */
   #patch(claim: SimClaim, operations: readonly JsonPatchOperation[]): void {
-    const devices = structuredClone(claim.status);
+    const devices = copyOf(claim.status);
     for (const operation of operations) {
       if (operation.path === '/metadata/resourceVersion') {
         if (operation.op !== 'remove' && operation.value !== this.#versionOf(claim)) throw conflict('Conflict');

@@ -1,9 +1,10 @@
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
+import { MemoryFiles } from './memory-files.ts';
 import type { Process } from './simulator.ts';
 
 /** Calls of `node:fs` that change something. */
-const changes = [
+const changes: readonly string[] = [
   'writeFileSync',
   'renameSync',
   'unlinkSync',
@@ -12,7 +13,7 @@ const changes = [
   'mkdirSync',
   'writeSync',
   'fchmodSync',
-] as const;
+];
 /** Those that need free space. */
 const growing: readonly string[] = ['writeFileSync', 'mkdirSync', 'writeSync'];
 
@@ -25,21 +26,23 @@ export interface DiskUser {
 }
 
 /**
- * Makes every change to a file a kill point, and lets some of them fail. Files outside a simulation are not affected.
- * `node:fs` has to be patched for that, since the code under test calls it directly.
+ * Keeps the files of a simulation in memory, makes every change to one a kill point, and lets some of them fail. Files
+ * outside a simulation are not affected. `node:fs` has to be patched for that, since the code under test calls it directly.
  */
 export class Disk implements Disposable {
   user: DiskUser | undefined;
+  readonly files = new MemoryFiles('/simulated');
   readonly #originals = new Map<string, unknown>();
 
   constructor() {
     const functions = fs as unknown as Record<string, (...args: unknown[]) => unknown>;
-    for (const name of changes) {
+    for (const [name, call] of Object.entries(this.files.calls)) {
       const original = functions[name]!;
+      const isChange = changes.includes(name);
       this.#originals.set(name, original);
       functions[name] = (...args) => {
-        this.#before(name);
-        return original.apply(fs, args);
+        if (isChange) this.#before(name);
+        return this.files.owns(args[0]) ? call(...args) : original.apply(fs, args);
       };
     }
     syncBuiltinESMExports();

@@ -19,6 +19,8 @@ import type { Node } from './world.ts';
 /** The files of an instance, and of its successor. */
 export interface Directories {
   root: string;
+  /** For files that are locked, which are real. */
+  locks: string;
 }
 
 export function directoriesOf({ root }: Directories) {
@@ -111,7 +113,7 @@ export class Instance {
     const { process } = this;
     const isLost = () => simulator.tape.chance(faults.lostRate, 'kernel');
     const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost });
-    const locks = new ClaimLocks(join(directoriesOf(directories).stateDir, 'claims.lock'), this.#lockClock());
+    const locks = new ClaimLocks(join(directories.locks, 'claims.lock'), this.#lockClock());
     process.onEnd(() => locks[Symbol.dispose]());
     const gate = {
       hook: { program: '/opt/netdra/netdra-gate', timeoutSeconds: 100 },
@@ -148,11 +150,11 @@ export class Instance {
 
   /** The kubelet plugin helper without its sockets. */
   #serve(...[plugin, { metadata, claims, onRegistration }]: Parameters<KubeletPort['serve']>) {
-    const { dataDir } = directoriesOf(this.#node.directories);
+    const { locks } = this.#node.directories;
     const [clock, logger, driver] = [this.#clock, this.#logger, driverName];
     const lockOf = (file: string) => {
       if (!this.#isShared) return undefined;
-      const lock = new InstanceLock(join(dataDir, file), this.#lockClock());
+      const lock = new InstanceLock(join(locks, file), this.#lockClock());
       this.process.onEnd(() => lock[Symbol.dispose]());
       return lock;
     };
@@ -264,14 +266,18 @@ function summary(value: unknown): unknown {
 }
 
 function loggerOf({ simulator, checks }: Node, { name }: Process): Logger {
+  // The same failure is a warning once only.
+  const note = (fields: object) => {
+    if ('sandbox' in fields && 'retryMs' in fields) checks.failedIn(String(fields.sandbox));
+  };
   const write = (level: string) => (fields: object, message: string) => {
-    if (level === 'warn' && 'sandbox' in fields && 'retryMs' in fields) checks.failedIn(String(fields.sandbox));
+    note(fields);
     if (simulator.lines === undefined) return;
     const { err, ...rest } = fields as { err?: unknown };
     const error = err === undefined ? '' : `: ${err instanceof Error ? `${err.message}${causeOf(err)}` : err}`;
     simulator.trace(name, `${level} ${message} ${JSON.stringify(rest)}${error}`);
   };
-  return { debug: () => undefined, info: write('info'), warn: write('warn'), error: write('error') };
+  return { debug: note, info: write('info'), warn: write('warn'), error: write('error') };
 }
 
 function causeOf({ cause }: Error): string {

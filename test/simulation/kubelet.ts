@@ -1,7 +1,7 @@
 import type { ClaimIdentity } from '../../src/framework/metadata/index.ts';
 import { namespace, type SimClaim } from './api-server.ts';
 import { Cancelled, rpc } from './rpc.ts';
-import type { SimContainer, SimSandbox } from './runtime.ts';
+import type { SimSandbox } from './runtime.ts';
 import { Process } from './simulator.ts';
 import type { Node, SimPod } from './world.ts';
 
@@ -260,8 +260,4 @@ export class Kubelet {
       if (!(error instanceof Cancelled)) this.#node.onSurprise(error);
     });
   }
-}
-
-export function isRunning({ state }: SimContainer): boolean {
-  return state === 'running';
 }

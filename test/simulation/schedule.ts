@@ -1,5 +1,5 @@
 import { mkdirSync, rmSync } from 'node:fs';
-import { type Database, Store } from '../../src/driver/state/index.ts';
+import { Store } from '../../src/driver/state/index.ts';
 import { Violation } from './checks.ts';
 import { MemoryDatabases } from './databases.ts';
 import type { Disk } from './disk.ts';
@@ -17,38 +17,36 @@ export interface Outcome {
   trace: readonly TraceLine[];
 }
 
-/** Files for successive schedules; on a tmpfs, or else it is slow. */
+/** Files and databases for successive schedules. */
 export class Workplace implements Disposable {
   readonly directories: Directories;
   readonly disk: Disk;
   readonly plant: Plant | undefined;
   readonly databases = new MemoryDatabases();
-  readonly #database: Database;
 
-  constructor(root: string, disk: Disk, plant?: Plant) {
+  /** @param locks an empty directory */
+  constructor(locks: string, disk: Disk, plant?: Plant) {
     this.plant = plant;
-    this.directories = { root };
+    this.directories = { root: disk.files.root, locks };
     this.disk = disk;
     const { database } = directoriesOf(this.directories);
-    // It exists while a connection to it is open.
-    this.#database = this.databases.open(database);
     new Store(database, { bootId: 'boot-1', open: (path, options) => this.databases.open(path, options) })[
       Symbol.dispose
     ]();
   }
 
   clear(): void {
-    const { dataDir, cdiDir } = directoriesOf(this.directories);
-    rmSync(dataDir, { recursive: true, force: true });
-    rmSync(cdiDir, { recursive: true, force: true });
+    this.disk.files.clear();
+    const { cdiDir, database } = directoriesOf(this.directories);
     mkdirSync(cdiDir, { recursive: true });
-    this.#database.exec('DELETE FROM devices; DELETE FROM claims; DELETE FROM unrestored');
+    const opened = this.databases.open(database);
+    opened.exec('DELETE FROM devices; DELETE FROM claims; DELETE FROM unrestored');
+    opened.close();
   }
 
   [Symbol.dispose](): void {
-    this.#database.close();
     this.databases[Symbol.dispose]();
-    rmSync(this.directories.root, { recursive: true, force: true });
+    rmSync(this.directories.locks, { recursive: true, force: true });
   }
 }
 

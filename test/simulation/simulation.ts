@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Disk } from './disk.ts';
@@ -23,7 +23,7 @@ export class Simulation implements Disposable {
 
   /** @param plant a bug for the driver */
   constructor(plant?: Plant) {
-    this.#place = new Workplace(scratchDir(), this.#disk, plant);
+    this.#place = new Workplace(mkdtempSync(join(tmpdir(), 'netdra-simulation-')), this.#disk, plant);
   }
 
   async run(seed: number, isTraced = false): Promise<Outcome & { values: readonly number[] }> {
@@ -47,18 +47,4 @@ export class Simulation implements Disposable {
     this.#place[Symbol.dispose]();
     this.#disk[Symbol.dispose]();
   }
-}
-
-/** A tmpfs if available: a schedule writes some hundred files. */
-function scratchDir(): string {
-  const name = `netdra-simulation-${process.pid}-${Math.random().toString(36).slice(2)}`;
-  for (const base of ['/dev/shm', tmpdir()]) {
-    try {
-      mkdirSync(join(base, name));
-      return join(base, name);
-    } catch {
-      // Missing, or not writable.
-    }
-  }
-  throw new Error('there is no directory for temporary files');
 }

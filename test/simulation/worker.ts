@@ -1,11 +1,15 @@
+import { drawPlan } from './plan.ts';
+import { plantedBugs } from './planted/bugs.ts';
 import { openSimulation } from './planted/open.ts';
 import type { Finding } from './simulation.ts';
+import { Tape } from './tape.ts';
 
 /** The task of a worker. */
 export interface WorkerTask {
   /** Name of a planted bug. */
   planted?: string;
   from: number;
+  /** How many schedules to run; those that cannot show the planted bug are passed over. */
   count: number;
   /** Ends at the first finding. */
   stopsAtFirst: boolean;
@@ -27,7 +31,9 @@ async function work(task: WorkerTask, send: (message: WorkerMessage) => Promise<
   let findings = 0;
   let steps = 0;
   let schedules = 0;
-  for (let seed = task.from; seed < task.from + task.count; seed++) {
+  const { needs } = plantedBugs.find(({ name }) => name === task.planted) ?? {};
+  for (let seed = task.from; schedules < task.count; seed++) {
+    if (needs?.(drawPlan(Tape.ofSeed(seed))) === false) continue;
     const { violation, values, steps: taken } = await simulation.run(seed);
     schedules += 1;
     steps += taken;

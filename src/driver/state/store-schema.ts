@@ -124,3 +124,12 @@ function tooNew(path: string, found: number): StateError {
     { path, hint: 'run the newer version of the driver' },
   );
 }
+
+/** SQLite's codes for a file that is damaged or not a database. Source: sqlite.org/rescode.html. */
+const damageCodes = [11, 26];
+
+/** Whether the file is damaged: SQLite says so, or the driver cannot have written its content. */
+export function isDamage(error: unknown): boolean {
+  if (error instanceof SyntaxError) return true;
+  return error instanceof Error && 'errcode' in error && damageCodes.includes(Number(error.errcode) & 0xff);
+}

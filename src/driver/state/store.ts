@@ -5,9 +5,11 @@ import { isDeepStrictEqual } from 'node:util';
 import { deepFreeze } from '../../lib/freeze.ts';
 import { StateError } from './errors.ts';
 import { RecordTable } from './record-table.ts';
+import { byName, toClaim, toDevice } from './rows.ts';
 import {
   type Database,
   damagedHint,
+  isDamage,
   type OpenDatabase,
   openDatabase,
   openToRead,
@@ -25,8 +27,13 @@ export interface StoreOptions {
   open?: OpenDatabase;
 }
 
-/** SQLite's codes for a file that is damaged or not a database. Source: sqlite.org/rescode.html. */
-const damageCodes = [11, 26];
+/** What was read, by the data version of SQLite. */
+interface LastRead {
+  dataVersion: unknown;
+  claims: readonly StoredClaim[];
+  unrestored?: readonly UnrestoredVf[];
+}
+
 /** Statements that begin, commit and undo a transaction, and a nested one. */
 const outerSteps = ['BEGIN IMMEDIATE', 'COMMIT', 'ROLLBACK'] as const;
 const innerSteps = ['SAVEPOINT part', 'RELEASE part', 'ROLLBACK TO part; RELEASE part'] as const;
@@ -46,8 +53,8 @@ export class Store implements Disposable {
   /** The framework's records of claims. */
   readonly records: RecordTable;
   readonly #statements = new Map<string, StatementSync>();
-  /** The claims that were read last; absent if all have to be read again. */
-  #known: { dataVersion: unknown; claims: readonly StoredClaim[] } | undefined;
+  /** What was read last; absent if all has to be read again. */
+  #known: LastRead | undefined;
   /** UIDs of claims that this instance has changed since. */
   readonly #changed = new Set<string>();
   /** Whether the store was checked for writes of other instances in the open transaction, which keeps them waiting. */
@@ -76,19 +83,7 @@ export class Store implements Disposable {
    * this instance has changed, or all if another instance has written.
    */
   claims(): readonly StoredClaim[] {
-    return this.#guard(() => {
-      const dataVersion = this.#isAlone ? this.#known?.dataVersion : this.#dataVersion();
-      this.#isAlone = this.#database.isTransaction;
-      if (this.#known === undefined || this.#known.dataVersion !== dataVersion) {
-        this.#known = { dataVersion, claims: this.#claims('') };
-      } else if (this.#changed.size > 0) {
-        const others = this.#known.claims.filter(({ identity }) => !this.#changed.has(identity.uid));
-        const own = [...this.#changed].flatMap((uid) => this.#claims('WHERE uid = ?', uid));
-        this.#known.claims = own.length === 0 ? others : [...others, ...own].sort(byName);
-      }
-      this.#changed.clear();
-      return this.#known.claims;
-    });
+    return this.#guard(() => this.#readChanges().claims);
   }
 
   /** The claims that were last written in another boot of the node. */
@@ -100,7 +95,10 @@ export class Store implements Disposable {
   /** Deletes unrestored VFs of earlier boots of the node: the kernel has created them anew since. */
   forgetUnrestoredOfEarlierBoots(): void {
     if (this.#bootId === undefined) return;
-    this.#guard(() => this.#run('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId as string));
+    this.#guard(() => {
+      this.#run('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId as string);
+      delete this.#known?.unrestored;
+    });
   }
 
   /** The claims that are prepared for a pod, whatever their state. */
@@ -195,16 +193,13 @@ export class Store implements Disposable {
     );
   }
 
-  /** VFs that are not available until they are restored. */
-  unrestored(): UnrestoredVf[] {
-    return this.#guard(() =>
-      this.#prepare('SELECT * FROM unrestored ORDER BY pci_address')
-        .all()
-        .map((row) => ({
-          device: toDevice(row),
-          reason: String(row.reason),
-        })),
-    );
+  /** VFs that are not available until they are restored, frozen. Each look at the devices asks for them. */
+  unrestored(): readonly UnrestoredVf[] {
+    return this.#guard(() => {
+      const known = this.#readChanges();
+      known.unrestored ??= this.#unrestored();
+      return known.unrestored;
+    });
   }
 
   /** Updates why a VF is not restored. */
@@ -213,7 +208,10 @@ export class Store implements Disposable {
   }
 
   deleteUnrestored(pciAddress: string): void {
-    this.#guard(() => this.#run('DELETE FROM unrestored WHERE pci_address = ?', pciAddress));
+    this.#guard(() => {
+      this.#run('DELETE FROM unrestored WHERE pci_address = ?', pciAddress);
+      delete this.#known?.unrestored;
+    });
   }
 
   /** Deletes a claim and keeps those of its devices that could not be restored, in one transaction. */
@@ -279,6 +277,26 @@ export class Store implements Disposable {
     }
   }
 
+  /** Reads again what may have changed since the last time. */
+  #readChanges(): LastRead {
+    const dataVersion = this.#isAlone ? this.#known?.dataVersion : this.#dataVersion();
+    this.#isAlone = this.#database.isTransaction;
+    if (this.#known === undefined || this.#known.dataVersion !== dataVersion) {
+      this.#known = { dataVersion, claims: this.#claims('') };
+    } else if (this.#changed.size > 0) {
+      const others = this.#known.claims.filter(({ identity }) => !this.#changed.has(identity.uid));
+      const own = [...this.#changed].flatMap((uid) => this.#claims('WHERE uid = ?', uid));
+      this.#known.claims = own.length === 0 ? others : [...others, ...own].sort(byName);
+    }
+    this.#changed.clear();
+    return this.#known;
+  }
+
+  #unrestored(): UnrestoredVf[] {
+    const rows = this.#prepare('SELECT * FROM unrestored ORDER BY pci_address').all();
+    return deepFreeze(rows.map((row) => ({ device: toDevice(row), reason: String(row.reason) })));
+  }
+
   /** In one statement, for a consistent view: another instance may be writing. */
   #claims(where: string, ...parameters: string[]): StoredClaim[] {
     const tables = 'claims LEFT JOIN devices ON claim_uid = uid';
@@ -304,6 +322,7 @@ export class Store implements Disposable {
     const columns = 'pci_address, data, reason, boot_id';
     const statement = `INSERT OR REPLACE INTO unrestored (${columns}) VALUES (?, ?, ?, ?)`;
     this.#run(statement, pciAddress, data, reason, this.#bootId ?? null);
+    delete this.#known?.unrestored;
   }
 
   #run(statement: string, ...parameters: (string | null)[]): void {
@@ -362,35 +381,6 @@ export class Store implements Disposable {
     if (this.#isReadOnly) return 'run this as root, in the same version as the driver';
     return 'check space and permissions of its directory; without it nothing is done';
   }
-}
-
-type Row = Record<string, unknown>;
-
-function toClaim({ uid, namespace, name, pod_uids, state, allocation }: Row): StoredClaim {
-  return {
-    identity: { uid: String(uid), namespace: String(namespace), name: String(name) },
-    podUids: JSON.parse(String(pod_uids)),
-    state: state as StoredClaim['state'],
-    ...(allocation === null || allocation === undefined ? {} : { allocation: String(allocation) }),
-    devices: [],
-  };
-}
-
-function byName({ identity: one }: StoredClaim, { identity: other }: StoredClaim): number {
-  const [a, b] = one.namespace === other.namespace ? [one.name, other.name] : [one.namespace, other.namespace];
-  return a < b ? -1 : Number(a > b);
-}
-
-function toDevice({ pci_address, data }: Row): StoredDevice {
-  // Older versions stored network data beside the attachment, where it could be stale: it is read from the pod again.
-  const { networkData: _old, ...device } = JSON.parse(String(data));
-  return { pciAddress: String(pci_address), ...device };
-}
-
-/** Whether the file is damaged: SQLite says so, or the driver cannot have written its content. */
-function isDamage(error: unknown): boolean {
-  if (error instanceof SyntaxError) return true;
-  return error instanceof Error && 'errcode' in error && damageCodes.includes(Number(error.errcode) & 0xff);
 }
 
 function openFile(path: string, options: DatabaseSyncOptions): Database {

@@ -1,5 +1,6 @@
 import { pauseMs } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { copyOf } from '../../lib/copy.ts';
 import { explain } from '../../lib/errors.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
@@ -103,7 +104,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
    * @param isSettled `false` if the state will change soon: it is written if that takes more than three seconds
    */
   set(claim: ClaimIdentity, devices: DeviceStatus[], isSettled = true): void {
-    this.#want(claim, structuredClone(devices), false, isSettled);
+    this.#want(claim, copyOf(devices), false, isSettled);
   }
 
   /** For an unprepared claim: removes the driver's entries. The claim may no longer exist. */

@@ -12,7 +12,8 @@ const timeToleranceMs = 1_000;
  */
 export function isSameSpec(actual: SliceSpec, wanted: SliceSpec): boolean {
   const fitting = { ...wanted, devices: copyTaintTimes(wanted.devices ?? [], actual.devices ?? []) };
-  return isDeepStrictEqual(canonical(actual), canonical(fitting));
+  // Most servers keep our notation: nothing has to be rewritten then.
+  return isDeepStrictEqual(actual, fitting) || isDeepStrictEqual(canonical(actual), canonical(fitting));
 }
 
 /**

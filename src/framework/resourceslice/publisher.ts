@@ -1,5 +1,6 @@
 import { pauseMs } from '../../lib/backoff.ts';
 import { type Clock, resolvesWithin } from '../../lib/clock.ts';
+import { copyOf } from '../../lib/copy.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses, periods } from '../../lib/waiting-times.ts';
@@ -65,7 +66,7 @@ export class SlicePublisher implements AsyncDisposable {
    */
   publish(resources: DriverResources): void {
     // A copy: drivers may change their objects.
-    const pools = Object.entries(structuredClone(resources.pools));
+    const pools = Object.entries(copyOf(resources.pools));
     this.#pools = new Map(pools.map(([name, pool]) => [name, this.#isValid(name, pool) ? pool : undefined]));
     this.recheck();
     this.#loop ??= this.#run();

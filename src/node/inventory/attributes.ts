@@ -40,8 +40,10 @@ export function deviceAttributes(device: NetworkDevice): Record<string, Inventor
     rdmaDevice: device.rdmaDevices.join(','),
     simulated: device.simulated,
   };
-  const known = Object.entries(wellKnown).filter((entry): entry is [string, Value] => isKnown(entry[1]));
-  return Object.fromEntries([...known, ...Object.entries(own)].map(([name, value]) => [name, toAttribute(value)]));
+  const attributes: Record<string, InventoryAttribute> = {};
+  for (const [name, value] of Object.entries(wellKnown)) if (isKnown(value)) attributes[name] = toAttribute(value);
+  for (const [name, value] of Object.entries(own)) attributes[name] = toAttribute(value);
+  return attributes;
 }
 
 /** A plain NIC is its own physical function, so that selecting by card, or requesting different ones, fits both. */
@@ -65,5 +67,8 @@ function toAttribute(value: Value): InventoryAttribute {
 }
 
 function isTooLong(value: Value): boolean {
-  return typeof value === 'string' && Buffer.byteLength(value) > maxAttributeBytes;
+  // Each of its letters has three bytes at most.
+  return (
+    typeof value === 'string' && value.length > maxAttributeBytes / 3 && Buffer.byteLength(value) > maxAttributeBytes
+  );
 }

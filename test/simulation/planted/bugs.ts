@@ -7,6 +7,7 @@ import { toVfWanted } from '../../../src/driver/vf/vf-wanted.ts';
 import { formatGate } from '../../../src/framework/metadata/gate/gate.ts';
 import { KeyedMutex } from '../../../src/lib/keyed-mutex.ts';
 import type { VfHardware } from '../../../src/node/sriov/index.ts';
+import { faultNearUpdate, pod, restartAtStart } from './needs.ts';
 import {
   all,
   altered,
@@ -33,7 +34,7 @@ const noReset = inPart('control', (control) => {
 });
 
 /** The sandboxes that the runtime has shown, by id. */
-function seenSandboxes(change: (seen: Map<string, PodSandbox>) => Parameters<typeof inHandlers>[0]): Plant {
+function seenSandboxes(change: (seen: Map<string, PodSandbox>) => Plant): Plant {
   return (ports, directories) => {
     const seen = new Map<string, PodSandbox>();
     const note = (pod: PodSandbox) => void seen.set(pod.id, pod);
@@ -47,9 +48,22 @@ function seenSandboxes(change: (seen: Map<string, PodSandbox>) => Parameters<typ
         await handlers.synchronize?.(pods, containers);
       },
     }));
-    // The change comes first: what it adds to a list is not new.
-    return all(noting, inHandlers(change(seen)))(ports, directories);
+    return all(noting, change(seen))(ports, directories);
   };
+}
+
+/** Tells which pods a list of the runtime shows, with those of them that have containers. */
+function whenListed(note: (pods: readonly string[], withContainers: ReadonlySet<string>) => void): Plant {
+  return inHandlers((handlers) => ({
+    synchronize(pods, containers) {
+      const shown = pods.filter(({ id }) => containers.some(({ podSandboxId }) => podSandboxId === id));
+      note(
+        pods.map(({ uid }) => uid),
+        new Set(shown.map(({ uid }) => uid)),
+      );
+      return handlers.synchronize?.(pods, containers);
+    },
+  }));
 }
 
 function devicesOf(store: Parameters<Parameters<typeof inStore>[0]>[0], uid: string): StoredDevice[] {
@@ -140,13 +154,13 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'endless-work',
-    what: 'a sandbox that has left the list of the runtime is worked on for ever (B7)',
-    plant: all(
-      onNamespaces(() => false),
-      seenSandboxes((seen) => (handlers) => ({
-        synchronize(pods, containers) {
-          const missing = [...seen.values()].filter(({ id }) => !pods.some((pod) => pod.id === id));
-          return handlers.synchronize?.([...pods, ...missing], containers);
+    what: 'a sandbox whose namespace is gone is worked on for ever (B7)',
+    plant: seenSandboxes((seen) =>
+      inHelper((helper, { kernel: { networks } }) => ({
+        async endGate(claim, sandboxId) {
+          const path = seen.get(sandboxId)?.namespaces[0]?.path;
+          if (path !== undefined && networks.isGone(path)) throw new Error(`there is no namespace at ${path}`);
+          await helper.endGate(claim, sandboxId);
         },
       })),
     ),
@@ -178,13 +192,15 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'end-of-an-old-sandbox',
     what: "the end of a pod's old sandbox ends its new one, too (B13)",
-    plant: seenSandboxes((seen) => (handlers) => ({
-      async removePodSandbox(pod, context) {
-        await handlers.removePodSandbox?.(pod, context);
-        const others = [...seen.values()].filter(({ id, uid }) => id !== pod.id && uid === pod.uid);
-        for (const other of others) await handlers.removePodSandbox?.(other, context);
-      },
-    })),
+    plant: seenSandboxes((seen) =>
+      inHandlers((handlers) => ({
+        async removePodSandbox(pod, context) {
+          await handlers.removePodSandbox?.(pod, context);
+          const others = [...seen.values()].filter(({ id, uid }) => id !== pod.id && uid === pod.uid);
+          for (const other of others) await handlers.removePodSandbox?.(other, context);
+        },
+      })),
+    ),
   },
   {
     name: 'alternative-names-stay',
@@ -194,6 +210,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'erased-attachment',
     what: 'preparing a claim again in one instance erases what the other has stored (B15)',
+    needs: faultNearUpdate('restart kubelet', 'lose sandbox', 'restart runtime'),
     plant: all(
       inStore((store) => ({
         putClaim(claim, unrestored) {
@@ -239,53 +256,68 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'lost-namespaces-mean-host',
     what: "a sandbox whose namespaces containerd 2.4 has lost is taken for one on the host's network",
+    needs: (plan) => plan.losesNamespaces && restartAtStart()(plan),
     plant: inSandboxes((pod) =>
       pod.namespaces.length > 0 ? pod : { ...pod, namespaces: [{ type: 'pid', path: '' }] },
     ),
   },
   {
     name: 'leftovers-keep-claims',
-    what: 'a sandbox that is left of a runtime that was killed while it made it keeps the claim from the next pod',
-    plant: inPart('sandboxes', (sandboxes) =>
-      altered(sandboxes, { mayHaveContainers: (podUid) => sandboxes.hasPod(podUid) }),
-    ),
+    what: 'a sandbox that the runtime has listed without a container keeps the claim from the next pod',
+    needs: pod((_pod, next) => next?.takesOver === true),
+    plant: (ports, directories) => {
+      let left: readonly string[] = [];
+      return all(
+        whenListed((pods, withContainers) => {
+          left = [...left, ...pods.filter((uid) => !withContainers.has(uid))];
+        }),
+        inPart('sandboxes', (sandboxes) =>
+          altered(sandboxes, { mayHaveContainers: (uid) => left.includes(uid) || sandboxes.mayHaveContainers(uid) }),
+        ),
+      )(ports, directories);
+    },
   },
   {
     name: 'names-of-the-earlier-pod',
-    what: 'a claim that passes to another pod keeps interface names that are taken there',
+    what: 'a claim that passes to another pod has interface names that are taken there',
+    needs: pod((_pod, next) => next?.takesOver === true && next.claims.length > 1),
     plant: inStore((store) => ({
       putClaim(claim, unrestored) {
-        const known = store.claim(claim.identity.uid);
-        const isHandedOver = known?.state === 'prepared' && !claim.podUids.some((uid) => known.podUids.includes(uid));
-        const devices = claim.devices.map((device): StoredDevice => {
-          const { interfaceName } = known?.devices.find(({ name }) => name === device.name)?.config ?? {};
-          const isKept = isHandedOver && interfaceName !== undefined;
-          return isKept ? { ...device, config: { ...device.config, interfaceName } } : device;
-        });
-        store.putClaim({ ...claim, devices }, unrestored);
+        const { podUids, identity } = claim;
+        const known = store.claim(identity.uid);
+        const isHandedOver = known?.state === 'prepared' && !podUids.some((uid) => known.podUids.includes(uid));
+        const others = podUids
+          .flatMap((uid) => store.claimsOfPod(uid))
+          .filter((each) => each.identity.uid !== identity.uid);
+        const [interfaceName] = others.flatMap(({ devices }) =>
+          devices.flatMap(({ config }) => config.interfaceName ?? []),
+        );
+        const isNamed = isHandedOver && interfaceName !== undefined;
+        const named = claim.devices.map((device) => ({ ...device, config: { ...device.config, interfaceName } }));
+        store.putClaim(isNamed ? { ...claim, devices: named as StoredDevice[] } : claim, unrestored);
       },
     })),
   },
   {
     name: 'list-is-complete',
-    what: 'a container that is being created while the runtime lists its containers is taken for none',
+    what: 'a container that is created while or soon after the runtime lists its containers is taken for none',
+    needs: pod(({ isForced }, next) => isForced && next?.takesOver === true),
     plant: (ports, directories) => {
-      const shown = new Set<string>();
+      let shown = new Set<string>();
+      let listedAtMs = 0;
       return all(
+        whenListed((_pods, withContainers) => {
+          listedAtMs = ports.clock.nowMs();
+          shown = new Set(withContainers);
+        }),
         inHandlers((handlers) => ({
-          synchronize(pods, containers) {
-            shown.clear();
-            const ids = new Set(containers.map(({ podSandboxId }) => podSandboxId));
-            for (const { id, uid } of pods) if (ids.has(id)) shown.add(uid);
-            return handlers.synchronize?.(pods, containers);
-          },
           createContainer(pod, container, context) {
-            shown.add(pod.uid);
+            if (ports.clock.nowMs() - listedAtMs > 10_000) shown.add(pod.uid);
             return handlers.createContainer?.(pod, container, context);
           },
         })),
         inPart('sandboxes', (sandboxes) =>
-          altered(sandboxes, { mayHaveContainers: (podUid) => shown.has(podUid) && sandboxes.hasPod(podUid) }),
+          altered(sandboxes, { mayHaveContainers: (uid) => shown.has(uid) && sandboxes.hasPod(uid) }),
         ),
       )(ports, directories);
     },
@@ -293,31 +325,48 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'earlier-sandbox-served-late',
     what: 'an instance that has waited for the lock takes the VF out of the next sandbox of its pod',
+    needs: faultNearUpdate('lose sandbox', 'restart runtime'),
     plant: (ports, directories) => {
       const isLocked = new AsyncLocalStorage<boolean>();
       const { locks } = ports.disk;
       const run: typeof locks.run = (uid, task) => locks.run(uid, () => isLocked.run(true, task));
       const changed = { ...ports, disk: { ...ports.disk, locks: altered(locks, { run }) } };
-      return onNamespaces((path, isGone) => isLocked.getStore() !== true && isGone(path))(changed, directories);
+      return onNamespaces((networks) => ({
+        isGone: (path) => isLocked.getStore() !== true && networks.isGone(path),
+      }))(changed, directories);
     },
   },
   {
     name: 'unfinished-spec-stays',
-    what: 'what a killed process has left of a CDI spec is not found when nothing else is left of its claim',
-    plant: inPart('specs', (specs, _ports, { cdiDir }) =>
-      specs.map((each) =>
-        altered(each, {
-          async claimUids() {
-            const files = readdirSync(cdiDir).filter((file) => !file.startsWith('.'));
-            return (await each.claimUids()).filter((uid) => files.some((file) => file.includes(`_${uid}_`)));
-          },
-        }),
+    what: 'what a killed process has left of a CDI spec is neither removed with its claim nor found later',
+    needs: ({ killAfter, pods }) =>
+      killAfter.length > 0 && pods.some(({ deletedAfterMs }) => deletedAfterMs !== undefined),
+    plant: all(
+      inKubelet((serve, { cdiDir }) => (plugin, options) => {
+        const { metadata } = options;
+        const unprepare: typeof metadata.unprepare = async (claim) => {
+          const left = readdirSync(cdiDir).filter((file) => file.startsWith('.') && file.includes(`_${claim.uid}_`));
+          await metadata.unprepare(claim);
+          for (const file of left) writeFileSync(join(cdiDir, file), '');
+        };
+        return serve(plugin, { ...options, metadata: altered(metadata, { unprepare }) });
+      }),
+      inPart('specs', (specs, _ports, { cdiDir }) =>
+        specs.map((each) =>
+          altered(each, {
+            async claimUids() {
+              const files = readdirSync(cdiDir).filter((file) => !file.startsWith('.'));
+              return (await each.claimUids()).filter((uid) => files.some((file) => file.includes(`_${uid}_`)));
+            },
+          }),
+        ),
       ),
     ),
   },
   {
     name: 'observed-vf-left-behind',
     what: 'a VF that another component has moved stays in a sandbox that the runtime has lost',
+    needs: restartAtStart(({ claims }) => claims.some(({ attach }) => attach === 'observe')),
     plant: inPart('task', (task) => (task.name === 'observed VFs' ? { ...task, run: async () => undefined } : task)),
   },
   {

@@ -2,6 +2,7 @@ import type { Plugin, PluginHandlers, PodSandbox } from '../../../nri/index.ts';
 import type { KubeletSide, NodeParts, NodePorts } from '../../../src/driver/ports.ts';
 import type { KubeRequest } from '../../../src/framework/kube/index.ts';
 import type { DraPlugin } from '../../../src/framework/kubeletplugin/index.ts';
+import type { Needs } from './needs.ts';
 
 /** Directories of the driver. */
 export interface Directories {
@@ -18,6 +19,8 @@ export interface PlantedBug {
   /** The defect that it reintroduces. */
   what: string;
   plant: Plant;
+  /** What the plan of a schedule that shows it must have, for rare ones: a search passes over the others. */
+  needs?: Needs;
 }
 
 /** An object with other methods in the place of some. Calls that it makes to itself are not affected. */
@@ -114,12 +117,13 @@ export function onHost(change: (connection: HostConnection) => Partial<HostConne
   };
 }
 
-/** Whether a namespace is gone, as the driver sees it. */
-export function onNamespaces(isGone: (path: string, known: (path: string) => boolean) => boolean): Plant {
+type KernelNetworks = NodePorts['kernel']['networks'];
+
+/** Changes the namespaces of pods. */
+export function onNamespaces(change: (networks: KernelNetworks) => Partial<KernelNetworks>): Plant {
   return (ports) => {
     const { networks } = ports.kernel;
-    const changed = altered(networks, { isGone: (path) => isGone(path, (each) => networks.isGone(each)) });
-    return { ...ports, kernel: { ...ports.kernel, networks: changed } };
+    return { ...ports, kernel: { ...ports.kernel, networks: altered(networks, change(networks)) } };
   };
 }
 

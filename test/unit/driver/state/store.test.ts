@@ -211,6 +211,27 @@ describe('Store', () => {
     store.putClaim({ ...next, state: 'preparing' });
   });
 
+  it('reads again what was not restored, after this instance or another one has changed it', ({ path }) => {
+    using store = new Store(path);
+    using other = new Store(path);
+    const reasons = () => store.unrestored().map(({ reason }) => reason);
+    expect(reasons()).toEqual([]);
+    other.putUnrestored({ device, reason: 'x' });
+    expect(reasons()).toEqual(['x']);
+    store.putUnrestored({ device, reason: 'y' });
+    expect(reasons()).toEqual(['y']);
+    // Undone with its transaction.
+    const undone = () => {
+      store.deleteUnrestored(device.pciAddress);
+      expect(reasons()).toEqual([]);
+      throw new Error('stop');
+    };
+    expect(() => store.together(undone)).toThrow('stop');
+    expect(reasons()).toEqual(['y']);
+    other.deleteUnrestored(device.pciAddress);
+    expect(reasons()).toEqual([]);
+  });
+
   it('forgets in another boot what was not restored', ({ path }) => {
     {
       using store = new Store(path, { bootId: 'boot-1' });
