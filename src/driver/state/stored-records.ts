@@ -21,10 +21,10 @@ export class StoredRecords implements ClaimRecords {
   }
 
   /** @throws StateError `store-unusable`; MetadataError `metadata-io` */
-  read(dir: string, held?: Parameters<ClaimRecords['read']>[1]): string | undefined {
+  read(dir: string): string | undefined {
     const stored = this.#store.records.read(dir);
     if (stored !== undefined) return stored;
-    const inFile = this.#files.read(dir, held);
+    const inFile = this.#files.read(dir);
     if (inFile === undefined || this.#store.records.isReadOnly) return inFile;
     this.#store.records.write(dir, inFile);
     this.#files.remove(dir);
@@ -32,7 +32,7 @@ export class StoredRecords implements ClaimRecords {
   }
 
   /** @throws StateError `store-unusable` */
-  async write(dir: string, record: string): Promise<void> {
+  write(dir: string, record: string): void {
     this.#store.records.write(dir, record);
   }
 

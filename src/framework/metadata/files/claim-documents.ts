@@ -16,15 +16,15 @@ export interface FoundDocument {
  * @param dir name of the claim's directory
  * @throws MetadataError `metadata-io`
  */
-export async function readDocuments(dataDir: string, dir: string): Promise<FoundDocument[]> {
+export function readDocuments(dataDir: string, dir: string): FoundDocument[] {
   const claimDir: HostFile = { base: dataDir, parts: [metadataDirName, dir] };
   const found: FoundDocument[] = [];
-  for (const base of await listSubdirectories(claimDir)) {
+  for (const base of listSubdirectories(claimDir)) {
     const requestDir: HostFile = { ...claimDir, parts: [...claimDir.parts, base] };
-    for (const name of await listDir(hostPath(requestDir))) {
+    for (const name of listDir(hostPath(requestDir))) {
       // Unfinished files begin with a dot.
       if (name.startsWith('.') || !name.endsWith('.json')) continue;
-      const document = decodeIfWhole(await readFileIfThere({ ...requestDir, parts: [...requestDir.parts, name] }));
+      const document = decodeIfWhole(readFileIfThere({ ...requestDir, parts: [...requestDir.parts, name] }));
       if (document !== undefined) found.push({ base, document });
     }
   }

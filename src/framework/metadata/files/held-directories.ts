@@ -5,6 +5,24 @@ import type { HostFile } from './host-file.ts';
 const dirMode = 0o755;
 const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
 
+/** Those of the task that runs now. */
+let current: HeldDirectories | undefined;
+
+/**
+ * Runs a task, which must be synchronous: directories that its operations open stay open until it ends. A task inside
+ * another one shares its directories.
+ */
+export function holdDirectories<T>(task: (held: HeldDirectories) => T): T {
+  if (current !== undefined) return task(current);
+  using held = new HeldDirectories();
+  current = held;
+  try {
+    return task(held);
+  } finally {
+    current = undefined;
+  }
+}
+
 /**
  * Directories that stay open from one file to the next: several operations on a claim's files open each directory on
  * the way only once. An absent directory is not looked up again, since only these operations put files of the claim there:

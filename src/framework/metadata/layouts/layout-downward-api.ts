@@ -5,7 +5,7 @@ import { formatNetworkData } from '../document/codec.ts';
 import type { DeviceAttributes, DeviceMetadata } from '../document/document.ts';
 import { formatGoJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
-import { type HostFile, listDir, readSmallFile } from '../files/host-file.ts';
+import { type HostFile, listDir, listSubdirectories, readSmallFile } from '../files/host-file.ts';
 import { claimNames, defaultHostDirs, type Layout, type PublishedDevice, type SharedFile } from './layout.ts';
 import { fileName, pathPart } from './paths.ts';
 
@@ -39,11 +39,11 @@ export const downwardApi: Layout = {
       requests: [{ name: request, devices }],
     })}\n`;
   },
-  async listFiles({ downwardApiDir }, driver) {
+  listFiles({ downwardApiDir }, driver) {
     const found: SharedFile[] = [];
-    for (const pod of await listDir(downwardApiDir)) {
-      // Others may have files there, too.
-      for (const name of await listDir(join(downwardApiDir, pod)).catch(() => [])) {
+    // Others may have files there, too.
+    for (const pod of listSubdirectories({ base: downwardApiDir, parts: [] })) {
+      for (const name of listDir(join(downwardApiDir, pod))) {
         const file: HostFile = { base: downwardApiDir, parts: [pod, name] };
         const claimUid = name.endsWith('.json') ? readClaimUid(file, driver) : undefined;
         if (claimUid !== undefined) found.push({ file, claimUid });
