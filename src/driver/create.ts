@@ -1,7 +1,7 @@
 import { ClaimStatusWriter, withClaimStatus } from '../framework/claimstatus/index.ts';
 import { isPodWanted, ResourceApi } from '../framework/kube/index.ts';
 import type { DraPlugin } from '../framework/kubeletplugin/index.ts';
-import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from '../framework/metadata/index.ts';
+import { CdiSpecs, type ClaimIdentity, ClaimMetadata, claimName, layouts } from '../framework/metadata/index.ts';
 import { createSliceApi, dropsTaints, SlicePublisher } from '../framework/resourceslice/index.ts';
 import { defined } from '../lib/defined.ts';
 import { explain } from '../lib/errors.ts';
@@ -136,8 +136,9 @@ async function findDevices(
       const device = pool === nodeName ? devices.find(name) : undefined;
       return device && devices.attributesOf(device.pciAddress);
     },
-    onRecovered: ({ namespace, name, uid }, err) => {
-      logger.warn({ claim: `${namespace}/${name}`, claimUid: uid, err }, 'damaged record of a claim is written anew');
+    onRecovered: (claim, err) => {
+      const log = { claim: claimName(claim), claimUid: claim.uid, err };
+      logger.warn(log, 'damaged record of a claim is written anew');
     },
     records: new StoredRecords({ store, dataDir }),
     onPrepared: ({ uid }) => store.completeClaim(uid),
@@ -207,10 +208,7 @@ function createClaims(
   const deviceSpecs = new CdiSpecs({ dir, driver, class: 'device' });
   const dialectFiles = new DialectFiles({
     specs: new CdiSpecs({ dir, driver, class: 'dialects' }),
-    deviceInfo: new DeviceInfoFiles({
-      dir: settings.deviceInfoDir,
-      recordDir: `${stateDir}/device-info`,
-    }),
+    deviceInfo: new DeviceInfoFiles({ dir: settings.deviceInfoDir, recordDir: `${stateDir}/device-info` }),
   });
   const classes = stack.use(new DeviceClasses({ resources, clock, logger, random }));
   const networkDriver = new Driver({

@@ -1,8 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { isKubeError } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
 import { classOf } from '../api/class-rules.ts';
 import { entriesFor, withoutRepeats } from '../api/config.ts';
+import { refusal } from '../api/refusal.ts';
 import type { DeviceClass, DeviceClasses } from './device-classes.ts';
 import { DriverError } from './errors.ts';
 
@@ -27,10 +29,8 @@ export class AllocationCheck {
   async check(claim: AllocatedClaim): Promise<void> {
     const { driver, classes } = this.#options;
     const requests = new Set(claim.results.filter((result) => result.driver === driver).map(({ request }) => request));
-    const specified = (claim.object.spec.devices?.config ?? []).map((entry) => ({
-      ...entry,
-      source: 'FromClaim' as const,
-    }));
+    const source = 'FromClaim' as const;
+    const specified = (claim.object.spec.devices?.config ?? []).map((entry) => ({ ...entry, source }));
     for (const request of requests) {
       const className = classOf(claim, request);
       if (className === undefined) throw mismatch(claim, `has no request ${request} in its specification`);
@@ -58,29 +58,19 @@ export class AllocationCheck {
     try {
       return await this.#options.classes.read(name);
     } catch (cause) {
-      const subject = subjectOf(claim);
-      const isGone = isKubeError(cause, 'api-not-found');
-      const message = `claim ${subject}: DeviceClass ${name} ${isGone ? 'does not exist any more' : 'cannot be read'}`;
-      throw new DriverError('class-unreadable', message, {
-        cause,
-        claim: subject,
-        retriable: true,
-        hint: isGone
-          ? 'create it again, or delete the pod and its claim'
-          : 'the driver needs verbs get, list and watch for deviceclasses',
-      });
+      const [problem, hint] = isKubeError(cause, 'api-not-found')
+        ? ['does not exist any more', 'create it again, or delete the pod and its claim']
+        : ['cannot be read', 'the driver needs verbs get, list and watch for deviceclasses'];
+      const details = { cause, retriable: true, hint };
+      throw refusal(claim, 'class-unreadable', `: DeviceClass ${name} ${problem}`, details);
     }
   }
 }
 
 function mismatch(claim: AllocatedClaim, what: string): DriverError {
-  const subject = subjectOf(claim);
-  return new DriverError('allocation-mismatch', `the allocation of claim ${subject} ${what}`, {
-    claim: subject,
-    hint: 'if the class was changed since the claim was allocated, delete the pod and its claim; otherwise find out which accounts may write the status of claims',
-  });
-}
-
-function subjectOf({ identity: { namespace, name } }: AllocatedClaim): string {
-  return `${namespace}/${name}`;
+  const subject = claimName(claim.identity);
+  const hint =
+    'if the class was changed since the claim was allocated, delete the pod and its claim; otherwise find out which accounts may write the status of claims';
+  const message = `the allocation of claim ${subject} ${what}`;
+  return new DriverError('allocation-mismatch', message, { claim: subject, hint });
 }

@@ -3,13 +3,16 @@ import {
   baseRequest,
   type CdiSpecs,
   type ClaimIdentity,
+  claimName,
   type DeviceAttributes,
 } from '../../framework/metadata/index.ts';
+import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
 import { invalidConfig } from '../api/config.ts';
 import { findUserSpaceProblems } from '../api/config-rules.ts';
+import { refusal } from '../api/refusal.ts';
 import type { DialectFiles } from '../dialects/index.ts';
 import { PodDialects } from '../dialects/pod-dialects.ts';
 import {
@@ -180,7 +183,7 @@ export class Driver implements DraPlugin {
       const known: StoredDevice[] = [];
       for (const device of work.devices) {
         const before = device.before ?? (await this.#snapshot(device));
-        known.push({ ...device, ...(before === undefined ? {} : { before }) });
+        known.push({ ...device, ...defined({ before }) });
       }
       work.devices = known;
     } catch (error) {
@@ -223,15 +226,10 @@ export class Driver implements DraPlugin {
     for (const member of members) {
       const holder = this.#options.store.holderOf(member);
       if (holder === undefined || holder.identity.uid === claim.identity.uid || holder.state === 'preparing') continue;
-      const { namespace, name } = claim.identity;
-      const other = `${holder.identity.namespace}/${holder.identity.name}`;
-      const message = `device ${device.name} cannot go to user space for claim ${namespace}/${name}: it shares its IOMMU group with ${member}, which is prepared for claim ${other}`;
-      throw new DriverError('device-in-use', message, {
-        claim: `${namespace}/${name}`,
-        device: device.name,
-        retriable: true,
-        hint: 'enable ACS in the firmware, so that each VF has a group of its own',
-      });
+      const [subject, other] = [claimName(claim.identity), claimName(holder.identity)];
+      const message = `device ${device.name} cannot go to user space for claim ${subject}: it shares its IOMMU group with ${member}, which is prepared for claim ${other}`;
+      const hint = 'enable ACS in the firmware, so that each VF has a group of its own';
+      throw new DriverError('device-in-use', message, { claim: subject, device: device.name, retriable: true, hint });
     }
   }
 
@@ -327,13 +325,13 @@ export class Driver implements DraPlugin {
   }
 
   /** @returns why the VF is not restored */
-  async #restore({ uid, namespace, name }: ClaimIdentity, device: StoredDevice): Promise<string | undefined> {
+  async #restore(identity: ClaimIdentity, device: StoredDevice): Promise<string | undefined> {
     const { attachments, control, logger } = this.#options;
     try {
-      await restore({ attachments, control }, uid, device);
+      await restore({ attachments, control }, identity.uid, device);
       return undefined;
     } catch (error) {
-      const fields = { claim: `${namespace}/${name}`, device: device.name, err: error };
+      const fields = { claim: claimName(identity), device: device.name, err: error };
       logger.error(fields, 'VF is unavailable until it is restored');
       return explain(error);
     }
@@ -346,14 +344,11 @@ function mayHaveSpec({ access }: StoredDevice): boolean {
 }
 
 /** @throws DriverError `claim-shared` */
-function checkSinglePod({ identity, object }: AllocatedClaim): void {
-  const pods = (object.status?.reservedFor ?? []).filter(({ resource }) => resource === 'pods');
+function checkSinglePod(claim: AllocatedClaim): void {
+  const pods = (claim.object.status?.reservedFor ?? []).filter(({ resource }) => resource === 'pods');
   if (pods.length <= 1) return;
-  const { namespace, name } = identity;
   const names = pods.map((pod) => pod.name).sort();
-  const message = `claim ${namespace}/${name} is reserved for ${pods.length} pods (${names.join(', ')}), and a VF can be in one only`;
-  throw new DriverError('claim-shared', message, {
-    claim: `${namespace}/${name}`,
-    hint: 'give each pod a claim of its own: a ResourceClaimTemplate makes them',
-  });
+  const problem = ` is reserved for ${pods.length} pods (${names.join(', ')}), and a VF can be in one only`;
+  const hint = 'give each pod a claim of its own: a ResourceClaimTemplate makes them';
+  throw refusal(claim, 'claim-shared', problem, { hint });
 }

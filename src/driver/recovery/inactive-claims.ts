@@ -1,5 +1,6 @@
 import { isKubeError } from '../../framework/kube/index.ts';
 import type { ClaimReader, KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { SandboxRegistry } from '../sandbox/index.ts';
@@ -69,7 +70,7 @@ export class InactiveClaims {
   async #handle(claim: StoredClaim, signal: AbortSignal): Promise<void> {
     const { helper, logger, sandboxes } = this.#options;
     if (signal.aborted || !sandboxes.isFresh) return;
-    const { uid, namespace, name } = claim.identity;
+    const { uid } = claim.identity;
     // First without waiting for its turn, since most claims need nothing.
     const verdict = await this.#verdictOn(claim, signal);
     if (verdict === undefined) {
@@ -79,7 +80,7 @@ export class InactiveClaims {
     const sweeps = (this.#sweeps.get(uid) ?? 0) + 1;
     this.#sweeps.set(uid, sweeps);
     if (sweeps < verdict.sweeps) return;
-    const log = { claim: `${namespace}/${name}`, claimUid: uid };
+    const log = { claim: claimName(claim.identity), claimUid: uid };
     const isStill = async (turn: AbortSignal) => {
       const now = this.#options.store.claim(uid);
       return now !== undefined && (await this.#verdictOn(now, turn))?.action === verdict.action;

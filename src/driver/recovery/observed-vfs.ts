@@ -1,3 +1,4 @@
+import { claimName } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Attachments, SandboxRegistry } from '../sandbox/index.ts';
@@ -74,9 +75,10 @@ export class ObservedVfs {
     this.#awaySinceMs.set(pciAddress, sinceMs);
     if (clock.nowMs() - sinceMs < longestStartMs) return true;
     await attachments.detachLost(device);
-    const { namespace, name } = claim.identity;
-    const log = { claim: `${namespace}/${name}`, device: device.name };
-    logger.warn(log, 'VF detached from a sandbox that the runtime has lost');
+    logger.warn(
+      { claim: claimName(claim.identity), device: device.name },
+      'VF detached from a sandbox that the runtime has lost',
+    );
     return false;
   }
 }

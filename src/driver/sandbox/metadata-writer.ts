@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
-import type { ClaimIdentity, DeviceAttributes } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, claimName, type DeviceAttributes } from '../../framework/metadata/index.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { StoredDevice } from '../state/index.ts';
 import type { Attachments, VfState } from '../vf/index.ts';
@@ -49,7 +49,7 @@ export class MetadataWriter {
    */
   async write(identity: ClaimIdentity, sandboxId: string, readings: readonly DeviceReading[]): Promise<void> {
     const { files, driver, attributesOf, logger } = this.#options;
-    const claim = `${identity.namespace}/${identity.name}`;
+    const claim = claimName(identity);
     const complete = [...byRequest([...readings])].filter(([, entries]) => entries.every(isRead));
     const known = complete.flatMap(([, entries]) => entries.filter(isRead));
     const isNew = this.#recordNetworkData(identity, known);
@@ -82,7 +82,7 @@ export class MetadataWriter {
     try {
       onWritten?.(identity, isSettled);
     } catch (error) {
-      logger.warn({ claim: `${identity.namespace}/${identity.name}`, err: error }, 'claim status not updated');
+      logger.warn({ claim: claimName(identity), err: error }, 'claim status not updated');
     }
   }
 

@@ -1,3 +1,4 @@
+import { defined } from '../../lib/defined.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Attachment, StoredClaim } from '../state/index.ts';
@@ -221,9 +222,7 @@ export class SandboxRegistry implements AsyncDisposable {
       found.sandbox.locate(facts);
       return found.sandbox;
     }
-    const sandbox = new Sandbox(facts, this.#deps);
-    this.#entries.set(facts.sandboxId, { sandbox, isListed: true, hasContainers, missingSinceMs: undefined });
-    return sandbox;
+    return this.#create(facts, { isListed: true, hasContainers });
   }
 
   /**
@@ -244,18 +243,16 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   #addStored({ sandboxId, podUid, podNamespace, podName, netnsPath }: Attachment): void {
-    const names = {
-      ...(podNamespace === undefined ? {} : { podNamespace }),
-      ...(podName === undefined ? {} : { podName }),
-    };
-    const facts = { sandboxId, podUid, ...names, netnsPath };
+    const facts = { sandboxId, podUid, netnsPath, ...defined({ podNamespace, podName }) };
     const known = this.find(sandboxId);
-    if (known !== undefined) {
-      known.locate(facts);
-      return;
-    }
+    if (known === undefined) this.#create(facts, { isListed: false, hasContainers: false });
+    else known.locate(facts);
+  }
+
+  #create(facts: SandboxFacts, seen: Pick<Entry, 'isListed' | 'hasContainers'>): Sandbox {
     const sandbox = new Sandbox(facts, this.#deps);
-    this.#entries.set(sandboxId, { sandbox, isListed: false, hasContainers: false, missingSinceMs: undefined });
+    this.#entries.set(facts.sandboxId, { sandbox, ...seen, missingSinceMs: undefined });
+    return sandbox;
   }
 
   #listed(): Entry[] {

@@ -1,6 +1,7 @@
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import { Backoff } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
@@ -340,7 +341,7 @@ export class Sandbox implements AsyncDisposable {
     const retry = this.#retry.isScheduled ? {} : { retryMs: this.#retry.schedule() };
     const message = this.isEnding ? 'VFs not detached yet' : 'sandbox not ready yet';
     for (const { error, claim, isRepeated = false } of failed) {
-      const fields = { ...this.#log, ...(claim === undefined ? {} : { claim }), err: error, ...retry };
+      const fields = { ...this.#log, ...defined({ claim }), err: error, ...retry };
       logger[isRepeated ? 'debug' : 'warn'](fields, message);
     }
   }

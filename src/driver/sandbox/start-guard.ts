@@ -1,5 +1,5 @@
 import type { Container, PodSandbox } from '../../../nri/index.ts';
-import type { ClaimIdentity, ClaimMetadata } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import type { Store, StoredClaim } from '../state/index.ts';
 import { SandboxError } from './errors.ts';
@@ -132,7 +132,7 @@ function isLasting({ error, attempts }: { error: unknown; attempts: number }): b
 }
 
 function refused(container: Pick<Container, 'name'>, { identity }: StoredClaim, reason: string): SandboxError {
-  const claim = `${identity.namespace}/${identity.name}`;
+  const claim = claimName(identity);
   const message = `container ${container.name} cannot start with claim ${claim}: ${reason}`;
   return new SandboxError('not-ready', message, { claim, retriable: true });
 }

@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node:sqlite';
 import { isDeepStrictEqual } from 'node:util';
+import { claimName } from '../../framework/metadata/index.ts';
 import { deepFreeze } from '../../lib/freeze.ts';
 import { StateError } from './errors.ts';
 import { RecordTable } from './record-table.ts';
@@ -188,7 +189,7 @@ export class Store implements Disposable {
         for (const { attachment: _old, pciAddress, ...rest } of this.#devices(claimUid)) {
           if (!changes.has(pciAddress)) continue;
           const attachment = changes.get(pciAddress);
-          const data = JSON.stringify({ ...rest, ...(attachment === undefined ? {} : { attachment }) });
+          const data = JSON.stringify({ ...rest, attachment });
           this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
         }
       }),
@@ -254,14 +255,14 @@ export class Store implements Disposable {
     for (const { pciAddress, attachment: given, ...rest } of devices) {
       const known = stored.get(pciAddress);
       const attachment = known === undefined ? given : known.attachment;
-      const data = JSON.stringify({ ...rest, ...(attachment === undefined ? {} : { attachment }) });
+      const data = JSON.stringify({ ...rest, attachment });
       if (isSame) this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
       else this.#run('INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)', pciAddress, uid, data);
     }
   }
 
   #checkFree({ identity, devices }: StoredClaim): void {
-    const claim = `${identity.namespace}/${identity.name}`;
+    const claim = claimName(identity);
     for (const { pciAddress, name } of devices) {
       const row = this.#prepare('SELECT reason FROM unrestored WHERE pci_address = ?').get(pciAddress);
       if (row !== undefined) {

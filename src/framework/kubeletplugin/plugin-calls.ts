@@ -1,4 +1,5 @@
 import { abortable } from '../../lib/abort.ts';
+import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimName } from '../metadata/index.ts';
@@ -224,7 +225,7 @@ async function answerEach<T>(
  */
 function toWire(device: PreparedDevice, ids: Map<string, string>): WireDevice[] {
   const { poolName, deviceName, shareId, cdiDeviceIds } = device;
-  const rest = { poolName, deviceName, ...(shareId === undefined ? {} : { shareId }) };
+  const rest = { poolName, deviceName, ...defined({ shareId }) };
   const requestNames = [...new Set(device.requests.map(baseRequest))];
   if (requestNames.length > 0)
     return [{ requestNames, cdiDeviceIds: [...cdiDeviceIds, ...take(ids, requestNames)], ...rest }];

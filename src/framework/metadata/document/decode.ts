@@ -70,7 +70,6 @@ export function decodeUtf8(bytes: Uint8Array): string {
 
 function decodeObject(object: Record<string, unknown>): DecodedMetadata {
   const metadata = record(object.metadata, 'metadata');
-  const podClaimName = optional(object.podClaimName, 'podClaimName', string);
   return {
     claim: {
       name: string(metadata.name, 'metadata.name'),
@@ -78,7 +77,7 @@ function decodeObject(object: Record<string, unknown>): DecodedMetadata {
       uid: string(metadata.uid, 'metadata.uid'),
     },
     generation: generation(metadata.generation, 'metadata.generation'),
-    ...(podClaimName === undefined ? {} : { podClaimName }),
+    ...defined({ podClaimName: optional(object.podClaimName, 'podClaimName', string) }),
     requests: list(object.requests, 'requests', (value, path) => {
       const request = record(value, path);
       return {

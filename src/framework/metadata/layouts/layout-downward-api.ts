@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { defined } from '../../../lib/defined.ts';
 import { formatAttributeStrings, mapAttributes, type PlainValue } from '../document/attribute.ts';
 import { formatNetworkData } from '../document/codec.ts';
-import type { DeviceAttributes, DeviceMetadata } from '../document/document.ts';
+import { claimName, type DeviceAttributes, type DeviceMetadata } from '../document/document.ts';
 import { formatGoJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
 import { type HostFile, listDir, listSubdirectories, readSmallFile } from '../files/host-file.ts';
@@ -17,12 +17,12 @@ import { fileName, pathPart } from './paths.ts';
 export const downwardApi: Layout = {
   name: 'downward-api',
   hostFile({ downwardApiDir }, { claim, request, podUid }) {
-    const subject = `${claim.namespace}/${claim.name}`;
+    const subject = claimName(claim);
     if (podUid === undefined) {
-      throw new MetadataError('metadata-name-invalid', `claim ${subject} is reserved for no pod`, {
-        claim: subject,
-        hint: 'the metadata layout downward-api puts files into a directory for each pod; prepare the claim for a pod',
-      });
+      const hint =
+        'the metadata layout downward-api puts files into a directory for each pod; prepare the claim for a pod';
+      const message = `claim ${subject} is reserved for no pod`;
+      throw new MetadataError('metadata-name-invalid', message, { claim: subject, hint });
     }
     const file = fileName(`${pathPart(claim.name, 'claim name')}.${pathPart(request, 'request')}.json`, subject);
     return { base: downwardApiDir, parts: [pathPart(podUid, 'pod UID'), file] };
