@@ -64,8 +64,9 @@ export class Store implements Disposable {
       mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
       return openDatabase(open, path, bootId);
     });
-    const query = (sql: string, ...values: string[]) => this.#guard(() => this.#prepare(sql).all(...values));
-    this.records = new RecordTable(query, { isReadOnly: readOnly, exists: this.#version() >= recordsSince });
+    const query = (sql: string, ...values: string[]) => this.#query(sql, ...values);
+    const exists = this.#guard(() => readVersion(this.#database)) >= recordsSince;
+    this.records = new RecordTable(query, { isReadOnly: readOnly, exists });
   }
 
   claim(uid: string): StoredClaim | undefined {
@@ -77,31 +78,30 @@ export class Store implements Disposable {
    * this instance has changed, or all if another instance has written.
    */
   claims(): readonly StoredClaim[] {
-    return this.#guard(() => {
-      const dataVersion = this.#isAlone ? this.#known?.dataVersion : this.#dataVersion();
-      this.#isAlone = this.#database.isTransaction;
-      if (this.#known === undefined || this.#known.dataVersion !== dataVersion) {
-        this.#known = { dataVersion, claims: this.#claims('') };
-      } else if (this.#changed.size > 0) {
-        const others = this.#known.claims.filter(({ identity }) => !this.#changed.has(identity.uid));
-        const own = [...this.#changed].flatMap((uid) => this.#claims('WHERE uid = ?', uid));
-        this.#known.claims = own.length === 0 ? others : [...others, ...own].sort(byName);
-      }
-      this.#changed.clear();
-      return this.#known.claims;
-    });
+    // Changes with each commit of another instance.
+    const read = () => this.#query('PRAGMA data_version')[0]?.data_version;
+    const dataVersion = this.#isAlone ? this.#known?.dataVersion : read();
+    this.#isAlone = this.#database.isTransaction;
+    if (this.#known === undefined || this.#known.dataVersion !== dataVersion) {
+      this.#known = { dataVersion, claims: this.#claims('') };
+    } else if (this.#changed.size > 0) {
+      const others = this.#known.claims.filter(({ identity }) => !this.#changed.has(identity.uid));
+      const own = [...this.#changed].flatMap((uid) => this.#claims('WHERE uid = ?', uid));
+      this.#known.claims = own.length === 0 ? others : [...others, ...own].sort(byName);
+    }
+    this.#changed.clear();
+    return this.#known.claims;
   }
 
   /** The claims that were last written in another boot of the node. */
   claimsOfEarlierBoots(): StoredClaim[] {
     const bootId = this.#bootId;
-    return bootId === undefined ? [] : this.#guard(() => this.#claims('WHERE boot_id <> ?', bootId));
+    return bootId === undefined ? [] : this.#claims('WHERE boot_id <> ?', bootId);
   }
 
   /** Deletes unrestored VFs of earlier boots of the node: the kernel has created them anew since. */
   forgetUnrestoredOfEarlierBoots(): void {
-    if (this.#bootId === undefined) return;
-    this.#guard(() => this.#run('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId as string));
+    if (this.#bootId !== undefined) this.#query('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId);
   }
 
   /** The claims that are prepared for a pod, whatever their state. */
@@ -129,30 +129,24 @@ export class Store implements Disposable {
    * restored after its last claim
    */
   putClaim(claim: StoredClaim, unrestored: readonly UnrestoredVf[] = []): void {
-    this.#guard(() =>
-      this.#transaction(() => {
-        for (const { device, reason } of unrestored) this.#insertUnrestored(device, reason);
-        this.#checkFree(claim);
-        this.#putClaimRow(claim);
-        this.#putDevices(claim);
-      }),
-    );
+    this.together(() => {
+      for (const each of unrestored) this.putUnrestored(each);
+      this.#checkFree(claim);
+      this.#putClaimRow(claim);
+      this.#putDevices(claim);
+    });
   }
 
   /** Changes only the state of a claim. */
   setState(uid: string, state: StoredClaim['state']): void {
-    this.#guard(() => {
-      this.#changed.add(uid);
-      this.#run('UPDATE claims SET state = ?, boot_id = ? WHERE uid = ?', state, this.#bootId ?? null, uid);
-    });
+    this.#changed.add(uid);
+    this.#query('UPDATE claims SET state = ?, boot_id = ? WHERE uid = ?', state, this.#bootId ?? null, uid);
   }
 
   /** The metadata of a claim was laid down: it is prepared now, if its devices are ready. */
   completeClaim(uid: string): void {
-    this.#guard(() => {
-      this.#changed.add(uid);
-      this.#run("UPDATE claims SET state = 'prepared' WHERE uid = ? AND state = 'configured'", uid);
-    });
+    this.#changed.add(uid);
+    this.#query("UPDATE claims SET state = 'prepared' WHERE uid = ? AND state = 'configured'", uid);
   }
 
   /**
@@ -161,19 +155,19 @@ export class Store implements Disposable {
    * @throws the error of the task
    */
   together(task: () => void): void {
-    let thrown: { error: unknown } | undefined;
-    const run = () => {
-      try {
-        task();
-      } catch (error) {
-        thrown = { error };
-        throw error;
-      }
-    };
+    const isInner = this.#database.isTransaction;
+    const [begin, commit, undo] = isInner ? innerSteps : outerSteps;
+    this.#query(begin);
     try {
-      this.#guard(() => this.#transaction(run));
+      task();
+      this.#query(commit);
     } catch (error) {
-      throw thrown === undefined ? error : thrown.error;
+      this.#known = undefined;
+      // A full disk ends the transaction by itself.
+      if (this.#database.isTransaction) this.#guard(() => this.#database.exec(undo));
+      throw error;
+    } finally {
+      this.#isAlone &&= isInner;
     }
   }
 
@@ -183,49 +177,39 @@ export class Store implements Disposable {
    */
   setAttachments(claimUid: string, changes: ReadonlyMap<string, Attachment | undefined>): void {
     if (changes.size === 0) return;
-    this.#guard(() =>
-      this.#transaction(() => {
-        this.#changed.add(claimUid);
-        for (const { attachment: _old, pciAddress, ...rest } of this.#devices(claimUid)) {
-          if (!changes.has(pciAddress)) continue;
-          const attachment = changes.get(pciAddress);
-          const data = JSON.stringify({ ...rest, attachment });
-          this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
-        }
-      }),
-    );
+    this.together(() => {
+      this.#changed.add(claimUid);
+      for (const { pciAddress, ...rest } of this.#devices(claimUid)) {
+        if (!changes.has(pciAddress)) continue;
+        const data = JSON.stringify({ ...rest, attachment: changes.get(pciAddress) });
+        this.#query('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
+      }
+    });
   }
 
   /** VFs that are not available until they are restored. */
   unrestored(): UnrestoredVf[] {
-    return this.#guard(() =>
-      this.#prepare('SELECT * FROM unrestored ORDER BY pci_address')
-        .all()
-        .map((row) => ({
-          device: toDevice(row),
-          reason: String(row.reason),
-        })),
-    );
+    const rows = this.#query('SELECT * FROM unrestored ORDER BY pci_address');
+    return this.#guard(() => rows.map((row) => ({ device: toDevice(row), reason: String(row.reason) })));
   }
 
-  /** Updates why a VF is not restored. */
-  putUnrestored({ device, reason }: UnrestoredVf): void {
-    this.#guard(() => this.#insertUnrestored(device, reason));
+  /** Adds a VF, or updates why it is not restored. */
+  putUnrestored({ device: { pciAddress, ...rest }, reason }: UnrestoredVf): void {
+    const statement = 'INSERT OR REPLACE INTO unrestored (pci_address, data, reason, boot_id) VALUES (?, ?, ?, ?)';
+    this.#query(statement, pciAddress, JSON.stringify(rest), reason, this.#bootId ?? null);
   }
 
   deleteUnrestored(pciAddress: string): void {
-    this.#guard(() => this.#run('DELETE FROM unrestored WHERE pci_address = ?', pciAddress));
+    this.#query('DELETE FROM unrestored WHERE pci_address = ?', pciAddress);
   }
 
   /** Deletes a claim and keeps those of its devices that could not be restored, in one transaction. */
   deleteClaim(uid: string, unrestored: readonly UnrestoredVf[] = []): void {
-    this.#guard(() =>
-      this.#transaction(() => {
-        for (const { device, reason } of unrestored) this.#insertUnrestored(device, reason);
-        this.#changed.add(uid);
-        this.#run('DELETE FROM claims WHERE uid = ?', uid);
-      }),
-    );
+    this.together(() => {
+      for (const each of unrestored) this.putUnrestored(each);
+      this.#changed.add(uid);
+      this.#query('DELETE FROM claims WHERE uid = ?', uid);
+    });
   }
 
   [Symbol.dispose](): void {
@@ -234,7 +218,7 @@ export class Store implements Disposable {
 
   #putClaimRow({ identity: { uid, namespace, name }, podUids, state, allocation }: StoredClaim): void {
     this.#changed.add(uid);
-    this.#run(
+    this.#query(
       `INSERT INTO claims (uid, namespace, name, pod_uids, state, boot_id, allocation) VALUES (?, ?, ?, ?, ?, ?, ?)
        ON CONFLICT (uid) DO UPDATE SET namespace = excluded.namespace, name = excluded.name, pod_uids = excluded.pod_uids,
          state = excluded.state, boot_id = excluded.boot_id, allocation = excluded.allocation`,
@@ -251,28 +235,28 @@ export class Store implements Disposable {
       [...stored.keys()],
     );
     // The rows of a claim are in the order of its allocation.
-    if (!isSame) this.#run('DELETE FROM devices WHERE claim_uid = ?', uid);
+    if (!isSame) this.#query('DELETE FROM devices WHERE claim_uid = ?', uid);
     for (const { pciAddress, attachment: given, ...rest } of devices) {
       const known = stored.get(pciAddress);
       const attachment = known === undefined ? given : known.attachment;
       const data = JSON.stringify({ ...rest, attachment });
-      if (isSame) this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
-      else this.#run('INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)', pciAddress, uid, data);
+      if (isSame) this.#query('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
+      else this.#query('INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)', pciAddress, uid, data);
     }
   }
 
   #checkFree({ identity, devices }: StoredClaim): void {
     const claim = claimName(identity);
     for (const { pciAddress, name } of devices) {
-      const row = this.#prepare('SELECT reason FROM unrestored WHERE pci_address = ?').get(pciAddress);
+      const [row] = this.#query('SELECT reason FROM unrestored WHERE pci_address = ?', pciAddress);
       if (row !== undefined) {
         const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is not restored after its last claim: ${row.reason}`;
         const hint = 'the driver tries again every minute and then offers it again; netdra inventory lists it';
         throw new StateError('device-unrestored', message, { claim, device: name, retriable: true, hint });
       }
-      const holder = this.#prepare(
-        'SELECT namespace, name FROM devices JOIN claims ON uid = claim_uid WHERE pci_address = ? AND uid <> ?',
-      ).get(pciAddress, identity.uid);
+      const held =
+        'SELECT namespace, name FROM devices JOIN claims ON uid = claim_uid WHERE pci_address = ? AND uid <> ?';
+      const [holder] = this.#query(held, pciAddress, identity.uid);
       if (holder === undefined) continue;
       const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is prepared for claim ${holder.namespace}/${holder.name}`;
       const hint = 'it is free again when that claim is unprepared';
@@ -284,64 +268,31 @@ export class Store implements Disposable {
   #claims(where: string, ...parameters: string[]): StoredClaim[] {
     const tables = 'claims LEFT JOIN devices ON claim_uid = uid';
     const order = 'ORDER BY namespace, name, devices.rowid';
-    const rows = this.#prepare(`SELECT * FROM ${tables} ${where} ${order}`).all(...parameters);
+    const rows = this.#query(`SELECT * FROM ${tables} ${where} ${order}`, ...parameters);
     const claims = new Map<string, StoredClaim>();
-    for (const row of rows) {
-      const uid = String(row.uid);
-      const claim = claims.get(uid) ?? toClaim(row);
-      claims.set(uid, claim);
-      if (row.pci_address !== null) claim.devices.push(toDevice(row));
-    }
+    this.#guard(() => {
+      for (const row of rows) {
+        const uid = String(row.uid);
+        const claim = claims.get(uid) ?? toClaim(row);
+        claims.set(uid, claim);
+        if (row.pci_address !== null) claim.devices.push(toDevice(row));
+      }
+    });
     return deepFreeze([...claims.values()]);
   }
 
   #devices(claimUid: string): StoredDevice[] {
-    const rows = this.#prepare('SELECT * FROM devices WHERE claim_uid = ? ORDER BY rowid').all(claimUid);
-    return rows.map(toDevice);
+    const rows = this.#query('SELECT * FROM devices WHERE claim_uid = ? ORDER BY rowid', claimUid);
+    return this.#guard(() => rows.map(toDevice));
   }
 
-  #insertUnrestored({ pciAddress, ...rest }: StoredDevice, reason: string): void {
-    const data = JSON.stringify(rest);
-    const columns = 'pci_address, data, reason, boot_id';
-    const statement = `INSERT OR REPLACE INTO unrestored (${columns}) VALUES (?, ?, ?, ?)`;
-    this.#run(statement, pciAddress, data, reason, this.#bootId ?? null);
-  }
-
-  #run(statement: string, ...parameters: (string | null)[]): void {
-    this.#prepare(statement).run(...parameters);
-  }
-
-  /** Changes with each commit of another instance. */
-  #dataVersion(): unknown {
-    return this.#prepare('PRAGMA data_version').get()?.data_version;
-  }
-
-  #version(): number {
-    return this.#guard(() => readVersion(this.#database));
-  }
-
-  /** There are only a handful of statements. */
-  #prepare(sql: string): StatementSync {
-    const known = this.#statements.get(sql) ?? this.#database.prepare(sql);
-    this.#statements.set(sql, known);
-    return known;
-  }
-
-  #transaction(task: () => void): void {
-    const isInner = this.#database.isTransaction;
-    const [begin, commit, undo] = isInner ? innerSteps : outerSteps;
-    this.#prepare(begin).run();
-    try {
-      task();
-      this.#prepare(commit).run();
-    } catch (error) {
-      this.#known = undefined;
-      // A full disk ends the transaction by itself.
-      if (this.#database.isTransaction) this.#database.exec(undo);
-      throw error;
-    } finally {
-      this.#isAlone &&= isInner;
-    }
+  /** Runs a statement. It is kept: there are only a handful of them. */
+  #query(sql: string, ...parameters: (string | null)[]): Row[] {
+    return this.#guard(() => {
+      const statement = this.#statements.get(sql) ?? this.#database.prepare(sql);
+      this.#statements.set(sql, statement);
+      return statement.all(...parameters);
+    });
   }
 
   #guard<T>(task: () => T): T {
@@ -349,12 +300,8 @@ export class Store implements Disposable {
       return task();
     } catch (cause) {
       if (cause instanceof StateError) throw cause;
-      throw new StateError('store-unusable', `state store ${this.path} cannot be used`, {
-        cause,
-        path: this.path,
-        retriable: !isDamage(cause),
-        hint: this.#hintFor(cause),
-      });
+      const details = { cause, path: this.path, retriable: !isDamage(cause), hint: this.#hintFor(cause) };
+      throw new StateError('store-unusable', `state store ${this.path} cannot be used`, details);
     }
   }
 
@@ -372,7 +319,7 @@ function toClaim({ uid, namespace, name, pod_uids, state, allocation }: Row): St
     identity: { uid: String(uid), namespace: String(namespace), name: String(name) },
     podUids: JSON.parse(String(pod_uids)),
     state: state as StoredClaim['state'],
-    ...(allocation === null || allocation === undefined ? {} : { allocation: String(allocation) }),
+    ...(typeof allocation === 'string' && { allocation }),
     devices: [],
   };
 }
