@@ -7,7 +7,7 @@ import { defined } from '../lib/defined.ts';
 import { explain } from '../lib/errors.ts';
 import { parseCidr } from '../node/netlink/index.ts';
 import {
-  AllocationCheck,
+  checkAllocation,
   createKubeNamespaceReader,
   createKubeNetworkAttachmentReader,
   DeviceClasses,
@@ -26,7 +26,7 @@ import {
   ObservedVfs,
   OrphanedFiles,
   Reconciler,
-  UnrestoredVfs,
+  restoreVfs,
 } from './recovery/index.ts';
 import {
   Attachments,
@@ -218,7 +218,7 @@ function createClaims(
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     namespaces: createKubeNamespaceReader(kube),
     cni: settings.cni,
-    allocations: new AllocationCheck({ driver, classes }),
+    checkAllocation: (claim) => checkAllocation(driver, classes, claim),
     openClaimFields: settings.openClaimFields,
     nodeNetworks: async () => {
       const addresses = await kernel.networks.host.connection.reachableAddresses();
@@ -294,11 +294,11 @@ function createReconciler(
     onHandedOver: nudge,
   });
   const orphans = new OrphanedFiles({ store, metadata, specs, helper, logger });
-  const unrestored = new UnrestoredVfs({ store, attachments, control, locks, logger });
   const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
+  const vfs = { store, attachments, control, locks, logger };
   const tasks = [
     { name: 'sandboxes', run: async () => registry.requeueAll() },
-    { name: 'VFs to restore', run: (signal: AbortSignal) => unrestored.sweep(signal) },
+    { name: 'VFs to restore', run: (signal: AbortSignal) => restoreVfs(vfs, signal) },
     { name: 'VFs', run: (signal: AbortSignal) => devices.recreateLost(signal) },
     { name: 'observed VFs', run: (signal: AbortSignal) => observed.sweep(signal) },
     { name: 'claims', run: (signal: AbortSignal) => inactive.sweep(signal) },
@@ -312,14 +312,11 @@ function factsOf({ disk: { store } }: Base, devices: DeviceList, metadata: Claim
   const held = () => store.claims().flatMap((claim) => claim.devices);
   return {
     devicesOffered: () => devices.offered().length,
-    claimsByState: () => countBy(store.claims().map(({ state }) => state)),
+    claimsByState: () => {
+      const byState = Map.groupBy(store.claims(), ({ state }) => state);
+      return Object.fromEntries([...byState].map(([state, claims]) => [state, claims.length]));
+    },
     devicesAttached: () => held().filter(({ attachment }) => attachment !== undefined).length,
     metadataFiles: () => metadata.countFiles(),
   };
-}
-
-function countBy(names: string[]): Record<string, number> {
-  const counts: Record<string, number> = {};
-  for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
-  return counts;
 }

@@ -25,7 +25,6 @@ import {
 } from '../state/index.ts';
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 import { toVfWanted } from '../vf/vf-wanted.ts';
-import type { AllocationCheck } from './allocation-check.ts';
 import { ClaimBatch } from './claim-batch.ts';
 import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
 import { DriverError } from './errors.ts';
@@ -35,7 +34,8 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
   store: Store;
   attachments: VfDetacher;
   control: VfControl;
-  allocations: Pick<AllocationCheck, 'check'>;
+  /** Compares an allocation with its sources: see `checkAllocation`. */
+  checkAllocation: (claim: AllocatedClaim) => Promise<void>;
   /** What a device's ResourceSlice says of it. */
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /** CDI specs for what containers need besides the metadata. */
@@ -125,7 +125,7 @@ export class Driver implements DraPlugin {
     const { claim, known, allocation } = work;
     if (work.isAgain) return;
     // A partly prepared claim was checked before, and its class may have been deleted since.
-    if (known?.allocation !== allocation) await this.#options.allocations.check(claim);
+    if (known?.allocation !== allocation) await this.#options.checkAllocation(claim);
     work.devices = await this.#resolver.resolve(claim, signal);
     if (work.devices.length > 0) checkSinglePod(claim);
     const isSame = (known?.allocation ?? allocation) === allocation;
@@ -315,26 +315,19 @@ export class Driver implements DraPlugin {
   }
 
   async #restoreAll(identity: ClaimIdentity, devices: readonly StoredDevice[]): Promise<UnrestoredVf[]> {
+    const { attachments, control, logger } = this.#options;
     const unrestored: UnrestoredVf[] = [];
     for (const stored of devices) {
       const device = { ...stored };
-      const reason = await this.#restore(identity, device);
-      if (reason !== undefined) unrestored.push({ device, reason });
+      try {
+        await restore({ attachments, control }, identity.uid, device);
+      } catch (error) {
+        const fields = { claim: claimName(identity), device: device.name, err: error };
+        logger.error(fields, 'VF is unavailable until it is restored');
+        unrestored.push({ device, reason: explain(error) });
+      }
     }
     return unrestored;
-  }
-
-  /** @returns why the VF is not restored */
-  async #restore(identity: ClaimIdentity, device: StoredDevice): Promise<string | undefined> {
-    const { attachments, control, logger } = this.#options;
-    try {
-      await restore({ attachments, control }, identity.uid, device);
-      return undefined;
-    } catch (error) {
-      const fields = { claim: claimName(identity), device: device.name, err: error };
-      logger.error(fields, 'VF is unavailable until it is restored');
-      return explain(error);
-    }
   }
 }
 

@@ -56,12 +56,9 @@ export class ObservedVfs {
         (error) => error instanceof StateError,
       );
     } finally {
-      if (!signal.aborted && sandboxes.isFresh) this.#forgetAllBut(away);
+      const isWhole = !signal.aborted && sandboxes.isFresh;
+      for (const each of this.#awaySinceMs.keys()) if (isWhole && !away.has(each)) this.#awaySinceMs.delete(each);
     }
-  }
-
-  #forgetAllBut(away: ReadonlySet<string>): void {
-    for (const pciAddress of this.#awaySinceMs.keys()) if (!away.has(pciAddress)) this.#awaySinceMs.delete(pciAddress);
   }
 
   /** @returns whether the VF is away from the host, and was not detached */

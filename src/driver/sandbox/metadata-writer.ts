@@ -50,14 +50,16 @@ export class MetadataWriter {
   async write(identity: ClaimIdentity, sandboxId: string, readings: readonly DeviceReading[]): Promise<void> {
     const { files, driver, attributesOf, logger } = this.#options;
     const claim = claimName(identity);
-    const complete = [...byRequest([...readings])].filter(([, entries]) => entries.every(isRead));
-    const known = complete.flatMap(([, entries]) => entries.filter(isRead));
+    const complete = [...byRequest([...readings])].flatMap(([request, entries]) =>
+      entries.every(isRead) ? [{ request, entries }] : [],
+    );
+    const known = complete.flatMap(({ entries }) => entries);
     const isNew = this.#recordNetworkData(identity, known);
     const errors: unknown[] = [];
-    for (const [request, entries] of complete) {
-      const devices = entries
-        .filter(isRead)
-        .map(({ device, state }) => toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state));
+    for (const { request, entries } of complete) {
+      const devices = entries.map(({ device, state }) =>
+        toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state),
+      );
       const facts = { claim, request, devices: devices.map(({ name }) => name) };
       try {
         const update = await files.updateRequestMetadata(identity, request, devices);

@@ -1,6 +1,5 @@
 import { defined } from '../../lib/defined.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
-import type { Logger } from '../../lib/logger.ts';
 import type { Attachment, StoredClaim } from '../state/index.ts';
 import type { SandboxFacts } from './pod.ts';
 import { Sandbox, type SandboxDeps, type Wanted } from './sandbox.ts';
@@ -35,7 +34,6 @@ const unlistedContainerMs = 10_000;
  */
 export class SandboxRegistry implements AsyncDisposable {
   readonly #deps: SandboxDeps;
-  readonly #logger: Logger;
   /** By sandbox id. */
   readonly #entries = new Map<string, Entry>();
   /** By pod UID: id of the pod's current sandbox, once the runtime has shown it. */
@@ -47,7 +45,6 @@ export class SandboxRegistry implements AsyncDisposable {
 
   constructor(deps: SandboxDeps) {
     this.#deps = deps;
-    this.#logger = deps.logger;
   }
 
   /** Whether the runtime's list of sandboxes is up to date. */
@@ -272,7 +269,7 @@ export class SandboxRegistry implements AsyncDisposable {
 
   /** The sandbox itself logs failures and retries. */
   #inBackground(work: Promise<void>): void {
-    work.catch((error: unknown) => this.#logger.debug({ err: error }, 'sandbox is requeued'));
+    work.catch((error: unknown) => this.#deps.logger.debug({ err: error }, 'sandbox is requeued'));
   }
 }
 

@@ -235,8 +235,15 @@ export class Sandbox implements AsyncDisposable {
     const { signal } = this.#attaching;
     const failed: FailedWork[] = [];
     const serve = async ({ identity }: StoredClaim, work: Promise<Served>) => {
-      const error = await this.#served(identity, work);
-      if (error !== undefined) failed.push(await this.#fail(identity, error));
+      try {
+        const served = await work;
+        if (typeof served !== 'object') return this.#progress.served(identity.uid, served);
+        this.#progress.withdrawn(identity.uid);
+        failed.push(await this.#fail(identity, served.withdrawn));
+      } catch (error) {
+        signal.throwIfAborted();
+        failed.push(await this.#fail(identity, error));
+      }
     };
     const withVfs = due.filter(({ devices }) => devices.length > 0);
     for (const claim of due) {
@@ -258,23 +265,6 @@ export class Sandbox implements AsyncDisposable {
       for (const { identity } of withVfs) failed.push(await this.#fail(identity, error));
     }
     return failed;
-  }
-
-  /** @returns why it was not served */
-  async #served({ uid }: ClaimIdentity, work: Promise<Served>): Promise<unknown> {
-    let served: Served;
-    try {
-      served = await work;
-    } catch (error) {
-      if (this.#attaching.signal.aborted) throw error;
-      return error;
-    }
-    if (typeof served === 'object') {
-      this.#progress.withdrawn(uid);
-      return served.withdrawn;
-    }
-    this.#progress.served(uid, served);
-    return undefined;
   }
 
   /** @returns the claims whose VFs were not detached, and why */
@@ -367,9 +357,12 @@ export class Sandbox implements AsyncDisposable {
   #startFollowing(namespace: NetworkNamespace): void {
     const { liveUpdates, networks, ends, clock, logger } = this.#deps;
     if (!liveUpdates || this.#follow !== undefined) return;
-    const onFlapping = () => reportFlapping(this.#claims(), this.#log, this.#deps);
+    const onChange = () => this.#changed();
+    const onFlapping = () => {
+      logger.warn(this.#log, 'pod network is flapping; reading it less often');
+      for (const { identity } of this.#claims()) this.#deps.onFlapping(identity);
+    };
     try {
-      const onChange = () => this.#changed();
       this.#follow = new Follow(namespace, { networks, ends, clock, onChange, onFlapping });
     } catch (error) {
       logger.warn({ ...this.#log, err: error }, 'changes of the pod are not followed');
@@ -382,13 +375,4 @@ export class Sandbox implements AsyncDisposable {
     this.#tentativeReads = isAwaited ? this.#tentativeReads + 1 : 0;
     if (isAwaited && this.#tentativeReads <= tentative.reads) this.#retry.after(tentative.everyMs);
   }
-}
-
-function reportFlapping(
-  claims: readonly StoredClaim[],
-  log: object,
-  { logger, onFlapping }: Pick<SandboxDeps, 'logger' | 'onFlapping'>,
-): void {
-  logger.warn(log, 'pod network is flapping; reading it less often');
-  for (const { identity } of claims) onFlapping(identity);
 }

@@ -73,23 +73,7 @@ export interface MetadataUpdater {
  * hook until their sandbox is served, and fail when the hook times out. Calls about claims without a gate do nothing;
  * without device metadata, no call does anything.
  */
-export interface StartGate {
-  /**
-   * Lets the containers of a sandbox start, now and at every restart, also while the driver is not running. Call it
-   * after the metadata of every request of the claim was updated for that sandbox, and again at driver start for
-   * sandboxes that are already served: a claim that an older version laid down gets its gate when it is prepared again.
-   * @param sandboxId as the container runtime names it
-   * @throws MetadataError `metadata-not-prepared`, `metadata-not-written` if a request of the claim has no metadata yet
-   */
-  openGate(claim: ClaimIdentity, sandboxId: string): Promise<void>;
-  /**
-   * Records why the containers of a sandbox have to wait; a container that waits too long reports the last reason in
-   * its error. A gate that is open for another sandbox stays open: withdraw the claim's metadata first.
-   */
-  holdGate(claim: ClaimIdentity, sandboxId: string, reason: string): Promise<void>;
-  /** Makes the waiting containers of a sandbox fail at once, because it is being stopped. */
-  endGate(claim: ClaimIdentity, sandboxId: string): Promise<void>;
-}
+export type StartGate = Pick<ClaimMetadata, 'openGate' | 'holdGate' | 'endGate'>;
 
 /**
  * A driver that is served to the kubelet. Disposing stops it: the registration socket is removed first, so that the
@@ -149,7 +133,8 @@ export async function startKubeletPlugin(
   plugin: DraPlugin,
   options: KubeletPluginOptions,
 ): Promise<KubeletPluginHelper> {
-  const running = await Running.start(plugin, options);
+  const running = new Running(plugin, options);
+  await running.listen();
   return {
     sockets: running.sockets,
     get registration() {
@@ -190,19 +175,7 @@ class Running {
   #registrationServer: GrpcServer | undefined;
   #stopped: Promise<void> | undefined;
 
-  static async start(plugin: DraPlugin, options: KubeletPluginOptions): Promise<Running> {
-    const running = new Running(plugin, options);
-    try {
-      await running.#listen();
-    } catch (error) {
-      running.#servers.dispose();
-      running.#locks.dispose();
-      throw error;
-    }
-    return running;
-  }
-
-  private constructor(plugin: DraPlugin, options: KubeletPluginOptions) {
+  constructor(plugin: DraPlugin, options: KubeletPluginOptions) {
     const { driver, dataDir, podUid, logger, metadata, clock = systemClock } = options;
     this.#options = options;
     this.#clock = clock;
@@ -259,15 +232,21 @@ class Running {
     return this.#stopped;
   }
 
-  async #listen(): Promise<void> {
-    // While one instance removes sockets without a listener, no other may be about to listen on its own.
-    using deadline = this.#clock.deadline(lockAtStartMs);
-    using _ = await this.#filesLock?.acquire(deadline.signal);
-    await this.#removeLeftovers();
-    this.#draServer = this.#servers.use(await GrpcServer.start(this.sockets.dra, this.#services()));
-    this.#registrationServer = this.#servers.use(
-      await GrpcServer.start(this.sockets.registration, [this.registration.service()]),
-    );
+  async listen(): Promise<void> {
+    try {
+      // While one instance removes sockets without a listener, no other may be about to listen on its own.
+      using deadline = this.#clock.deadline(lockAtStartMs);
+      using _ = await this.#filesLock?.acquire(deadline.signal);
+      await this.#removeLeftovers();
+      const { dra, registration } = this.sockets;
+      this.#draServer = this.#servers.use(await GrpcServer.start(dra, this.#services()));
+      const services = [this.registration.service()];
+      this.#registrationServer = this.#servers.use(await GrpcServer.start(registration, services));
+    } catch (error) {
+      this.#servers.dispose();
+      this.#locks.dispose();
+      throw error;
+    }
   }
 
   #services(): GrpcService[] {

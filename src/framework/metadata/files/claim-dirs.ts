@@ -6,12 +6,11 @@ import { readAnnouncements, type WaitingSandbox } from '../gate/waiting-sandbox.
 import { defaultHostDirs, type HostDirs, type LayoutName } from '../layouts/layout.ts';
 import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 import { layouts } from '../layouts/layouts.ts';
-import { readDocuments } from './claim-documents.ts';
 import { removeShared } from './claim-files.ts';
 import type { ClaimMetadataOptions } from './claim-metadata-options.ts';
 import { type ClaimRecords, RecordFiles } from './claim-records.ts';
 import type { ClaimState } from './claim-state.ts';
-import { ClaimStates } from './claim-states.ts';
+import { ClaimStates, readDocuments } from './claim-states.ts';
 import { hostPath, removedPrefix, removeTree } from './host-file.ts';
 
 /** A metadata directory in the driver's own directory. */

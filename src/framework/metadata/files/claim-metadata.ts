@@ -5,7 +5,6 @@ import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
 import { checkGateHook, closeGate, type Gate, gateHook, isGateOf, readGate, writeGate } from '../gate/gate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
-import { claimDirName } from '../layouts/paths.ts';
 import { CdiSpecs, type ContainerEdits } from './cdi.ts';
 import { ClaimDirs } from './claim-dirs.ts';
 import { ClaimFiles } from './claim-files.ts';
@@ -47,9 +46,9 @@ export class ClaimMetadata extends ClaimDirs {
    */
   async prepare(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>): Promise<Map<string, string>> {
     return holdDirectories(() => {
-      const { driver, onRecovered } = this.options;
-      const recovery = { driver, dirs: this.dirs, now: this.now(), ...defined({ onRecovered }) };
-      const { state: found, isRecorded } = this.states.readOrRecover(record, recovery);
+      const recovery = { driver: this.options.driver, dirs: this.dirs, now: this.now() };
+      const { state: found, isRecorded, problem } = this.states.readOrRecover(record, recovery);
+      if (problem !== undefined) this.options.onRecovered?.(record.claim, problem);
       const kept = found?.claim.uid === record.claim.uid ? found : undefined;
       const state = this.#nextState(record, contents, kept);
       // Everything is checked before anything is written.
@@ -128,7 +127,11 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Lets the containers of a sandbox start, now and later. Containers of any other sandbox no longer can.
+   * Lets the containers of a sandbox start, now and at every restart, also while the driver is not running. Containers
+   * of any other sandbox no longer can. To be called after the metadata of every request was updated for that sandbox,
+   * and again at driver start for sandboxes that are already served: a claim that an older version laid down gets its
+   * gate when it is prepared again.
+   * @param sandboxId as the container runtime names it
    * @throws MetadataError `metadata-not-prepared`; `metadata-not-written` if a request of the claim has no content yet;
    * `metadata-name-invalid` for an invalid sandbox id; `metadata-io`
    */
@@ -175,9 +178,7 @@ export class ClaimMetadata extends ClaimDirs {
   async unprepare(claim: ClaimIdentity): Promise<void> {
     holdDirectories(() => {
       const state = this.states.readForRemoval(claim);
-      if (state !== undefined && state !== 'unreadable' && state.claim.uid === claim.uid) {
-        return this.#remove(state);
-      }
+      if (typeof state === 'object' && state.claim.uid === claim.uid) return this.#remove(state);
       this.#cdi.removeClaims([claim.uid]);
       this.#files.removeStrays(claim);
       if (typeof state !== 'object' && !this.states.isOfOther(claim)) this.#files.removeClaimDir(claim);
@@ -195,9 +196,8 @@ export class ClaimMetadata extends ClaimDirs {
   /** Whether all containers of a prepared claim wait at the gate by themselves until they may start. */
   isGated(claim: ClaimIdentity): boolean {
     try {
-      const state = this.states.readIn(claimDirName(claim));
-      if (state?.claim.uid !== claim.uid) return false;
-      return Object.values(state.requests).every(({ isGated }) => isGated === true);
+      const state = this.states.read(claim);
+      return state?.claim.uid === claim.uid && Object.values(state.requests).every(({ isGated }) => isGated === true);
     } catch {
       // An unreadable record is left to the calls that need it.
       return false;

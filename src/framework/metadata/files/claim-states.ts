@@ -1,15 +1,14 @@
 import { join } from 'node:path';
-import type { ClaimIdentity } from '../document/document.ts';
+import { decodeStream } from '../document/decode.ts';
+import type { ClaimIdentity, MetadataDocument } from '../document/document.ts';
 import { MetadataError, type MetadataErrorCode } from '../errors.ts';
 import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 import { claimDirName } from '../layouts/paths.ts';
-import { readDocuments } from './claim-documents.ts';
-import type { ClaimMetadataOptions } from './claim-metadata-options.ts';
 import type { ClaimRecord } from './claim-record.ts';
 import type { ClaimRecords } from './claim-records.ts';
 import { type ClaimState, formatClaimState, parseClaimState } from './claim-state.ts';
 import { holdDirectories } from './held-directories.ts';
-import { listDir, removedPrefix } from './host-file.ts';
+import { type HostFile, hostPath, listDir, listSubdirectories, readFileIfThere, removedPrefix } from './host-file.ts';
 import { type Recovery, recoverState } from './recover-state.ts';
 
 /**
@@ -63,13 +62,13 @@ export class ClaimStates {
 
   /**
    * For a claim that is being prepared: what its files show if its record is damaged, or gone while they are there.
-   * @returns `isRecorded`: whether this is what the record says
+   * @returns `isRecorded`: whether this is what the record says; `problem`: why it cannot be read
    * @throws MetadataError `metadata-io`; `metadata-version-unknown`: that of a newer version is not overwritten
    */
   readOrRecover(
     record: ClaimRecord,
-    { onRecovered, ...recovery }: Omit<Recovery, 'hadRecord'> & Pick<ClaimMetadataOptions, 'onRecovered'>,
-  ): { state: ClaimState | undefined; isRecorded: boolean } {
+    recovery: Omit<Recovery, 'hadRecord'>,
+  ): { state: ClaimState | undefined; isRecorded: boolean; problem?: MetadataError | undefined } {
     let problem: MetadataError | undefined;
     try {
       const state = this.read(record.claim);
@@ -82,8 +81,7 @@ export class ClaimStates {
       problem = error;
     }
     const state = recoverState(record, { ...recovery, hadRecord: problem !== undefined });
-    if (problem !== undefined) onRecovered?.(record.claim, problem);
-    return { state, isRecorded: false };
+    return { state, isRecorded: false, problem };
   }
 
   /**
@@ -111,4 +109,35 @@ export class ClaimStates {
 
 function isCode(error: unknown, code: MetadataErrorCode): error is MetadataError {
   return error instanceof MetadataError && error.code === code;
+}
+
+/**
+ * The metadata files in a claim's directory that have content: they show whose directory it is if its record does not.
+ * @param dir name of the claim's directory
+ * @returns each with the base name of its request
+ * @throws MetadataError `metadata-io`
+ */
+export function readDocuments(dataDir: string, dir: string): { base: string; document: MetadataDocument }[] {
+  const claimDir: HostFile = { base: dataDir, parts: [metadataDirName, dir] };
+  const found: { base: string; document: MetadataDocument }[] = [];
+  for (const base of listSubdirectories(claimDir)) {
+    const requestDir: HostFile = { ...claimDir, parts: [...claimDir.parts, base] };
+    for (const name of listDir(hostPath(requestDir))) {
+      // Unfinished files begin with a dot.
+      if (name.startsWith('.') || !name.endsWith('.json')) continue;
+      const document = decodeIfWhole(readFileIfThere({ ...requestDir, parts: [...requestDir.parts, name] }));
+      if (document !== undefined) found.push({ base, document });
+    }
+  }
+  return found;
+}
+
+/** @returns `undefined` for a file that is missing, blank or damaged */
+export function decodeIfWhole(text: string | undefined): MetadataDocument | undefined {
+  try {
+    return text === undefined || text.trim() === '' ? undefined : decodeStream(text);
+  } catch (error) {
+    if (error instanceof MetadataError) return undefined;
+    throw error;
+  }
 }

@@ -64,27 +64,20 @@ export class HeldDirectories implements Disposable {
     const [first, ...others] = parts.slice(0, -1);
     // The operator's directory may be a link; those in it may not.
     let key = keyOf(base, first === undefined ? [] : [first]);
-    const flags = first === undefined ? 0 : O_NOFOLLOW;
-    let dir =
-      this.#open.get(key) ??
-      this.#hold(key, () => openDirectory(key, flags, create ? 'with parents' : 'never'), create);
+    let dir = this.#hold(key, create, { path: key, flags: first === undefined ? 0 : O_NOFOLLOW, withParents: true });
     for (const name of others) {
       if (dir === undefined) return undefined;
-      const parent: OpenDirectory = dir;
       key = keyOf(key, [name]);
-      dir = this.#open.get(key) ?? this.#hold(key, (isAbsent) => openInside(parent, name, create, isAbsent), create);
+      dir = this.#hold(key, create, { path: dir.at(name), flags: O_NOFOLLOW, isAbsent: dir.isNew });
     }
     return dir;
   }
 
-  #hold(
-    key: string,
-    open: (isAbsent: boolean) => OpenDirectory | undefined,
-    create: boolean,
-  ): OpenDirectory | undefined {
-    const isAbsent = this.#absent.has(key);
-    if (isAbsent && !create) return undefined;
-    const dir = open(isAbsent);
+  #hold(key: string, create: boolean, place: DirectoryPlace): OpenDirectory | undefined {
+    const held = this.#open.get(key);
+    if (held !== undefined) return held;
+    let dir = place.isAbsent || this.#absent.has(key) ? undefined : openIfThere(place);
+    if (dir === undefined && create) dir = new OpenDirectory(place.path, place.flags, makeDir(place));
     if (dir === undefined) this.#absent.add(key);
     else {
       this.#open.set(key, dir);
@@ -92,6 +85,15 @@ export class HeldDirectories implements Disposable {
     }
     return dir;
   }
+}
+
+interface DirectoryPlace {
+  path: string;
+  flags: number;
+  /** Whether it is created with the directories that it is in. */
+  withParents?: boolean;
+  /** Whether it is known not to exist. */
+  isAbsent?: boolean;
 }
 
 function keyOf(base: string, parts: readonly string[]): string {
@@ -129,39 +131,17 @@ export class OpenDirectory implements Disposable {
   }
 }
 
-/** @returns `undefined` if it does not exist and is not to be created */
-function openInside(
-  parent: OpenDirectory,
-  name: string,
-  create: boolean,
-  isAbsent: boolean,
-): OpenDirectory | undefined {
-  const path = parent.at(name);
-  if (!parent.isNew && !isAbsent) return openDirectory(path, O_NOFOLLOW, create ? 'itself' : 'never');
-  return create ? createDirectory(path, O_NOFOLLOW, false) : undefined;
-}
-
-/** @returns `undefined` if it does not exist and is not to be created */
-function openDirectory(
-  path: string,
-  flags: number,
-  create: 'never' | 'itself' | 'with parents',
-): OpenDirectory | undefined {
+function openIfThere({ path, flags }: DirectoryPlace): OpenDirectory | undefined {
   try {
     return new OpenDirectory(path, flags);
   } catch (error) {
-    if (errnoCode(error) !== 'ENOENT') throw error;
-    return create === 'never' ? undefined : createDirectory(path, flags, create === 'with parents');
+    if (errnoCode(error) === 'ENOENT') return undefined;
+    throw error;
   }
 }
 
-function createDirectory(path: string, flags: number, withParents: boolean): OpenDirectory {
-  const isNew = makeDir(path, withParents);
-  return new OpenDirectory(path, flags, isNew);
-}
-
 /** @returns `false` if it exists already */
-function makeDir(path: string, recursive: boolean): boolean {
+function makeDir({ path, withParents: recursive = false }: DirectoryPlace): boolean {
   try {
     const firstCreated = mkdirSync(path, { recursive, mode: dirMode });
     // Only with `recursive` does Node.js say what it has created, and accept what exists.
