@@ -290,7 +290,9 @@ export class Driver implements DraPlugin {
     const unrestored = new Map<string, UnrestoredVf[]>();
     for (const { identity, devices } of claims) unrestored.set(identity.uid, await this.#restoreAll(identity, devices));
     const known = new Map(claims.map((claim) => [claim.identity.uid, claim]));
-    const withSpecs = identities.filter(({ uid }) => known.get(uid)?.devices.some(mayHaveSpec) ?? true);
+    // Or may have one: their claim was not fully prepared.
+    const hasSpec = ({ access }: StoredDevice) => access === undefined || access.nodes.length > 0;
+    const withSpecs = identities.filter(({ uid }) => known.get(uid)?.devices.some(hasSpec) ?? true);
     await deviceSpecs.removeClaims(withSpecs.map(({ uid }) => uid));
     for (const identity of identities) {
       const claim = known.get(identity.uid);
@@ -329,11 +331,6 @@ export class Driver implements DraPlugin {
     }
     return unrestored;
   }
-}
-
-/** Whether a device has a CDI spec, or may have one: its claim was not fully prepared. */
-function mayHaveSpec({ access }: StoredDevice): boolean {
-  return access === undefined || access.nodes.length > 0;
 }
 
 /** @throws DriverError `claim-shared` */

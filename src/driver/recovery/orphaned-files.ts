@@ -1,5 +1,5 @@
 import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
-import { type CdiSpecs, type ClaimMetadata, claimDirName } from '../../framework/metadata/index.ts';
+import { type CdiSpecs, type ClaimDir, type ClaimMetadata, claimDirName } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { StateError, type Store } from '../state/index.ts';
@@ -12,8 +12,6 @@ export interface OrphanedFilesOptions {
   helper: Pick<KubeletPluginHelper, 'reclaim'>;
   logger: Logger;
 }
-
-type ClaimDir = Awaited<ReturnType<ClaimMetadata['list']>>[number];
 
 /** Something that no claim has, under the name that the log gives it. */
 interface Orphan {

@@ -316,10 +316,8 @@ export class Sandbox implements AsyncDisposable {
     const { logger } = this.#deps;
     const all = [...failed.filter(({ claim }) => claim === undefined), ...this.#progress.failures];
     const texts = all.map(({ claim, error }) => `${claim === undefined ? '' : `claim ${claim}: `}${explain(error)}`);
-    this.#lastError = asOneError(
-      all.map(({ error }) => error),
-      texts,
-    );
+    const errors = all.map(({ error }) => error);
+    this.#lastError = asOneError(errors, texts);
     if (all.length === 0) {
       this.#retry.reset();
       if (!this.isEnding) this.#readLater();

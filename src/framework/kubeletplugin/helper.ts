@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { ClaimIdentity, ClaimMetadata, DeviceMetadata, MetadataUpdate } from '../metadata/index.ts';
+import type { ClaimMetadata } from '../metadata/index.ts';
 import type { ClaimReader } from './claims.ts';
 import { createDraService, draVersions } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
@@ -60,12 +60,8 @@ export interface KubeletPluginOptions {
 
 /** What a driver calls when it knows more about the devices of a request. Source: KEP-5304 `MetadataUpdater`. */
 export interface MetadataUpdater {
-  /**
-   * Replaces the metadata of a request's devices; the file appears with the first call.
-   * @param request base name or full `request/subrequest`
-   * @throws MetadataError `metadata-not-prepared` if this driver has not prepared exactly this
-   */
-  updateRequestMetadata(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<MetadataUpdate>;
+  /** Replaces the metadata of a request's devices; the file appears with the first call. */
+  updateRequestMetadata: ClaimMetadata['update'];
 }
 
 /**
@@ -97,20 +93,15 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
   /**
    * Hides the content of a claim's files until the next update, and closes its gate, so that no container starts. For a
    * driver that knows that the content no longer holds: the devices have left the pod's sandbox.
-   * @param requests whose files, by base name or full `request/subrequest`; default all
    */
-  withdrawMetadata(claim: ClaimIdentity, requests?: readonly string[]): Promise<void>;
+  withdrawMetadata: ClaimMetadata['withdraw'];
   /**
    * Unprepares a claim as if the kubelet had asked for it, with its files and CDI specs: for a claim that no kubelet
    * knows any more. Failures are logged.
    * @param isOver called when no call about the claim is under way, in any instance
    * @returns whether it was unprepared
    */
-  reclaim(
-    claim: ClaimIdentity,
-    isOver: (signal: AbortSignal) => Promise<boolean>,
-    signal: AbortSignal,
-  ): Promise<boolean>;
+  reclaim: PluginCalls['reclaim'];
   /**
    * Prepares a claim again as if the kubelet had asked for it: for a prepared claim that passes to another pod, about
    * which the kubelet makes no call. The driver's answer for the claim is logged.
@@ -118,11 +109,7 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
    * @returns whether it was prepared
    * @throws KubeletPluginError `claim-unavailable`
    */
-  prepareAgain(
-    claim: ClaimIdentity,
-    isDue: (signal: AbortSignal) => Promise<boolean>,
-    signal: AbortSignal,
-  ): Promise<boolean>;
+  prepareAgain: PluginCalls['prepareAgain'];
 }
 
 /**

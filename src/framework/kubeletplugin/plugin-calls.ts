@@ -187,8 +187,7 @@ export class PluginCalls {
   async #layDown(claim: AllocatedClaim, returned: PreparedDevice[]): Promise<WireDevice[]> {
     const { metadata, driver } = this.#options;
     const prepared = resolvePreparedClaim(driver, claim, returned);
-    const ids =
-      metadata === undefined ? new Map<string, string>() : await metadata.prepare(prepared.record, prepared.contents);
+    const ids = (await metadata?.prepare(prepared.record, prepared.contents)) ?? new Map<string, string>();
     return prepared.devices.flatMap((device) => toWire(device, ids));
   }
 

@@ -1,17 +1,57 @@
 import { basename, dirname, normalize } from 'node:path';
 import { defined } from '../../../lib/defined.ts';
-import type { ClaimIdentity } from '../document/document.ts';
+import type { ClaimIdentity, DeviceAttributes } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
+import type { GateHook } from '../gate/gate.ts';
 import { readAnnouncements, type WaitingSandbox } from '../gate/waiting-sandbox.ts';
-import { defaultHostDirs, type HostDirs, type LayoutName } from '../layouts/layout.ts';
+import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from '../layouts/layout.ts';
 import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 import { layouts } from '../layouts/layouts.ts';
 import { removeShared } from './claim-files.ts';
-import type { ClaimMetadataOptions } from './claim-metadata-options.ts';
+import type { DeviceName } from './claim-record.ts';
 import { type ClaimRecords, RecordFiles } from './claim-records.ts';
 import type { ClaimState } from './claim-state.ts';
 import { ClaimStates, readDocuments } from './claim-states.ts';
-import { hostPath, removedPrefix, removeTree } from './host-file.ts';
+import { hostPath, type Later, removedPrefix, removeTree } from './host-file.ts';
+
+export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>> {
+  driver: string;
+  /** The driver's directory below the kubelet's `plugins`: files go to `dra-device-metadata/` in it. */
+  dataDir: string;
+  cdiDir: string;
+  /** Where the records of claims are. Default: in files beside those of the claims. */
+  records?: ClaimRecords;
+  /**
+   * That claims get when they are prepared. A claim keeps those that it has until it is unprepared, whatever this says:
+   * another instance, or an earlier one, may have prepared it.
+   */
+  layouts: readonly Layout[];
+  /** `false`: no files for new claims; those that are laid down already keep theirs. Default: `true`. */
+  enabled?: boolean;
+  /**
+   * With it, containers of a claim with deferred requests wait in this hook until `openGate` names their sandbox,
+   * whatever the layouts, and also without files. Absent: their files are missing until the first update, and the
+   * runtime refuses the containers. A claim switches from one to the other when it is prepared again.
+   */
+  gate?: GateHook;
+  /** Attributes in a device's ResourceSlice, for layouts that show them; `undefined` if it is not published. */
+  attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
+  /** Of the node's current boot. With it, deferred metadata of an earlier boot is hidden at the next prepare. */
+  bootId?: string;
+  /** Called at the end of each prepare: everything that containers will mount is laid down. What it throws fails the prepare. */
+  onPrepared?: (claim: ClaimIdentity) => void;
+  /**
+   * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. If the
+   * claim was served before, its pod's sandbox has to be served again.
+   */
+  onPending?: (claim: ClaimIdentity) => void;
+  /** Called when a prepare writes the damaged record of a claim anew. */
+  onRecovered?: (claim: ClaimIdentity, problem: MetadataError) => void;
+  /** Runs a task in the background: the removal of a claim's files. Default: unprepare waits for it. */
+  later?: Later;
+  /** For `lastTransitionTime` in the layout `downward-api`. Default: the system's clock. */
+  now?: () => Date;
+}
 
 /** A metadata directory in the driver's own directory. */
 export interface ClaimDir {

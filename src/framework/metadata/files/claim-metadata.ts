@@ -6,14 +6,21 @@ import { MetadataError } from '../errors.ts';
 import { checkGateHook, closeGate, type Gate, gateHook, isGateOf, readGate, writeGate } from '../gate/gate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
 import { CdiSpecs, type ContainerEdits } from './cdi.ts';
-import { ClaimDirs } from './claim-dirs.ts';
+import { ClaimDirs, type ClaimMetadataOptions } from './claim-dirs.ts';
 import { ClaimFiles } from './claim-files.ts';
-import type { ClaimMetadataOptions, MetadataUpdate } from './claim-metadata-options.ts';
 import type { ClaimRecord, PreparedContent } from './claim-record.ts';
 import { type ClaimState, contentOf, findRequest, hasGate, requestOf } from './claim-state.ts';
 import { holdDirectories } from './held-directories.ts';
 import { checkAllWritten, checkOwnership, findUnwritten } from './ownership.ts';
 import { prepareState, withContent } from './prepare-state.ts';
+
+/** Result of an update. */
+export interface MetadataUpdate {
+  /** Of the file; 0 if metadata is off and the claim has no file. */
+  generation: number;
+  /** Whether a file was written; `false` if all of them had this content already. */
+  isWritten: boolean;
+}
 
 /**
  * The metadata files and CDI specs of the claims of one driver. Rules, all kept across restarts: before generation 1 a
@@ -83,6 +90,7 @@ export class ClaimMetadata extends ClaimDirs {
   /**
    * Writes the current state of a request's devices; the list replaces the previous one as a whole. Nothing is written
    * if the file has this content already. Containers at the gate keep waiting: see `openGate`.
+   * @param request base name or full `request/subrequest`
    * @throws MetadataError `metadata-not-prepared` if claim UID, request or devices are not what was prepared,
    * `metadata-invalid` if consumers need not accept it, `metadata-io`
    */
