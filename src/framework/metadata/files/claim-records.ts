@@ -3,7 +3,8 @@ import { createFile, type HostFile, hostPath, readFileIfThere, removeFile } from
 
 /**
  * Where the records of prepared claims are kept, each as a text under the name of its claim's directory. A driver with a
- * store of its own keeps them there, so that its own facts and these cannot contradict each other.
+ * store of its own keeps them there, so that its own facts and these cannot contradict each other. All methods are
+ * synchronous: what a call about a claim reads and writes is one step.
  */
 export interface ClaimRecords {
   /**
