@@ -1,13 +1,13 @@
 import { ClaimStatusWriter, withClaimStatus } from '../framework/claimstatus/index.ts';
 import { isPodWanted, ResourceApi } from '../framework/kube/index.ts';
 import type { DraPlugin } from '../framework/kubeletplugin/index.ts';
-import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from '../framework/metadata/index.ts';
+import { CdiSpecs, type ClaimIdentity, ClaimMetadata, claimName, layouts } from '../framework/metadata/index.ts';
 import { createSliceApi, dropsTaints, SlicePublisher } from '../framework/resourceslice/index.ts';
 import { defined } from '../lib/defined.ts';
 import { explain } from '../lib/errors.ts';
 import { parseCidr } from '../node/netlink/index.ts';
 import {
-  AllocationCheck,
+  checkAllocation,
   createKubeNamespaceReader,
   createKubeNetworkAttachmentReader,
   DeviceClasses,
@@ -26,7 +26,7 @@ import {
   ObservedVfs,
   OrphanedFiles,
   Reconciler,
-  UnrestoredVfs,
+  restoreVfs,
 } from './recovery/index.ts';
 import {
   Attachments,
@@ -136,8 +136,9 @@ async function findDevices(
       const device = pool === nodeName ? devices.find(name) : undefined;
       return device && devices.attributesOf(device.pciAddress);
     },
-    onRecovered: ({ namespace, name, uid }, err) => {
-      logger.warn({ claim: `${namespace}/${name}`, claimUid: uid, err }, 'damaged record of a claim is written anew');
+    onRecovered: (claim, err) => {
+      const log = { claim: claimName(claim), claimUid: claim.uid, err };
+      logger.warn(log, 'damaged record of a claim is written anew');
     },
     records: new StoredRecords({ store, dataDir }),
     onPrepared: ({ uid }) => store.completeClaim(uid),
@@ -207,10 +208,7 @@ function createClaims(
   const deviceSpecs = new CdiSpecs({ dir, driver, class: 'device' });
   const dialectFiles = new DialectFiles({
     specs: new CdiSpecs({ dir, driver, class: 'dialects' }),
-    deviceInfo: new DeviceInfoFiles({
-      dir: settings.deviceInfoDir,
-      recordDir: `${stateDir}/device-info`,
-    }),
+    deviceInfo: new DeviceInfoFiles({ dir: settings.deviceInfoDir, recordDir: `${stateDir}/device-info` }),
   });
   const classes = stack.use(new DeviceClasses({ resources, clock, logger, random }));
   const networkDriver = new Driver({
@@ -220,7 +218,7 @@ function createClaims(
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     namespaces: createKubeNamespaceReader(kube),
     cni: settings.cni,
-    allocations: new AllocationCheck({ driver, classes }),
+    checkAllocation: (claim) => checkAllocation(driver, classes, claim),
     openClaimFields: settings.openClaimFields,
     nodeNetworks: async () => {
       const addresses = await kernel.networks.host.connection.reachableAddresses();
@@ -296,11 +294,11 @@ function createReconciler(
     onHandedOver: nudge,
   });
   const orphans = new OrphanedFiles({ store, metadata, specs, helper, logger });
-  const unrestored = new UnrestoredVfs({ store, attachments, control, locks, logger });
   const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
+  const vfs = { store, attachments, control, locks, logger };
   const tasks = [
     { name: 'sandboxes', run: async () => registry.requeueAll() },
-    { name: 'VFs to restore', run: (signal: AbortSignal) => unrestored.sweep(signal) },
+    { name: 'VFs to restore', run: (signal: AbortSignal) => restoreVfs(vfs, signal) },
     { name: 'VFs', run: (signal: AbortSignal) => devices.recreateLost(signal) },
     { name: 'observed VFs', run: (signal: AbortSignal) => observed.sweep(signal) },
     { name: 'claims', run: (signal: AbortSignal) => inactive.sweep(signal) },
@@ -314,14 +312,11 @@ function factsOf({ disk: { store } }: Base, devices: DeviceList, metadata: Claim
   const held = () => store.claims().flatMap((claim) => claim.devices);
   return {
     devicesOffered: () => devices.offered().length,
-    claimsByState: () => countBy(store.claims().map(({ state }) => state)),
+    claimsByState: () => {
+      const byState = Map.groupBy(store.claims(), ({ state }) => state);
+      return Object.fromEntries([...byState].map(([state, claims]) => [state, claims.length]));
+    },
     devicesAttached: () => held().filter(({ attachment }) => attachment !== undefined).length,
     metadataFiles: () => metadata.countFiles(),
   };
-}
-
-function countBy(names: string[]): Record<string, number> {
-  const counts: Record<string, number> = {};
-  for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
-  return counts;
 }

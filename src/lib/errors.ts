@@ -3,11 +3,11 @@ import { printable } from './printable.ts';
 export interface ErrorDetails {
   cause?: unknown;
   /** The claim it is about, as `namespace/name`. */
-  claim?: string;
+  claim?: string | undefined;
   /** The device it is about: its name in the pool, or its PCI address. */
-  device?: string;
+  device?: string | undefined;
   /** The file, directory or socket it is about. */
-  path?: string;
+  path?: string | undefined;
   /** What the reader can do about it, as a clause: `start containerd with NRI enabled`. */
   hint?: string | undefined;
   /** Whether the same call may succeed later without human intervention. */

@@ -1,86 +1,65 @@
 import { isDeepStrictEqual } from 'node:util';
 import { isKubeError } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
 import { classOf } from '../api/class-rules.ts';
 import { entriesFor, withoutRepeats } from '../api/config.ts';
+import { refusal } from '../api/refusal.ts';
 import type { DeviceClass, DeviceClasses } from './device-classes.ts';
 import { DriverError } from './errors.ts';
-
-export interface AllocationCheckOptions {
-  driver: string;
-  classes: Pick<DeviceClasses, 'known' | 'read'>;
-}
 
 /**
  * Compares the configuration in an allocation with its source: the class's part with the DeviceClass, the claim's part
  * with its specification. An account that can write the status of claims could put anything there, and the
  * configuration of a class decides what runs as root.
+ * @throws DriverError `allocation-mismatch`, `class-unreadable`
  */
-export class AllocationCheck {
-  readonly #options: AllocationCheckOptions;
-
-  constructor(options: AllocationCheckOptions) {
-    this.#options = options;
-  }
-
-  /** @throws DriverError `allocation-mismatch`, `class-unreadable` */
-  async check(claim: AllocatedClaim): Promise<void> {
-    const { driver, classes } = this.#options;
-    const requests = new Set(claim.results.filter((result) => result.driver === driver).map(({ request }) => request));
-    const specified = (claim.object.spec.devices?.config ?? []).map((entry) => ({
-      ...entry,
-      source: 'FromClaim' as const,
-    }));
-    for (const request of requests) {
-      const className = classOf(claim, request);
-      if (className === undefined) throw mismatch(claim, `has no request ${request} in its specification`);
-      const ofClass = entriesFor(driver, claim, request, 'FromClass');
-      const isOf = (deviceClass: DeviceClass | undefined) =>
-        deviceClass !== undefined && isDeepStrictEqual(ofClass, this.#configOf(deviceClass));
-      // The class may have just been created or changed: it is read before a claim is refused.
-      if (!isOf(classes.known(className)) && !isOf(await this.#read(claim, className))) {
-        throw mismatch(claim, `has a configuration of request ${request} that DeviceClass ${className} does not have`);
-      }
-      const ofClaim = entriesFor(driver, claim, request, 'FromClaim');
-      if (!isDeepStrictEqual(ofClaim, entriesFor(driver, claim, request, 'FromClaim', specified))) {
-        throw mismatch(claim, `has a configuration of request ${request} that its specification does not have`);
-      }
+export async function checkAllocation(
+  driver: string,
+  classes: Pick<DeviceClasses, 'known' | 'read'>,
+  claim: AllocatedClaim,
+): Promise<void> {
+  const requests = new Set(claim.results.filter((result) => result.driver === driver).map(({ request }) => request));
+  const source = 'FromClaim' as const;
+  const specified = (claim.object.spec.devices?.config ?? []).map((entry) => ({ ...entry, source }));
+  for (const request of requests) {
+    const className = classOf(claim, request);
+    if (className === undefined) throw mismatch(claim, `has no request ${request} in its specification`);
+    const ofClass = entriesFor(driver, claim, request, 'FromClass');
+    const isOf = (deviceClass: DeviceClass | undefined) =>
+      deviceClass !== undefined && isDeepStrictEqual(ofClass, configOf(driver, deviceClass));
+    // The class may have just been created or changed: it is read before a claim is refused.
+    if (!isOf(classes.known(className)) && !isOf(await read(classes, claim, className))) {
+      throw mismatch(claim, `has a configuration of request ${request} that DeviceClass ${className} does not have`);
+    }
+    const ofClaim = entriesFor(driver, claim, request, 'FromClaim');
+    if (!isDeepStrictEqual(ofClaim, entriesFor(driver, claim, request, 'FromClaim', specified))) {
+      throw mismatch(claim, `has a configuration of request ${request} that its specification does not have`);
     }
   }
+}
 
-  #configOf({ spec }: DeviceClass): unknown[] {
-    const { driver } = this.#options;
-    const own = (spec.config ?? []).flatMap(({ opaque }) => (opaque?.driver === driver ? [opaque.parameters] : []));
-    return withoutRepeats(own);
-  }
+function configOf(driver: string, { spec }: DeviceClass): unknown[] {
+  const own = (spec.config ?? []).flatMap(({ opaque }) => (opaque?.driver === driver ? [opaque.parameters] : []));
+  return withoutRepeats(own);
+}
 
-  async #read(claim: AllocatedClaim, name: string): Promise<DeviceClass> {
-    try {
-      return await this.#options.classes.read(name);
-    } catch (cause) {
-      const subject = subjectOf(claim);
-      const isGone = isKubeError(cause, 'api-not-found');
-      const message = `claim ${subject}: DeviceClass ${name} ${isGone ? 'does not exist any more' : 'cannot be read'}`;
-      throw new DriverError('class-unreadable', message, {
-        cause,
-        claim: subject,
-        retriable: true,
-        hint: isGone
-          ? 'create it again, or delete the pod and its claim'
-          : 'the driver needs verbs get, list and watch for deviceclasses',
-      });
-    }
+async function read(classes: Pick<DeviceClasses, 'read'>, claim: AllocatedClaim, name: string): Promise<DeviceClass> {
+  try {
+    return await classes.read(name);
+  } catch (cause) {
+    const [problem, hint] = isKubeError(cause, 'api-not-found')
+      ? ['does not exist any more', 'create it again, or delete the pod and its claim']
+      : ['cannot be read', 'the driver needs verbs get, list and watch for deviceclasses'];
+    const details = { cause, retriable: true, hint };
+    throw refusal(claim, 'class-unreadable', `: DeviceClass ${name} ${problem}`, details);
   }
 }
 
 function mismatch(claim: AllocatedClaim, what: string): DriverError {
-  const subject = subjectOf(claim);
-  return new DriverError('allocation-mismatch', `the allocation of claim ${subject} ${what}`, {
-    claim: subject,
-    hint: 'if the class was changed since the claim was allocated, delete the pod and its claim; otherwise find out which accounts may write the status of claims',
-  });
-}
-
-function subjectOf({ identity: { namespace, name } }: AllocatedClaim): string {
-  return `${namespace}/${name}`;
+  const subject = claimName(claim.identity);
+  const hint =
+    'if the class was changed since the claim was allocated, delete the pod and its claim; otherwise find out which accounts may write the status of claims';
+  const message = `the allocation of claim ${subject} ${what}`;
+  return new DriverError('allocation-mismatch', message, { claim: subject, hint });
 }

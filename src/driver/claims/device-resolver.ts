@@ -1,4 +1,6 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
+import { defined } from '../../lib/defined.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
 import type { VfAddress } from '../../node/sriov/index.ts';
 import type { ClosedField } from '../api/claim-fields.ts';
@@ -6,8 +8,8 @@ import { checkDeviceCount } from '../api/class-rules.ts';
 import { type CniRules, checkCniPlugins, checkCniUse } from '../api/cni-rules.ts';
 import { classConfigsOf, configForDevice, invalidConfig, resolveVfConfig } from '../api/config.ts';
 import { checkNamespace, type NamespaceReader } from '../api/namespace-rules.ts';
+import { refusal } from '../api/refusal.ts';
 import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
-import { DriverError } from './errors.ts';
 import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
 
 /** The node's VFs, by their names in the ResourceSlice. */
@@ -59,13 +61,8 @@ export class DeviceResolver {
       const { pciAddress, pfAddress, vfIndex } = this.#find(claim, name);
       const siblings = results.filter((result) => result.request === request);
       const index = siblings.findIndex((sibling) => sibling.device === name && sibling.pool === pool);
-      const config = configForDevice(configs.get(request) ?? {}, subjectOf(claim), index, siblings.length);
-      const address = {
-        pciAddress,
-        ...(pfAddress === undefined ? {} : { pfAddress }),
-        ...(vfIndex === undefined ? {} : { vfIndex }),
-      };
-      return { ...address, pool, name, request, config };
+      const config = configForDevice(configs.get(request) ?? {}, claimName(claim.identity), index, siblings.length);
+      return { pciAddress, ...defined({ pfAddress, vfIndex }), pool, name, request, config };
     });
   }
 
@@ -118,13 +115,9 @@ export class DeviceResolver {
     const { pool: own } = this.#options.inventory;
     for (const { pool, device, request } of this.#resultsOf(claim)) {
       if (pool === own) continue;
-      const subject = subjectOf(claim);
-      const message = `claim ${subject}: request ${request} is allocated device ${device} of pool ${pool}, but the pool of this node is ${own}`;
-      throw new DriverError('pool-foreign', message, {
-        claim: subject,
-        device,
-        hint: `find the ResourceSlice with spec.pool.name ${pool} whose spec.nodeName is not ${pool}, find out which account has written it, and delete it; then delete the pod`,
-      });
+      const problem = `: request ${request} is allocated device ${device} of pool ${pool}, but the pool of this node is ${own}`;
+      const hint = `find the ResourceSlice with spec.pool.name ${pool} whose spec.nodeName is not ${pool}, find out which account has written it, and delete it; then delete the pod`;
+      throw refusal(claim, 'pool-foreign', problem, { device, hint });
     }
   }
 
@@ -132,12 +125,9 @@ export class DeviceResolver {
     const { inventory } = this.#options;
     const vf = inventory.find(name);
     if (vf !== undefined) return vf;
-    const subject = subjectOf(claim);
-    throw new DriverError('device-unknown', `claim ${subject}: this node has no device ${inventory.pool}/${name}`, {
-      claim: subject,
-      device: name,
-      hint: 'the VF vanished after it was allocated; delete the pod so that it is scheduled anew',
-    });
+    const hint = 'the VF vanished after it was allocated; delete the pod so that it is scheduled anew';
+    const problem = `: this node has no device ${inventory.pool}/${name}`;
+    throw refusal(claim, 'device-unknown', problem, { device: name, hint });
   }
 
   /**
@@ -197,15 +187,11 @@ export class DeviceResolver {
     const stored = podUids.flatMap((podUid) => this.#options.claimsOfPod(podUid));
     const names = [...stored, ...passing.filter((other) => other.podUids.some((uid) => podUids.includes(uid)))]
       .filter((other) => other.identity.uid !== identity.uid)
-      .flatMap(({ identity: { namespace, name: claim }, devices }) =>
-        devices.flatMap(({ name, config: { interfaceName } }): [string, string][] =>
-          interfaceName === undefined ? [] : [[interfaceName, `${name} of claim ${namespace}/${claim}`]],
+      .flatMap((other) =>
+        other.devices.flatMap(({ name, config: { interfaceName } }): [string, string][] =>
+          interfaceName === undefined ? [] : [[interfaceName, `${name} of claim ${claimName(other.identity)}`]],
         ),
       );
     return new Map(names);
   }
-}
-
-function subjectOf({ identity: { namespace, name } }: AllocatedClaim): string {
-  return `${namespace}/${name}`;
 }

@@ -3,13 +3,16 @@ import {
   baseRequest,
   type CdiSpecs,
   type ClaimIdentity,
+  claimName,
   type DeviceAttributes,
 } from '../../framework/metadata/index.ts';
+import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
 import { invalidConfig } from '../api/config.ts';
 import { findUserSpaceProblems } from '../api/config-rules.ts';
+import { refusal } from '../api/refusal.ts';
 import type { DialectFiles } from '../dialects/index.ts';
 import { PodDialects } from '../dialects/pod-dialects.ts';
 import {
@@ -22,7 +25,6 @@ import {
 } from '../state/index.ts';
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 import { toVfWanted } from '../vf/vf-wanted.ts';
-import type { AllocationCheck } from './allocation-check.ts';
 import { ClaimBatch } from './claim-batch.ts';
 import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
 import { DriverError } from './errors.ts';
@@ -32,7 +34,8 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
   store: Store;
   attachments: VfDetacher;
   control: VfControl;
-  allocations: Pick<AllocationCheck, 'check'>;
+  /** Compares an allocation with its sources: see `checkAllocation`. */
+  checkAllocation: (claim: AllocatedClaim) => Promise<void>;
   /** What a device's ResourceSlice says of it. */
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /** CDI specs for what containers need besides the metadata. */
@@ -122,7 +125,7 @@ export class Driver implements DraPlugin {
     const { claim, known, allocation } = work;
     if (work.isAgain) return;
     // A partly prepared claim was checked before, and its class may have been deleted since.
-    if (known?.allocation !== allocation) await this.#options.allocations.check(claim);
+    if (known?.allocation !== allocation) await this.#options.checkAllocation(claim);
     work.devices = await this.#resolver.resolve(claim, signal);
     if (work.devices.length > 0) checkSinglePod(claim);
     const isSame = (known?.allocation ?? allocation) === allocation;
@@ -180,7 +183,7 @@ export class Driver implements DraPlugin {
       const known: StoredDevice[] = [];
       for (const device of work.devices) {
         const before = device.before ?? (await this.#snapshot(device));
-        known.push({ ...device, ...(before === undefined ? {} : { before }) });
+        known.push({ ...device, ...defined({ before }) });
       }
       work.devices = known;
     } catch (error) {
@@ -223,15 +226,10 @@ export class Driver implements DraPlugin {
     for (const member of members) {
       const holder = this.#options.store.holderOf(member);
       if (holder === undefined || holder.identity.uid === claim.identity.uid || holder.state === 'preparing') continue;
-      const { namespace, name } = claim.identity;
-      const other = `${holder.identity.namespace}/${holder.identity.name}`;
-      const message = `device ${device.name} cannot go to user space for claim ${namespace}/${name}: it shares its IOMMU group with ${member}, which is prepared for claim ${other}`;
-      throw new DriverError('device-in-use', message, {
-        claim: `${namespace}/${name}`,
-        device: device.name,
-        retriable: true,
-        hint: 'enable ACS in the firmware, so that each VF has a group of its own',
-      });
+      const [subject, other] = [claimName(claim.identity), claimName(holder.identity)];
+      const message = `device ${device.name} cannot go to user space for claim ${subject}: it shares its IOMMU group with ${member}, which is prepared for claim ${other}`;
+      const hint = 'enable ACS in the firmware, so that each VF has a group of its own';
+      throw new DriverError('device-in-use', message, { claim: subject, device: device.name, retriable: true, hint });
     }
   }
 
@@ -292,7 +290,9 @@ export class Driver implements DraPlugin {
     const unrestored = new Map<string, UnrestoredVf[]>();
     for (const { identity, devices } of claims) unrestored.set(identity.uid, await this.#restoreAll(identity, devices));
     const known = new Map(claims.map((claim) => [claim.identity.uid, claim]));
-    const withSpecs = identities.filter(({ uid }) => known.get(uid)?.devices.some(mayHaveSpec) ?? true);
+    // Or may have one: their claim was not fully prepared.
+    const hasSpec = ({ access }: StoredDevice) => access === undefined || access.nodes.length > 0;
+    const withSpecs = identities.filter(({ uid }) => known.get(uid)?.devices.some(hasSpec) ?? true);
     await deviceSpecs.removeClaims(withSpecs.map(({ uid }) => uid));
     for (const identity of identities) {
       const claim = known.get(identity.uid);
@@ -317,43 +317,28 @@ export class Driver implements DraPlugin {
   }
 
   async #restoreAll(identity: ClaimIdentity, devices: readonly StoredDevice[]): Promise<UnrestoredVf[]> {
+    const { attachments, control, logger } = this.#options;
     const unrestored: UnrestoredVf[] = [];
     for (const stored of devices) {
       const device = { ...stored };
-      const reason = await this.#restore(identity, device);
-      if (reason !== undefined) unrestored.push({ device, reason });
+      try {
+        await restore({ attachments, control }, identity.uid, device);
+      } catch (error) {
+        const fields = { claim: claimName(identity), device: device.name, err: error };
+        logger.error(fields, 'VF is unavailable until it is restored');
+        unrestored.push({ device, reason: explain(error) });
+      }
     }
     return unrestored;
   }
-
-  /** @returns why the VF is not restored */
-  async #restore({ uid, namespace, name }: ClaimIdentity, device: StoredDevice): Promise<string | undefined> {
-    const { attachments, control, logger } = this.#options;
-    try {
-      await restore({ attachments, control }, uid, device);
-      return undefined;
-    } catch (error) {
-      const fields = { claim: `${namespace}/${name}`, device: device.name, err: error };
-      logger.error(fields, 'VF is unavailable until it is restored');
-      return explain(error);
-    }
-  }
-}
-
-/** Whether a device has a CDI spec, or may have one: its claim was not fully prepared. */
-function mayHaveSpec({ access }: StoredDevice): boolean {
-  return access === undefined || access.nodes.length > 0;
 }
 
 /** @throws DriverError `claim-shared` */
-function checkSinglePod({ identity, object }: AllocatedClaim): void {
-  const pods = (object.status?.reservedFor ?? []).filter(({ resource }) => resource === 'pods');
+function checkSinglePod(claim: AllocatedClaim): void {
+  const pods = (claim.object.status?.reservedFor ?? []).filter(({ resource }) => resource === 'pods');
   if (pods.length <= 1) return;
-  const { namespace, name } = identity;
   const names = pods.map((pod) => pod.name).sort();
-  const message = `claim ${namespace}/${name} is reserved for ${pods.length} pods (${names.join(', ')}), and a VF can be in one only`;
-  throw new DriverError('claim-shared', message, {
-    claim: `${namespace}/${name}`,
-    hint: 'give each pod a claim of its own: a ResourceClaimTemplate makes them',
-  });
+  const problem = ` is reserved for ${pods.length} pods (${names.join(', ')}), and a VF can be in one only`;
+  const hint = 'give each pod a claim of its own: a ResourceClaimTemplate makes them';
+  throw refusal(claim, 'claim-shared', problem, { hint });
 }

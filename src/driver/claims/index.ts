@@ -1,11 +1,10 @@
 export { type ClaimField, type ClosedField, claimFields, closedFields } from '../api/claim-fields.ts';
 export { allCni, type CniRules, type CniUse, cniUses } from '../api/cni-rules.ts';
 export type { NamespaceReader } from '../api/namespace-rules.ts';
-export { AllocationCheck } from './allocation-check.ts';
+export { checkAllocation } from './allocation-check.ts';
 export { type DeviceClass, DeviceClasses } from './device-classes.ts';
 export { type DeviceFinder, DeviceResolver } from './device-resolver.ts';
 export { Driver } from './driver.ts';
 export { DriverError } from './errors.ts';
-export { createKubeNamespaceReader } from './kube-namespace-reader.ts';
-export { createKubeNetworkAttachmentReader } from './kube-network-attachment-reader.ts';
+export { createKubeNamespaceReader, createKubeNetworkAttachmentReader } from './kube-readers.ts';
 export type { NetworkAttachmentDefinition, NetworkAttachmentReader } from './network-attachments.ts';

@@ -1,5 +1,6 @@
 import { isKubeError } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
 import { parseCniNetwork } from '../../node/cni/index.ts';
 import type { VfConfig } from '../state/index.ts';
 import { DriverError } from './errors.ts';
@@ -34,7 +35,7 @@ export async function resolveNetworkAttachment(
   const { networkAttachmentDefinition: reference } = config;
   if (reference === undefined) return config;
   const { name, namespace = claim.identity.namespace } = reference;
-  const subject = `${claim.identity.namespace}/${claim.identity.name}`;
+  const subject = claimName(claim.identity);
   const definition = await reader.readNetworkAttachment(namespace, name, signal).catch((cause: unknown) => {
     throw unreadable(subject, `${namespace}/${name}`, cause);
   });
@@ -52,12 +53,7 @@ export async function resolveNetworkAttachment(
 function unreadable(claim: string, definition: string, cause: unknown): DriverError {
   const fail = (problem: string, hint?: string) => {
     const message = `claim ${claim}: NetworkAttachmentDefinition ${definition} ${problem}`;
-    return new DriverError('network-attachment-unusable', message, {
-      claim,
-      cause,
-      retriable: true,
-      ...(hint === undefined ? {} : { hint }),
-    });
+    return new DriverError('network-attachment-unusable', message, { claim, cause, retriable: true, hint });
   };
   if (isKubeError(cause, 'api-not-found')) return fail('does not exist', 'create it, or correct the VFConfig');
   if (isKubeError(cause, 'api-unserved')) {

@@ -1,6 +1,6 @@
+import { createHash } from 'node:crypto';
 import type { AllocatedClaim, PreparedDevice } from '../../framework/kubeletplugin/index.ts';
 import type { StoredClaim, StoredDevice, UnrestoredVf } from '../state/index.ts';
-import { fingerprintOf } from './fingerprint.ts';
 
 /** A claim that is being prepared. */
 export interface PrepareWork {
@@ -58,4 +58,22 @@ export function storedOf({
 function nextPods(known: StoredClaim, { podUids }: AllocatedClaim): string[] {
   const kept = known.podUids.filter((uid) => podUids.includes(uid));
   return kept.length > 0 ? kept : podUids.slice(0, 1);
+}
+
+/** Equal for equal allocations of a claim: distinguishes a new allocation from a repeated prepare. */
+function fingerprintOf({ object }: Pick<AllocatedClaim, 'object'>): string {
+  const { results = [], config = [] } = object.status?.allocation?.devices ?? {};
+  return createHash('sha256')
+    .update(textOf([results, config]))
+    .digest('base64url');
+}
+
+/** Parameters nested too deeply for a JSON encoder are refused where they are parsed. */
+function textOf(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    if (error instanceof RangeError) return '';
+    throw error;
+  }
 }

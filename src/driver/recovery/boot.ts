@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import { NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
@@ -35,8 +35,8 @@ export interface EndEarlierBootsOptions {
 export async function endEarlierBoots({ store, withdraw, logger }: EndEarlierBootsOptions): Promise<number> {
   const claims = store.claimsOfEarlierBoots();
   for (const claim of claims) {
-    const { namespace, name, uid } = claim.identity;
-    const log = { claim: `${namespace}/${name}`, claimUid: uid, state: claim.state };
+    const { uid } = claim.identity;
+    const log = { claim: claimName(claim.identity), claimUid: uid, state: claim.state };
     // Best effort: the next prepare hides them too, and without its VFs no container of the claim is let through.
     await withdraw(claim.identity).catch((error: unknown) => {
       logger.error({ ...log, err: error }, 'metadata of an earlier boot cannot be withdrawn');
@@ -53,8 +53,6 @@ function afterBoot({ state, devices, ...claim }: StoredClaim): StoredClaim {
   return {
     ...claim,
     state: state === 'unpreparing' ? 'unpreparing' : 'preparing',
-    devices: devices.map(
-      ({ before: _before, access: _access, attachment: _attachment, ...device }): StoredDevice => device,
-    ),
+    devices: devices.map(({ before: _1, access: _2, attachment: _3, ...device }): StoredDevice => device),
   };
 }

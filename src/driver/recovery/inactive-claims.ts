@@ -1,5 +1,6 @@
 import { isKubeError } from '../../framework/kube/index.ts';
 import type { ClaimReader, KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { SandboxRegistry } from '../sandbox/index.ts';
@@ -69,17 +70,14 @@ export class InactiveClaims {
   async #handle(claim: StoredClaim, signal: AbortSignal): Promise<void> {
     const { helper, logger, sandboxes } = this.#options;
     if (signal.aborted || !sandboxes.isFresh) return;
-    const { uid, namespace, name } = claim.identity;
+    const { uid } = claim.identity;
     // First without waiting for its turn, since most claims need nothing.
     const verdict = await this.#verdictOn(claim, signal);
-    if (verdict === undefined) {
-      this.#sweeps.delete(uid);
-      return;
-    }
+    if (verdict === undefined) return void this.#sweeps.delete(uid);
     const sweeps = (this.#sweeps.get(uid) ?? 0) + 1;
     this.#sweeps.set(uid, sweeps);
     if (sweeps < verdict.sweeps) return;
-    const log = { claim: `${namespace}/${name}`, claimUid: uid };
+    const log = { claim: claimName(claim.identity), claimUid: uid };
     const isStill = async (turn: AbortSignal) => {
       const now = this.#options.store.claim(uid);
       return now !== undefined && (await this.#verdictOn(now, turn))?.action === verdict.action;
@@ -124,12 +122,9 @@ export class InactiveClaims {
     const { allocation, reservedFor = [] } = object.status ?? {};
     if (allocation === undefined) return giveUp('it is not allocated any more');
     if (reservedFor.length === 0) return giveUp('it is not reserved for anybody');
-    const results = (allocation.devices?.results ?? []).filter((result) => {
-      return result.driver === driver && result.pool === pool;
-    });
-    const isOurs = results.some((result) => {
-      return result.adminAccess === true || devices.some(({ name: own }) => own === result.device);
-    });
+    const results = (allocation.devices?.results ?? []).filter((each) => each.driver === driver && each.pool === pool);
+    const names = devices.map((device) => device.name);
+    const isOurs = results.some(({ adminAccess, device }) => adminAccess === true || names.includes(device));
     const pods = reservedFor.filter(({ resource }) => resource === 'pods');
     const isKept = pods.length === 0 || pods.some((pod) => podUids.includes(pod.uid));
     if (isKept || results.length === 0) return isOurs ? undefined : giveUp('it has other devices now');

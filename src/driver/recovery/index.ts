@@ -3,4 +3,4 @@ export { InactiveClaims, type InactiveClaimsOptions } from './inactive-claims.ts
 export { ObservedVfs } from './observed-vfs.ts';
 export { OrphanedFiles, type OrphanedFilesOptions } from './orphaned-files.ts';
 export { Reconciler, type ReconcileTask } from './reconciler.ts';
-export { UnrestoredVfs } from './unrestored-vfs.ts';
+export { restoreVfs } from './unrestored-vfs.ts';

@@ -1,3 +1,4 @@
+import { claimName } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Attachments, SandboxRegistry } from '../sandbox/index.ts';
@@ -55,12 +56,9 @@ export class ObservedVfs {
         (error) => error instanceof StateError,
       );
     } finally {
-      if (!signal.aborted && sandboxes.isFresh) this.#forgetAllBut(away);
+      const isWhole = !signal.aborted && sandboxes.isFresh;
+      for (const each of this.#awaySinceMs.keys()) if (isWhole && !away.has(each)) this.#awaySinceMs.delete(each);
     }
-  }
-
-  #forgetAllBut(away: ReadonlySet<string>): void {
-    for (const pciAddress of this.#awaySinceMs.keys()) if (!away.has(pciAddress)) this.#awaySinceMs.delete(pciAddress);
   }
 
   /** @returns whether the VF is away from the host, and was not detached */
@@ -74,9 +72,10 @@ export class ObservedVfs {
     this.#awaySinceMs.set(pciAddress, sinceMs);
     if (clock.nowMs() - sinceMs < longestStartMs) return true;
     await attachments.detachLost(device);
-    const { namespace, name } = claim.identity;
-    const log = { claim: `${namespace}/${name}`, device: device.name };
-    logger.warn(log, 'VF detached from a sandbox that the runtime has lost');
+    logger.warn(
+      { claim: claimName(claim.identity), device: device.name },
+      'VF detached from a sandbox that the runtime has lost',
+    );
     return false;
   }
 }

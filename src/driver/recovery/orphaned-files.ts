@@ -1,5 +1,5 @@
 import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
-import { type CdiSpecs, type ClaimMetadata, claimDirName } from '../../framework/metadata/index.ts';
+import { type CdiSpecs, type ClaimDir, type ClaimMetadata, claimDirName } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { StateError, type Store } from '../state/index.ts';
@@ -13,10 +13,14 @@ export interface OrphanedFilesOptions {
   logger: Logger;
 }
 
-type ClaimDir = Awaited<ReturnType<ClaimMetadata['list']>>[number];
-
-/** Removes something, unless it belongs to a claim by then. @returns whether it was removed */
-type Removal = () => Promise<boolean>;
+/** Something that no claim has, under the name that the log gives it. */
+interface Orphan {
+  what: string;
+  /** Whether a claim has it by now. */
+  isKnown: () => boolean;
+  /** @returns `false` if it was not removed */
+  remove: () => Promise<unknown>;
+}
 
 /**
  * Removes metadata directories, metadata files elsewhere and CDI specs of claims that the store does not know. They are
@@ -38,56 +42,54 @@ export class OrphanedFiles {
   async sweep(signal: AbortSignal): Promise<void> {
     const problems: unknown[] = [];
     const dirs = await this.#options.metadata.list();
-    const orphans = new Map([
+    const orphans = [
       ...this.#directories(dirs, problems, signal),
       ...(await this.#specs(problems)),
       ...(await this.#sharedFiles(dirs, problems)),
-    ]);
-    for (const [what, remove] of orphans) {
+    ];
+    for (const orphan of orphans) {
       if (signal.aborted) return;
-      if (this.#suspects.has(what)) await this.#remove(what, remove, problems);
+      if (this.#suspects.has(orphan.what)) await this.#remove(orphan, problems);
     }
-    this.#suspects = new Set(orphans.keys());
+    this.#suspects = new Set(orphans.map(({ what }) => what));
     this.#report(problems);
   }
 
-  #directories(dirs: ClaimDir[], problems: unknown[], signal: AbortSignal): [string, Removal][] {
+  #directories(dirs: ClaimDir[], problems: unknown[], signal: AbortSignal): Orphan[] {
     const { metadata, helper } = this.#options;
-    return dirs.flatMap(({ dir, claim, problem }): [string, Removal][] => {
+    return dirs.flatMap(({ dir, claim, problem }): Orphan[] => {
       if (problem !== undefined) problems.push(problem);
-      if (claim !== undefined && !this.#isKnown(claim.uid)) {
-        const isOver = async () => !this.#isKnown(claim.uid);
-        return [[`metadata of claim ${dir}, UID ${claim.uid}`, () => helper.reclaim(claim, isOver, signal)]];
-      }
+      const isKnown = () => (claim === undefined ? this.#isKnownDir(dir) : this.#isKnown(claim.uid));
       // One without a record can be that of a claim that is being prepared, or whose record was lost.
-      if (claim !== undefined || problem !== undefined || this.#isKnownDir(dir)) return [];
-      return [
-        [`metadata directory ${dir}`, async () => !this.#isKnownDir(dir) && (await metadata.removeUnclaimed(dir))],
-      ];
+      if (problem !== undefined || isKnown()) return [];
+      if (claim === undefined) {
+        return [{ what: `metadata directory ${dir}`, isKnown, remove: () => metadata.removeUnclaimed(dir) }];
+      }
+      const remove = () => helper.reclaim(claim, async () => !isKnown(), signal);
+      return [{ what: `metadata of claim ${dir}, UID ${claim.uid}`, isKnown, remove }];
     });
   }
 
-  async #specs(problems: unknown[]): Promise<[string, Removal][]> {
-    const found: [string, Removal][] = [];
+  async #specs(problems: unknown[]): Promise<Orphan[]> {
+    const found: Orphan[] = [];
     for (const [index, specs] of this.#options.specs.entries()) {
-      const uids = await specs.claimUids((problem) => problems.push(problem));
-      for (const uid of uids.filter((each) => !this.#isKnown(each))) {
-        const remove = async () => {
-          if (this.#isKnown(uid)) return false;
-          await specs.removeClaim(uid);
-          return true;
-        };
-        found.push([`CDI specs ${index} of claim UID ${uid}`, remove]);
+      for (const uid of await specs.claimUids((problem) => problems.push(problem))) {
+        found.push(...this.#ofClaim(uid, `CDI specs ${index}`, () => specs.removeClaim(uid)));
       }
     }
     return found;
   }
 
+  #ofClaim(uid: string, what: string, remove: () => Promise<void>): Orphan[] {
+    const isKnown = () => this.#isKnown(uid);
+    return isKnown() ? [] : [{ what: `${what} of claim UID ${uid}`, isKnown, remove }];
+  }
+
   /** One that cannot be removed does not keep the others from being removed. */
-  async #remove(what: string, remove: Removal, problems: unknown[]): Promise<void> {
+  async #remove({ what, isKnown, remove }: Orphan, problems: unknown[]): Promise<void> {
     try {
-      const isRemoved = await remove();
-      if (isRemoved) this.#options.logger.warn({ what }, 'removed files of a claim that is no longer prepared');
+      if (isKnown() || (await remove()) === false) return;
+      this.#options.logger.warn({ what }, 'removed files of a claim that is no longer prepared');
     } catch (error) {
       // Without the store nothing is known of any claim.
       if (error instanceof StateError) throw error;
@@ -97,16 +99,14 @@ export class OrphanedFiles {
 
   #report(problems: readonly unknown[]): void {
     const { logger } = this.#options;
-    const messages = problems.map(explain);
-    for (const [index, err] of problems.entries()) {
-      if (this.#reported.has(messages[index] as string)) continue;
+    for (const err of problems.filter((problem) => !this.#reported.has(explain(problem)))) {
       logger.warn({ err }, 'files of a claim cannot be read or removed, and stay');
     }
-    this.#reported = new Set(messages);
+    this.#reported = new Set(problems.map(explain));
   }
 
   /** Those of claims with a directory of their own are removed with it. */
-  async #sharedFiles(dirs: ClaimDir[], problems: unknown[]): Promise<[string, Removal][]> {
+  async #sharedFiles(dirs: ClaimDir[], problems: unknown[]): Promise<Orphan[]> {
     // The record that cannot be read may be that of any of them.
     if (dirs.some(({ problem }) => problem !== undefined)) return [];
     const recorded = new Set(dirs.map(({ claim }) => claim?.uid));
@@ -115,16 +115,8 @@ export class OrphanedFiles {
       problems.push(error);
       return [];
     });
-    return found
-      .filter(({ claimUid }) => !recorded.has(claimUid) && !this.#isKnown(claimUid))
-      .map(({ path, claimUid, remove }) => [
-        `metadata file ${path} of claim UID ${claimUid}`,
-        async () => {
-          if (this.#isKnown(claimUid)) return false;
-          await remove();
-          return true;
-        },
-      ]);
+    const strays = found.filter(({ claimUid }) => !recorded.has(claimUid));
+    return strays.flatMap(({ path, claimUid, remove }) => this.#ofClaim(claimUid, `metadata file ${path}`, remove));
   }
 
   #isKnown(uid: string): boolean {

@@ -3,7 +3,7 @@ import type { Logger } from '../../lib/logger.ts';
 import type { Locks, Store } from '../state/index.ts';
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 
-export interface UnrestoredVfsOptions {
+export interface RestoreVfsOptions {
   store: Pick<Store, 'unrestored' | 'putUnrestored' | 'deleteUnrestored'>;
   attachments: VfDetacher;
   control: Pick<VfControl, 'restore'>;
@@ -11,36 +11,32 @@ export interface UnrestoredVfsOptions {
   logger: Logger;
 }
 
-/** Tries again to restore the VFs that could not be restored when their claims were unprepared. */
-export class UnrestoredVfs {
-  readonly #options: UnrestoredVfsOptions;
-
-  constructor(options: UnrestoredVfsOptions) {
-    this.#options = options;
+/**
+ * Tries again to restore the VFs that could not be restored when their claims were unprepared.
+ * @throws StateError `store-unusable`
+ */
+export async function restoreVfs(options: RestoreVfsOptions, signal: AbortSignal): Promise<void> {
+  for (const { device } of options.store.unrestored()) {
+    if (signal.aborted) return;
+    await options.locks.run(device.pciAddress, () => restoreOne(options, device.pciAddress));
   }
+}
 
-  /** @throws StateError `store-unusable` */
-  async sweep(signal: AbortSignal): Promise<void> {
-    for (const { device } of this.#options.store.unrestored()) {
-      if (signal.aborted) return;
-      await this.#options.locks.run(device.pciAddress, () => this.#restore(device.pciAddress));
-    }
-  }
-
-  async #restore(pciAddress: string): Promise<void> {
-    const { store, attachments, control, logger } = this.#options;
-    // Another instance of the driver may have restored it while we waited.
-    const found = store.unrestored().find(({ device }) => device.pciAddress === pciAddress);
-    if (found === undefined) return;
-    const { device, reason } = found;
-    try {
-      await restore({ attachments, control }, '', device);
-      store.deleteUnrestored(pciAddress);
-      logger.info({ device: device.name }, 'VF restored; it is available again');
-    } catch (error) {
-      const now = explain(error);
-      logger.warn({ device: device.name, err: error }, 'VF still not restored');
-      if (now !== reason) store.putUnrestored({ device, reason: now });
-    }
+async function restoreOne(
+  { store, attachments, control, logger }: RestoreVfsOptions,
+  pciAddress: string,
+): Promise<void> {
+  // Another instance of the driver may have restored it while we waited.
+  const found = store.unrestored().find(({ device }) => device.pciAddress === pciAddress);
+  if (found === undefined) return;
+  const { device, reason } = found;
+  try {
+    await restore({ attachments, control }, '', device);
+    store.deleteUnrestored(pciAddress);
+    logger.info({ device: device.name }, 'VF restored; it is available again');
+  } catch (error) {
+    const now = explain(error);
+    logger.warn({ device: device.name, err: error }, 'VF still not restored');
+    if (now !== reason) store.putUnrestored({ device, reason: now });
   }
 }

@@ -1,4 +1,4 @@
-import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { StoredClaim } from '../state/index.ts';
 import type { Served } from './claim-work.ts';
@@ -74,10 +74,10 @@ export class ClaimProgress {
   }
 
   /** One that is ready stays so: it is not known whether anything is wrong with it. */
-  failed({ uid, namespace, name }: ClaimIdentity, error: unknown): FailedWork {
-    const claim = `${namespace}/${name}`;
-    const before = this.#failures.get(uid);
-    this.#failures.set(uid, { error, claim, attempts: (before?.attempts ?? 0) + 1 });
+  failed(identity: ClaimIdentity, error: unknown): FailedWork {
+    const claim = claimName(identity);
+    const before = this.#failures.get(identity.uid);
+    this.#failures.set(identity.uid, { error, claim, attempts: (before?.attempts ?? 0) + 1 });
     return { error, claim, isRepeated: before !== undefined && explain(before.error) === explain(error) };
   }
 

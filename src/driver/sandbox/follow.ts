@@ -1,3 +1,4 @@
+import { onAbort } from '../../lib/abort.ts';
 import { pauseMs } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { pauses } from '../../lib/waiting-times.ts';
@@ -49,14 +50,10 @@ export class Follow implements Disposable {
     this.#identity = namespace.identity;
     this.#watch = namespace.watch(() => this.#changed());
     this.#end = options.ends.watch(this.#identity, this.#netnsPath, () => this.#stop.abort());
-    this.#stop.signal.addEventListener(
-      'abort',
-      () => {
-        this.#watch[Symbol.dispose]();
-        this.#end[Symbol.dispose]();
-      },
-      { once: true },
-    );
+    onAbort(this.#stop.signal, () => {
+      this.#watch[Symbol.dispose]();
+      this.#end[Symbol.dispose]();
+    });
   }
 
   [Symbol.dispose](): void {

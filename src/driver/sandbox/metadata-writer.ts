@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
-import type { ClaimIdentity, DeviceAttributes } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, claimName, type DeviceAttributes } from '../../framework/metadata/index.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { StoredDevice } from '../state/index.ts';
 import type { Attachments, VfState } from '../vf/index.ts';
@@ -49,15 +49,17 @@ export class MetadataWriter {
    */
   async write(identity: ClaimIdentity, sandboxId: string, readings: readonly DeviceReading[]): Promise<void> {
     const { files, driver, attributesOf, logger } = this.#options;
-    const claim = `${identity.namespace}/${identity.name}`;
-    const complete = [...byRequest([...readings])].filter(([, entries]) => entries.every(isRead));
-    const known = complete.flatMap(([, entries]) => entries.filter(isRead));
+    const claim = claimName(identity);
+    const complete = [...byRequest([...readings])].flatMap(([request, entries]) =>
+      entries.every(isRead) ? [{ request, entries }] : [],
+    );
+    const known = complete.flatMap(({ entries }) => entries);
     const isNew = this.#recordNetworkData(identity, known);
     const errors: unknown[] = [];
-    for (const [request, entries] of complete) {
-      const devices = entries
-        .filter(isRead)
-        .map(({ device, state }) => toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state));
+    for (const { request, entries } of complete) {
+      const devices = entries.map(({ device, state }) =>
+        toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state),
+      );
       const facts = { claim, request, devices: devices.map(({ name }) => name) };
       try {
         const update = await files.updateRequestMetadata(identity, request, devices);
@@ -82,7 +84,7 @@ export class MetadataWriter {
     try {
       onWritten?.(identity, isSettled);
     } catch (error) {
-      logger.warn({ claim: `${identity.namespace}/${identity.name}`, err: error }, 'claim status not updated');
+      logger.warn({ claim: claimName(identity), err: error }, 'claim status not updated');
     }
   }
 

@@ -13,14 +13,12 @@ interface Watched {
  * hundreds of pods, a timer for each would cost more than the checks. Without any there is no timer.
  */
 export class NamespaceEnds {
-  readonly #networks: Pick<Networks, 'isStill'>;
-  readonly #clock: Clock;
+  readonly #options: { networks: Pick<Networks, 'isStill'>; clock: Clock };
   readonly #watched = new Set<Watched>();
   #stop: AbortController | undefined;
 
-  constructor({ networks, clock }: { networks: Pick<Networks, 'isStill'>; clock: Clock }) {
-    this.#networks = networks;
-    this.#clock = clock;
+  constructor(options: { networks: Pick<Networks, 'isStill'>; clock: Clock }) {
+    this.#options = options;
   }
 
   /**
@@ -33,7 +31,7 @@ export class NamespaceEnds {
     this.#watched.add(watched);
     if (this.#stop === undefined) {
       this.#stop = new AbortController();
-      void repeat(this.#clock, periods.namespaceEnds, this.#stop.signal, () => this.#look());
+      void repeat(this.#options.clock, periods.namespaceEnds, this.#stop.signal, () => this.#look());
     }
     return { [Symbol.dispose]: () => this.#forget(watched) };
   }
@@ -47,7 +45,7 @@ export class NamespaceEnds {
 
   #look(): void {
     for (const watched of [...this.#watched]) {
-      if (this.#networks.isStill(watched.identity, watched.netnsPath)) continue;
+      if (this.#options.networks.isStill(watched.identity, watched.netnsPath)) continue;
       this.#forget(watched);
       watched.onEnd();
     }

@@ -52,8 +52,7 @@ export class NriHooks implements PluginHandlers {
   async runPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
     const { registry, guard } = this.#options;
     const sandbox = registry.adopt(factsOf(pod), false);
-    const ready = sandbox.want('ready');
-    ready.catch(() => undefined);
+    const ready = sandbox.want('ready').catch(() => undefined);
     // Most pods have no claim; then there is nothing to wait for.
     if (sandbox.phase === 'pending' || guard.mayGoOn(pod)) return;
     await this.#within(Math.min(startBudgetMs, budgetOf(context)), ready);
@@ -67,8 +66,7 @@ export class NriHooks implements PluginHandlers {
     const { registry, guard } = this.#options;
     // Its RunPodSandbox may have been missed while we were not connected.
     const sandbox = registry.adopt(factsOf(pod), true);
-    const ready = sandbox.want('ready');
-    ready.catch(() => undefined);
+    const ready = sandbox.want('ready').catch(() => undefined);
     try {
       guard.check(pod, container, sandbox);
     } catch (error) {
@@ -83,7 +81,9 @@ export class NriHooks implements PluginHandlers {
    * fails, since CRI-O would refuse to stop the pod: failures are retried in the background, and by unprepare.
    */
   async stopPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
-    await this.#within(budgetOf(context), this.#options.registry.end(factsOf(pod)));
+    // Failures are logged by the sandbox.
+    const ended = this.#options.registry.end(factsOf(pod)).catch(() => undefined);
+    await this.#within(budgetOf(context), ended);
   }
 
   /** After a failure containerd sends this without a stop before it. */
@@ -91,14 +91,8 @@ export class NriHooks implements PluginHandlers {
     await this.stopPodSandbox(pod, context);
   }
 
-  /** Waits for the work for some time. Failures are logged by the sandbox. */
   async #within(budgetMs: number, work: Promise<void>): Promise<void> {
-    const { clock } = this.#options;
-    await resolvesWithin(
-      clock,
-      budgetMs,
-      work.catch(() => undefined),
-    );
+    await resolvesWithin(this.#options.clock, budgetMs, work);
   }
 }
 

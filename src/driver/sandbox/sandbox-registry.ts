@@ -1,5 +1,5 @@
+import { defined } from '../../lib/defined.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
-import type { Logger } from '../../lib/logger.ts';
 import type { Attachment, StoredClaim } from '../state/index.ts';
 import type { SandboxFacts } from './pod.ts';
 import { Sandbox, type SandboxDeps, type Wanted } from './sandbox.ts';
@@ -34,7 +34,6 @@ const unlistedContainerMs = 10_000;
  */
 export class SandboxRegistry implements AsyncDisposable {
   readonly #deps: SandboxDeps;
-  readonly #logger: Logger;
   /** By sandbox id. */
   readonly #entries = new Map<string, Entry>();
   /** By pod UID: id of the pod's current sandbox, once the runtime has shown it. */
@@ -46,7 +45,6 @@ export class SandboxRegistry implements AsyncDisposable {
 
   constructor(deps: SandboxDeps) {
     this.#deps = deps;
-    this.#logger = deps.logger;
   }
 
   /** Whether the runtime's list of sandboxes is up to date. */
@@ -221,9 +219,7 @@ export class SandboxRegistry implements AsyncDisposable {
       found.sandbox.locate(facts);
       return found.sandbox;
     }
-    const sandbox = new Sandbox(facts, this.#deps);
-    this.#entries.set(facts.sandboxId, { sandbox, isListed: true, hasContainers, missingSinceMs: undefined });
-    return sandbox;
+    return this.#create(facts, { isListed: true, hasContainers });
   }
 
   /**
@@ -244,18 +240,16 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   #addStored({ sandboxId, podUid, podNamespace, podName, netnsPath }: Attachment): void {
-    const names = {
-      ...(podNamespace === undefined ? {} : { podNamespace }),
-      ...(podName === undefined ? {} : { podName }),
-    };
-    const facts = { sandboxId, podUid, ...names, netnsPath };
+    const facts = { sandboxId, podUid, netnsPath, ...defined({ podNamespace, podName }) };
     const known = this.find(sandboxId);
-    if (known !== undefined) {
-      known.locate(facts);
-      return;
-    }
+    if (known === undefined) this.#create(facts, { isListed: false, hasContainers: false });
+    else known.locate(facts);
+  }
+
+  #create(facts: SandboxFacts, seen: Pick<Entry, 'isListed' | 'hasContainers'>): Sandbox {
     const sandbox = new Sandbox(facts, this.#deps);
-    this.#entries.set(sandboxId, { sandbox, isListed: false, hasContainers: false, missingSinceMs: undefined });
+    this.#entries.set(facts.sandboxId, { sandbox, ...seen, missingSinceMs: undefined });
+    return sandbox;
   }
 
   #listed(): Entry[] {
@@ -275,7 +269,7 @@ export class SandboxRegistry implements AsyncDisposable {
 
   /** The sandbox itself logs failures and retries. */
   #inBackground(work: Promise<void>): void {
-    work.catch((error: unknown) => this.#logger.debug({ err: error }, 'sandbox is requeued'));
+    work.catch((error: unknown) => this.#deps.logger.debug({ err: error }, 'sandbox is requeued'));
   }
 }
 

@@ -1,6 +1,7 @@
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import { Backoff } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
@@ -234,8 +235,15 @@ export class Sandbox implements AsyncDisposable {
     const { signal } = this.#attaching;
     const failed: FailedWork[] = [];
     const serve = async ({ identity }: StoredClaim, work: Promise<Served>) => {
-      const error = await this.#served(identity, work);
-      if (error !== undefined) failed.push(await this.#fail(identity, error));
+      try {
+        const served = await work;
+        if (typeof served !== 'object') return this.#progress.served(identity.uid, served);
+        this.#progress.withdrawn(identity.uid);
+        failed.push(await this.#fail(identity, served.withdrawn));
+      } catch (error) {
+        signal.throwIfAborted();
+        failed.push(await this.#fail(identity, error));
+      }
     };
     const withVfs = due.filter(({ devices }) => devices.length > 0);
     for (const claim of due) {
@@ -257,23 +265,6 @@ export class Sandbox implements AsyncDisposable {
       for (const { identity } of withVfs) failed.push(await this.#fail(identity, error));
     }
     return failed;
-  }
-
-  /** @returns why it was not served */
-  async #served({ uid }: ClaimIdentity, work: Promise<Served>): Promise<unknown> {
-    let served: Served;
-    try {
-      served = await work;
-    } catch (error) {
-      if (this.#attaching.signal.aborted) throw error;
-      return error;
-    }
-    if (typeof served === 'object') {
-      this.#progress.withdrawn(uid);
-      return served.withdrawn;
-    }
-    this.#progress.served(uid, served);
-    return undefined;
   }
 
   /** @returns the claims whose VFs were not detached, and why */
@@ -325,10 +316,8 @@ export class Sandbox implements AsyncDisposable {
     const { logger } = this.#deps;
     const all = [...failed.filter(({ claim }) => claim === undefined), ...this.#progress.failures];
     const texts = all.map(({ claim, error }) => `${claim === undefined ? '' : `claim ${claim}: `}${explain(error)}`);
-    this.#lastError = asOneError(
-      all.map(({ error }) => error),
-      texts,
-    );
+    const errors = all.map(({ error }) => error);
+    this.#lastError = asOneError(errors, texts);
     if (all.length === 0) {
       this.#retry.reset();
       if (!this.isEnding) this.#readLater();
@@ -340,7 +329,7 @@ export class Sandbox implements AsyncDisposable {
     const retry = this.#retry.isScheduled ? {} : { retryMs: this.#retry.schedule() };
     const message = this.isEnding ? 'VFs not detached yet' : 'sandbox not ready yet';
     for (const { error, claim, isRepeated = false } of failed) {
-      const fields = { ...this.#log, ...(claim === undefined ? {} : { claim }), err: error, ...retry };
+      const fields = { ...this.#log, ...defined({ claim }), err: error, ...retry };
       logger[isRepeated ? 'debug' : 'warn'](fields, message);
     }
   }
@@ -366,9 +355,12 @@ export class Sandbox implements AsyncDisposable {
   #startFollowing(namespace: NetworkNamespace): void {
     const { liveUpdates, networks, ends, clock, logger } = this.#deps;
     if (!liveUpdates || this.#follow !== undefined) return;
-    const onFlapping = () => reportFlapping(this.#claims(), this.#log, this.#deps);
+    const onChange = () => this.#changed();
+    const onFlapping = () => {
+      logger.warn(this.#log, 'pod network is flapping; reading it less often');
+      for (const { identity } of this.#claims()) this.#deps.onFlapping(identity);
+    };
     try {
-      const onChange = () => this.#changed();
       this.#follow = new Follow(namespace, { networks, ends, clock, onChange, onFlapping });
     } catch (error) {
       logger.warn({ ...this.#log, err: error }, 'changes of the pod are not followed');
@@ -381,13 +373,4 @@ export class Sandbox implements AsyncDisposable {
     this.#tentativeReads = isAwaited ? this.#tentativeReads + 1 : 0;
     if (isAwaited && this.#tentativeReads <= tentative.reads) this.#retry.after(tentative.everyMs);
   }
-}
-
-function reportFlapping(
-  claims: readonly StoredClaim[],
-  log: object,
-  { logger, onFlapping }: Pick<SandboxDeps, 'logger' | 'onFlapping'>,
-): void {
-  logger.warn(log, 'pod network is flapping; reading it less often');
-  for (const { identity } of claims) onFlapping(identity);
 }

@@ -1,5 +1,5 @@
 import type { Container, PodSandbox } from '../../../nri/index.ts';
-import type { ClaimIdentity, ClaimMetadata } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import type { Store, StoredClaim } from '../state/index.ts';
 import { SandboxError } from './errors.ts';
@@ -7,6 +7,9 @@ import type { Sandbox } from './sandbox.ts';
 
 /** After this many failures in a row an error counts as permanent, even if it is retriable. */
 const lastingAttempts = 3;
+
+type Pod = Pick<PodSandbox, 'runtimeHandler' | 'uid'>;
+type StartingContainer = Pick<Container, 'createRuntimeHooks' | 'mounts' | 'name'>;
 
 export interface StartGuardOptions {
   store: Pick<Store, 'claims' | 'claimsOfPod' | 'isOtherPodExpected'>;
@@ -33,11 +36,7 @@ export class StartGuard {
    * Containers without our metadata are created even while the store cannot be read.
    * @throws SandboxError `not-ready` with the reason; StateError `store-unusable`
    */
-  check(
-    pod: Pick<PodSandbox, 'runtimeHandler' | 'uid'>,
-    container: Pick<Container, 'createRuntimeHooks' | 'mounts' | 'name'>,
-    sandbox: Pick<Sandbox, 'failureOf' | 'isEnding' | 'isReady'>,
-  ): void {
+  check(pod: Pod, container: StartingContainer, sandbox: Pick<Sandbox, 'failureOf' | 'isEnding' | 'isReady'>): void {
     const { store, metadata, onOtherPod } = this.#options;
     const sources = container.mounts.map(({ source }) => source).filter((source) => metadata.isFilePlace(source));
     const claims = this.#claimsOf(pod, sources.length > 0).filter(({ devices }) => devices.length > 0);
@@ -53,11 +52,8 @@ export class StartGuard {
     if (sources.length === 0) return;
     // The kubelet prepares a claim once, and makes no call for a pod that the claim is reserved for later.
     const other = store.claims().find(({ identity, podUids, devices }) => {
-      return (
-        devices.length > 0 &&
-        !podUids.includes(pod.uid) &&
-        sources.some((source) => metadata.isFileOf(identity, source))
-      );
+      const isOthers = devices.length > 0 && !podUids.includes(pod.uid);
+      return isOthers && sources.some((source) => metadata.isFileOf(identity, source));
     });
     if (other === undefined) return;
     onOtherPod();
@@ -68,7 +64,7 @@ export class StartGuard {
    * Whether the hook may return before the pod's VFs are attached: the runtime creates one sandbox at a time while it waits,
    * other pods are expected, and the containers of this pod wait by themselves.
    */
-  mayGoOn({ runtimeHandler, uid }: Pick<PodSandbox, 'runtimeHandler' | 'uid'>): boolean {
+  mayGoOn({ runtimeHandler, uid }: Pod): boolean {
     const { store, metadata, runsHooks } = this.#options;
     try {
       const claims = store.claimsOfPod(uid).filter(({ state, devices }) => state === 'prepared' && devices.length > 0);
@@ -80,7 +76,7 @@ export class StartGuard {
     }
   }
 
-  #claimsOf({ uid }: Pick<PodSandbox, 'uid'>, hasMetadata: boolean): StoredClaim[] {
+  #claimsOf({ uid }: Pod, hasMetadata: boolean): StoredClaim[] {
     try {
       return this.#options.store.claimsOfPod(uid);
     } catch (error) {
@@ -93,27 +89,22 @@ export class StartGuard {
    * Whether a container has the gates of other claims of its pod, and would have that of this one if it used it. Without any
    * gate, nothing says which claims it uses.
    */
-  #usesOnlyOthers(
-    claim: StoredClaim,
-    claims: readonly StoredClaim[],
-    { runtimeHandler }: Pick<PodSandbox, 'runtimeHandler'>,
-    container: Pick<Container, 'createRuntimeHooks'>,
-  ): boolean {
+  #usesOnlyOthers(claim: StoredClaim, claims: readonly StoredClaim[], pod: Pod, container: StartingContainer): boolean {
     const { metadata, runsHooks } = this.#options;
     const used = claims.filter(({ identity }) => this.#hasGateOf(identity, container));
     if (used.length === 0 || used.includes(claim)) return false;
-    return runsHooks(runtimeHandler) && metadata.isGated(claim.identity);
+    return runsHooks(pod.runtimeHandler) && metadata.isGated(claim.identity);
   }
 
-  #hasGateOf(claim: ClaimIdentity, { createRuntimeHooks }: Pick<Container, 'createRuntimeHooks'>): boolean {
+  #hasGateOf(claim: ClaimIdentity, { createRuntimeHooks }: StartingContainer): boolean {
     return createRuntimeHooks.some(({ args }) => this.#options.metadata.isGateOf(claim, args));
   }
 
   /** @returns why the container is not to be created; `undefined` if it waits by itself */
   #refusal(
     { identity }: StoredClaim,
-    { runtimeHandler }: Pick<PodSandbox, 'runtimeHandler'>,
-    container: Pick<Container, 'createRuntimeHooks'>,
+    { runtimeHandler }: Pod,
+    container: StartingContainer,
     sandbox: Pick<Sandbox, 'failureOf' | 'isEnding'>,
   ): string | undefined {
     // If the sandbox was wrongly considered gone, its devices are attached again when the kubelet retries.
@@ -131,8 +122,8 @@ function isLasting({ error, attempts }: { error: unknown; attempts: number }): b
   return attempts >= lastingAttempts || (error instanceof NetdraError && error.retriable !== true);
 }
 
-function refused(container: Pick<Container, 'name'>, { identity }: StoredClaim, reason: string): SandboxError {
-  const claim = `${identity.namespace}/${identity.name}`;
+function refused(container: StartingContainer, { identity }: StoredClaim, reason: string): SandboxError {
+  const claim = claimName(identity);
   const message = `container ${container.name} cannot start with claim ${claim}: ${reason}`;
   return new SandboxError('not-ready', message, { claim, retriable: true });
 }

@@ -1,7 +1,7 @@
-import type { ClaimStatusWriter } from '../../framework/claimstatus/index.ts';
+import type { ClaimStatusWriter, DeviceStatus } from '../../framework/claimstatus/index.ts';
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
-import type { Store } from '../state/index.ts';
-import { toDeviceStatuses } from './device-status.ts';
+import { defined } from '../../lib/defined.ts';
+import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
 
 export interface StatusReportOptions {
   store: Pick<Store, 'claim' | 'claims'>;
@@ -32,4 +32,24 @@ export class StatusReport {
       if (devices.some(({ attachment }) => attachment?.networkData !== undefined)) this.report(identity);
     }
   }
+}
+
+/**
+ * The status of a claim's VFs: the network data is that of its metadata files.
+ * @param failure why they are not all in their pod, as a message for users
+ */
+export function toDeviceStatuses({ devices }: StoredClaim, failure?: string): DeviceStatus[] {
+  return devices.map((device) => {
+    const { pool, name, attachment } = device;
+    const networkData = attachment?.networkData;
+    const facts = { pool, device: name, data: toData(device) };
+    return failure === undefined && networkData !== undefined
+      ? { ...facts, ready: true, reason: 'Attached', networkData }
+      : { ...facts, ready: false, reason: 'NotAttached', message: failure ?? 'it is not in the network of the pod' };
+  });
+}
+
+function toData({ pciAddress, config, access }: StoredDevice): object {
+  const attach = config.attach ?? 'netlink';
+  return { pciAddress, attach, ...defined({ vlan: config.vf?.vlan, driver: access?.driver }) };
 }

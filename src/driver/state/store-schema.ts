@@ -44,9 +44,16 @@ const busyMs = 1_000;
 
 /** Opens a store for a tool beside the driver: nothing is created or changed. @throws StateError `store-unusable` */
 export function openToRead(open: OpenDatabase, path: string): Database {
-  const database = open(path, { readOnly: true, timeout: 5_000 });
+  return setUp(open(path, { readOnly: true, timeout: 5_000 }), (database) => {
+    // It is not migrated: readers know that an older schema lacks columns.
+    checkVersion(readVersion(database), path);
+  });
+}
+
+/** @returns the database, which is closed if setting it up fails */
+function setUp(database: Database, task: (database: Database) => void): Database {
   try {
-    checkReadable(database, path);
+    task(database);
     return database;
   } catch (error) {
     database.close();
@@ -59,18 +66,13 @@ export function openToRead(open: OpenDatabase, path: string): Database {
  * @throws StateError `store-unusable`; SQLite's errors
  */
 export function openDatabase(open: OpenDatabase, path: string, bootId: string | undefined): Database {
-  const database = open(path, { timeout: busyMs, enableForeignKeyConstraints: true });
-  try {
+  return setUp(open(path, { timeout: busyMs, enableForeignKeyConstraints: true }), (database) => {
     // Not synced at each write: writes survive the process, and a power loss also ends the kernel's state that the store is
     // about. docs/decisions/0012-no-sync-at-each-write.md
     database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;');
     migrate(database, path);
     if (bootId !== undefined) database.prepare('UPDATE claims SET boot_id = ? WHERE boot_id IS NULL').run(bootId);
-    return database;
-  } catch (error) {
-    database.close();
-    throw error;
-  }
+  });
 }
 
 /**
@@ -82,7 +84,7 @@ function migrate(database: Database, path: string): void {
   database.exec('BEGIN IMMEDIATE');
   try {
     const found = readVersion(database);
-    if (found > schemaVersion) throw tooNew(path, found);
+    checkVersion(found, path);
     checkIntact(database, path);
     for (const step of migrations.slice(found)) database.exec(step);
     if (found < schemaVersion) database.exec(`PRAGMA user_version = ${schemaVersion}`);
@@ -91,15 +93,6 @@ function migrate(database: Database, path: string): void {
     if (database.isTransaction) database.exec('ROLLBACK');
     throw error;
   }
-}
-
-/**
- * Checks that this version can read a store without migrating it: an older schema lacks columns, which readers expect.
- * @throws StateError `store-unusable` if a newer version has written it; SQLite's errors
- */
-function checkReadable(database: Database, path: string): void {
-  const found = readVersion(database);
-  if (found > schemaVersion) throw tooNew(path, found);
 }
 
 export function readVersion(database: Database): number {
@@ -117,19 +110,8 @@ function checkIntact(database: Database, path: string): void {
 export const damagedHint =
   'drain the node, so that no pod has a VF any more, stop the driver, move the file away together with those beside it that begin with its name, and start the driver';
 
-function tooNew(path: string, found: number): StateError {
-  return new StateError(
-    'store-unusable',
-    `state store ${path} has schema ${found}, this version knows ${schemaVersion}`,
-    { path, hint: 'run the newer version of the driver' },
-  );
-}
-
-/** SQLite's codes for a file that is damaged or not a database. Source: sqlite.org/rescode.html. */
-const damageCodes = [11, 26];
-
-/** Whether the file is damaged: SQLite says so, or the driver cannot have written its content. */
-export function isDamage(error: unknown): boolean {
-  if (error instanceof SyntaxError) return true;
-  return error instanceof Error && 'errcode' in error && damageCodes.includes(Number(error.errcode) & 0xff);
+function checkVersion(found: number, path: string): void {
+  if (found <= schemaVersion) return;
+  const message = `state store ${path} has schema ${found}, this version knows ${schemaVersion}`;
+  throw new StateError('store-unusable', message, { path, hint: 'run the newer version of the driver' });
 }

@@ -2,14 +2,13 @@ import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node:sqlite';
 import { isDeepStrictEqual } from 'node:util';
+import { claimName } from '../../framework/metadata/index.ts';
 import { deepFreeze } from '../../lib/freeze.ts';
 import { StateError } from './errors.ts';
 import { RecordTable } from './record-table.ts';
-import { byName, toClaim, toDevice } from './rows.ts';
 import {
   type Database,
   damagedHint,
-  isDamage,
   type OpenDatabase,
   openDatabase,
   openToRead,
@@ -27,13 +26,8 @@ export interface StoreOptions {
   open?: OpenDatabase;
 }
 
-/** What was read, by the data version of SQLite. */
-interface LastRead {
-  dataVersion: unknown;
-  claims: readonly StoredClaim[];
-  unrestored?: readonly UnrestoredVf[];
-}
-
+/** SQLite's codes for a file that is damaged or not a database. Source: sqlite.org/rescode.html. */
+const damageCodes = [11, 26];
 /** Statements that begin, commit and undo a transaction, and a nested one. */
 const outerSteps = ['BEGIN IMMEDIATE', 'COMMIT', 'ROLLBACK'] as const;
 const innerSteps = ['SAVEPOINT part', 'RELEASE part', 'ROLLBACK TO part; RELEASE part'] as const;
@@ -54,7 +48,7 @@ export class Store implements Disposable {
   readonly records: RecordTable;
   readonly #statements = new Map<string, StatementSync>();
   /** What was read last; absent if all has to be read again. */
-  #known: LastRead | undefined;
+  #known: { dataVersion: unknown; claims: readonly StoredClaim[]; unrestored?: readonly UnrestoredVf[] } | undefined;
   /** UIDs of claims that this instance has changed since. */
   readonly #changed = new Set<string>();
   /** Whether the store was checked for writes of other instances in the open transaction, which keeps them waiting. */
@@ -70,8 +64,9 @@ export class Store implements Disposable {
       mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
       return openDatabase(open, path, bootId);
     });
-    const query = (sql: string, ...values: string[]) => this.#guard(() => this.#prepare(sql).all(...values));
-    this.records = new RecordTable(query, { isReadOnly: readOnly, exists: this.#version() >= recordsSince });
+    const query = (sql: string, ...values: string[]) => this.#query(sql, ...values);
+    const exists = this.#guard(() => readVersion(this.#database)) >= recordsSince;
+    this.records = new RecordTable(query, { isReadOnly: readOnly, exists });
   }
 
   claim(uid: string): StoredClaim | undefined {
@@ -83,22 +78,19 @@ export class Store implements Disposable {
    * this instance has changed, or all if another instance has written.
    */
   claims(): readonly StoredClaim[] {
-    return this.#guard(() => this.#readChanges().claims);
+    return this.#readChanges().claims;
   }
 
   /** The claims that were last written in another boot of the node. */
   claimsOfEarlierBoots(): StoredClaim[] {
     const bootId = this.#bootId;
-    return bootId === undefined ? [] : this.#guard(() => this.#claims('WHERE boot_id <> ?', bootId));
+    return bootId === undefined ? [] : this.#claims('WHERE boot_id <> ?', bootId);
   }
 
   /** Deletes unrestored VFs of earlier boots of the node: the kernel has created them anew since. */
   forgetUnrestoredOfEarlierBoots(): void {
-    if (this.#bootId === undefined) return;
-    this.#guard(() => {
-      this.#run('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId as string);
-      delete this.#known?.unrestored;
-    });
+    if (this.#bootId !== undefined) this.#query('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId);
+    delete this.#known?.unrestored;
   }
 
   /** The claims that are prepared for a pod, whatever their state. */
@@ -126,30 +118,24 @@ export class Store implements Disposable {
    * restored after its last claim
    */
   putClaim(claim: StoredClaim, unrestored: readonly UnrestoredVf[] = []): void {
-    this.#guard(() =>
-      this.#transaction(() => {
-        for (const { device, reason } of unrestored) this.#insertUnrestored(device, reason);
-        this.#checkFree(claim);
-        this.#putClaimRow(claim);
-        this.#putDevices(claim);
-      }),
-    );
+    this.together(() => {
+      for (const each of unrestored) this.putUnrestored(each);
+      this.#checkFree(claim);
+      this.#putClaimRow(claim);
+      this.#putDevices(claim);
+    });
   }
 
   /** Changes only the state of a claim. */
   setState(uid: string, state: StoredClaim['state']): void {
-    this.#guard(() => {
-      this.#changed.add(uid);
-      this.#run('UPDATE claims SET state = ?, boot_id = ? WHERE uid = ?', state, this.#bootId ?? null, uid);
-    });
+    this.#changed.add(uid);
+    this.#query('UPDATE claims SET state = ?, boot_id = ? WHERE uid = ?', state, this.#bootId ?? null, uid);
   }
 
   /** The metadata of a claim was laid down: it is prepared now, if its devices are ready. */
   completeClaim(uid: string): void {
-    this.#guard(() => {
-      this.#changed.add(uid);
-      this.#run("UPDATE claims SET state = 'prepared' WHERE uid = ? AND state = 'configured'", uid);
-    });
+    this.#changed.add(uid);
+    this.#query("UPDATE claims SET state = 'prepared' WHERE uid = ? AND state = 'configured'", uid);
   }
 
   /**
@@ -158,19 +144,19 @@ export class Store implements Disposable {
    * @throws the error of the task
    */
   together(task: () => void): void {
-    let thrown: { error: unknown } | undefined;
-    const run = () => {
-      try {
-        task();
-      } catch (error) {
-        thrown = { error };
-        throw error;
-      }
-    };
+    const isInner = this.#database.isTransaction;
+    const [begin, commit, undo] = isInner ? innerSteps : outerSteps;
+    this.#query(begin);
     try {
-      this.#guard(() => this.#transaction(run));
+      task();
+      this.#query(commit);
     } catch (error) {
-      throw thrown === undefined ? error : thrown.error;
+      this.#known = undefined;
+      // A full disk ends the transaction by itself.
+      if (this.#database.isTransaction) this.#guard(() => this.#database.exec(undo));
+      throw error;
+    } finally {
+      this.#isAlone &&= isInner;
     }
   }
 
@@ -180,49 +166,42 @@ export class Store implements Disposable {
    */
   setAttachments(claimUid: string, changes: ReadonlyMap<string, Attachment | undefined>): void {
     if (changes.size === 0) return;
-    this.#guard(() =>
-      this.#transaction(() => {
-        this.#changed.add(claimUid);
-        for (const { attachment: _old, pciAddress, ...rest } of this.#devices(claimUid)) {
-          if (!changes.has(pciAddress)) continue;
-          const attachment = changes.get(pciAddress);
-          const data = JSON.stringify({ ...rest, ...(attachment === undefined ? {} : { attachment }) });
-          this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
-        }
-      }),
-    );
+    this.together(() => {
+      this.#changed.add(claimUid);
+      for (const { pciAddress, ...rest } of this.#devices(claimUid)) {
+        if (!changes.has(pciAddress)) continue;
+        const data = JSON.stringify({ ...rest, attachment: changes.get(pciAddress) });
+        this.#query('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
+      }
+    });
   }
 
   /** VFs that are not available until they are restored, frozen. Each look at the devices asks for them. */
   unrestored(): readonly UnrestoredVf[] {
-    return this.#guard(() => {
-      const known = this.#readChanges();
-      known.unrestored ??= this.#unrestored();
-      return known.unrestored;
-    });
+    const known = this.#readChanges();
+    known.unrestored ??= this.#unrestored();
+    return known.unrestored;
   }
 
-  /** Updates why a VF is not restored. */
-  putUnrestored({ device, reason }: UnrestoredVf): void {
-    this.#guard(() => this.#insertUnrestored(device, reason));
+  /** Adds a VF, or updates why it is not restored. */
+  putUnrestored({ device: { pciAddress, ...rest }, reason }: UnrestoredVf): void {
+    const statement = 'INSERT OR REPLACE INTO unrestored (pci_address, data, reason, boot_id) VALUES (?, ?, ?, ?)';
+    this.#query(statement, pciAddress, JSON.stringify(rest), reason, this.#bootId ?? null);
+    delete this.#known?.unrestored;
   }
 
   deleteUnrestored(pciAddress: string): void {
-    this.#guard(() => {
-      this.#run('DELETE FROM unrestored WHERE pci_address = ?', pciAddress);
-      delete this.#known?.unrestored;
-    });
+    this.#query('DELETE FROM unrestored WHERE pci_address = ?', pciAddress);
+    delete this.#known?.unrestored;
   }
 
   /** Deletes a claim and keeps those of its devices that could not be restored, in one transaction. */
   deleteClaim(uid: string, unrestored: readonly UnrestoredVf[] = []): void {
-    this.#guard(() =>
-      this.#transaction(() => {
-        for (const { device, reason } of unrestored) this.#insertUnrestored(device, reason);
-        this.#changed.add(uid);
-        this.#run('DELETE FROM claims WHERE uid = ?', uid);
-      }),
-    );
+    this.together(() => {
+      for (const each of unrestored) this.putUnrestored(each);
+      this.#changed.add(uid);
+      this.#query('DELETE FROM claims WHERE uid = ?', uid);
+    });
   }
 
   [Symbol.dispose](): void {
@@ -231,7 +210,7 @@ export class Store implements Disposable {
 
   #putClaimRow({ identity: { uid, namespace, name }, podUids, state, allocation }: StoredClaim): void {
     this.#changed.add(uid);
-    this.#run(
+    this.#query(
       `INSERT INTO claims (uid, namespace, name, pod_uids, state, boot_id, allocation) VALUES (?, ?, ?, ?, ?, ?, ?)
        ON CONFLICT (uid) DO UPDATE SET namespace = excluded.namespace, name = excluded.name, pod_uids = excluded.pod_uids,
          state = excluded.state, boot_id = excluded.boot_id, allocation = excluded.allocation`,
@@ -248,28 +227,28 @@ export class Store implements Disposable {
       [...stored.keys()],
     );
     // The rows of a claim are in the order of its allocation.
-    if (!isSame) this.#run('DELETE FROM devices WHERE claim_uid = ?', uid);
+    if (!isSame) this.#query('DELETE FROM devices WHERE claim_uid = ?', uid);
     for (const { pciAddress, attachment: given, ...rest } of devices) {
       const known = stored.get(pciAddress);
       const attachment = known === undefined ? given : known.attachment;
-      const data = JSON.stringify({ ...rest, ...(attachment === undefined ? {} : { attachment }) });
-      if (isSame) this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
-      else this.#run('INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)', pciAddress, uid, data);
+      const data = JSON.stringify({ ...rest, attachment });
+      if (isSame) this.#query('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
+      else this.#query('INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)', pciAddress, uid, data);
     }
   }
 
   #checkFree({ identity, devices }: StoredClaim): void {
-    const claim = `${identity.namespace}/${identity.name}`;
+    const claim = claimName(identity);
     for (const { pciAddress, name } of devices) {
-      const row = this.#prepare('SELECT reason FROM unrestored WHERE pci_address = ?').get(pciAddress);
+      const [row] = this.#query('SELECT reason FROM unrestored WHERE pci_address = ?', pciAddress);
       if (row !== undefined) {
         const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is not restored after its last claim: ${row.reason}`;
         const hint = 'the driver tries again every minute and then offers it again; netdra inventory lists it';
         throw new StateError('device-unrestored', message, { claim, device: name, retriable: true, hint });
       }
-      const holder = this.#prepare(
-        'SELECT namespace, name FROM devices JOIN claims ON uid = claim_uid WHERE pci_address = ? AND uid <> ?',
-      ).get(pciAddress, identity.uid);
+      const held =
+        'SELECT namespace, name FROM devices JOIN claims ON uid = claim_uid WHERE pci_address = ? AND uid <> ?';
+      const [holder] = this.#query(held, pciAddress, identity.uid);
       if (holder === undefined) continue;
       const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is prepared for claim ${holder.namespace}/${holder.name}`;
       const hint = 'it is free again when that claim is unprepared';
@@ -277,9 +256,10 @@ export class Store implements Disposable {
     }
   }
 
-  /** Reads again what may have changed since the last time. */
-  #readChanges(): LastRead {
-    const dataVersion = this.#isAlone ? this.#known?.dataVersion : this.#dataVersion();
+  #readChanges() {
+    // Changes with each commit of another instance.
+    const read = () => this.#query('PRAGMA data_version')[0]?.data_version;
+    const dataVersion = this.#isAlone ? this.#known?.dataVersion : read();
     this.#isAlone = this.#database.isTransaction;
     if (this.#known === undefined || this.#known.dataVersion !== dataVersion) {
       this.#known = { dataVersion, claims: this.#claims('') };
@@ -292,74 +272,40 @@ export class Store implements Disposable {
     return this.#known;
   }
 
-  #unrestored(): UnrestoredVf[] {
-    const rows = this.#prepare('SELECT * FROM unrestored ORDER BY pci_address').all();
-    return deepFreeze(rows.map((row) => ({ device: toDevice(row), reason: String(row.reason) })));
+  #unrestored(): readonly UnrestoredVf[] {
+    const rows = this.#query('SELECT * FROM unrestored ORDER BY pci_address');
+    return this.#guard(() => deepFreeze(rows.map((row) => ({ device: toDevice(row), reason: String(row.reason) }))));
   }
 
   /** In one statement, for a consistent view: another instance may be writing. */
   #claims(where: string, ...parameters: string[]): StoredClaim[] {
     const tables = 'claims LEFT JOIN devices ON claim_uid = uid';
     const order = 'ORDER BY namespace, name, devices.rowid';
-    const rows = this.#prepare(`SELECT * FROM ${tables} ${where} ${order}`).all(...parameters);
+    const rows = this.#query(`SELECT * FROM ${tables} ${where} ${order}`, ...parameters);
     const claims = new Map<string, StoredClaim>();
-    for (const row of rows) {
-      const uid = String(row.uid);
-      const claim = claims.get(uid) ?? toClaim(row);
-      claims.set(uid, claim);
-      if (row.pci_address !== null) claim.devices.push(toDevice(row));
-    }
+    this.#guard(() => {
+      for (const row of rows) {
+        const uid = String(row.uid);
+        const claim = claims.get(uid) ?? toClaim(row);
+        claims.set(uid, claim);
+        if (row.pci_address !== null) claim.devices.push(toDevice(row));
+      }
+    });
     return deepFreeze([...claims.values()]);
   }
 
   #devices(claimUid: string): StoredDevice[] {
-    const rows = this.#prepare('SELECT * FROM devices WHERE claim_uid = ? ORDER BY rowid').all(claimUid);
-    return rows.map(toDevice);
+    const rows = this.#query('SELECT * FROM devices WHERE claim_uid = ? ORDER BY rowid', claimUid);
+    return this.#guard(() => rows.map(toDevice));
   }
 
-  #insertUnrestored({ pciAddress, ...rest }: StoredDevice, reason: string): void {
-    const data = JSON.stringify(rest);
-    const columns = 'pci_address, data, reason, boot_id';
-    const statement = `INSERT OR REPLACE INTO unrestored (${columns}) VALUES (?, ?, ?, ?)`;
-    this.#run(statement, pciAddress, data, reason, this.#bootId ?? null);
-    delete this.#known?.unrestored;
-  }
-
-  #run(statement: string, ...parameters: (string | null)[]): void {
-    this.#prepare(statement).run(...parameters);
-  }
-
-  /** Changes with each commit of another instance. */
-  #dataVersion(): unknown {
-    return this.#prepare('PRAGMA data_version').get()?.data_version;
-  }
-
-  #version(): number {
-    return this.#guard(() => readVersion(this.#database));
-  }
-
-  /** There are only a handful of statements. */
-  #prepare(sql: string): StatementSync {
-    const known = this.#statements.get(sql) ?? this.#database.prepare(sql);
-    this.#statements.set(sql, known);
-    return known;
-  }
-
-  #transaction(task: () => void): void {
-    const isInner = this.#database.isTransaction;
-    const [begin, commit, undo] = isInner ? innerSteps : outerSteps;
-    this.#prepare(begin).run();
-    try {
-      task();
-      this.#prepare(commit).run();
-    } catch (error) {
-      this.#known = undefined;
-      // A full disk ends the transaction by itself.
-      if (this.#database.isTransaction) this.#database.exec(undo);
-      throw error;
-    } finally {
-      this.#isAlone &&= isInner;
-    }
+  /** Runs a statement. It is kept: there are only a handful of them. */
+  #query(sql: string, ...parameters: (string | null)[]): Row[] {
+    return this.#guard(() => {
+      const statement = this.#statements.get(sql) ?? this.#database.prepare(sql);
+      this.#statements.set(sql, statement);
+      return statement.all(...parameters);
+    });
   }
 
   #guard<T>(task: () => T): T {
@@ -367,12 +313,8 @@ export class Store implements Disposable {
       return task();
     } catch (cause) {
       if (cause instanceof StateError) throw cause;
-      throw new StateError('store-unusable', `state store ${this.path} cannot be used`, {
-        cause,
-        path: this.path,
-        retriable: !isDamage(cause),
-        hint: this.#hintFor(cause),
-      });
+      const details = { cause, path: this.path, retriable: !isDamage(cause), hint: this.#hintFor(cause) };
+      throw new StateError('store-unusable', `state store ${this.path} cannot be used`, details);
     }
   }
 
@@ -381,6 +323,35 @@ export class Store implements Disposable {
     if (this.#isReadOnly) return 'run this as root, in the same version as the driver';
     return 'check space and permissions of its directory; without it nothing is done';
   }
+}
+
+type Row = Record<string, unknown>;
+
+function toClaim({ uid, namespace, name, pod_uids, state, allocation }: Row): StoredClaim {
+  return {
+    identity: { uid: String(uid), namespace: String(namespace), name: String(name) },
+    podUids: JSON.parse(String(pod_uids)),
+    state: state as StoredClaim['state'],
+    ...(typeof allocation === 'string' && { allocation }),
+    devices: [],
+  };
+}
+
+function byName({ identity: one }: StoredClaim, { identity: other }: StoredClaim): number {
+  const [a, b] = one.namespace === other.namespace ? [one.name, other.name] : [one.namespace, other.namespace];
+  return a < b ? -1 : Number(a > b);
+}
+
+function toDevice({ pci_address, data }: Row): StoredDevice {
+  // Older versions stored network data beside the attachment, where it could be stale: it is read from the pod again.
+  const { networkData: _old, ...device } = JSON.parse(String(data));
+  return { pciAddress: String(pci_address), ...device };
+}
+
+/** Whether the file is damaged: SQLite says so, or the driver cannot have written its content. */
+function isDamage(error: unknown): boolean {
+  if (error instanceof SyntaxError) return true;
+  return error instanceof Error && 'errcode' in error && damageCodes.includes(Number(error.errcode) & 0xff);
 }
 
 function openFile(path: string, options: DatabaseSyncOptions): Database {

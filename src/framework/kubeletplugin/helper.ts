@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { ClaimIdentity, ClaimMetadata, DeviceMetadata, MetadataUpdate } from '../metadata/index.ts';
+import type { ClaimMetadata } from '../metadata/index.ts';
 import type { ClaimReader } from './claims.ts';
 import { createDraService, draVersions } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
@@ -60,12 +60,8 @@ export interface KubeletPluginOptions {
 
 /** What a driver calls when it knows more about the devices of a request. Source: KEP-5304 `MetadataUpdater`. */
 export interface MetadataUpdater {
-  /**
-   * Replaces the metadata of a request's devices; the file appears with the first call.
-   * @param request base name or full `request/subrequest`
-   * @throws MetadataError `metadata-not-prepared` if this driver has not prepared exactly this
-   */
-  updateRequestMetadata(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<MetadataUpdate>;
+  /** Replaces the metadata of a request's devices; the file appears with the first call. */
+  updateRequestMetadata: ClaimMetadata['update'];
 }
 
 /**
@@ -73,23 +69,7 @@ export interface MetadataUpdater {
  * hook until their sandbox is served, and fail when the hook times out. Calls about claims without a gate do nothing;
  * without device metadata, no call does anything.
  */
-export interface StartGate {
-  /**
-   * Lets the containers of a sandbox start, now and at every restart, also while the driver is not running. Call it
-   * after the metadata of every request of the claim was updated for that sandbox, and again at driver start for
-   * sandboxes that are already served: a claim that an older version laid down gets its gate when it is prepared again.
-   * @param sandboxId as the container runtime names it
-   * @throws MetadataError `metadata-not-prepared`, `metadata-not-written` if a request of the claim has no metadata yet
-   */
-  openGate(claim: ClaimIdentity, sandboxId: string): Promise<void>;
-  /**
-   * Records why the containers of a sandbox have to wait; a container that waits too long reports the last reason in
-   * its error. A gate that is open for another sandbox stays open: withdraw the claim's metadata first.
-   */
-  holdGate(claim: ClaimIdentity, sandboxId: string, reason: string): Promise<void>;
-  /** Makes the waiting containers of a sandbox fail at once, because it is being stopped. */
-  endGate(claim: ClaimIdentity, sandboxId: string): Promise<void>;
-}
+export type StartGate = Pick<ClaimMetadata, 'openGate' | 'holdGate' | 'endGate'>;
 
 /**
  * A driver that is served to the kubelet. Disposing stops it: the registration socket is removed first, so that the
@@ -113,20 +93,15 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
   /**
    * Hides the content of a claim's files until the next update, and closes its gate, so that no container starts. For a
    * driver that knows that the content no longer holds: the devices have left the pod's sandbox.
-   * @param requests whose files, by base name or full `request/subrequest`; default all
    */
-  withdrawMetadata(claim: ClaimIdentity, requests?: readonly string[]): Promise<void>;
+  withdrawMetadata: ClaimMetadata['withdraw'];
   /**
    * Unprepares a claim as if the kubelet had asked for it, with its files and CDI specs: for a claim that no kubelet
    * knows any more. Failures are logged.
    * @param isOver called when no call about the claim is under way, in any instance
    * @returns whether it was unprepared
    */
-  reclaim(
-    claim: ClaimIdentity,
-    isOver: (signal: AbortSignal) => Promise<boolean>,
-    signal: AbortSignal,
-  ): Promise<boolean>;
+  reclaim: PluginCalls['reclaim'];
   /**
    * Prepares a claim again as if the kubelet had asked for it: for a prepared claim that passes to another pod, about
    * which the kubelet makes no call. The driver's answer for the claim is logged.
@@ -134,11 +109,7 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
    * @returns whether it was prepared
    * @throws KubeletPluginError `claim-unavailable`
    */
-  prepareAgain(
-    claim: ClaimIdentity,
-    isDue: (signal: AbortSignal) => Promise<boolean>,
-    signal: AbortSignal,
-  ): Promise<boolean>;
+  prepareAgain: PluginCalls['prepareAgain'];
 }
 
 /**
@@ -149,7 +120,8 @@ export async function startKubeletPlugin(
   plugin: DraPlugin,
   options: KubeletPluginOptions,
 ): Promise<KubeletPluginHelper> {
-  const running = await Running.start(plugin, options);
+  const running = new Running(plugin, options);
+  await running.listen();
   return {
     sockets: running.sockets,
     get registration() {
@@ -190,19 +162,7 @@ class Running {
   #registrationServer: GrpcServer | undefined;
   #stopped: Promise<void> | undefined;
 
-  static async start(plugin: DraPlugin, options: KubeletPluginOptions): Promise<Running> {
-    const running = new Running(plugin, options);
-    try {
-      await running.#listen();
-    } catch (error) {
-      running.#servers.dispose();
-      running.#locks.dispose();
-      throw error;
-    }
-    return running;
-  }
-
-  private constructor(plugin: DraPlugin, options: KubeletPluginOptions) {
+  constructor(plugin: DraPlugin, options: KubeletPluginOptions) {
     const { driver, dataDir, podUid, logger, metadata, clock = systemClock } = options;
     this.#options = options;
     this.#clock = clock;
@@ -259,15 +219,21 @@ class Running {
     return this.#stopped;
   }
 
-  async #listen(): Promise<void> {
-    // While one instance removes sockets without a listener, no other may be about to listen on its own.
-    using deadline = this.#clock.deadline(lockAtStartMs);
-    using _ = await this.#filesLock?.acquire(deadline.signal);
-    await this.#removeLeftovers();
-    this.#draServer = this.#servers.use(await GrpcServer.start(this.sockets.dra, this.#services()));
-    this.#registrationServer = this.#servers.use(
-      await GrpcServer.start(this.sockets.registration, [this.registration.service()]),
-    );
+  async listen(): Promise<void> {
+    try {
+      // While one instance removes sockets without a listener, no other may be about to listen on its own.
+      using deadline = this.#clock.deadline(lockAtStartMs);
+      using _ = await this.#filesLock?.acquire(deadline.signal);
+      await this.#removeLeftovers();
+      const { dra, registration } = this.sockets;
+      this.#draServer = this.#servers.use(await GrpcServer.start(dra, this.#services()));
+      const services = [this.registration.service()];
+      this.#registrationServer = this.#servers.use(await GrpcServer.start(registration, services));
+    } catch (error) {
+      this.#servers.dispose();
+      this.#locks.dispose();
+      throw error;
+    }
   }
 
   #services(): GrpcService[] {

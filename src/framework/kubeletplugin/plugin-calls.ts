@@ -1,4 +1,5 @@
 import { abortable } from '../../lib/abort.ts';
+import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimName } from '../metadata/index.ts';
@@ -186,8 +187,7 @@ export class PluginCalls {
   async #layDown(claim: AllocatedClaim, returned: PreparedDevice[]): Promise<WireDevice[]> {
     const { metadata, driver } = this.#options;
     const prepared = resolvePreparedClaim(driver, claim, returned);
-    const ids =
-      metadata === undefined ? new Map<string, string>() : await metadata.prepare(prepared.record, prepared.contents);
+    const ids = (await metadata?.prepare(prepared.record, prepared.contents)) ?? new Map<string, string>();
     return prepared.devices.flatMap((device) => toWire(device, ids));
   }
 
@@ -224,7 +224,7 @@ async function answerEach<T>(
  */
 function toWire(device: PreparedDevice, ids: Map<string, string>): WireDevice[] {
   const { poolName, deviceName, shareId, cdiDeviceIds } = device;
-  const rest = { poolName, deviceName, ...(shareId === undefined ? {} : { shareId }) };
+  const rest = { poolName, deviceName, ...defined({ shareId }) };
   const requestNames = [...new Set(device.requests.map(baseRequest))];
   if (requestNames.length > 0)
     return [{ requestNames, cdiDeviceIds: [...cdiDeviceIds, ...take(ids, requestNames)], ...rest }];

@@ -1,5 +1,11 @@
 import { defined } from '../../lib/defined.ts';
-import { baseRequest, type ClaimRecord, type PreparedContent, type RequestRecord } from '../metadata/index.ts';
+import {
+  baseRequest,
+  type ClaimRecord,
+  claimName,
+  type PreparedContent,
+  type RequestRecord,
+} from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { AllocatedClaim, PreparedDevice } from './plugin.ts';
 
@@ -46,7 +52,7 @@ function deferredDevice(result: AllocatedClaim['results'][number]): PreparedDevi
     deviceName: result.device,
     cdiDeviceIds: [],
     metadata: 'deferred',
-    ...(result.shareID === undefined ? {} : { shareId: result.shareID }),
+    ...defined({ shareId: result.shareID }),
   };
 }
 
@@ -56,7 +62,7 @@ function checkDevice(
   reference: string,
   name: string | undefined,
 ): asserts name is string {
-  const subject = `${claim.identity.namespace}/${claim.identity.name}`;
+  const subject = claimName(claim.identity);
   const refuse = (reason: string) =>
     new KubeletPluginError('driver-contract', `driver prepared claim ${subject} wrongly: ${reason}`, {
       claim: subject,

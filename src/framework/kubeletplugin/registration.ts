@@ -71,15 +71,10 @@ export class Registration {
   #take(status: RegistrationStatus): void {
     const { driver, endpoint, logger, onStatus } = this.#options;
     this.#status = status;
-    if (status.registered) {
-      logger.info({ driver, endpoint }, 'registered with the kubelet');
-      this.#registered.resolve();
-    } else {
-      logger.error(
-        { driver, endpoint, error: status.error },
-        'the kubelet refused the registration, it will try again',
-      );
-    }
+    const log = { driver, endpoint };
+    if (status.registered) logger.info(log, 'registered with the kubelet');
+    else logger.error({ ...log, error: status.error }, 'the kubelet refused the registration, it will try again');
+    if (status.registered) this.#registered.resolve();
     onStatus(status);
   }
 }

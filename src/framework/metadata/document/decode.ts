@@ -68,9 +68,29 @@ export function decodeUtf8(bytes: Uint8Array): string {
   }
 }
 
+type Decode<T> = (value: unknown, path: string) => T;
+
+function decoder<T>(expected: string, isOfKind: (value: unknown) => boolean): Decode<T> {
+  return (value, path) => {
+    if (isOfKind(value)) return value as T;
+    throw wrongType(path, expected);
+  };
+}
+
+const record = decoder<Record<string, unknown>>(
+  'an object',
+  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+);
+const string = decoder<string>('a string', (value) => typeof value === 'string');
+const bool = decoder<boolean>('true or false', (value) => typeof value === 'boolean');
+const generation = decoder<number>('a whole number', Number.isSafeInteger);
+const int = decoder<number | bigint>('a whole number of 64 bits', (value) => {
+  return typeof value === 'bigint' ? BigInt.asIntN(64, value) === value : Number.isSafeInteger(value);
+});
+const scalars = { int, bool, string, version: string };
+
 function decodeObject(object: Record<string, unknown>): DecodedMetadata {
   const metadata = record(object.metadata, 'metadata');
-  const podClaimName = optional(object.podClaimName, 'podClaimName', string);
   return {
     claim: {
       name: string(metadata.name, 'metadata.name'),
@@ -78,7 +98,7 @@ function decodeObject(object: Record<string, unknown>): DecodedMetadata {
       uid: string(metadata.uid, 'metadata.uid'),
     },
     generation: generation(metadata.generation, 'metadata.generation'),
-    ...(podClaimName === undefined ? {} : { podClaimName }),
+    ...defined({ podClaimName: optional(object.podClaimName, 'podClaimName', string) }),
     requests: list(object.requests, 'requests', (value, path) => {
       const request = record(value, path);
       return {
@@ -106,13 +126,6 @@ export function decodeAttributes(value: unknown, path: string): DeviceAttributes
   );
 }
 
-const scalars: Record<'int' | 'bool' | 'string' | 'version', (value: unknown, path: string) => unknown> = {
-  int,
-  bool,
-  string,
-  version: string,
-};
-
 function decodeAttribute(value: unknown, path: string): DeviceAttribute {
   const attribute = record(value, path);
   const decoded: Partial<Record<AttributeKind, unknown>> = {};
@@ -125,7 +138,7 @@ function decodeAttribute(value: unknown, path: string): DeviceAttribute {
 
 function decodeValue(kind: AttributeKind, value: unknown, path: string): unknown {
   if (kind in scalars) return scalars[kind as keyof typeof scalars](value, path);
-  return list(value, path, scalars[kind.slice(0, -1) as keyof typeof scalars]);
+  return list<unknown>(value, path, scalars[kind.slice(0, -1) as keyof typeof scalars]);
 }
 
 function decodeNetworkData(value: unknown, path: string): NetworkDeviceData {
@@ -137,41 +150,15 @@ function decodeNetworkData(value: unknown, path: string): NetworkDeviceData {
   }) as NetworkDeviceData;
 }
 
-function optional<T>(value: unknown, path: string, decode: (value: unknown, path: string) => T): T | undefined {
+function optional<T>(value: unknown, path: string, decode: Decode<T>): T | undefined {
   return value === undefined || value === null ? undefined : decode(value, path);
 }
 
-function record(value: unknown, path: string): Record<string, unknown> {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
-  throw wrongType(path, 'an object');
-}
-
 /** Absent means empty, as in Go. */
-function list<T>(value: unknown, path: string, decode: (value: unknown, path: string) => T): T[] {
+function list<T>(value: unknown, path: string, decode: Decode<T>): T[] {
   if (value === undefined || value === null) return [];
   if (Array.isArray(value)) return value.map((each, index) => decode(each, `${path}[${index}]`));
   throw wrongType(path, 'a list');
-}
-
-function string(value: unknown, path: string): string {
-  if (typeof value === 'string') return value;
-  throw wrongType(path, 'a string');
-}
-
-function bool(value: unknown, path: string): boolean {
-  if (typeof value === 'boolean') return value;
-  throw wrongType(path, 'true or false');
-}
-
-function int(value: unknown, path: string): number | bigint {
-  if (Number.isSafeInteger(value)) return value as number;
-  if (typeof value === 'bigint' && BigInt.asIntN(64, value) === value) return value;
-  throw wrongType(path, 'a whole number of 64 bits');
-}
-
-function generation(value: unknown, path: string): number {
-  if (Number.isSafeInteger(value)) return value as number;
-  throw wrongType(path, 'a whole number');
 }
 
 function wrongType(path: string, expected: string): MetadataError {

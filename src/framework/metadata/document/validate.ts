@@ -2,7 +2,13 @@ import { isIPv4, isIPv6 } from 'node:net';
 import { Address6 } from 'ip-address';
 import { MetadataError } from '../errors.ts';
 import { type AttributeKind, attributeKinds } from './attribute.ts';
-import type { ClaimIdentity, DeviceAttribute, DeviceMetadata, NetworkDeviceData } from './document.ts';
+import {
+  type ClaimIdentity,
+  claimName,
+  type DeviceAttribute,
+  type DeviceMetadata,
+  type NetworkDeviceData,
+} from './document.ts';
 
 /**
  * What resource.k8s.io/v1 allows; metadata.resource.k8s.io/v1beta1 has the same limits, and strict consumers check them.
@@ -42,12 +48,9 @@ export function validateDevices(claim: ClaimIdentity, request: string, devices: 
   for (const device of devices) {
     const problem = deviceProblem(device);
     if (problem === undefined) continue;
-    const subject = `${claim.namespace}/${claim.name}`;
-    throw new MetadataError(
-      'metadata-invalid',
-      `claim ${subject}, request ${request}, device ${device.pool}/${device.name}: ${problem}`,
-      { claim: subject, device: device.name },
-    );
+    const subject = claimName(claim);
+    const message = `claim ${subject}, request ${request}, device ${device.pool}/${device.name}: ${problem}`;
+    throw new MetadataError('metadata-invalid', message, { claim: subject, device: device.name });
   }
 }
 

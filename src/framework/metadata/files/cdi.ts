@@ -34,34 +34,34 @@ export class CdiSpecs {
     return `${this.#driver}/${this.#class}=${deviceName(claimUid, name)}`;
   }
 
-  async write(claimUid: string, name: string, containerEdits: ContainerEdits): Promise<void> {
+  write(claimUid: string, name: string, containerEdits: ContainerEdits): void {
     const spec = {
       // Device names may start with a digit, as most UIDs do, only since 0.5.0.
       cdiVersion: '0.5.0',
       kind: `${this.#driver}/${this.#class}`,
       devices: [{ name: deviceName(claimUid, name), containerEdits }],
     };
-    await createFile(this.#file(claimUid, name), formatGoJson(spec));
+    createFile(this.#file(claimUid, name), formatGoJson(spec));
   }
 
   /** Removes specs of a claim by name, without listing those of other claims. @throws MetadataError `metadata-io` */
-  async remove(claimUid: string, names: readonly string[]): Promise<void> {
-    for (const name of names) await removeFile(this.#file(claimUid, name));
+  remove(claimUid: string, names: readonly string[]): void {
+    for (const name of names) removeFile(this.#file(claimUid, name));
   }
 
   /** Removes all specs of a claim, and what a killed process left while writing them. */
   async removeClaim(claimUid: string): Promise<void> {
-    await this.removeClaims([claimUid]);
+    this.removeClaims([claimUid]);
   }
 
   /** The same for several claims. One whose UID cannot be part of a path has no spec, and does not block the others. */
-  async removeClaims(claimUids: readonly string[]): Promise<void> {
+  removeClaims(claimUids: readonly string[]): void {
     const prefixes = claimUids.filter(isPathPart).map((uid) => this.#prefix(uid));
     if (prefixes.length === 0) return;
-    for (const file of await listDir(this.#dir)) {
+    for (const file of listDir(this.#dir)) {
       const isOf = (prefix: string) =>
         (file.startsWith(prefix) && file.endsWith('.json')) || (file.startsWith(`.${prefix}`) && file.endsWith('.tmp'));
-      if (prefixes.some(isOf)) await removeFile({ base: this.#dir, parts: [file] });
+      if (prefixes.some(isOf)) removeFile({ base: this.#dir, parts: [file] });
     }
   }
 
@@ -73,21 +73,19 @@ export class CdiSpecs {
   async claimUids(onProblem: (problem: MetadataError) => void = raise): Promise<string[]> {
     const prefix = `${this.#driver}_${this.#class}_`;
     const uids = new Set<string>();
-    for (const file of await listDir(this.#dir)) {
+    for (const file of listDir(this.#dir)) {
       // A killed process may have left nothing but a temporary file, whose content says nothing yet.
       const isTemporary = file.startsWith(`.${prefix}`) && file.endsWith('.tmp');
       if (!isTemporary && !(file.startsWith(prefix) && file.endsWith('.json'))) continue;
       const [uid = ''] = file.slice(prefix.length + (isTemporary ? 1 : 0)).split('_', 1);
-      if (uid !== '' && !uids.has(uid) && (isTemporary || (await this.#isOurs(file, onProblem)))) uids.add(uid);
+      if (uid !== '' && !uids.has(uid) && (isTemporary || this.#isOurs(file, onProblem))) uids.add(uid);
     }
     return [...uids];
   }
 
-  async #isOurs(file: string, onProblem: (problem: MetadataError) => void): Promise<boolean> {
+  #isOurs(file: string, onProblem: (problem: MetadataError) => void): boolean {
     try {
-      const spec: { kind?: unknown } | null = JSON.parse(
-        (await readFileIfThere({ base: this.#dir, parts: [file] })) ?? '',
-      );
+      const spec: { kind?: unknown } | null = JSON.parse(readFileIfThere({ base: this.#dir, parts: [file] }) ?? '');
       return spec?.kind === `${this.#driver}/${this.#class}`;
     } catch (error) {
       if (error instanceof MetadataError) onProblem(error);

@@ -1,13 +1,57 @@
-import type { ClaimIdentity } from '../document/document.ts';
+import { basename, dirname, normalize } from 'node:path';
+import { defined } from '../../../lib/defined.ts';
+import type { ClaimIdentity, DeviceAttributes } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
+import type { GateHook } from '../gate/gate.ts';
 import { readAnnouncements, type WaitingSandbox } from '../gate/waiting-sandbox.ts';
-import type { LayoutName } from '../layouts/layout.ts';
-import { metadataDirName } from '../layouts/layout-v1.ts';
-import { readDocuments } from './claim-documents.ts';
-import type { ClaimRecords } from './claim-records.ts';
+import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from '../layouts/layout.ts';
+import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
+import { layouts } from '../layouts/layouts.ts';
+import { removeShared } from './claim-files.ts';
+import type { DeviceName } from './claim-record.ts';
+import { type ClaimRecords, RecordFiles } from './claim-records.ts';
 import type { ClaimState } from './claim-state.ts';
-import { ClaimStates } from './claim-states.ts';
-import { removedPrefix, removeTree } from './host-file.ts';
+import { ClaimStates, readDocuments } from './claim-states.ts';
+import { hostPath, type Later, removedPrefix, removeTree } from './host-file.ts';
+
+export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>> {
+  driver: string;
+  /** The driver's directory below the kubelet's `plugins`: files go to `dra-device-metadata/` in it. */
+  dataDir: string;
+  cdiDir: string;
+  /** Where the records of claims are. Default: in files beside those of the claims. */
+  records?: ClaimRecords;
+  /**
+   * That claims get when they are prepared. A claim keeps those that it has until it is unprepared, whatever this says:
+   * another instance, or an earlier one, may have prepared it.
+   */
+  layouts: readonly Layout[];
+  /** `false`: no files for new claims; those that are laid down already keep theirs. Default: `true`. */
+  enabled?: boolean;
+  /**
+   * With it, containers of a claim with deferred requests wait in this hook until `openGate` names their sandbox,
+   * whatever the layouts, and also without files. Absent: their files are missing until the first update, and the
+   * runtime refuses the containers. A claim switches from one to the other when it is prepared again.
+   */
+  gate?: GateHook;
+  /** Attributes in a device's ResourceSlice, for layouts that show them; `undefined` if it is not published. */
+  attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
+  /** Of the node's current boot. With it, deferred metadata of an earlier boot is hidden at the next prepare. */
+  bootId?: string;
+  /** Called at the end of each prepare: everything that containers will mount is laid down. What it throws fails the prepare. */
+  onPrepared?: (claim: ClaimIdentity) => void;
+  /**
+   * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. If the
+   * claim was served before, its pod's sandbox has to be served again.
+   */
+  onPending?: (claim: ClaimIdentity) => void;
+  /** Called when a prepare writes the damaged record of a claim anew. */
+  onRecovered?: (claim: ClaimIdentity, problem: MetadataError) => void;
+  /** Runs a task in the background: the removal of a claim's files. Default: unprepare waits for it. */
+  later?: Later;
+  /** For `lastTransitionTime` in the layout `downward-api`. Default: the system's clock. */
+  now?: () => Date;
+}
 
 /** A metadata directory in the driver's own directory. */
 export interface ClaimDir {
@@ -18,73 +62,135 @@ export interface ClaimDir {
   problem?: MetadataError;
 }
 
-/** @throws MetadataError `metadata-io` if the directories cannot be listed */
-export async function listDirs(states: ClaimStates): Promise<ClaimDir[]> {
-  const { claims, removed } = await states.dirs();
-  const found = claims.map((dir): ClaimDir => {
-    const { state, problem } = readDir(states, dir);
-    return { dir, ...(state && { claim: state.claim }), ...(problem && { problem }) };
-  });
-  return [...found, ...removed.map((dir) => ({ dir }))];
-}
+/** What there is on the host of claims, whichever instance has prepared them. */
+export class ClaimDirs {
+  protected readonly options: ClaimMetadataOptions;
+  protected readonly dirs: HostDirs;
+  protected readonly states: ClaimStates;
 
-/**
- * How many requests of claims have content.
- * @param isVisible whether containers find the files of a claim
- * @throws MetadataError `metadata-io` if the directories cannot be listed
- */
-export async function countContents(states: ClaimStates, isVisible: (state: ClaimState) => boolean): Promise<number> {
-  let count = 0;
-  for (const dir of (await states.dirs()).claims) {
-    const { state, problem } = readDir(states, dir);
-    if (problem !== undefined) count += await countDocuments(states.dataDir, dir);
-    else if (state !== undefined && isVisible(state)) {
-      count += Object.values(state.requests).filter(({ content }) => content !== undefined).length;
-    }
+  constructor(options: ClaimMetadataOptions) {
+    const { dataDir, records = new RecordFiles(dataDir) } = options;
+    const { attributesDir = defaultHostDirs.attributesDir, downwardApiDir = defaultHostDirs.downwardApiDir } = options;
+    this.options = options;
+    this.dirs = { dataDir, attributesDir, downwardApiDir };
+    this.states = new ClaimStates(records, dataDir);
   }
-  return count;
-}
 
-/**
- * Sandboxes whose containers wait at a gate, with the claim of the directory that they are announced in.
- * @param now on the clock of the file system
- * @throws MetadataError `metadata-io` if the directories cannot be listed
- */
-export async function listWaiting(
-  states: ClaimStates,
-  now: Date,
-): Promise<{ sandboxes: WaitingSandbox[]; problems: MetadataError[] }> {
-  const sandboxes: WaitingSandbox[] = [];
-  const problems: MetadataError[] = [];
-  for (const dir of (await states.dirs()).claims) {
+  protected now(): Date {
+    return this.options.now?.() ?? new Date();
+  }
+
+  /** The metadata directories in the driver's own directory, with their claims. @throws MetadataError `metadata-io` */
+  async list(): Promise<ClaimDir[]> {
+    const { claims, removed } = this.states.dirs();
+    const found = claims.map((dir): ClaimDir => {
+      const { state, problem } = readDir(this.states, dir);
+      return { dir, ...defined({ claim: state?.claim, problem }) };
+    });
+    return [...found, ...removed.map((dir) => ({ dir }))];
+  }
+
+  /** How many requests have a file that containers find. @throws MetadataError `metadata-io` */
+  async countFiles(): Promise<number> {
+    let count = 0;
+    for (const dir of this.states.dirs().claims) {
+      const { state, problem } = readDir(this.states, dir);
+      if (problem !== undefined) count += countDocuments(this.dirs.dataDir, dir);
+      else if (state !== undefined && state.layouts.length > 0) {
+        count += Object.values(state.requests).filter(({ content }) => content !== undefined).length;
+      }
+    }
+    return count;
+  }
+
+  /**
+   * Sandboxes whose containers are waiting at a gate, with the claim of the directory that they are announced in. Cheap
+   * while there are none.
+   * @returns `problems` says why an announcement, or the claim that it is for, could not be read
+   * @throws MetadataError `metadata-io`
+   */
+  async waiting(): Promise<{ sandboxes: WaitingSandbox[]; problems: MetadataError[] }> {
+    const sandboxes: WaitingSandbox[] = [];
+    const problems: MetadataError[] = [];
+    const now = this.now();
+    for (const dir of this.states.dirs().claims) {
+      try {
+        const found = readAnnouncements(this.dirs.dataDir, dir, now);
+        problems.push(...found.problems);
+        const claim = found.announcements.length === 0 ? undefined : this.states.readIn(dir)?.claim;
+        if (claim !== undefined) sandboxes.push(...found.announcements.map((each) => ({ claim, ...each })));
+      } catch (error) {
+        if (!(error instanceof MetadataError)) throw error;
+        problems.push(error);
+      }
+    }
+    return { sandboxes, problems };
+  }
+
+  /**
+   * Removes a directory for which `list` found neither a claim nor a problem, unless it belongs to a claim by now.
+   * @returns whether it was removed
+   * @throws MetadataError `metadata-io`; `metadata-malformed`, `metadata-version-unknown` if its record cannot be read
+   */
+  async removeUnclaimed(dir: string): Promise<boolean> {
+    if (!dir.startsWith(removedPrefix) && this.states.readIn(dir) !== undefined) return false;
+    removeTree({ base: this.dirs.dataDir, parts: [metadataDirName, dir] });
+    return true;
+  }
+
+  /**
+   * Files of claims in directories that are not the driver's own, in any layout. An instance that did not have such a
+   * directory could not remove them. Files without content are left out.
+   * @throws MetadataError `metadata-io`
+   */
+  async listShared(): Promise<{ path: string; claimUid: string; remove: () => Promise<void> }[]> {
+    const found = Object.values(layouts).flatMap((layout) => layout.listFiles?.(this.dirs, this.options.driver) ?? []);
+    return found.map(({ file, claimUid }) => ({
+      path: hostPath(file),
+      claimUid,
+      remove: async () => removeShared(file),
+    }));
+  }
+
+  /**
+   * Whether a path on the host is a file of a prepared claim whose content depends on the state of the devices in their
+   * sandbox. Not those of `attributes-json`, which do not change after prepare.
+   */
+  isFileOf(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, path: string): boolean {
+    if (path.startsWith(`${hostPath(claimDirectory(this.dirs.dataDir, claim))}/`)) return true;
+    if (dirname(dirname(path)) !== normalize(this.dirs.downwardApiDir)) return false;
+    const file = basename(path);
+    // Request names have no dots, claim names may.
+    const isNamed = file.startsWith(`${claim.name}.`) && /^[^.]+\.json$/.test(file.slice(claim.name.length + 1));
     try {
-      const found = await readAnnouncements(states.dataDir, dir, now);
-      problems.push(...found.problems);
-      const state = found.announcements.length === 0 ? undefined : states.readIn(dir);
-      if (state !== undefined) sandboxes.push(...found.announcements.map((each) => ({ claim: state.claim, ...each })));
-    } catch (error) {
-      if (!(error instanceof MetadataError)) throw error;
-      problems.push(error);
+      // Claims of the same name in two namespaces have their files in different pod directories.
+      return isNamed && this.states.read(claim)?.podUid === basename(dirname(path));
+    } catch {
+      // An unreadable record must not let a container start.
+      return true;
     }
   }
-  return { sandboxes, problems };
+
+  /** Whether a path on the host could be such a file, of any claim: a cheap check for those that are not. */
+  isFilePlace(path: string): boolean {
+    if (path.startsWith(`${hostPath({ base: this.dirs.dataDir, parts: [metadataDirName] })}/`)) return true;
+    return dirname(dirname(path)) === normalize(this.dirs.downwardApiDir) && path.endsWith('.json');
+  }
 }
 
 /**
- * Removes a directory that has no record, or what an interrupted removal has left of one.
- * @returns whether it was removed: it may have a record by now
- * @throws MetadataError `metadata-io`, `metadata-malformed`, `metadata-version-unknown`
+ * The layouts that prepared claims have, as far as their records can be read.
+ * @throws MetadataError `metadata-io`
  */
-export async function removeClaimless(states: ClaimStates, dir: string): Promise<boolean> {
-  if (!dir.startsWith(removedPrefix) && states.readIn(dir) !== undefined) return false;
-  await removeTree({ base: states.dataDir, parts: [metadataDirName, dir] });
-  return true;
+export function readLayoutsInUse(records: ClaimRecords, dataDir: string): Set<LayoutName> {
+  const states = new ClaimStates(records, dataDir);
+  // An unreadable record is left to the calls that need it.
+  return new Set(states.dirs().claims.flatMap((dir) => readDir(states, dir).state?.layouts ?? []));
 }
 
-function readDir(states: ClaimStates, dir: string): { state?: ClaimState; problem?: MetadataError } {
+function readDir(states: ClaimStates, dir: string): { state?: ClaimState | undefined; problem?: MetadataError } {
   try {
-    const state = states.readIn(dir);
-    return state === undefined ? {} : { state };
+    return { state: states.readIn(dir) };
   } catch (error) {
     if (error instanceof MetadataError) return { problem: error };
     throw error;
@@ -92,26 +198,12 @@ function readDir(states: ClaimStates, dir: string): { state?: ClaimState; proble
 }
 
 /** In a directory without a readable record. */
-async function countDocuments(dataDir: string, dir: string): Promise<number> {
+function countDocuments(dataDir: string, dir: string): number {
   try {
-    return new Set((await readDocuments(dataDir, dir)).map(({ base }) => base)).size;
+    return new Set(readDocuments(dataDir, dir).map(({ base }) => base)).size;
   } catch (error) {
-    // It is reported with the directory, by `listDirs`.
+    // It is reported with the directory, by `list`.
     if (error instanceof MetadataError) return 0;
     throw error;
   }
-}
-
-/**
- * The layouts that prepared claims have, as far as their records can be read.
- * @throws MetadataError `metadata-io`; errors of the driver's own records
- */
-export async function readLayoutsInUse(records: ClaimRecords, dataDir: string): Promise<Set<LayoutName>> {
-  const states = new ClaimStates(records, dataDir);
-  const inUse = new Set<LayoutName>();
-  // An unreadable record is left to the calls that need it.
-  for (const dir of (await states.dirs()).claims) {
-    for (const layout of readDir(states, dir).state?.layouts ?? []) inUse.add(layout);
-  }
-  return inUse;
 }

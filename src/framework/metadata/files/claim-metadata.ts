@@ -1,52 +1,46 @@
 import { isDeepStrictEqual } from 'node:util';
 import { defined } from '../../../lib/defined.ts';
-import { KeyedMutex } from '../../../lib/keyed-mutex.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
 import { checkGateHook, closeGate, type Gate, gateHook, isGateOf, readGate, writeGate } from '../gate/gate.ts';
-import type { WaitingSandbox } from '../gate/waiting-sandbox.ts';
-import { defaultHostDirs, type HostDirs, type LayoutName } from '../layouts/layout.ts';
-import { claimDirName } from '../layouts/paths.ts';
+import type { LayoutName } from '../layouts/layout.ts';
 import { CdiSpecs, type ContainerEdits } from './cdi.ts';
-import { type ClaimDir, countContents, listDirs, listWaiting, removeClaimless } from './claim-dirs.ts';
+import { ClaimDirs, type ClaimMetadataOptions } from './claim-dirs.ts';
 import { ClaimFiles } from './claim-files.ts';
-import type { ClaimMetadataOptions, MetadataUpdate } from './claim-metadata-options.ts';
 import type { ClaimRecord, PreparedContent } from './claim-record.ts';
-import { RecordFiles } from './claim-records.ts';
 import { type ClaimState, contentOf, findRequest, hasGate, requestOf } from './claim-state.ts';
-import { ClaimStates } from './claim-states.ts';
-import { HeldDirectories } from './held-directories.ts';
-import { hostPath } from './host-file.ts';
+import { holdDirectories } from './held-directories.ts';
 import { checkAllWritten, checkOwnership, findUnwritten } from './ownership.ts';
 import { prepareState, withContent } from './prepare-state.ts';
+
+/** Result of an update. */
+export interface MetadataUpdate {
+  /** Of the file; 0 if metadata is off and the claim has no file. */
+  generation: number;
+  /** Whether a file was written; `false` if all of them had this content already. */
+  isWritten: boolean;
+}
 
 /**
  * The metadata files and CDI specs of the claims of one driver. Rules, all kept across restarts: before generation 1 a
  * deferred request has no file, or an empty one and a closed gate, so no container starts without it; generation never
  * decreases for the same claim UID; files that a container may have mounted are changed in place; another UID under the
- * same name starts from nothing. Calls for one claim name run in the order in which they came.
+ * same name starts from nothing. Calls run in the order in which they came: each does all of its work at once.
  */
-export class ClaimMetadata {
-  readonly #options: ClaimMetadataOptions;
-  readonly #dirs: HostDirs;
+export class ClaimMetadata extends ClaimDirs {
   readonly #layouts: LayoutName[];
   readonly #files: ClaimFiles;
-  readonly #states: ClaimStates;
   readonly #cdi: CdiSpecs;
-  readonly #mutex = new KeyedMutex();
 
   /** @throws MetadataError `metadata-invalid` without a layout: a CDI spec that mounts nothing is not valid */
   constructor(options: ClaimMetadataOptions) {
-    const { driver, cdiDir, dataDir, layouts } = options;
+    super(options);
+    const { driver, cdiDir, layouts, later } = options;
     if (layouts.length === 0) throw new MetadataError('metadata-invalid', 'no layout for device metadata is chosen');
     if (options.gate !== undefined) checkGateHook(options.gate);
-    this.#options = options;
     this.#layouts = layouts.map(({ name }) => name);
-    const { attributesDir = defaultHostDirs.attributesDir, downwardApiDir = defaultHostDirs.downwardApiDir } = options;
-    this.#dirs = { dataDir, attributesDir, downwardApiDir };
-    this.#states = new ClaimStates(options.records ?? new RecordFiles(dataDir), dataDir);
-    this.#files = new ClaimFiles({ driver, dirs: this.#dirs, states: this.#states, later: options.later });
+    this.#files = new ClaimFiles(driver, this.dirs, this.states, later);
     this.#cdi = new CdiSpecs({ dir: cdiDir, driver, class: 'metadata' });
   }
 
@@ -58,37 +52,37 @@ export class ClaimMetadata {
    * @throws MetadataError `metadata-invalid`, `metadata-name-invalid` before anything is written; `metadata-io`
    */
   async prepare(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>): Promise<Map<string, string>> {
-    return await this.#inTurn(record.claim, async (held) => {
-      const { driver, onRecovered } = this.#options;
-      const recovery = { driver, dirs: this.#dirs, now: this.#now(), held, ...defined({ onRecovered }) };
-      const { state: found, isRecorded } = await this.#states.readOrRecover(record, recovery);
+    return holdDirectories(() => {
+      const recovery = { driver: this.options.driver, dirs: this.dirs, now: this.now() };
+      const { state: found, isRecorded, problem } = this.states.readOrRecover(record, recovery);
+      if (problem !== undefined) this.options.onRecovered?.(record.claim, problem);
       const kept = found?.claim.uid === record.claim.uid ? found : undefined;
       const state = this.#nextState(record, contents, kept);
       // Everything is checked before anything is written.
       if (state !== undefined) this.#files.check(state);
-      if (found !== undefined && (kept === undefined || state === undefined)) await this.#remove(found, held);
+      if (found !== undefined && (kept === undefined || state === undefined)) this.#remove(found);
       if (state === undefined) {
-        this.#options.onPrepared?.(record.claim);
+        this.options.onPrepared?.(record.claim);
         return new Map();
       }
-      await this.#closeGateUnlessValid(state, kept, held);
+      this.#closeGateUnlessValid(state, kept);
       const ids = new Map<string, string>();
-      const writeSpecs = async (gated: boolean) => {
+      const writeSpecs = (gated: boolean) => {
         for (const base of Object.keys(state.requests)) {
           if ((requestOf(state, base).isGated === true) !== gated) continue;
           const edits = this.#containerEdits(state, base);
           if (edits === undefined) continue;
-          await this.#cdi.write(state.claim.uid, base, edits);
+          this.#cdi.write(state.claim.uid, base, edits);
           if (Object.hasOwn(record.requests, base)) ids.set(base, this.#cdi.deviceId(state.claim.uid, base));
         }
       };
       // Wherever this is interrupted: while a file can be blank, the spec that mounts it has the hook.
-      await writeSpecs(true);
-      if (!isRecorded || !isDeepStrictEqual(state, kept)) await this.#states.write(state, held);
-      for (const base of Object.keys(state.requests)) await this.#files.layDown(state, base, held);
-      await writeSpecs(false);
-      this.#options.onPrepared?.(state.claim);
-      if (await this.#isPending(state, held)) this.#options.onPending?.(state.claim);
+      writeSpecs(true);
+      if (!isRecorded || !isDeepStrictEqual(state, kept)) this.states.write(state);
+      for (const base of Object.keys(state.requests)) this.#files.layDown(state, base);
+      writeSpecs(false);
+      this.options.onPrepared?.(state.claim);
+      if (this.#isPending(state)) this.options.onPending?.(state.claim);
       return ids;
     });
   }
@@ -96,23 +90,24 @@ export class ClaimMetadata {
   /**
    * Writes the current state of a request's devices; the list replaces the previous one as a whole. Nothing is written
    * if the file has this content already. Containers at the gate keep waiting: see `openGate`.
+   * @param request base name or full `request/subrequest`
    * @throws MetadataError `metadata-not-prepared` if claim UID, request or devices are not what was prepared,
    * `metadata-invalid` if consumers need not accept it, `metadata-io`
    */
   async update(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<MetadataUpdate> {
-    return await this.#inTurn(claim, async (held) => {
-      const found = await this.#states.read(claim, held);
+    return holdDirectories(() => {
+      const found = this.states.read(claim);
       if (!this.#isEnabled && found?.claim.uid !== claim.uid) return { generation: 0, isWritten: false };
-      const state = checkOwnership(found, { claim, request, devices, driver: this.#options.driver });
+      const state = checkOwnership(found, { claim, request, devices, driver: this.options.driver });
       if (state.layouts.length === 0) return { generation: 0, isWritten: false };
       validateDevices(claim, request, devices);
       const base = baseRequest(request);
       const before = requestOf(state, base);
-      const after = withContent(before, devices, this.#now());
+      const after = withContent(before, devices, this.now());
       const next = { ...state, requests: { ...state.requests, [base]: after } };
       // The state is written first, so that no generation is ever given out twice.
-      if (after !== before) await this.#states.write(next, held);
-      const isWritten = await this.#files.layDown(next, base, held);
+      if (after !== before) this.states.write(next);
+      const isWritten = this.#files.layDown(next, base);
       return { generation: after.generation, isWritten };
     });
   }
@@ -125,35 +120,35 @@ export class ClaimMetadata {
    */
   async withdraw(claim: ClaimIdentity, requests?: readonly string[]): Promise<void> {
     const bases = requests?.map(baseRequest);
-    await this.#inTurn(claim, async (held) => {
-      const state = await this.#states.read(claim, held).catch(async (error: unknown) => {
-        // The files stay as they are, so no container may start with them.
-        await closeGate(this.#options.dataDir, claim, held);
-        throw error;
-      });
+    holdDirectories(() => {
+      const state = this.#readOrClose(claim);
       if (state?.claim.uid !== claim.uid) return;
-      await closeGate(this.#options.dataDir, claim, held);
+      closeGate(this.options.dataDir, claim);
       const over = Object.entries(state.requests).filter(([base]) => bases?.includes(base) ?? true);
       const withdrawn = over.map(([base, { content: _over, ...request }]) => [base, request]);
       const next = { ...state, requests: { ...state.requests, ...Object.fromEntries(withdrawn) } };
       const isVisible = over.some(([, { content }]) => content !== undefined);
       // The state first: if we are interrupted, the next call still knows that the content is withdrawn.
-      if (isVisible) await this.#states.write(next, held);
-      for (const [base] of over) await this.#files.layDown(next, base, held);
+      if (isVisible) this.states.write(next);
+      for (const [base] of over) this.#files.layDown(next, base);
     });
   }
 
   /**
-   * Lets the containers of a sandbox start, now and later. Containers of any other sandbox no longer can.
+   * Lets the containers of a sandbox start, now and at every restart, also while the driver is not running. Containers
+   * of any other sandbox no longer can. To be called after the metadata of every request was updated for that sandbox,
+   * and again at driver start for sandboxes that are already served: a claim that an older version laid down gets its
+   * gate when it is prepared again.
+   * @param sandboxId as the container runtime names it
    * @throws MetadataError `metadata-not-prepared`; `metadata-not-written` if a request of the claim has no content yet;
    * `metadata-name-invalid` for an invalid sandbox id; `metadata-io`
    */
   async openGate(claim: ClaimIdentity, sandboxId: string): Promise<void> {
-    await this.#inTurn(claim, async (held) => {
-      const state = await this.#states.read(claim, held);
+    holdDirectories(() => {
+      const state = this.states.read(claim);
       if (!this.#isEnabled && state?.claim.uid !== claim.uid) return;
       checkAllWritten(state, claim);
-      if (hasGate(state)) await writeGate(this.#options.dataDir, claim, { state: 'served', sandboxId }, held);
+      if (hasGate(state)) writeGate(this.options.dataDir, claim, { state: 'served', sandboxId });
     });
   }
 
@@ -164,7 +159,7 @@ export class ClaimMetadata {
    * @throws MetadataError `metadata-name-invalid` for an invalid sandbox id, `metadata-io`
    */
   async holdGate(claim: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
-    await this.#keepOut(claim, { state: 'waiting', sandboxId, reason });
+    this.#keepOut(claim, { state: 'waiting', sandboxId, reason });
   }
 
   /**
@@ -172,7 +167,7 @@ export class ClaimMetadata {
    * @throws MetadataError `metadata-name-invalid` for an invalid sandbox id, `metadata-io`
    */
   async endGate(claim: ClaimIdentity, sandboxId: string): Promise<void> {
-    await this.#keepOut(claim, { state: 'ended', sandboxId });
+    this.#keepOut(claim, { state: 'ended', sandboxId });
   }
 
   /**
@@ -180,97 +175,37 @@ export class ClaimMetadata {
    * @throws MetadataError `metadata-io`, `metadata-malformed`
    */
   async gateOf(claim: ClaimIdentity): Promise<Gate | undefined> {
-    return await this.#inTurn(claim, async (held) => {
-      const state = await this.#states.read(claim, held);
+    return holdDirectories(() => {
+      const state = this.states.read(claim);
       if (state?.claim.uid !== claim.uid || !hasGate(state)) return undefined;
-      return await readGate(this.#options.dataDir, claim, held);
+      return readGate(this.options.dataDir, claim);
     });
-  }
-
-  /**
-   * Sandboxes whose containers are waiting at a gate. Cheap while there are none.
-   * @returns `problems` says why an announcement, or the claim that it is for, could not be read
-   * @throws MetadataError `metadata-io`
-   */
-  async waiting(): Promise<{ sandboxes: WaitingSandbox[]; problems: MetadataError[] }> {
-    return await listWaiting(this.#states, this.#now());
   }
 
   /** Removes what `prepare` and `update` created. It is fine if the claim is unknown, or known under a newer UID. */
   async unprepare(claim: ClaimIdentity): Promise<void> {
-    await this.#inTurn(claim, async (held) => {
-      const state = await this.#states.readForRemoval(claim, held);
-      if (state !== undefined && state !== 'unreadable' && state.claim.uid === claim.uid) {
-        return await this.#remove(state, held);
-      }
-      await this.#cdi.removeClaim(claim.uid);
-      await this.#files.removeStrays(claim);
-      if (typeof state !== 'object' && !(await this.#states.isOfOther(claim)))
-        await this.#files.removeClaimDir(claim, held);
+    holdDirectories(() => {
+      const state = this.states.readForRemoval(claim);
+      if (typeof state === 'object' && state.claim.uid === claim.uid) return this.#remove(state);
+      this.#cdi.removeClaims([claim.uid]);
+      this.#files.removeStrays(claim);
+      if (typeof state !== 'object' && !this.states.isOfOther(claim)) this.#files.removeClaimDir(claim);
     });
-  }
-
-  /** The metadata directories in the driver's own directory, with their claims. @throws MetadataError `metadata-io` */
-  async list(): Promise<ClaimDir[]> {
-    return await listDirs(this.#states);
-  }
-
-  /** How many requests have a file that containers find. @throws MetadataError `metadata-io` */
-  async countFiles(): Promise<number> {
-    return await countContents(this.#states, (state) => state.layouts.length > 0);
-  }
-
-  /**
-   * Removes a directory for which `list` found neither a claim nor a problem, unless it belongs to a claim by now.
-   * @returns whether it was removed
-   * @throws MetadataError `metadata-io`; `metadata-malformed`, `metadata-version-unknown` if its record cannot be read
-   */
-  async removeUnclaimed(dir: string): Promise<boolean> {
-    // The mutex of a claim that may be about to be prepared: its directory would have this name.
-    return await this.#mutex.run(dir, () => removeClaimless(this.#states, dir));
-  }
-
-  /**
-   * Files of claims in directories that are not the driver's own, in any layout. An instance that did not have such a
-   * directory could not remove them. Files without content are left out.
-   * @throws MetadataError `metadata-io`
-   */
-  async listShared(): Promise<{ path: string; claimUid: string; remove: () => Promise<void> }[]> {
-    const found = await this.#files.listShared();
-    return found.map(({ file, claimUid }) => ({
-      path: hostPath(file),
-      claimUid,
-      remove: () => this.#files.removeShared(file),
-    }));
   }
 
   /** The document in the files; `undefined` while there is none. */
   async read(claim: ClaimIdentity, request: string): Promise<MetadataDocument | undefined> {
     const base = baseRequest(request);
-    const state = await this.#states.read(claim);
+    const state = this.states.read(claim);
     if (state?.claim.uid !== claim.uid || findRequest(state.requests, base) === undefined) return undefined;
-    return contentOf(state, base, this.#options.driver).document;
-  }
-
-  /**
-   * Whether a path on the host is a file of a prepared claim whose content depends on the state of the devices in their
-   * sandbox. Not those of `attributes-json`, which do not change after prepare.
-   */
-  isFileOf(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, path: string): boolean {
-    return this.#files.isContentFile(claim, path);
-  }
-
-  /** Whether a path on the host could be such a file, of any claim: a cheap check for those that are not. */
-  isFilePlace(path: string): boolean {
-    return this.#files.isContentPlace(path);
+    return contentOf(state, base, this.options.driver).document;
   }
 
   /** Whether all containers of a prepared claim wait at the gate by themselves until they may start. */
   isGated(claim: ClaimIdentity): boolean {
     try {
-      const state = this.#states.readIn(claimDirName(claim));
-      if (state?.claim.uid !== claim.uid) return false;
-      return Object.values(state.requests).every(({ isGated }) => isGated === true);
+      const state = this.states.read(claim);
+      return state?.claim.uid === claim.uid && Object.values(state.requests).every(({ isGated }) => isGated === true);
     } catch {
       // An unreadable record is left to the calls that need it.
       return false;
@@ -279,78 +214,73 @@ export class ClaimMetadata {
 
   /** Whether the arguments of an OCI hook make a container wait for the claim. */
   isGateOf(claim: ClaimIdentity, hookArgs: readonly string[]): boolean {
-    return isGateOf(this.#options.dataDir, claim, hookArgs);
+    return isGateOf(this.options.dataDir, claim, hookArgs);
   }
 
   get #isEnabled(): boolean {
-    return this.#options.enabled ?? true;
+    return this.options.enabled ?? true;
   }
 
   /** @returns `undefined` if there is nothing to lay down */
   #nextState(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>, kept: ClaimState | undefined) {
-    const { attributesOf = () => undefined, bootId, gate } = this.#options;
+    const { attributesOf = () => undefined, bootId, gate } = this.options;
     const layouts = this.#isEnabled ? this.#layouts : [];
     const isGated = gate !== undefined;
     if (layouts.length === 0 && !isGated && kept === undefined) return undefined;
-    const state = prepareState({ record, contents, layouts, isGated, bootId, attributesOf, now: this.#now() }, kept);
+    const state = prepareState({ record, contents, layouts, isGated, bootId, attributesOf, now: this.now() }, kept);
     return state.layouts.length === 0 && !hasGate(state) ? undefined : state;
   }
 
   /** @returns `undefined` if a container gets nothing with this request */
   #containerEdits(state: ClaimState, base: string): ContainerEdits | undefined {
-    const { dataDir, gate } = this.#options;
+    const { dataDir, gate } = this.options;
     const mounts = this.#files.mounts(state, base);
     const isGated = gate !== undefined && requestOf(state, base).isGated === true;
     if (mounts.length === 0 && !isGated) return undefined;
-    return {
-      ...(mounts.length === 0 ? {} : { mounts }),
-      ...(isGated ? { hooks: [gateHook(gate, dataDir, state.claim)] } : {}),
-    };
+    const hooks = isGated ? [gateHook(gate, dataDir, state.claim)] : undefined;
+    return defined({ mounts: mounts.length === 0 ? undefined : mounts, hooks });
   }
 
   /** Before a file can be blank: wherever prepare is interrupted, no container starts with a blank file. */
-  async #closeGateUnlessValid(state: ClaimState, kept: ClaimState | undefined, held: HeldDirectories): Promise<void> {
-    const { dataDir } = this.#options;
+  #closeGateUnlessValid(state: ClaimState, kept: ClaimState | undefined): void {
+    const { dataDir } = this.options;
     // After a boot its content is obsolete, and without gated requests nothing reads it.
     const isObsolete = kept?.bootId !== state.bootId || !hasGate(state);
     // It was opened while metadata was off, or for fewer requests.
-    const isTooOpen = async () =>
-      findUnwritten(state) !== undefined && (await readGate(dataDir, state.claim, held))?.state === 'served';
-    if (isObsolete || (await isTooOpen())) await closeGate(dataDir, state.claim, held);
+    const isTooOpen = () => findUnwritten(state) !== undefined && readGate(dataDir, state.claim)?.state === 'served';
+    if (isObsolete || isTooOpen()) closeGate(dataDir, state.claim);
   }
 
   /** Whether containers of the claim wait for an update. */
-  async #isPending(state: ClaimState, held: HeldDirectories): Promise<boolean> {
-    if (hasGate(state)) return (await readGate(this.#options.dataDir, state.claim, held))?.state !== 'served';
+  #isPending(state: ClaimState): boolean {
+    if (hasGate(state)) return readGate(this.options.dataDir, state.claim)?.state !== 'served';
     return Object.values(state.requests).some(({ content }) => content === undefined);
   }
 
-  async #keepOut(claim: ClaimIdentity, gate: Gate): Promise<void> {
-    const { dataDir } = this.#options;
-    await this.#inTurn(claim, async (held) => {
-      const state = await this.#states.read(claim, held);
+  /** The files of a claim whose record cannot be read stay as they are, so no container may start with them. */
+  #readOrClose(claim: ClaimIdentity): ClaimState | undefined {
+    try {
+      return this.states.read(claim);
+    } catch (error) {
+      closeGate(this.options.dataDir, claim);
+      throw error;
+    }
+  }
+
+  #keepOut(claim: ClaimIdentity, gate: Gate): void {
+    const { dataDir } = this.options;
+    holdDirectories(() => {
+      const state = this.states.read(claim);
       if (state?.claim.uid !== claim.uid || !hasGate(state)) return;
-      const found = await readGate(dataDir, claim, held);
+      const found = readGate(dataDir, claim);
       if (found?.state === 'served' && found.sandboxId !== gate.sandboxId) return;
-      await writeGate(dataDir, claim, gate, held);
-    });
-  }
-
-  #now(): Date {
-    return this.#options.now?.() ?? new Date();
-  }
-
-  /** Runs one task at a time for each claim name. Directories that the task opens stay open until it ends. */
-  async #inTurn<T>(claim: ClaimIdentity, task: (held: HeldDirectories) => Promise<T>): Promise<T> {
-    return await this.#mutex.run(claimDirName(claim), async () => {
-      using held = new HeldDirectories();
-      return await task(held);
+      writeGate(dataDir, claim, gate);
     });
   }
 
   /** The state is removed last: after a crash it still says what is left. */
-  async #remove(state: ClaimState, held: HeldDirectories): Promise<void> {
-    await this.#cdi.remove(state.claim.uid, Object.keys(state.requests));
-    await this.#files.remove(state, held);
+  #remove(state: ClaimState): void {
+    this.#cdi.remove(state.claim.uid, Object.keys(state.requests));
+    this.#files.remove(state);
   }
 }

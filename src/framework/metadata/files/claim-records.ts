@@ -1,19 +1,19 @@
 import { metadataDirName } from '../layouts/layout-v1.ts';
-import type { HeldDirectories } from './held-directories.ts';
-import { createFile, type HostFile, hostPath, readFileIfThereSync, removeFileSync } from './host-file.ts';
+import { createFile, type HostFile, hostPath, readFileIfThere, removeFile } from './host-file.ts';
 
 /**
  * Where the records of prepared claims are kept, each as a text under the name of its claim's directory. A driver with a
- * store of its own keeps them there, so that its own facts and these cannot contradict each other.
+ * store of its own keeps them there, so that its own facts and these cannot contradict each other. All methods are
+ * synchronous: what a call about a claim reads and writes is one step.
  */
 export interface ClaimRecords {
   /**
    * @returns `undefined` if there is none
    * @throws if it cannot be read: that never counts as "nothing prepared"
    */
-  read(dir: string, held?: HeldDirectories): string | undefined;
+  read(dir: string): string | undefined;
   /** Replaces a record as a whole, or creates it. */
-  write(dir: string, record: string, held?: HeldDirectories): Promise<void>;
+  write(dir: string, record: string): void;
   /** Called when everything else of the claim was removed, its directory included. */
   remove(dir: string): void;
   /** Names under which there are records: of claims whose directory may be gone. */
@@ -34,18 +34,18 @@ export class RecordFiles implements ClaimRecords {
   }
 
   /** @throws MetadataError `metadata-io` */
-  read(dir: string, held?: HeldDirectories): string | undefined {
-    return readFileIfThereSync(this.#file(dir), held);
+  read(dir: string): string | undefined {
+    return readFileIfThere(this.#file(dir));
   }
 
   /** @throws MetadataError `metadata-io` */
-  async write(dir: string, record: string, held?: HeldDirectories): Promise<void> {
-    await createFile(this.#file(dir), record, held && { held });
+  write(dir: string, record: string): void {
+    createFile(this.#file(dir), record);
   }
 
   /** @throws MetadataError `metadata-io` */
   remove(dir: string): void {
-    removeFileSync(this.#file(dir));
+    removeFile(this.#file(dir));
   }
 
   /** Each is in its claim's directory. */

@@ -1,7 +1,8 @@
 import { z } from 'zod';
+import { defined } from '../../../lib/defined.ts';
 import { deepFreeze } from '../../../lib/freeze.ts';
 import { decodeAttributes, decodeDevice } from '../document/decode.ts';
-import type { ClaimIdentity, DeviceMetadata } from '../document/document.ts';
+import { type ClaimIdentity, claimName, type DeviceMetadata } from '../document/document.ts';
 import { formatGoJson, parseExactJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
 import { type LayoutName, layoutNames, type PublishedDevice, type RequestContent } from '../layouts/layout.ts';
@@ -84,7 +85,7 @@ export function parseClaimState(text: string, dir: string, where: string): Claim
   const state = parsed.get(text) ?? parseRecord(text, where);
   // The record decides what is removed with a claim: that of another claim must not be taken for ours.
   if (isIn(state, dir)) return state;
-  const cause = new Error(`it is that of claim ${state.claim.namespace}/${state.claim.name}`);
+  const cause = new Error(`it is that of claim ${claimName(state.claim)}`);
   throw damaged(where, 'is damaged', cause);
 }
 
@@ -128,28 +129,19 @@ function parseRecord(text: string, path: string): ClaimState {
 }
 
 function damaged(path: string, problem: string, cause?: unknown): MetadataError {
-  return new MetadataError('metadata-malformed', `claim record ${path} ${problem}`, {
-    ...(cause === undefined ? {} : { cause }),
-    path,
-    hint: 'the next prepare writes it anew; if none comes, delete the pods that use the claim, or else its directory',
-  });
+  const hint =
+    'the next prepare writes it anew; if none comes, delete the pods that use the claim, or else its directory';
+  return new MetadataError('metadata-malformed', `claim record ${path} ${problem}`, { cause, path, hint });
 }
 
 /** What layouts need to know about one request. */
 export function contentOf(state: ClaimState, base: string, driver: string): RequestContent & { podUid?: string } {
   const { name: request, devices, generation, content } = requestOf(state, base);
   const { claim, podClaimName, podUid } = state;
-  const identity = { claim, ...(podClaimName === undefined ? {} : { podClaimName }) };
-  return {
-    ...identity,
-    request,
-    driver,
-    published: devices,
-    ...(podUid === undefined ? {} : { podUid }),
-    ...(content === undefined
-      ? {}
-      : { document: { ...identity, generation, request, devices: content.devices }, readySince: content.since }),
-  };
+  const identity = { claim, ...defined({ podClaimName }) };
+  const document = content && { ...identity, generation, request, devices: content.devices };
+  const more = defined({ podUid, document, readySince: content?.since });
+  return { ...identity, request, driver, published: devices, ...more };
 }
 
 /** @throws TypeError for a base name that the claim does not have: callers have checked */

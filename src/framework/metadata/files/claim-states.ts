@@ -1,15 +1,14 @@
 import { join } from 'node:path';
-import type { ClaimIdentity } from '../document/document.ts';
+import { decodeStream } from '../document/decode.ts';
+import type { ClaimIdentity, MetadataDocument } from '../document/document.ts';
 import { MetadataError, type MetadataErrorCode } from '../errors.ts';
 import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 import { claimDirName } from '../layouts/paths.ts';
-import { readDocuments } from './claim-documents.ts';
-import type { ClaimMetadataOptions } from './claim-metadata-options.ts';
 import type { ClaimRecord } from './claim-record.ts';
 import type { ClaimRecords } from './claim-records.ts';
 import { type ClaimState, formatClaimState, parseClaimState } from './claim-state.ts';
-import type { HeldDirectories } from './held-directories.ts';
-import { listDir, removedPrefix } from './host-file.ts';
+import { holdDirectories } from './held-directories.ts';
+import { type HostFile, hostPath, listDir, listSubdirectories, readFileIfThere, removedPrefix } from './host-file.ts';
 import { type Recovery, recoverState } from './recover-state.ts';
 
 /**
@@ -30,18 +29,18 @@ export class ClaimStates {
    * @returns `undefined` if the claim is not prepared
    * @throws MetadataError `metadata-io`, `metadata-malformed`, `metadata-version-unknown`; errors of the driver's own records
    */
-  async read(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, held?: HeldDirectories) {
-    return this.readIn(claimDirName(claim), held);
+  read(claim: Pick<ClaimIdentity, 'namespace' | 'name'>): ClaimState | undefined {
+    return this.readIn(claimDirName(claim));
   }
 
-  /** The same, by the name of the claim's directory, and for callers that cannot wait. */
-  readIn(dir: string, held?: HeldDirectories): ClaimState | undefined {
-    const text = this.#records.read(dir, held);
+  /** The same, by the name of the claim's directory. */
+  readIn(dir: string): ClaimState | undefined {
+    const text = this.#records.read(dir);
     return text === undefined ? undefined : parseClaimState(text, dir, this.#records.locate(dir));
   }
 
-  async write(state: ClaimState, held: HeldDirectories): Promise<void> {
-    await this.#records.write(claimDirName(state.claim), formatClaimState(state), held);
+  write(state: ClaimState): void {
+    this.#records.write(claimDirName(state.claim), formatClaimState(state));
   }
 
   /** After everything else of the claim was removed. */
@@ -54,8 +53,8 @@ export class ClaimStates {
    * deleted yet.
    * @throws MetadataError `metadata-io`
    */
-  async dirs(): Promise<{ claims: string[]; removed: string[] }> {
-    const all = await listDir(join(this.dataDir, metadataDirName));
+  dirs(): { claims: string[]; removed: string[] } {
+    const all = listDir(join(this.dataDir, metadataDirName));
     const isRemoved = (name: string) => name.startsWith(removedPrefix);
     const claims = new Set([...all.filter((name) => !isRemoved(name)), ...this.#records.names()]);
     return { claims: [...claims], removed: all.filter(isRemoved) };
@@ -63,51 +62,82 @@ export class ClaimStates {
 
   /**
    * For a claim that is being prepared: what its files show if its record is damaged, or gone while they are there.
-   * @returns `isRecorded`: whether this is what the record says
+   * @returns `isRecorded`: whether this is what the record says; `problem`: why it cannot be read
    * @throws MetadataError `metadata-io`; `metadata-version-unknown`: that of a newer version is not overwritten
    */
-  async readOrRecover(
+  readOrRecover(
     record: ClaimRecord,
-    { onRecovered, ...recovery }: Omit<Recovery, 'hadRecord'> & Pick<ClaimMetadataOptions, 'onRecovered'>,
-  ): Promise<{ state: ClaimState | undefined; isRecorded: boolean }> {
-    const { held } = recovery;
+    recovery: Omit<Recovery, 'hadRecord'>,
+  ): { state: ClaimState | undefined; isRecorded: boolean; problem?: MetadataError | undefined } {
     let problem: MetadataError | undefined;
     try {
-      const state = await this.read(record.claim, held);
+      const state = this.read(record.claim);
       // A claim without a directory, as most are at first, has no files.
       const { base, parts } = claimDirectory(this.dataDir, record.claim);
-      const hasFiles = held.find({ base, parts: [...parts, 'any'] }) !== undefined;
+      const hasFiles = holdDirectories((held) => held.find({ base, parts: [...parts, 'any'] })) !== undefined;
       if (state !== undefined || !hasFiles) return { state, isRecorded: true };
     } catch (error) {
       if (!isCode(error, 'metadata-malformed')) throw error;
       problem = error;
     }
-    const state = await recoverState(record, { ...recovery, hadRecord: problem !== undefined });
-    if (problem !== undefined) onRecovered?.(record.claim, problem);
-    return { state, isRecorded: false };
+    const state = recoverState(record, { ...recovery, hadRecord: problem !== undefined });
+    return { state, isRecorded: false, problem };
   }
 
   /**
    * An unreadable record must not keep a claim from being unprepared: nothing else would ever remove it.
    * @throws MetadataError `metadata-io`
    */
-  async readForRemoval(claim: ClaimIdentity, held: HeldDirectories): Promise<ClaimState | 'unreadable' | undefined> {
-    return await this.read(claim, held).catch((error: unknown) => {
+  readForRemoval(claim: ClaimIdentity): ClaimState | 'unreadable' | undefined {
+    try {
+      return this.read(claim);
+    } catch (error) {
       if (isCode(error, 'metadata-malformed') || isCode(error, 'metadata-version-unknown')) return 'unreadable';
       throw error;
-    });
+    }
   }
 
   /**
    * Whether the files of a directory without a readable record show that it is that of another claim of the name.
    * @throws MetadataError `metadata-io`
    */
-  async isOfOther(claim: ClaimIdentity): Promise<boolean> {
-    const documents = await readDocuments(this.dataDir, claimDirName(claim));
+  isOfOther(claim: ClaimIdentity): boolean {
+    const documents = readDocuments(this.dataDir, claimDirName(claim));
     return documents.length > 0 && documents.every(({ document }) => document.claim.uid !== claim.uid);
   }
 }
 
 function isCode(error: unknown, code: MetadataErrorCode): error is MetadataError {
   return error instanceof MetadataError && error.code === code;
+}
+
+/**
+ * The metadata files in a claim's directory that have content: they show whose directory it is if its record does not.
+ * @param dir name of the claim's directory
+ * @returns each with the base name of its request
+ * @throws MetadataError `metadata-io`
+ */
+export function readDocuments(dataDir: string, dir: string): { base: string; document: MetadataDocument }[] {
+  const claimDir: HostFile = { base: dataDir, parts: [metadataDirName, dir] };
+  const found: { base: string; document: MetadataDocument }[] = [];
+  for (const base of listSubdirectories(claimDir)) {
+    const requestDir: HostFile = { ...claimDir, parts: [...claimDir.parts, base] };
+    for (const name of listDir(hostPath(requestDir))) {
+      // Unfinished files begin with a dot.
+      if (name.startsWith('.') || !name.endsWith('.json')) continue;
+      const document = decodeIfWhole(readFileIfThere({ ...requestDir, parts: [...requestDir.parts, name] }));
+      if (document !== undefined) found.push({ base, document });
+    }
+  }
+  return found;
+}
+
+/** @returns `undefined` for a file that is missing, blank or damaged */
+export function decodeIfWhole(text: string | undefined): MetadataDocument | undefined {
+  try {
+    return text === undefined || text.trim() === '' ? undefined : decodeStream(text);
+  } catch (error) {
+    if (error instanceof MetadataError) return undefined;
+    throw error;
+  }
 }

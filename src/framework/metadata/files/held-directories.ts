@@ -5,6 +5,24 @@ import type { HostFile } from './host-file.ts';
 const dirMode = 0o755;
 const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
 
+/** Those of the task that runs now. */
+let current: HeldDirectories | undefined;
+
+/**
+ * Runs a task, which must be synchronous: directories that its operations open stay open until it ends. A task inside
+ * another one shares its directories.
+ */
+export function holdDirectories<T>(task: (held: HeldDirectories) => T): T {
+  if (current !== undefined) return task(current);
+  using held = new HeldDirectories();
+  current = held;
+  try {
+    return task(held);
+  } finally {
+    current = undefined;
+  }
+}
+
 /**
  * Directories that stay open from one file to the next: several operations on a claim's files open each directory on
  * the way only once. An absent directory is not looked up again, since only these operations put files of the claim there:
@@ -46,27 +64,20 @@ export class HeldDirectories implements Disposable {
     const [first, ...others] = parts.slice(0, -1);
     // The operator's directory may be a link; those in it may not.
     let key = keyOf(base, first === undefined ? [] : [first]);
-    const flags = first === undefined ? 0 : O_NOFOLLOW;
-    let dir =
-      this.#open.get(key) ??
-      this.#hold(key, () => openDirectory(key, flags, create ? 'with parents' : 'never'), create);
+    let dir = this.#hold(key, create, { path: key, flags: first === undefined ? 0 : O_NOFOLLOW, withParents: true });
     for (const name of others) {
       if (dir === undefined) return undefined;
-      const parent: OpenDirectory = dir;
       key = keyOf(key, [name]);
-      dir = this.#open.get(key) ?? this.#hold(key, (isAbsent) => openInside(parent, name, create, isAbsent), create);
+      dir = this.#hold(key, create, { path: dir.at(name), flags: O_NOFOLLOW, isAbsent: dir.isNew });
     }
     return dir;
   }
 
-  #hold(
-    key: string,
-    open: (isAbsent: boolean) => OpenDirectory | undefined,
-    create: boolean,
-  ): OpenDirectory | undefined {
-    const isAbsent = this.#absent.has(key);
-    if (isAbsent && !create) return undefined;
-    const dir = open(isAbsent);
+  #hold(key: string, create: boolean, place: DirectoryPlace): OpenDirectory | undefined {
+    const held = this.#open.get(key);
+    if (held !== undefined) return held;
+    let dir = place.isAbsent || this.#absent.has(key) ? undefined : openIfThere(place);
+    if (dir === undefined && create) dir = new OpenDirectory(place.path, place.flags, makeDir(place));
     if (dir === undefined) this.#absent.add(key);
     else {
       this.#open.set(key, dir);
@@ -74,6 +85,15 @@ export class HeldDirectories implements Disposable {
     }
     return dir;
   }
+}
+
+interface DirectoryPlace {
+  path: string;
+  flags: number;
+  /** Whether it is created with the directories that it is in. */
+  withParents?: boolean;
+  /** Whether it is known not to exist. */
+  isAbsent?: boolean;
 }
 
 function keyOf(base: string, parts: readonly string[]): string {
@@ -111,39 +131,17 @@ export class OpenDirectory implements Disposable {
   }
 }
 
-/** @returns `undefined` if it does not exist and is not to be created */
-function openInside(
-  parent: OpenDirectory,
-  name: string,
-  create: boolean,
-  isAbsent: boolean,
-): OpenDirectory | undefined {
-  const path = parent.at(name);
-  if (!parent.isNew && !isAbsent) return openDirectory(path, O_NOFOLLOW, create ? 'itself' : 'never');
-  return create ? createDirectory(path, O_NOFOLLOW, false) : undefined;
-}
-
-/** @returns `undefined` if it does not exist and is not to be created */
-function openDirectory(
-  path: string,
-  flags: number,
-  create: 'never' | 'itself' | 'with parents',
-): OpenDirectory | undefined {
+function openIfThere({ path, flags }: DirectoryPlace): OpenDirectory | undefined {
   try {
     return new OpenDirectory(path, flags);
   } catch (error) {
-    if (errnoCode(error) !== 'ENOENT') throw error;
-    return create === 'never' ? undefined : createDirectory(path, flags, create === 'with parents');
+    if (errnoCode(error) === 'ENOENT') return undefined;
+    throw error;
   }
 }
 
-function createDirectory(path: string, flags: number, withParents: boolean): OpenDirectory {
-  const isNew = makeDir(path, withParents);
-  return new OpenDirectory(path, flags, isNew);
-}
-
 /** @returns `false` if it exists already */
-function makeDir(path: string, recursive: boolean): boolean {
+function makeDir({ path, withParents: recursive = false }: DirectoryPlace): boolean {
   try {
     const firstCreated = mkdirSync(path, { recursive, mode: dirMode });
     // Only with `recursive` does Node.js say what it has created, and accept what exists.

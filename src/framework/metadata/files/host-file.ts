@@ -20,7 +20,7 @@ import { readdir, rmdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errnoCode } from '../../../lib/errors.ts';
 import { MetadataError } from '../errors.ts';
-import { HeldDirectories, type OpenDirectory } from './held-directories.ts';
+import { HeldDirectories, holdDirectories, type OpenDirectory } from './held-directories.ts';
 
 const fileMode = 0o644;
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = constants;
@@ -65,21 +65,18 @@ export function hostPath({ base, parts }: HostFile): string {
  * @param options.mode of the file from the start; default: everybody may read it
  * @throws MetadataError `metadata-io`
  */
-export async function createFile(
-  file: HostFile,
-  text: string,
-  { mode = fileMode, held }: { mode?: number; held?: HeldDirectories } = {},
-): Promise<void> {
-  using own = new HeldDirectories();
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return createOnce((held ?? own).make(file), file, text, mode);
-    } catch (cause) {
-      if (errnoCode(cause) !== 'ENOENT' || attempt === maxCreateAttempts) throw ioError('write', file, cause);
-      // Another claim of the pod may have just removed the directory that they share.
-      (held ?? own)[Symbol.dispose]();
+export function createFile(file: HostFile, text: string, { mode = fileMode }: { mode?: number } = {}): void {
+  holdDirectories((held) => {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return createOnce(held.make(file), file, text, mode);
+      } catch (cause) {
+        if (errnoCode(cause) !== 'ENOENT' || attempt === maxCreateAttempts) throw ioError('write', file, cause);
+        // Another instance may have just removed the directory, with the last file in it.
+        held[Symbol.dispose]();
+      }
     }
-  }
+  });
 }
 
 function createOnce(dir: OpenDirectory, file: HostFile, text: string, mode: number): void {
@@ -129,18 +126,8 @@ function removeIfThere(path: string): void {
  * @returns whether anything was written
  * @throws MetadataError `metadata-io`
  */
-export async function putFile(file: HostFile, text: string, held?: HeldDirectories): Promise<boolean> {
-  const found = await overwriteFile(file, text, held);
-  if (found === 'absent') await createFile(file, text, held && { held });
-  return found !== 'equal';
-}
-
-async function overwriteFile(
-  file: HostFile,
-  text: string,
-  held?: HeldDirectories,
-): Promise<'absent' | 'equal' | 'overwritten'> {
-  return withFile({ file, verb: 'update', flags: O_RDWR, held }, 'absent', (descriptor, size) => {
+export function putFile(file: HostFile, text: string): boolean {
+  const found = withFile(file, 'update', O_RDWR, (descriptor, size) => {
     const content = Buffer.from(text);
     const present = Buffer.alloc(size);
     readSync(descriptor, present, 0, size, 0);
@@ -150,16 +137,13 @@ async function overwriteFile(
     writeAll(descriptor, Buffer.concat([content, Buffer.alloc(length - content.length, ' ')]), 0);
     return 'overwritten';
   });
+  if (found === undefined) createFile(file, text);
+  return found !== 'equal';
 }
 
 /** The file's text, or `undefined` if it does not exist. @throws MetadataError `metadata-io` */
-export async function readFileIfThere(file: HostFile, held?: HeldDirectories): Promise<string | undefined> {
-  return readFileIfThereSync(file, held);
-}
-
-export function readFileIfThereSync(file: HostFile, held?: HeldDirectories): string | undefined {
-  const access = { file, verb: 'read', flags: O_RDONLY, held };
-  return withFile(access, undefined, (descriptor) => readFileSync(descriptor, 'utf8'));
+export function readFileIfThere(file: HostFile): string | undefined {
+  return withFile(file, 'read', O_RDONLY, (descriptor) => readFileSync(descriptor, 'utf8'));
 }
 
 /**
@@ -168,8 +152,7 @@ export function readFileIfThereSync(file: HostFile, held?: HeldDirectories): str
  * @throws MetadataError `metadata-io`, also if it is longer than `maxBytes`
  */
 export function readSmallFile(file: HostFile, maxBytes: number): { text: string; modifiedMs: number } | undefined {
-  const access = { file, verb: 'read', flags: O_RDONLY, held: undefined };
-  return withFile<{ text: string; modifiedMs: number } | undefined>(access, undefined, (descriptor, size) => {
+  return withFile(file, 'read', O_RDONLY, (descriptor, size) => {
     if (size > maxBytes) throw new Error(`it has ${size} bytes, at most ${maxBytes} are expected`);
     const bytes = Buffer.alloc(size);
     const length = readSync(descriptor, bytes, 0, size, 0);
@@ -178,12 +161,8 @@ export function readSmallFile(file: HostFile, maxBytes: number): { text: string;
 }
 
 /** Removes a file and its temporary file; neither has to exist. @throws MetadataError `metadata-io` */
-export async function removeFile(file: HostFile, held?: HeldDirectories): Promise<void> {
-  removeFileSync(file, held);
-}
-
-export function removeFileSync(file: HostFile, held?: HeldDirectories): void {
-  inDirectory(file, held, (dir) => {
+export function removeFile(file: HostFile): void {
+  inDirectory(file, (dir) => {
     for (const name of [temporaryName(nameOf(file)), nameOf(file)]) {
       try {
         if (isThere(dir.at(name))) unlinkSync(dir.at(name));
@@ -200,9 +179,11 @@ export function temporaryName(name: string): string {
 }
 
 /** Removes a directory and its content; a link in its place is removed itself. @throws MetadataError `metadata-io` */
-export async function removeTree(file: HostFile, held?: HeldDirectories): Promise<void> {
-  held?.forget(file);
-  inDirectory(file, held, (dir) => rmSync(dir.at(nameOf(file)), { recursive: true, force: true }));
+export function removeTree(file: HostFile): void {
+  inDirectory(file, (dir, held) => {
+    held.forget(file);
+    rmSync(dir.at(nameOf(file)), { recursive: true, force: true });
+  });
 }
 
 /** Runs a task in the background. */
@@ -214,10 +195,10 @@ export type Later = (task: () => Promise<void>) => void;
  * with {@link removedPrefix}. What a crash or an error leaves is found by the search for directories without a claim.
  * @throws MetadataError `metadata-io`
  */
-export async function takeTreeAway(file: HostFile, later: Later, held?: HeldDirectories): Promise<void> {
+export function takeTreeAway(file: HostFile, later: Later): void {
   const removed: HostFile = { ...file, parts: [...file.parts.slice(0, -1), `${removedPrefix}${randomUUID()}`] };
-  held?.forget(file);
-  inDirectory(file, held, (dir) => {
+  inDirectory(file, (dir, held) => {
+    held.forget(file);
     renameSync(dir.at(nameOf(file)), dir.at(nameOf(removed)));
     later(async () => {
       using own = new HeldDirectories();
@@ -245,9 +226,9 @@ async function removeDirectory(path: string): Promise<void> {
 }
 
 /** Removes a directory if it is empty. @throws MetadataError `metadata-io` */
-export async function removeEmptyDir(file: HostFile, held?: HeldDirectories): Promise<void> {
-  held?.forget(file);
-  inDirectory(file, held, (dir) => {
+export function removeEmptyDir(file: HostFile): void {
+  inDirectory(file, (dir, held) => {
+    held.forget(file);
     try {
       rmdirSync(dir.at(nameOf(file)));
     } catch (error) {
@@ -257,7 +238,7 @@ export async function removeEmptyDir(file: HostFile, held?: HeldDirectories): Pr
 }
 
 /** The entries of a directory given by the operator; none if it does not exist. @throws MetadataError `metadata-io` */
-export async function listDir(path: string): Promise<string[]> {
+export function listDir(path: string): string[] {
   try {
     return readdirSync(path);
   } catch (cause) {
@@ -270,7 +251,7 @@ export async function listDir(path: string): Promise<string[]> {
  * Names of the directories in a directory, without links; none if it does not exist.
  * @throws MetadataError `metadata-io`
  */
-export async function listSubdirectories(directory: HostFile): Promise<string[]> {
+export function listSubdirectories(directory: HostFile): string[] {
   try {
     const entries = readdirSync(hostPath(directory), { withFileTypes: true });
     return entries.flatMap((entry) => (entry.isDirectory() ? [entry.name] : []));
@@ -280,44 +261,35 @@ export async function listSubdirectories(directory: HostFile): Promise<string[]>
   }
 }
 
-function inDirectory(file: HostFile, held: HeldDirectories | undefined, task: (dir: OpenDirectory) => void): void {
-  using own = new HeldDirectories();
+function inDirectory(file: HostFile, task: (dir: OpenDirectory, held: HeldDirectories) => void): void {
   try {
-    const dir = (held ?? own).find(file);
-    if (dir !== undefined) task(dir);
+    holdDirectories((held) => {
+      const dir = held.find(file);
+      if (dir !== undefined) task(dir, held);
+    });
   } catch (cause) {
     if (errnoCode(cause) !== 'ENOENT') throw ioError('remove', file, cause);
   }
 }
 
-interface FileAccess {
-  file: HostFile;
-  /** The operation, for messages. */
-  verb: string;
-  flags: number;
-  held: HeldDirectories | undefined;
-}
-
-function withFile<T>(
-  { file, verb, flags, held }: FileAccess,
-  absent: T,
-  task: (descriptor: number, size: number) => T,
-): T {
-  using own = new HeldDirectories();
+/** @param verb the operation, for messages @returns `undefined` if there is no such file */
+function withFile<T>(file: HostFile, verb: string, flags: number, task: (descriptor: number, size: number) => T) {
   try {
-    const dir = (held ?? own).find(file);
-    if (dir === undefined || !dir.mayHave(nameOf(file))) return absent;
-    // Non-blocking: it may be a pipe.
-    const descriptor = openSync(dir.at(nameOf(file)), flags | O_NOFOLLOW | O_NONBLOCK);
-    try {
-      const stat = fstatSync(descriptor);
-      if (!stat.isFile()) throw new Error('it is not a regular file');
-      return task(descriptor, stat.size);
-    } finally {
-      closeSync(descriptor);
-    }
+    return holdDirectories((held) => {
+      const dir = held.find(file);
+      if (dir === undefined || !dir.mayHave(nameOf(file))) return undefined;
+      // Non-blocking: it may be a pipe.
+      const descriptor = openSync(dir.at(nameOf(file)), flags | O_NOFOLLOW | O_NONBLOCK);
+      try {
+        const stat = fstatSync(descriptor);
+        if (!stat.isFile()) throw new Error('it is not a regular file');
+        return task(descriptor, stat.size);
+      } finally {
+        closeSync(descriptor);
+      }
+    });
   } catch (cause) {
-    if (errnoCode(cause) === 'ENOENT') return absent;
+    if (errnoCode(cause) === 'ENOENT') return undefined;
     throw ioError(verb, file, cause);
   }
 }
@@ -351,14 +323,9 @@ const hints: Record<string, string> = {
 function ioError(verb: string, file: HostFile, cause: unknown): MetadataError {
   const path = hostPath(file);
   const link = firstLink(file);
-  const hint = link === undefined ? hintFor(cause) : `${link} is a symbolic link, remove it`;
-  return new MetadataError('metadata-io', `cannot ${verb} ${path}`, {
-    ...{ cause, path, hint, retriable: true },
-  });
-}
-
-function hintFor(cause: unknown): string {
-  return hints[errnoCode(cause) ?? ''] ?? 'check that path and its file system: the driver tries again';
+  const known = hints[errnoCode(cause) ?? ''] ?? 'check that path and its file system: the driver tries again';
+  const hint = link === undefined ? known : `${link} is a symbolic link, remove it`;
+  return new MetadataError('metadata-io', `cannot ${verb} ${path}`, { cause, path, hint, retriable: true });
 }
 
 /** The first link in place of one of our directories, or of the file: the kernel's error text does not name it. */

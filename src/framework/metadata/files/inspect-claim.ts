@@ -1,3 +1,4 @@
+import { defined } from '../../../lib/defined.ts';
 import type { ClaimIdentity } from '../document/document.ts';
 import { type Gate, readGate } from '../gate/gate.ts';
 import { type HostDirs, type LayoutName, placeOf } from '../layouts/layout.ts';
@@ -46,33 +47,31 @@ export async function inspectClaim(
   if (text === undefined) return undefined;
   const state = parseClaimState(text, dir, records.locate(dir));
   const bases = Object.keys(state.requests).sort();
-  const files = bases.flatMap((base) => state.layouts.map((layout) => inspectFile(driver, dirs, state, base, layout)));
   const { podClaimName, podUid } = state;
+  const gate = hasGate(state) ? (readGate(dirs.dataDir, state.claim) ?? ('silent' as const)) : undefined;
   return {
     claim: state.claim,
-    ...(podClaimName === undefined ? {} : { podClaimName }),
-    ...(podUid === undefined ? {} : { podUid }),
+    ...defined({ podClaimName, podUid, gate }),
     requests: Object.entries(state.requests).map(([base, { name, generation, devices }]) => ({
       ...{ name, base, generation, devices },
     })),
-    files: await Promise.all(files),
-    ...(hasGate(state) ? { gate: (await readGate(dirs.dataDir, state.claim)) ?? ('silent' as const) } : {}),
+    files: bases.flatMap((base) => state.layouts.map((layout) => inspectFile(driver, dirs, state, base, layout))),
   };
 }
 
-async function inspectFile(
+function inspectFile(
   driver: string,
   dirs: HostDirs,
   state: ClaimState,
   request: string,
   name: LayoutName,
-): Promise<InspectedFile> {
+): InspectedFile {
   const layout = layouts[name];
   const content = contentOf(state, request, driver);
   const file = layout.hostFile(dirs, placeOf(content));
   const blank = requestOf(state, request).isGated ? '' : undefined;
   const wanted = layout.encode(content)?.trimEnd() ?? blank;
-  const found = (await readFileIfThere(file))?.trimEnd();
+  const found = readFileIfThere(file)?.trimEnd();
   return { request, layout: name, path: hostPath(file), state: compare(wanted, found) };
 }
 

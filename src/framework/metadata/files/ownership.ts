@@ -1,5 +1,5 @@
-import { baseRequest, type ClaimIdentity, type DeviceMetadata } from '../document/document.ts';
-import { MetadataError } from '../errors.ts';
+import { baseRequest, type ClaimIdentity, claimName, type DeviceMetadata } from '../document/document.ts';
+import { MetadataError, type MetadataErrorCode } from '../errors.ts';
 import { type ClaimState, findRequest, type RequestState } from './claim-state.ts';
 
 /** What an update is about. */
@@ -18,12 +18,11 @@ export interface UpdateTarget {
  */
 export function checkOwnership(state: ClaimState | undefined, target: UpdateTarget): ClaimState {
   const { claim, request, devices, driver } = target;
-  const subject = `${claim.namespace}/${claim.name}`;
-  const refuse = (reason: string, device?: string) =>
-    new MetadataError('metadata-not-prepared', `cannot update metadata of claim ${subject}: ${reason}`, {
-      claim: subject,
-      ...(device === undefined ? {} : { device }),
-    });
+  const subject = claimName(claim);
+  const refuse = (reason: string, device?: string) => {
+    const message = `cannot update metadata of claim ${subject}: ${reason}`;
+    return new MetadataError('metadata-not-prepared', message, { claim: subject, device });
+  };
   checkPrepared(state, claim, refuse);
   const base = baseRequest(request);
   const prepared = findRequest(state.requests, base);
@@ -34,10 +33,8 @@ export function checkOwnership(state: ClaimState | undefined, target: UpdateTarg
   for (const device of devices) {
     const owned = prepared.devices.some(({ pool, name }) => pool === device.pool && name === device.name);
     if (device.driver !== driver || !owned) {
-      throw refuse(
-        `device ${device.driver}/${device.pool}/${device.name} is not prepared for request ${request}`,
-        device.name,
-      );
+      const name = `${device.driver}/${device.pool}/${device.name}`;
+      throw refuse(`device ${name} is not prepared for request ${request}`, device.name);
     }
   }
   return state;
@@ -48,19 +45,14 @@ export function checkOwnership(state: ClaimState | undefined, target: UpdateTarg
  * @throws MetadataError `metadata-not-prepared`, `metadata-not-written`
  */
 export function checkAllWritten(state: ClaimState | undefined, claim: ClaimIdentity): asserts state is ClaimState {
-  const subject = `${claim.namespace}/${claim.name}`;
-  const message = (reason: string) => `cannot let containers of claim ${subject} start: ${reason}`;
-  checkPrepared(
-    state,
-    claim,
-    (reason) => new MetadataError('metadata-not-prepared', message(reason), { claim: subject }),
-  );
+  const subject = claimName(claim);
+  const refuse = (code: MetadataErrorCode, reason: string, hint?: string) =>
+    new MetadataError(code, `cannot let containers of claim ${subject} start: ${reason}`, { claim: subject, hint });
+  checkPrepared(state, claim, (reason) => refuse('metadata-not-prepared', reason));
   const empty = findUnwritten(state);
   if (empty === undefined) return;
-  throw new MetadataError('metadata-not-written', message(`request ${empty.name} has no metadata yet`), {
-    claim: subject,
-    hint: 'update the metadata of every request first',
-  });
+  const hint = 'update the metadata of every request first';
+  throw refuse('metadata-not-written', `request ${empty.name} has no metadata yet`, hint);
 }
 
 /** A request whose containers have to wait, since its files have no content yet; none if no layout has files. */

@@ -69,10 +69,10 @@ function prepareRequest(
   const request: RequestState = { name, devices: published, generation: kept?.generation ?? 0 };
   const known = kept?.isOver === false ? kept.content : undefined;
   if (prepared === 'deferred') {
-    return { ...request, ...(known === undefined ? {} : { content: known }), ...(isGated ? { isGated } : {}) };
+    return { ...request, ...defined({ content: known, isGated: isGated || undefined }) };
   }
   const merged = given.map((device) => mergeDevice(find(known?.devices, device), device));
-  return withContent(kept?.content === undefined ? request : { ...request, content: kept.content }, merged, now);
+  return withContent({ ...request, ...defined({ content: kept?.content }) }, merged, now);
 }
 
 /**

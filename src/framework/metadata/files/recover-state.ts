@@ -1,11 +1,11 @@
+import { defined } from '../../../lib/defined.ts';
 import type { MetadataDocument } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import { type HostDirs, type LayoutName, layoutNames, type RequestPlace } from '../layouts/layout.ts';
 import { layouts } from '../layouts/layouts.ts';
-import { decodeIfWhole } from './claim-documents.ts';
 import type { ClaimRecord } from './claim-record.ts';
 import type { ClaimState, RequestState } from './claim-state.ts';
-import type { HeldDirectories } from './held-directories.ts';
+import { decodeIfWhole } from './claim-states.ts';
 import { type HostFile, listSubdirectories, readFileIfThere } from './host-file.ts';
 
 /** Layouts whose files carry the claim's UID and the generation. */
@@ -17,7 +17,6 @@ export interface Recovery {
   /** Whether there was a record, now damaged: then files may have had content that they no longer show. */
   hadRecord: boolean;
   now: Date;
-  held: HeldDirectories;
 }
 
 /**
@@ -27,15 +26,15 @@ export interface Recovery {
  * @returns with the UID of the claim that the files belong to, which may be an earlier one of that name
  * @throws MetadataError `metadata-io`
  */
-export async function recoverState(record: ClaimRecord, recovery: Recovery): Promise<ClaimState> {
+export function recoverState(record: ClaimRecord, recovery: Recovery): ClaimState {
   const { claim, podClaimName } = record;
-  const podUid = (await findPod(record, recovery)) ?? record.podUid;
-  const names = { claim, ...(podClaimName === undefined ? {} : { podClaimName }), ...(podUid && { podUid }) };
+  const podUid = findPod(record, recovery) ?? record.podUid;
+  const names = { claim, ...defined({ podClaimName, podUid: podUid || undefined }) };
   const found = new Set<LayoutName>();
   const requests: Record<string, RequestState> = {};
   let uid = claim.uid;
   for (const [base, { name }] of Object.entries(record.requests)) {
-    const texts = await readTexts({ ...names, request: base, driver: recovery.driver }, recovery);
+    const texts = readTexts({ ...names, request: base, driver: recovery.driver }, recovery);
     for (const layout of texts.keys()) found.add(layout);
     const written = numbered.flatMap((layout) => texts.get(layout) ?? []);
     const documents = written.flatMap((text) => decodeIfWhole(text) ?? []);
@@ -66,11 +65,11 @@ function generationOf(
 }
 
 /** The files of a request that exist, by layout. */
-async function readTexts(place: RequestPlace, { dirs, held }: Recovery): Promise<Map<LayoutName, string>> {
+function readTexts(place: RequestPlace, { dirs }: Recovery): Map<LayoutName, string> {
   const texts = new Map<LayoutName, string>();
   for (const name of layoutNames) {
     const file = fileIn(name, dirs, place);
-    const text = file && (await readFileIfThere(file, held));
+    const text = file && readFileIfThere(file);
     if (text !== undefined) texts.set(name, text);
   }
   return texts;
@@ -87,12 +86,12 @@ function fileIn(name: LayoutName, dirs: HostDirs, place: RequestPlace): HostFile
 }
 
 /** The pod in whose directory the claim has files: the one that it was prepared for first. */
-async function findPod({ claim, requests }: ClaimRecord, { dirs, driver }: Recovery): Promise<string | undefined> {
+function findPod({ claim, requests }: ClaimRecord, { dirs, driver }: Recovery): string | undefined {
   const { downwardApiDir } = dirs;
-  for (const podUid of await listSubdirectories({ base: downwardApiDir, parts: [] })) {
+  for (const podUid of listSubdirectories({ base: downwardApiDir, parts: [] })) {
     for (const request of Object.keys(requests)) {
       const file = fileIn('downward-api', dirs, { claim, podUid, request, driver });
-      const text = file && (await readFileIfThere(file));
+      const text = file && readFileIfThere(file);
       if ([claim.uid, driver].every((part) => text?.includes(JSON.stringify(part)))) return podUid;
     }
   }

@@ -1,6 +1,6 @@
+import { defined } from '../../../lib/defined.ts';
 import type { ClaimIdentity } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
-import type { HeldDirectories } from '../files/held-directories.ts';
 import { createFile, type HostFile, hostPath, readFileIfThere, removeFile } from '../files/host-file.ts';
 import { claimDirectory } from '../layouts/layout-v1.ts';
 
@@ -40,16 +40,12 @@ export function checkGateHook({ program, timeoutSeconds }: GateHook): void {
 
 /** Whether the arguments of an OCI hook are those of a claim's gate. */
 export function isGateOf(dataDir: string, claim: ClaimIdentity, hookArgs: readonly string[]): boolean {
-  return hookArgs[hookArgs.indexOf('--claim-dir') + 1] === claimDirOf(dataDir, claim);
-}
-
-function claimDirOf(dataDir: string, claim: ClaimIdentity): string {
-  return hostPath(claimDirectory(dataDir, claim));
+  return hookArgs[hookArgs.indexOf('--claim-dir') + 1] === hostPath(claimDirectory(dataDir, claim));
 }
 
 /** The hook for the CDI spec of a claim's request. */
 export function gateHook({ program, timeoutSeconds }: GateHook, dataDir: string, claim: ClaimIdentity) {
-  const claimDir = claimDirOf(dataDir, claim);
+  const claimDir = hostPath(claimDirectory(dataDir, claim));
   return {
     hookName: 'createRuntime',
     path: program,
@@ -59,31 +55,21 @@ export function gateHook({ program, timeoutSeconds }: GateHook, dataDir: string,
 }
 
 /** @returns `undefined` if there is none, or one that says nothing. @throws MetadataError `metadata-io` */
-export async function readGate(
-  dataDir: string,
-  claim: ClaimIdentity,
-  held?: HeldDirectories,
-): Promise<Gate | undefined> {
-  return parseGate((await readFileIfThere(gateFile(dataDir, claim), held)) ?? '');
+export function readGate(dataDir: string, claim: ClaimIdentity): Gate | undefined {
+  return parseGate(readFileIfThere(gateFile(dataDir, claim)) ?? '');
 }
 
 /** A gate that already says so is not touched. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
-export async function writeGate(
-  dataDir: string,
-  claim: ClaimIdentity,
-  gate: Gate,
-  held: HeldDirectories,
-): Promise<void> {
+export function writeGate(dataDir: string, claim: ClaimIdentity, gate: Gate): void {
   const file = gateFile(dataDir, claim);
   const text = formatGate(gate);
-  if ((await readFileIfThere(file, held)) === text) return;
   // By rename: the program reads a complete file, and is woken by it.
-  await createFile(file, text, { held });
+  if (readFileIfThere(file) !== text) createFile(file, text);
 }
 
 /** From now on no container starts. @throws MetadataError `metadata-io` */
-export async function closeGate(dataDir: string, claim: ClaimIdentity, held: HeldDirectories): Promise<void> {
-  await removeFile(gateFile(dataDir, claim), held);
+export function closeGate(dataDir: string, claim: ClaimIdentity): void {
+  removeFile(gateFile(dataDir, claim));
 }
 
 /** @throws MetadataError `metadata-name-invalid` */
@@ -100,7 +86,7 @@ export function parseGate(text: string): Gate | undefined {
   const [, state, sandboxId, reason] = /^(served|waiting|ended) (\S+)(?: (.*))?$/.exec(second) ?? [];
   if (first !== firstLine || sandboxId === undefined) return undefined;
   if (state === 'served' || state === 'ended') return { state, sandboxId };
-  return { state: 'waiting', sandboxId, ...(reason === undefined ? {} : { reason }) };
+  return { state: 'waiting', sandboxId, ...defined({ reason }) };
 }
 
 /** Reasons contain text from CNI plugins and the kernel. */

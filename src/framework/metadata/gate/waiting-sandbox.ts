@@ -1,3 +1,4 @@
+import { defined } from '../../../lib/defined.ts';
 import type { ClaimIdentity } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import { type HostFile, hostPath, listDir, readSmallFile } from '../files/host-file.ts';
@@ -43,7 +44,7 @@ export function parseWaitingSandbox(sandboxId: string, text: string): Announceme
   const { podUid, podNamespace, podName, netnsPath } = format.exec(text)?.groups ?? {};
   if (!/^[\w.-]{1,128}$/.test(sandboxId)) return undefined;
   if (podUid === undefined || podNamespace === undefined || podName === undefined) return undefined;
-  return { sandboxId, podUid, podNamespace, podName, ...(netnsPath === undefined ? {} : { netnsPath }) };
+  return { sandboxId, podUid, podNamespace, podName, ...defined({ netnsPath }) };
 }
 
 /**
@@ -53,13 +54,15 @@ export function parseWaitingSandbox(sandboxId: string, text: string): Announceme
  * @returns `problems` has an error for each file that cannot be read
  * @throws MetadataError `metadata-io` if the directory cannot be listed
  */
-export async function readAnnouncements(
+export function readAnnouncements(
   dataDir: string,
   dir: string,
   now: Date,
-): Promise<{ announcements: Announcement[]; problems: MetadataError[] }> {
+): { announcements: Announcement[]; problems: MetadataError[] } {
   const claimDir: HostFile = { base: dataDir, parts: [metadataDirName, dir] };
-  const names = (await listDir(hostPath(claimDir))).filter((name) => fileName.test(name)).sort();
+  const names = listDir(hostPath(claimDir))
+    .filter((name) => fileName.test(name))
+    .sort();
   const announcements: Announcement[] = [];
   const problems: MetadataError[] = [];
   for (const name of names.slice(0, limits.files)) {

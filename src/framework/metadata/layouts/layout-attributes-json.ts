@@ -20,9 +20,9 @@ export const attributesJson: Layout = {
     }));
     return `${formatGoJson({ claims: [{ claimName: claim.name, requests }] })}\n`;
   },
-  async listFiles({ attributesDir }, driver) {
+  listFiles({ attributesDir }, driver) {
     const prefix = `${driver}-`;
-    return (await listDir(attributesDir)).flatMap((name) => {
+    return listDir(attributesDir).flatMap((name) => {
       const [, claimUid] = (name.startsWith(prefix) && uidAndRequest.exec(name.slice(prefix.length))) || [];
       return claimUid === undefined ? [] : [{ file: { base: attributesDir, parts: [name] }, claimUid }];
     });

@@ -2,10 +2,10 @@ import { join } from 'node:path';
 import { defined } from '../../../lib/defined.ts';
 import { formatAttributeStrings, mapAttributes, type PlainValue } from '../document/attribute.ts';
 import { formatNetworkData } from '../document/codec.ts';
-import type { DeviceAttributes, DeviceMetadata } from '../document/document.ts';
+import { claimName, type DeviceAttributes, type DeviceMetadata } from '../document/document.ts';
 import { formatGoJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
-import { type HostFile, listDir, readSmallFile } from '../files/host-file.ts';
+import { type HostFile, listDir, listSubdirectories, readSmallFile } from '../files/host-file.ts';
 import { claimNames, defaultHostDirs, type Layout, type PublishedDevice, type SharedFile } from './layout.ts';
 import { fileName, pathPart } from './paths.ts';
 
@@ -17,12 +17,12 @@ import { fileName, pathPart } from './paths.ts';
 export const downwardApi: Layout = {
   name: 'downward-api',
   hostFile({ downwardApiDir }, { claim, request, podUid }) {
-    const subject = `${claim.namespace}/${claim.name}`;
+    const subject = claimName(claim);
     if (podUid === undefined) {
-      throw new MetadataError('metadata-name-invalid', `claim ${subject} is reserved for no pod`, {
-        claim: subject,
-        hint: 'the metadata layout downward-api puts files into a directory for each pod; prepare the claim for a pod',
-      });
+      const hint =
+        'the metadata layout downward-api puts files into a directory for each pod; prepare the claim for a pod';
+      const message = `claim ${subject} is reserved for no pod`;
+      throw new MetadataError('metadata-name-invalid', message, { claim: subject, hint });
     }
     const file = fileName(`${pathPart(claim.name, 'claim name')}.${pathPart(request, 'request')}.json`, subject);
     return { base: downwardApiDir, parts: [pathPart(podUid, 'pod UID'), file] };
@@ -39,11 +39,11 @@ export const downwardApi: Layout = {
       requests: [{ name: request, devices }],
     })}\n`;
   },
-  async listFiles({ downwardApiDir }, driver) {
+  listFiles({ downwardApiDir }, driver) {
     const found: SharedFile[] = [];
-    for (const pod of await listDir(downwardApiDir)) {
-      // Others may have files there, too.
-      for (const name of await listDir(join(downwardApiDir, pod)).catch(() => [])) {
+    // Others may have files there, too.
+    for (const pod of listSubdirectories({ base: downwardApiDir, parts: [] })) {
+      for (const name of listDir(join(downwardApiDir, pod))) {
         const file: HostFile = { base: downwardApiDir, parts: [pod, name] };
         const claimUid = name.endsWith('.json') ? readClaimUid(file, driver) : undefined;
         if (claimUid !== undefined) found.push({ file, claimUid });

@@ -62,7 +62,7 @@ export interface Layout {
    * are in the driver's own directory, where they are found by their claim's.
    * @throws MetadataError `metadata-io`
    */
-  listFiles?(dirs: HostDirs, driver: string): Promise<SharedFile[]>;
+  listFiles?(dirs: HostDirs, driver: string): SharedFile[];
 }
 
 export interface SharedFile {

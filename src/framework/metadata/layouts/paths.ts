@@ -27,11 +27,8 @@ export function isPathPart(name: string): boolean {
 export function fileName(name: string, subject: string): string {
   const bytes = Buffer.byteLength(name);
   if (bytes <= maxNameBytes) return name;
-  throw new MetadataError(
-    'metadata-name-invalid',
-    `${subject}: file name ${name} has ${bytes} bytes, ${maxNameBytes} are possible`,
-    { hint: 'give the claim a shorter name' },
-  );
+  const message = `${subject}: file name ${name} has ${bytes} bytes, ${maxNameBytes} are possible`;
+  throw new MetadataError('metadata-name-invalid', message, { hint: 'give the claim a shorter name' });
 }
 
 /**

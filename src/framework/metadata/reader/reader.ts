@@ -75,12 +75,8 @@ async function readStable(path: string): Promise<Buffer> {
     }
   } catch (cause) {
     const isMissing = errnoCode(cause) === 'ENOENT';
-    const details = { cause, path, retriable: !isMissing };
-    throw new MetadataError(
-      isMissing ? 'metadata-not-found' : 'metadata-io',
-      `cannot read metadata file ${path}`,
-      details,
-    );
+    const code = isMissing ? 'metadata-not-found' : 'metadata-io';
+    throw new MetadataError(code, `cannot read metadata file ${path}`, { cause, path, retriable: !isMissing });
   }
   const message = `metadata file ${path} changed during each of ${maxAttempts} reads`;
   throw new MetadataError('metadata-io', message, { path, retriable: true });

@@ -143,16 +143,9 @@ function merge(parts: RequestMetadata[]): RequestMetadata {
 function notFound(query: RequestQuery, dirs: string[], drivers: string[]): MetadataError {
   const claim = 'claim' in query ? `claim ${query.claim}` : `pod claim ${query.podClaim}`;
   const driver = query.driver === undefined ? '' : ` of driver ${query.driver}`;
-  const [path = ''] = dirs;
-  return new MetadataError(
-    'metadata-not-found',
-    `no metadata file${driver} for ${claim}, request ${query.request} in ${dirs.join(' or ')}`,
-    {
-      path,
-      hint:
-        drivers.length > 0
-          ? `there are files of ${drivers.join(', ')}`
-          : 'the container must name the claim in resources.claims; claims from a template go by the name in the pod',
-    },
-  );
+  const message = `no metadata file${driver} for ${claim}, request ${query.request} in ${dirs.join(' or ')}`;
+  const rule =
+    'the container must name the claim in resources.claims; claims from a template go by the name in the pod';
+  const hint = drivers.length > 0 ? `there are files of ${drivers.join(', ')}` : rule;
+  return new MetadataError('metadata-not-found', message, { path: dirs[0], hint });
 }

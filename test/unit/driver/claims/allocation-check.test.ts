@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { V1DeviceAllocationConfiguration } from '@kubernetes/client-node';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { AllocationCheck, DeviceClasses } from '../../../../src/driver/claims/index.ts';
+import { checkAllocation, DeviceClasses } from '../../../../src/driver/claims/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { explain } from '../../../../src/lib/errors.ts';
@@ -14,16 +14,16 @@ import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts'
 
 const stack = new AsyncDisposableStack();
 let api: ApiServer;
-let check: AllocationCheck;
+let check: (claim: AllocatedClaim) => Promise<void>;
 beforeAll(async () => {
   api = stack.use(await ApiServer.start());
   const { resources } = stack.use(openKube(api));
   const classes = stack.use(new DeviceClasses({ resources, clock: systemClock, logger: new RecordingLogger() }));
-  check = new AllocationCheck({ driver: testDriver, classes });
+  check = (claim) => checkAllocation(testDriver, classes, claim);
 });
 afterAll(() => stack[Symbol.asyncDispose]());
 
-const outcome = (claim: AllocatedClaim) => check.check(claim).then(() => 'as it should be', explain);
+const outcome = (claim: AllocatedClaim) => check(claim).then(() => 'as it should be', explain);
 const configOf = ({ object }: AllocatedClaim) => object.status!.allocation!.devices!.config!;
 
 /** A claim and its classes, as they are stored. */
@@ -37,7 +37,7 @@ const twoRequests = ['a', 'b'].map((name, index) => ({ name, devices: [`dev-${in
 const ofClass = fromClass({ vf: { vlan: 100 } });
 const shared = fromClaim({ mtu: 1400 }, ['a', 'b']);
 
-describe('AllocationCheck', () => {
+describe('checkAllocation', () => {
   it('takes an allocation with the configurations of class and claim', async () => {
     expect(await outcome(store('good'))).toBe('as it should be');
   });
@@ -118,14 +118,14 @@ describe('AllocationCheck', () => {
 
   it('says that a class is gone, and may be asked again', async () => {
     const claim = allocated('orphan', ['dev-1'], { config: [fromClass({ mtu: 1400 })] });
-    await expect(check.check(claim)).rejects.toMatchObject({ code: 'class-unreadable', retriable: true });
+    await expect(check(claim)).rejects.toMatchObject({ code: 'class-unreadable', retriable: true });
     expect(await outcome(claim)).toContain('DeviceClass class-of-orphan-vf does not exist any more');
   });
 
   it('is asked before anything is prepared, and not again for what is prepared', async () => {
     using bench = new DriverBench();
     const claim = store('prepared');
-    bench.checkAllocation = (each) => check.check(each);
+    bench.checkAllocation = (each) => check(each);
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
     api.delete('DeviceClass', 'class-of-prepared-vf');
     expect(await bench.prepare(claim)).toEqual({ devices: [] });

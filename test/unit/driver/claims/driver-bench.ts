@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { allCni, type CniRules, Driver, type NetworkAttachmentReader } from '../../../../src/driver/claims/index.ts';
 import { DeviceInfoFiles, DialectFiles } from '../../../../src/driver/dialects/index.ts';
-import { UnrestoredVfs } from '../../../../src/driver/recovery/index.ts';
+import { restoreVfs } from '../../../../src/driver/recovery/index.ts';
 import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { VfControl } from '../../../../src/driver/vf/index.ts';
 import type { AllocatedClaim, PrepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
@@ -141,7 +141,7 @@ export class DriverBench implements Disposable {
       }),
       openClaimFields: [],
       cni,
-      allocations: { check: (claim) => this.checkAllocation(claim) },
+      checkAllocation: (claim) => this.checkAllocation(claim),
       namespaces: { readLabels: async (namespace) => this.namespaceLabels.get(namespace) ?? {} },
       nodeNetworks: async () => [parseCidr('10.1.0.5/16')],
       locks: new KeyedMutex(),
@@ -169,8 +169,8 @@ export class DriverBench implements Disposable {
   async restoreAll(): Promise<void> {
     const { store, control, logger } = this;
     const attachments = { detach: (_: string, device: StoredDevice) => this.#release(device) };
-    const vfs = new UnrestoredVfs({ store, attachments, control, locks: new KeyedMutex(), logger });
-    await vfs.sweep(new AbortController().signal);
+    const options = { store, attachments, control, locks: new KeyedMutex(), logger };
+    await restoreVfs(options, new AbortController().signal);
   }
 
   [Symbol.dispose](): void {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { toDeviceStatuses } from '../../../../src/driver/sandbox/device-status.ts';
+import { toDeviceStatuses } from '../../../../src/driver/sandbox/status-report.ts';
 import type { StoredClaim } from '../../../../src/driver/state/index.ts';
 
 const place = { sandboxId: 's1', podUid: 'pod', netnsPath: '/netns/s1' };

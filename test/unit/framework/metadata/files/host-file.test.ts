@@ -12,12 +12,11 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { HeldDirectories } from '../../../../../src/framework/metadata/files/held-directories.ts';
+import { holdDirectories } from '../../../../../src/framework/metadata/files/held-directories.ts';
 import {
   hostPath,
   putFile,
   readFileIfThere,
-  removeEmptyDir,
   removeFile,
 } from '../../../../../src/framework/metadata/files/host-file.ts';
 import {
@@ -197,46 +196,31 @@ describe('files and directories', () => {
     expect(bench.files().filter((file) => file.endsWith('.tmp'))).toEqual([]);
   });
 
-  it('survive that another file takes their empty directory away', async () => {
+  it('survive that another process takes their directory away while it is held open', () => {
     using dir = tempDir();
-    const churn = async (name: string) => {
-      for (let round = 0; round < 300; round++) {
-        const file = { base: dir.path, parts: ['pod', name] };
-        await putFile(file, 'x');
-        await removeFile(file);
-        await removeEmptyDir({ base: dir.path, parts: ['pod'] });
-      }
-    };
-    await Promise.all(['a', 'b', 'c', 'd'].map(churn));
-    expect(readdirSync(dir.path)).toEqual([]);
-  });
-
-  it('survive it also when their directory is held open', async () => {
-    using dir = tempDir();
-    using held = new HeldDirectories();
     const files = ['a', 'b'].map((name) => ({ base: dir.path, parts: ['pod', name] }));
-    for (const file of files) {
-      await putFile(file, 'x', held);
-      // Without the held directories, as another process would.
-      await removeFile(file);
-      await removeEmptyDir({ base: dir.path, parts: ['pod'] });
-      expect(await readFileIfThere(file, held)).toBeUndefined();
-      await removeFile(file, held);
-    }
-    for (const file of files) await putFile(file, 'y', held);
+    holdDirectories(() => {
+      for (const file of files) {
+        putFile(file, 'x');
+        // As another process does.
+        rmSync(join(dir.path, 'pod'), { recursive: true });
+        expect(readFileIfThere(file)).toBeUndefined();
+        removeFile(file);
+      }
+      for (const file of files) putFile(file, 'y');
+    });
     expect(files.map((file) => readFileSync(hostPath(file), 'utf8'))).toEqual(['y', 'y']);
   });
 
-  it('are opened once by who holds their directories, and closed', async () => {
+  it('are opened once by who holds their directories, and closed', () => {
     using dir = tempDir();
     const countOpen = () => readdirSync('/proc/self/fd').length;
     const before = countOpen();
-    {
-      using held = new HeldDirectories();
-      for (const name of ['a', 'b', 'c']) await putFile({ base: dir.path, parts: ['one', 'two', name] }, 'x', held);
+    holdDirectories(() => {
+      for (const name of ['a', 'b', 'c']) putFile({ base: dir.path, parts: ['one', 'two', name] }, 'x');
       // `one` and `two`.
       expect(countOpen()).toBe(before + 2);
-    }
+    });
     expect(countOpen()).toBe(before);
   });
 });

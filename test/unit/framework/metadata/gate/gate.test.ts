@@ -314,8 +314,10 @@ describe('a claim with a gate', () => {
 describe('in whatever order the driver is killed', () => {
   /** The first call of a kind that fails, and with it the process. */
   function killedAt<T>(part: { prototype: T }, method: keyof T & string) {
-    const spy = vi.spyOn(part.prototype as Record<string, () => Promise<never>>, method);
-    spy.mockRejectedValueOnce(new Error('killed'));
+    const spy = vi.spyOn(part.prototype as Record<string, () => never>, method);
+    spy.mockImplementationOnce(() => {
+      throw new Error('killed');
+    });
     return spy;
   }
 

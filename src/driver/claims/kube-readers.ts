@@ -1,0 +1,28 @@
+import type { KubeClient, ObjectMeta } from '../../framework/kube/index.ts';
+import type { NamespaceReader } from '../api/namespace-rules.ts';
+import type { NetworkAttachmentDefinition, NetworkAttachmentReader } from './network-attachments.ts';
+
+/** Reads namespaces from the API server. No cache: only classes with a namespace selector need it. */
+export function createKubeNamespaceReader(client: Pick<KubeClient, 'request'>): NamespaceReader {
+  return {
+    async readLabels(namespace, signal) {
+      const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}`;
+      const { metadata } = await client.request<{ metadata?: ObjectMeta }>({ method: 'GET', path, signal });
+      return metadata?.labels ?? {};
+    },
+  };
+}
+
+/**
+ * Reads NetworkAttachmentDefinitions from the API server. No cache: there is one read for each claim.
+ * Source: Kubernetes Network Custom Resource Definition De-facto Standard, v1.3, section 3.
+ */
+export function createKubeNetworkAttachmentReader(client: Pick<KubeClient, 'request'>): NetworkAttachmentReader {
+  return {
+    readNetworkAttachment: (namespace, name, signal) => {
+      const [inNamespace, called] = [namespace, name].map(encodeURIComponent);
+      const path = `/apis/k8s.cni.cncf.io/v1/namespaces/${inNamespace}/network-attachment-definitions/${called}`;
+      return client.request<NetworkAttachmentDefinition>({ method: 'GET', path, signal });
+    },
+  };
+}
