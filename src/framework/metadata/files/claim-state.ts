@@ -56,7 +56,10 @@ const stateSchema = z.object({
         z.object({
           pool: z.string(),
           name: z.string(),
-          attributes: z.unknown().transform((value) => decodeAttributes(value ?? {}, 'attributes')),
+          attributes: z
+            .unknown()
+            .optional()
+            .transform((value) => decodeAttributes(value ?? {}, 'attributes')),
         }),
       ),
       generation: z.int(),

@@ -54,7 +54,7 @@ describe('createExec', () => {
     expect(isDead(child)).toBe(false);
     abort.abort();
     expect(await running).toMatchObject({ exitCode: null, endedBy: 'SIGKILL', stderr: 'begun\n' });
-    expect(isDead(child)).toBe(true);
+    await expect.poll(() => isDead(child)).toBe(true);
   });
 
   it('kills a program at once if the signal has fired before', async () => {
