@@ -5,12 +5,14 @@ import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
 import { checkGateHook, closeGate, type Gate, gateHook, isGateOf, readGate, writeGate } from '../gate/gate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
+import { claimDirectory } from '../layouts/layout-v1.ts';
 import { CdiSpecs, type ContainerEdits } from './cdi.ts';
 import { ClaimDirs, type ClaimMetadataOptions } from './claim-dirs.ts';
 import { ClaimFiles } from './claim-files.ts';
 import type { ClaimRecord, PreparedContent } from './claim-record.ts';
 import { type ClaimState, contentOf, findRequest, hasGate, requestOf } from './claim-state.ts';
 import { holdDirectories } from './held-directories.ts';
+import { makeDirectory } from './host-file.ts';
 import { checkAllWritten, checkOwnership, findUnwritten } from './ownership.ts';
 import { prepareState, withContent } from './prepare-state.ts';
 
@@ -76,6 +78,8 @@ export class ClaimMetadata extends ClaimDirs {
           if (Object.hasOwn(record.requests, base)) ids.set(base, this.#cdi.deviceId(state.claim.uid, base));
         }
       };
+      // Containers wait only in a directory that is there, whether it has files or not.
+      if (hasGate(state)) makeDirectory(claimDirectory(this.options.dataDir, state.claim));
       // Wherever this is interrupted: while a file can be blank, the spec that mounts it has the hook.
       writeSpecs(true);
       if (!isRecorded || !isDeepStrictEqual(state, kept)) this.states.write(state);

@@ -178,6 +178,15 @@ export function temporaryName(name: string): string {
   return `.${name.slice(0, 240)}.tmp`;
 }
 
+/** Makes a directory, and those above it, if it does not exist. @throws MetadataError `metadata-io` */
+export function makeDirectory(directory: HostFile): void {
+  try {
+    holdDirectories((held) => held.make({ ...directory, parts: [...directory.parts, ''] }));
+  } catch (cause) {
+    throw ioError('make', directory, cause);
+  }
+}
+
 /** Removes a directory and its content; a link in its place is removed itself. @throws MetadataError `metadata-io` */
 export function removeTree(file: HostFile): void {
   inDirectory(file, (dir, held) => {

@@ -46,6 +46,16 @@ describe('records of claims in the store', () => {
     expect([second.records.names(), bench.files(bench.dataDir)]).toEqual([[], []]);
   });
 
+  it('leave a directory for the gate where nothing else is in it: netdra-gate waits only in one that is there', async () => {
+    using first = start();
+    const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
+    const metadata = bench.start({ records: first.records, enabled: false, gate });
+    await metadata.prepare(record, new Map());
+    expect(existsSync(dirname(recordFile()))).toBe(true);
+    await metadata.unprepare(claim);
+    expect(existsSync(dirname(recordFile()))).toBe(false);
+  });
+
   it('are found without their directory, and then removed', async () => {
     using first = start();
     await first.metadata.prepare(record, new Map());
