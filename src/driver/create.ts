@@ -5,6 +5,7 @@ import { CdiSpecs, type ClaimIdentity, ClaimMetadata, claimName, layouts } from 
 import { createSliceApi, dropsTaints, SlicePublisher } from '../framework/resourceslice/index.ts';
 import { defined } from '../lib/defined.ts';
 import { explain } from '../lib/errors.ts';
+import { shared } from '../lib/shared.ts';
 import { parseCidr } from '../node/netlink/index.ts';
 import {
   checkAllocation,
@@ -220,10 +221,10 @@ function createClaims(
     cni: settings.cni,
     checkAllocation: (claim) => checkAllocation(driver, classes, claim),
     openClaimFields: settings.openClaimFields,
-    nodeNetworks: async () => {
+    nodeNetworks: shared(async () => {
       const addresses = await kernel.networks.host.connection.reachableAddresses();
       return addresses.filter(({ scope }) => scope === 'global').map(({ cidr }) => parseCidr(cidr));
-    },
+    }),
   });
   return { driver: networkDriver, control, deviceSpecs, dialectFiles };
 }

@@ -4,7 +4,7 @@ import { defined } from '../../lib/defined.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
 import type { VfAddress } from '../../node/sriov/index.ts';
 import type { ClosedField } from '../api/claim-fields.ts';
-import { checkDeviceCount } from '../api/class-rules.ts';
+import { type ClaimRules, checkDeviceCount } from '../api/class-rules.ts';
 import { type CniRules, checkCniPlugins, checkCniUse } from '../api/cni-rules.ts';
 import { classConfigsOf, configForDevice, invalidConfig, resolveVfConfig } from '../api/config.ts';
 import { checkNamespace, type NamespaceReader } from '../api/namespace-rules.ts';
@@ -53,10 +53,15 @@ export class DeviceResolver {
    * @throws DriverError `pool-foreign`, `device-unknown`, `config-invalid`, `network-attachment-unusable`; CniError
    * `cni-config-invalid`
    */
-  async resolve(claim: AllocatedClaim, signal: AbortSignal): Promise<StoredDevice[]> {
+  async resolve(
+    claim: AllocatedClaim,
+    signal: AbortSignal,
+    nodeNetworks = this.#options.nodeNetworks,
+  ): Promise<StoredDevice[]> {
     this.#checkPools(claim);
     const results = this.#resultsOf(claim).filter(({ adminAccess }) => adminAccess !== true);
-    const configs = await this.#configs(claim, new Set(results.map(({ request }) => request)), signal);
+    const rules = { open: this.#options.openClaimFields, nodeNetworks: await networksFor(claim, nodeNetworks) };
+    const configs = await this.#configs(claim, new Set(results.map(({ request }) => request)), rules, signal);
     return results.map(({ pool, device: name, request }): StoredDevice => {
       const { pciAddress, pfAddress, vfIndex } = this.#find(claim, name);
       const siblings = results.filter((result) => result.request === request);
@@ -81,10 +86,9 @@ export class DeviceResolver {
     return results.filter(({ driver }) => driver === this.#options.driver);
   }
 
-  async #configs(claim: AllocatedClaim, requests: Set<string>, signal: AbortSignal): Promise<Map<string, VfConfig>> {
-    const { driver, openClaimFields, networkAttachments, namespaces, cni } = this.#options;
+  async #configs(claim: AllocatedClaim, requests: Set<string>, rules: ClaimRules, signal: AbortSignal) {
+    const { driver, networkAttachments, namespaces, cni } = this.#options;
     const configs = new Map<string, VfConfig>();
-    const rules = { open: openClaimFields, nodeNetworks: await this.#nodeNetworks(claim) };
     for (const request of requests) {
       const ofClass = classConfigsOf(driver, claim, request);
       await checkNamespace(claim, ofClass, namespaces, signal);
@@ -96,15 +100,6 @@ export class DeviceResolver {
       configs.set(request, complete);
     }
     return configs;
-  }
-
-  /** Read only for claims that add routes, by themselves or by the networks of addresses. */
-  async #nodeNetworks({ object }: AllocatedClaim): Promise<Cidr[]> {
-    const config = object.status?.allocation?.devices?.config ?? [];
-    const addsRoutes = config.some(({ opaque }) =>
-      ['routes', 'addresses'].some((field) => Object.hasOwn(Object(opaque?.parameters), field)),
-    );
-    return addsRoutes ? await this.#options.nodeNetworks() : [];
   }
 
   /**
@@ -194,4 +189,13 @@ export class DeviceResolver {
       );
     return new Map(names);
   }
+}
+
+/** Read only for claims that add routes, by themselves or by the networks of addresses. */
+async function networksFor({ object }: AllocatedClaim, read: () => Promise<Cidr[]>): Promise<Cidr[]> {
+  const config = object.status?.allocation?.devices?.config ?? [];
+  const addsRoutes = config.some(({ opaque }) =>
+    ['routes', 'addresses'].some((field) => Object.hasOwn(Object(opaque?.parameters), field)),
+  );
+  return addsRoutes ? await read() : [];
 }

@@ -9,6 +9,7 @@ import {
 import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
+import type { Cidr } from '../../node/netlink/index.ts';
 import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
 import { invalidConfig } from '../api/config.ts';
 import { findUserSpaceProblems } from '../api/config-rules.ts';
@@ -105,7 +106,10 @@ export class Driver implements DraPlugin {
     const passing = all.filter(({ isHandedOver }) => isHandedOver);
     const works = [...passing, ...all.filter(({ isHandedOver }) => !isHandedOver)];
     const batch = new ClaimBatch(store, works);
-    await batch.each((work) => this.#resolve(work, signal));
+    // The claims are checked one after the other: for all of them one look at the node is enough.
+    let networks: Promise<Cidr[]> | undefined;
+    const nodeNetworks = () => (networks ??= this.#options.nodeNetworks());
+    await batch.each((work) => this.#resolve(work, signal, nodeNetworks));
     batch.together((work) => this.#reserve(work, passing.map(storedOf)));
     await batch.each((work) => this.#snapshotAll(work));
     batch.together((work) => {
@@ -121,12 +125,12 @@ export class Driver implements DraPlugin {
     );
   }
 
-  async #resolve(work: PrepareWork, signal: AbortSignal): Promise<void> {
+  async #resolve(work: PrepareWork, signal: AbortSignal, nodeNetworks: () => Promise<Cidr[]>): Promise<void> {
     const { claim, known, allocation } = work;
     if (work.isAgain) return;
     // A partly prepared claim was checked before, and its class may have been deleted since.
     if (known?.allocation !== allocation) await this.#options.checkAllocation(claim);
-    work.devices = await this.#resolver.resolve(claim, signal);
+    work.devices = await this.#resolver.resolve(claim, signal, nodeNetworks);
     if (work.devices.length > 0) checkSinglePod(claim);
     const isSame = (known?.allocation ?? allocation) === allocation;
     if (known === undefined || (isSame && known.state !== 'unpreparing')) return;

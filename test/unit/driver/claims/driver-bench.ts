@@ -109,6 +109,8 @@ export class FakeControl implements VfControl {
 
 /** The driver with a real store and real CDI files, on VFs `dev-0` to `dev-9` of one PF. */
 export class DriverBench implements Disposable {
+  /** How often the networks of the node were read. */
+  networkReads = 0;
   readonly #stack = new DisposableStack();
   readonly dir = this.#stack.use(tempDir()).path;
   readonly cdiDir = join(this.dir, 'cdi');
@@ -143,7 +145,10 @@ export class DriverBench implements Disposable {
       cni,
       checkAllocation: (claim) => this.checkAllocation(claim),
       namespaces: { readLabels: async (namespace) => this.namespaceLabels.get(namespace) ?? {} },
-      nodeNetworks: async () => [parseCidr('10.1.0.5/16')],
+      nodeNetworks: async () => {
+        this.networkReads++;
+        return [parseCidr('10.1.0.5/16')];
+      },
       locks: new KeyedMutex(),
       logger: this.logger,
     });

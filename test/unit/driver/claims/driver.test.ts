@@ -40,6 +40,18 @@ describe('Driver.prepareResourceClaims', () => {
     expect(bench.control.count('apply')).toBe(0);
   });
 
+  it('reads the networks of the node once for all claims of a call, and only if one could reach them', async () => {
+    const claims = (fields: object) =>
+      ['dev-1', 'dev-2'].map((device) =>
+        allocated(`${Object.keys(fields)} ${device}`, [device], { config: [fromClaim(fields)] }),
+      );
+    await bench.prepareAll(claims({ mtu: 1400 }));
+    expect(bench.networkReads).toBe(0);
+    for (const claim of claims({ mtu: 1400 })) await bench.unprepare(claim);
+    await bench.prepareAll(claims({ addresses: ['192.0.2.10/24'] }));
+    expect([bench.networkReads, bench.store.claims().length]).toEqual([1, 2]);
+  });
+
   it('serves a claim with three VFs, and two claims of one pod', async () => {
     const pods = [buildPod('both')];
     const three = allocated('three', ['dev-1', 'dev-2', 'dev-3'], {
