@@ -13,7 +13,7 @@ struct gate_wait {
 };
 
 /*
- * Opens the claim's directory. Fails with exit_not_found if there is none: the claim is not prepared. Counts the time from
+ * Opens the claim's directory. Fails with exit_not_found if it does not exist: the claim is not prepared. Counts the time from
  * the start of the container's first process: the hooks of a container run one after the other, and have one deadline.
  */
 bool gate_open(struct gate_wait *wait, struct problem *problem);

@@ -1,4 +1,4 @@
-/** Calls that come while one is under way get its answer. */
+/** Makes concurrent calls of a task share one run: a call that comes while one is running gets its result. */
 export function shared<T>(task: () => Promise<T>): () => Promise<T> {
   let running: Promise<T> | undefined;
   return () => {

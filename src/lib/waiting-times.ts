@@ -33,7 +33,7 @@ export const periods = {
   fileLock: 10,
   /** For changes that the watch may have missed. */
   sliceRecheck: 300_000,
-  /** For changes that the watch may have missed, or if there is none. */
+  /** For changes that the watch may have missed, or if no watch is open. */
   deviceClasses: 60_000,
   /** A container in whose pod something is announced is waiting. */
   waitingSandboxes: 1_000,

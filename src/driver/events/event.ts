@@ -33,14 +33,6 @@ export interface KubeEvent extends EventReport {
   reportingInstance: string;
 }
 
-/** How often the same event has happened, and when it last did. */
-export interface EventSeries {
-  /** At least 2. */
-  count: number;
-  /** RFC 3339 with microseconds. */
-  lastObservedTime: string;
-}
-
 /** `NoteLengthLimit` of the API server. */
 const maxNoteBytes = 1024;
 

@@ -1,9 +1,9 @@
 import { asOneError } from '../sandbox/errors.ts';
 
 /**
- * Runs a task for each item, one after the other. One that fails does not keep the others from their turn.
- * @param concernsAll whether a failure is that of something which all items need: then the others are not tried
- * @throws the failures as one error; at once what concerns all
+ * Runs a task for each item, one after the other. A task that fails does not keep the others from running.
+ * @param concernsAll whether a failure affects all items, such as a store that cannot be read: then the rest is not tried
+ * @throws the failures as one error when all were tried; a failure that affects all items at once
  */
 export async function eachByItself<Item>(
   items: Iterable<Item>,

@@ -8,8 +8,8 @@ export interface StoredRecordsOptions {
 }
 
 /**
- * The framework's records of claims, in the driver's store. Version 0.1 kept them in files: a record that is still in one moves
- * to the store when it is read.
+ * The framework's records of claims, in the driver's store. Previews of 0.1 kept them in files: a record that is still in one
+ * moves to the store when it is read.
  */
 export class StoredRecords extends RecordFiles {
   readonly #store: StoredRecordsOptions['store'];
