@@ -5,8 +5,8 @@ import { type ClaimRecords, RecordFiles } from '../../framework/metadata/index.t
 
 /** What the driver has stored, read beside the running driver. */
 export interface Stored extends Disposable {
-  claims: readonly StoredClaim[];
-  /** The framework's records of these claims; readable until this is disposed of. */
+  readonly claims: readonly StoredClaim[];
+  /** The framework's records of these claims. Both are readable until this is disposed of. */
   records: ClaimRecords;
 }
 
@@ -19,5 +19,12 @@ export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: s
   if (!existsSync(path)) return { claims: [], records: new RecordFiles(dataDir), [Symbol.dispose]: () => undefined };
   const store = new Store(path, { readOnly: true });
   const records = new StoredRecords({ store, dataDir });
-  return { claims: store.claims(), records, [Symbol.dispose]: () => store[Symbol.dispose]() };
+  return {
+    // The driver's start needs only the records.
+    get claims() {
+      return store.claims();
+    },
+    records,
+    [Symbol.dispose]: () => store[Symbol.dispose](),
+  };
 }
