@@ -299,7 +299,7 @@ function createReconciler(
   const vfs = { store, attachments, control, locks, logger };
   const tasks = [
     { name: 'sandboxes', run: async () => registry.requeueAll() },
-    { name: 'VFs to restore', run: (signal: AbortSignal) => restoreVfs(vfs, signal) },
+    { name: 'VFs to restore', run: () => restoreVfs(vfs) },
     { name: 'VFs', run: (signal: AbortSignal) => devices.recreateLost(signal) },
     { name: 'observed VFs', run: (signal: AbortSignal) => observed.sweep(signal) },
     { name: 'claims', run: (signal: AbortSignal) => inactive.sweep(signal) },

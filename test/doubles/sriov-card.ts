@@ -12,6 +12,7 @@ import {
   type VfChange,
   type VfInfo,
 } from '../../src/node/netlink/index.ts';
+import { hasNoInterface } from '../../src/node/sriov/driver-binding.ts';
 import type { VfHardwareOptions } from '../../src/node/sriov/vf-hardware.ts';
 import { tempDir } from './temp-dir.ts';
 
@@ -64,6 +65,10 @@ export class SriovCard implements Disposable {
   readonly log: string[] = [];
   /** Drivers whose probe fails. */
   readonly failingDrivers = new Set<string>();
+  /** How often binding a driver makes no interface. */
+  readonly silentProbes = new Map<string, number>();
+  /** What the next writes into sysfs fail with. */
+  readonly refusals: string[] = [];
   /** VFs that the PF does not report, as while they are being reset. */
   readonly leftOut = new Set<number>();
   /** What the request for the PF's VFs fails with. */
@@ -169,6 +174,8 @@ export class SriovCard implements Disposable {
 
   /** The kernel's reaction to a write: `write` of DriverBinding. */
   readonly write = async (path: string, text: string): Promise<void> => {
+    const code = this.refusals.shift();
+    if (code !== undefined) throw Object.assign(new Error(`${code}: ${path}`), { code });
     const file = relative(this.root, path);
     const value = text.trim();
     if (file === 'bus/pci/drivers_probe') this.#probe(value);
@@ -278,8 +285,11 @@ export class SriovCard implements Disposable {
     const vf = this.#vfs[Number(pciAddress.at(-1))];
     if (pciAddress === soundCard || vf === undefined) return;
     if (vf.isOwnAddress) delete vf.info.hardwareAddress;
-    if (driver.includes('vfio')) return;
+    const silent = this.silentProbes.get(driver) ?? 0;
+    if (silent > 0) this.silentProbes.set(driver, silent - 1);
+    if (hasNoInterface(driver) || silent > 0) return;
     vf.link = this.#newLink(`eth${this.#nextIndex}`, pciAddress);
+    mkdirSync(this.path('bus/pci/devices', pciAddress, 'net'));
     vf.isAway = false;
     vf.qdiscs = {};
     vf.ethtool = { rings: { rx: 256, tx: 256 }, features: { 'rx-checksum': true } };
@@ -295,6 +305,7 @@ export class SriovCard implements Disposable {
     this.log.push(`unbind ${pciAddress}`);
     rmSync(this.path('bus/pci/devices', pciAddress, 'driver'));
     const vf = this.#vfs[Number(pciAddress.at(-1))];
+    rmSync(this.path('bus/pci/devices', pciAddress, 'net'), { recursive: true, force: true });
     if (vf !== undefined && pciAddress !== soundCard) delete vf.link;
   }
 

@@ -36,13 +36,15 @@ class Bench implements AsyncDisposable {
   );
   /** What the PF has set for all VFs. */
   adminInfo: Omit<VfInfo, 'vfIndex'> | undefined;
+  /** Whether VFs have no kernel driver, as after a reset. */
+  isUnbound = false;
   readonly #attachments = new Attachments({
     networks: this.#networks,
     vfs: {
       linkKey: (address) => ({ alias: `vf ${address}` }),
       adminInfo: async ({ vfIndex = 0 }) => this.adminInfo && { vfIndex, ...this.adminInfo },
       ensureLink: async () => undefined,
-      isUnbound: async () => false,
+      isUnbound: async () => this.isUnbound,
       recreate: async () => undefined,
     },
     cni: new CniAttacher({ runner: this.runner, clock: systemClock, logger: this.logger }),
@@ -95,14 +97,20 @@ class Bench implements AsyncDisposable {
   }
 
   /** What a sandbox does for all devices of a claim. */
-  async attach(claim: string, pod: TestNetns, sandboxId = 'sandbox1', podUid = 'pod-uid') {
+  async attach(
+    claim: string,
+    pod: TestNetns,
+    sandboxId = 'sandbox1',
+    podUid = 'pod-uid',
+    assure?: () => Promise<void>,
+  ) {
     using namespace = this.#networks.open(pod.path);
     if (namespace === undefined) throw new Error(`there is no namespace at ${pod.path}`);
     const links = this.#attachments.podLinks(namespace);
     const place: SandboxPlace = { podUid, podNamespace: 'default', podName: 'app', sandboxId, netnsPath: pod.path };
     const states = [];
     for (const device of this.devices(claim)) {
-      states.push(await this.#attachments.attach(claim, device, place, links, never));
+      states.push(await this.#attachments.attach(claim, device, place, links, never, assure));
     }
     return states;
   }
@@ -235,5 +243,14 @@ describe('a VF that CNI plugins attach', () => {
     const [link] = JSON.parse(ip('-j', 'link', 'show', 'vf1'));
     expect(link).toMatchObject({ mtu: 1500, address: '02:00:00:00:00:01' });
     expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
+  });
+});
+
+describe('a VF without a kernel driver, after a reset of its card', () => {
+  it('is configured from outside again before it moves to its pod', async () => {
+    bench.isUnbound = true;
+    bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1' } }]);
+    const states = await bench.attach('c', bench.newPod(), 'sandbox1', 'pod-uid', async () => bench.createVf(1));
+    expect(states).toMatchObject([{ interfaceName: 'net1' }]);
   });
 });

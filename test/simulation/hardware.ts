@@ -215,6 +215,10 @@ class SimBinding extends DriverBinding {
     return this.#call('driverOf', 0.1, pciAddress, (vf) => vf.driver);
   }
 
+  override hasInterface(pciAddress: string): Promise<boolean> {
+    return this.#call('interfaceOf', 0.1, pciAddress, (vf) => vf.link !== undefined);
+  }
+
   override overrideOf(pciAddress: string): Promise<string | undefined> {
     return this.#call('overrideOf', 0.1, pciAddress, (vf) => vf.override);
   }

@@ -6,11 +6,10 @@ import {
   claimName,
   type DeviceAttributes,
 } from '../../framework/metadata/index.ts';
-import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
-import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
+import { SriovError, type VfAccess } from '../../node/sriov/index.ts';
 import { invalidConfig } from '../api/config.ts';
 import { findUserSpaceProblems } from '../api/config-rules.ts';
 import { refusal } from '../api/refusal.ts';
@@ -58,6 +57,8 @@ export class Driver implements DraPlugin {
   readonly #options: DriverOptions;
   readonly #resolver: DeviceResolver;
   readonly #dialects: PodDialects;
+  /** Why VFs could not be given the interface that their claim needs, by PCI address. */
+  readonly #withoutInterface = new Map<string, string>();
 
   constructor(options: DriverOptions) {
     this.#options = options;
@@ -186,8 +187,12 @@ export class Driver implements DraPlugin {
     try {
       const known: StoredDevice[] = [];
       for (const device of work.devices) {
-        const before = device.before ?? (await this.#snapshot(device));
-        known.push({ ...device, ...defined({ before }) });
+        // Also if the claim changes nothing from outside: a CNI plugin may.
+        const options = {
+          wanted: toVfWanted(device.config),
+          byOthers: (device.config.attach ?? 'netlink') !== 'netlink',
+        };
+        known.push({ ...device, before: device.before ?? (await this.#options.control.snapshot(device, options)) });
       }
       work.devices = known;
     } catch (error) {
@@ -198,21 +203,21 @@ export class Driver implements DraPlugin {
     }
   }
 
-  /** For every VF, also if its claim changes nothing from outside: a CNI plugin may. */
-  async #snapshot(device: StoredDevice): Promise<VfSnapshot | undefined> {
-    const { attach = 'netlink' } = device.config;
-    const wanted = toVfWanted(device.config);
-    if (device.pfAddress === undefined && wanted === undefined) return undefined;
-    return await this.#options.control.snapshot(device, { wanted: wanted ?? {}, byOthers: attach !== 'netlink' });
-  }
-
   async #configure(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
+    const { before, pciAddress } = device;
     const wanted = toVfWanted(device.config);
-    if (wanted === undefined || device.before === undefined) return;
+    if (before === undefined) return;
     if (wanted.driver !== undefined && wanted.driver !== 'default') {
       for (const [, members] of await this.#groupsOf([device])) this.#checkGroup(claim, device, members);
     }
-    await this.#options.control.configure(device, wanted, device.before);
+    try {
+      await this.#options.control.configure(device, wanted, before);
+      this.#withoutInterface.delete(pciAddress);
+    } catch (error) {
+      const isUnusable = error instanceof SriovError && error.code === 'interface-missing';
+      if (isUnusable) this.#withoutInterface.set(pciAddress, explain(error));
+      throw error;
+    }
   }
 
   async #groupsOf(devices: StoredDevice[]): Promise<[StoredDevice, string[]][]> {
@@ -310,7 +315,7 @@ export class Driver implements DraPlugin {
     return results;
   }
 
-  /** Restores the devices of a claim that stays stored. @returns VFs that could not be restored */
+  /** Restores the devices of a claim that stays stored. @returns VFs that are withdrawn */
   async #restoreEarlier(claim: StoredClaim): Promise<UnrestoredVf[]> {
     const { store, deviceSpecs } = this.#options;
     store.setState(claim.identity.uid, 'unpreparing');
@@ -325,11 +330,16 @@ export class Driver implements DraPlugin {
     const unrestored: UnrestoredVf[] = [];
     for (const stored of devices) {
       const device = { ...stored };
+      const fields = { claim: claimName(identity), device: device.name };
+      const lacking = this.#withoutInterface.get(device.pciAddress);
+      this.#withoutInterface.delete(device.pciAddress);
       try {
         await restore({ attachments, control }, identity.uid, device);
+        if (lacking === undefined) continue;
+        logger.error({ ...fields, reason: lacking }, 'VF is unavailable until it can have an interface');
+        unrestored.push({ device: { ...device, lacksInterface: true }, reason: lacking });
       } catch (error) {
-        const fields = { claim: claimName(identity), device: device.name, err: error };
-        logger.error(fields, 'VF is unavailable until it is restored');
+        logger.error({ ...fields, err: error }, 'VF is unavailable until it is restored');
         unrestored.push({ device, reason: explain(error) });
       }
     }

@@ -242,7 +242,7 @@ export class Store implements Disposable {
     for (const { pciAddress, name } of devices) {
       const [row] = this.#query('SELECT reason FROM unrestored WHERE pci_address = ?', pciAddress);
       if (row !== undefined) {
-        const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is not restored after its last claim: ${row.reason}`;
+        const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is withdrawn since its last claim: ${row.reason}`;
         const hint = 'the driver tries again every minute and then offers it again; netdra inventory lists it';
         throw new StateError('device-unrestored', message, { claim, device: name, retriable: true, hint });
       }

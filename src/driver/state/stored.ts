@@ -43,6 +43,8 @@ export interface StoredDevice {
   /** How its containers access it; absent until it is prepared. */
   access?: VfAccess;
   attachment?: Attachment;
+  /** Of an unrestored VF: its claim needed an interface, and it could have none. */
+  lacksInterface?: true;
 }
 
 export interface StoredClaim {
@@ -58,7 +60,7 @@ export interface StoredClaim {
   devices: StoredDevice[];
 }
 
-/** A VF without a claim that could not be restored yet. */
+/** A VF without a claim that could not be restored yet, or that could not be used. */
 export interface UnrestoredVf {
   device: StoredDevice;
   /** Why, for the operator. */

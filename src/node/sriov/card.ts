@@ -21,7 +21,7 @@ export function openCard(root: string, options: KernelWriterOptions): Card {
   const write: WriteFile = (path, text, device) => writes.write(path, text, device);
   return {
     sysfs: new Sysfs(root, (path, text, device) => writes.write(path, text, device, vfsOnMs)),
-    binding: new DriverBinding(root, write),
+    binding: new DriverBinding(root, write, options.clock),
     nodes: new DeviceNodes(root),
     writes,
   };

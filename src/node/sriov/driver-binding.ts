@@ -1,8 +1,10 @@
 import { readdir, readFile, readlink, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { type Clock, systemClock } from '../../lib/clock.ts';
 import { type ErrorDetails, errnoCode } from '../../lib/errors.ts';
 import { SriovError } from './errors.ts';
 import { readOptionalText } from './sysfs-files.ts';
+import { writePatiently } from './transient.ts';
 
 /** PCI base class of bridges, which are members of the group but need no vfio driver. */
 const bridgeClass = /^0x06/;
@@ -32,14 +34,16 @@ export interface IommuGroup {
 export class DriverBinding {
   readonly #root: string;
   readonly #writeFile: WriteFile;
+  readonly #clock: Clock;
 
   /**
    * @param root where sysfs is mounted, writable
    * @param write for files whose writes the kernel acts upon
    */
-  constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text)) {
+  constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text), clock: Clock = systemClock) {
     this.#root = root;
     this.#writeFile = write;
+    this.#clock = clock;
   }
 
   /** Whether the function exists: VFs can be switched off, and cards can be pulled. */
@@ -53,6 +57,12 @@ export class DriverBinding {
     const path = join(this.#deviceDir(pciAddress), 'driver');
     const target = await unlessMissing(pciAddress, 'the driver of', () => readlink(path));
     return target && basename(target);
+  }
+
+  /** Whether the function has an interface, in whatever network namespace: its directory is visible from all of them. */
+  async hasInterface(pciAddress: string): Promise<boolean> {
+    const dir = join(this.#deviceDir(pciAddress), 'net');
+    return (await unlessMissing(pciAddress, 'the interfaces of', () => readdir(dir))) !== undefined;
   }
 
   /** Driver that an administrator has set for the function, for example with driverctl; `undefined`: none. */
@@ -88,22 +98,23 @@ export class DriverBinding {
   }
 
   /**
-   * Lets the kernel choose the driver, as for a new function. Does nothing if a driver other than vfio is bound.
-   * @throws SriovError `binding-failed` if the kernel chooses none, or vfio
+   * Lets the kernel choose the driver, as for a new function. Does nothing if a driver is bound that makes interfaces.
+   * @throws SriovError `interface-missing` if the kernel chooses none, or one that makes no interfaces
    */
   async bindDefault(pciAddress: string): Promise<void> {
     const current = await this.driverOf(pciAddress);
-    if (current !== undefined && !isVfio(current)) return;
+    if (!hasNoInterface(current)) return;
     await this.setOverride(pciAddress, undefined);
     await this.#unbind(pciAddress, current);
     await this.#probe(pciAddress);
     const bound = await this.driverOf(pciAddress);
-    if (bound !== undefined && !isVfio(bound)) return;
+    if (!hasNoInterface(bound)) return;
     const hint =
       bound === undefined
-        ? 'load the kernel driver of the card, such as iavf, ixgbevf or igbvf'
-        : `${bound} claims the ids of the device: take them from its module option ids`;
-    throw failed(pciAddress, `the kernel gives ${pciAddress} ${bound ?? 'no driver'}`, { hint });
+        ? 'load the kernel driver of the card, such as iavf, ixgbevf or igbvf; if it is loaded, the kernel log says why its probe failed'
+        : `${bound} claims the ids of the device: take them from its module option ids, or write them to its remove_id`;
+    const message = `the kernel gives ${pciAddress} ${bound ?? 'no driver'}, so that it has no interface`;
+    throw new SriovError('interface-missing', message, { device: pciAddress, retriable: true, hint });
   }
 
   /**
@@ -188,7 +199,8 @@ export class DriverBinding {
   }
 
   async #write(pciAddress: string, path: string, text: string): Promise<void> {
-    await this.#writeFile(path, text, pciAddress).catch((cause: unknown) => {
+    const write = () => this.#writeFile(path, text, pciAddress);
+    await writePatiently(this.#clock, write).catch((cause: unknown) => {
       if (cause instanceof SriovError) throw cause;
       throw failed(pciAddress, `cannot write ${path} for ${pciAddress}`, { cause, path, hint: unusableHint });
     });
@@ -216,6 +228,14 @@ function failed(device: string, message: string, details: ErrorDetails): SriovEr
 }
 
 /** vfio-pci, and its variants for specific kinds of devices. */
-export function isVfio(driver: string): boolean {
-  return /vfio/.test(driver);
+export function isVfio(driver: string | undefined): boolean {
+  return driver !== undefined && /vfio/.test(driver);
+}
+
+/**
+ * Whether a function with this driver cannot have an interface: without a driver, and with those that hand it to user space
+ * (vfio-pci, igb_uio, uio_pci_generic) or reserve it (pci-stub, xen-pciback).
+ */
+export function hasNoInterface(driver: string | undefined): boolean {
+  return driver === undefined || /vfio|uio|^pci-stub$|pciback/.test(driver);
 }

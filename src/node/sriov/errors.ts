@@ -12,6 +12,8 @@ export type SriovErrorCode =
   | 'vf-missing'
   /** The kernel does not bind the function to the requested driver. */
   | 'binding-failed'
+  /** The function has no interface: it has no kernel driver that makes one, or its driver has made none. */
+  | 'interface-missing'
   /** The kernel does not return from a write for the device. */
   | 'device-hangs'
   /** The function cannot be reset now: others depend on it. */

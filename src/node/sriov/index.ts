@@ -1,6 +1,6 @@
 export { type Card, openCard } from './card.ts';
 export { DeviceNodes } from './device-nodes.ts';
-export { DriverBinding, isVfio } from './driver-binding.ts';
+export { DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts';
 export { SriovError, UnknownVfStateError } from './errors.ts';
 export { HostLinks } from './host-links.ts';
 export { type HungWrite, hungWriteHint, KernelWriter, type KernelWriterOptions } from './kernel-writer.ts';

@@ -15,7 +15,7 @@ import {
   type VfInfo,
 } from '../netlink/index.ts';
 import { DeviceNodes } from './device-nodes.ts';
-import { type DriverBinding, isVfio } from './driver-binding.ts';
+import { type DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts';
 import { SriovError, UnknownVfStateError } from './errors.ts';
 import { assertNoVfProperties, noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
 import { isRepresentor } from './representor.ts';
@@ -146,31 +146,30 @@ export class VfHardware {
   }
 
   /**
-   * Sets what is requested and leaves the rest; the VF's interface keeps its name. Whatever rules out the whole request
-   * is checked first. Decides by the VF's current state, so that it finishes what an earlier attempt began.
-   * @throws SriovError `binding-failed`, `iommu-group-shared`, `property-unsupported`, `property-refused`,
+   * Sets what is requested and leaves the rest; the VF's interface keeps its name. Afterwards the VF is with vfio or has an
+   * interface. Whatever rules out the whole request is checked first. Decides by the VF's current state, so that it finishes
+   * what an earlier attempt began.
+   * @throws SriovError `binding-failed`, `interface-missing`, `iommu-group-shared`, `property-unsupported`, `property-refused`,
    * `vf-missing`, `vf-state-unknown`, `restore-incomplete` if the interface could not be restored after the driver was bound
    */
   async configure(address: VfAddress, wanted: VfWanted, before: VfSnapshot): Promise<void> {
     const { pciAddress } = address;
     const { driver, vf = {} } = wanted;
-    if (driver === undefined && Object.keys(vf).length === 0) return;
-    const toUserSpace = driver !== undefined && isVfio(driver);
+    const toUserSpace = isVfio(driver);
     if (address.pfAddress === undefined) assertNoVfProperties(pciAddress, vf, toUserSpace);
     if (toUserSpace) await this.#checkGroup(pciAddress);
     const current = await this.#binding.driverOf(pciAddress);
-    const isInUserSpace = current !== undefined && isVfio(current);
-    if (keepsAddress(wanted, before) && !isInUserSpace) await this.#properties.assertAddressKnown(address, before.vf);
+    if (keepsAddress(wanted, before) && !isVfio(current)) await this.#properties.assertAddressKnown(address, before.vf);
     const isNewAddress = await this.#properties.set(address, vf, before.vf);
     const kept = vf.hardwareAddress ?? addressToKeep(before);
     if (toUserSpace && kept !== undefined && !isNewAddress) await this.#properties.pinAddress(address, kept);
-    if (driver === 'default') await this.#binding.bindDefault(pciAddress);
-    else if (driver !== undefined) await this.#binding.bind(pciAddress, driver);
-    // An interrupted attempt has left it without a driver.
-    else if (current === undefined) await this.#binding.bind(pciAddress, before.driver);
+    // Without a driver it may have been left by an interrupted attempt.
+    await this.#bind(pciAddress, driver ?? current ?? before.driver);
     const isSame = (await this.#binding.driverOf(pciAddress)) === current;
     if (isSame && address.pfAddress !== undefined) await this.#rebindForAddress(pciAddress, vf.hardwareAddress);
-    if (before.link === undefined) return;
+    const isRebound = await this.#ensureInterface(pciAddress);
+    const isLeft = isSame && !isRebound && driver === undefined && Object.keys(vf).length === 0;
+    if (before.link === undefined || isLeft) return;
     const { hardwareAddress: _new, ...link } = before.link;
     const failures = await this.#restoreLink(pciAddress, link);
     // A name that another link has taken does not matter to the pod.
@@ -224,7 +223,7 @@ export class VfHardware {
   async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
     const { nodes = new DeviceNodes() } = this.#options;
     const driver = await this.#binding.driverOf(pciAddress);
-    const vfio = driver !== undefined && isVfio(driver) ? await nodes.vfio(pciAddress) : undefined;
+    const vfio = isVfio(driver) ? await nodes.vfio(pciAddress) : undefined;
     const verbs = rdma && vfio === undefined ? await nodes.rdma(pciAddress) : undefined;
     const vhostNodes = vhost ? await nodes.vhost() : [];
     const group = vfio && { device: vfio.device, iommuGroup: vfio.iommuGroup };
@@ -244,10 +243,41 @@ export class VfHardware {
     return await this.#properties.info(address);
   }
 
+  /** Nothing here gives a pod access to a function by a driver of user space other than vfio: it gets the kernel's choice. */
+  async #bind(pciAddress: string, driver: string | undefined): Promise<void> {
+    if (driver !== 'default' && (isVfio(driver) || !hasNoInterface(driver)))
+      return await this.#binding.bind(pciAddress, driver);
+    await this.#binding.bindDefault(pciAddress);
+  }
+
+  /**
+   * Waits for the interface of a function that is not with vfio: some drivers make it only after their probe. One that makes
+   * none is bound once more.
+   * @returns whether it was
+   * @throws SriovError `interface-missing`
+   */
+  async #ensureInterface(pciAddress: string): Promise<boolean> {
+    const driver = await this.#binding.driverOf(pciAddress);
+    if (isVfio(driver) || (await this.#interfaceAppears(pciAddress))) return false;
+    await this.#binding.rebind(pciAddress);
+    if (await this.#interfaceAppears(pciAddress)) return true;
+    const message = `${pciAddress} has no interface: its driver ${driver} has made none, though it was bound again`;
+    const hint = 'the kernel log says why; the device is withdrawn until it has one';
+    throw new SriovError('interface-missing', message, { device: pciAddress, retriable: true, hint });
+  }
+
+  async #interfaceAppears(pciAddress: string): Promise<boolean> {
+    const { clock } = this.#options;
+    for (const endsAt = clock.nowMs() + linkAppearsMs; ; await clock.sleep(pollMs)) {
+      if (await this.#binding.hasInterface(pciAddress)) return true;
+      if (clock.nowMs() >= endsAt) return false;
+    }
+  }
+
   /** Some drivers, such as igbvf, learn of the VF's address only when they are bound. */
   async #rebindForAddress(pciAddress: string, hardwareAddress: string | undefined): Promise<void> {
     const driver = await this.#binding.driverOf(pciAddress);
-    if (hardwareAddress === undefined || driver === undefined || isVfio(driver)) return;
+    if (hardwareAddress === undefined || hasNoInterface(driver)) return;
     const link = await this.#link(pciAddress);
     if (link?.hardwareAddress !== hardwareAddress.toLowerCase()) await this.#binding.rebind(pciAddress);
   }
@@ -271,7 +301,7 @@ export class VfHardware {
     const { pciAddress, pfAddress } = address;
     const { driver } = before;
     if ((await this.#binding.driverOf(pciAddress)) !== driver) return await this.#binding.bind(pciAddress, driver);
-    if (pfAddress === undefined || driver === undefined || isVfio(driver)) return;
+    if (pfAddress === undefined || hasNoInterface(driver)) return;
     if (reset) return await this.#binding.rebind(pciAddress);
     const { hardwareAddress } = before.vf;
     // If the interface had the PF's address, its driver has to learn of it again.
@@ -288,7 +318,7 @@ export class VfHardware {
   /** A driver that was just bound gives its interface a name of the kernel's choice, which others may not know yet. */
   async #restoreLink(pciAddress: string, wanted: LinkState): Promise<RestoreFailure[]> {
     const driver = await this.#binding.driverOf(pciAddress);
-    if (driver === undefined || isVfio(driver)) return [];
+    if (hasNoInterface(driver)) return [];
     const { index } = await this.#awaitLink(pciAddress);
     const failures = await restoreLinkState(this.#host, index, wanted, this.#options.ethtool);
     const known = new Set(failures.map(({ property }) => property));
@@ -361,7 +391,7 @@ function addressToKeep({ vf, link }: VfSnapshot): string | undefined {
 function keepsAddress({ driver, vf }: VfWanted, { link }: VfSnapshot): boolean {
   const { hardwareAddress } = link ?? {};
   const isOwn = hardwareAddress !== undefined && isEthernetAddress(hardwareAddress);
-  return driver !== undefined && isVfio(driver) && vf?.hardwareAddress === undefined && isOwn;
+  return isVfio(driver) && vf?.hardwareAddress === undefined && isOwn;
 }
 
 function ignoreRefusal(error: unknown): void {

@@ -6,7 +6,7 @@ import type { StoredDevice } from '../../../src/driver/state/index.ts';
 import { toVfWanted } from '../../../src/driver/vf/vf-wanted.ts';
 import { formatGate } from '../../../src/framework/metadata/gate/gate.ts';
 import { KeyedMutex } from '../../../src/lib/keyed-mutex.ts';
-import type { VfHardware } from '../../../src/node/sriov/index.ts';
+import type { VfHardware, VfWanted } from '../../../src/node/sriov/index.ts';
 import { faultNearUpdate, pod, restartAtStart } from './needs.ts';
 import {
   all,
@@ -64,6 +64,10 @@ function whenListed(note: (pods: readonly string[], withContainers: ReadonlySet<
       return handlers.synchronize?.(pods, containers);
     },
   }));
+}
+
+function isNothing({ driver, vf = {} }: VfWanted): boolean {
+  return driver === undefined && Object.keys(vf).length === 0;
 }
 
 function devicesOf(store: Parameters<Parameters<typeof inStore>[0]>[0], uid: string): StoredDevice[] {
@@ -134,7 +138,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     plant: inPart('control', (control) =>
       altered(control, {
         snapshot: async (address) =>
-          toVfWanted((address as StoredDevice).config) === undefined
+          isNothing(toVfWanted((address as StoredDevice).config))
             ? (undefined as never)
             : await control.snapshot(address),
       }),
@@ -146,8 +150,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     plant: inPart('control', (control) =>
       altered(control, {
         async configure(address, wanted, before) {
-          const { driver: _driver, ...rest } = before;
-          await control.configure(address, wanted, wanted.driver === undefined ? rest : before);
+          if (!isNothing(wanted)) await control.configure(address, wanted, before);
         },
       }),
     ),

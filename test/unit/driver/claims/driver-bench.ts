@@ -174,8 +174,7 @@ export class DriverBench implements Disposable {
   async restoreAll(): Promise<void> {
     const { store, control, logger } = this;
     const attachments = { detach: (_: string, device: StoredDevice) => this.#release(device) };
-    const options = { store, attachments, control, locks: new KeyedMutex(), logger };
-    await restoreVfs(options, new AbortController().signal);
+    await restoreVfs({ store, attachments, control, locks: new KeyedMutex(), logger });
   }
 
   [Symbol.dispose](): void {

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { explain } from '../../../../src/lib/errors.ts';
+import { SriovError } from '../../../../src/node/sriov/index.ts';
 import { buildPod, testDriver } from '../../../doubles/objects.ts';
 import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts';
 
@@ -36,8 +37,8 @@ describe('Driver.prepareResourceClaims', () => {
       { name: 'dev-2', pciAddress: '0000:00:00.2' },
     ]);
     expect(bench.store.claimsOfPod('another pod')).toEqual([]);
-    // Nothing is asked of the VFs from outside, so nothing is touched there.
-    expect(bench.control.count('apply')).toBe(0);
+    // Nothing is asked of the VFs from outside, except that they have an interface.
+    expect([bench.control.count('apply'), bench.control.count('apply 0000:00:00.1 {"vf":{}}')]).toEqual([2, 1]);
   });
 
   it('reads the networks of the node once for all claims of a call, and only if one could reach them', async () => {
@@ -436,6 +437,31 @@ describe('VFs that are changed from outside', () => {
     expect(await bench.prepare(next)).toEqual({ devices: [] });
   });
 
+  it.each([{}, { driver: 'kernel' }])('that can have no interface are withdrawn until they can: %j', async (fields) => {
+    const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
+    const error = new SriovError('interface-missing', '0000:00:00.1 has no interface: its driver iavf has made none');
+    bench.control.failures.set('apply', error);
+    expect(await bench.prepare(claim)).toMatchObject({ error });
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(bench.store.unrestored()).toMatchObject([{ device: { name: 'dev-1' }, reason: error.message }]);
+    const next = allocated('next', ['dev-1']);
+    expect(await bench.prepare(next)).toMatchObject({
+      error: { code: 'device-unrestored', message: expect.stringContaining(error.message) },
+    });
+    await bench.restoreAll();
+    expect(bench.store.unrestored()).toHaveLength(1);
+    bench.control.failures.clear();
+    bench.control.calls.length = 0;
+    await bench.restoreAll();
+    expect(bench.control.calls).toEqual([
+      'apply 0000:00:00.1 {"driver":"default"}',
+      'restore 0000:00:00.1 {"driver":"igbvf","vf":{"trust":false}}',
+    ]);
+    expect(bench.store.unrestored()).toEqual([]);
+    expect(await bench.prepare(next)).toEqual({ devices: [] });
+    expect(bench.control.calls).toContain('apply 0000:00:00.1 {"vf":{}}');
+  });
+
   it('are read with what is about to be changed, and restored with what was: nothing is changed that is not known', async () => {
     const config = [
       fromClass({ macAddress: '02:00:00:00:00:AA', vf: { vlan: 100, maxTxRate: 10 }, driver: 'vfio-pci' }),
@@ -455,7 +481,7 @@ describe('VFs that are changed from outside', () => {
     'are read as what another component may change, for %j',
     async (config) => {
       await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass(config)] }));
-      expect(bench.control.options).toEqual([{ wanted: {}, byOthers: true }]);
+      expect(bench.control.options).toEqual([{ wanted: { vf: {} }, byOthers: true }]);
     },
   );
 });
@@ -584,7 +610,7 @@ describe('device files', () => {
     ]);
     expect(cdiFiles()).toHaveLength(1);
     // Neither changes the VF.
-    expect(bench.control.count('apply')).toBe(0);
+    expect(bench.control.count('apply 0000:00:00.1 {"vf":{}}')).toBe(1);
   });
 
   it('that are missing on the node fail the claim, which can be given up', async () => {

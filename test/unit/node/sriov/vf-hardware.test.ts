@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../src/lib/clock.ts';
+import { defined } from '../../../../src/lib/defined.ts';
 import { explain } from '../../../../src/lib/errors.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { DeviceNodes, DriverBinding, VfHardware, type VfWanted } from '../../../../src/node/sriov/index.ts';
@@ -516,15 +517,100 @@ describe('a PF without an interface', () => {
   });
 });
 
+describe('a VF without an interface', () => {
+  const unbound = async (card: SriovCard, driver?: string) => {
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver/unbind'), vfAddress(0));
+    if (driver === undefined) return;
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), driver);
+    await card.write(card.path('bus/pci/drivers_probe'), vfAddress(0));
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), '');
+  };
+
+  it.each(
+    [undefined, 'igb_uio', 'uio_pci_generic', 'pci-stub', 'pciback'].flatMap((driver) =>
+      ([{}, { driver: 'default' }, { vf: { trust: true } }] as VfWanted[]).map((wanted) => [driver, wanted] as const),
+    ),
+  )('gets one from the default driver, and is restored to driver %s: %j', async (driver, wanted) => {
+    const { card, hardware } = open({ drivers: ['igbvf', 'snd', ...(driver === undefined ? [] : [driver])] });
+    await unbound(card, driver);
+    const state = card.state(0);
+    const before = await hardware.snapshot(card.address(0));
+    await hardware.configure(card.address(0), wanted, before);
+    expect([card.driverOf(vfAddress(0)), card.link(0)?.parentDevice]).toEqual(['igbvf', vfAddress(0)]);
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+  });
+
+  it('keeps vfio if an administrator has bound it there and its claim leaves the driver alone', async () => {
+    const { card, hardware } = open();
+    await unbound(card, 'vfio-pci');
+    await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+  });
+
+  it.each([undefined, 'default'])('has its driver bound once more if that made none: driver %s', async (driver) => {
+    const { card, hardware } = open();
+    card.silentProbes.set('igbvf', 1);
+    await unbound(card, 'igbvf');
+    await hardware.configure(card.address(0), defined({ driver }), await hardware.snapshot(card.address(0)));
+    expect(card.link(0)).toBeDefined();
+  });
+
+  it('is waited for while its driver takes a moment, and not bound again', async () => {
+    const { card, hardware } = open();
+    card.silentProbes.set('igbvf', 1);
+    await unbound(card, 'igbvf');
+    card.log.length = 0;
+    setTimeout(() => card.writeText(`bus/pci/devices/${vfAddress(0)}/net/eth0/mtu`, '1500'), 300);
+    await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
+    expect(card.log).toEqual([]);
+  });
+
+  it('is left in the network namespace that its interface is in', async () => {
+    const { card, hardware } = open();
+    card.moveAway(0);
+    await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
+    expect(card.log).toEqual([]);
+  });
+
+  it('is refused with the name of its driver if that makes none again', { timeout: 20_000 }, async () => {
+    const { card, hardware } = open();
+    card.silentProbes.set('igbvf', 2);
+    await unbound(card, 'igbvf');
+    const configured = hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
+    await expect(configured).rejects.toMatchObject({
+      ...{ code: 'interface-missing', device: vfAddress(0), retriable: true, hint: expect.any(String) },
+      message: `${vfAddress(0)} has no interface: its driver igbvf has made none, though it was bound again`,
+    });
+  });
+});
+
+describe('a write into sysfs', () => {
+  it('is repeated while the card is busy, and nothing else is', async () => {
+    const { card, hardware } = open();
+    const before = await hardware.snapshot(card.address(0));
+    card.refusals.push('EAGAIN', 'EBUSY', 'EBUSY');
+    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    card.refusals.push('EIO', 'EIO');
+    await expect(hardware.configure(card.address(0), { driver: 'igbvf' }, before)).rejects.toMatchObject({
+      ...{ code: 'binding-failed', cause: expect.objectContaining({ code: 'EIO' }) },
+    });
+    expect(card.refusals).toEqual(['EIO']);
+  });
+});
+
 describe('DriverBinding.bindDefault', () => {
   it('says when the kernel has no driver for a VF, or gives it vfio', async () => {
     const { card } = open();
     const binding = new DriverBinding(card.root, card.write);
     await binding.bind(vfAddress(0), 'vfio-pci');
     card.failingDrivers.add('igbvf');
-    expect(await failure(binding.bindDefault(vfAddress(0)))).toMatch(/the kernel gives 0000:01:10\.0 no driver \(load/);
+    expect(await failure(binding.bindDefault(vfAddress(0)))).toMatch(
+      /gives 0000:01:10\.0 no driver, so that it has no interface \(load/,
+    );
     const { card: stubborn } = open({ defaultDriver: 'vfio-pci' });
     const other = new DriverBinding(stubborn.root, stubborn.write);
-    expect(await failure(other.bindDefault(vfAddress(0)))).toMatch(/gives 0000:01:10\.0 vfio-pci \(vfio-pci claims/);
+    expect(await failure(other.bindDefault(vfAddress(0)))).toMatch(/gives 0000:01:10\.0 vfio-pci, .*\(vfio-pci claims/);
   });
 });
