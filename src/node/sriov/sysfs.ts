@@ -5,7 +5,7 @@ import { defined } from '../../lib/defined.ts';
 import type { WriteFile } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 import { type NetInterface, type Port, readNetInterfaces, readPort } from './net-interface.ts';
-import { isPciAddress } from './pci-address.ts';
+import { isPciAddress, isRootComplex } from './pci-address.ts';
 import { attempt, linkTarget, listOptionalDir, parseCount, readId, readOptionalText, readText } from './sysfs-files.ts';
 
 /** What sysfs shows of a PCI function. */
@@ -246,7 +246,7 @@ export class Sysfs {
   /** The devices are links into the tree of buses; the root complex is the first part of that path. */
   async #pcieRoot(dir: string): Promise<string | undefined> {
     const path = await attempt(dir, async () => relative(realpathSync.native(this.#root), realpathSync.native(dir)));
-    return path.split(sep).find((part) => /^pci[0-9a-f]{4}:[0-9a-f]{2}$/.test(part));
+    return path.split(sep).find(isRootComplex);
   }
 
   #dirOf(pciAddress: string): string {

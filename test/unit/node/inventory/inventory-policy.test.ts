@@ -13,7 +13,7 @@ describe('inventoryPolicySchema', () => {
         {
           select: {
             name: ['ens1f0', 'ens1f1'],
-            pciAddress: '0000:3b:00.0',
+            pciAddress: ['0000:3b:00.0', '10000:e1:00.0'],
             vendor: '8086',
             device: ['1572', '1592'],
             driver: 'i40e',

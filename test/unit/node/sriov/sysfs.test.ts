@@ -32,6 +32,14 @@ describe('Sysfs.networkFunctions', () => {
     expect((await sysfs.networkFunctions()).pfs).toEqual(pfs);
   });
 
+  it('finds cards in domains of more than four digits, with their root complex', async () => {
+    const pciAddress = '10000:e1:00.0';
+    layFunction(dir.path, { pciAddress, above: 'pci10000:e0/10000:e0:06.0', totalVfs: 8, rdmaDevices: ['mlx5_0'] });
+    expect((await sysfs.networkFunctions()).pfs).toEqual([pciAddress]);
+    expect(await sysfs.pf(pciAddress)).toMatchObject({ pciAddress, pcieRoot: 'pci10000:e0' });
+    expect([...(await sysfs.rdmaDevices()).keys()]).toEqual([pciAddress]);
+  });
+
   it('looks again at what was no VF: the link to the PF comes a moment after the function', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     layFunction(dir.path, { pciAddress: '0000:3b:02.0' });
