@@ -1,8 +1,8 @@
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
+import { isRepresentor } from '../netlink/index.ts';
 import { SriovError } from '../sriov/errors.ts';
 import { formatDeviceName } from '../sriov/pci-address.ts';
-import { isRepresentor } from '../sriov/representor.ts';
 import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
 import { VfActivation } from '../sriov/vf-activation.ts';
 import type { EswitchMode, NetworkDevice } from './device.ts';

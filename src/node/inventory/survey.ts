@@ -1,7 +1,6 @@
 import { defined } from '../../lib/defined.ts';
-import { type Link, NetlinkError, type RtnlConnection } from '../netlink/index.ts';
+import { isRepresentor, type Link, NetlinkError, type RtnlConnection } from '../netlink/index.ts';
 import { SriovError, UnknownVfStateError } from '../sriov/errors.ts';
-import { isRepresentor } from '../sriov/representor.ts';
 import type { NetworkFunctions, PciFunction, Pf, Sysfs, Vf } from '../sriov/sysfs.ts';
 import type { NetworkDevice } from './device.ts';
 import { HostNetwork, type Usage } from './host-network.ts';

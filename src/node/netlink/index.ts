@@ -34,6 +34,7 @@ export {
 } from './network-state.ts';
 export { NetworkWatch } from './network-watch.ts';
 export type { QdiscPlace } from './qdisc.ts';
+export { isRepresentor } from './representor.ts';
 export { isDefaultRoute, type NewRoute, type Route } from './route.ts';
 export { type LinkSelector, type LinkTable, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
 export { type InterfaceSysctls, interfaceSysctlPattern, writeInterfaceSysctls } from './sysctl.ts';

@@ -2,6 +2,7 @@ import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import {
   isEthernetAddress,
+  isRepresentor,
   type Link,
   type LinkEthtool,
   type LinkState,
@@ -18,7 +19,7 @@ import { DeviceNodes } from './device-nodes.ts';
 import { type DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts';
 import { SriovError, UnknownVfStateError } from './errors.ts';
 import { assertNoVfProperties, noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
-import { isRepresentor } from './representor.ts';
+
 import { incomplete, linkFailures, type PropertyFailure, toFailures } from './restore-failures.ts';
 import { VfProperties } from './vf-properties.ts';
 

@@ -16,9 +16,16 @@ describe('formatDeviceName', () => {
       }),
     ));
 
-  it.each(['3b:02.1', '000:3b:02.1', '000000000:3b:02.1', '0000:3b:02', '0000:3B:02.1', '0000:3b:02.8', '0000:3b:02.1\n', ''])('%j is no address', (text) =>
-    expect(isPciAddress(text)).toBe(false),
-  );
+  it.each([
+    '3b:02.1',
+    '000:3b:02.1',
+    '000000000:3b:02.1',
+    '0000:3b:02',
+    '0000:3B:02.1',
+    '0000:3b:02.8',
+    '0000:3b:02.1\n',
+    '',
+  ])('%j is no address', (text) => expect(isPciAddress(text)).toBe(false));
 });
 
 describe('linkIdentity', () => {

@@ -202,6 +202,35 @@ describe('Inventory, of VFs', () => {
   });
 });
 
+describe('Inventory, of a PF with other links on its function', () => {
+  it.each(['pf0hpf', 'c1pf0', 'c1pf0vf1', 'pf0sf3', 'pf0', 'p0pf0vf0'])(
+    'does not take the representor %s for the port, and does not mind how the node uses it',
+    async (portName) => {
+      const representor = { parentDevice: pfA, portName, master: 90, hardwareAddress: '02:00:00:00:00:77' };
+      node.change('ensA', { portName: 'p0' });
+      node.addLink(90, 'ovs-system', { kind: 'openvswitch' });
+      node.addLink(1, 'rep', representor);
+      node.links.unshift(node.links.pop()!);
+      const { devices, excluded } = await node.inventory({ pfs: [{ select: { name: 'ensA' } }] }).scan();
+      expect(devices).toMatchObject(
+        [a0, a1].map((pciAddress) => ({ pciAddress, pfName: 'ensA', eswitchMode: 'switchdev' })),
+      );
+      expect(excluded).toMatchObject([{ pciAddress: b0, reason: 'not-selected' }]);
+    },
+  );
+
+  it('looks at all ports of a card that has several on one function', async () => {
+    node.change('ensA', { portName: 'p0' });
+    node.addLink(90, 'bond0', { kind: 'bond' });
+    node.addLink(91, 'ensA1', { parentDevice: pfA, portName: 'p1', master: 90 });
+    const { excluded } = await node.inventory().scan();
+    expect(excluded.map(({ pciAddress, reason, interfaceName }) => [pciAddress, reason, interfaceName])).toEqual([
+      [a0, 'pf-enslaved', 'ensA1'],
+      [a1, 'pf-enslaved', 'ensA1'],
+    ]);
+  });
+});
+
 describe('Inventory, of a PF whose VFs cannot be listed', () => {
   const errors = {
     EMSGSIZE: new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' }),
