@@ -204,10 +204,13 @@ export class Sysfs {
     }
   }
 
-  /** The other members of a group, without bridges, which need no vfio driver for a group to go to user space. */
+  /**
+   * The other members of a group, without bridges, which need no vfio driver for a group to go to user space.
+   * @throws SriovError `sysfs-unreadable`
+   */
   async #peers(group: string, pciAddress: string): Promise<string[]> {
     const dir = join(this.#root, 'kernel/iommu_groups', group, 'devices');
-    const members = this.#groups.get(group) ?? (await listOptionalDir(dir)) ?? [];
+    const members = this.#groups.get(group) ?? (await attempt(dir, () => readdir(dir)));
     this.#groups.set(group, members);
     return members.filter((member) => member !== pciAddress && this.#kinds.get(member) !== 'bridge');
   }
