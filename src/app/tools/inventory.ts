@@ -12,7 +12,7 @@ import {
   type InventoryAttribute,
 } from '../../node/inventory/index.ts';
 import type { RtnlConnection } from '../../node/netlink/index.ts';
-import { type Pf, SriovError, Sysfs } from '../../node/sriov/index.ts';
+import { SriovError, Sysfs, type VfSwitch } from '../../node/sriov/index.ts';
 import { formatTable, type Terminal } from './terminal.ts';
 
 /** Devices that the node offers, and those that it does not offer. */
@@ -57,8 +57,15 @@ export function simulatedTree(stateDir: string): string {
  */
 export async function takeInventory(options: InventoryToolOptions): Promise<InventoryView> {
   const { connection, sysfsRoot, simulatedIn, policyPath, held, claimOf } = options;
-  const sysfs = new ReadOnlySysfs(simulatedIn === undefined ? sysfsRoot : findTree(simulatedIn));
-  const inventory = new Inventory({ sysfs, connection, simulated: simulatedIn !== undefined });
+  const sysfs = new Sysfs(simulatedIn === undefined ? sysfsRoot : findTree(simulatedIn));
+  const switchedOnAtStart: InventoryView['switchedOnAtStart'] = [];
+  const vfSwitch: VfSwitch = {
+    async ensure({ pciAddress, vfs }, numVfs) {
+      if (numVfs > 0 && vfs.length === 0) switchedOnAtStart.push({ pciAddress, numVfs });
+      return { vfs };
+    },
+  };
+  const inventory = new Inventory({ sysfs, connection, simulated: simulatedIn !== undefined, vfSwitch });
   if (policyPath !== undefined) {
     await new PolicyFile(policyPath).follow((policy) => {
       inventory.policy = policy;
@@ -72,7 +79,7 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
     }),
     excluded: excluded.map((exclusion) => ({ ...exclusion, explanation: explanations[exclusion.reason] })),
     problems: problems.map(explain),
-    switchedOnAtStart: sysfs.asked,
+    switchedOnAtStart,
   };
 }
 
@@ -85,15 +92,6 @@ function findTree(stateDir: string): string {
   });
 }
 
-/** Switches nothing on, but records the requests to do so. */
-class ReadOnlySysfs extends Sysfs {
-  readonly asked: { pciAddress: string; numVfs: number }[] = [];
-
-  override async setNumVfs({ pciAddress }: Pf, numVfs: number): Promise<void> {
-    this.asked.push({ pciAddress, numVfs });
-  }
-}
-
 /** For people; the policy is that of `--inventory-policy`. */
 const explanations: Record<ExclusionReason, string> = {
   'carries-default-route': "the node's default route goes through it",
@@ -103,7 +101,7 @@ const explanations: Record<ExclusionReason, string> = {
   'pf-carries-default-route': "the node's default route goes through its PF; the policy can say allowInUse",
   'pf-enslaved': 'its PF is a port of a bond, bridge or Open vSwitch, or in a VRF; the policy can say allowInUse',
   'not-selected': 'no rule of the policy selects it',
-  'has-vfs': 'its VFs are on, and are offered in its place',
+  'has-vfs': 'its VFs are on, or switched on by the policy, and are offered in its place',
   virtio: 'a virtual device of the hypervisor; there is no card to offer',
   'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
 };
@@ -114,9 +112,10 @@ export function formatInventory(terminal: Terminal, view: InventoryView): string
     devices.length === 0 ? 'no device is offered\n' : formatTable(terminal, head, devices.map(toRow)),
     ...(excluded.length === 0 ? [] : ['\n', formatExcluded(terminal, excluded)]),
     ...switchedOnAtStart.map(
-      ({ pciAddress, numVfs }) => `\n${pciAddress}: the driver will switch on ${numVfs} VFs, as the policy says\n`,
+      ({ pciAddress, numVfs }) =>
+        `\n${pciAddress}: the driver will switch on ${numVfs} VFs, as the policy says; if it runs already, its log says why it could not\n`,
     ),
-    ...problems.map((text) => `\n${terminal.style('red', 'cannot be read:')} ${text}\n`),
+    ...problems.map((text) => `\n${terminal.style('red', 'problem:')} ${text}\n`),
   ];
   return lines.join('');
 }

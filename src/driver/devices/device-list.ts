@@ -11,7 +11,7 @@ import {
   type InventoryReport,
   type NetworkDevice,
 } from '../../node/inventory/index.ts';
-import type { HungWrite } from '../../node/sriov/index.ts';
+import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
 import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
 import { heldDevices } from './held-devices.ts';
 import { PolicyFile } from './policy-file.ts';
@@ -68,7 +68,8 @@ export class DeviceList implements AsyncDisposable {
       onHungChange: (hung) => this.#hungChanged(hung),
     });
     const { sysfs, isSimulated: simulated } = this.vfs;
-    this.#inventory = new Inventory({ sysfs, connection: host, simulated, clock });
+    const vfSwitch = new VfActivation({ sysfs, connection: host, clock });
+    this.#inventory = new Inventory({ sysfs, connection: host, simulated, vfSwitch });
     this.#quarantine = new Quarantine(options, () => this.vfs.hungWrites);
     this.#schedule = new ScanSchedule(options, () => ({
       held: JSON.stringify([...held()]),
@@ -247,7 +248,7 @@ export class DeviceList implements AsyncDisposable {
     if (text === this.#logged) return false;
     this.#logged = text;
     for (const exclusion of excluded) logger.info({ ...exclusion }, 'device not offered');
-    for (const problem of problems) logger.warn({ err: problem }, 'device cannot be read');
+    for (const problem of problems) logger.warn({ err: problem }, 'problem with a device');
     return true;
   }
 

@@ -1,10 +1,9 @@
-import { type Clock, systemClock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { isRepresentor } from '../netlink/index.ts';
 import { SriovError } from '../sriov/errors.ts';
 import { formatDeviceName } from '../sriov/pci-address.ts';
 import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
-import { VfActivation } from '../sriov/vf-activation.ts';
+import type { VfSwitch } from '../sriov/vf-activation.ts';
 import type { EswitchMode, NetworkDevice } from './device.ts';
 import { type Exclusion, type ExclusionReason, judgeNic, judgeVf } from './exclusion.ts';
 import type { Usage } from './host-network.ts';
@@ -17,16 +16,15 @@ export interface InventoryReport {
   /** VFs, and NICs that the policy selects. */
   excluded: Exclusion[];
   /**
-   * What could not be read; the devices concerned are neither offered nor excluded. If it is only a PF's list of its VFs
-   * (`vf-state-unknown`), they are offered without the facts that it has.
+   * What could not be read, or switched on; the devices concerned are neither offered nor excluded. If it is only a PF's list
+   * of its VFs (`vf-state-unknown`), they are offered without the facts that it has.
    */
   problems: SriovError[];
 }
 
 export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'connection' | 'simulated'> {
   policy?: InventoryPolicy;
-  /** Default: the system clock. */
-  clock?: Clock;
+  vfSwitch: VfSwitch;
 }
 
 /** Shared state of a scan. */
@@ -52,7 +50,6 @@ export class Inventory {
   /** Replaced when the operator changes it; takes effect at the next scan. */
   policy: InventoryPolicy;
   readonly #options: InventoryOptions;
-  readonly #activation: VfActivation;
   #remembered: ReadonlyMap<string, Remembered> = new Map();
   /** VFs whose interface was in another network namespace at the last scan, although no claim held them. */
   #elsewhere: ReadonlySet<string> = new Set();
@@ -60,7 +57,6 @@ export class Inventory {
   constructor(options: InventoryOptions) {
     this.#options = options;
     this.policy = options.policy ?? {};
-    this.#activation = new VfActivation(options.sysfs, options.clock ?? systemClock);
   }
 
   /**
@@ -85,9 +81,11 @@ export class Inventory {
     const { survey, report } = scan;
     const pf = await survey.pf(address);
     const subject = { pf, rules: rulesForPf(this.policy, pf), usage: survey.usageOf(pf) };
-    const entries = await this.#switchOn(subject, scan);
-    this.#offerNic(pf, subject.usage, entries.length > 0, scan);
-    const vfs = await survey.vfs(pf, entries, (problem) => addProblem(report, problem));
+    const numVfs = wantedVfs(subject, scan);
+    const { vfs: entries, problem } = await this.#options.vfSwitch.ensure(pf, numVfs);
+    if (problem !== undefined) report.problems.push(problem);
+    this.#offerNic(pf, subject.usage, entries.length > 0 || numVfs > 0, scan);
+    const vfs = await survey.vfs(pf, entries, (each) => addProblem(report, each));
     for (const vf of vfs) this.#offerVf(vf, subject, scan);
   }
 
@@ -95,22 +93,6 @@ export class Inventory {
     if (this.policy.nics === undefined && !scan.held.has(address)) return;
     const nic = await scan.survey.nic(address);
     this.#offerNic(nic, scan.survey.ownUsageOf(nic), false, scan);
-  }
-
-  /**
-   * Switches VFs on where there are none. Other numbers are left alone: to change one, all VFs would have to be removed
-   * first. Cards that the node uses are not touched, since switching VFs on can interrupt them, nor cards that a claim
-   * holds as a whole. VFs are offered when all of them exist.
-   */
-  async #switchOn({ pf, rules, usage }: PfInPolicy, { held }: Scan): Promise<Pf['vfs']> {
-    const { sysfs } = this.#options;
-    if (this.#activation.isPending(pf.pciAddress)) return [];
-    const { numVfs = 0, allowInUse = false } = rules.find((rule) => rule.numVfs !== undefined) ?? {};
-    const isInUse = held.has(pf.pciAddress) || (usage !== undefined && !allowInUse);
-    if (numVfs === 0 || pf.vfs.length > 0 || isInUse) return pf.vfs;
-    await this.#activation.switchOn(pf, numVfs);
-    if (this.#activation.isPending(pf.pciAddress)) return [];
-    return (await sysfs.pf(pf.pciAddress)).vfs;
   }
 
   #offerVf(seen: Seen<Vf>, { pf, rules, usage }: PfInPolicy, scan: Scan): void {
@@ -158,6 +140,17 @@ export class Inventory {
       ...defined({ resourceName }),
     };
   }
+}
+
+/**
+ * How many VFs are switched on where there are none. Other numbers are left alone: to change one, all VFs would have to be
+ * removed first. Cards that the node uses are not touched, since switching VFs on can interrupt them, nor cards that a claim
+ * holds as a whole.
+ */
+function wantedVfs({ pf, rules, usage }: PfInPolicy, { held }: Scan): number {
+  const { numVfs = 0, allowInUse = false } = rules.find((rule) => rule.numVfs !== undefined) ?? {};
+  const isInUse = held.has(pf.pciAddress) || (usage !== undefined && !allowInUse);
+  return isInUse ? 0 : numVfs;
 }
 
 /** Representors exist in one of the modes only, and every driver puts them below its PF. */

@@ -5,6 +5,7 @@ import { type ErrorDetails, errnoCode } from '../../lib/errors.ts';
 import { SriovError } from './errors.ts';
 import { readOptionalText } from './sysfs-files.ts';
 import { writePatiently } from './transient.ts';
+import { writeHint } from './write-hints.ts';
 
 /** PCI base class of bridges, which are members of the group but need no vfio driver. */
 const bridgeClass = /^0x06/;
@@ -211,7 +212,7 @@ export class DriverBinding {
     const write = () => this.#writeFile(path, text, pciAddress);
     await writePatiently(this.#clock, write).catch((cause: unknown) => {
       if (cause instanceof SriovError) throw cause;
-      throw failed(pciAddress, `cannot write ${path} for ${pciAddress}`, { cause, path, hint: unusableHint });
+      throw failed(pciAddress, `cannot write ${path} for ${pciAddress}`, { cause, path, hint: writeHint(cause) });
     });
   }
 
@@ -219,8 +220,6 @@ export class DriverBinding {
     return join(this.#root, 'bus/pci/devices', pciAddress);
   }
 }
-
-const unusableHint = 'sysfs must be mounted writable, and no process may hold the device';
 
 /** @returns `undefined` if the kernel has no such file */
 async function unlessMissing<T>(pciAddress: string, what: string, read: () => Promise<T>): Promise<T | undefined> {
@@ -238,7 +237,7 @@ async function orFail<T>(pciAddress: string, what: string, read: () => Promise<T
   try {
     return await read();
   } catch (cause) {
-    throw failed(pciAddress, `cannot read ${what} ${pciAddress}`, { cause, hint: unusableHint });
+    throw failed(pciAddress, `cannot read ${what} ${pciAddress}`, { cause, hint: 'mount /sys and run as root' });
   }
 }
 

@@ -72,7 +72,7 @@ describe('takeInventory', () => {
     const view = await take();
     expect(view.devices.map(({ name }) => name)).toEqual(['0000-3b-02-1']);
     expect(view.problems).toEqual([expect.stringContaining('0000:3b:02.0')]);
-    expect(formatInventory(plainTerminal, view)).toContain('cannot be read: ');
+    expect(formatInventory(plainTerminal, view)).toContain('problem: ');
   });
 
   it('refuses a policy that is none, and simulated VFs that are not there', async () => {

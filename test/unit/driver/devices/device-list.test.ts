@@ -313,7 +313,7 @@ describe('DeviceList, of a card whose VFs cannot be listed', () => {
     await source.scan();
     expect(logger.lines).toEqual([
       {
-        ...{ level: 'warn', message: 'device cannot be read' },
+        ...{ level: 'warn', message: 'problem with a device' },
         fields: { err: expect.objectContaining({ code: 'vf-state-unknown', device: '0000:17:00.0', cause: error }) },
       },
     ]);
