@@ -10,6 +10,7 @@ import {
   type HeldDevices,
   Inventory,
   type InventoryAttribute,
+  whyNothing,
 } from '../../node/inventory/index.ts';
 import type { RtnlConnection } from '../../node/netlink/index.ts';
 import { SriovError, Sysfs, type VfSwitch } from '../../node/sriov/index.ts';
@@ -21,6 +22,10 @@ export interface InventoryView {
   excluded: (Exclusion & { explanation: string })[];
   /** Messages about what cannot be read. */
   problems: string[];
+  /** Rules of the policy that select nothing. */
+  warnings: string[];
+  /** Why no device is offered; absent: some are. */
+  whyNothing?: string;
   /** Cards whose VFs the policy switches on when the driver starts; therefore these are not listed. */
   switchedOnAtStart: { pciAddress: string; numVfs: number }[];
 }
@@ -71,7 +76,8 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
       inventory.policy = policy;
     });
   }
-  const { devices, excluded, problems } = await inventory.scan(held);
+  const report = await inventory.scan(held);
+  const { devices, excluded, problems, warnings } = report;
   return {
     devices: devices.map((device) => {
       const { name, interfaceName, pciAddress } = device;
@@ -79,6 +85,8 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
     }),
     excluded: excluded.map((exclusion) => ({ ...exclusion, explanation: explanations[exclusion.reason] })),
     problems: problems.map(explain),
+    warnings,
+    ...(devices.length === 0 && { whyNothing: whyNothing(report) }),
     switchedOnAtStart,
   };
 }
@@ -107,14 +115,17 @@ const explanations: Record<ExclusionReason, string> = {
 };
 
 export function formatInventory(terminal: Terminal, view: InventoryView): string {
-  const { devices, excluded, problems, switchedOnAtStart } = view;
+  const { devices, excluded, problems, warnings, switchedOnAtStart } = view;
   const lines = [
-    devices.length === 0 ? 'no device is offered\n' : formatTable(terminal, head, devices.map(toRow)),
+    devices.length === 0
+      ? `no device is offered: ${view.whyNothing}\n`
+      : formatTable(terminal, head, devices.map(toRow)),
     ...(excluded.length === 0 ? [] : ['\n', formatExcluded(terminal, excluded)]),
     ...switchedOnAtStart.map(
       ({ pciAddress, numVfs }) =>
         `\n${pciAddress}: the driver will switch on ${numVfs} VFs, as the policy says; if it runs already, its log says why it could not\n`,
     ),
+    ...warnings.map((text) => `\n${terminal.style('yellow', 'warning:')} ${text}\n`),
     ...problems.map((text) => `\n${terminal.style('red', 'problem:')} ${text}\n`),
   ];
   return lines.join('');

@@ -10,6 +10,7 @@ import {
   type InventoryOptions,
   type InventoryReport,
   type NetworkDevice,
+  whyNothing,
 } from '../../node/inventory/index.ts';
 import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
 import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
@@ -242,13 +243,16 @@ export class DeviceList implements AsyncDisposable {
    * Logs why devices are not offered, unless that was logged after the last scan already.
    * @returns whether it was logged
    */
-  #log({ excluded, problems }: InventoryReport): boolean {
+  #log(report: InventoryReport): boolean {
+    const { devices, excluded, problems, warnings } = report;
     const { logger } = this.#options;
-    const text = JSON.stringify([excluded, problems.map(({ message }) => message)]);
+    const text = JSON.stringify([excluded, problems.map(({ message }) => message), warnings, devices.length === 0]);
     if (text === this.#logged) return false;
     this.#logged = text;
     for (const exclusion of excluded) logger.info({ ...exclusion }, 'device not offered');
     for (const problem of problems) logger.warn({ err: problem }, 'problem with a device');
+    for (const warning of warnings) logger.warn({}, warning);
+    if (devices.length === 0) logger.warn({ reason: whyNothing(report) }, 'no device is offered');
     return true;
   }
 

@@ -7,7 +7,14 @@ import type { VfSwitch } from '../sriov/vf-activation.ts';
 import type { EswitchMode, NetworkDevice } from './device.ts';
 import { type Exclusion, type ExclusionReason, judgeNic, judgeVf } from './exclusion.ts';
 import type { Usage } from './host-network.ts';
-import { coversVf, type InventoryPolicy, type PfRule, ruleForNic, rulesForPf } from './inventory-policy.ts';
+import {
+  coversVf,
+  type InventoryPolicy,
+  type NicRule,
+  type PfRule,
+  rulesForNic,
+  rulesForPf,
+} from './inventory-policy.ts';
 import { type HeldDevices, type Remembered, type Seen, Survey, type SurveyOptions } from './survey.ts';
 
 export interface InventoryReport {
@@ -20,6 +27,16 @@ export interface InventoryReport {
    * of its VFs (`vf-state-unknown`), they are offered without the facts that it has.
    */
   problems: SriovError[];
+  /** Rules of the policy that select nothing. */
+  warnings: string[];
+  /** All network functions that can have VFs. */
+  pfs: PfSummary[];
+}
+
+/** A PF, and how many VFs it has. */
+export interface PfSummary extends Pick<Pf, 'pciAddress' | 'totalVfs'> {
+  names: string[];
+  numVfs: number;
 }
 
 export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'connection' | 'simulated'> {
@@ -33,6 +50,12 @@ interface Scan {
   held: HeldDevices;
   report: InventoryReport;
   elsewhere: Set<string>;
+  /** Rules that select something. */
+  matched: Set<PfRule | NicRule>;
+  /** The functions that rules can select, in the words of a warning. */
+  selectable: string[];
+  /** Whether every function could be read. */
+  isComplete: boolean;
 }
 
 /** A PF, the policy's rules for it, and how the node uses it. */
@@ -66,13 +89,15 @@ export class Inventory {
    */
   async scan(held: HeldDevices = new Map()): Promise<InventoryReport> {
     const survey = await Survey.begin({ ...this.#options, held, remembered: this.#remembered });
-    const report: InventoryReport = { devices: [], excluded: [], problems: [] };
-    const scan = { survey, held, report, elsewhere: new Set<string>() };
+    const report: InventoryReport = { devices: [], excluded: [], problems: [], warnings: [], pfs: [] };
+    const isComplete = survey.functions.problems === undefined;
+    const scan: Scan = { survey, held, report, elsewhere: new Set(), matched: new Set(), selectable: [], isComplete };
     for (const problem of survey.functions.problems ?? []) addProblem(report, problem);
-    for (const address of survey.functions.pfs) await collectProblem(report, () => this.#scanPf(address, scan));
-    for (const address of survey.functions.others) await collectProblem(report, () => this.#scanNic(address, scan));
+    for (const address of survey.functions.pfs) await collectProblem(scan, () => this.#scanPf(address, scan));
+    for (const address of survey.functions.others) await collectProblem(scan, () => this.#scanNic(address, scan));
     this.#remembered = survey.remembered;
     this.#elsewhere = scan.elsewhere;
+    if (scan.isComplete) report.warnings = warningsOf(this.policy, scan);
     report.devices.sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
     return report;
   }
@@ -84,6 +109,9 @@ export class Inventory {
     const numVfs = wantedVfs(subject, scan);
     const { vfs: entries, problem } = await this.#options.vfSwitch.ensure(pf, numVfs);
     if (problem !== undefined) report.problems.push(problem);
+    const { pciAddress, totalVfs, names } = pf;
+    report.pfs.push({ pciAddress, totalVfs, names, numVfs: entries.length });
+    for (const rule of subject.rules) scan.matched.add(rule);
     this.#offerNic(pf, subject.usage, entries.length > 0 || numVfs > 0, scan);
     const vfs = await survey.vfs(pf, entries, (each) => addProblem(report, each));
     for (const vf of vfs) this.#offerVf(vf, subject, scan);
@@ -97,7 +125,7 @@ export class Inventory {
 
   #offerVf(seen: Seen<Vf>, { pf, rules, usage }: PfInPolicy, scan: Scan): void {
     const { survey, held, report } = scan;
-    const { links: _links, isElsewhere: _isElsewhere, ...vf } = seen;
+    const { links: _links, names: _names, isElsewhere: _isElsewhere, ...vf } = seen;
     const { pciAddress, pfAddress } = vf;
     const rule = rules.find((each) => coversVf(each, vf));
     const common = this.#common(vf, rule, survey);
@@ -119,9 +147,13 @@ export class Inventory {
     return isLasting ? { reason: 'interface-elsewhere' } : undefined;
   }
 
-  #offerNic(seen: Seen<PciFunction>, usage: Usage | undefined, hasVfs: boolean, { survey, held, report }: Scan): void {
-    const { pciAddress } = seen;
-    const rule = ruleForNic(this.policy, seen);
+  #offerNic(seen: Seen<PciFunction>, usage: Usage | undefined, hasVfs: boolean, scan: Scan): void {
+    const { survey, held, report } = scan;
+    const { pciAddress, names } = seen;
+    const rules = rulesForNic(this.policy, seen);
+    scan.selectable.push(names.length === 0 ? pciAddress : `${names.join('/')} (${pciAddress})`);
+    for (const each of rules) scan.matched.add(each);
+    const [rule] = rules;
     const isHeld = held.has(pciAddress);
     if (rule === undefined && !isHeld) return;
     const nic = { ...withoutVfs(seen), ...this.#common(seen, rule, survey) };
@@ -160,16 +192,28 @@ function ofPf({ interfaceName: pfName, links }: Seen<Pf>): { pfName?: string; es
 }
 
 function withoutVfs(seen: Seen<PciFunction> & Partial<Pf>) {
-  const { links: _links, isElsewhere: _isElsewhere, vfs: _vfs, totalVfs: _totalVfs, ...nic } = seen;
+  const { links: _links, names: _names, isElsewhere: _isElsewhere, vfs: _vfs, totalVfs: _totalVfs, ...nic } = seen;
   return nic;
 }
 
-async function collectProblem(report: InventoryReport, task: () => Promise<void>): Promise<void> {
+function warningsOf({ pfs = [], nics = [] }: InventoryPolicy, { matched, selectable }: Scan): string[] {
+  const has = selectable.length === 0 ? 'no network function that a rule can select' : selectable.join(', ');
+  const idle = (list: string, rules: (PfRule | NicRule)[]) =>
+    rules.flatMap((rule, index) => {
+      if (matched.has(rule)) return [];
+      const text = JSON.stringify(rule.select);
+      return [`${list}[${index}] of the inventory policy selects nothing: ${text}; this node has ${has}`];
+    });
+  return [...idle('pfs', pfs), ...idle('nics', nics)];
+}
+
+async function collectProblem(scan: Scan, task: () => Promise<void>): Promise<void> {
   try {
     await task();
   } catch (error) {
     if (!(error instanceof SriovError)) throw error;
-    addProblem(report, error);
+    scan.isComplete = false;
+    addProblem(scan.report, error);
   }
 }
 

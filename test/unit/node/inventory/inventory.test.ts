@@ -290,6 +290,34 @@ describe('Inventory, with a policy', () => {
     expect(excluded.map(({ reason }) => reason)).toEqual(Array(3 - expected.length).fill('not-selected'));
   });
 
+  it.each(['ensA', 'ens1f0', 'enp59s0f0', 'ensA1', 'ens1f1'])(
+    'selects by any name of any port of a PF: %s',
+    async (name) => {
+      node.change('ensA', { altNames: ['ens1f0', 'enp59s0f0'] });
+      node.addLink(91, 'ensA1', { parentDevice: pfA, portName: 'p1', altNames: ['ens1f1'] });
+      node.addLink(92, 'ensA_0', { parentDevice: pfA, portName: 'pf0vf0', altNames: ['rep0'] });
+      const report = await node.inventory({ pfs: [{ select: { name } }] }).scan();
+      expect([addresses(report), report.warnings]).toEqual([[a0, a1], []]);
+      expect(await node.offered({ pfs: [{ select: { name: 'rep0' } }] })).toEqual([]);
+    },
+  );
+
+  it('warns of rules that select nothing, unless something could not be read', async () => {
+    node.change('ensA', { altNames: ['ens1f0'] });
+    const policy: InventoryPolicy = {
+      pfs: [{ select: { name: 'ens9' } }, { select: {} }, { select: { name: 'ensB', driver: 'i40e' } }],
+      nics: [{ select: { name: 'ensP' } }, { select: { driver: 'igb' } }, { select: { vendor: '15b3' } }],
+    };
+    const has = `this node has ensA/ens1f0 (${pfA}), ensB (${pfB}), ensP (${plain})`;
+    expect((await node.inventory(policy).scan()).warnings).toEqual([
+      `pfs[0] of the inventory policy selects nothing: {"name":"ens9"}; ${has}`,
+      `pfs[2] of the inventory policy selects nothing: {"name":"ensB","driver":"i40e"}; ${has}`,
+      `nics[2] of the inventory policy selects nothing: {"vendor":"15b3"}; ${has}`,
+    ]);
+    writeFileSync(file(pfB, 'vendor'), 'garbage');
+    expect((await node.inventory(policy).scan()).warnings).toEqual([]);
+  });
+
   it('goes by the first rule about a VF, so that the VFs of one PF can be of several resources', async () => {
     const policy: InventoryPolicy = {
       resourceName: 'example.com/rest',
@@ -561,21 +589,25 @@ describe('Inventory, of whole NICs', () => {
     expect(excluded).toContainEqual({ pciAddress: plain, reason: 'enslaved', interfaceName: 'ensPd1' });
   });
 
-  it('keeps offering one that is in a pod: its name cannot be seen there', async () => {
-    const policy = { pfs: [], nics };
-    const watched = node.inventory(policy);
-    const before = await watched.scan();
-    const held = new Map([[plain, { interfaceName: 'ensP' }]]);
-    node.change('ensP', { master: 20 });
-    expect((await watched.scan(held)).devices).toEqual(before.devices);
-    node.takeAway('ensP');
-    rmSync(file(plain, 'net'), { recursive: true });
-    expect((await watched.scan(held)).devices).toEqual(before.devices);
-    // Also when the driver starts anew meanwhile.
-    expect((await node.inventory(policy).scan(held)).devices).toMatchObject([
-      { pciAddress: plain, resourceName: 'example.com/nic' },
-    ]);
-  });
+  it.each(['ensP', 'enp31s0'])(
+    'keeps offering one that is in a pod: its name %s cannot be seen there',
+    async (name) => {
+      const policy = { pfs: [], nics: [{ select: { name }, resourceName: 'example.com/nic' }] };
+      node.change('ensP', { altNames: ['enp31s0'] });
+      const watched = node.inventory(policy);
+      const before = await watched.scan();
+      const held = new Map([[plain, { interfaceName: 'ensP', altNames: ['enp31s0'] }]]);
+      node.change('ensP', { master: 20 });
+      expect((await watched.scan(held)).devices).toEqual(before.devices);
+      node.takeAway('ensP');
+      rmSync(file(plain, 'net'), { recursive: true });
+      expect((await watched.scan(held)).devices).toEqual(before.devices);
+      // Also when the driver starts anew meanwhile.
+      expect((await node.inventory(policy).scan(held)).devices).toMatchObject([
+        { pciAddress: plain, resourceName: 'example.com/nic' },
+      ]);
+    },
+  );
 });
 
 describe('Inventory, when something cannot be read', () => {
