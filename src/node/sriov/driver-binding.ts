@@ -9,6 +9,9 @@ import { writeHint } from './write-hints.ts';
 
 /** PCI base class of bridges, which are members of the group but need no vfio driver. */
 const bridgeClass = /^0x06/;
+/** How long a driver that was bound may take to show. */
+const showsMs = 1_000;
+const pollMs = 50;
 /** Clears `driver_override`. */
 const noOverride = '\n';
 
@@ -91,8 +94,8 @@ export class DriverBinding {
     await this.#unbind(pciAddress, current);
     if (driver === undefined) return;
     await this.#probe(pciAddress);
+    const bound = await this.#boundTo(pciAddress, (found) => found === driver);
     await this.setOverride(pciAddress, undefined);
-    const bound = await this.driverOf(pciAddress);
     if (bound === driver) return;
     const message = `${pciAddress} has ${bound ?? 'no driver'} instead of ${driver}`;
     throw failed(pciAddress, message, { hint: 'the kernel log says why the driver did not take it' });
@@ -108,7 +111,7 @@ export class DriverBinding {
     await this.setOverride(pciAddress, undefined);
     await this.#unbind(pciAddress, current);
     await this.#probe(pciAddress);
-    const bound = await this.driverOf(pciAddress);
+    const bound = await this.#boundTo(pciAddress, (found) => !hasNoInterface(found));
     if (!hasNoInterface(bound)) return;
     const hint =
       bound === undefined
@@ -206,6 +209,14 @@ export class DriverBinding {
 
   async #probe(pciAddress: string): Promise<void> {
     await this.#write(pciAddress, join(this.#root, 'bus/pci/drivers_probe'), pciAddress);
+  }
+
+  /** The driver after a probe, which may show a moment later. @returns the last one if none is right in time */
+  async #boundTo(pciAddress: string, isRight: (driver: string | undefined) => boolean): Promise<string | undefined> {
+    for (const endsAt = this.#clock.nowMs() + showsMs; ; await this.#clock.sleep(pollMs)) {
+      const driver = await this.driverOf(pciAddress);
+      if (isRight(driver) || this.#clock.nowMs() >= endsAt) return driver;
+    }
   }
 
   async #write(pciAddress: string, path: string, text: string): Promise<void> {

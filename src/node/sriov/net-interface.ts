@@ -49,10 +49,11 @@ export async function readNetInterfaces(dir: string): Promise<NetInterface[]> {
 /** @param dir the function's directory */
 export async function readPort(dir: string, interfaceName: string): Promise<Port> {
   const file = (attribute: string) => join(dir, 'net', interfaceName, attribute);
-  // The kernel answers EINVAL while the interface is down.
   const [type, speed] = await Promise.all([
     readOptionalText(file('type')),
-    readOptionalText(file('speed'), 'EINVAL', 'ENODEV'),
+    // The kernel answers EINVAL while the interface is down, and other errors for firmware that does not answer. The card
+    // is not to be given up for a number that is shown.
+    readOptionalText(file('speed')).catch(() => undefined),
   ]);
   return defined({ linkType: linkTypes.get(type ?? ''), linkSpeedMbps: parseSpeed(speed) });
 }

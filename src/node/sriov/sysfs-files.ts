@@ -11,12 +11,9 @@ export async function readText(path: string): Promise<string> {
   return (await attempt(path, () => readAttribute(path))).trim();
 }
 
-/**
- * `undefined` if the kernel has no such value.
- * @param alsoAbsent further errors that mean this for the file
- */
-export async function readOptionalText(path: string, ...alsoAbsent: string[]): Promise<string | undefined> {
-  return (await unlessAbsent(path, () => readAttribute(path), alsoAbsent))?.trim();
+/** `undefined` if the kernel has no such value. */
+export async function readOptionalText(path: string): Promise<string | undefined> {
+  return (await unlessAbsent(path, () => readAttribute(path)))?.trim();
 }
 
 /**
@@ -66,16 +63,12 @@ export async function attempt<T>(path: string, read: () => T | Promise<T>): Prom
   }
 }
 
-async function unlessAbsent<T>(
-  path: string,
-  read: () => T | Promise<T>,
-  alsoAbsent: string[] = [],
-): Promise<T | undefined> {
+async function unlessAbsent<T>(path: string, read: () => T | Promise<T>): Promise<T | undefined> {
   return await attempt(path, async () => {
     try {
       return await read();
     } catch (error) {
-      if ([...absent, ...alsoAbsent].includes(errnoCode(error) ?? '')) return undefined;
+      if (absent.includes(errnoCode(error) ?? '')) return undefined;
       throw error;
     }
   });

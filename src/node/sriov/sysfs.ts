@@ -274,7 +274,7 @@ async function readIdentity(dir: string): Promise<string> {
 
 /** PCI base classes, as in the file `class`: 02 is network controllers, 06 bridges. */
 async function readKind(dir: string): Promise<FunctionKind> {
-  const [, baseClass] = /^0x([0-9a-f]{2})[0-9a-f]{4}$/.exec((await readOptionalText(join(dir, 'class'))) ?? '') ?? [];
+  const [, baseClass] = /^0x([0-9a-f]{2})[0-9a-f]{4}$/.exec(await readText(join(dir, 'class'))) ?? [];
   if (baseClass === '06') return 'bridge';
   if (baseClass !== '02') return 'no-network';
   if ((await linkTarget(join(dir, 'physfn'))) !== undefined) return 'vf';

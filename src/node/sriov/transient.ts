@@ -1,12 +1,13 @@
 import type { Clock } from '../../lib/clock.ts';
 import { errnoCode } from '../../lib/errors.ts';
+import { NetlinkError } from '../netlink/index.ts';
 
 /** How long a driver or the card's firmware may be busy, with a reset for example, before a refusal counts. */
 const busyMs = 2_000;
 const pauseMs = 100;
 
 /**
- * Repeats a write that the kernel refuses only for the moment (`EAGAIN`, `EBUSY`), for a while.
+ * Repeats a write to sysfs or a request to a PF that the kernel refuses only for the moment (`EAGAIN`, `EBUSY`), for a while.
  * @throws the last refusal, or any other error at once
  */
 export async function writePatiently(clock: Clock, write: () => Promise<void>): Promise<void> {
@@ -14,8 +15,12 @@ export async function writePatiently(clock: Clock, write: () => Promise<void>): 
     try {
       return await write();
     } catch (error) {
-      const isTransient = ['EAGAIN', 'EBUSY'].includes(errnoCode(error) ?? '');
-      if (!isTransient || clock.nowMs() >= endsAt) throw error;
+      if (!isTransient(error) || clock.nowMs() >= endsAt) throw error;
     }
   }
+}
+
+function isTransient(error: unknown): boolean {
+  const errno = error instanceof NetlinkError ? error.errno : errnoCode(error);
+  return errno !== undefined && ['EAGAIN', 'EBUSY'].includes(errno);
 }

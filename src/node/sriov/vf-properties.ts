@@ -22,6 +22,7 @@ import {
   withoutEffect,
 } from './property-values.ts';
 import type { PropertyFailure } from './restore-failures.ts';
+import { writePatiently } from './transient.ts';
 import type { VfAddress } from './vf-hardware.ts';
 
 export interface VfPropertiesOptions {
@@ -115,7 +116,7 @@ export class VfProperties {
     const failed: Failed[] = [];
     for (const property of propertiesOf(change)) {
       try {
-        await this.#options.host.setVf(index, vfIndex, { [property]: change[property] });
+        await this.#setVf(index, vfIndex, { [property]: change[property] });
       } catch (error) {
         failed.push({ property, error });
       }
@@ -135,7 +136,7 @@ export class VfProperties {
     if (address.pfAddress === undefined || vfIndex === undefined) return;
     const { index } = await this.#pfLink(address);
     try {
-      await this.#options.host.setVf(index, vfIndex, { hardwareAddress });
+      await this.#setVf(index, vfIndex, { hardwareAddress });
     } catch (error) {
       if (isUnsupported(error)) return;
       throw await this.#explainFailure(address, [{ property: 'hardwareAddress', error }]);
@@ -199,6 +200,11 @@ export class VfProperties {
       retriable: true,
       hint: `set ${properties.join(', ')} with "ip link set ${pf.name} vf ${address.vfIndex} …", or create the VFs of the PF anew`,
     });
+  }
+
+  async #setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void> {
+    const { host, clock } = this.#options;
+    await writePatiently(clock, () => host.setVf(pfIndex, vfIndex, change));
   }
 
   async #findPf({ pfAddress }: VfAddress): Promise<PfLink | undefined> {

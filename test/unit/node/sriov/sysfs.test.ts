@@ -40,6 +40,15 @@ describe('Sysfs.networkFunctions', () => {
     expect([...(await sysfs.rdmaDevices()).keys()]).toEqual([pciAddress]);
   });
 
+  it('looks again at what vanished while it looked, and may be another function soon', async () => {
+    layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
+    rmSync(device(pfAddress, 'class'));
+    const report = await sysfs.networkFunctions();
+    expect(report).toMatchObject({ pfs: [], others: [], problems: [{ code: 'sysfs-unreadable', retriable: true }] });
+    writeFileSync(device(pfAddress, 'class'), '0x020000');
+    expect((await sysfs.networkFunctions()).pfs).toEqual([pfAddress]);
+  });
+
   it('looks again at what was no VF: the link to the PF comes a moment after the function', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     layFunction(dir.path, { pciAddress: '0000:3b:02.0' });
@@ -196,6 +205,9 @@ describe('Sysfs.interfaces and port', () => {
     // The kernel answers EINVAL, as it does for a card that is down.
     symlinkSync('/sys/class/net/lo', device(pfAddress, 'net/lo'));
     expect(await sysfs.port(pfAddress, 'lo')).toEqual({});
+    // Another error, as of firmware that does not answer: the rest of the card is read all the same.
+    mkdirSync(device(pfAddress, 'net/ens1f0/speed'));
+    expect(await sysfs.port(pfAddress, 'ens1f0')).toEqual({ linkType: 'ethernet' });
   });
 
   it.each([

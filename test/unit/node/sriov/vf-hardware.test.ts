@@ -614,6 +614,21 @@ describe('a VF without an interface', () => {
   });
 });
 
+describe('a driver that is bound', () => {
+  it('may show a moment after the kernel has returned', async () => {
+    const { card, hardware } = open();
+    const { write } = card;
+    const late = async (path: string, text: string) =>
+      path.endsWith('drivers_probe') ? void setTimeout(() => void write(path, text), 300) : await write(path, text);
+    const binding = new DriverBinding(card.root, late);
+    await binding.bind(vfAddress(0), 'vfio-pci').catch(() => undefined);
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    await binding.bindDefault(vfAddress(0));
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+    await expect(hardware.configure(card.address(0), {}, { vf: {} })).resolves.toBeUndefined();
+  });
+});
+
 describe('a write into sysfs', () => {
   it('is repeated while the card is busy, and nothing else is', async () => {
     const { card, hardware } = open();
@@ -621,8 +636,18 @@ describe('a write into sysfs', () => {
     card.refusals.push('EAGAIN', 'EBUSY', 'EBUSY');
     await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
     expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    await hardware.restore(card.address(0), before);
+    const { setVf } = card.host;
+    const errnos = ['EBUSY', 'EAGAIN'];
+    card.host.setVf = async (pf, vf, change) => {
+      const errno = errnos.shift();
+      if (errno !== undefined) throw new NetlinkError('netlink-refused', 'VF in reset', { errno, retriable: true });
+      await setVf(pf, vf, change);
+    };
+    await hardware.configure(card.address(0), { vf: { trust: true } }, before);
+    expect([card.info(0)?.trust, errnos]).toEqual([true, []]);
     card.refusals.push('EIO', 'EIO');
-    await expect(hardware.configure(card.address(0), { driver: 'igbvf' }, before)).rejects.toMatchObject({
+    await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
       ...{ code: 'binding-failed', cause: expect.objectContaining({ code: 'EIO' }) },
     });
     expect(card.refusals).toEqual(['EIO']);
