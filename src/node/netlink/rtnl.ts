@@ -50,7 +50,7 @@ const gatewayHint = 'the gateway must be in a network of the interface';
 const routeHints = {
   ENETUNREACH: gatewayHint, // IPv4
   EHOSTUNREACH: gatewayHint, // IPv6
-  EEXIST: 'there is such a route already',
+  EEXIST: 'another interface has such a route: give this one a priority or a table of its own, or leave it out',
   ENETDOWN: 'set the interface up first',
 };
 
