@@ -101,10 +101,8 @@ export class Driver implements DraPlugin {
    */
   async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
     const { store } = this.#options;
-    const all = claims.map((claim) => toWork(claim, store.claim(claim.identity.uid)));
-    // First those that pass to this pod: VFs of theirs may be attached, under names that they have to keep.
-    const passing = all.filter(({ isHandedOver }) => isHandedOver);
-    const works = [...passing, ...all.filter(({ isHandedOver }) => !isHandedOver)];
+    const works = claims.map((claim) => toWork(claim, store.claim(claim.identity.uid)));
+    const passing = works.filter(({ isHandedOver }) => isHandedOver);
     const batch = new ClaimBatch(store, works);
     // The claims are checked one after the other: for all of them one look at the node is enough.
     let networks: Promise<Cidr[]> | undefined;
@@ -142,12 +140,13 @@ export class Driver implements DraPlugin {
 
   /** Before VFs are read: until its earlier claim is unprepared, a VF is still being restored. */
   #reserve(work: PrepareWork, passing: readonly PassingClaim[]): void {
-    if (work.isHandedOver) work.devices = this.#resolver.renameInterfaces(work.claim, work.devices, passing);
+    if (work.isHandedOver || !work.isAgain) {
+      this.#resolver.checkInterfaceNames(work.claim, work.devices, passing);
+    }
     if (work.isAgain) return;
     // The first snapshot counts: an earlier attempt may have changed the VF.
     const earlier = new Map(work.earlier.map((device) => [device.pciAddress, device]));
-    const named = this.#resolver.nameInterfaces(work.claim, work.devices, passing);
-    work.devices = named.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
+    work.devices = work.devices.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
     // In one transaction with the claim, so that only one of two claims of a pod gets a variable.
     this.#dialects.check(work.claim, work.devices);
     this.#options.store.putClaim({ ...storedOf(work), state: 'preparing' }, work.unrestored);

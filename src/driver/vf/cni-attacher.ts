@@ -102,11 +102,11 @@ function ipamOf(device: StoredDevice, place: SandboxPlace) {
 }
 
 /**
- * The interface name that plugins get. IPAM plugins record their addresses under it, so it must differ between the VFs of a
- * pod, also where the claim leaves it open.
+ * The interface name that plugins get, for a VF that is attached. IPAM plugins record their addresses under it, so it must
+ * differ between the VFs of a pod, also where the claim leaves it open.
  */
-export function cniInterfaceName({ config, name }: Pick<StoredDevice, 'config' | 'name'>): string {
-  return config.interfaceName ?? name.slice(-maxInterfaceNameBytes);
+export function cniInterfaceName({ config, name, attachment }: Omit<StoredDevice, 'pciAddress'>): string {
+  return config.interfaceName ?? attachment?.interfaceName ?? name.slice(-maxInterfaceNameBytes);
 }
 
 function interfaceOf(device: StoredDevice, place: SandboxPlace) {

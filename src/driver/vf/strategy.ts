@@ -71,6 +71,7 @@ export function left(devices: readonly StoredDevice[], place: SandboxPlace, caus
   });
 }
 
-function podOf({ podUid, podNamespace, podName }: SandboxPlace): string {
+/** `pod default/app`. */
+export function podOf({ podUid, podNamespace, podName }: SandboxPlace): string {
   return podName === undefined ? `the pod with UID ${podUid}` : `pod ${podNamespace}/${podName}`;
 }

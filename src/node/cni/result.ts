@@ -50,7 +50,7 @@ const resultSchema = z.object({
 /** What a chain of plugins, or an IPAM plugin, reports. Interfaces are not read from it, but from the kernel. */
 export interface CniResult extends z.infer<typeof resultSchema> {
   cniVersion: CniVersion;
-  /** Paths of other fields that say something: for what an IPAM plugin reports, nobody else applies them. */
+  /** Paths of other fields that say something: those of an IPAM result are applied by no plugin. */
   unused: string[];
 }
 /** Fields have the meaning of CNI specification 1.1.0, section 5, "ADD success"; absent: the kernel's default. */
