@@ -10,7 +10,7 @@ import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
-import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
+import { isVfio, type VfAccess, type VfSnapshot } from '../../node/sriov/index.ts';
 import { invalidConfig } from '../api/config.ts';
 import { findUserSpaceProblems } from '../api/config-rules.ts';
 import { refusal } from '../api/refusal.ts';
@@ -186,6 +186,7 @@ export class Driver implements DraPlugin {
       const known: StoredDevice[] = [];
       for (const device of work.devices) {
         const before = device.before ?? (await this.#snapshot(device));
+        await this.#checkMtu(work.claim, device, before);
         known.push({ ...device, ...defined({ before }) });
       }
       work.devices = known;
@@ -203,6 +204,17 @@ export class Driver implements DraPlugin {
     const wanted = toVfWanted(device.config);
     if (device.pfAddress === undefined && wanted === undefined) return undefined;
     return await this.#options.control.snapshot(device, { wanted: wanted ?? {}, byOthers: attach !== 'netlink' });
+  }
+
+  /** @throws DriverError `config-invalid`; without an interface the MTU is only reported */
+  async #checkMtu(claim: AllocatedClaim, device: StoredDevice, before: VfSnapshot | undefined): Promise<void> {
+    const { mtu, driver = before?.driver ?? 'kernel' } = device.config;
+    if (mtu === undefined || isVfio(driver)) return;
+    for (const { minBytes, maxBytes, of } of await this.#options.control.mtuLimits(device)) {
+      if (mtu >= minBytes && mtu <= maxBytes) continue;
+      const limits = `is not within ${minBytes} and ${maxBytes}, which ${of} allows device ${device.name}`;
+      throw invalidConfig(claim, [`mtu: ${mtu} ${limits}; a VF can have no more than its PF`]);
+    }
   }
 
   async #configure(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {

@@ -18,7 +18,10 @@ import {
 } from '../../node/sriov/index.ts';
 
 /** Changes VFs from the host side, real or simulated ones: kernel driver, and the PF's settings. */
-export type VfControl = Pick<VfHardware, 'access' | 'configure' | 'groupMembers' | 'restore' | 'snapshot'>;
+export type VfControl = Pick<
+  VfHardware,
+  'access' | 'configure' | 'groupMembers' | 'mtuLimits' | 'restore' | 'snapshot'
+>;
 
 export interface HostVfsOptions {
   /** Connection into the host's network namespace. */

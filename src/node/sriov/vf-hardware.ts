@@ -17,6 +17,7 @@ import {
 import { DeviceNodes } from './device-nodes.ts';
 import { type DriverBinding, isVfio } from './driver-binding.ts';
 import { SriovError, UnknownVfStateError } from './errors.ts';
+import { limitsOf, type MtuLimit } from './mtu-limits.ts';
 import { assertNoVfProperties, noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
 import { isRepresentor } from './representor.ts';
 import { incomplete, linkFailures, type PropertyFailure, toFailures } from './restore-failures.ts';
@@ -232,6 +233,11 @@ export class VfHardware {
       ...defined({ driver, vfio: group, rdmaDevice: verbs?.device }),
       nodes: [...(vfio?.nodes ?? []), ...(verbs?.nodes ?? []), ...vhostNodes],
     };
+  }
+
+  /** See {@link limitsOf}. */
+  async mtuLimits({ pciAddress, pfAddress }: VfAddress): Promise<MtuLimit[]> {
+    return limitsOf(await this.#link(pciAddress), pfAddress === undefined ? undefined : await this.#link(pfAddress));
   }
 
   /** The other devices that go to user space with this one: those of its IOMMU group, without bridges. */

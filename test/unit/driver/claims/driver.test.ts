@@ -75,6 +75,23 @@ describe('Driver.prepareResourceClaims', () => {
     expect(bench.released).toEqual(['dev-4']);
   });
 
+  it.each([9001, 1279])('refuses an MTU that the VF cannot have, and frees the VF: %i', async (mtu) => {
+    bench.control.mtuLimit.minBytes = 1280;
+    const claim = allocated('c', ['dev-1'], { config: [fromClaim({ mtu })] });
+    expect(await bench.prepare(claim)).toMatchObject(
+      refusal(
+        'config-invalid',
+        expect.stringContaining(`mtu: ${mtu} is not within 1280 and 9000, which its PF ens1 allows`),
+      ),
+    );
+    expect(bench.store.claims()).toEqual([]);
+    for (const fields of [{ mtu: 9000 }, { mtu, driver: 'vfio-pci' }]) {
+      const other = allocated(Object.keys(fields).join('-'), ['dev-1'], { config: [fromClass(fields)] });
+      expect(await bench.prepare(other)).not.toHaveProperty('error');
+      await bench.unprepare(other);
+    }
+  });
+
   it('says when a device is not on this node', async () => {
     expect(await bench.prepare(allocated('c', ['gone']))).toMatchObject(
       refusal('device-unknown', 'claim default/c: this node has no device node-1/gone'),

@@ -38,6 +38,13 @@ describe('decodeLink', () => {
       ['altNames', 'carrier', 'flags', 'index', 'mtuBytes', 'name', 'up'].sort(),
     );
   });
+
+  it('reads the limits of the MTU, of which 0 is none', () => {
+    const limits = (min: number, max: number) =>
+      decodeLink(linkMessage([attribute(50, putU32(min)), attribute(51, putU32(max))]));
+    expect(limits(68, 9216)).toMatchObject({ minMtuBytes: 68, maxMtuBytes: 9216 });
+    expect(limits(68, 0)).not.toHaveProperty('maxMtuBytes');
+  });
 });
 
 describe('encodeLinkChange', () => {

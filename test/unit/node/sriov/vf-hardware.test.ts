@@ -340,6 +340,17 @@ describe('a rebind that is due', () => {
   });
 });
 
+describe('the MTU of a VF', () => {
+  it('is limited by its interface, and by its PF also while it has none', async () => {
+    const { card, hardware } = open({ mtu: { pf: 2000, vf: 1900 } });
+    const pf = { minBytes: 0, maxBytes: 2000, of: 'its PF pf0' };
+    const limits = await hardware.mtuLimits(card.address(0));
+    expect(limits).toEqual([{ minBytes: 68, maxBytes: 1900, of: `its interface ${card.link(0)?.name}` }, pf]);
+    card.moveAway(0);
+    expect(await hardware.mtuLimits(card.address(0))).toEqual([pf]);
+  });
+});
+
 describe('an InfiniBand VF', () => {
   it('goes to user space and back; its address of 20 octets is not set, and its queue pair number may differ', async () => {
     const { card, hardware } = open({ isInfiniBand: true, unsupported: ['hardwareAddress'] });
