@@ -41,6 +41,7 @@ class Bench implements AsyncDisposable {
     vfs: {
       linkKey: (address) => ({ alias: `vf ${address}` }),
       adminInfo: async ({ vfIndex = 0 }) => this.adminInfo && { vfIndex, ...this.adminInfo },
+      rdmaDevice: async () => undefined,
       ensureLink: async () => undefined,
       isUnbound: async () => false,
       recreate: async () => undefined,

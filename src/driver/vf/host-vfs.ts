@@ -97,6 +97,11 @@ export class HostVfs implements Disposable {
     return hardwareAddress === undefined ? undefined : { hardwareAddress };
   }
 
+  /** The present name of a device's RDMA device; `undefined` if it has none. @throws SriovError */
+  async rdmaDevice(address: VfAddress): Promise<string | undefined> {
+    return await this.#hardware?.rdmaDevice(address);
+  }
+
   /**
    * Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones end with a netns.
    * @param withinMs how long to wait for a link that the kernel returns; default: some seconds

@@ -9,6 +9,8 @@ export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'
   Partial<Pick<NetworkState, 'interfaceName' | 'mtuBytes' | 'linkUp'>> & {
     /** VLAN ID that the PF puts on the VF's frames; absent: untagged, or not known. */
     vlan?: number;
+    /** Name of its RDMA device, which udev may have changed since the VF was prepared. */
+    rdmaDevice?: string;
   };
 
 /** A VF that is to be attached to a sandbox. */
