@@ -32,6 +32,8 @@ export interface SriovCardOptions {
   iommufd?: boolean;
   /** Whether the PF reports the address that a VF has chosen itself as administrative, like igb. */
   tellsOwnAddresses?: boolean;
+  /** The MTU of the PF, and the largest one that the driver of the VFs takes. */
+  mtu?: { pf: number; vf: number };
   /** Whether its interfaces are IPoIB: addresses of 20 octets, which change at every bind and cannot be set. */
   isInfiniBand?: boolean;
 }
@@ -88,6 +90,7 @@ export class SriovCard implements Disposable {
       iommufd: false,
       tellsOwnAddresses: false,
       isInfiniBand: false,
+      mtu: { pf: 9000, vf: 9710 },
       ...options,
     };
     const { vfs, drivers, info } = this.#options;
@@ -187,7 +190,7 @@ export class SriovCard implements Disposable {
   /** rtnetlink of the namespace of the card. */
   readonly host: VfHardwareOptions['host'] = {
     links: async () => {
-      const pf = { ...this.#newLink('pf0', pfAddress), index: 5 };
+      const pf = { ...this.#newLink('pf0', pfAddress), index: 5, mtuBytes: this.#options.mtu.pf };
       const here = this.#vfs.filter(({ isAway }) => !isAway);
       return [pf, ...here.flatMap(({ link }) => (link === undefined ? [] : [structuredClone(link)]))];
     },
@@ -327,7 +330,8 @@ export class SriovCard implements Disposable {
     const last = index.toString(16).padStart(2, '0');
     const guid = 'fe:80:00:00:00:00:00:00:00:11:22:33:44:55:66:77';
     const hardwareAddress = this.#options.isInfiniBand ? `00:00:10:${last}:${guid}` : `02:00:00:00:00:${last}`;
-    const state = { mtuBytes: 1500, up: false, carrier: false, altNames: [] };
+    const limits = { minMtuBytes: 68, maxMtuBytes: this.#options.mtu.vf };
+    const state = { mtuBytes: 1500, ...limits, up: false, carrier: false, altNames: [] };
     const settings = { flags: ['multicast' as const], group: 0, txQueueLength: 1000, alias: '' };
     return { index, name, parentDevice, hardwareAddress, ...state, ...settings };
   }

@@ -43,6 +43,7 @@ class Bench implements AsyncDisposable {
     vfs: {
       linkKey: (address) => ({ alias: `vf ${address}` }),
       adminInfo: async ({ vfIndex = 0 }) => this.adminInfo && { vfIndex, ...this.adminInfo },
+      rdmaDevice: async () => undefined,
       ensureLink: async () => undefined,
       isUnbound: async () => this.isUnbound,
       recreate: async () => undefined,
@@ -243,6 +244,32 @@ describe('a VF that CNI plugins attach', () => {
     const [link] = JSON.parse(ip('-j', 'link', 'show', 'vf1'));
     expect(link).toMatchObject({ mtu: 1500, address: '02:00:00:00:00:01' });
     expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
+  });
+
+  it('gets the next name that neither the pod nor another claim has, keeps it, and takes no name of another component', async () => {
+    for (const index of [1, 2]) bench.createVf(index);
+    const pod = bench.newPod();
+    pod.exec('ip', 'link', 'add', 'net1', 'type', 'veth', 'peer', 'name', 'net1p');
+    const { interfaceName: _name, ...open } = config();
+    const plugins = (index: number) => [{ type: 'host-device', device: `vf${index}` }];
+    const cniOf = (index: number) => ({ ...chain(), plugins: plugins(index) });
+    bench.prepare('named', [{ index: 2, config: { ...config(), cni: cniOf(2), interfaceName: 'net2' } }]);
+    bench.prepare('open', [{ index: 1, config: { ...open, cni: cniOf(1) } }]);
+    for (let round = 0; round < 2; round++) {
+      expect(await bench.attach('open', pod)).toMatchObject([{ interfaceName: 'net3' }]);
+    }
+    await bench.detach('open');
+    expect(links()).toContain('vf1');
+    expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
+
+    bench.prepare('named', [{ index: 2, config: { ...config(), cni: cniOf(2) } }]);
+    await expect(bench.attach('named', pod)).rejects.toMatchObject({
+      code: 'interface-name-taken',
+      message: expect.stringContaining('cannot be net1 in pod default/app'),
+    });
+    await bench.detach('named');
+    expect(pod.ip('link', 'show', 'net1')).toHaveLength(1);
+    expect(links()).toContain('vf2');
   });
 });
 

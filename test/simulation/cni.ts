@@ -186,8 +186,8 @@ function keyOf(kind: string, { network, containerId, ifName }: CniAttachment): s
 function resultOf({ address }: Entry): CniResult {
   return {
     cniVersion: '1.0.0',
-    interfaces: [],
     ips: address === undefined ? [] : [{ address }],
     routes: [],
+    unused: [],
   };
 }

@@ -71,7 +71,13 @@ export class Hardware {
     this.#simulator = simulator;
     const { host } = kernel;
     const hardwareAddress = '3c:fd:fe:00:00:00';
-    this.pfLink = kernel.addLink(host, { name: 'ens1', hardwareAddress, up: true, parentDevice: pfAddress });
+    this.pfLink = kernel.addLink(host, {
+      name: 'ens1',
+      hardwareAddress,
+      mtuBytes: 9000,
+      up: true,
+      parentDevice: pfAddress,
+    });
     const { tape } = simulator;
     for (let vfIndex = 0; vfIndex < count; vfIndex++) {
       const settings = defaultVfSettings();

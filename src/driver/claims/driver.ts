@@ -9,7 +9,7 @@ import {
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
-import { SriovError, type VfAccess } from '../../node/sriov/index.ts';
+import { isVfio, SriovError, type VfAccess, type VfSnapshot } from '../../node/sriov/index.ts';
 import { invalidConfig } from '../api/config.ts';
 import { findUserSpaceProblems } from '../api/config-rules.ts';
 import { refusal } from '../api/refusal.ts';
@@ -102,10 +102,8 @@ export class Driver implements DraPlugin {
    */
   async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
     const { store } = this.#options;
-    const all = claims.map((claim) => toWork(claim, store.claim(claim.identity.uid)));
-    // First those that pass to this pod: VFs of theirs may be attached, under names that they have to keep.
-    const passing = all.filter(({ isHandedOver }) => isHandedOver);
-    const works = [...passing, ...all.filter(({ isHandedOver }) => !isHandedOver)];
+    const works = claims.map((claim) => toWork(claim, store.claim(claim.identity.uid)));
+    const passing = works.filter(({ isHandedOver }) => isHandedOver);
     const batch = new ClaimBatch(store, works);
     // The claims are checked one after the other: for all of them one look at the node is enough.
     let networks: Promise<Cidr[]> | undefined;
@@ -143,12 +141,13 @@ export class Driver implements DraPlugin {
 
   /** Before VFs are read: until its earlier claim is unprepared, a VF is still being restored. */
   #reserve(work: PrepareWork, passing: readonly PassingClaim[]): void {
-    if (work.isHandedOver) work.devices = this.#resolver.renameInterfaces(work.claim, work.devices, passing);
+    if (work.isHandedOver || !work.isAgain) {
+      this.#resolver.checkInterfaceNames(work.claim, work.devices, passing);
+    }
     if (work.isAgain) return;
     // The first snapshot counts: an earlier attempt may have changed the VF.
     const earlier = new Map(work.earlier.map((device) => [device.pciAddress, device]));
-    const named = this.#resolver.nameInterfaces(work.claim, work.devices, passing);
-    work.devices = named.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
+    work.devices = work.devices.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
     // In one transaction with the claim, so that only one of two claims of a pod gets a variable.
     this.#dialects.check(work.claim, work.devices);
     this.#options.store.putClaim({ ...storedOf(work), state: 'preparing' }, work.unrestored);
@@ -187,12 +186,9 @@ export class Driver implements DraPlugin {
     try {
       const known: StoredDevice[] = [];
       for (const device of work.devices) {
-        // Also if the claim changes nothing from outside: a CNI plugin may.
-        const options = {
-          wanted: toVfWanted(device.config),
-          byOthers: (device.config.attach ?? 'netlink') !== 'netlink',
-        };
-        known.push({ ...device, before: device.before ?? (await this.#options.control.snapshot(device, options)) });
+        const before = device.before ?? (await this.#snapshot(device));
+        await this.#checkMtu(work.claim, device, before);
+        known.push({ ...device, before });
       }
       work.devices = known;
     } catch (error) {
@@ -200,6 +196,23 @@ export class Driver implements DraPlugin {
       // kubelet does not ask again.
       if (work.known === undefined) this.#options.store.deleteClaim(work.uid);
       throw error;
+    }
+  }
+
+  /** Also if the claim changes nothing from outside: a CNI plugin may. */
+  async #snapshot(device: StoredDevice): Promise<VfSnapshot> {
+    const byOthers = (device.config.attach ?? 'netlink') !== 'netlink';
+    return await this.#options.control.snapshot(device, { wanted: toVfWanted(device.config), byOthers });
+  }
+
+  /** @throws DriverError `config-invalid`; without an interface the MTU is only reported */
+  async #checkMtu(claim: AllocatedClaim, device: StoredDevice, before: VfSnapshot): Promise<void> {
+    const { mtu, driver = before.driver ?? 'kernel' } = device.config;
+    if (mtu === undefined || isVfio(driver)) return;
+    for (const { minBytes, maxBytes, of } of await this.#options.control.mtuLimits(device)) {
+      if (mtu >= minBytes && mtu <= maxBytes) continue;
+      const limits = `is not within ${minBytes} and ${maxBytes}, which ${of} allows device ${device.name}`;
+      throw invalidConfig(claim, [`mtu: ${mtu} ${limits}; a VF can have no more than its PF`]);
     }
   }
 

@@ -27,12 +27,13 @@ export function toDeviceMetadata(
   };
 }
 
-function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan }: VfState): DeviceAttributes {
+function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan, rdmaDevice }: VfState): DeviceAttributes {
   return {
     ...(mtuBytes !== undefined && { mtu: { int: mtuBytes } }),
     ...(linkUp !== undefined && { linkUp: { bool: linkUp } }),
     ...(hardwareAddress !== undefined && { mac: { string: hardwareAddress } }),
     ...(vlan !== undefined && { vlan: { int: vlan } }),
+    ...(rdmaDevice !== undefined && { rdmaDevice: { string: rdmaDevice } }),
   };
 }
 

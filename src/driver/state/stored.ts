@@ -23,6 +23,8 @@ export interface Attachment extends SandboxPlace {
    * another component moves it.
    */
   host?: LinkState;
+  /** The name that CNI plugins were given for an interface whose claim names none. */
+  interfaceName?: string;
   /** Present once the VF is configured in this sandbox, until it leaves it. */
   networkData?: NetworkDeviceData;
 }

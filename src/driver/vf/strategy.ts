@@ -9,6 +9,8 @@ export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'
   Partial<Pick<NetworkState, 'interfaceName' | 'mtuBytes' | 'linkUp'>> & {
     /** VLAN ID that the PF puts on the VF's frames; absent: untagged, or not known. */
     vlan?: number;
+    /** Name of its RDMA device, which udev may have changed since the VF was prepared. */
+    rdmaDevice?: string;
   };
 
 /** A VF that is to be attached to a sandbox. */
@@ -71,6 +73,7 @@ export function left(devices: readonly StoredDevice[], place: SandboxPlace, caus
   });
 }
 
-function podOf({ podUid, podNamespace, podName }: SandboxPlace): string {
+/** `pod default/app`. */
+export function podOf({ podUid, podNamespace, podName }: SandboxPlace): string {
   return podName === undefined ? `the pod with UID ${podUid}` : `pod ${podNamespace}/${podName}`;
 }

@@ -15,9 +15,10 @@ import {
   type VfChange,
   type VfInfo,
 } from '../netlink/index.ts';
-import { DeviceNodes } from './device-nodes.ts';
+import { DeviceNodes, type RdmaAccess } from './device-nodes.ts';
 import { type DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts';
 import { SriovError, UnknownVfStateError } from './errors.ts';
+import { limitsOf, type MtuLimit } from './mtu-limits.ts';
 import { assertNoVfProperties, noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
 
 import { incomplete, linkFailures, type PropertyFailure, toFailures } from './restore-failures.ts';
@@ -95,8 +96,8 @@ export interface VfHardwareOptions {
   nodes?: DeviceNodes;
 }
 
-/** How long an interface may take to appear after its driver was bound. */
-const linkAppearsMs = 5_000;
+/** How long an interface, or an RDMA device, may take to appear after the driver was bound. */
+const appearsMs = 5_000;
 /** How long an interface may keep an old value. */
 const takesEffectMs = 2_000;
 const pollMs = 20;
@@ -106,13 +107,15 @@ export class VfHardware {
   readonly #options: VfHardwareOptions;
   readonly #binding: DriverBinding;
   readonly #host: VfHardwareOptions['host'];
+  readonly #nodes: DeviceNodes;
   readonly #properties: VfProperties;
 
   constructor(options: VfHardwareOptions) {
-    const { binding, host, clock } = options;
+    const { binding, host, clock, nodes = new DeviceNodes() } = options;
     this.#options = options;
     this.#binding = binding;
     this.#host = host;
+    this.#nodes = nodes;
     const linkOf = (pciAddress: string) => this.#link(pciAddress);
     this.#properties = new VfProperties({
       host,
@@ -222,16 +225,26 @@ export class VfHardware {
    * @throws SriovError `device-node-missing` with what to do
    */
   async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
-    const { nodes = new DeviceNodes() } = this.#options;
+    const nodes = this.#nodes;
     const driver = await this.#binding.driverOf(pciAddress);
     const vfio = isVfio(driver) ? await nodes.vfio(pciAddress) : undefined;
-    const verbs = rdma && vfio === undefined ? await nodes.rdma(pciAddress) : undefined;
+    const verbs = rdma && vfio === undefined ? await this.#awaitRdma(pciAddress) : undefined;
     const vhostNodes = vhost ? await nodes.vhost() : [];
     const group = vfio && { device: vfio.device, iommuGroup: vfio.iommuGroup };
     return {
       ...defined({ driver, vfio: group, rdmaDevice: verbs?.device }),
       nodes: [...(vfio?.nodes ?? []), ...(verbs?.nodes ?? []), ...vhostNodes],
     };
+  }
+
+  /** The present name of its RDMA device: udev renames it some time after it appears. */
+  async rdmaDevice({ pciAddress }: VfAddress): Promise<string | undefined> {
+    return await this.#nodes.rdmaDevice(pciAddress);
+  }
+
+  /** See {@link limitsOf}. */
+  async mtuLimits({ pciAddress, pfAddress }: VfAddress): Promise<MtuLimit[]> {
+    return limitsOf(await this.#link(pciAddress), pfAddress === undefined ? undefined : await this.#link(pfAddress));
   }
 
   /** The other devices that go to user space with this one: those of its IOMMU group, without bridges. */
@@ -269,7 +282,7 @@ export class VfHardware {
 
   async #interfaceAppears(pciAddress: string): Promise<boolean> {
     const { clock } = this.#options;
-    for (const endsAt = clock.nowMs() + linkAppearsMs; ; await clock.sleep(pollMs)) {
+    for (const endsAt = clock.nowMs() + appearsMs; ; await clock.sleep(pollMs)) {
       if (await this.#binding.hasInterface(pciAddress)) return true;
       if (clock.nowMs() >= endsAt) return false;
     }
@@ -343,13 +356,25 @@ export class VfHardware {
     }
   }
 
+  /** Drivers add the RDMA device later than the interface. */
+  async #awaitRdma(pciAddress: string): Promise<RdmaAccess> {
+    const { clock } = this.#options;
+    for (const endsAt = clock.nowMs() + appearsMs; ; await clock.sleep(pollMs)) {
+      try {
+        return await this.#nodes.rdma(pciAddress);
+      } catch (error) {
+        if (!(error instanceof SriovError && error.retriable) || clock.nowMs() > endsAt) throw error;
+      }
+    }
+  }
+
   async #awaitLink(pciAddress: string): Promise<Link> {
     const { clock } = this.#options;
-    for (const endsAt = clock.nowMs() + linkAppearsMs; ; await clock.sleep(pollMs)) {
+    for (const endsAt = clock.nowMs() + appearsMs; ; await clock.sleep(pollMs)) {
       const link = await this.#link(pciAddress);
       if (link !== undefined) return link;
       if (clock.nowMs() <= endsAt) continue;
-      const message = `${pciAddress} has no interface ${linkAppearsMs} ms after its driver was bound`;
+      const message = `${pciAddress} has no interface ${appearsMs} ms after its driver was bound`;
       const hint = 'the kernel log says why';
       throw new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
     }

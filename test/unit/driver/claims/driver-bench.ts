@@ -47,6 +47,8 @@ export class FakeControl implements VfControl {
   /** By PCI address; the others have igbvf. */
   readonly drivers = new Map<string, string>();
   readonly groups: string[][] = [];
+  /** Of all VFs. */
+  mtuLimit = { minBytes: 68, maxBytes: 9000, of: 'its PF ens1' };
   /** Errors for calls, by how they begin in {@link calls}; each is thrown until it is taken out. */
   readonly failures = new Map<string, Error>();
   /** Runs at each call, before it does anything. */
@@ -85,6 +87,10 @@ export class FakeControl implements VfControl {
         ...(vhost ? ['/dev/vhost-net', '/dev/net/tun'] : []),
       ],
     };
+  }
+
+  async mtuLimits() {
+    return [this.mtuLimit];
   }
 
   async groupMembers({ pciAddress }: VfAddress): Promise<string[]> {
