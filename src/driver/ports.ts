@@ -113,14 +113,25 @@ export interface NodeObserver {
   connected(peer: 'kubelet' | 'nri', failure?: string): void;
   /** @param failure why the API server does not have the slices as wanted */
   published(failure?: string): void;
+  /** A write to the API server has failed, and is logged. */
+  writeFailed(object: ApiObject, error: unknown): void;
   /** Called once, when the driver has started. */
   started(facts: NodeFacts): void;
 }
+
+/** What the driver writes to the API server. */
+export type ApiObject = 'slices' | 'status' | 'events';
 
 /** Figures that may be read at any time. */
 export interface NodeFacts {
   /** How many devices are offered to the scheduler. */
   devicesOffered(): number;
+  /** How many devices new claims cannot get, by reason. */
+  devicesWithheld(): Record<string, number>;
+  /** How many problems there are with reading the node's devices. */
+  deviceProblems(): number;
+  /** Whether the inventory policy, if there is one, is in force as it is in its file. */
+  isPolicyValid(): boolean;
   /** How many claims are in each state of the store. */
   claimsByState(): Record<string, number>;
   /** How many devices are in a pod's sandbox now. */

@@ -317,6 +317,22 @@ describe('the chart', () => {
 
   it('has the alert rules as they are', () => {
     const { spec } = find<{ spec: object }>('PrometheusRule', { prometheusRule: { enabled: true } });
-    expect(spec).toEqual(loadYaml(read('alerts/netdra.yaml')));
+    const rules = read('alerts/netdra.yaml');
+    expect(spec).toEqual(loadYaml(rules));
+    const prefix = 'https://git.example.com/netdra/blob/main/';
+    const prefixed = find<{ spec: object }>('PrometheusRule', {
+      prometheusRule: { enabled: true, runbookUrlPrefix: prefix },
+    });
+    expect(prefixed.spec).toEqual(loadYaml(rules.replaceAll('runbook_url: docs/', `runbook_url: ${prefix}docs/`)));
+  });
+
+  it('has the job that the alert NetdraDown looks for, whatever the release is called', () => {
+    const values = { serviceMonitor: { enabled: true } };
+    const objects = renderObjects({ values, releaseName: 'sriov' });
+    const monitor = objects.find(({ kind }) => kind === 'ServiceMonitor') as { spec?: { jobLabel: string } };
+    const service = objects.find(({ kind }) => kind === 'Service');
+    const job = service?.metadata?.labels?.[monitor.spec?.jobLabel ?? ''];
+    expect(job).toBe('netdra');
+    expect(read('alerts/netdra.yaml')).toContain(`up{job="${job}"} == 0`);
   });
 });

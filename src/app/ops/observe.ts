@@ -86,6 +86,7 @@ export function observerOf(
     handlers: (handlers) => observeHandlers(handlers, metrics, clock),
     connected: (peer, failure) => ops.setConnected(peer, failure),
     published: (failure) => ops.setPublished(failure),
+    writeFailed: (object, error) => metrics.writeFailed(object, codeOf(error)),
     started: (facts) => metrics.readFrom(facts),
   };
 }

@@ -54,6 +54,9 @@ export class DeviceList implements AsyncDisposable {
   #logged = '';
   /** Why the last scan failed; absent: it did not. */
   #failure: unknown;
+  /** Of the last scan that did not fail. */
+  #report: InventoryReport = { devices: [], excluded: [], problems: [] };
+  #policyFault: NetdraError | undefined;
   #watching: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
 
@@ -84,6 +87,16 @@ export class DeviceList implements AsyncDisposable {
   /** Why the devices could not be listed last time. */
   get failure(): unknown {
     return this.#failure;
+  }
+
+  /** Why the policy file is not in force; the last valid one is. */
+  get policyFault(): NetdraError | undefined {
+    return this.#policyFault;
+  }
+
+  /** How many problems there are with reading the node's devices. */
+  get problemCount(): number {
+    return this.#report.problems.length + (this.#failure === undefined ? 0 : 1);
   }
 
   /**
@@ -151,6 +164,16 @@ export class DeviceList implements AsyncDisposable {
   /** Devices whose kernel driver does not return from a write. */
   hung(): HungDevice[] {
     return this.#quarantine.hung.map((write) => ({ ...write, ...defined({ name: this.#at(write.device)?.name }) }));
+  }
+
+  /** How many devices new claims cannot get, by reason: that of an {@link Exclusion}, `unrestored` or `hung`. */
+  withheld(): Record<string, number> {
+    const counts: Record<string, number> = {
+      unrestored: this.#options.unrestored().length,
+      hung: this.#quarantine.hung.length,
+    };
+    for (const { reason } of this.#report.excluded) counts[reason] = (counts[reason] ?? 0) + 1;
+    return counts;
   }
 
   /** For an API server that does not store taints: hung devices that no claim holds are withdrawn instead. */
@@ -231,6 +254,7 @@ export class DeviceList implements AsyncDisposable {
   }
 
   #readReport(report: InventoryReport): void {
+    this.#report = report;
     // A device that could not be read may be readable a moment later. A problem that stays is no reason to scan more often.
     if (this.#log(report) && report.problems.length > 0) this.#schedule.request();
     const elsewhere = report.excluded.filter(({ reason }) => reason === 'interface-elsewhere');
@@ -287,7 +311,12 @@ export class DeviceList implements AsyncDisposable {
       this.#schedule.request();
       logger.info({ path: policyPath }, 'inventory policy in force');
     });
-    if (fault !== undefined)
+    const isNew = fault?.message !== this.#policyFault?.message;
+    this.#policyFault = fault;
+    if (!isNew) return;
+    if (fault !== undefined) {
       logger.error({ err: fault }, 'inventory policy rejected; the last valid one stays in force');
+    }
+    this.#onChange?.();
   }
 }

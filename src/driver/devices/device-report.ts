@@ -9,11 +9,11 @@ import type { DeviceList } from './device-list.ts';
 export interface DeviceReportOptions {
   /** Name of the node, and of its pool: so it is unique in the cluster. */
   node: string;
-  devices: Pick<DeviceList, 'failure' | 'hung' | 'isListed' | 'offered'>;
-  store: Pick<Store, 'claims'>;
+  devices: Pick<DeviceList, 'failure' | 'hung' | 'isListed' | 'offered' | 'policyFault'>;
+  store: Pick<Store, 'claims' | 'unrestored'>;
   publisher: Pick<SlicePublisher, 'publish'>;
   kubelet: Pick<KubeletPluginHelper, 'setHealth'>;
-  events: Pick<FailureEvents, 'devicesFound' | 'devicesHung'>;
+  events: Pick<FailureEvents, 'devicesFound' | 'devicesHung' | 'devicesUnrestored' | 'policyRejected'>;
   /** Called with the reason while no devices can be published. */
   onUnpublished: (reason: string) => void;
 }
@@ -21,6 +21,7 @@ export interface DeviceReportOptions {
 /** Reports the node's devices: to the scheduler in slices, to the kubelet as health, and to users what was lost or hangs. */
 export function reportDevices(options: DeviceReportOptions): void {
   const { node, devices, store, publisher, kubelet, events, onUnpublished } = options;
+  events.policyRejected(node, devices.policyFault);
   // An empty list would withdraw all devices, and report those of claims as lost.
   if (!devices.isListed) {
     onUnpublished(`devices cannot be listed: ${explain(devices.failure)}`);
@@ -32,4 +33,5 @@ export function reportDevices(options: DeviceReportOptions): void {
   kubelet.setHealth(deviceHealth(node, names, store.claims(), devices.hung()));
   events.devicesFound(node, names, store.claims());
   events.devicesHung(node, devices.hung());
+  events.devicesUnrestored(node, store.unrestored());
 }
