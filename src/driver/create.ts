@@ -101,8 +101,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
     }),
   );
   const reconciler = createReconciler(base, parts, registry, () => reconciler.nudge());
-  const onUnpublished = (reason: string) => observer.published(reason);
-  const report = () => reportDevices({ node, devices, store, publisher, kubelet, events, onUnpublished });
+  const report = () => reportDevices({ node, devices, store, publisher, kubelet, events, observer });
   const owned = stack.move();
   return {
     async start() {

@@ -209,6 +209,7 @@ export class Instance {
       connected: (peer, failure) => this.readiness.set(peer, state(failure)),
       published: (failure) => this.readiness.set('slices', state(failure)),
       writeFailed: () => undefined,
+      reported: () => undefined,
       started: () => undefined,
     };
   }

@@ -78,7 +78,7 @@ export function observeHandlers(handlers: PluginHandlers, metrics: Metrics, cloc
 export function observerOf(
   ops: Pick<Operations, 'metrics' | 'setConnected' | 'setPublished'>,
   clock: Clock,
-): NodeObserver {
+): Omit<NodeObserver, 'reported'> {
   const { metrics } = ops;
   return {
     plugin: (plugin) => observePlugin(plugin, metrics, clock),

@@ -12,6 +12,7 @@ import {
   type NetworkDevice,
 } from '../../node/inventory/index.ts';
 import type { HungWrite } from '../../node/sriov/index.ts';
+import type { DeviceState } from '../ports.ts';
 import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
 import { heldDevices } from './held-devices.ts';
 import { PolicyFile } from './policy-file.ts';
@@ -92,6 +93,17 @@ export class DeviceList implements AsyncDisposable {
   /** Why the policy file is not in force; the last valid one is. */
   get policyFault(): NetdraError | undefined {
     return this.#policyFault;
+  }
+
+  /** What decides on the offered devices, besides the node and the store. */
+  get state(): DeviceState {
+    const fault = this.#policyFault;
+    return {
+      ...(this.#policyFile === undefined ? {} : { policy: this.#inventory.policy }),
+      ...(fault === undefined ? {} : { policyFault: explain(fault) }),
+      hungWrites: this.#quarantine.hung,
+      keepsTaints: this.#quarantine.keepsTaints,
+    };
   }
 
   /** How many problems there are with reading the node's devices. */
@@ -306,17 +318,18 @@ export class DeviceList implements AsyncDisposable {
 
   async #followPolicy(): Promise<void> {
     const { logger, policyPath } = this.#options;
+    let isChanged = false;
     const fault = await this.#policyFile?.follow((policy) => {
       this.#inventory.policy = policy;
       this.#schedule.request();
       logger.info({ path: policyPath }, 'inventory policy in force');
+      isChanged = true;
     });
-    const isNew = fault?.message !== this.#policyFault?.message;
+    const isNewFault = fault?.message !== this.#policyFault?.message;
     this.#policyFault = fault;
-    if (!isNew) return;
-    if (fault !== undefined) {
+    if (isNewFault && fault !== undefined) {
       logger.error({ err: fault }, 'inventory policy rejected; the last valid one stays in force');
     }
-    this.#onChange?.();
+    if (isChanged || isNewFault) this.#onChange?.();
   }
 }
