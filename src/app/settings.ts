@@ -147,7 +147,7 @@ const flags = {
   bootIdPath: { value: '<path>', isHidden: true, help: "file with the kernel's boot ID" },
   httpAddress: {
     ...{ value: '<address>', parse: (text: string) => parseAddress(text) && text },
-    help: 'where to serve /metrics, /healthz and /readyz: HOST:PORT or :PORT; disabled if unset',
+    help: 'where to serve /metrics, /healthz and /readyz: HOST:PORT, [IPV6]:PORT or :PORT; disabled if unset',
   },
   httpTlsDir: {
     value: '<path>',

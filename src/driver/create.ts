@@ -101,8 +101,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
     }),
   );
   const reconciler = createReconciler(base, parts, registry, () => reconciler.nudge());
-  const onUnpublished = (reason: string) => observer.published(reason);
-  const report = () => reportDevices({ node, devices, store, publisher, kubelet, events, onUnpublished });
+  const report = () => reportDevices({ node, devices, store, publisher, kubelet, events, observer });
   const owned = stack.move();
   return {
     async start() {
@@ -176,22 +175,29 @@ function createAttachments(
 function createReports({ kube, resources, observer, stack, podUidsOf, ...base }: Base, devices: DeviceList) {
   const { clock, logger, random, disk, settings } = base;
   const { driverName: driver, nodeName } = settings;
+  const options = { controller: driver, instance: nodeName, clock, logger };
+  const onError = (error: unknown) => observer.writeFailed('events', error);
+  const events = new FailureEvents(stack.use(new EventWriter(kube, { ...options, onError })));
   const publisher = stack.use(
     new SlicePublisher(createSliceApi(kube, resources, { driver, nodeName }), {
       ...{ driver, nodeName, clock, logger, random },
       onError: (error) => {
         observer.published(explain(error));
+        observer.writeFailed('slices', error);
+        events.slicesNotPublished(nodeName, error);
         if (dropsTaints(error)) devices.withdrawHung();
       },
-      onSynced: () => observer.published(),
+      onSynced: () => {
+        observer.published();
+        events.slicesNotPublished(nodeName, undefined);
+      },
     }),
   );
-  const options = { controller: driver, instance: nodeName, clock, logger };
-  const events = new FailureEvents(stack.use(new EventWriter(kube, options)));
   const statusWriter = stack.use(
     new ClaimStatusWriter(resources, {
       ...{ driver, pool: nodeName, clock, logger, random },
       onPersistentFailure: (claim, error) => events.statusNotWritten(claim, podUidsOf(claim), error),
+      onError: (error) => observer.writeFailed('status', error),
     }),
   );
   return { publisher, events, statusWriter, status: new StatusReport({ store: disk.store, writer: statusWriter }) };
@@ -313,6 +319,9 @@ function factsOf({ disk: { store } }: Base, devices: DeviceList, metadata: Claim
   const held = () => store.claims().flatMap((claim) => claim.devices);
   return {
     devicesOffered: () => devices.offered().length,
+    devicesWithheld: () => devices.withheld(),
+    deviceProblems: () => devices.problemCount,
+    isPolicyValid: () => devices.policyFault === undefined,
     claimsByState: () => {
       const byState = Map.groupBy(store.claims(), ({ state }) => state);
       return Object.fromEntries([...byState].map(([state, claims]) => [state, claims.length]));

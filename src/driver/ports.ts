@@ -4,6 +4,8 @@ import type { DraPlugin, KubeletPluginHelper, KubeletPluginOptions } from '../fr
 import type { ClaimMetadataOptions, LayoutName } from '../framework/metadata/index.ts';
 import type { Clock } from '../lib/clock.ts';
 import type { Logger } from '../lib/logger.ts';
+import type { InventoryPolicy } from '../node/inventory/index.ts';
+import type { HungWrite } from '../node/sriov/index.ts';
 import type { ClosedField, CniRules } from './claims/index.ts';
 import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devices.ts';
 import type { InactiveClaimsOptions, OrphanedFilesOptions, ReconcileTask } from './recovery/index.ts';
@@ -113,14 +115,39 @@ export interface NodeObserver {
   connected(peer: 'kubelet' | 'nri', failure?: string): void;
   /** @param failure why the API server does not have the slices as wanted */
   published(failure?: string): void;
+  /** A write to the API server has failed, and is logged. */
+  writeFailed(object: ApiObject, error: unknown): void;
+  /** Called when the driver starts and at each change. */
+  reported(state: DeviceState): void;
   /** Called once, when the driver has started. */
   started(facts: NodeFacts): void;
 }
+
+/** What decides on the devices that are offered, besides the node and the store. Plain data. */
+export interface DeviceState {
+  /** The policy in force; absent: there is none. */
+  policy?: InventoryPolicy;
+  /** Why the file of the policy is not in force. */
+  policyFault?: string;
+  /** Writes that the kernel has not returned from. */
+  hungWrites: readonly HungWrite[];
+  /** Whether the API server stores the taints of hung devices; otherwise these are not offered. */
+  keepsTaints: boolean;
+}
+
+/** What the driver writes to the API server. */
+export type ApiObject = 'slices' | 'status' | 'events';
 
 /** Figures that may be read at any time. */
 export interface NodeFacts {
   /** How many devices are offered to the scheduler. */
   devicesOffered(): number;
+  /** How many devices new claims cannot get, by reason. */
+  devicesWithheld(): Record<string, number>;
+  /** How many problems there are with reading the node's devices. */
+  deviceProblems(): number;
+  /** Whether the inventory policy, if there is one, is in force as it is in its file. */
+  isPolicyValid(): boolean;
   /** How many claims are in each state of the store. */
   claimsByState(): Record<string, number>;
   /** How many devices are in a pod's sandbox now. */

@@ -15,6 +15,7 @@ import {
 import { type HelmVersion, helmVersions, runHelm } from '../../e2e/release/helm.ts';
 import { startRegistry } from '../../e2e/release/registry.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
+import { parseAddress } from '../../src/app/ops/index.ts';
 import { closedFields } from '../../src/driver/claims/index.ts';
 import { defaultHooklessHandlers, startGateModes } from '../../src/framework/metadata/gate/index.ts';
 import { layoutNames } from '../../src/framework/metadata/index.ts';
@@ -118,6 +119,7 @@ describe('the chart', () => {
     ['a slip in a name', { kubeletPlugin: { startGat: 'auto' } }, /kubeletPlugin/],
     ['another type', { http: { port: '8080' } }, /http.port/],
     ['an image without a registry', { image: { repository: 'netdra' } }, /repository/],
+    ['a host with a port', { http: { host: '192.0.2.1:80' } }, /http.host/],
     ['an invalid digest', { image: { digest: 'sha256:1' } }, /digest/],
     ['a layout that is not there', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],
   ])('refuses %s in values', (_, values, message) => {
@@ -239,6 +241,22 @@ describe('the chart', () => {
     expect(podOf({})?.containers[0]?.readinessProbe?.httpGet).toEqual({ path: '/readyz', port: 9797 });
   });
 
+  it.each([
+    ['', ':9797', undefined],
+    ['192.0.2.1', '192.0.2.1:9797', '192.0.2.1'],
+    ['fd00::10', '[fd00::10]:9797', 'fd00::10'],
+    ['[fd00::10]', '[fd00::10]:9797', 'fd00::10'],
+    // No address to connect to.
+    ['::', '[::]:9797', '::1'],
+    ['0.0.0.0', '0.0.0.0:9797', '127.0.0.1'],
+  ])('serves metrics and probes at host %j, where the kubelet asks for them', (host, address, probed) => {
+    const [driver] = podOf({ http: { host } })?.containers ?? [];
+    const flag = driver?.args?.find((arg) => arg.startsWith('--http-address='));
+    expect(flag).toBe(`--http-address=${address}`);
+    expect(parseAddress(address).port).toBe(9797);
+    for (const probe of [driver?.livenessProbe, driver?.readinessProbe]) expect(probe?.httpGet?.host).toBe(probed);
+  });
+
   it("runs the driver with its own seccomp profile, with one that others have put there, or with the runtime's", () => {
     const of = (seccomp: Record<string, unknown>, image = {}) => {
       const pod = podOf({ image, kubeletPlugin: { seccomp } });
@@ -299,6 +317,22 @@ describe('the chart', () => {
 
   it('has the alert rules as they are', () => {
     const { spec } = find<{ spec: object }>('PrometheusRule', { prometheusRule: { enabled: true } });
-    expect(spec).toEqual(loadYaml(read('alerts/netdra.yaml')));
+    const rules = read('alerts/netdra.yaml');
+    expect(spec).toEqual(loadYaml(rules));
+    const prefix = 'https://git.example.com/netdra/blob/main/';
+    const prefixed = find<{ spec: object }>('PrometheusRule', {
+      prometheusRule: { enabled: true, runbookUrlPrefix: prefix },
+    });
+    expect(prefixed.spec).toEqual(loadYaml(rules.replaceAll('runbook_url: docs/', `runbook_url: ${prefix}docs/`)));
+  });
+
+  it('has the job that the alert NetdraDown looks for, whatever the release is called', () => {
+    const values = { serviceMonitor: { enabled: true } };
+    const objects = renderObjects({ values, releaseName: 'sriov' });
+    const monitor = objects.find(({ kind }) => kind === 'ServiceMonitor') as { spec?: { jobLabel: string } };
+    const service = objects.find(({ kind }) => kind === 'Service');
+    const job = service?.metadata?.labels?.[monitor.spec?.jobLabel ?? ''];
+    expect(job).toBe('netdra');
+    expect(read('alerts/netdra.yaml')).toContain(`up{job="${job}"} == 0`);
   });
 });

@@ -208,6 +208,8 @@ export class Instance {
       handlers: (handlers) => handlers,
       connected: (peer, failure) => this.readiness.set(peer, state(failure)),
       published: (failure) => this.readiness.set('slices', state(failure)),
+      writeFailed: () => undefined,
+      reported: () => undefined,
       started: () => undefined,
     };
   }

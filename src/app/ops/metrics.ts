@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { NodeFacts } from '../../driver/ports.ts';
+import type { ApiObject, NodeFacts } from '../../driver/ports.ts';
 
 export interface MetricsOptions {
   driver: string;
@@ -47,19 +47,17 @@ export class Metrics {
   /** Adds the gauges that are read at each scrape. To be called once, when their sources exist. */
   readFrom(sources: NodeFacts): void {
     this.#read('netdra_devices_offered', 'Devices that are offered to the scheduler.', sources.devicesOffered);
+    const problems = "Problems with reading the node's devices in the last scan.";
+    this.#read('netdra_device_problems', problems, sources.deviceProblems);
+    const policy = 'Whether the inventory policy is in force as it is in its file: 0 or 1.';
+    this.#read('netdra_policy_valid', policy, () => Number(sources.isPolicyValid()));
+    const withheld = 'Devices that new claims cannot get, by reason.';
+    this.#readBy('reason', 'netdra_devices_withheld', withheld, sources.devicesWithheld);
     this.#read('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
     this.#read('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
-    new Gauge({
-      name: 'netdra_claims',
-      help: 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.',
-      labelNames: ['state'],
-      registers: [this.#registry],
-      collect() {
-        this.reset();
-        for (const state of ['preparing', 'configured', 'prepared', 'unpreparing']) this.set({ state }, 0);
-        for (const [state, count] of Object.entries(sources.claimsByState())) this.set({ state }, count);
-      },
-    });
+    const claims = 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.';
+    const none = { preparing: 0, configured: 0, prepared: 0, unpreparing: 0 };
+    this.#readBy('state', 'netdra_claims', claims, () => ({ ...none, ...sources.claimsByState() }));
   }
 
   metadataWritten(seconds: number): void {
@@ -86,6 +84,14 @@ export class Metrics {
   connected(peer: 'kubelet' | 'nri', isConnected: boolean): void {
     this.#own.connected.set({ peer }, Number(isConnected));
     if (isConnected) this.#own.connects.inc({ peer });
+  }
+
+  published(isPublished: boolean): void {
+    this.#own.published.set(Number(isPublished));
+  }
+
+  writeFailed(object: ApiObject, code: string): void {
+    this.#own.apiWriteErrors.inc({ object, code });
   }
 
   stalled(seconds: number, longestSeconds: number): void {
@@ -123,6 +129,20 @@ export class Metrics {
       },
     });
   }
+
+  /** The same, with a label whose values are the keys of what is read. */
+  #readBy(label: string, name: string, help: string, read: () => Record<string, number>): void {
+    new Gauge({
+      name,
+      help,
+      labelNames: [label],
+      registers: [this.#registry],
+      collect() {
+        this.reset();
+        for (const [value, count] of Object.entries(read())) this.set({ [label]: value }, count);
+      },
+    });
+  }
 }
 
 /** The metrics that calls of {@link Metrics} change. */
@@ -138,6 +158,8 @@ function createOwnMetrics(registers: Registry[]) {
   const callTime = "Duration of prepare and unprepare calls, without the framework's part.";
   const hookTime = 'Duration of NRI hooks, for pods with and without claims.';
   const registrations = 'Registrations with the kubelet, connections to the runtime.';
+  const published = 'Whether the API server has the ResourceSlices as wanted: 0 or 1.';
+  const apiErrors = 'Writes to the API server that failed, by what was written: slices, status or events.';
   const stalls = 'Seconds in which the event loop stalled beyond the threshold.';
   return {
     metadataWrites: counter('dra_metadata_writes_total', 'Metadata writes, including updates.'),
@@ -150,6 +172,8 @@ function createOwnMetrics(registers: Registry[]) {
     hookErrors: counter('netdra_hook_errors_total', 'Events that were refused, by reason.', ['hook', 'code']),
     connected: gauge('netdra_connected', 'Whether the driver is registered with the peer: 0 or 1.', ['peer']),
     connects: counter('netdra_connects_total', registrations, ['peer']),
+    published: gauge('netdra_slices_published', published),
+    apiWriteErrors: counter('netdra_api_write_errors_total', apiErrors, ['object', 'code']),
     stalls: counter('netdra_event_loop_stalls_total', stalls),
     longestStallSeconds: gauge('netdra_event_loop_stall_max_seconds', 'The longest stall since the start.'),
   };

@@ -78,7 +78,7 @@ export function observeHandlers(handlers: PluginHandlers, metrics: Metrics, cloc
 export function observerOf(
   ops: Pick<Operations, 'metrics' | 'setConnected' | 'setPublished'>,
   clock: Clock,
-): NodeObserver {
+): Omit<NodeObserver, 'reported'> {
   const { metrics } = ops;
   return {
     plugin: (plugin) => observePlugin(plugin, metrics, clock),
@@ -86,6 +86,7 @@ export function observerOf(
     handlers: (handlers) => observeHandlers(handlers, metrics, clock),
     connected: (peer, failure) => ops.setConnected(peer, failure),
     published: (failure) => ops.setPublished(failure),
+    writeFailed: (object, error) => metrics.writeFailed(object, codeOf(error)),
     started: (facts) => metrics.readFrom(facts),
   };
 }

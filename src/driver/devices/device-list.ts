@@ -12,6 +12,7 @@ import {
   type NetworkDevice,
 } from '../../node/inventory/index.ts';
 import type { HungWrite } from '../../node/sriov/index.ts';
+import type { DeviceState } from '../ports.ts';
 import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
 import { heldDevices } from './held-devices.ts';
 import { PolicyFile } from './policy-file.ts';
@@ -54,6 +55,9 @@ export class DeviceList implements AsyncDisposable {
   #logged = '';
   /** Why the last scan failed; absent: it did not. */
   #failure: unknown;
+  /** Of the last scan that did not fail. */
+  #report: InventoryReport = { devices: [], excluded: [], problems: [] };
+  #policyFault: NetdraError | undefined;
   #watching: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
 
@@ -84,6 +88,27 @@ export class DeviceList implements AsyncDisposable {
   /** Why the devices could not be listed last time. */
   get failure(): unknown {
     return this.#failure;
+  }
+
+  /** Why the policy file is not in force; the last valid one is. */
+  get policyFault(): NetdraError | undefined {
+    return this.#policyFault;
+  }
+
+  /** What decides on the offered devices, besides the node and the store. */
+  get state(): DeviceState {
+    const fault = this.#policyFault;
+    return {
+      ...(this.#policyFile === undefined ? {} : { policy: this.#inventory.policy }),
+      ...(fault === undefined ? {} : { policyFault: explain(fault) }),
+      hungWrites: this.#quarantine.hung,
+      keepsTaints: this.#quarantine.keepsTaints,
+    };
+  }
+
+  /** How many problems there are with reading the node's devices. */
+  get problemCount(): number {
+    return this.#report.problems.length + (this.#failure === undefined ? 0 : 1);
   }
 
   /**
@@ -151,6 +176,16 @@ export class DeviceList implements AsyncDisposable {
   /** Devices whose kernel driver does not return from a write. */
   hung(): HungDevice[] {
     return this.#quarantine.hung.map((write) => ({ ...write, ...defined({ name: this.#at(write.device)?.name }) }));
+  }
+
+  /** How many devices new claims cannot get, by reason: that of an {@link Exclusion}, `unrestored` or `hung`. */
+  withheld(): Record<string, number> {
+    const counts: Record<string, number> = {
+      unrestored: this.#options.unrestored().length,
+      hung: this.#quarantine.hung.length,
+    };
+    for (const { reason } of this.#report.excluded) counts[reason] = (counts[reason] ?? 0) + 1;
+    return counts;
   }
 
   /** For an API server that does not store taints: hung devices that no claim holds are withdrawn instead. */
@@ -231,6 +266,7 @@ export class DeviceList implements AsyncDisposable {
   }
 
   #readReport(report: InventoryReport): void {
+    this.#report = report;
     // A device that could not be read may be readable a moment later. A problem that stays is no reason to scan more often.
     if (this.#log(report) && report.problems.length > 0) this.#schedule.request();
     const elsewhere = report.excluded.filter(({ reason }) => reason === 'interface-elsewhere');
@@ -282,12 +318,18 @@ export class DeviceList implements AsyncDisposable {
 
   async #followPolicy(): Promise<void> {
     const { logger, policyPath } = this.#options;
+    let isChanged = false;
     const fault = await this.#policyFile?.follow((policy) => {
       this.#inventory.policy = policy;
       this.#schedule.request();
       logger.info({ path: policyPath }, 'inventory policy in force');
+      isChanged = true;
     });
-    if (fault !== undefined)
+    const isNewFault = fault?.message !== this.#policyFault?.message;
+    this.#policyFault = fault;
+    if (isNewFault && fault !== undefined) {
       logger.error({ err: fault }, 'inventory policy rejected; the last valid one stays in force');
+    }
+    if (isChanged || isNewFault) this.#onChange?.();
   }
 }

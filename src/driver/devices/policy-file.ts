@@ -10,8 +10,6 @@ export class PolicyFile {
   readonly #path: string;
   /** Text of the policy in force. */
   #text: string | undefined;
-  /** Last reported fault of a rejected file. */
-  #fault: string | undefined;
 
   constructor(path: string) {
     this.#path = path;
@@ -19,7 +17,7 @@ export class PolicyFile {
 
   /**
    * Reads the file and reports a new policy. If the file is rejected, the previous policy stays in force.
-   * @returns why the file was rejected, once for each fault
+   * @returns why the file is rejected
    * @throws NetdraError `policy-invalid` with the field and what is allowed, if there is no previous policy
    */
   async follow(onChange: (policy: InventoryPolicy) => void): Promise<NetdraError | undefined> {
@@ -27,13 +25,10 @@ export class PolicyFile {
       const text = await this.#read();
       const policy = text === this.#text ? undefined : await this.#parse(text);
       this.#text = text;
-      this.#fault = undefined;
       if (policy !== undefined) onChange(policy);
       return undefined;
     } catch (error) {
       if (!(error instanceof NetdraError) || this.#text === undefined) throw error;
-      if (error.message === this.#fault) return undefined;
-      this.#fault = error.message;
       return error;
     }
   }

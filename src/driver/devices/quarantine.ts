@@ -12,6 +12,13 @@ export interface QuarantineOptions {
   unrestored: () => readonly UnrestoredVf[];
 }
 
+/** Why a device is withdrawn. */
+export interface Withdrawal {
+  reason: 'unrestored' | 'hung';
+  /** What could not be restored, or the path of a write that the kernel has not returned from. */
+  detail: string;
+}
+
 /**
  * Keeps devices from new claims: those whose kernel driver hangs in a write, and VFs that could not be restored. A hung
  * device stays offered with a taint; all others are withdrawn.
@@ -32,6 +39,10 @@ export class Quarantine {
     return this.#hungWrites();
   }
 
+  get keepsTaints(): boolean {
+    return this.#keepsTaints;
+  }
+
   isHung(pciAddress: string): boolean {
     return this.hung.some(({ device }) => device === pciAddress);
   }
@@ -41,13 +52,26 @@ export class Quarantine {
     this.#keepsTaints = false;
   }
 
-  /** An unrestored VF is withdrawn, except while it hangs: what can be restored is known when the kernel returns. */
   withoutWithdrawn<D extends { pciAddress: string }>(devices: readonly D[]): D[] {
-    const unrestored = new Set(this.#options.unrestored().map(({ device }) => device.pciAddress));
-    return devices.filter(({ pciAddress }) => {
-      if (!this.isHung(pciAddress)) return !unrestored.has(pciAddress);
-      return this.#keepsTaints || this.#options.held().has(pciAddress);
-    });
+    const withdrawn = this.withdrawn();
+    return devices.filter(({ pciAddress }) => !withdrawn.has(pciAddress));
+  }
+
+  /**
+   * The devices that are withdrawn, by PCI address. An unrestored VF is, except while it hangs: what can be restored is known
+   * when the kernel returns.
+   */
+  withdrawn(): Map<string, Withdrawal> {
+    const unrestored = this.#options.unrestored().filter(({ device }) => !this.isHung(device.pciAddress));
+    const held = this.#options.held();
+    const hung = this.#keepsTaints ? [] : this.hung.filter(({ device }) => !held.has(device));
+    return new Map([
+      ...unrestored.map(({ device: { pciAddress }, reason: detail }): [string, Withdrawal] => [
+        pciAddress,
+        { reason: 'unrestored', detail },
+      ]),
+      ...hung.map(({ device, path }): [string, Withdrawal] => [device, { reason: 'hung', detail: path }]),
+    ]);
   }
 
   taintsOf(pciAddress: string): { taints?: DeviceTaint[] } {

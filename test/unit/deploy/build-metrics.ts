@@ -6,6 +6,9 @@ export function buildMetrics(): Metrics {
   const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });
   metrics.readFrom({
     devicesOffered: () => 1,
+    devicesWithheld: () => ({ unrestored: 1 }),
+    deviceProblems: () => 1,
+    isPolicyValid: () => true,
     claimsByState: () => ({}),
     devicesAttached: () => 1,
     metadataFiles: async () => 1,

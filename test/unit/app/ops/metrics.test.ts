@@ -1,10 +1,21 @@
 import { describe, expect, it } from 'vitest';
 import { Metrics } from '../../../../src/app/ops/index.ts';
+import type { NodeFacts } from '../../../../src/driver/ports.ts';
 import { parseScrape } from '../../../doubles/prometheus.ts';
 
 function create() {
   return new Metrics({ driver: 'sriov.example', version: '1.2.3', metadataEnabled: true });
 }
+
+const facts: NodeFacts = {
+  devicesOffered: () => 0,
+  devicesWithheld: () => ({}),
+  deviceProblems: () => 0,
+  isPolicyValid: () => true,
+  claimsByState: () => ({}),
+  devicesAttached: () => 0,
+  metadataFiles: async () => 0,
+};
 
 async function scrape(metrics: Metrics): Promise<Map<string, number>> {
   return parseScrape((await metrics.render()).text);
@@ -13,12 +24,7 @@ async function scrape(metrics: Metrics): Promise<Map<string, number>> {
 describe('Metrics', () => {
   it('has the names of KEP-5304, with 0 before anything happened', async () => {
     const metrics = create();
-    metrics.readFrom({
-      devicesOffered: () => 3,
-      claimsByState: () => ({}),
-      devicesAttached: () => 0,
-      metadataFiles: async () => 2,
-    });
+    metrics.readFrom({ ...facts, devicesOffered: () => 3, metadataFiles: async () => 2 });
     const values = await scrape(metrics);
     expect(values.get('dra_metadata_feature_enabled')).toBe(1);
     expect(values.get('dra_metadata_writes_total')).toBe(0);
@@ -50,17 +56,43 @@ describe('Metrics', () => {
   it('keeps every state of claims on the page, and none that is over', async () => {
     const metrics = create();
     let states: Record<string, number> = { prepared: 2, unpreparing: 1 };
-    metrics.readFrom({
-      devicesOffered: () => 0,
-      claimsByState: () => states,
-      devicesAttached: () => 0,
-      metadataFiles: async () => 0,
-    });
+    metrics.readFrom({ ...facts, claimsByState: () => states });
     expect((await scrape(metrics)).get('netdra_claims{state="unpreparing"}')).toBe(1);
     states = { prepared: 2 };
     const values = await scrape(metrics);
     expect(values.get('netdra_claims{state="unpreparing"}')).toBe(0);
     expect(values.get('netdra_claims{state="prepared"}')).toBe(2);
+  });
+
+  it('has devices that new claims cannot get by reason, and none for a reason that is over', async () => {
+    const metrics = create();
+    let withheld: Record<string, number> = { unrestored: 0, hung: 1, 'not-selected': 4 };
+    let isPolicyValid = true;
+    const more = { devicesWithheld: () => withheld, deviceProblems: () => 2, isPolicyValid: () => isPolicyValid };
+    metrics.readFrom({ ...facts, ...more });
+    const before = await scrape(metrics);
+    expect(before.get('netdra_devices_withheld{reason="not-selected"}')).toBe(4);
+    expect(before.get('netdra_devices_withheld{reason="unrestored"}')).toBe(0);
+    expect([before.get('netdra_device_problems'), before.get('netdra_policy_valid')]).toEqual([2, 1]);
+    withheld = { unrestored: 1, hung: 0 };
+    isPolicyValid = false;
+    const after = await scrape(metrics);
+    expect(after.get('netdra_devices_withheld{reason="unrestored"}')).toBe(1);
+    expect(after.has('netdra_devices_withheld{reason="not-selected"}')).toBe(false);
+    expect(after.get('netdra_policy_valid')).toBe(0);
+  });
+
+  it('says whether the slices are published, and counts writes that fail by what they write', async () => {
+    const metrics = create();
+    expect((await scrape(metrics)).get('netdra_slices_published')).toBe(0);
+    metrics.published(true);
+    metrics.writeFailed('status', 'status-forbidden');
+    metrics.writeFailed('events', 'api-forbidden');
+    metrics.writeFailed('events', 'api-forbidden');
+    const values = await scrape(metrics);
+    expect(values.get('netdra_slices_published')).toBe(1);
+    expect(values.get('netdra_api_write_errors_total{object="status",code="status-forbidden"}')).toBe(1);
+    expect(values.get('netdra_api_write_errors_total{object="events",code="api-forbidden"}')).toBe(2);
   });
 
   it('counts connections and says whether there is one now', async () => {

@@ -194,11 +194,19 @@ describe('DeviceList', () => {
     // The devices are still looked after.
     expect([await source.scan(), await source.scan()]).toEqual([true, false]);
     expect(source.offered()).toHaveLength(6);
-    expect(logger.messages('error')).toEqual(['inventory policy rejected; the last valid one stays in force']);
+    const rejected = 'inventory policy rejected; the last valid one stays in force';
+    expect(logger.messages('error')).toEqual([rejected]);
+    expect(source.policyFault).toMatchObject({ code: 'policy-invalid', path });
     expect(logger.lines.find(({ level }) => level === 'error')?.fields.err).toMatchObject({ code: 'policy-invalid' });
     writeFileSync(path, vfsOf('ice'));
     expect(await source.scan()).toBe(true);
     expect(source.offered()).toHaveLength(3);
+    expect(source.policyFault).toBeUndefined();
+    expect(source.withheld()).toEqual({ unrestored: 0, hung: 0, 'not-selected': 6 });
+    // The same fault as before is a new one now.
+    writeFileSync(path, 'apiVersion: broken');
+    await source.scan();
+    expect(logger.messages('error')).toEqual([rejected, rejected]);
   });
 
   it('reads the devices again when something changed, and else every 30 s', async () => {
@@ -433,6 +441,7 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     await using bench = await hang();
     const { source, before } = bench;
     expect(source.hung()).toEqual([{ name, device: first, path: bench.path, text: first }]);
+    expect(source.withheld()).toEqual({ unrestored: 0, hung: 1 });
     expect(offeredAs(source)).toEqual({ ...before.find((device) => device.name === name), taints });
     expect(source.offered().filter((device) => device.taints !== undefined)).toHaveLength(1);
     expect(source.offered()).toHaveLength(before.length);

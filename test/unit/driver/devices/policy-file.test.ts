@@ -69,7 +69,7 @@ describe('PolicyFile', () => {
     );
   });
 
-  it('keeps a good policy when the file breaks or vanishes, says so once for each fault, and takes the next good one', async () => {
+  it('keeps a good policy while the file is broken or missing, says why, and takes the next good one', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');
     const file = new PolicyFile(path);
@@ -78,17 +78,13 @@ describe('PolicyFile', () => {
     writeFileSync(path, head);
     expect(await follow()).toBeUndefined();
     writeFileSync(path, `${head}colour: red`);
-    expect(await follow()).toMatchObject({ code: 'policy-invalid', message: expect.stringContaining('colour') });
-    expect(await follow()).toBeUndefined();
+    const invalid = { code: 'policy-invalid', message: expect.stringContaining('colour') };
+    for (const _ of [1, 2]) expect(await follow()).toMatchObject(invalid);
     rmSync(path);
     expect(await follow()).toMatchObject({ message: `cannot read inventory policy ${path}` });
-    expect(await follow()).toBeUndefined();
     expect(seen).toEqual([{}]);
     writeFileSync(path, `${head}pfs: []`);
     expect(await follow()).toBeUndefined();
     expect(seen).toEqual([{}, { pfs: [] }]);
-    // The same fault as before is a new one now.
-    writeFileSync(path, `${head}colour: red`);
-    expect(await follow()).toMatchObject({ code: 'policy-invalid' });
   });
 });
