@@ -70,6 +70,7 @@ export class SriovCard implements Disposable {
   listError: NetlinkError | undefined;
   /** Properties that the PF accepts, without effect. */
   readonly ignored = new Set<keyof VfChange>();
+  readonly #pf: Link;
   #nextIndex = 10;
 
   constructor(options: SriovCardOptions = {}) {
@@ -86,6 +87,7 @@ export class SriovCard implements Disposable {
       ...options,
     };
     const { vfs, drivers, info } = this.#options;
+    this.#pf = { ...this.#newLink('pf0', pfAddress), index: 5 };
     for (const driver of drivers) mkdirSync(this.path('bus/pci/drivers', driver), { recursive: true });
     this.#vfs = Array.from({ length: vfs }, (_, vfIndex) => ({
       ...{ info: { vfIndex, ...info }, qdiscs: {}, ethtool: {} },
@@ -180,7 +182,7 @@ export class SriovCard implements Disposable {
   /** rtnetlink of the namespace of the card. */
   readonly host: VfHardwareOptions['host'] = {
     links: async () => {
-      const pf = { ...this.#newLink('pf0', pfAddress), index: 5 };
+      const pf = structuredClone(this.#pf);
       const here = this.#vfs.filter(({ isAway }) => !isAway);
       return [pf, ...here.flatMap(({ link }) => (link === undefined ? [] : [structuredClone(link)]))];
     },
