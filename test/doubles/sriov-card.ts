@@ -77,6 +77,7 @@ export class SriovCard implements Disposable {
   listError: NetlinkError | undefined;
   /** Properties that the PF accepts, without effect. */
   readonly ignored = new Set<keyof VfChange>();
+  readonly #pf: Link;
   #nextIndex = 10;
 
   constructor(options: SriovCardOptions = {}) {
@@ -94,6 +95,7 @@ export class SriovCard implements Disposable {
       ...options,
     };
     const { vfs, drivers, info } = this.#options;
+    this.#pf = { ...this.#newLink('pf0', pfAddress), index: 5, mtuBytes: this.#options.mtu.pf };
     for (const driver of drivers) mkdirSync(this.path('bus/pci/drivers', driver), { recursive: true });
     this.#vfs = Array.from({ length: vfs }, (_, vfIndex) => ({
       ...{ info: { vfIndex, ...info }, qdiscs: {}, ethtool: {} },
@@ -190,7 +192,7 @@ export class SriovCard implements Disposable {
   /** rtnetlink of the namespace of the card. */
   readonly host: VfHardwareOptions['host'] = {
     links: async () => {
-      const pf = { ...this.#newLink('pf0', pfAddress), index: 5, mtuBytes: this.#options.mtu.pf };
+      const pf = structuredClone(this.#pf);
       const here = this.#vfs.filter(({ isAway }) => !isAway);
       return [pf, ...here.flatMap(({ link }) => (link === undefined ? [] : [structuredClone(link)]))];
     },

@@ -233,7 +233,7 @@ describe('a VF that its pod has changed', () => {
     const error = await hardware.restore(card.address(0), before).catch((each: unknown) => each);
     expect(error).toMatchObject({ code: 'restore-incomplete', properties: ['link.name'], retriable: true });
     expect(explain(error)).toMatch(
-      /cannot rename link #\d+ to ens1f0v0: the name is taken by link #11 .*rename or delete/,
+      /cannot rename link #\d+ to ens1f0v0: the name is taken by link #12 .*rename or delete/,
     );
     expect(card.state(0)).toEqual({ ...state, link: { ...state.link, name: expect.stringMatching(/^netdra\d+$/) } });
     Object.assign(card.link(1) ?? {}, { name: 'other' });
