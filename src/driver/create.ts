@@ -106,6 +106,8 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   const owned = stack.move();
   return {
     async start() {
+      const unrestored = await kubelet.restoreMetadata().catch((error: unknown) => [error]);
+      for (const err of unrestored) logger.warn({ err }, 'files of a claim cannot be made again from its record');
       // The runtime registers us once every sandbox has answered it; one whose containers are waiting does not answer.
       await waitingSandboxes.serve();
       runtime.start();

@@ -38,7 +38,10 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
   /** Of the node's current boot. With it, deferred metadata of an earlier boot is hidden at the next prepare. */
   bootId?: string;
-  /** Called at the end of each prepare: everything that containers will mount is laid down. What it throws fails the prepare. */
+  /**
+   * Called in the step in which a prepare writes the record, for what is to be stored with it. From then on, files and gate follow
+   * from the record. What it throws fails the prepare of its claim.
+   */
   onPrepared?: (claim: ClaimIdentity) => void;
   /**
    * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. If the

@@ -67,6 +67,15 @@ export function writeGate(dataDir: string, claim: ClaimIdentity, gate: Gate): vo
   if (readFileIfThere(file) !== text) createFile(file, text);
 }
 
+/**
+ * Makes a gate follow from the sandbox that is served, if any. What it says to containers that wait, or have ended, stays.
+ * @throws MetadataError `metadata-io`
+ */
+export function putGate(dataDir: string, claim: ClaimIdentity, servedBy: string | null): void {
+  if (servedBy !== null) writeGate(dataDir, claim, { state: 'served', sandboxId: servedBy });
+  else if (readGate(dataDir, claim)?.state === 'served') closeGate(dataDir, claim);
+}
+
 /** From now on no container starts. @throws MetadataError `metadata-io` */
 export function closeGate(dataDir: string, claim: ClaimIdentity): void {
   removeFile(gateFile(dataDir, claim));

@@ -166,6 +166,41 @@ describe('a claim with a gate', () => {
     expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
   });
 
+  it('is made again from the record with its hook and its files, as are those of an older version', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    const damage = () => {
+      for (const path of [gatePath(), ...hidden()]) rmSync(path);
+      for (const spec of bench.files(bench.cdiDir)) writeFileSync(join(bench.cdiDir, spec), '{}');
+    };
+    damage();
+    expect(await bench.start({ gate }).restore()).toEqual([]);
+    expect([gateText(), hidden().some(isBlank), bench.edits(claim.uid)[0]?.hooks?.length]).toEqual([
+      'netdra-gate 1\nserved sandbox-a\n',
+      false,
+      1,
+    ]);
+    const { ino } = statSync(join(bench.cdiDir, String(bench.files(bench.cdiDir)[0])));
+    await bench.start({ gate }).restore();
+    expect(statSync(join(bench.cdiDir, String(bench.files(bench.cdiDir)[0]))).ino).toBe(ino);
+    damage();
+    await metadata.withdraw(claim);
+    writeFileSync(gatePath(), formatGate({ state: 'served', sandboxId: b }));
+    await bench.start({ gate }).restore();
+    expect([gateText(), hidden().every(isBlank)]).toEqual([undefined, true]);
+    // An older version has only the gate.
+    await serve(a);
+    const recordPath = join(gatePath(), '../claim.json');
+    const { servedBy, ...older } = JSON.parse(readFileSync(recordPath, 'utf8'));
+    writeFileSync(recordPath, JSON.stringify(older));
+    await bench.start({ gate }).restore();
+    expect([servedBy, gateText()]).toEqual([a, 'netdra-gate 1\nserved sandbox-a\n']);
+    await bench.start().restore();
+    expect(bench.edits(claim.uid)[0]?.hooks).toHaveLength(1);
+    writeFileSync(recordPath, '{');
+    expect(await bench.start({ gate }).restore()).toMatchObject([{ code: 'metadata-malformed' }]);
+  });
+
   it('closes it when a boot has ended its sandbox, and when the claim goes', async () => {
     metadata = bench.start({ gate, bootId: 'boot-1' });
     await metadata.prepare(record, new Map());
@@ -181,7 +216,7 @@ describe('a claim with a gate', () => {
   it('closes its gate when metadata is switched on, and opens it with the content, in the same sandbox', async () => {
     metadata = bench.start({ gate, enabled: false });
     await metadata.prepare(record, new Map());
-    await serve(a);
+    await metadata.openGate(claim, a);
     metadata = bench.start({ gate });
     await metadata.prepare(record, new Map());
     expect([bench.mounts(claim.uid).size > 0, hidden().every(isBlank)]).toEqual([true, true]);
@@ -288,7 +323,7 @@ describe('a claim with a gate', () => {
     metadata = open(false);
     await metadata.prepare(record, new Map());
     expect(pending.splice(0)).toEqual([claim.uid]);
-    await serve(a);
+    await metadata.openGate(claim, a);
     await metadata.prepare(record, new Map());
     expect(pending).toEqual([]);
     metadata = open(true);
@@ -324,7 +359,7 @@ describe('in whatever order the driver is killed', () => {
   it('closes the gate before the files of a layout that was switched on are there', async () => {
     metadata = bench.start({ gate, enabled: false });
     await metadata.prepare(record, new Map());
-    await serve(a);
+    await metadata.openGate(claim, a);
     metadata = bench.start({ gate });
     const { CdiSpecs } = await import('../../../../../src/framework/metadata/files/cdi.ts');
     const { ClaimFiles } = await import('../../../../../src/framework/metadata/files/claim-files.ts');
@@ -445,7 +480,7 @@ describe('while metadata is off', () => {
     await metadata.unprepare(claim);
     await bench.start({ gate, enabled: false }).prepare(record, new Map());
     expect(await bench.start({ enabled: false }).prepare(record, new Map())).toEqual(new Map());
-    expect(bench.files()).toEqual([]);
+    expect(bench.files()).toEqual(['data/dra-device-metadata/default_fast-net/claim.json']);
   });
 
   it('nothing is laid down for a claim without deferred requests', async () => {
