@@ -1,28 +1,14 @@
 import { isDeepStrictEqual } from 'node:util';
-import { defined } from '../../../lib/defined.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
-import {
-  checkGateHook,
-  closeGate,
-  formatGate,
-  type Gate,
-  gateHook,
-  isGateOf,
-  putGate,
-  readGate,
-  writeGate,
-} from '../gate/gate.ts';
+import { checkGateHook, closeGate, formatGate, type Gate, isGateOf, putGate, writeGate } from '../gate/gate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
-import { claimDirectory } from '../layouts/layout-v1.ts';
-import { CdiSpecs, type ContainerEdits } from './cdi.ts';
 import { ClaimDirs, type ClaimMetadataOptions } from './claim-dirs.ts';
 import { ClaimFiles } from './claim-files.ts';
 import type { ClaimRecord, PreparedContent } from './claim-record.ts';
 import { type ClaimState, contentOf, findRequest, hasGate, requestOf } from './claim-state.ts';
 import { holdDirectories } from './held-directories.ts';
-import { makeDirectory } from './host-file.ts';
 import { checkAllWritten, checkOwnership, checkPrepared } from './ownership.ts';
 import { prepareState, withContent } from './prepare-state.ts';
 
@@ -58,17 +44,15 @@ interface Laying {
 export class ClaimMetadata extends ClaimDirs {
   readonly #layouts: LayoutName[];
   readonly #files: ClaimFiles;
-  readonly #cdi: CdiSpecs;
 
   /** @throws MetadataError `metadata-invalid` without a layout: a CDI spec that mounts nothing is not valid */
   constructor(options: ClaimMetadataOptions) {
     super(options);
-    const { driver, cdiDir, layouts, later } = options;
+    const { layouts } = options;
     if (layouts.length === 0) throw new MetadataError('metadata-invalid', 'no layout for device metadata is chosen');
     if (options.gate !== undefined) checkGateHook(options.gate);
     this.#layouts = layouts.map(({ name }) => name);
-    this.#files = new ClaimFiles(driver, this.dirs, this.states, later);
-    this.#cdi = new CdiSpecs({ dir: cdiDir, driver, class: 'metadata' });
+    this.#files = new ClaimFiles(options, this.dirs, this.states);
   }
 
   /**
@@ -108,7 +92,7 @@ export class ClaimMetadata extends ClaimDirs {
       };
       for (const claim of claims) attempt(claim.record.claim.uid, () => layings.push(this.#plan(claim)));
       // Wherever this is interrupted: while a file can be blank, the spec that mounts it has the hook, and the gate is closed.
-      each(({ state }) => this.#layDownGate(state));
+      each(({ state }) => this.#files.layDownGate(state));
       this.states.together(() =>
         each(({ state, isChanged }) => {
           if (isChanged) this.states.write(state);
@@ -116,9 +100,9 @@ export class ClaimMetadata extends ClaimDirs {
         }),
       );
       each(({ state, record }) => {
-        this.#layDownFiles(state);
+        this.#files.layDownFiles(state);
         if (this.#isPending(state)) this.options.onPending?.(state.claim);
-        results.set(state.claim.uid, this.#idsOf(state, Object.keys(record.requests)));
+        results.set(state.claim.uid, this.#files.idsOf(state, Object.keys(record.requests)));
       });
       return results;
     });
@@ -135,8 +119,8 @@ export class ClaimMetadata extends ClaimDirs {
         holdDirectories(() => {
           const state = this.states.readIn(dir);
           if (state === undefined) return;
-          this.#layDownGate(state);
-          this.#layDownFiles(state);
+          this.#files.layDownGate(state);
+          this.#files.layDownFiles(state);
         });
         return [];
       } catch (error) {
@@ -217,31 +201,21 @@ export class ClaimMetadata extends ClaimDirs {
     this.#keepOut(claim, { state: 'ended', sandboxId });
   }
 
-  /**
-   * What the gate says; `undefined` if the claim has none, or if it says nothing: then containers wait.
-   * @throws MetadataError `metadata-io`, `metadata-malformed`
-   */
-  async gateOf(claim: ClaimIdentity): Promise<Gate | undefined> {
-    return holdDirectories(() => {
-      const state = this.states.read(claim);
-      if (state?.claim.uid !== claim.uid || !hasGate(state)) return undefined;
-      return readGate(this.options.dataDir, claim);
-    });
-  }
-
   /** Removes what `prepare` and `update` created. It is fine if the claim is unknown, or known under a newer UID. */
   async unprepare(claim: ClaimIdentity): Promise<void> {
     holdDirectories(() => {
       const state = this.states.readForRemoval(claim);
-      if (typeof state === 'object' && state.claim.uid === claim.uid) return this.#remove(state);
-      this.#cdi.removeClaims([claim.uid]);
+      if (typeof state === 'object' && state.claim.uid === claim.uid) return this.#files.remove(state);
       this.#files.removeStrays(claim);
       if (typeof state !== 'object' && !this.states.isOfOther(claim)) this.#files.removeClaimDir(claim);
     });
   }
 
-  /** The document in the files; `undefined` while there is none. */
-  async read(claim: ClaimIdentity, request: string): Promise<MetadataDocument | undefined> {
+  /**
+   * The document of a request, as its files have it; `undefined` while there is none. Also without files, while metadata is off.
+   * @throws MetadataError as the record cannot be read
+   */
+  read(claim: ClaimIdentity, request: string): MetadataDocument | undefined {
     const base = baseRequest(request);
     const state = this.states.read(claim);
     if (state?.claim.uid !== claim.uid || findRequest(state.requests, base) === undefined) return undefined;
@@ -279,55 +253,10 @@ export class ClaimMetadata extends ClaimDirs {
     const isGated = gate !== undefined;
     const state = prepareState({ record, contents, layouts, isGated, bootId, attributesOf, now: this.now() }, kept);
     this.#files.check(state);
-    if (found !== undefined && kept === undefined) this.#remove(found);
+    if (found !== undefined && kept === undefined) this.#files.remove(found);
     // While metadata is off, only a driver with records of its own has one of each claim.
     const isNothing = kept === undefined && state.layouts.length === 0 && !hasGate(state) && records === undefined;
     return { record, state, isChanged: !isNothing && (!isRecorded || !isDeepStrictEqual(state, kept)) };
-  }
-
-  /** Before a file can be blank: no container starts with a blank file. */
-  #layDownGate(state: ClaimState): void {
-    const { dataDir } = this.options;
-    if (!hasGate(state)) closeGate(dataDir, state.claim);
-    else {
-      // Containers wait only in a directory that is there, whether it has files or not.
-      makeDirectory(claimDirectory(dataDir, state.claim));
-      if (!state.servedBy) putGate(dataDir, state.claim, null);
-    }
-    this.#writeSpecs(state, true);
-  }
-
-  /** After the record: everything in them follows from it. */
-  #layDownFiles(state: ClaimState): void {
-    for (const base of Object.keys(state.requests)) this.#files.layDown(state, base);
-    this.#writeSpecs(state, false);
-    if (state.servedBy && hasGate(state)) putGate(this.options.dataDir, state.claim, state.servedBy);
-  }
-
-  #writeSpecs(state: ClaimState, gated: boolean): void {
-    for (const base of Object.keys(state.requests)) {
-      if ((requestOf(state, base).isGated === true) !== gated) continue;
-      // Its containers go on waiting until it is prepared without the gate.
-      if (gated && this.options.gate === undefined) continue;
-      const edits = this.#containerEdits(state, base);
-      if (edits === undefined) this.#cdi.remove(state.claim.uid, [base]);
-      else this.#cdi.write(state.claim.uid, base, edits);
-    }
-  }
-
-  #idsOf(state: ClaimState, bases: readonly string[]): Map<string, string> {
-    const withSpec = bases.filter((base) => this.#containerEdits(state, base) !== undefined);
-    return new Map(withSpec.map((base) => [base, this.#cdi.deviceId(state.claim.uid, base)]));
-  }
-
-  /** @returns `undefined` if a container gets nothing with this request */
-  #containerEdits(state: ClaimState, base: string): ContainerEdits | undefined {
-    const { dataDir, gate } = this.options;
-    const mounts = this.#files.mounts(state, base);
-    const isGated = gate !== undefined && requestOf(state, base).isGated === true;
-    if (mounts.length === 0 && !isGated) return undefined;
-    const hooks = isGated ? [gateHook(gate, dataDir, state.claim)] : undefined;
-    return defined({ mounts: mounts.length === 0 ? undefined : mounts, hooks });
   }
 
   /** @param sandboxId opens the gate for it @returns by request, as given */
@@ -392,11 +321,5 @@ export class ClaimMetadata extends ClaimDirs {
       writeGate(this.options.dataDir, claim, gate);
       if (state.servedBy) this.states.write({ ...state, servedBy: null });
     });
-  }
-
-  /** The state is removed last: after a crash it still says what is left. */
-  #remove(state: ClaimState): void {
-    this.#cdi.remove(state.claim.uid, Object.keys(state.requests));
-    this.#files.remove(state);
   }
 }

@@ -7,6 +7,7 @@ import {
   type MetadataWriterOptions,
 } from '../../../../src/driver/sandbox/metadata-writer.ts';
 import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import { readGate } from '../../../../src/framework/metadata/gate/gate.ts';
 import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
@@ -136,10 +137,10 @@ describe('MetadataWriter', () => {
     const off = start(false);
     await off.metadata.prepare({ claim: identity, requests }, new Map());
     await off.writer.write(identity, 's1', readings);
-    expect(await off.metadata.gateOf(identity)).toEqual({ state: 'served', sandboxId: 's1' });
+    expect(readGate(join(dir.path, 'data'), identity)).toEqual({ state: 'served', sandboxId: 's1' });
     const on = start(true);
     await on.metadata.prepare({ claim: identity, requests }, new Map());
-    expect(await on.metadata.gateOf(identity)).toEqual({ state: 'served', sandboxId: 's1' });
+    expect(readGate(join(dir.path, 'data'), identity)).toEqual({ state: 'served', sandboxId: 's1' });
     expect(await on.metadata.read(identity, 'vf')).toMatchObject({ generation: 1 });
   });
 
