@@ -131,7 +131,7 @@ async function findDevices(
   const { attributesDir, downwardApiDir } = settings;
   const { store, bootId, gate, later } = disk;
   const metadata = new ClaimMetadata({
-    ...{ driver, dataDir, cdiDir: settings.cdiDir, bootId, now },
+    ...{ driver, dataDir, cdiDir: settings.cdiDir, bootId, now, marker: 'NETDRA_CLAIM_' },
     layouts: settings.metadataLayouts.map((name) => layouts[name]),
     // Claims that already have metadata keep it, so the object is always built.
     enabled: settings.enableDeviceMetadata,

@@ -24,7 +24,7 @@ import {
   takeTreeAway,
 } from './host-file.ts';
 
-export type ClaimFilesOptions = Pick<ClaimMetadataOptions, 'driver' | 'cdiDir' | 'gate' | 'later'>;
+export type ClaimFilesOptions = Pick<ClaimMetadataOptions, 'driver' | 'cdiDir' | 'gate' | 'later' | 'marker'>;
 
 /** What claims have on the host: metadata files, CDI specs and gates. All of it follows from a claim's state. */
 export class ClaimFiles {
@@ -140,7 +140,7 @@ export class ClaimFiles {
 
   /** @returns `undefined` if a container gets nothing with this request */
   #containerEdits(state: ClaimState, base: string): ContainerEdits | undefined {
-    const { gate } = this.#options;
+    const { gate, marker } = this.#options;
     const place = this.#placeOf(state, base);
     const mounts = state.layouts.flatMap((layout) =>
       layouts[layout].containerPaths(place).map((containerPath) => ({
@@ -150,9 +150,13 @@ export class ClaimFiles {
       })),
     );
     const isGated = gate !== undefined && requestOf(state, base).isGated === true;
-    if (mounts.length === 0 && !isGated) return undefined;
-    const hooks = isGated ? [gateHook(gate, this.#dirs.dataDir, state.claim)] : undefined;
-    return defined({ mounts: mounts.length === 0 ? undefined : mounts, hooks });
+    const { namespace, name } = state.claim;
+    const edits: ContainerEdits = defined({
+      mounts: mounts.length === 0 ? undefined : mounts,
+      hooks: isGated ? [gateHook(gate, this.#dirs.dataDir, state.claim)] : undefined,
+      env: isGated || marker === undefined ? undefined : [`${variableOf(marker, state.claim)}${namespace}/${name}`],
+    });
+    return Object.keys(edits).length === 0 ? undefined : edits;
   }
 
   /** The files of a request, one for each of its layouts. */
@@ -164,6 +168,11 @@ export class ClaimFiles {
   #placeOf(state: ClaimState, base: string) {
     return placeOf(contentOf(state, base, this.#options.driver));
   }
+}
+
+/** The variable that containers of a claim have, up to its value. */
+export function variableOf(marker: string, { uid }: ClaimIdentity): string {
+  return `${marker}${uid.replaceAll(/\W/g, '_')}=`;
 }
 
 /** Removes a file, and the directory of its pod if that is empty then. @throws MetadataError `metadata-io` */

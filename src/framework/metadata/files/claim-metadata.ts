@@ -5,7 +5,7 @@ import { MetadataError } from '../errors.ts';
 import { checkGateHook, closeGate, formatGate, type Gate, isGateOf, putGate, writeGate } from '../gate/gate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
 import { ClaimDirs, type ClaimMetadataOptions } from './claim-dirs.ts';
-import { ClaimFiles } from './claim-files.ts';
+import { ClaimFiles, variableOf } from './claim-files.ts';
 import type { ClaimRecord, PreparedContent } from './claim-record.ts';
 import { type ClaimState, contentOf, findRequest, hasGate, requestOf } from './claim-state.ts';
 import { holdDirectories } from './held-directories.ts';
@@ -25,6 +25,13 @@ export interface PreparedRecord {
   record: ClaimRecord;
   /** By base name; a request without an entry is deferred. */
   contents: ReadonlyMap<string, PreparedContent>;
+}
+
+/** What of a container says which claims it has: its variables, and its OCI hooks. */
+export interface ContainerParts {
+  /** As `NAME=value`. */
+  env: readonly string[];
+  createRuntimeHooks: readonly { args: readonly string[] }[];
 }
 
 /** A claim that is being laid down. */
@@ -233,9 +240,23 @@ export class ClaimMetadata extends ClaimDirs {
     }
   }
 
-  /** Whether the arguments of an OCI hook make a container wait for the claim. */
-  isGateOf(claim: ClaimIdentity, hookArgs: readonly string[]): boolean {
-    return isGateOf(this.options.dataDir, claim, hookArgs);
+  /** Whether a container waits at the gate of a claim. */
+  hasGateOf(claim: ClaimIdentity, { createRuntimeHooks }: Pick<ContainerParts, 'createRuntimeHooks'>): boolean {
+    return createRuntimeHooks.some(({ args }) => isGateOf(this.options.dataDir, claim, args));
+  }
+
+  /** Whether a container has a request of a claim. */
+  isUsedBy(claim: ClaimIdentity, container: ContainerParts): boolean {
+    const { marker } = this.options;
+    const isMarked = marker !== undefined && container.env.some((each) => each.startsWith(variableOf(marker, claim)));
+    return isMarked || this.hasGateOf(claim, container);
+  }
+
+  /** Whether a container has a request of any claim: a cheap check for those that have none. */
+  isAnyUsedBy({ env, createRuntimeHooks }: ContainerParts): boolean {
+    const { marker, dataDir } = this.options;
+    const isMarked = marker !== undefined && env.some((each) => each.startsWith(marker));
+    return isMarked || createRuntimeHooks.some(({ args }) => isGateOf(dataDir, undefined, args));
   }
 
   get #isEnabled(): boolean {
