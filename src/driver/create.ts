@@ -105,6 +105,8 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   const owned = stack.move();
   return {
     async start() {
+      const unrestored = await kubelet.restoreMetadata().catch((error: unknown) => [error]);
+      for (const err of unrestored) logger.warn({ err }, 'files of a claim cannot be made again from its record');
       // The runtime registers us once every sandbox has answered it; one whose containers are waiting does not answer.
       await waitingSandboxes.serve();
       runtime.start();
@@ -128,7 +130,7 @@ async function findDevices(
   const { attributesDir, downwardApiDir } = settings;
   const { store, bootId, gate, later } = disk;
   const metadata = new ClaimMetadata({
-    ...{ driver, dataDir, cdiDir: settings.cdiDir, bootId, now },
+    ...{ driver, dataDir, cdiDir: settings.cdiDir, bootId, now, marker: 'NETDRA_CLAIM_' },
     layouts: settings.metadataLayouts.map((name) => layouts[name]),
     // Claims that already have metadata keep it, so the object is always built.
     enabled: settings.enableDeviceMetadata,

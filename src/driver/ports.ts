@@ -98,7 +98,7 @@ export interface KubeletPort {
 }
 
 export type KubeletSide = MetadataCalls &
-  Pick<KubeletPluginHelper, 'setHealth' | 'reclaim' | 'prepareAgain'> &
+  Pick<KubeletPluginHelper, 'setHealth' | 'reclaim' | 'prepareAgain' | 'restoreMetadata'> &
   AsyncDisposable;
 
 export interface RuntimePort {

@@ -175,6 +175,7 @@ export class Instance {
       reclaim: calls.reclaim.bind(calls),
       prepareAgain: calls.prepareAgain.bind(calls),
       updateRequestMetadata: files.update.bind(files),
+      restoreMetadata: files.restore.bind(files),
       withdrawMetadata: files.withdraw.bind(files),
       openGate: files.openGate.bind(files),
       holdGate: files.holdGate.bind(files),

@@ -48,6 +48,7 @@ export interface SimContainer {
 interface Edits {
   mounts: { hostPath: string; containerPath: string }[];
   hooks: { path: string; args: string[] }[];
+  env: string[];
 }
 
 interface Connection {
@@ -474,7 +475,7 @@ function viewOfContainer({ id, sandbox, state, cdiDevices, edits }: SimContainer
     labels: {},
     annotations: {},
     args: [],
-    env: [],
+    env: edits.env,
     mounts: edits.mounts.map(({ hostPath, containerPath }) => ({
       destination: containerPath,
       type: 'bind',
@@ -514,7 +515,11 @@ function readCdi(dir: string, ids: readonly string[]): Edits {
     if (edits === undefined) throw new Error(`unresolvable CDI devices ${id}`);
     return edits;
   });
-  return { mounts: found.flatMap(({ mounts = [] }) => mounts), hooks: found.flatMap(({ hooks = [] }) => hooks) };
+  return {
+    mounts: found.flatMap(({ mounts = [] }) => mounts),
+    hooks: found.flatMap(({ hooks = [] }) => hooks),
+    env: found.flatMap(({ env = [] }) => env),
+  };
 }
 
 function readText(path: string): string | undefined {

@@ -95,6 +95,8 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
    * driver that knows that the content no longer holds: the devices have left the pod's sandbox.
    */
   withdrawMetadata: ClaimMetadata['withdraw'];
+  /** Makes files, gates and CDI specs again from the records of claims: for the start of a driver. */
+  restoreMetadata: ClaimMetadata['restore'];
   /**
    * Unprepares a claim as if the kubelet had asked for it, with its files and CDI specs: for a claim that no kubelet
    * knows any more. Failures are logged.
@@ -129,8 +131,10 @@ export async function startKubeletPlugin(
     },
     whenRegistered: (signal) => running.registration.whenRegistered(signal),
     setHealth: (devices) => running.setHealth(devices),
+    restoreMetadata: async () => (await running.withFiles((files) => files.restore())) ?? [],
     withdrawMetadata: (claim, requests) => running.withFiles((files) => files.withdraw(claim, requests)),
-    openGate: (claim, sandboxId) => running.withFiles((files) => files.openGate(claim, sandboxId)),
+    openGate: async (claim, sandboxId, contents) =>
+      (await running.withFiles((files) => files.openGate(claim, sandboxId, contents))) ?? new Map(),
     holdGate: (claim, sandboxId, reason) => running.withFiles((files) => files.holdGate(claim, sandboxId, reason)),
     endGate: (claim, sandboxId) => running.withFiles((files) => files.endGate(claim, sandboxId)),
     reclaim: (claim, isOver, signal) => running.tracked(running.calls.reclaim(claim, isOver, signal)),

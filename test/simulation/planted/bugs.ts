@@ -115,8 +115,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'containers start although their VF is not there yet (B3)',
     plant: inKubelet((serve, { cdiDir }) => (plugin, options) => {
       const { metadata } = options;
-      const prepare: typeof metadata.prepare = async (...call) => {
-        const ids = await metadata.prepare(...call);
+      const prepareAll: typeof metadata.prepareAll = async (...call) => {
+        const ids = await metadata.prepareAll(...call);
         for (const file of readdirSync(cdiDir).filter((each) => /^[^.].*_metadata_.*\.json$/.test(each))) {
           const spec = JSON.parse(readFileSync(join(cdiDir, file), 'utf8'));
           for (const { containerEdits } of spec.devices) delete containerEdits.hooks;
@@ -124,7 +124,7 @@ export const plantedBugs: readonly PlantedBug[] = [
         }
         return ids;
       };
-      return serve(plugin, { ...options, metadata: altered(metadata, { prepare }) });
+      return serve(plugin, { ...options, metadata: altered(metadata, { prepareAll }) });
     }),
   },
   {
@@ -241,13 +241,13 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'opened-too-early',
     what: 'the gate is opened before the metadata is written',
     plant: inHelper((helper, { disk: { store } }, { dataDir }) => ({
-      async updateRequestMetadata(claim, request, devices) {
+      async openGate(claim, sandboxId, contents) {
         const [attachment] = devicesOf(store, claim.uid).flatMap((device) => device.attachment ?? []);
         if (attachment !== undefined) {
           const gate = join(dataDir, 'dra-device-metadata', `${claim.namespace}_${claim.name}`, 'gate');
           writeFileSync(gate, formatGate({ state: 'served', sandboxId: attachment.sandboxId }));
         }
-        return await helper.updateRequestMetadata(claim, request, devices);
+        return await helper.openGate(claim, sandboxId, contents);
       },
     })),
   },

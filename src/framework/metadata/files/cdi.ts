@@ -1,7 +1,7 @@
 import { formatGoJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
 import { fileName, isPathPart, pathPart } from '../layouts/paths.ts';
-import { createFile, type HostFile, listDir, readFileIfThere, removeFile } from './host-file.ts';
+import { createFile, type HostFile, hasText, listDir, readFileIfThere, removeFile } from './host-file.ts';
 
 /** What a container gets with a CDI device. Source: Container Device Interface specification, `containerEdits`. */
 export interface ContainerEdits {
@@ -34,6 +34,7 @@ export class CdiSpecs {
     return `${this.#driver}/${this.#class}=${deviceName(claimUid, name)}`;
   }
 
+  /** A spec that is right already is not touched. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
   write(claimUid: string, name: string, containerEdits: ContainerEdits): void {
     const spec = {
       // Device names may start with a digit, as most UIDs do, only since 0.5.0.
@@ -41,7 +42,9 @@ export class CdiSpecs {
       kind: `${this.#driver}/${this.#class}`,
       devices: [{ name: deviceName(claimUid, name), containerEdits }],
     };
-    createFile(this.#file(claimUid, name), formatGoJson(spec));
+    const [file, text] = [this.#file(claimUid, name), formatGoJson(spec)];
+    // Each change makes runtimes read all specs of the node again.
+    if (!hasText(file, text)) createFile(file, text);
   }
 
   /** Removes specs of a claim by name, without listing those of other claims. @throws MetadataError `metadata-io` */

@@ -1,11 +1,10 @@
-import { basename, dirname, normalize } from 'node:path';
 import { defined } from '../../../lib/defined.ts';
 import type { ClaimIdentity, DeviceAttributes } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import type { GateHook } from '../gate/gate.ts';
 import { readAnnouncements, type WaitingSandbox } from '../gate/waiting-sandbox.ts';
 import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from '../layouts/layout.ts';
-import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
+import { metadataDirName } from '../layouts/layout-v1.ts';
 import { layouts } from '../layouts/layouts.ts';
 import { removeShared } from './claim-files.ts';
 import type { DeviceName } from './claim-record.ts';
@@ -34,11 +33,19 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
    * runtime refuses the containers. A claim switches from one to the other when it is prepared again.
    */
   gate?: GateHook;
+  /**
+   * Begins the name of a variable that containers get with each request that has no gate, so that `isUsedBy` knows them: also
+   * while metadata is off, when nothing else is in them. Absent: no such variable.
+   */
+  marker?: string;
   /** Attributes in a device's ResourceSlice, for layouts that show them; `undefined` if it is not published. */
   attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
   /** Of the node's current boot. With it, deferred metadata of an earlier boot is hidden at the next prepare. */
   bootId?: string;
-  /** Called at the end of each prepare: everything that containers will mount is laid down. What it throws fails the prepare. */
+  /**
+   * Called in the step in which a prepare writes the record, for what is to be stored with it. From then on, files and gate follow
+   * from the record. What it throws fails the prepare of its claim.
+   */
   onPrepared?: (claim: ClaimIdentity) => void;
   /**
    * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. If the
@@ -150,31 +157,6 @@ export class ClaimDirs {
       claimUid,
       remove: async () => removeShared(file),
     }));
-  }
-
-  /**
-   * Whether a path on the host is a file of a prepared claim whose content depends on the state of the devices in their
-   * sandbox. Not those of `attributes-json`, which do not change after prepare.
-   */
-  isFileOf(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, path: string): boolean {
-    if (path.startsWith(`${hostPath(claimDirectory(this.dirs.dataDir, claim))}/`)) return true;
-    if (dirname(dirname(path)) !== normalize(this.dirs.downwardApiDir)) return false;
-    const file = basename(path);
-    // Request names have no dots, claim names may.
-    const isNamed = file.startsWith(`${claim.name}.`) && /^[^.]+\.json$/.test(file.slice(claim.name.length + 1));
-    try {
-      // Claims of the same name in two namespaces have their files in different pod directories.
-      return isNamed && this.states.read(claim)?.podUid === basename(dirname(path));
-    } catch {
-      // An unreadable record must not let a container start.
-      return true;
-    }
-  }
-
-  /** Whether a path on the host could be such a file, of any claim: a cheap check for those that are not. */
-  isFilePlace(path: string): boolean {
-    if (path.startsWith(`${hostPath({ base: this.dirs.dataDir, parts: [metadataDirName] })}/`)) return true;
-    return dirname(dirname(path)) === normalize(this.dirs.downwardApiDir) && path.endsWith('.json');
   }
 }
 

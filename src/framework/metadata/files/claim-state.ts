@@ -38,6 +38,11 @@ export interface ClaimState {
   layouts: LayoutName[];
   /** By base name. */
   requests: Record<string, RequestState>;
+  /**
+   * The sandbox whose containers may start, as the container runtime names it; `null`: none may. The gate follows from it.
+   * Absent in records of older versions, which leave it to the gate.
+   */
+  servedBy?: string | null;
 }
 
 const schema = 1;
@@ -72,6 +77,7 @@ const stateSchema = z.object({
       isGated: z.literal(true).optional(),
     }),
   ),
+  servedBy: z.string().nullable().optional(),
 });
 
 export function formatClaimState(state: ClaimState): string {

@@ -2,11 +2,12 @@ import { join } from 'node:path';
 import { decodeStream } from '../document/decode.ts';
 import type { ClaimIdentity, MetadataDocument } from '../document/document.ts';
 import { MetadataError, type MetadataErrorCode } from '../errors.ts';
+import { readGate } from '../gate/gate.ts';
 import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 import { claimDirName } from '../layouts/paths.ts';
 import type { ClaimRecord } from './claim-record.ts';
 import type { ClaimRecords } from './claim-records.ts';
-import { type ClaimState, formatClaimState, parseClaimState } from './claim-state.ts';
+import { type ClaimState, formatClaimState, hasGate, parseClaimState } from './claim-state.ts';
 import { holdDirectories } from './held-directories.ts';
 import { type HostFile, hostPath, listDir, listSubdirectories, readFileIfThere, removedPrefix } from './host-file.ts';
 import { type Recovery, recoverState } from './recover-state.ts';
@@ -36,7 +37,16 @@ export class ClaimStates {
   /** The same, by the name of the claim's directory. */
   readIn(dir: string): ClaimState | undefined {
     const text = this.#records.read(dir);
-    return text === undefined ? undefined : parseClaimState(text, dir, this.#records.locate(dir));
+    const state = text === undefined ? undefined : parseClaimState(text, dir, this.#records.locate(dir));
+    if (state === undefined || state.servedBy !== undefined) return state;
+    const gate = hasGate(state) ? readGate(this.dataDir, state.claim) : undefined;
+    return { ...state, servedBy: gate?.state === 'served' ? gate.sandboxId : null };
+  }
+
+  /** Makes what a task writes and removes one step, if the records can. */
+  together(task: () => void): void {
+    if (this.#records.together === undefined) task();
+    else this.#records.together(task);
   }
 
   write(state: ClaimState): void {

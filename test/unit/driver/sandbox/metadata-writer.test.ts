@@ -7,6 +7,7 @@ import {
   type MetadataWriterOptions,
 } from '../../../../src/driver/sandbox/metadata-writer.ts';
 import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import { readGate } from '../../../../src/framework/metadata/gate/gate.ts';
 import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
@@ -27,7 +28,11 @@ function fakeFiles(generation: number, calls: string[] = []): MetadataCalls {
       return { generation, isWritten: generation > 0 };
     },
     withdrawMetadata: async () => undefined,
-    openGate: async (_, sandboxId) => void calls.push(`open for ${sandboxId}`),
+    openGate: async (_, sandboxId, contents = new Map()) => {
+      const requests = [...contents.keys()];
+      calls.push([...requests.map((request) => `update ${request}`), `open for ${sandboxId}`].join(', '));
+      return new Map(requests.map((request) => [request, { generation, isWritten: generation > 0 }]));
+    },
     holdGate: async () => undefined,
     endGate: async () => undefined,
   };
@@ -53,7 +58,7 @@ describe('MetadataWriter', () => {
     const { writer, logger, recorded } = open(fakeFiles(3, calls));
     await writer.write(identity, 's1', readings);
     expect(recorded).toMatchObject([{ ips: state.ips }]);
-    expect(calls).toEqual(['update vf', 'open for s1']);
+    expect(calls).toEqual(['update vf, open for s1']);
     expect(logger.lines).toMatchObject([{ message: 'metadata written', fields: { ...facts, generation: 3 } }]);
   });
 
@@ -87,7 +92,7 @@ describe('MetadataWriter', () => {
     const full = new Error('no space left on device');
     const update: MetadataCalls['updateRequestMetadata'] = (claim, request, devices) =>
       request === 'vf' ? Promise.reject(full) : files.updateRequestMetadata(claim, request, devices);
-    const { writer } = open({ ...files, updateRequestMetadata: update });
+    const { writer } = open({ ...files, updateRequestMetadata: update, openGate: () => Promise.reject(full) });
     const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
     const both = [...readings, { request: 'other', device: other, state }];
     await expect(writer.write(identity, 's1', both)).rejects.toBe(full);
@@ -118,7 +123,7 @@ describe('MetadataWriter', () => {
     });
   });
 
-  it('opens the gate of a pod that was served without files, once it has written those that a prepare has added', async () => {
+  it('leaves the gate of a pod that was served without files open when a prepare adds them, with content', async () => {
     using dir = tempDir();
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
     const start = (enabled: boolean) => {
@@ -132,15 +137,10 @@ describe('MetadataWriter', () => {
     const off = start(false);
     await off.metadata.prepare({ claim: identity, requests }, new Map());
     await off.writer.write(identity, 's1', readings);
-    expect(await off.metadata.gateOf(identity)).toEqual({ state: 'served', sandboxId: 's1' });
+    expect(readGate(join(dir.path, 'data'), identity)).toEqual({ state: 'served', sandboxId: 's1' });
     const on = start(true);
     await on.metadata.prepare({ claim: identity, requests }, new Map());
-    expect([await on.metadata.gateOf(identity), await on.metadata.read(identity, 'vf')]).toEqual([
-      undefined,
-      undefined,
-    ]);
-    await on.writer.write(identity, 's1', readings);
-    expect(await on.metadata.gateOf(identity)).toEqual({ state: 'served', sandboxId: 's1' });
+    expect(readGate(join(dir.path, 'data'), identity)).toEqual({ state: 'served', sandboxId: 's1' });
     expect(await on.metadata.read(identity, 'vf')).toMatchObject({ generation: 1 });
   });
 
@@ -151,8 +151,8 @@ describe('MetadataWriter', () => {
     const start = () => {
       const dirs = { dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') };
       const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1, layouts.kep] });
-      const update: MetadataCalls['updateRequestMetadata'] = (...call) => metadata.update(...call);
-      const files = observeFiles({ ...fakeFiles(0), updateRequestMetadata: update }, metrics, systemClock);
+      const openGate: MetadataCalls['openGate'] = (...call) => metadata.openGate(...call);
+      const files = observeFiles({ ...fakeFiles(0), openGate }, metrics, systemClock);
       const attachments = { recordNetworkData: () => undefined };
       const options = { driver: testDriver, attachments, files, attributesOf: () => ({}), logger };
       return { metadata, writer: new MetadataWriter(options) };

@@ -16,6 +16,7 @@ import {
   type ClaimRecord,
   type DeviceMetadata,
   layouts,
+  RecordFiles,
   readMetadataFile,
 } from '../../../../../src/framework/metadata/index.ts';
 import { tempDir } from '../../../../doubles/temp-dir.ts';
@@ -50,22 +51,40 @@ describe('ClaimMetadata', () => {
   });
   afterEach(() => dir[Symbol.dispose]());
 
-  it('reports that a claim is prepared when everything is laid down, also if there is nothing to lay down', async () => {
-    const reported: [string, boolean][] = [];
-    const [dataDir, cdiDir] = [join(dir.path, 'other'), join(dir.path, 'cdi')];
-    const prepare = (enabled: boolean) =>
-      new ClaimMetadata({
-        ...{ driver, dataDir, cdiDir, layouts: [layouts.v1], enabled },
-        gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
-        onPrepared: ({ uid }) => reported.push([uid, readdirSync(cdiDir).some((name) => name.includes(uid))]),
-      }).prepare(record, new Map([['vf', [deviceWith('192.0.2.1/24')]]]));
-    mkdirSync(cdiDir, { recursive: true });
-    await prepare(false);
-    await prepare(true);
-    expect(reported).toEqual([
-      [claim.uid, false],
-      [claim.uid, true],
+  it('writes the records of several claims in one step, with what its driver stores, and one that fails does not count', async () => {
+    const steps: string[] = [];
+    const [dataDir, cdiDir] = [join(dir.path, 'data'), join(dir.path, 'cdi')];
+    class NotedRecords extends RecordFiles {
+      together(task: () => void): void {
+        steps.push('begin');
+        task();
+        steps.push('end');
+      }
+      override write(name: string, text: string): void {
+        steps.push(`write ${name}`);
+        super.write(name, text);
+      }
+    }
+    metadata = new ClaimMetadata({
+      ...{ driver, dataDir, cdiDir, layouts: [layouts.v1], records: new NotedRecords(dataDir) },
+      onPrepared: ({ name }) => {
+        steps.push(`prepared ${name}`);
+        if (name === 'slow-net') throw new Error('its VF is taken');
+      },
+    });
+    const claims = ['fast-net', 'slow-net', 'bad/name'].map((name) => ({
+      record: { ...record, claim: { ...claim, name, uid: `${name[0]}-uid` } },
+      contents: new Map(),
+    }));
+    const results = await metadata.prepareAll(claims);
+    expect(steps).toEqual([
+      ...['begin', 'write default_fast-net', 'prepared fast-net', 'write default_slow-net', 'prepared slow-net', 'end'],
     ]);
+    expect(Object.fromEntries(results)).toEqual({
+      'f-uid': new Map([['vf', `${driver}/metadata=f-uid_vf`]]),
+      's-uid': new Error('its VF is taken'),
+      'b-uid': expect.objectContaining({ code: 'metadata-name-invalid' }),
+    });
   });
 
   it('changes a file in place, so that a bind mount of it shows the change, shorter or longer', async () => {
