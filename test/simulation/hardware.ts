@@ -291,7 +291,7 @@ class SimBinding extends DriverBinding {
   #call<T>(what: string, usualMs: number, pciAddress: string, effect: (vf: SimVf) => T): Promise<T> {
     const { tape } = this.#simulator;
     if (!/Of$|isPresent/.test(what)) this.#simulator.trace(this.#process.name, `${what} of ${pciAddress}`);
-    return this.#process.call(what, tape.delay(usualMs, 100 * usualMs), () => {
+    return this.#process.call(what, tape.answerDelay(usualMs, 100 * usualMs), () => {
       const vf = this.#hardware.find(pciAddress);
       if (vf === undefined && pciAddress === pfAddress) return effect({ driver: 'ice' } as SimVf);
       if (vf === undefined) throw failed(pciAddress, `${pciAddress} is not there`);
@@ -322,13 +322,16 @@ class SimDeviceNodes extends DeviceNodes {
 /** What sysfs shows of the card. Reading takes no time: the kernel has it in memory. */
 class SimSysfs extends Sysfs {
   readonly #hardware: Hardware;
+  readonly #fails: () => boolean;
 
-  constructor(hardware: Hardware) {
+  constructor(hardware: Hardware, fails: () => boolean) {
     super('/nonexistent');
     this.#hardware = hardware;
+    this.#fails = fails;
   }
 
   override async networkFunctions() {
+    this.#read('devices');
     return { pfs: [pfAddress], others: [] };
   }
 
@@ -337,11 +340,13 @@ class SimSysfs extends Sysfs {
   }
 
   override async pf(pciAddress: string): Promise<Pf> {
+    this.#read(pciAddress);
     const vfs = this.#hardware.vfs.map(({ vfIndex, pciAddress: address }) => ({ vfIndex, pciAddress: address }));
     return { ...(await this.pciFunction(pciAddress)), totalVfs: 8, vfs };
   }
 
   override async pciFunction(pciAddress: string): Promise<PciFunction> {
+    this.#read(pciAddress);
     const facts = { pciAddress, vendor: '8086', numaNode: 0, pcieRoot: 'pci0000:00', iommuPeers: [] };
     if (pciAddress === pfAddress) return { ...facts, device: '1592', driver: 'ice', iommuGroup: '39' };
     const vf = this.#hardware.find(pciAddress);
@@ -351,6 +356,7 @@ class SimSysfs extends Sysfs {
   }
 
   override async interfaces(pciAddress: string) {
+    this.#read(pciAddress);
     return (
       this.#linksOf(pciAddress)?.map(({ name, hardwareAddress, mtuBytes }) => ({ name, hardwareAddress, mtuBytes })) ??
       []
@@ -358,11 +364,16 @@ class SimSysfs extends Sysfs {
   }
 
   override async interfaceNames(pciAddress: string): Promise<string[] | undefined> {
+    this.#read(pciAddress);
     return this.#linksOf(pciAddress)?.map(({ name }) => name);
   }
 
   override async port() {
     return { linkType: 'ethernet' as const, linkSpeedMbps: 100_000 };
+  }
+
+  #read(pciAddress: string): void {
+    if (this.#fails()) throw new SriovError('sysfs-unreadable', `${pciAddress} cannot be read`, { retriable: true });
   }
 
   /** Those on the host; `undefined` if there is none anywhere. */
@@ -372,9 +383,10 @@ class SimSysfs extends Sysfs {
   }
 }
 
-export function openSimCard(hardware: Hardware, process: Process, simulator: Simulator): Card {
+/** @param fails whether the current read of sysfs fails */
+export function openSimCard(hardware: Hardware, process: Process, simulator: Simulator, fails: () => boolean): Card {
   return {
-    sysfs: new SimSysfs(hardware),
+    sysfs: new SimSysfs(hardware, fails),
     binding: new SimBinding(hardware, process, simulator),
     nodes: new SimDeviceNodes(hardware),
     writes: { hung: [], [Symbol.dispose]: () => undefined },

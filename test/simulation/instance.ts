@@ -63,7 +63,8 @@ export class Instance {
     this.process = process;
     this.#clock = new SimulatedClock(node.simulator, process);
     this.#logger = loggerOf(node, process);
-    const open: StoreOptions['open'] = (path, options) => node.databases.open(path, options);
+    const open: StoreOptions['open'] = (path, options) =>
+      node.databases.open(path, options, (sql) => node.beforeStatement(sql));
     const { database } = directoriesOf(node.directories);
     this.store = openStore(node, process, database, { bootId: `boot-${node.bootCount}`, open });
     process.onEnd(() => this.store[Symbol.dispose]());
@@ -127,7 +128,7 @@ export class Instance {
       kernel: {
         networks,
         watchHost: (onChange) => networks.host.watch(onChange),
-        openCard: () => openSimCard(hardware, process, simulator),
+        openCard: () => openSimCard(hardware, process, simulator, () => this.#node.readFails('card')),
         policy: this.#policyFile(),
       },
       disk: { bootId: `boot-${bootCount}`, store: this.store, locks, gate },
@@ -225,23 +226,37 @@ export class Instance {
   }
 }
 
-const storeChanges = ['putClaim', 'setState', 'setAttachments', 'putUnrestored', 'deleteUnrestored', 'deleteClaim'];
+const storeChanges = [
+  ...['putClaim', 'setState', 'completeClaim', 'setAttachments'],
+  ...['putUnrestored', 'deleteUnrestored', 'deleteClaim'],
+];
+const recordChanges = ['write', 'delete'];
 const storeReads = ['claim', 'claims', 'claimsOfPod', 'holderOf', 'unrestored', 'claimsOfEarlierBoots'];
 
-/** A store with kill points before and after each of its changes, which may also fail. */
+type Methods = Record<string, (...args: unknown[]) => unknown>;
+
+/** A store with kill points before and after each of its changes. */
 function openStore(node: Node, process: Process, path: string, options: StoreOptions): Store {
   const store = new Store(path, options);
-  const methods = store as unknown as Record<string, (...args: unknown[]) => unknown>;
+  const methods = store as unknown as Methods;
   for (const name of storeChanges) {
     const original = methods[name]!.bind(store);
     methods[name] = (...args) => {
       process.point(`store ${name}`);
-      node.failStore();
       node.simulator.trace(process.name, () => `store ${name} ${JSON.stringify(args.map(summary))}`);
       const result = original(...args);
       node.onStored(name, args[0], process);
       process.point(`after store ${name}`);
       return result;
+    };
+  }
+  const records = store.records as unknown as Methods;
+  for (const name of recordChanges) {
+    const original = records[name]!.bind(records);
+    records[name] = (...args) => {
+      process.point(`${name} record`);
+      original(...args);
+      process.point(`after ${name} record`);
     };
   }
   for (const name of storeReads) {

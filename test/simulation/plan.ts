@@ -31,17 +31,21 @@ export interface PodPlan {
   exits: number;
 }
 
+/** About half of the driver's reads of its files, of its store or of sysfs fail. */
+export interface ReadFault {
+  kind: 'reads fail';
+  atMs: number;
+  forMs: number;
+  of: 'files' | 'store' | 'card';
+}
+
+type PlainFault =
+  | ('kill driver' | 'stall driver' | 'restart runtime' | 'reset card' | 'reboot')
+  | ('API server away' | 'disk full' | 'disk error' | 'store error' | 'change policy');
+
 export type Fault =
-  | {
-      kind: 'kill driver' | 'stall driver' | 'restart runtime' | 'reset card' | 'reboot';
-      atMs: number;
-      forMs: number;
-    }
-  | {
-      kind: 'API server away' | 'disk full' | 'disk error' | 'store error' | 'change policy';
-      atMs: number;
-      forMs: number;
-    }
+  | { kind: PlainFault; atMs: number; forMs: number }
+  | ReadFault
   | { kind: 'restart kubelet'; atMs: number; forMs: number; isStateLost: boolean }
   | { kind: 'lose sandbox'; atMs: number; forMs: number; isDriverAway: boolean }
   | { kind: 'update driver'; atMs: number; forMs: number; isKilled: boolean };
@@ -59,6 +63,8 @@ export interface Plan {
   liveUpdates: boolean;
   /** Share of slow delays: with a large share, more events overlap. */
   slowShare: number;
+  /** Share of answers of the kernel that are there at once. */
+  instantShare: number;
   renamesLinksThatAreUp: boolean;
   udevAddsAltNames: boolean;
   /** Rates of CNI plugins. */
@@ -130,7 +136,30 @@ export function drawPlan(tape: Tape): Plan {
     calmAtMs: horizonMs,
     isShared,
   };
-  return { ...plan, losesNamespaces: plan.flavour === 'containerd' && plan.listsUnfinished };
+  const losesNamespaces = plan.flavour === 'containerd' && plan.listsUnfinished;
+  return { ...plan, losesNamespaces, ...drawMore(tape, plan) };
+}
+
+/** From a generator of its own, so that schedules without any of it are what they were. */
+function drawMore(tape: Tape, { faults }: Pick<Plan, 'faults'>): Pick<Plan, 'faults' | 'instantShare'> {
+  const count = tape.weighted(
+    [
+      [5, 0],
+      [3, 1],
+      [2, 3],
+    ],
+    'more',
+  );
+  return {
+    faults: [...faults, ...Array.from({ length: count }, () => drawMoreFault(tape))],
+    instantShare: tape.chance(0.15, 'more') ? 0.7 : 0,
+  };
+}
+
+function drawMoreFault(tape: Tape): Fault {
+  const atMs = Math.floor(500 + 25_000 * tape.fraction('more') ** 1.5);
+  const forMs = 100 + Math.floor(6_000 * tape.fraction('more') ** 2);
+  return { kind: 'reads fail', atMs, forMs, of: tape.pick<ReadFault['of']>(['files', 'store', 'card'], 'more') };
 }
 
 function drawPod(tape: Tape, index: number): PodPlan {
@@ -229,6 +258,6 @@ function drawFaults(tape: Tape, pods: readonly PodPlan[]): Fault[] {
     if (kind === 'update driver') return { kind, atMs, forMs: 3 * forMs, isKilled: tape.chance(0.5) };
     if (kind === 'restart kubelet') return { kind, atMs, forMs, isStateLost: tape.chance(0.15) };
     if (kind === 'lose sandbox') return { kind, atMs, forMs, isDriverAway: tape.chance(0.4) };
-    return { kind, atMs, forMs };
+    return { kind: kind as PlainFault, atMs, forMs };
   });
 }

@@ -10,7 +10,7 @@ import { Hardware } from './hardware.ts';
 import { type Directories, directoriesOf, Instance } from './instance.ts';
 import { Kernel } from './kernel.ts';
 import { Kubelet } from './kubelet.ts';
-import { type ClaimPlan, drawPlan, type Fault, type Plan, type PodPlan } from './plan.ts';
+import { type ClaimPlan, drawPlan, type Fault, type Plan, type PodPlan, type ReadFault } from './plan.ts';
 import type { Plant } from './planted/plant.ts';
 import { rpc } from './rpc.ts';
 import { Runtime, type SimContainer } from './runtime.ts';
@@ -31,6 +31,16 @@ export interface SimPod {
   /** The kubelet has no more work for it. */
   isDone: boolean;
   cancel: AbortController;
+}
+
+interface Faults {
+  lostRate: number;
+  diskFullUntilMs: number;
+  diskErrors: number;
+  storeErrors: number;
+  /** Statements that still succeed before the one that fails. */
+  statementsBefore: number;
+  reads: { of: ReadFault['of']; untilMs: number } | undefined;
 }
 
 const everySecondMs = 1_000;
@@ -69,7 +79,10 @@ export class Node {
   readonly checks: Checks;
   readonly pods: SimPod[] = [];
   readonly instances: Instance[] = [];
-  readonly faults = { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0 };
+  readonly faults: Faults = {
+    ...{ lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0, statementsBefore: 0 },
+    reads: undefined,
+  };
   isCalm = false;
   /** The operator's choice of devices. */
   policy: InventoryPolicy = {};
@@ -90,6 +103,7 @@ export class Node {
     const plan = drawPlan(simulator.tape);
     this.plan = plan;
     simulator.tape.slowShare = plan.slowShare;
+    simulator.tape.instantShare = plan.instantShare;
     simulator.trace('plan', () => JSON.stringify(plan));
     const { renamesLinksThatAreUp, udevAddsAltNames } = plan;
     this.kernel = new Kernel({
@@ -110,11 +124,9 @@ export class Node {
     this.kubelet = new Kubelet(this);
     this.checks = new Checks(this);
     disk.user = {
-      process: () => {
-        const { current } = simulator;
-        return current !== undefined && this.#processes.has(current) ? current : undefined;
-      },
+      process: () => this.#driver(),
       error: (isGrowing) => this.#diskError(isGrowing),
+      readError: () => (this.readFails('files') ? (this.simulator.nowMs % 2 < 1 ? 'EIO' : 'EMFILE') : undefined),
       onChange: () => this.checks.filesChanged(),
     };
   }
@@ -207,10 +219,28 @@ export class Node {
     if (/^(release|delete)Claim$/.test(change)) this.checks.reports.released(String(argument), process);
   }
 
-  failStore(): void {
-    if (this.faults.storeErrors <= 0) return;
-    this.faults.storeErrors -= 1;
-    throw Object.assign(new Error('database or disk is full'), { errcode: 13 });
+  /** @throws Error of SQLite, if it is to fail */
+  beforeStatement(sql: string): void {
+    const { faults } = this;
+    if (/^(SELECT|PRAGMA)/.test(sql)) {
+      if (this.readFails('store')) throw Object.assign(new Error('disk I/O error'), { errcode: 10 });
+    } else if (faults.storeErrors > 0 && faults.statementsBefore-- <= 0) {
+      faults.storeErrors -= 1;
+      throw Object.assign(new Error('database or disk is full'), { errcode: 13 });
+    }
+  }
+
+  /** Whether the current read fails: those of the driver, not those of the checks. */
+  readFails(of: ReadFault['of']): boolean {
+    const { reads } = this.faults;
+    if (reads?.of !== of || this.simulator.nowMs >= reads.untilMs || this.#driver() === undefined) return false;
+    return this.simulator.tape.chance(0.5, 'reads');
+  }
+
+  /** The instance of the driver whose code is running. */
+  #driver(): Process | undefined {
+    const { current } = this.simulator;
+    return current !== undefined && this.#processes.has(current) ? current : undefined;
   }
 
   /** The pod has ended: its claims are available to others. */
@@ -413,6 +443,10 @@ export class Node {
         break;
       case 'store error':
         faults.storeErrors += 1;
+        faults.statementsBefore = simulator.tape.below(6, 'more');
+        break;
+      case 'reads fail':
+        faults.reads = { of: fault.of, untilMs: nowMs + fault.forMs };
         break;
       case 'change policy':
         this.policy = simulator.tape.pick<InventoryPolicy>([{ pfs: [] }, { pfs: [{ select: {}, vfs: '0' }] }]);
@@ -502,7 +536,7 @@ export class Node {
     const { faults, cni, apiServer } = this;
     this.isCalm = true;
     simulatorTrace(this, 'faults end');
-    Object.assign(faults, { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0 });
+    Object.assign(faults, { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0, reads: undefined });
     cni.failureRate = 0;
     cni.hangRate = 0;
     this.#resetPolicy();
