@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import type { Clock, Deadline } from '../../src/lib/clock.ts';
 import { intercept } from '../../src/lib/intercept.ts';
+import { whileBusy } from '../../src/lib/while-busy.ts';
+import { isBusy } from '../../src/node/netlink/errors.ts';
 import { NetlinkError, type VfChange } from '../../src/node/netlink/index.ts';
-import { whileBusy } from '../../src/node/netlink/while-busy.ts';
 import { DriverBinding, VfHardware } from '../../src/node/sriov/index.ts';
 import { pfAddress, SriovCard, type SriovCardOptions, vfAddress } from './sriov-card.ts';
 
@@ -148,7 +149,7 @@ export class QuirkyCard implements Disposable {
     this.#leaveOut(0);
     this.hardware = new VfHardware({
       binding: new DriverBinding(this.card.root, (path, text) => this.#write(path, text)),
-      host: intercept(this.#host(), ({ next }) => repeat(this.clock, next as () => Promise<unknown>)),
+      host: intercept(this.#host(), ({ next }) => repeat(this.clock, isBusy, next as () => Promise<unknown>)),
       ethtool: this.card.ethtool,
       clock: hasPatience ? this.clock : hurried,
     });

@@ -273,10 +273,6 @@ class SimBinding extends DriverBinding {
     }));
   }
 
-  override async allowsNoIommu(): Promise<boolean> {
-    return false;
-  }
-
   async #unbind(pciAddress: string, current: string | undefined): Promise<void> {
     if (current === undefined) return;
     await this.#call('unbind', 5, pciAddress, (vf) => this.#hardware.unbind(vf, this.#process.name));

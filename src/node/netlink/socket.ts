@@ -10,10 +10,10 @@ import {
   parseMessages,
 } from 'netlink';
 import { type Clock, systemClock } from '../../lib/clock.ts';
-import { describe, malformed, NetlinkError, type RequestSubject, refused } from './errors.ts';
+import { whileBusy } from '../../lib/while-busy.ts';
+import { describe, isBusy, malformed, NetlinkError, type RequestSubject, refused } from './errors.ts';
 import { KernelSocket } from './kernel-socket.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
-import { whileBusy } from './while-busy.ts';
 
 export interface NetlinkRequest {
   type: number;
@@ -78,7 +78,7 @@ export class RequestSocket implements Disposable {
    */
   async request(request: NetlinkRequest, subject: RequestSubject): Promise<NetlinkMessage[]> {
     const flags = (request.flags ?? 0) | Flags.ACK;
-    return (await whileBusy(this.#clock, () => this.#enqueue({ ...request, flags }, subject))).parts;
+    return (await whileBusy(this.#clock, isBusy, () => this.#enqueue({ ...request, flags }, subject))).parts;
   }
 
   /**
@@ -90,7 +90,7 @@ export class RequestSocket implements Disposable {
     for (let attempt = 1; attempt <= dumpAttempts; attempt++) {
       const flags = (request.flags ?? 0) | FlagsGet.DUMP;
       const ask = () => this.#enqueue({ ...request, flags }, subject, limit);
-      const { parts, interrupted } = await whileBusy(this.#clock, ask);
+      const { parts, interrupted } = await whileBusy(this.#clock, isBusy, ask);
       if (parts.length >= limit) return parts.slice(0, limit);
       if (!interrupted) return parts;
     }

@@ -2,9 +2,9 @@ import { readdir, readFile, readlink, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { type ErrorDetails, errnoCode } from '../../lib/errors.ts';
+import { whileBusy } from '../../lib/while-busy.ts';
 import { SriovError } from './errors.ts';
 import { readOptionalText } from './sysfs-files.ts';
-import { writePatiently } from './transient.ts';
 
 /** PCI base class of bridges, which are members of the group but need no vfio driver. */
 const bridgeClass = /^0x06/;
@@ -152,8 +152,26 @@ export class DriverBinding {
     return found ?? { group: undefined, others: [], foreign: [] };
   }
 
+  /** @throws SriovError `iommu-group-shared`, or `binding-failed` if vfio cannot take the function */
+  async assertGroupUsable(pciAddress: string): Promise<void> {
+    const { group, foreign } = await this.iommuGroup(pciAddress);
+    if (foreign.length > 0) {
+      const message = `${pciAddress} shares IOMMU group ${group} with ${foreign.join(', ')}`;
+      throw new SriovError('iommu-group-shared', message, {
+        device: pciAddress,
+        hint: 'a group goes to user space as a whole: enable ACS in the firmware, or use this card in kernel mode',
+      });
+    }
+    // Without an IOMMU, vfio creates a group of its own when the device is bound, if the administrator allows it.
+    if (group !== undefined || (await this.#allowsNoIommu())) return;
+    throw new SriovError('binding-failed', `${pciAddress} has no IOMMU group, which vfio needs`, {
+      device: pciAddress,
+      hint: 'switch the IOMMU on, in the firmware and on Intel machines with intel_iommu=on; without one, only vfio enable_unsafe_noiommu_mode=1',
+    });
+  }
+
   /** Whether vfio may take devices that no IOMMU isolates from the rest of the memory. */
-  async allowsNoIommu(): Promise<boolean> {
+  async #allowsNoIommu(): Promise<boolean> {
     const path = join(this.#root, 'module/vfio/parameters/enable_unsafe_noiommu_mode');
     try {
       return (await readFile(path, 'utf8')).trim() === 'Y';
@@ -200,7 +218,7 @@ export class DriverBinding {
 
   async #write(pciAddress: string, path: string, text: string): Promise<void> {
     const write = () => this.#writeFile(path, text, pciAddress);
-    await writePatiently(this.#clock, write).catch((cause: unknown) => {
+    await whileBusy(this.#clock, isBusy, write).catch((cause: unknown) => {
       if (cause instanceof SriovError) throw cause;
       throw failed(pciAddress, `cannot write ${path} for ${pciAddress}`, { cause, path, hint: unusableHint });
     });
@@ -221,6 +239,11 @@ async function unlessMissing<T>(pciAddress: string, what: string, read: () => Pr
     if (errnoCode(cause) === 'ENOENT') return undefined;
     throw failed(pciAddress, `cannot read ${what} ${pciAddress}`, { cause, hint: unusableHint });
   }
+}
+
+/** A driver or the card's firmware may be busy, with a reset for example. */
+function isBusy(error: unknown): boolean {
+  return ['EAGAIN', 'EBUSY'].includes(errnoCode(error) ?? '');
 }
 
 function failed(device: string, message: string, details: ErrorDetails): SriovError {

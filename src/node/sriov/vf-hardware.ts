@@ -1,5 +1,6 @@
 import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
+import { poll } from '../../lib/poll.ts';
 import {
   isEthernetAddress,
   isRepresentor,
@@ -97,10 +98,9 @@ export interface VfHardwareOptions {
 }
 
 /** How long an interface, or an RDMA device, may take to appear after the driver was bound. */
-const appearsMs = 5_000;
+const appears = { forMs: 5_000, everyMs: 20 };
 /** How long an interface may keep an old value. */
-const takesEffectMs = 2_000;
-const pollMs = 20;
+const takesEffect = { forMs: 2_000, everyMs: 20 };
 
 /** Reads and changes VFs through sysfs and their PFs. */
 export class VfHardware {
@@ -161,7 +161,7 @@ export class VfHardware {
     const { driver, vf = {} } = wanted;
     const toUserSpace = isVfio(driver);
     if (address.pfAddress === undefined) assertNoVfProperties(pciAddress, vf, toUserSpace);
-    if (toUserSpace) await this.#checkGroup(pciAddress);
+    if (toUserSpace) await this.#binding.assertGroupUsable(pciAddress);
     const current = await this.#binding.driverOf(pciAddress);
     if (keepsAddress(wanted, before) && !isVfio(current)) await this.#properties.assertAddressKnown(address, before.vf);
     const isNewAddress = await this.#properties.set(address, vf, before.vf);
@@ -281,11 +281,7 @@ export class VfHardware {
   }
 
   async #interfaceAppears(pciAddress: string): Promise<boolean> {
-    const { clock } = this.#options;
-    for (const endsAt = clock.nowMs() + appearsMs; ; await clock.sleep(pollMs)) {
-      if (await this.#binding.hasInterface(pciAddress)) return true;
-      if (clock.nowMs() >= endsAt) return false;
-    }
+    return await poll(this.#options.clock, appears, () => this.#binding.hasInterface(pciAddress));
   }
 
   /** Some drivers, such as igbvf, learn of the VF's address only when they are bound. */
@@ -341,25 +337,25 @@ export class VfHardware {
 
   /** Some drivers, such as older iavf, pass a change on to the PF and do not wait for its answer. */
   async #withoutEffect(index: number, wanted: LinkState, known: ReadonlySet<string>): Promise<RestoreFailure[]> {
-    const { clock } = this.#options;
-    for (const endsAt = clock.nowMs() + takesEffectMs; ; await clock.sleep(pollMs)) {
+    const remaining = async () => {
       const link = await this.#host.link({ index });
-      const properties = (['hardwareAddress', 'mtuBytes'] as const).filter((property) => {
+      return (['hardwareAddress', 'mtuBytes'] as const).filter((property) => {
         const value = wanted[property];
         const isSettable = typeof value !== 'string' || isEthernetAddress(value);
         return value !== undefined && isSettable && link?.[property] !== value && !known.has(property);
       });
-      const message = `link #${index} was set and has not changed`;
-      const error = new NetlinkError('netlink-refused', message, { retriable: true });
-      if (properties.length === 0 || known.has('link')) return [];
-      if (clock.nowMs() >= endsAt) return properties.map((property) => ({ property, error }));
-    }
+    };
+    if (known.has('link')) return [];
+    const properties = await poll(this.#options.clock, takesEffect, remaining, ({ length }) => length === 0);
+    const message = `link #${index} was set and has not changed`;
+    const error = new NetlinkError('netlink-refused', message, { retriable: true });
+    return properties.map((property) => ({ property, error }));
   }
 
   /** Drivers add the RDMA device later than the interface. */
   async #awaitRdma(pciAddress: string): Promise<RdmaAccess> {
     const { clock } = this.#options;
-    for (const endsAt = clock.nowMs() + appearsMs; ; await clock.sleep(pollMs)) {
+    for (const endsAt = clock.nowMs() + appears.forMs; ; await clock.sleep(appears.everyMs)) {
       try {
         return await this.#nodes.rdma(pciAddress);
       } catch (error) {
@@ -369,37 +365,16 @@ export class VfHardware {
   }
 
   async #awaitLink(pciAddress: string): Promise<Link> {
-    const { clock } = this.#options;
-    for (const endsAt = clock.nowMs() + appearsMs; ; await clock.sleep(pollMs)) {
-      const link = await this.#link(pciAddress);
-      if (link !== undefined) return link;
-      if (clock.nowMs() <= endsAt) continue;
-      const message = `${pciAddress} has no interface ${appearsMs} ms after its driver was bound`;
-      const hint = 'the kernel log says why';
-      throw new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
-    }
+    const link = await poll(this.#options.clock, appears, () => this.#link(pciAddress));
+    if (link !== undefined) return link;
+    const message = `${pciAddress} has no interface ${appears.forMs} ms after its driver was bound`;
+    const hint = 'the kernel log says why';
+    throw new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
   }
 
   async #link(pciAddress: string): Promise<Link | undefined> {
     const links = await this.#host.links([{ pciAddress }]);
     return links.find((link) => link.parentDevice === pciAddress && !isRepresentor(link));
-  }
-
-  async #checkGroup(pciAddress: string): Promise<void> {
-    const { group, foreign } = await this.#binding.iommuGroup(pciAddress);
-    if (foreign.length > 0) {
-      const message = `${pciAddress} shares IOMMU group ${group} with ${foreign.join(', ')}`;
-      throw new SriovError('iommu-group-shared', message, {
-        device: pciAddress,
-        hint: 'a group goes to user space as a whole: enable ACS in the firmware, or use this card in kernel mode',
-      });
-    }
-    // Without an IOMMU, vfio creates a group of its own when the device is bound, if the administrator allows it.
-    if (group !== undefined || (await this.#binding.allowsNoIommu())) return;
-    throw new SriovError('binding-failed', `${pciAddress} has no IOMMU group, which vfio needs`, {
-      device: pciAddress,
-      hint: 'switch the IOMMU on, in the firmware and on Intel machines with intel_iommu=on; without one, only vfio enable_unsafe_noiommu_mode=1',
-    });
   }
 }
 

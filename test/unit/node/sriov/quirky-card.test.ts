@@ -174,7 +174,7 @@ const planted: { kind: string; shownBy: Rules; plant: () => Habits | undefined }
   {
     kind: 'a refusal that passes is an error',
     shownBy: passing,
-    plant: () => ({ repeat: (_clock, request) => request() }),
+    plant: () => ({ repeat: (_clock, _isBusy, request) => request() }),
   },
 ];
 
