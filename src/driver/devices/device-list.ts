@@ -10,8 +10,9 @@ import {
   type InventoryOptions,
   type InventoryReport,
   type NetworkDevice,
+  whyNothing,
 } from '../../node/inventory/index.ts';
-import type { HungWrite } from '../../node/sriov/index.ts';
+import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
 import type { DeviceState } from '../ports.ts';
 import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
 import { heldDevices } from './held-devices.ts';
@@ -56,7 +57,7 @@ export class DeviceList implements AsyncDisposable {
   /** Why the last scan failed; absent: it did not. */
   #failure: unknown;
   /** Of the last scan that did not fail. */
-  #report: InventoryReport = { devices: [], excluded: [], problems: [] };
+  #report: InventoryReport = { devices: [], excluded: [], problems: [], warnings: [], pfs: [] };
   #policyFault: NetdraError | undefined;
   #watching: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
@@ -72,7 +73,8 @@ export class DeviceList implements AsyncDisposable {
       onHungChange: (hung) => this.#hungChanged(hung),
     });
     const { sysfs, isSimulated: simulated } = this.vfs;
-    this.#inventory = new Inventory({ sysfs, connection: host, simulated, clock });
+    const vfSwitch = new VfActivation({ sysfs, connection: host, clock });
+    this.#inventory = new Inventory({ sysfs, connection: host, simulated, vfSwitch });
     this.#quarantine = new Quarantine(options, () => this.vfs.hungWrites);
     this.#schedule = new ScanSchedule(options, () => ({
       held: JSON.stringify([...held()]),
@@ -277,13 +279,16 @@ export class DeviceList implements AsyncDisposable {
    * Logs why devices are not offered, unless that was logged after the last scan already.
    * @returns whether it was logged
    */
-  #log({ excluded, problems }: InventoryReport): boolean {
+  #log(report: InventoryReport): boolean {
+    const { devices, excluded, problems, warnings } = report;
     const { logger } = this.#options;
-    const text = JSON.stringify([excluded, problems.map(({ message }) => message)]);
+    const text = JSON.stringify([excluded, problems.map(({ message }) => message), warnings, devices.length === 0]);
     if (text === this.#logged) return false;
     this.#logged = text;
     for (const exclusion of excluded) logger.info({ ...exclusion }, 'device not offered');
-    for (const problem of problems) logger.warn({ err: problem }, 'device cannot be read');
+    for (const problem of problems) logger.warn({ err: problem }, 'problem with a device');
+    for (const warning of warnings) logger.warn({}, warning);
+    if (devices.length === 0) logger.warn({ reason: whyNothing(report) }, 'no device is offered');
     return true;
   }
 

@@ -7,8 +7,8 @@ export function heldDevices(claims: readonly Pick<StoredClaim, 'devices'>[]): He
   const devices = claims.flatMap((claim) => claim.devices);
   return new Map(
     devices.map(({ pciAddress, before, attachment }): [string, HeldFacts] => {
-      const { name: interfaceName, hardwareAddress, mtuBytes } = { ...attachment?.host, ...before?.link };
-      const facts = defined({ interfaceName, hardwareAddress, mtuBytes });
+      const { name: interfaceName, altNames, hardwareAddress, mtuBytes } = { ...attachment?.host, ...before?.link };
+      const facts = defined({ interfaceName, altNames, hardwareAddress, mtuBytes });
       return [pciAddress, before === undefined ? facts : { driver: before.driver, ...facts }];
     }),
   );

@@ -17,7 +17,7 @@ export type ExclusionReason =
   | 'pf-enslaved'
   /** The policy selects other VFs. */
   | 'not-selected'
-  /** A whole NIC whose VFs are switched on: they are offered instead. */
+  /** A whole NIC whose VFs are on, or to be switched on: they are offered instead. */
   | 'has-vfs'
   /** A whole NIC that is a hypervisor's virtual device: there is no card to hand out. */
   | 'virtio'

@@ -10,6 +10,8 @@ export interface HeldFacts {
   /** `undefined`: no driver was bound. Absent: the claim did not change it. */
   driver?: string | undefined;
   interfaceName?: string;
+  /** Of its interface. */
+  altNames?: string[];
   hardwareAddress?: string;
   mtuBytes?: number;
 }
@@ -24,6 +26,8 @@ export type Remembered = Partial<Pick<NetworkDevice, 'hardwareAddress' | 'mtuByt
 export type Seen<T extends PciFunction> = T &
   Remembered & {
     interfaceName?: string;
+    /** All names of its ports, as far as they are known. */
+    names: string[];
     links: Link[];
     /** Whether it has an interface, but in another network namespace. */
     isElsewhere: boolean;
@@ -129,11 +133,13 @@ export class Survey {
   async #see<T extends PciFunction>(pciFunction: T): Promise<Seen<T>> {
     const { sysfs, simulated, held } = this.#options;
     const { pciAddress } = pciFunction;
-    const known = overlay(pciFunction, held.get(pciAddress) ?? {});
+    const { altNames = [], ...heldFacts } = held.get(pciAddress) ?? {};
+    const known = overlay(pciFunction, heldFacts);
     const link = this.#network.linkOf({ pciAddress, simulated });
     if (link !== undefined) {
       const links = simulated ? [link] : this.#network.linksOf(pciAddress);
-      return { ...interfaceFacts(link), ...known, links, isElsewhere: false };
+      const facts = { ...interfaceFacts(link), ...known };
+      return { ...facts, names: namesOf(facts, altNames, links), links, isElsewhere: false };
     }
     const names = await sysfs.interfaceNames(pciAddress);
     const visible = names ?? [];
@@ -144,7 +150,8 @@ export class Survey {
     const own = links.find((each) => !isRepresentor(each)) ?? shown;
     const isVisible = links.length > 0 || (visible.length > 0 && !simulated);
     const isElsewhere = !isVisible && names !== undefined;
-    return { ...(own === undefined ? {} : interfaceFacts(own)), ...known, links, isElsewhere };
+    const facts: T & { interfaceName?: string } = { ...(own === undefined ? {} : interfaceFacts(own)), ...known };
+    return { ...facts, names: namesOf(facts, altNames, links), links, isElsewhere };
   }
 
   async #seePort<T extends PciFunction>(seen: Seen<T>): Promise<Seen<T>> {
@@ -187,6 +194,12 @@ export class Survey {
     this.remembered.set(pciAddress, defined({ hardwareAddress, mtuBytes, linkType, linkSpeedMbps }));
     return all;
   }
+}
+
+function namesOf({ interfaceName }: HeldFacts, altNames: readonly string[], links: readonly Link[]): string[] {
+  const ports = links.filter((link) => !isRepresentor(link));
+  const own = interfaceName === undefined ? [] : [interfaceName];
+  return [...new Set([...own, ...altNames, ...ports.flatMap((port) => [port.name, ...port.altNames])])];
 }
 
 function overlay<T extends PciFunction>(pciFunction: T, held: HeldFacts): T {

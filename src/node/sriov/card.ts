@@ -20,7 +20,7 @@ export function openCard(root: string, options: KernelWriterOptions): Card {
   const writes = new KernelWriter(options);
   const write: WriteFile = (path, text, device) => writes.write(path, text, device);
   return {
-    sysfs: new Sysfs(root, (path, text, device) => writes.write(path, text, device, vfsOnMs)),
+    sysfs: new Sysfs(root, (path, text, device) => writes.write(path, text, device, vfsOnMs), options.clock),
     binding: new DriverBinding(root, write, options.clock),
     nodes: new DeviceNodes(root),
     writes,

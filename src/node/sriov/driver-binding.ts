@@ -5,6 +5,7 @@ import { type ErrorDetails, errnoCode } from '../../lib/errors.ts';
 import { whileBusy } from '../../lib/while-busy.ts';
 import { SriovError } from './errors.ts';
 import { readOptionalText } from './sysfs-files.ts';
+import { isBusy, writeHint } from './write-hints.ts';
 
 /** PCI base class of bridges, which are members of the group but need no vfio driver. */
 const bridgeClass = /^0x06/;
@@ -23,7 +24,7 @@ export interface IommuGroup {
   group: string | undefined;
   /** The other members, without bridges. */
   others: string[];
-  /** Those of them that the kernel uses: user space cannot have the group. */
+  /** Those of them that the kernel uses, or may use: user space cannot have the group. */
   foreign: string[];
 }
 
@@ -134,22 +135,25 @@ export class DriverBinding {
     if (override !== undefined) await this.setOverride(pciAddress, override);
   }
 
-  /** The IOMMU group of a function; a group goes to user space as a whole. */
+  /**
+   * The IOMMU group of a function; a group goes to user space as a whole.
+   * @throws SriovError `binding-failed` if its members cannot be listed
+   */
   async iommuGroup(pciAddress: string): Promise<IommuGroup> {
+    const what = 'the IOMMU group of';
     const dir = join(this.#deviceDir(pciAddress), 'iommu_group');
-    const found = await unlessMissing(pciAddress, 'the IOMMU group of', async (): Promise<IommuGroup> => {
-      const group = basename(await readlink(dir));
-      const members = await readdir(join(dir, 'devices'));
-      const others: string[] = [];
-      const foreign: string[] = [];
-      for (const member of members.filter((each) => each !== pciAddress).sort()) {
-        if (await this.#isBridge(member)) continue;
-        others.push(member);
-        if (await this.#isInUse(member)) foreign.push(member);
-      }
-      return { group, others, foreign };
-    });
-    return found ?? { group: undefined, others: [], foreign: [] };
+    const target = await unlessMissing(pciAddress, what, () => readlink(dir));
+    if (target === undefined) return { group: undefined, others: [], foreign: [] };
+    const members = await orFail(pciAddress, what, () => readdir(join(dir, 'devices')));
+    const others: string[] = [];
+    const foreign: string[] = [];
+    for (const member of members.filter((each) => each !== pciAddress).sort()) {
+      const use = await this.#useOf(member);
+      if (use === 'bridge') continue;
+      others.push(member);
+      if (use === 'kernel') foreign.push(member);
+    }
+    return { group: basename(target), others, foreign };
   }
 
   /** @throws SriovError `iommu-group-shared`, or `binding-failed` if vfio cannot take the function */
@@ -180,14 +184,20 @@ export class DriverBinding {
     }
   }
 
-  async #isBridge(pciAddress: string): Promise<boolean> {
-    return bridgeClass.test(await readFile(join(this.#deviceDir(pciAddress), 'class'), 'utf8'));
-  }
-
-  /** pci-stub reserves devices that must not be used, which counts like vfio. */
-  async #isInUse(pciAddress: string): Promise<boolean> {
-    const driver = await this.driverOf(pciAddress);
-    return driver !== undefined && driver !== 'pci-stub' && !isVfio(driver);
+  /**
+   * pci-stub reserves devices that must not be used, which counts like vfio. A member that is no PCI function, or that
+   * cannot be read, may be in use.
+   */
+  async #useOf(member: string): Promise<'bridge' | 'kernel' | 'none'> {
+    try {
+      const driver = await this.driverOf(member);
+      // Read last: it shows that the member existed when it had no driver.
+      const classCode = await readFile(join(this.#deviceDir(member), 'class'), 'utf8');
+      if (bridgeClass.test(classCode)) return 'bridge';
+      return driver === undefined || driver === 'pci-stub' || isVfio(driver) ? 'none' : 'kernel';
+    } catch {
+      return 'kernel';
+    }
   }
 
   async #checkNoVfs(pciAddress: string): Promise<void> {
@@ -220,7 +230,7 @@ export class DriverBinding {
     const write = () => this.#writeFile(path, text, pciAddress);
     await whileBusy(this.#clock, isBusy, write).catch((cause: unknown) => {
       if (cause instanceof SriovError) throw cause;
-      throw failed(pciAddress, `cannot write ${path} for ${pciAddress}`, { cause, path, hint: unusableHint });
+      throw failed(pciAddress, `cannot write ${path} for ${pciAddress}`, { cause, path, hint: writeHint(cause) });
     });
   }
 
@@ -229,21 +239,24 @@ export class DriverBinding {
   }
 }
 
-const unusableHint = 'sysfs must be mounted writable, and no process may hold the device';
-
 /** @returns `undefined` if the kernel has no such file */
 async function unlessMissing<T>(pciAddress: string, what: string, read: () => Promise<T>): Promise<T | undefined> {
+  return await orFail(pciAddress, what, async () => {
+    try {
+      return await read();
+    } catch (error) {
+      if (errnoCode(error) === 'ENOENT') return undefined;
+      throw error;
+    }
+  });
+}
+
+async function orFail<T>(pciAddress: string, what: string, read: () => Promise<T>): Promise<T> {
   try {
     return await read();
   } catch (cause) {
-    if (errnoCode(cause) === 'ENOENT') return undefined;
-    throw failed(pciAddress, `cannot read ${what} ${pciAddress}`, { cause, hint: unusableHint });
+    throw failed(pciAddress, `cannot read ${what} ${pciAddress}`, { cause, hint: 'mount /sys and run as root' });
   }
-}
-
-/** A driver or the card's firmware may be busy, with a reset for example. */
-function isBusy(error: unknown): boolean {
-  return ['EAGAIN', 'EBUSY'].includes(errnoCode(error) ?? '');
 }
 
 function failed(device: string, message: string, details: ErrorDetails): SriovError {

@@ -6,6 +6,8 @@ export type SriovErrorCode =
   | 'sysfs-unreadable'
   /** sysfs refused a write. */
   | 'sysfs-unwritable'
+  /** A PF does not have the VFs that the policy requests, though nothing was refused, or it cannot be set up for them. */
+  | 'vfs-incomplete'
   /** A file of sysfs does not hold what the kernel documents. */
   | 'sysfs-malformed'
   /** The PCI function no longer exists, or it is not a VF. */

@@ -307,6 +307,26 @@ describe('DeviceList', () => {
   });
 });
 
+describe('DeviceList, of a node that offers nothing', () => {
+  it('says once why, and which rules of the policy select nothing', async () => {
+    const path = join(node.root, 'policy.yaml');
+    writeFileSync(path, `${head}pfs: [{ select: { name: ens9 } }]`);
+    const source = open(path);
+    await source.scan();
+    await source.scan();
+    expect(logger.messages('warn')).toEqual([
+      expect.stringContaining(
+        'pfs[0] of the inventory policy selects nothing: {"name":"ens9"}; this node has enp1s0f0',
+      ),
+      'no device is offered',
+    ]);
+    expect(logger.lines.at(-1)?.fields).toEqual({
+      reason:
+        'devices that are excluded, each with its reason: 9; rules of the inventory policy that select nothing: 1',
+    });
+  });
+});
+
 describe('DeviceList, of a card whose VFs cannot be listed', () => {
   // The VF of iceTree that is bound to vfio-pci, so that its PF is asked for its MAC.
   const pf = 'ens785f0np0';
@@ -321,7 +341,7 @@ describe('DeviceList, of a card whose VFs cannot be listed', () => {
     await source.scan();
     expect(logger.lines).toEqual([
       {
-        ...{ level: 'warn', message: 'device cannot be read' },
+        ...{ level: 'warn', message: 'problem with a device' },
         fields: { err: expect.objectContaining({ code: 'vf-state-unknown', device: '0000:17:00.0', cause: error }) },
       },
     ]);

@@ -132,6 +132,7 @@ describe('Sysfs, asked again', () => {
     layFunction(dir.path, { pciAddress: vfAddress, above, driver: 'iavf' });
     expect(await sysfs.pciFunction(vfAddress)).not.toHaveProperty('iommuGroup');
     setDriver('vfio-pci');
+    mkdirSync(join(dir.path, 'kernel/iommu_groups/0/devices'), { recursive: true });
     symlinkSync('../../../../kernel/iommu_groups/0', device(vfAddress, 'iommu_group'));
     expect(await sysfs.pciFunction(vfAddress)).toMatchObject({ iommuGroup: '0' });
     setDriver('iavf');
@@ -146,6 +147,12 @@ describe('Sysfs, asked again', () => {
     rmSync(device(vfAddress));
     lay('57', '0x15b3');
     expect(await sysfs.pciFunction(vfAddress)).toMatchObject({ vendor: '15b3', iommuGroup: '57' });
+  });
+
+  it('does not take a group that cannot be listed for one without other members', async () => {
+    lay('41');
+    rmSync(join(dir.path, 'kernel/iommu_groups/41'), { recursive: true });
+    await expect(sysfs.pciFunction(vfAddress)).rejects.toMatchObject({ code: 'sysfs-unreadable', retriable: true });
   });
 
   it('sees who joins an IOMMU group, and who leaves it; bridges do not count', async () => {

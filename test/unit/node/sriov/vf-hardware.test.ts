@@ -1,4 +1,4 @@
-import { renameSync } from 'node:fs';
+import { renameSync, rmSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Clock, systemClock } from '../../../../src/lib/clock.ts';
 import { defined } from '../../../../src/lib/defined.ts';
@@ -471,6 +471,34 @@ describe('user space', () => {
     );
     expect(card.log).toEqual([]);
     expect(await hardware.groupMembers(card.address(0))).toEqual([vfAddress(1), soundCard]);
+  });
+
+  it.each([true, false])(
+    'is refused a VF whose group has members of which nothing is known: IOMMU %s',
+    async (isOn) => {
+      const { card, hardware } = open({ iommu: isOn ? 'own' : 'none' });
+      card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
+      if (!isOn) await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
+      // A device of another bus, and one that was removed just now.
+      const members = ['0000:05:00.0', 'platform-dev.0'];
+      for (const member of members) card.writeText(`kernel/iommu_groups/40/devices/${member}`, '');
+      const before = await hardware.snapshot(card.address(0));
+      await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
+        ...{ code: 'iommu-group-shared', message: expect.stringContaining(`group 40 with ${members.join(', ')}`) },
+      });
+      expect(await hardware.groupMembers(card.address(0))).toEqual(members);
+    },
+  );
+
+  it('is refused a VF whose group cannot be listed, which is not the same as no group', async () => {
+    const { card, hardware } = open();
+    card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
+    rmSync(card.path('kernel/iommu_groups/40/devices'), { recursive: true });
+    const before = await hardware.snapshot(card.address(0));
+    await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
+      ...{ code: 'binding-failed', retriable: true, message: `cannot read the IOMMU group of ${vfAddress(0)}` },
+    });
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
   });
 
   it('may have a group whose other members are with vfio, pci-stub or nothing, or are bridges', async () => {
