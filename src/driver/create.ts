@@ -131,6 +131,7 @@ async function findDevices(
   const metadata = new ClaimMetadata({
     ...{ driver, dataDir, cdiDir: settings.cdiDir, bootId, now },
     layouts: settings.metadataLayouts.map((name) => layouts[name]),
+    versions: settings.metadataVersions,
     // Claims that already have metadata keep it, so the object is always built.
     enabled: settings.enableDeviceMetadata,
     attributesOf: ({ pool, name }) => {

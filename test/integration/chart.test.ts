@@ -17,7 +17,7 @@ import { startRegistry } from '../../e2e/release/registry.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { closedFields } from '../../src/driver/claims/index.ts';
 import { defaultHooklessHandlers, startGateModes } from '../../src/framework/metadata/gate/index.ts';
-import { layoutNames } from '../../src/framework/metadata/index.ts';
+import { layoutNames, metadataVersions } from '../../src/framework/metadata/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 import { findTypeProblems } from '../unit/deploy/kubernetes-types.ts';
 
@@ -101,8 +101,10 @@ describe('the chart', () => {
   });
 
   it('offers in its schema what the driver takes', () => {
-    const { metadataLayouts, startGate, openClaimFields } = schema.properties.kubeletPlugin.properties;
+    const { metadataLayouts, metadataVersions: versions, ...others } = schema.properties.kubeletPlugin.properties;
+    const { startGate, openClaimFields } = others;
     expect([...metadataLayouts.items.enum].sort()).toEqual([...layoutNames].sort());
+    expect(versions.items.enum).toEqual([...metadataVersions]);
     expect([...startGate.enum].sort()).toEqual([...startGateModes].sort());
     expect([...openClaimFields.items.enum].sort()).toEqual([...closedFields].sort());
   });

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { defined } from '../../../lib/defined.ts';
+import { metadataVersions } from '../document/codec.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
@@ -35,11 +36,12 @@ export class ClaimMetadata extends ClaimDirs {
   readonly #files: ClaimFiles;
   readonly #cdi: CdiSpecs;
 
-  /** @throws MetadataError `metadata-invalid` without a layout: a CDI spec that mounts nothing is not valid */
+  /** @throws MetadataError `metadata-invalid` without a layout or version: a CDI spec that mounts nothing is not valid */
   constructor(options: ClaimMetadataOptions) {
     super(options);
-    const { driver, cdiDir, layouts, later } = options;
+    const { driver, cdiDir, layouts, versions, later } = options;
     if (layouts.length === 0) throw new MetadataError('metadata-invalid', 'no layout for device metadata is chosen');
+    if (versions?.length === 0) throw new MetadataError('metadata-invalid', 'no version of device metadata is chosen');
     if (options.gate !== undefined) checkGateHook(options.gate);
     this.#layouts = layouts.map(({ name }) => name);
     this.#files = new ClaimFiles(driver, this.dirs, this.states, later);
@@ -227,11 +229,12 @@ export class ClaimMetadata extends ClaimDirs {
 
   /** @returns `undefined` if there is nothing to lay down */
   #nextState(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>, kept: ClaimState | undefined) {
-    const { attributesOf = () => undefined, bootId, gate } = this.options;
+    const { attributesOf = () => undefined, bootId, gate, versions = metadataVersions } = this.options;
     const layouts = this.#isEnabled ? this.#layouts : [];
     const isGated = gate !== undefined;
     if (layouts.length === 0 && !isGated && kept === undefined) return undefined;
-    const state = prepareState({ record, contents, layouts, isGated, bootId, attributesOf, now: this.now() }, kept);
+    const preparation = { record, contents, layouts, versions, isGated, bootId, attributesOf, now: this.now() };
+    const state = prepareState(preparation, kept);
     return state.layouts.length === 0 && !hasGate(state) ? undefined : state;
   }
 
