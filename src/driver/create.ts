@@ -15,7 +15,7 @@ import {
   Driver,
 } from './claims/index.ts';
 import type { DeviceList } from './devices/device-list.ts';
-import { reportDevices } from './devices/device-report.ts';
+import { reportDevices, reportHealth } from './devices/device-report.ts';
 import { heldDevices } from './devices/held-devices.ts';
 import { openDevices } from './devices/open-devices.ts';
 import { DeviceInfoFiles, DialectFiles } from './dialects/index.ts';
@@ -102,7 +102,8 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   );
   const reconciler = createReconciler(base, parts, registry, () => reconciler.nudge());
   const onUnpublished = (reason: string) => observer.published(reason);
-  const report = () => reportDevices({ node, devices, store, publisher, kubelet, events, onUnpublished });
+  const reported = { node, devices, store, publisher, kubelet, events, onUnpublished };
+  const report = () => reportDevices(reported);
   const owned = stack.move();
   return {
     async start() {
@@ -112,7 +113,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
       for (const part of [waitingSandboxes, moves.cniCleanUp, reconciler, deletedPods]) part.start();
       status.reportAttached();
       report();
-      devices.watch(report);
+      devices.watch(report, () => reportHealth(reported));
       observer.started(factsOf(base, devices, metadata));
       logger.info({ driver, node, devices: devices.offered().length }, 'driver started');
     },
@@ -152,7 +153,7 @@ async function findDevices(
   const { connection: host, ethtool } = networks.host;
   const devices = stack.use(
     await openDevices(settings, {
-      ...{ driver, host, stateDir, clock, logger, ...sources },
+      ...{ driver, host, stateDir, clock, now, logger, ...sources },
       held: () => heldDevices(store.claims()),
       unrestored: () => store.unrestored(),
       ...defined({ ethtool, policyPath: inventoryPolicy }),

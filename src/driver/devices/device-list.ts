@@ -25,6 +25,8 @@ export interface DeviceListOptions
   host: HostVfsOptions['host'] & InventoryOptions['connection'];
   /** File with an InventoryPolicy. */
   policyPath?: string;
+  /** For the time of scans. Default: the system's clock. */
+  now?: () => Date;
   /** Where the policy comes from instead. */
   policy?: Pick<PolicyFile, 'follow'>;
 }
@@ -49,6 +51,7 @@ export class DeviceList implements AsyncDisposable {
   /** PCI addresses of VFs that no claim holds and whose interface is in another network namespace. */
   #elsewhere: string[] = [];
   #isListed = false;
+  #scannedAt = new Date(0);
   /** What the last scan offered, and what was logged of it. */
   #offered: Device[] = [];
   #logged = '';
@@ -81,6 +84,11 @@ export class DeviceList implements AsyncDisposable {
     return this.#isListed;
   }
 
+  /** When the last scan that succeeded began. */
+  get scannedAt(): Date {
+    return this.#scannedAt;
+  }
+
   /** Why the devices could not be listed last time. */
   get failure(): unknown {
     return this.#failure;
@@ -110,8 +118,8 @@ export class DeviceList implements AsyncDisposable {
     return await this.#scan();
   }
 
-  /** Scans whenever something may have changed, until disposed. */
-  watch(onChange: () => void): void {
+  /** Scans whenever something may have changed, and from time to time, until disposed. @param onScan called after each scan */
+  watch(onChange: () => void, onScan: () => void = () => undefined): void {
     const { signal } = this.#stop;
     this.#onChange = onChange;
     // Changes between the first scan and the first tick are not reported.
@@ -121,7 +129,9 @@ export class DeviceList implements AsyncDisposable {
         await this.#schedule.tick(signal);
         try {
           await this.#followPolicy();
-          if (this.#schedule.isDue() && (await this.#scan())) onChange();
+          if (!this.#schedule.isDue()) continue;
+          if (await this.#scan()) onChange();
+          else onScan();
         } catch (error) {
           this.#failed(error, 'warn');
         }
@@ -199,6 +209,7 @@ export class DeviceList implements AsyncDisposable {
 
   async #scan(): Promise<boolean> {
     this.#schedule.started();
+    const startedAt = this.#options.now?.() ?? new Date();
     const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
     const before = this.#heldNow();
     const report = await this.#inventory.scan(before);
@@ -217,6 +228,7 @@ export class DeviceList implements AsyncDisposable {
     const changed = !isDeepStrictEqual(offered, this.#offered) || !this.#isListed;
     this.#offered = offered;
     this.#isListed = true;
+    this.#scannedAt = startedAt;
     this.#failure = undefined;
     return changed;
   }
