@@ -49,7 +49,7 @@ export function observeFiles(files: MetadataCalls, metrics: Metrics, clock: Cloc
       if (update.isWritten) metrics.metadataWritten(seconds());
       return update;
     } catch (error) {
-      metrics.metadataFailed('update');
+      metrics.metadataFailed('update', codeOf(error));
       throw error;
     }
   });
