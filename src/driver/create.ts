@@ -15,7 +15,7 @@ import {
   Driver,
 } from './claims/index.ts';
 import type { DeviceList } from './devices/device-list.ts';
-import { reportDevices } from './devices/device-report.ts';
+import { reportDevices, reportHealth } from './devices/device-report.ts';
 import { heldDevices } from './devices/held-devices.ts';
 import { openDevices } from './devices/open-devices.ts';
 import { DeviceInfoFiles, DialectFiles } from './dialects/index.ts';
@@ -101,7 +101,8 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
     }),
   );
   const reconciler = createReconciler(base, parts, registry, () => reconciler.nudge());
-  const report = () => reportDevices({ node, devices, store, publisher, kubelet, events, observer });
+  const reported = { node, devices, store, publisher, kubelet, events, observer };
+  const report = () => reportDevices(reported);
   const owned = stack.move();
   return {
     async start() {
@@ -113,7 +114,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
       for (const part of [waitingSandboxes, moves.cniCleanUp, reconciler, deletedPods]) part.start();
       status.reportAttached();
       report();
-      devices.watch(report);
+      devices.watch(report, () => reportHealth(reported));
       observer.started(factsOf(base, devices, metadata));
       logger.info({ driver, node, devices: devices.offered().length }, 'driver started');
     },
@@ -132,6 +133,7 @@ async function findDevices(
   const metadata = new ClaimMetadata({
     ...{ driver, dataDir, cdiDir: settings.cdiDir, bootId, now, marker: 'NETDRA_CLAIM_' },
     layouts: settings.metadataLayouts.map((name) => layouts[name]),
+    versions: settings.metadataVersions,
     // Claims that already have metadata keep it, so the object is always built.
     enabled: settings.enableDeviceMetadata,
     attributesOf: ({ pool, name }) => {
@@ -152,7 +154,7 @@ async function findDevices(
   const { connection: host, ethtool } = networks.host;
   const devices = stack.use(
     await openDevices(settings, {
-      ...{ driver, host, stateDir, clock, logger, ...sources },
+      ...{ driver, host, stateDir, clock, now, logger, ...sources },
       held: () => heldDevices(store.claims()),
       unrestored: () => store.unrestored(),
       ...defined({ ethtool, policyPath: inventoryPolicy }),

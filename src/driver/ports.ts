@@ -1,7 +1,7 @@
 import type { Plugin, PluginHandlers } from '../../nri/index.ts';
 import type { KubeApi } from '../framework/kube/index.ts';
 import type { DraPlugin, KubeletPluginHelper, KubeletPluginOptions } from '../framework/kubeletplugin/index.ts';
-import type { ClaimMetadataOptions, LayoutName } from '../framework/metadata/index.ts';
+import type { ClaimMetadataOptions, LayoutName, MetadataVersion } from '../framework/metadata/index.ts';
 import type { Clock } from '../lib/clock.ts';
 import type { Logger } from '../lib/logger.ts';
 import type { InventoryPolicy } from '../node/inventory/index.ts';
@@ -22,6 +22,7 @@ export interface NodeSettings extends SimulationSettings {
   stateDir: string;
   cdiDir: string;
   metadataLayouts: LayoutName[];
+  metadataVersions: MetadataVersion[];
   /** Host directory for the layout `attributes-json`; absent: the same path as in the container. */
   attributesDir?: string;
   /** Host directory for the layout `downward-api`, with a directory for each pod; absent: `/etc/dra`. */

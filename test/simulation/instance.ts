@@ -99,6 +99,7 @@ export class Instance {
       attributesDir: join(dataDir, 'attributes'),
       downwardApiDir: join(dataDir, 'pods'),
       metadataLayouts: ['v1'],
+      metadataVersions: ['v1beta1', 'v1alpha1'],
       enableDeviceMetadata: true,
       liveUpdates: this.#node.plan.liveUpdates,
       openClaimFields: [],

@@ -50,7 +50,7 @@ export function observeFiles(files: MetadataCalls, metrics: Metrics, clock: Cloc
       for (const { isWritten } of updates) if (isWritten) metrics.metadataWritten(seconds());
       return result;
     } catch (error) {
-      metrics.metadataFailed('update');
+      metrics.metadataFailed('update', codeOf(error));
       throw error;
     }
   });

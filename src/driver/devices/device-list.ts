@@ -27,6 +27,8 @@ export interface DeviceListOptions
   host: HostVfsOptions['host'] & InventoryOptions['connection'];
   /** File with an InventoryPolicy. */
   policyPath?: string;
+  /** For the time of scans. Default: the system's clock. */
+  now?: () => Date;
   /** Where the policy comes from instead. */
   policy?: Pick<PolicyFile, 'follow'>;
 }
@@ -51,6 +53,7 @@ export class DeviceList implements AsyncDisposable {
   /** PCI addresses of VFs that no claim holds and whose interface is in another network namespace. */
   #elsewhere: string[] = [];
   #isListed = false;
+  #scannedAt = new Date(0);
   /** What the last scan offered, and what was logged of it. */
   #offered: Device[] = [];
   #logged = '';
@@ -85,6 +88,11 @@ export class DeviceList implements AsyncDisposable {
   /** Whether the node's devices were ever listed; if not, nothing is known of any of them. */
   get isListed(): boolean {
     return this.#isListed;
+  }
+
+  /** When the last scan that succeeded began. */
+  get scannedAt(): Date {
+    return this.#scannedAt;
   }
 
   /** Why the devices could not be listed last time. */
@@ -137,8 +145,8 @@ export class DeviceList implements AsyncDisposable {
     return await this.#scan();
   }
 
-  /** Scans whenever something may have changed, until disposed. */
-  watch(onChange: () => void): void {
+  /** Scans whenever something may have changed, and from time to time, until disposed. @param onScan called after each scan */
+  watch(onChange: () => void, onScan: () => void = () => undefined): void {
     const { signal } = this.#stop;
     this.#onChange = onChange;
     // Changes between the first scan and the first tick are not reported.
@@ -148,7 +156,9 @@ export class DeviceList implements AsyncDisposable {
         await this.#schedule.tick(signal);
         try {
           await this.#followPolicy();
-          if (this.#schedule.isDue() && (await this.#scan())) onChange();
+          if (!this.#schedule.isDue()) continue;
+          if (await this.#scan()) onChange();
+          else onScan();
         } catch (error) {
           this.#failed(error, 'warn');
         }
@@ -236,6 +246,7 @@ export class DeviceList implements AsyncDisposable {
 
   async #scan(): Promise<boolean> {
     this.#schedule.started();
+    const startedAt = this.#options.now?.() ?? new Date();
     const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
     const before = this.#heldNow();
     const report = await this.#inventory.scan(before);
@@ -254,6 +265,7 @@ export class DeviceList implements AsyncDisposable {
     const changed = !isDeepStrictEqual(offered, this.#offered) || !this.#isListed;
     this.#offered = offered;
     this.#isListed = true;
+    this.#scannedAt = startedAt;
     this.#failure = undefined;
     return changed;
   }

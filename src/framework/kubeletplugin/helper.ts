@@ -85,8 +85,9 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
    */
   whenRegistered(signal: AbortSignal): Promise<void>;
   /**
-   * Reports the health of all devices. The kubelet gets it at once, and again on each new connection; it appears in the
-   * status of pods (feature gate `ResourceHealthStatus`).
+   * Reports the health of all devices, after each check of them. The kubelet gets it at once, and again on each new
+   * connection; it appears in the status of pods (feature gate `ResourceHealthStatus`). Without another report in time the
+   * health becomes unknown.
    * @throws KubeletPluginError `health-invalid`, also without the option `health`
    */
   setHealth(devices: readonly DeviceHealth[]): void;

@@ -1,4 +1,5 @@
 import { defined } from '../../../lib/defined.ts';
+import type { MetadataVersion } from '../document/codec.ts';
 import type { ClaimIdentity, DeviceAttributes } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import type { GateHook } from '../gate/gate.ts';
@@ -25,6 +26,8 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
    * another instance, or an earlier one, may have prepared it.
    */
   layouts: readonly Layout[];
+  /** The same for versions of the layout `v1`. Default: all that this package writes. */
+  versions?: readonly MetadataVersion[];
   /** `false`: no files for new claims; those that are laid down already keep theirs. Default: `true`. */
   enabled?: boolean;
   /**

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { metadataVersions } from '../document/codec.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
@@ -52,11 +53,12 @@ export class ClaimMetadata extends ClaimDirs {
   readonly #layouts: LayoutName[];
   readonly #files: ClaimFiles;
 
-  /** @throws MetadataError `metadata-invalid` without a layout: a CDI spec that mounts nothing is not valid */
+  /** @throws MetadataError `metadata-invalid` without a layout or version: a CDI spec that mounts nothing is not valid */
   constructor(options: ClaimMetadataOptions) {
     super(options);
-    const { layouts } = options;
+    const { layouts, versions } = options;
     if (layouts.length === 0) throw new MetadataError('metadata-invalid', 'no layout for device metadata is chosen');
+    if (versions?.length === 0) throw new MetadataError('metadata-invalid', 'no version of device metadata is chosen');
     if (options.gate !== undefined) checkGateHook(options.gate);
     this.#layouts = layouts.map(({ name }) => name);
     this.#files = new ClaimFiles(options, this.dirs, this.states);
@@ -265,14 +267,15 @@ export class ClaimMetadata extends ClaimDirs {
 
   /** What is laid down for a claim. Everything is checked before anything is written. */
   #plan({ record, contents }: PreparedRecord): Laying {
-    const { driver, attributesOf = () => undefined, bootId, gate, records } = this.options;
+    const { driver, attributesOf = () => undefined, bootId, gate, records, versions = metadataVersions } = this.options;
     const recovery = { driver, dirs: this.dirs, now: this.now() };
     const { state: found, isRecorded, problem } = this.states.readOrRecover(record, recovery);
     if (problem !== undefined) this.options.onRecovered?.(record.claim, problem);
     const kept = found?.claim.uid === record.claim.uid ? found : undefined;
     const layouts = this.#isEnabled ? this.#layouts : [];
     const isGated = gate !== undefined;
-    const state = prepareState({ record, contents, layouts, isGated, bootId, attributesOf, now: this.now() }, kept);
+    const preparation = { record, contents, layouts, versions, isGated, bootId, attributesOf, now: this.now() };
+    const state = prepareState(preparation, kept);
     this.#files.check(state);
     if (found !== undefined && kept === undefined) this.#files.remove(found);
     // While metadata is off, only a driver with records of its own has one of each claim.

@@ -1,5 +1,5 @@
 import { defined } from '../../../lib/defined.ts';
-import { encodeObject } from '../document/codec.ts';
+import { encodeObject, type MetadataVersion, metadataVersions } from '../document/codec.ts';
 import type { DeviceAttributes, DeviceMetadata } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
@@ -14,6 +14,7 @@ export interface Preparation {
   /** By base name; a request without an entry is deferred. */
   contents: ReadonlyMap<string, PreparedContent>;
   layouts: readonly LayoutName[];
+  versions: readonly MetadataVersion[];
   /** Whether containers wait for deferred requests at the gate. */
   isGated: boolean;
   bootId: string | undefined;
@@ -44,15 +45,23 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
   }
   // The pod stays the one it was first prepared for: the CDI spec of its containers names its directory.
   const podUid = kept?.podUid ?? record.podUid;
+  const versions = versionsOf(preparation.versions, kept);
   const state = {
     claim,
-    ...defined({ podClaimName, podUid, bootId }),
+    ...defined({ podClaimName, podUid, bootId, versions }),
     layouts: [...new Set([...(kept?.layouts ?? []), ...layouts])],
     requests: Object.fromEntries(requests),
   };
   // It was served while metadata was off, or for fewer requests.
   const isTooOpen = findUnwritten(state) !== undefined;
   return { ...state, servedBy: isOver || isTooOpen ? null : (kept?.servedBy ?? null) };
+}
+
+/** Containers may read those that the claim has already. @returns `undefined` for all */
+function versionsOf(wanted: readonly MetadataVersion[], kept: ClaimState | undefined): MetadataVersion[] | undefined {
+  const had = kept && (kept.versions ?? metadataVersions);
+  const versions = metadataVersions.filter((version) => wanted.includes(version) || had?.includes(version));
+  return versions.length === metadataVersions.length ? undefined : versions;
 }
 
 function prepareRequest(

@@ -1,4 +1,5 @@
 import { defined } from '../../../lib/defined.ts';
+import type { MetadataVersion } from '../document/codec.ts';
 import { baseRequest, type ClaimIdentity, type DeviceAttributes, type MetadataDocument } from '../document/document.ts';
 import type { HostFile } from '../files/host-file.ts';
 import { pathPart } from './paths.ts';
@@ -42,6 +43,8 @@ export interface RequestContent extends Omit<RequestPlace, 'podUid'> {
   /** The full reference, `request` or `request/subrequest`. */
   request: string;
   published: readonly PublishedDevice[];
+  /** For the layout `v1`, newest first; absent: all. */
+  versions?: readonly MetadataVersion[];
   /** Absent until the driver has reported the state of the devices. */
   document?: MetadataDocument;
   /** RFC 3339: since when there has been a document. */

@@ -15,7 +15,9 @@ import {
   ClaimMetadata,
   type ClaimRecord,
   type DeviceMetadata,
+  inspectClaim,
   layouts,
+  type MetadataVersion,
   RecordFiles,
   readMetadataFile,
 } from '../../../../../src/framework/metadata/index.ts';
@@ -36,12 +38,10 @@ describe('ClaimMetadata', () => {
   let dir: ReturnType<typeof tempDir>;
   let metadata: ClaimMetadata;
   let file: string;
-  const open = () =>
+  const open = (versions?: MetadataVersion[]) =>
     new ClaimMetadata({
-      driver,
-      dataDir: join(dir.path, 'data'),
-      cdiDir: join(dir.path, 'cdi'),
-      layouts: [layouts.v1, layouts.kep],
+      ...{ driver, dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') },
+      ...{ layouts: [layouts.v1, layouts.kep], ...(versions && { versions }) },
     });
 
   beforeEach(() => {
@@ -50,6 +50,23 @@ describe('ClaimMetadata', () => {
     file = join(dir.path, 'data/dra-device-metadata/default_fast-net/vf/metadata.json');
   });
   afterEach(() => dir[Symbol.dispose]());
+
+  it('writes the chosen versions, with the bytes that each has beside others, and keeps those of a prepared claim', async () => {
+    const textWith = async (versions: MetadataVersion[], uid: string) => {
+      await open(versions).prepare({ ...record, claim: { ...claim, uid } }, new Map([['vf', [deviceWith('::1/128')]]]));
+      return readFileSync(file, 'utf8').replaceAll(uid, 'uid');
+    };
+    const both = await textWith(['v1beta1', 'v1alpha1'], 'a-uid');
+    const [newer, older] = [await textWith(['v1beta1'], 'b-uid'), await textWith(['v1alpha1'], 'c-uid')];
+    expect(newer + older).toBe(both);
+    expect(older).toContain('metadata.resource.k8s.io/v1alpha1');
+    const dirs = { dataDir: join(dir.path, 'data'), attributesDir: dir.path, downwardApiDir: dir.path };
+    expect((await inspectClaim(driver, dirs, claim))?.files).toContainEqual(
+      expect.objectContaining({ layout: 'v1', state: 'current' }),
+    );
+    expect((await textWith(['v1beta1'], 'c-uid')).trimEnd()).toBe(both.trimEnd());
+    expect(() => open([])).toThrow('no version of device metadata is chosen');
+  });
 
   it('writes the records of several claims in one step, with what its driver stores, and one that fails does not count', async () => {
     const steps: string[] = [];
