@@ -99,6 +99,7 @@ export class Instance {
       downwardApiDir: join(dataDir, 'pods'),
       metadataLayouts: ['v1'],
       enableDeviceMetadata: true,
+      vfTraffic: false,
       liveUpdates: this.#node.plan.liveUpdates,
       openClaimFields: [],
       cni: allCni,

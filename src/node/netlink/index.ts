@@ -37,4 +37,5 @@ export type { QdiscPlace } from './qdisc.ts';
 export { isDefaultRoute, type NewRoute, type Route } from './route.ts';
 export { type LinkSelector, type LinkTable, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
 export { type InterfaceSysctls, interfaceSysctlPattern, writeInterfaceSysctls } from './sysctl.ts';
+export type { LinkTraffic, TrafficCounters, VfTraffic } from './traffic.ts';
 export type { VfChange, VfInfo } from './vf-settings.ts';
