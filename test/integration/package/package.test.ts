@@ -101,7 +101,7 @@ describe('the package', () => {
     );
     const compilerOptions = {
       ...{ target: 'es2024', lib: ['es2024', 'esnext.disposable'], module: 'nodenext', types: ['node'] },
-      ...{ strict: true, noEmit: true, exactOptionalPropertyTypes: true, skipLibCheck: true },
+      ...{ strict: true, noEmit: true, exactOptionalPropertyTypes: true },
     };
     const check = (...files: string[]) => {
       writeFileSync(join(app.dir, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }));
