@@ -159,6 +159,10 @@ const flags = {
     value: '<path>',
     help: 'directory with tls.crt and tls.key to serve them over HTTPS; read again when they change',
   },
+  vfTraffic: {
+    ...{ value: '[bool]', default: 'false', parse: parseBoolean },
+    help: 'metrics with the traffic of each VF in a pod: up to 512 VFs with 8 series each',
+  },
   simulate: {
     ...{ value: '<vfs>', env: 'NETDRA_SIMULATE', parse: parseSimulation },
     help: 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS',

@@ -20,7 +20,7 @@ import { heldDevices } from './devices/held-devices.ts';
 import { openDevices } from './devices/open-devices.ts';
 import { DeviceInfoFiles, DialectFiles } from './dialects/index.ts';
 import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
-import type { KubeletSide, NodePorts, NodeSettings } from './ports.ts';
+import type { KubeletSide, NodeFacts, NodePorts, NodeSettings } from './ports.ts';
 import {
   endEarlierBoots,
   InactiveClaims,
@@ -38,6 +38,7 @@ import {
   StatusReport,
 } from './sandbox/index.ts';
 import { StoredRecords } from './state/index.ts';
+import { TrafficReader } from './vf/index.ts';
 
 /** The driver of one node. Disposing stops it; prepared claims stay prepared, and the ports stay open. */
 export interface NetworkNode extends AsyncDisposable {
@@ -319,7 +320,10 @@ function createReconciler(
   return stack.use(new Reconciler({ tasks: tasks.map((task) => decorate('task', task)), everyMs, clock, logger }));
 }
 
-function factsOf({ disk: { store } }: Base, devices: DeviceList, metadata: ClaimMetadata) {
+function factsOf(base: Base, devices: DeviceList, metadata: ClaimMetadata): NodeFacts {
+  const { disk, kernel, settings, logger } = base;
+  const { store } = disk;
+  const traffic = new TrafficReader({ store, networks: kernel.networks, vfs: devices.vfs, logger });
   const held = () => store.claims().flatMap((claim) => claim.devices);
   return {
     devicesOffered: () => devices.offered().length,
@@ -332,5 +336,6 @@ function factsOf({ disk: { store } }: Base, devices: DeviceList, metadata: Claim
     },
     devicesAttached: () => held().filter(({ attachment }) => attachment !== undefined).length,
     metadataFiles: () => metadata.countFiles(),
+    ...(settings.vfTraffic ? { vfTraffic: shared(() => traffic.read()) } : {}),
   };
 }

@@ -11,7 +11,7 @@ import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devi
 import type { InactiveClaimsOptions, OrphanedFilesOptions, ReconcileTask } from './recovery/index.ts';
 import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, VfHost } from './sandbox/index.ts';
 import type { Locks, Store } from './state/index.ts';
-import type { VfControl } from './vf/index.ts';
+import type { TrafficReport, VfControl } from './vf/index.ts';
 
 /** What the driver does, independent of the machine that it runs on. Directories are absolute. */
 export interface NodeSettings extends SimulationSettings {
@@ -30,6 +30,8 @@ export interface NodeSettings extends SimulationSettings {
   /** Host directory for device-info files. */
   deviceInfoDir: string;
   enableDeviceMetadata: boolean;
+  /** Whether the traffic of VFs is among the figures of the node. */
+  vfTraffic: boolean;
   /** Whether metadata follows changes in running pods. */
   liveUpdates: boolean;
   /** Closed fields of VFConfig that claims may set where their DeviceClass does not. */
@@ -153,6 +155,8 @@ export interface NodeFacts {
   claimsByState(): Record<string, number>;
   /** How many devices are in a pod's sandbox now. */
   devicesAttached(): number;
+  /** Absent: it is not wanted. */
+  vfTraffic?: () => Promise<TrafficReport>;
   /** How many requests have a metadata file. */
   metadataFiles(): Promise<number>;
 }

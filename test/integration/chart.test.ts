@@ -328,6 +328,14 @@ describe('the chart', () => {
     expect(prefixed.spec).toEqual(loadYaml(rules.replaceAll('runbook_url: docs/', `runbook_url: ${prefix}docs/`)));
   });
 
+  it('has metrics of the traffic of VFs where they are wanted, with the pods of the VFs as labels', () => {
+    const flag = '--vf-traffic=true';
+    expect(podOf({})?.containers[0]?.args).not.toContain(flag);
+    expect(podOf({ kubeletPlugin: { vfTraffic: true } })?.containers[0]?.args).toContain(flag);
+    const { spec } = find<{ spec: object }>('ServiceMonitor', { serviceMonitor: { enabled: true } });
+    expect(spec).toMatchObject({ endpoints: [{ honorLabels: true }] });
+  });
+
   it('has the job that the alert NetdraDown looks for, whatever the release is called', () => {
     const values = { serviceMonitor: { enabled: true } };
     const objects = renderObjects({ values, releaseName: 'sriov' });

@@ -67,8 +67,8 @@ describe('netdra run with settings that it cannot work with', () => {
     expect(stderr).toMatch(/^netdra: cannot start: [^\n]+\n$/);
     expect(stderr).toMatch(message);
     expect(status).toBe(1);
-    // For those who collect logs, the same as one line of JSON.
-    expect(JSON.parse(log.trimEnd().split('\n').at(-1) ?? '')).toMatchObject({ level: 60, msg: 'cannot start' });
+    // Logs of a container have both streams.
+    expect(log).not.toContain('cannot start');
   }
 
   it.each<[string, string, RegExp]>([

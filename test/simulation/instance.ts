@@ -101,6 +101,7 @@ export class Instance {
       metadataLayouts: ['v1'],
       metadataVersions: ['v1beta1', 'v1alpha1'],
       enableDeviceMetadata: true,
+      vfTraffic: false,
       liveUpdates: this.#node.plan.liveUpdates,
       openClaimFields: [],
       cni: allCni,

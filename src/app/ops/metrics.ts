@@ -1,6 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { ApiObject, NodeFacts } from '../../driver/ports.ts';
+import type { LinkTraffic } from '../../node/netlink/index.ts';
 
 export interface MetricsOptions {
   driver: string;
@@ -13,10 +14,22 @@ const callBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
 /** Seconds: the KEP's objective is a 99th percentile below 10 ms. */
 const writeBuckets = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
 
+/** As the VF sees it: what it has received came to the pod. */
+const trafficMetrics: Record<keyof LinkTraffic, [name: string, help: string]> = {
+  rxBytes: ['netdra_vf_receive_bytes_total', 'Bytes received by a VF in a pod.'],
+  txBytes: ['netdra_vf_transmit_bytes_total', 'Bytes sent by a VF in a pod.'],
+  rxPackets: ['netdra_vf_receive_packets_total', 'Packets received by a VF in a pod.'],
+  txPackets: ['netdra_vf_transmit_packets_total', 'Packets sent by a VF in a pod.'],
+  rxDropped: ['netdra_vf_receive_dropped_total', 'Packets to a VF in a pod that were dropped.'],
+  txDropped: ['netdra_vf_transmit_dropped_total', 'Packets of a VF in a pod that were dropped.'],
+  rxErrors: ['netdra_vf_receive_errors_total', "Errors at reception that a VF's interface has counted."],
+  txErrors: ['netdra_vf_transmit_errors_total', "Errors at sending that a VF's interface has counted."],
+};
+
 /**
  * The driver's metrics, in the exposition format of Prometheus. Names that begin with `dra_metadata_` are those of
  * KEP-5304, the others are ours. None of ours has a label whose values an outsider chooses, so that their number is
- * bounded.
+ * bounded; only those of the traffic of VFs name pods, whose number is limited.
  */
 export class Metrics {
   readonly #registry = new Registry();
@@ -62,7 +75,28 @@ export class Metrics {
     this.#read('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
     const claims = 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.';
     const none = { preparing: 0, configured: 0, prepared: 0, unpreparing: 0 };
+    if (sources.vfTraffic !== undefined) this.#readTraffic(sources.vfTraffic);
     this.#readBy('state', 'netdra_claims', claims, () => ({ ...none, ...sources.claimsByState() }));
+  }
+
+  /** @param read with one result for all metrics of a scrape */
+  #readTraffic(read: NonNullable<NodeFacts['vfTraffic']>): void {
+    const labelNames = ['device', 'namespace', 'pod', 'claim', 'interface'];
+    for (const [counter, [name, help]] of Object.entries(trafficMetrics)) {
+      new Counter({
+        ...{ name, help, labelNames, registers: [this.#registry] },
+        async collect() {
+          const { samples } = await read();
+          this.reset();
+          for (const { labels, counters } of samples) {
+            const value = counters[counter as keyof LinkTraffic];
+            if (value !== undefined) this.inc({ ...labels }, value);
+          }
+        },
+      });
+    }
+    const missing = 'VFs in pods without traffic counters, by reason: over the limit of VFs, or unreadable.';
+    this.#readBy('reason', 'netdra_vf_traffic_missing', missing, async () => ({ ...(await read()).missing }));
   }
 
   metadataWritten(seconds: number): void {
@@ -137,15 +171,21 @@ export class Metrics {
   }
 
   /** The same, with a label whose values are the keys of what is read. */
-  #readBy(label: string, name: string, help: string, read: () => Record<string, number>): void {
+  #readBy(
+    label: string,
+    name: string,
+    help: string,
+    read: () => Record<string, number> | Promise<Record<string, number>>,
+  ): void {
     new Gauge({
       name,
       help,
       labelNames: [label],
       registers: [this.#registry],
-      collect() {
+      async collect() {
+        const counts = await read();
         this.reset();
-        for (const [value, count] of Object.entries(read())) this.set({ [label]: value }, count);
+        for (const [value, count] of Object.entries(counts)) this.set({ [label]: value }, count);
       },
     });
   }

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { V1DeviceAllocationConfiguration } from '@kubernetes/client-node';
 import type * as z from 'zod';
+import type { AllocatedConfiguration } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest } from '../../framework/metadata/index.ts';
 import { parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
@@ -79,7 +79,7 @@ export function entriesFor(
   claim: AllocatedClaim,
   request: string,
   source: 'FromClass' | 'FromClaim',
-  entries: readonly V1DeviceAllocationConfiguration[] = claim.object.status?.allocation?.devices?.config ?? [],
+  entries: readonly AllocatedConfiguration[] = claim.object.status?.allocation?.devices?.config ?? [],
 ): unknown[] {
   const parameters = entries
     .filter((entry) => entry.source === source && entry.opaque?.driver === driver)

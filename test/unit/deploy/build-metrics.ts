@@ -9,6 +9,7 @@ export function buildMetrics(): Metrics {
     devicesWithheld: () => ({ unrestored: 1 }),
     deviceProblems: () => 1,
     isPolicyValid: () => true,
+    vfTraffic: async () => ({ samples: [], missing: { limit: 0, unreadable: 0 } }),
     claimsByState: () => ({}),
     devicesAttached: () => 1,
     metadataFiles: async () => 1,

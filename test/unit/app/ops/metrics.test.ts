@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Metrics } from '../../../../src/app/ops/index.ts';
 import type { NodeFacts } from '../../../../src/driver/ports.ts';
+import { shared } from '../../../../src/lib/shared.ts';
 import { parseScrape } from '../../../doubles/prometheus.ts';
 
 function create() {
@@ -96,6 +97,31 @@ describe('Metrics', () => {
     expect(values.get('netdra_slices_published')).toBe(1);
     expect(values.get('netdra_api_write_errors_total{object="status",code="status-forbidden"}')).toBe(1);
     expect(values.get('netdra_api_write_errors_total{object="events",code="api-forbidden"}')).toBe(2);
+  });
+
+  it('has the traffic of VFs in pods where it is wanted, read once for a scrape', async () => {
+    const off = create();
+    off.readFrom(facts);
+    expect((await off.render()).text).not.toContain('netdra_vf_');
+    const metrics = create();
+    const labels = { device: 'vf-0', namespace: 'apps', pod: 'web-0', claim: 'fast-net', interface: 'net1' };
+    let samples = [{ labels, counters: { rxBytes: 1000, txDropped: 2 } }];
+    let reads = 0;
+    const vfTraffic = shared(async () => {
+      reads++;
+      return { samples, missing: { limit: 1, unreadable: 0 } };
+    });
+    metrics.readFrom({ ...facts, vfTraffic });
+    const series = (name: string) =>
+      `netdra_vf_${name}_total{device="vf-0",namespace="apps",pod="web-0",claim="fast-net",interface="net1"}`;
+    const values = await scrape(metrics);
+    expect([values.get(series('receive_bytes')), values.get(series('transmit_dropped'))]).toEqual([1000, 2]);
+    expect(values.get('netdra_vf_traffic_missing{reason="limit"}')).toBe(1);
+    expect(reads).toBe(1);
+    // What is unknown is not 0, and pods that are gone have no series.
+    expect([...values.keys()].filter((name) => name.startsWith('netdra_vf_receive'))).toHaveLength(1);
+    samples = [];
+    expect([...(await scrape(metrics)).keys()].filter((name) => name.includes('web-0'))).toEqual([]);
   });
 
   it('counts connections and says whether there is one now', async () => {
