@@ -1,7 +1,14 @@
 import { ClaimStatusWriter, withClaimStatus } from '../framework/claimstatus/index.ts';
 import { isPodWanted, ResourceApi } from '../framework/kube/index.ts';
 import type { DraPlugin } from '../framework/kubeletplugin/index.ts';
-import { CdiSpecs, type ClaimIdentity, ClaimMetadata, claimName, layouts } from '../framework/metadata/index.ts';
+import {
+  CdiSpecs,
+  type ClaimIdentity,
+  ClaimMetadata,
+  type ClaimMetadataOptions,
+  claimName,
+  layouts,
+} from '../framework/metadata/index.ts';
 import { createSliceApi, dropsTaints, SlicePublisher } from '../framework/resourceslice/index.ts';
 import { defined } from '../lib/defined.ts';
 import { explain } from '../lib/errors.ts';
@@ -79,10 +86,13 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
 
   // Until it exists, this instance has served no sandbox, and serves all of them once it does.
   let sandboxes: SandboxRegistry | undefined;
-  const onPending = (claim: ClaimIdentity) => sandboxes?.requeuePods(podUidsOf(claim));
-  const { metadata, devices } = await findDevices(base, onPending);
+  const { metadata, devices } = await findDevices(base, {
+    onPending: (claim) => sandboxes?.requeuePods(podUidsOf(claim)),
+    onPrepared: (claim) => claims.driver.complete(claim),
+    onUnprepared: (claim) => claims.driver.forget(claim),
+  });
   const moves = createAttachments(base, devices);
-  const reports = createReports(base, devices);
+  const reports = createReports(base, devices, metadata);
   const { publisher, events, status } = reports;
   const claims = createClaims(base, devices, moves.attachments);
   const plugin = withClaimEvents(observer.plugin(withClaimStatus(claims.driver, reports.statusWriter)), events);
@@ -125,7 +135,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
 
 async function findDevices(
   { disk, kernel: { networks, ...sources }, clock, now, logger, settings, stack }: Base,
-  onPending: (claim: ClaimIdentity) => void,
+  on: Pick<ClaimMetadataOptions, 'onPending' | 'onPrepared' | 'onUnprepared'>,
 ) {
   const { driverName: driver, nodeName, dataDir, stateDir, inventoryPolicy } = settings;
   const { attributesDir, downwardApiDir } = settings;
@@ -144,8 +154,7 @@ async function findDevices(
       logger.warn(log, 'damaged record of a claim is written anew');
     },
     records: new StoredRecords({ store, dataDir }),
-    onPrepared: ({ uid }) => store.completeClaim(uid),
-    onPending,
+    ...on,
     ...defined({ later, gate: gate.hook, attributesDir, downwardApiDir }),
   });
   // Must run before anything reads the VF snapshots of an earlier boot.
@@ -175,7 +184,11 @@ function createAttachments(
 }
 
 /** Reports to the API server; they may be late. */
-function createReports({ kube, resources, observer, stack, podUidsOf, ...base }: Base, devices: DeviceList) {
+function createReports(
+  { kube, resources, observer, stack, podUidsOf, ...base }: Base,
+  devices: DeviceList,
+  metadata: ClaimMetadata,
+) {
   const { clock, logger, random, disk, settings } = base;
   const { driverName: driver, nodeName } = settings;
   const publisher = stack.use(
@@ -196,7 +209,8 @@ function createReports({ kube, resources, observer, stack, podUidsOf, ...base }:
       onPersistentFailure: (claim, error) => events.statusNotWritten(claim, podUidsOf(claim), error),
     }),
   );
-  return { publisher, events, statusWriter, status: new StatusReport({ store: disk.store, writer: statusWriter }) };
+  const status = new StatusReport({ store: disk.store, metadata, writer: statusWriter });
+  return { publisher, events, statusWriter, status };
 }
 
 function createClaims(
@@ -292,7 +306,7 @@ function createReconciler(
   const specs = decorate('specs', [parts.deviceSpecs, metadataSpecs, parts.dialectFiles]);
   const sandboxes = decorate('sandboxes', registry);
   const inactive = new InactiveClaims({
-    ...{ driver, pool, store, sandboxes, claims: resources, helper, clock, logger },
+    ...{ driver, pool, store, metadata, sandboxes, claims: resources, helper, clock, logger },
     // The next pod may already exist.
     onHandedOver: nudge,
   });

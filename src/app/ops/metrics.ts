@@ -56,7 +56,7 @@ export class Metrics {
       registers: [this.#registry],
       collect() {
         this.reset();
-        for (const state of ['preparing', 'configured', 'prepared', 'unpreparing']) this.set({ state }, 0);
+        for (const state of ['preparing', 'prepared', 'unpreparing']) this.set({ state }, 0);
         for (const [state, count] of Object.entries(sources.claimsByState())) this.set({ state }, count);
       },
     });
