@@ -99,7 +99,7 @@ export class Driver implements DraPlugin {
     this.#ready.delete(uid);
     if (work === undefined) return;
     // Once more, in one transaction with the claim, so that only one of two claims gets a group.
-    this.#checkGroups(work);
+    this.#checkGroups(work.claim, work.groups);
     this.#options.store.putClaim({ ...storedOf(work), state: 'prepared' });
   }
 
@@ -141,7 +141,7 @@ export class Driver implements DraPlugin {
     });
     await batch.each((work) => this.#configureAll(work));
     batch.run((work) => {
-      this.#checkGroups(work);
+      this.#checkGroups(work.claim, work.groups);
       this.#ready.set(work.uid, work);
     });
     return new Map(
@@ -230,7 +230,7 @@ export class Driver implements DraPlugin {
     const wanted = toVfWanted(device.config);
     if (wanted === undefined || device.before === undefined) return;
     if (wanted.driver !== undefined && wanted.driver !== 'default') {
-      for (const [, members] of await this.#groupsOf([device])) this.#checkGroup(claim, device, members);
+      this.#checkGroups(claim, await this.#groupsOf([device]));
     }
     await this.#options.control.configure(device, wanted, device.before);
   }
@@ -246,7 +246,7 @@ export class Driver implements DraPlugin {
    * A container with one device of an IOMMU group in user space can reach all devices of the group. No container has the
    * devices of a claim that is only being prepared.
    */
-  #checkGroups({ claim, groups }: PrepareWork): void {
+  #checkGroups(claim: Pick<AllocatedClaim, 'identity'>, groups: PrepareWork['groups']): void {
     for (const [device, member] of groups.flatMap(([each, members]) => members.map((one) => [each, one] as const))) {
       const holder = this.#options.store.holderOf(member);
       if (holder === undefined || holder.identity.uid === claim.identity.uid || holder.state === 'preparing') continue;
