@@ -1,7 +1,14 @@
 import { ClaimStatusWriter, withClaimStatus } from '../framework/claimstatus/index.ts';
 import { isPodWanted, ResourceApi } from '../framework/kube/index.ts';
 import type { DraPlugin } from '../framework/kubeletplugin/index.ts';
-import { CdiSpecs, type ClaimIdentity, ClaimMetadata, claimName, layouts } from '../framework/metadata/index.ts';
+import {
+  CdiSpecs,
+  type ClaimIdentity,
+  ClaimMetadata,
+  type ClaimMetadataOptions,
+  claimName,
+  layouts,
+} from '../framework/metadata/index.ts';
 import { createSliceApi, dropsTaints, SlicePublisher } from '../framework/resourceslice/index.ts';
 import { defined } from '../lib/defined.ts';
 import { explain } from '../lib/errors.ts';
@@ -34,11 +41,12 @@ import {
   CniAttacher,
   CniCleanUp,
   createSandboxSide,
+  metadataOf,
   type SandboxRegistry,
   StatusReport,
 } from './sandbox/index.ts';
 import { StoredRecords } from './state/index.ts';
-import { TrafficReader } from './vf/index.ts';
+import { TrafficReader, type TrafficReaderOptions } from './vf/index.ts';
 
 /** The driver of one node. Disposing stops it; prepared claims stay prepared, and the ports stay open. */
 export interface NetworkNode extends AsyncDisposable {
@@ -80,10 +88,13 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
 
   // Until it exists, this instance has served no sandbox, and serves all of them once it does.
   let sandboxes: SandboxRegistry | undefined;
-  const onPending = (claim: ClaimIdentity) => sandboxes?.requeuePods(podUidsOf(claim));
-  const { metadata, devices } = await findDevices(base, onPending);
+  const { metadata, devices } = await findDevices(base, {
+    onPending: (claim) => sandboxes?.requeuePods(podUidsOf(claim)),
+    onPrepared: (claim) => claims.driver.complete(claim),
+    onUnprepared: (claim) => claims.driver.forget(claim),
+  });
   const moves = createAttachments(base, devices);
-  const reports = createReports(base, devices);
+  const reports = createReports(base, devices, metadata);
   const { publisher, events, status } = reports;
   const claims = createClaims(base, devices, moves.attachments);
   const plugin = withClaimEvents(observer.plugin(withClaimStatus(claims.driver, reports.statusWriter)), events);
@@ -126,7 +137,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
 
 async function findDevices(
   { disk, kernel: { networks, ...sources }, clock, now, logger, settings, stack }: Base,
-  onPending: (claim: ClaimIdentity) => void,
+  on: Pick<ClaimMetadataOptions, 'onPending' | 'onPrepared' | 'onUnprepared'>,
 ) {
   const { driverName: driver, nodeName, dataDir, stateDir, inventoryPolicy } = settings;
   const { attributesDir, downwardApiDir } = settings;
@@ -146,8 +157,7 @@ async function findDevices(
       logger.warn(log, 'damaged record of a claim is written anew');
     },
     records: new StoredRecords({ store, dataDir }),
-    onPrepared: ({ uid }) => store.completeClaim(uid),
-    onPending,
+    ...on,
     ...defined({ later, gate: gate.hook, attributesDir, downwardApiDir }),
   });
   // Must run before anything reads the VF snapshots of an earlier boot.
@@ -177,7 +187,11 @@ function createAttachments(
 }
 
 /** Reports to the API server; they may be late. */
-function createReports({ kube, resources, observer, stack, podUidsOf, ...base }: Base, devices: DeviceList) {
+function createReports(
+  { kube, resources, observer, stack, podUidsOf, ...base }: Base,
+  devices: DeviceList,
+  metadata: ClaimMetadata,
+) {
   const { clock, logger, random, disk, settings } = base;
   const { driverName: driver, nodeName } = settings;
   const options = { controller: driver, instance: nodeName, clock, logger };
@@ -205,7 +219,8 @@ function createReports({ kube, resources, observer, stack, podUidsOf, ...base }:
       onError: (error) => observer.writeFailed('status', error),
     }),
   );
-  return { publisher, events, statusWriter, status: new StatusReport({ store: disk.store, writer: statusWriter }) };
+  const status = new StatusReport({ store: disk.store, metadata, writer: statusWriter });
+  return { publisher, events, statusWriter, status };
 }
 
 function createClaims(
@@ -301,7 +316,7 @@ function createReconciler(
   const specs = decorate('specs', [parts.deviceSpecs, metadataSpecs, parts.dialectFiles]);
   const sandboxes = decorate('sandboxes', registry);
   const inactive = new InactiveClaims({
-    ...{ driver, pool, store, sandboxes, claims: resources, helper, clock, logger },
+    ...{ driver, pool, store, metadata, sandboxes, claims: resources, helper, clock, logger },
     // The next pod may already exist.
     onHandedOver: nudge,
   });
@@ -323,7 +338,10 @@ function createReconciler(
 function factsOf(base: Base, devices: DeviceList, metadata: ClaimMetadata): NodeFacts {
   const { disk, kernel, settings, logger } = base;
   const { store } = disk;
-  const traffic = new TrafficReader({ store, networks: kernel.networks, vfs: devices.vfs, logger });
+  const interfaceNameOf: TrafficReaderOptions['interfaceNameOf'] = (claim, device) =>
+    metadataOf(metadata, claim, device)?.networkData?.interfaceName;
+  const { networks } = kernel;
+  const traffic = new TrafficReader({ store, networks, vfs: devices.vfs, interfaceNameOf, logger });
   const held = () => store.claims().flatMap((claim) => claim.devices);
   return {
     devicesOffered: () => devices.offered().length,

@@ -74,7 +74,7 @@ export class Metrics {
     this.#read('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
     this.#read('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
     const claims = 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.';
-    const none = { preparing: 0, configured: 0, prepared: 0, unpreparing: 0 };
+    const none = { preparing: 0, prepared: 0, unpreparing: 0 };
     if (sources.vfTraffic !== undefined) this.#readTraffic(sources.vfTraffic);
     this.#readBy('state', 'netdra_claims', claims, () => ({ ...none, ...sources.claimsByState() }));
   }

@@ -6,6 +6,7 @@ import {
   claimName,
   type DeviceAttributes,
 } from '../../framework/metadata/index.ts';
+import { Batch } from '../../lib/batch.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
@@ -25,7 +26,6 @@ import {
 } from '../state/index.ts';
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 import { toVfWanted } from '../vf/vf-wanted.ts';
-import { ClaimBatch } from './claim-batch.ts';
 import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
 import { DriverError } from './errors.ts';
 import { type PrepareWork, storedOf, toWork } from './prepare-work.ts';
@@ -59,6 +59,10 @@ export class Driver implements DraPlugin {
   readonly #dialects: PodDialects;
   /** Why VFs could not be given the interface that their claim needs, by PCI address. */
   readonly #withoutInterface = new Map<string, string>();
+  /** By UID: claims whose VFs are ready, until the framework records them. */
+  readonly #ready = new Map<string, PrepareWork>();
+  /** By UID: claims that have given up all their VFs, with those that could not be restored, until their record is removed. */
+  readonly #over = new Map<string, UnrestoredVf[]>();
 
   constructor(options: DriverOptions) {
     this.#options = options;
@@ -88,6 +92,25 @@ export class Driver implements DraPlugin {
   }
 
   /**
+   * To be called in the transaction in which the framework records a claim: it is prepared from then on.
+   * @throws DriverError `device-in-use`; StateError
+   */
+  complete({ uid }: ClaimIdentity): void {
+    const work = this.#ready.get(uid);
+    this.#ready.delete(uid);
+    if (work === undefined) return;
+    // Once more, in one transaction with the claim, so that only one of two claims gets a group.
+    this.#checkGroups(work.claim, work.groups);
+    this.#options.store.putClaim({ ...storedOf(work), state: 'prepared' });
+  }
+
+  /** To be called in the transaction in which the framework removes the record of a claim. @throws StateError */
+  forget({ uid }: ClaimIdentity): void {
+    this.#options.store.deleteClaim(uid, this.#over.get(uid));
+    this.#over.delete(uid);
+  }
+
+  /**
    * Configures a VF of a prepared claim again as the claim asks, unless it may be in its pod already: its PF may have been
    * reset since.
    */
@@ -97,25 +120,31 @@ export class Driver implements DraPlugin {
 
   /**
    * With the locks of the claims held. They are stored three times: when their VFs are reserved, when the original state of
-   * the VFs is known, and when the VFs are ready. The framework lays the metadata down after that, see `Store.completeClaim`.
+   * the VFs is known, and with the framework's record, see `complete`.
    * @throws StateError
    */
   async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
     const { store } = this.#options;
-    const works = claims.map((claim) => toWork(claim, store.claim(claim.identity.uid)));
-    const passing = works.filter(({ isHandedOver }) => isHandedOver);
-    const batch = new ClaimBatch(store, works);
+    const all = claims.map((claim) => toWork(claim, store.claim(claim.identity.uid)));
+    // First those that pass to this pod: VFs of theirs may be attached, under names that they have to keep.
+    const passing = all.filter(({ isHandedOver }) => isHandedOver);
+    const works = [...passing, ...all.filter(({ isHandedOver }) => !isHandedOver)];
+    const batch = new Batch(works);
+    const together = (step: (work: PrepareWork) => void) => store.together(() => batch.run(step));
     // The claims are checked one after the other: for all of them one look at the node is enough.
     let networks: Promise<Cidr[]> | undefined;
     const nodeNetworks = () => (networks ??= this.#options.nodeNetworks());
     await batch.each((work) => this.#resolve(work, signal, nodeNetworks));
-    batch.together((work) => this.#reserve(work, passing.map(storedOf)));
+    together((work) => this.#reserve(work, passing.map(storedOf)));
     await batch.each((work) => this.#snapshotAll(work));
-    batch.together((work) => {
+    together((work) => {
       if (!work.isAgain) store.putClaim({ ...storedOf(work), state: 'preparing' });
     });
     await batch.each((work) => this.#configureAll(work));
-    batch.together((work) => this.#finish(work));
+    batch.run((work) => {
+      this.#checkGroups(work.claim, work.groups);
+      this.#ready.set(work.uid, work);
+    });
     return new Map(
       works.map(({ uid, prepared }): [string, PrepareResult] => {
         const error = batch.errors.get(uid);
@@ -174,13 +203,6 @@ export class Driver implements DraPlugin {
     work.prepared = isDeferredOnly ? [] : prepared;
   }
 
-  #finish(work: PrepareWork): void {
-    // In one transaction with the claim, so that only one of two claims gets a group.
-    for (const [device, members] of work.groups) this.#checkGroup(work.claim, device, members);
-    const isServed = work.isAgain && work.known?.state === 'prepared';
-    this.#options.store.putClaim({ ...storedOf(work), state: isServed ? 'prepared' : 'configured' });
-  }
-
   async #snapshotAll(work: PrepareWork): Promise<void> {
     if (work.isAgain) return;
     try {
@@ -221,7 +243,7 @@ export class Driver implements DraPlugin {
     const wanted = toVfWanted(device.config);
     if (before === undefined) return;
     if (wanted.driver !== undefined && wanted.driver !== 'default') {
-      for (const [, members] of await this.#groupsOf([device])) this.#checkGroup(claim, device, members);
+      this.#checkGroups(claim, await this.#groupsOf([device]));
     }
     try {
       await this.#options.control.configure(device, wanted, before);
@@ -244,8 +266,8 @@ export class Driver implements DraPlugin {
    * A container with one device of an IOMMU group in user space can reach all devices of the group. No container has the
    * devices of a claim that is only being prepared.
    */
-  #checkGroup(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice, members: string[]): void {
-    for (const member of members) {
+  #checkGroups(claim: Pick<AllocatedClaim, 'identity'>, groups: PrepareWork['groups']): void {
+    for (const [device, member] of groups.flatMap(([each, members]) => members.map((one) => [each, one] as const))) {
       const holder = this.#options.store.holderOf(member);
       if (holder === undefined || holder.identity.uid === claim.identity.uid || holder.state === 'preparing') continue;
       const [subject, other] = [claimName(claim.identity), claimName(holder.identity)];
@@ -298,7 +320,8 @@ export class Driver implements DraPlugin {
 
   /**
    * With the locks of the claims held. A VF that cannot be restored does not keep its claim from being unprepared, which
-   * would keep the pod from ending: it is unavailable until it is restored.
+   * would keep the pod from ending: it is unavailable until it is restored. The claim stays stored until the framework has
+   * removed its files, see `forget`.
    * @returns for each claim, why it is still prepared
    * @throws StateError
    */
@@ -309,8 +332,7 @@ export class Driver implements DraPlugin {
     store.together(() => {
       for (const { identity } of claims) store.setState(identity.uid, 'unpreparing');
     });
-    const unrestored = new Map<string, UnrestoredVf[]>();
-    for (const { identity, devices } of claims) unrestored.set(identity.uid, await this.#restoreAll(identity, devices));
+    for (const { identity, devices } of claims) this.#over.set(identity.uid, await this.#restoreAll(identity, devices));
     const known = new Map(claims.map((claim) => [claim.identity.uid, claim]));
     // Or may have one: their claim was not fully prepared.
     const hasSpec = ({ access }: StoredDevice) => access === undefined || access.nodes.length > 0;
@@ -322,9 +344,6 @@ export class Driver implements DraPlugin {
         results.set(identity.uid, error);
       });
     }
-    store.together(() => {
-      for (const [uid, error] of results) if (error === undefined) store.deleteClaim(uid, unrestored.get(uid));
-    });
     return results;
   }
 

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
 import {
   type ClaimIdentity,
@@ -9,9 +8,9 @@ import {
 } from '../../framework/metadata/index.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { StoredDevice } from '../state/index.ts';
-import type { Attachments, VfState } from '../vf/index.ts';
+import type { VfState } from '../vf/index.ts';
 import { asOneError } from './errors.ts';
-import { byRequest, toDeviceMetadata, toNetworkData } from './pod-metadata.ts';
+import { byRequest, toDeviceMetadata } from './pod-metadata.ts';
 
 /** A device of a claim and its state in the pod; no state if it is not there, or could not be read. */
 export interface DeviceReading {
@@ -28,11 +27,10 @@ export type MetadataCalls = Pick<
 
 export interface MetadataWriterOptions {
   driver: string;
-  attachments: Pick<Attachments, 'recordNetworkData'>;
   files: MetadataCalls;
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /**
-   * Called after the network data of all devices of a claim was stored and its files were written, or both were up to date.
+   * Called after the metadata of all devices of a claim was stored and its files were written, or both were up to date.
    * @param isSettled `false` if addresses are tentative: the call is repeated when they no longer are
    */
   onWritten?: (claim: ClaimIdentity, isSettled: boolean) => void;
@@ -48,7 +46,7 @@ export class MetadataWriter {
   }
 
   /**
-   * Stores network data and writes files, for those requests whose devices could all be read: a file describes its
+   * Stores metadata and writes files, for those requests whose devices could all be read: a file describes its
    * request as a whole. When all requests are written, containers of this sandbox may start. A request that cannot be written
    * does not keep the others from being written.
    * @throws MetadataError, StateError
@@ -60,7 +58,6 @@ export class MetadataWriter {
       entries.every(isRead) ? [{ request, entries }] : [],
     );
     const known = complete.flatMap(({ entries }) => entries);
-    const isNew = this.#recordNetworkData(identity, known);
     const contents = new Map(
       complete.map(({ request, entries }) => [
         request,
@@ -71,10 +68,8 @@ export class MetadataWriter {
     const isWhole = known.length === readings.length;
     const updates = await (isWhole ? this.#open(identity, sandboxId, contents) : this.#update(identity, contents));
     for (const [request, { isWritten, generation }] of updates) {
-      const facts = { claim, request, devices: contents.get(request)?.map(({ name }) => name) };
-      if (isWritten) logger.info({ ...facts, generation }, 'metadata written');
-      // 0: the claim was prepared while metadata was off, so containers have no mount to read it by.
-      else if (isNew && generation === 0) logger.info(facts, 'devices ready; metadata files are off');
+      const devices = contents.get(request)?.map(({ name }) => name);
+      if (isWritten) logger.info({ claim, request, devices, generation }, 'metadata written');
     }
     if (isWhole && known.length > 0)
       this.#report(
@@ -116,14 +111,6 @@ export class MetadataWriter {
     } catch (error) {
       logger.warn({ claim: claimName(identity), err: error }, 'claim status not updated');
     }
-  }
-
-  /** @returns whether it differs from what was stored */
-  #recordNetworkData({ uid }: ClaimIdentity, readings: readonly ReadDevice[]): boolean {
-    const states = readings.map(({ device, state }) => [device, toNetworkData(state)] as const);
-    const changed = states.filter(([device, data]) => !isDeepStrictEqual(device.attachment?.networkData, data));
-    this.#options.attachments.recordNetworkData(uid, new Map(changed));
-    return changed.length > 0;
   }
 }
 

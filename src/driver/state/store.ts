@@ -132,12 +132,6 @@ export class Store implements Disposable {
     this.#query('UPDATE claims SET state = ?, boot_id = ? WHERE uid = ?', state, this.#bootId ?? null, uid);
   }
 
-  /** The metadata of a claim was laid down: it is prepared now, if its devices are ready. */
-  completeClaim(uid: string): void {
-    this.#changed.add(uid);
-    this.#query("UPDATE claims SET state = 'prepared' WHERE uid = ? AND state = 'configured'", uid);
-  }
-
   /**
    * Stores several changes in one transaction, since a transaction takes longer than the changes in it. A change that throws
    * is undone by itself, and need not fail the others.
@@ -331,7 +325,8 @@ function toClaim({ uid, namespace, name, pod_uids, state, allocation }: Row): St
   return {
     identity: { uid: String(uid), namespace: String(namespace), name: String(name) },
     podUids: JSON.parse(String(pod_uids)),
-    state: state as StoredClaim['state'],
+    // An older version stores it so until it has laid the metadata down.
+    state: state === 'configured' ? 'preparing' : (state as StoredClaim['state']),
     ...(typeof allocation === 'string' && { allocation }),
     devices: [],
   };
@@ -343,9 +338,10 @@ function byName({ identity: one }: StoredClaim, { identity: other }: StoredClaim
 }
 
 function toDevice({ pci_address, data }: Row): StoredDevice {
-  // Older versions stored network data beside the attachment, where it could be stale: it is read from the pod again.
-  const { networkData: _old, ...device } = JSON.parse(String(data));
-  return { pciAddress: String(pci_address), ...device };
+  // Older versions stored network data with the VF, too: the claim's record has it.
+  const { networkData: _older, attachment, ...device } = JSON.parse(String(data));
+  const { networkData: _old, ...place } = attachment ?? {};
+  return { pciAddress: String(pci_address), ...device, ...(attachment === undefined ? {} : { attachment: place }) };
 }
 
 /** Whether the file is damaged: SQLite says so, or the driver cannot have written its content. */

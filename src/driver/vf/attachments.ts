@@ -74,23 +74,14 @@ export class Attachments {
     });
   }
 
-  /** Reads an attached VF. @returns `undefined` if it has left the pod @throws SandboxError `vf-unknown`; NetlinkError */
-  async read(device: StoredDevice, pod: PodLinks): Promise<VfState | undefined> {
-    return await this.#strategyOf(device).read(device, pod);
-  }
-
   /**
-   * Stores the network data of the claim's VFs, unless it is stored already.
-   * @param states `undefined` for a VF that has left the pod: its attachment has to be completed again
+   * Reads an attached VF.
+   * @param known what was read last
+   * @returns `undefined` if it has left the pod
+   * @throws SandboxError `vf-unknown`; NetlinkError
    */
-  recordNetworkData(claimUid: string, states: ReadonlyMap<StoredDevice, NetworkDeviceData | undefined>): void {
-    const changes = new Map<string, Attachment>();
-    for (const [{ pciAddress, attachment }, networkData] of states) {
-      if (attachment === undefined) continue;
-      const { networkData: _old, ...place } = attachment;
-      changes.set(pciAddress, { ...place, ...defined({ networkData }) });
-    }
-    this.#options.store.setAttachments(claimUid, changes);
+  async read(device: StoredDevice, pod: PodLinks, known: NetworkDeviceData = {}): Promise<VfState | undefined> {
+    return await this.#strategyOf(device).read(device, pod, known);
   }
 
   /**

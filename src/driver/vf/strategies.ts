@@ -64,7 +64,7 @@ export function observeStrategy({ vfs }: Pick<StrategyParts, 'vfs'>): AttachStra
   const read = readerOfInterfaces(vfs);
   return {
     async attach({ device, place, pod, record }) {
-      const state = await read(device, pod);
+      const state = await read(device, pod, {});
       if (state === undefined) {
         throw missing({ device, place }, `no component has moved it into ${place.netnsPath}, and attach is "observe"`);
       }
@@ -96,7 +96,7 @@ export function userSpaceStrategy({ vfs, cni }: Omit<StrategyParts, 'links'>): A
       const { addresses } = await cni.addresses(device, place, signal);
       return await describe(device, addresses);
     },
-    read: async (device) => device.attachment && (await describe(device, device.attachment.networkData?.ips ?? [])),
+    read: async (device, _, known) => device.attachment && (await describe(device, known.ips ?? [])),
     detach: (device, attachment) => cni.remove(device, attachment),
   };
 }

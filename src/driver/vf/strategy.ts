@@ -1,3 +1,4 @@
+import type { NetworkDeviceData } from '../../framework/metadata/index.ts';
 import type { NetdraError } from '../../lib/errors.ts';
 import type { LinkState, NetworkState } from '../../node/netlink/index.ts';
 import { SandboxError } from '../sandbox/errors.ts';
@@ -39,9 +40,10 @@ export interface AttachStrategy {
   attach(task: AttachTask): Promise<VfState>;
   /**
    * The VF's state in the pod; `undefined` if it is certainly not there.
+   * @param known what was read last
    * @throws SandboxError `vf-unknown`; NetlinkError
    */
-  read(device: StoredDevice, pod: PodLinks): Promise<VfState | undefined>;
+  read(device: StoredDevice, pod: PodLinks, known: NetworkDeviceData): Promise<VfState | undefined>;
   /**
    * Detaches the VF from the pod, wherever it is now. Idempotent. Afterwards it is in the host's network namespace, if this
    * strategy has moved it.

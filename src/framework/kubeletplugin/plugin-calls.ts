@@ -20,7 +20,7 @@ const maxWaiting = 1_000;
 
 export type MetadataFiles = Pick<
   ClaimMetadata,
-  'prepareAll' | 'restore' | 'update' | 'withdraw' | 'openGate' | 'holdGate' | 'endGate' | 'unprepare'
+  'prepareAll' | 'restore' | 'update' | 'withdraw' | 'openGate' | 'holdGate' | 'endGate' | 'unprepareAll'
 >;
 
 export type PluginCallsOptions = Pick<KubeletPluginOptions, 'driver' | 'claims' | 'logger'> &
@@ -113,7 +113,21 @@ export class PluginCalls {
       this.#plugin.unprepareResourceClaims(refs, { signal }),
     );
     this.#reportStrangers(facts, refs, results);
-    return await answerEach(refs, (claim) => this.#cleanUp(facts, claim, results));
+    const over = refs.filter(({ uid }) => results.has(uid) && results.get(uid) === undefined);
+    const left = await this.#options.metadata?.unprepareAll(over);
+    return await answerEach(refs, (claim) =>
+      this.#logged(facts, claim, 'unprepared', async () => {
+        const { uid } = claim;
+        if (!results.has(uid)) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
+        const error = results.get(uid);
+        if (error !== undefined) throw error;
+        await failWith('clean up device metadata', async () => {
+          const cause = left?.get(uid);
+          if (cause !== undefined) throw cause;
+        });
+        return {};
+      }),
+    );
   }
 
   async #inTurn<T>(claims: ClaimIdentity[], signal: AbortSignal, task: () => Promise<T>): Promise<T> {
@@ -153,16 +167,6 @@ export class PluginCalls {
       logger.error({ ...facts, claims: claims.map(claimName), err: error }, 'call failed');
       throw error;
     }
-  }
-
-  async #cleanUp(facts: CallFacts, claim: ClaimIdentity, results: ReadonlyMap<string, Error | undefined>) {
-    return await this.#logged(facts, claim, 'unprepared', async () => {
-      if (!results.has(claim.uid)) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
-      const error = results.get(claim.uid);
-      if (error !== undefined) throw error;
-      await failWith('clean up device metadata', async () => this.#options.metadata?.unprepare(claim));
-      return {};
-    });
   }
 
   /** Logs how the work on a claim ends. @param task returns more to log @returns what the kubelet is to know of a failure */

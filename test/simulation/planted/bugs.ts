@@ -98,17 +98,8 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'data-of-the-earlier-sandbox',
-    what: 'the network data of the earlier sandbox is stored with the new attachment (B2)',
-    plant: inStore((store) => ({
-      setAttachments(uid, changes) {
-        const known = new Map(devicesOf(store, uid).map((device) => [device.pciAddress, device.attachment]));
-        const kept = [...changes].map(([pciAddress, attachment]) => {
-          const networkData = attachment?.networkData ?? known.get(pciAddress)?.networkData;
-          return [pciAddress, attachment && { ...attachment, ...(networkData && { networkData }) }] as const;
-        });
-        store.setAttachments(uid, new Map(kept));
-      },
-    })),
+    what: 'the metadata of the earlier sandbox is taken for that of the new one (B2)',
+    plant: inHelper(() => ({ withdrawMetadata: async () => undefined })),
   },
   {
     name: 'starts-without-gate',

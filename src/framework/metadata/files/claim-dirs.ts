@@ -51,6 +51,11 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
    */
   onPrepared?: (claim: ClaimIdentity) => void;
   /**
+   * Called in the step in which the record of a claim is removed, after all its files; also for a claim without a record. What it
+   * throws fails the unprepare of its claim.
+   */
+  onUnprepared?: (claim: ClaimIdentity) => void;
+  /**
    * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. If the
    * claim was served before, its pod's sandbox has to be served again.
    */

@@ -9,7 +9,6 @@ import { layouts } from '../layouts/layouts.ts';
 import { CdiSpecs, type ContainerEdits } from './cdi.ts';
 import type { ClaimMetadataOptions } from './claim-dirs.ts';
 import { type ClaimState, contentOf, hasGate, requestOf } from './claim-state.ts';
-import type { ClaimStates } from './claim-states.ts';
 import {
   type HostFile,
   hostPath,
@@ -30,13 +29,11 @@ export type ClaimFilesOptions = Pick<ClaimMetadataOptions, 'driver' | 'cdiDir' |
 export class ClaimFiles {
   readonly #options: ClaimFilesOptions;
   readonly #dirs: HostDirs;
-  readonly #states: Pick<ClaimStates, 'remove'>;
   readonly #cdi: CdiSpecs;
 
-  constructor(options: ClaimFilesOptions, dirs: HostDirs, states: Pick<ClaimStates, 'remove'>) {
+  constructor(options: ClaimFilesOptions, dirs: HostDirs) {
     this.#options = options;
     this.#dirs = dirs;
-    this.#states = states;
     this.#cdi = new CdiSpecs({ dir: options.cdiDir, driver: options.driver, class: 'metadata' });
   }
 
@@ -86,7 +83,7 @@ export class ClaimFiles {
     return isWritten;
   }
 
-  /** Removes all files of a claim, the state last: what a crash leaves can still be found. */
+  /** Removes all that a claim has on the host. The state is removed after that: what a crash leaves can still be found. */
   remove(state: ClaimState): void {
     const claimDir = hostPath(claimDirectory(this.#dirs.dataDir, state.claim));
     this.#cdi.remove(state.claim.uid, Object.keys(state.requests));
@@ -99,13 +96,12 @@ export class ClaimFiles {
     this.removeClaimDir(state.claim);
   }
 
-  /** Removes the claim's own directory, and then its record. */
+  /** Removes the claim's own directory. */
   removeClaimDir(claim: ClaimIdentity): void {
     const dir = claimDirectory(this.#dirs.dataDir, claim);
     const { later } = this.#options;
     if (later === undefined) removeTree(dir);
     else takeTreeAway(dir, later);
-    this.#states.remove(claim);
   }
 
   /** Removes a claim's files outside its own directory when there is no state that names them. */

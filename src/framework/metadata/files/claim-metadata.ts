@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { Batch } from '../../../lib/batch.ts';
 import { metadataVersions } from '../document/codec.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
@@ -37,6 +38,7 @@ export interface ContainerParts {
 
 /** A claim that is being laid down. */
 interface Laying {
+  uid: string;
   record: ClaimRecord;
   state: ClaimState;
   /** Whether its record has to be written. */
@@ -61,7 +63,7 @@ export class ClaimMetadata extends ClaimDirs {
     if (versions?.length === 0) throw new MetadataError('metadata-invalid', 'no version of device metadata is chosen');
     if (options.gate !== undefined) checkGateHook(options.gate);
     this.#layouts = layouts.map(({ name }) => name);
-    this.#files = new ClaimFiles(options, this.dirs, this.states);
+    this.#files = new ClaimFiles(options, this.dirs);
   }
 
   /**
@@ -84,36 +86,23 @@ export class ClaimMetadata extends ClaimDirs {
    */
   async prepareAll(claims: readonly PreparedRecord[]): Promise<Map<string, Map<string, string> | Error>> {
     return holdDirectories(() => {
-      const results = new Map<string, Map<string, string> | Error>();
-      const layings: Laying[] = [];
-      const attempt = (uid: string, step: () => void) => {
-        try {
-          step();
-        } catch (error) {
-          results.set(uid, error as Error);
-        }
-      };
-      const each = (step: (laying: Laying) => void) => {
-        for (const laying of layings) {
-          const { uid } = laying.state.claim;
-          if (!results.has(uid)) attempt(uid, () => step(laying));
-        }
-      };
-      for (const claim of claims) attempt(claim.record.claim.uid, () => layings.push(this.#plan(claim)));
+      const all = claims.map((claim) => ({ ...claim, uid: claim.record.claim.uid }));
+      const batch = new Batch(all).map((claim) => this.#plan(claim));
       // Wherever this is interrupted: while a file can be blank, the spec that mounts it has the hook, and the gate is closed.
-      each(({ state }) => this.#files.layDownGate(state));
+      batch.run(({ state }) => this.#files.layDownGate(state));
       this.states.together(() =>
-        each(({ state, isChanged }) => {
+        batch.run(({ state, isChanged }) => {
           if (isChanged) this.states.write(state);
           this.options.onPrepared?.(state.claim);
         }),
       );
-      each(({ state, record }) => {
+      const ids = new Map<string, Map<string, string>>();
+      batch.run(({ uid, state, record }) => {
         this.#files.layDownFiles(state);
         if (this.#isPending(state)) this.options.onPending?.(state.claim);
-        results.set(state.claim.uid, this.#files.idsOf(state, Object.keys(record.requests)));
+        ids.set(uid, this.#files.idsOf(state, Object.keys(record.requests)));
       });
-      return results;
+      return new Map<string, Map<string, string> | Error>([...ids, ...batch.errors]);
     });
   }
 
@@ -212,11 +201,25 @@ export class ClaimMetadata extends ClaimDirs {
 
   /** Removes what `prepare` and `update` created. It is fine if the claim is unknown, or known under a newer UID. */
   async unprepare(claim: ClaimIdentity): Promise<void> {
-    holdDirectories(() => {
-      const state = this.states.readForRemoval(claim);
-      if (typeof state === 'object' && state.claim.uid === claim.uid) return this.#files.remove(state);
-      this.#files.removeStrays(claim);
-      if (typeof state !== 'object' && !this.states.isOfOther(claim)) this.#files.removeClaimDir(claim);
+    const error = (await this.unprepareAll([claim])).get(claim.uid);
+    if (error !== undefined) throw error;
+  }
+
+  /**
+   * Does the same for several claims at once. The records are removed last, in one step: after a crash they still say what is left.
+   * @returns by UID: why a claim is still there
+   * @throws errors of the driver's own records, which concern all claims
+   */
+  async unprepareAll(claims: readonly ClaimIdentity[]): Promise<Map<string, Error>> {
+    return holdDirectories(() => {
+      const batch = new Batch(claims).map((claim) => ({ ...claim, isRecordOver: this.#removeFiles(claim) }));
+      this.states.together(() =>
+        batch.run(({ isRecordOver, ...claim }) => {
+          if (isRecordOver) this.states.remove(claim);
+          this.options.onUnprepared?.(claim);
+        }),
+      );
+      return batch.errors;
     });
   }
 
@@ -229,6 +232,12 @@ export class ClaimMetadata extends ClaimDirs {
     const state = this.states.read(claim);
     if (state?.claim.uid !== claim.uid || findRequest(state.requests, base) === undefined) return undefined;
     return contentOf(state, base, this.options.driver).document;
+  }
+
+  /** Whether there is a record of a claim that can be read. @throws as the driver's own records */
+  isRecorded(claim: ClaimIdentity): boolean {
+    const state = this.states.readForRemoval(claim);
+    return typeof state === 'object' && state.claim.uid === claim.uid;
   }
 
   /** Whether all containers of a prepared claim wait at the gate by themselves until they may start. */
@@ -265,6 +274,19 @@ export class ClaimMetadata extends ClaimDirs {
     return this.options.enabled ?? true;
   }
 
+  /** @returns whether its record is to be removed, too: it may be that of another claim of the name */
+  #removeFiles(claim: ClaimIdentity): boolean {
+    const state = this.states.readForRemoval(claim);
+    if (typeof state === 'object' && state.claim.uid === claim.uid) {
+      this.#files.remove(state);
+      return true;
+    }
+    this.#files.removeStrays(claim);
+    if (typeof state === 'object' || this.states.isOfOther(claim)) return false;
+    this.#files.removeClaimDir(claim);
+    return true;
+  }
+
   /** What is laid down for a claim. Everything is checked before anything is written. */
   #plan({ record, contents }: PreparedRecord): Laying {
     const { driver, attributesOf = () => undefined, bootId, gate, records, versions = metadataVersions } = this.options;
@@ -277,10 +299,18 @@ export class ClaimMetadata extends ClaimDirs {
     const preparation = { record, contents, layouts, versions, isGated, bootId, attributesOf, now: this.now() };
     const state = prepareState(preparation, kept);
     this.#files.check(state);
-    if (found !== undefined && kept === undefined) this.#files.remove(found);
+    if (found !== undefined && kept === undefined) {
+      this.#files.remove(found);
+      this.states.remove(found.claim);
+    }
     // While metadata is off, only a driver with records of its own has one of each claim.
     const isNothing = kept === undefined && state.layouts.length === 0 && !hasGate(state) && records === undefined;
-    return { record, state, isChanged: !isNothing && (!isRecorded || !isDeepStrictEqual(state, kept)) };
+    return {
+      uid: state.claim.uid,
+      record,
+      state,
+      isChanged: !isNothing && (!isRecorded || !isDeepStrictEqual(state, kept)),
+    };
   }
 
   /** @param sandboxId opens the gate for it @returns by request, as given */

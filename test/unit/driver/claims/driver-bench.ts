@@ -6,6 +6,7 @@ import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts'
 import type { VfControl } from '../../../../src/driver/vf/index.ts';
 import type { AllocatedClaim, PrepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
 import { CdiSpecs } from '../../../../src/framework/metadata/index.ts';
+import { Batch } from '../../../../src/lib/batch.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { parseCidr } from '../../../../src/node/netlink/index.ts';
 import type {
@@ -167,13 +168,16 @@ export class DriverBench implements Disposable {
 
   async prepareAll(claims: AllocatedClaim[]): Promise<Map<string, PrepareResult>> {
     const results = await this.driver.prepareResourceClaims(claims, { signal: new AbortController().signal });
-    // As the framework does when it has laid the metadata down.
-    for (const [uid, result] of results) if (!('error' in result)) this.store.completeClaim(uid);
-    return results;
+    // As the framework does when it records the claims.
+    const batch = new Batch(claims.map(({ identity }) => identity).filter(({ uid }) => !isFailed(results.get(uid))));
+    this.store.together(() => batch.run((claim) => this.driver.complete(claim)));
+    return new Map([...results, ...[...batch.errors].map(([uid, error]): [string, PrepareResult] => [uid, { error }])]);
   }
 
-  async unprepare({ identity }: AllocatedClaim): Promise<Error | undefined> {
-    return (await this.driver.unprepareResourceClaims([identity])).get(identity.uid);
+  async unprepare({ identity }: Pick<AllocatedClaim, 'identity'>): Promise<Error | undefined> {
+    const error = (await this.driver.unprepareResourceClaims([identity])).get(identity.uid);
+    if (error === undefined) this.driver.forget(identity);
+    return error;
   }
 
   /** One round of the task that restores VFs of claims that are gone. */
@@ -192,6 +196,10 @@ export class DriverBench implements Disposable {
     if (error !== undefined) throw error;
     this.released.push(name);
   }
+}
+
+function isFailed(result: PrepareResult | undefined): boolean {
+  return result !== undefined && 'error' in result;
 }
 
 const noAttachments: NetworkAttachmentReader = {

@@ -312,8 +312,7 @@ describe('a claim that is prepared again', () => {
     await bench.prepare(claim);
     const [device] = bench.store.claim(claim.identity.uid)?.devices ?? [];
     const host = { name: 'v', mtuBytes: 1, up: true };
-    const networkData = { interfaceName: 'net1' };
-    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/n', host, networkData };
+    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/n', host };
     bench.store.setAttachments(claim.identity.uid, new Map([[(device as StoredDevice).pciAddress, attachment]]));
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
     expect(bench.store.claim(claim.identity.uid)?.devices).toMatchObject([
@@ -532,7 +531,7 @@ describe('a claim that was allocated anew while it was prepared', () => {
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
     bench.control.failures.clear();
     const holder = bench.store.claims().find(({ identity: { name } }) => name === 'holder');
-    if (holder !== undefined) await bench.driver.unprepareResourceClaims([holder.identity]);
+    if (holder !== undefined) await bench.unprepare(holder);
     expect(await bench.prepare(anew)).toEqual({ devices: [] });
     expect(bench.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name))).toEqual(['dev-2']);
   });

@@ -41,23 +41,17 @@ function fakeFiles(generation: number, calls: string[] = []): MetadataCalls {
 /** A writer of a claim whose files get this generation. */
 function open(files: MetadataCalls, onWritten: MetadataWriterOptions['onWritten'] = () => {}) {
   const logger = new RecordingLogger();
-  const recorded: unknown[] = [];
-  const attachments = {
-    recordNetworkData: (_: string, states: ReadonlyMap<StoredDevice, unknown>) =>
-      void recorded.push(...states.values()),
-  };
-  const options = { driver: testDriver, attachments, files, attributesOf: () => ({}), onWritten, logger };
-  return { writer: new MetadataWriter(options), logger, recorded };
+  const options = { driver: testDriver, files, attributesOf: () => ({}), onWritten, logger };
+  return { writer: new MetadataWriter(options), logger };
 }
 
 describe('MetadataWriter', () => {
   const facts = { claim: 'apps/fast-net', request: 'vf', devices: ['dev-1'] };
 
-  it('stores network data, writes the requests, opens the gate, and logs which generation containers find', async () => {
+  it('writes the requests, opens the gate, and logs which generation containers find', async () => {
     const calls: string[] = [];
-    const { writer, logger, recorded } = open(fakeFiles(3, calls));
+    const { writer, logger } = open(fakeFiles(3, calls));
     await writer.write(identity, 's1', readings);
-    expect(recorded).toMatchObject([{ ips: state.ips }]);
     expect(calls).toEqual(['update vf, open for s1']);
     expect(logger.lines).toMatchObject([{ message: 'metadata written', fields: { ...facts, generation: 3 } }]);
   });
@@ -65,15 +59,15 @@ describe('MetadataWriter', () => {
   it('does not say that files were written when metadata is off', async () => {
     const { writer, logger } = open(fakeFiles(0));
     await writer.write(identity, 's1', readings);
-    expect(logger.lines).toMatchObject([{ message: 'devices ready; metadata files are off', fields: facts }]);
+    expect(logger.lines).toEqual([]);
   });
 
   it('neither writes a request nor opens the gate while one of its devices cannot be read', async () => {
     const calls: string[] = [];
-    const { writer, recorded } = open(fakeFiles(1, calls));
+    const { writer } = open(fakeFiles(1, calls));
     const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
     await writer.write(identity, 's1', [...readings, { request: 'vf', device: other, state: undefined }]);
-    expect([calls, recorded]).toEqual([[], []]);
+    expect(calls).toEqual([]);
     await writer.write(identity, 's1', [...readings, { request: 'other', device: other, state: undefined }]);
     expect(calls).toEqual(['update vf']);
   });
@@ -153,8 +147,7 @@ describe('MetadataWriter', () => {
       const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1, layouts.kep] });
       const openGate: MetadataCalls['openGate'] = (...call) => metadata.openGate(...call);
       const files = observeFiles({ ...fakeFiles(0), openGate }, metrics, systemClock);
-      const attachments = { recordNetworkData: () => undefined };
-      const options = { driver: testDriver, attachments, files, attributesOf: () => ({}), logger };
+      const options = { driver: testDriver, files, attributesOf: () => ({}), logger };
       return { metadata, writer: new MetadataWriter(options) };
     };
     const { metadata, writer } = start();
