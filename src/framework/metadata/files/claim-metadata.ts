@@ -142,7 +142,7 @@ export class ClaimMetadata extends ClaimDirs {
    * Lets the containers of a sandbox start, now and at every restart, also while the driver is not running. Containers
    * of any other sandbox no longer can. To be called after the metadata of every request was updated for that sandbox,
    * and again at driver start for sandboxes that are already served: a claim that an older version laid down gets its
-   * gate when it is prepared again.
+   * gate when it is prepared again. Files that something else has removed or damaged are written again.
    * @param sandboxId as the container runtime names it
    * @throws MetadataError `metadata-not-prepared`; `metadata-not-written` if a request of the claim has no content yet;
    * `metadata-name-invalid` for an invalid sandbox id; `metadata-io`
@@ -152,6 +152,10 @@ export class ClaimMetadata extends ClaimDirs {
       const state = this.states.read(claim);
       if (!this.#isEnabled && state?.claim.uid !== claim.uid) return;
       checkAllWritten(state, claim);
+      // Files that no update writes: what they say was known at prepare.
+      for (const [base, { isGated }] of Object.entries(state.requests)) {
+        if (isGated !== true) this.#files.layDown(state, base);
+      }
       if (hasGate(state)) writeGate(this.options.dataDir, claim, { state: 'served', sandboxId });
     });
   }
