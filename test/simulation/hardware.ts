@@ -1,3 +1,4 @@
+import { refused } from '../../src/node/netlink/errors.ts';
 import { NetlinkError, type VfChange, type VfInfo } from '../../src/node/netlink/index.ts';
 import {
   type Card,
@@ -34,6 +35,8 @@ export interface SimVf {
   link: SimLink | undefined;
   /** Properties of its interface when its driver is bound. */
   fresh: LinkSpec;
+  /** Its driver is bound, and the interface is still to appear. */
+  binding: object | undefined;
   /** The address that the driver read when it was bound. */
   learnt: string | undefined;
   /** What was asked of it in the last reset of the card; absent: it was never reset. */
@@ -65,6 +68,10 @@ export class Hardware {
   readonly #kernel: Kernel;
   readonly #simulator: Simulator;
   #found: string[] = [];
+  /** Until then about half of all changes through the PF are refused. */
+  refusesUntilMs = 0;
+  /** Until then interfaces appear some time after their driver is bound. */
+  lateUntilMs = 0;
 
   constructor({ kernel, simulator, count }: HardwareOptions) {
     this.#kernel = kernel;
@@ -94,6 +101,7 @@ export class Hardware {
         settings,
         link: undefined,
         fresh: { name: `ens1v${vfIndex}`, hardwareAddress: `3c:fd:fe:00:02:0${vfIndex}`, parentDevice: pciAddress },
+        binding: undefined,
         learnt: undefined,
         wasReset: false,
         isReportedFromMs: 0,
@@ -147,6 +155,7 @@ export class Hardware {
       if (vf.link !== undefined) this.#kernel.removeLink(vf.link);
       vf.link = undefined;
       vf.driver = undefined;
+      vf.binding = undefined;
       vf.override = undefined;
     }
     // Only after all old interfaces are removed, so that the names of the new ones are free.
@@ -157,6 +166,7 @@ export class Hardware {
     if (vf.link !== undefined) this.#kernel.removeLink(vf.link, by);
     vf.link = undefined;
     vf.driver = undefined;
+    vf.binding = undefined;
   }
 
   /** Binds a driver, which resets the function and creates an interface unless it is a vfio driver. */
@@ -166,6 +176,18 @@ export class Hardware {
     vf.driver = driver;
     vf.learnt = vf.settings.hardwareAddress;
     if (isVfio(driver)) return;
+    if (nowMs >= this.lateUntilMs) {
+      this.#addLink(vf);
+      return;
+    }
+    const binding = {};
+    vf.binding = binding;
+    this.#simulator.schedule(3_000 * tape.fraction('card'), undefined, 'interface appears', () => {
+      if (vf.binding === binding) this.#addLink(vf);
+    });
+  }
+
+  #addLink(vf: SimVf): void {
     const hardwareAddress = vf.learnt ?? vf.fresh.hardwareAddress;
     vf.link = this.#kernel.addLink(this.#kernel.host, { ...vf.fresh, hardwareAddress });
     vf.link.adminAddress = () => (vf.settings.trust ? undefined : vf.settings.hardwareAddress);
@@ -181,6 +203,19 @@ export class Hardware {
     const vf = this.vfs[vfIndex];
     if (pfIndex !== this.pfLink.index || vf === undefined) {
       throw new NetlinkError('netlink-refused', 'no such VF', { errno: 'EINVAL' });
+    }
+    const { tape, nowMs } = this.#simulator;
+    if (nowMs < this.refusesUntilMs && tape.chance(0.5, 'card')) {
+      const [errno, name] = tape.pick<[number, string]>(
+        [
+          [16, 'EBUSY'],
+          [11, 'EAGAIN'],
+          [95, 'EOPNOTSUPP'],
+        ],
+        'card',
+      );
+      this.#simulator.trace('card', `refuses with ${name}`);
+      throw refused(-errno, { operation: 'change VF' });
     }
     changeSettings(vf.settings, change);
   }

@@ -13,6 +13,7 @@ import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.
 import { driverName, nodeName } from './api-server.ts';
 import { openSimCard } from './hardware.ts';
 import { SimNetworks } from './networks.ts';
+import type { InstanceSettings } from './plan.ts';
 import { Process, SimulatedClock } from './simulator.ts';
 import type { Node } from './world.ts';
 
@@ -52,14 +53,16 @@ export class Instance {
   readonly #node: Node;
   readonly #clock: SimulatedClock;
   readonly #isShared: boolean;
+  readonly #chosen: InstanceSettings;
   readonly #logger: Logger;
   readonly #unfinished = new Set<Promise<unknown>>();
   #driver: NetworkNode | undefined;
 
-  constructor(node: Node, name: string, isShared: boolean) {
+  constructor(node: Node, name: string, { isShared, chosen }: { isShared: boolean; chosen: InstanceSettings }) {
     const process = new Process(node.simulator, name);
     this.#node = node;
     this.#isShared = isShared;
+    this.#chosen = chosen;
     this.process = process;
     this.#clock = new SimulatedClock(node.simulator, process);
     this.#logger = loggerOf(node, process);
@@ -98,9 +101,9 @@ export class Instance {
       deviceInfoDir: join(stateDir, 'device-info-of-multus'),
       attributesDir: join(dataDir, 'attributes'),
       downwardApiDir: join(dataDir, 'pods'),
-      metadataLayouts: ['v1'],
+      metadataLayouts: this.#chosen.layouts,
       metadataVersions: ['v1beta1', 'v1alpha1'],
-      enableDeviceMetadata: true,
+      enableDeviceMetadata: this.#chosen.metadata,
       vfTraffic: false,
       liveUpdates: this.#node.plan.liveUpdates,
       openClaimFields: [],
@@ -118,13 +121,14 @@ export class Instance {
     const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost });
     const locks = new ClaimLocks(join(directories.locks, 'claims.lock'), this.#lockClock());
     process.onEnd(() => locks[Symbol.dispose]());
+    const isGated = this.#chosen.gate === 'hook';
     const gate = {
-      hook: { program: '/opt/netdra/netdra-gate', timeoutSeconds: 100 },
-      runsHooks: () => true,
+      ...(isGated ? { hook: { program: '/opt/netdra/netdra-gate', timeoutSeconds: 100 } } : {}),
+      runsHooks: () => isGated,
     };
     return {
       clock: this.#clock,
-      now: () => new Date(simulator.nowMs),
+      now: () => new Date(this.#node.wallMs()),
       logger: this.#logger,
       random: () => 0,
       kernel: {
@@ -229,7 +233,7 @@ export class Instance {
 }
 
 const storeChanges = [
-  ...['putClaim', 'setState', 'completeClaim', 'setAttachments'],
+  ...['putClaim', 'setState', 'setAttachments'],
   ...['putUnrestored', 'deleteUnrestored', 'deleteClaim'],
 ];
 const recordChanges = ['write', 'delete'];

@@ -4,6 +4,7 @@ import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.
 import { ApiServer, type SimClaim } from './api-server.ts';
 import { Checks, Violation } from './checks.ts';
 import { CniNode } from './cni.ts';
+import { damage } from './damage.ts';
 import type { MemoryDatabases } from './databases.ts';
 import type { Disk } from './disk.ts';
 import { Hardware } from './hardware.ts';
@@ -48,6 +49,8 @@ const everySecondMs = 1_000;
 const runMs = 300_000;
 /** Time for slices and status to show it. */
 const reportMs = 240_000;
+/** Of the first moment of a simulation. */
+const epochMs = Date.UTC(2026, 0, 1);
 /** How long they continue to run afterwards. */
 const runOnMs = 20_000;
 /** Time for a node to return to its initial state, once there are no more faults and all pods were deleted. */
@@ -93,6 +96,8 @@ export class Node {
   #driverAwayUntilMs = 0;
   #claimCount = 0;
   surprise: unknown;
+  #disturbedUntilMs = 0;
+  #clockStepMs = 0;
 
   constructor(simulator: Simulator, { directories, disk, databases, plant }: Place) {
     this.plant = plant;
@@ -147,6 +152,7 @@ export class Node {
     await this.#await('not-running', runMs, () => this.checks.waiting(), check);
     await this.#await('not-reported', reportMs, () => this.checks.disagreements(), check);
     await simulator.runUntil(simulator.nowMs + runOnMs, check);
+    this.checks.bounds();
     simulatorTrace(this, 'all pods are deleted');
     for (const pod of this.pods) this.#delete(pod, false);
     await this.#await('not-settled', settleMs, () => this.checks.remaining(), check);
@@ -157,6 +163,7 @@ export class Node {
     const { simulator } = this;
     const endsAtMs = simulator.nowMs + withinMs;
     for (let left = list(); left.length > 0; left = list()) {
+      this.checks.bounds();
       if (simulator.nowMs >= endsAtMs) {
         throw new Violation(rule, `after ${withinMs / 1_000} s without faults: ${left.join('; ')}`);
       }
@@ -190,7 +197,11 @@ export class Node {
     const { simulator } = this;
     const { tape } = simulator;
     const { pod } = container.sandbox;
-    if (this.isCalm) return;
+    if (this.isCalm || pod.plan.isOnHost) return;
+    if (pod.plan.vfLeavesTo !== undefined && tape.chance(0.7, 'more')) {
+      const atMs = 200 + 5_000 * tape.fraction('more');
+      simulator.schedule(atMs, undefined, 'pod moves its VF', () => this.#moveOut(container));
+    }
     for (let left = pod.plan.mutations; left > 0; left--) {
       simulator.schedule(tape.delay(200, 8_000), undefined, 'pod changes its interface', () => this.#mutate(container));
     }
@@ -267,18 +278,22 @@ export class Node {
     const killAfter = this.isCalm ? undefined : this.plan.killAfter[this.#instanceCount - 1];
     let instance: Instance;
     try {
-      instance = new Instance(this, name, this.plan.isShared);
+      const { settings, isShared } = this.plan;
+      const chosen = settings[this.#instanceCount - 1] ?? settings.at(-1) ?? settings[0];
+      instance = new Instance(this, name, { isShared, chosen });
     } catch (error) {
       simulatorTrace(this, `${name} does not start: ${(error as Error).message}`);
       this.#restartLater();
       return;
     }
     this.instances.push(instance);
+    this.#disturb(0);
     const { process } = instance;
     this.#processes.add(process);
     if (killAfter !== undefined && killAfter > 0) process.killAfter(killAfter);
     process.onEnd(() => {
       this.#processes.delete(process);
+      this.#disturb(0);
       instance.isStarted = false;
       this.#restartLater();
     });
@@ -343,12 +358,15 @@ export class Node {
     if (pod.isDeleted) return;
     const before = this.pods[index - 1];
     const isTakingOver = pod.plan.takesOver && before?.isBound === true;
+    const isSharing = pod.plan.shares && before?.isBound === true && !before.isDeleted;
     const claims: SimClaim[] = [];
     for (const [number, plan] of pod.plan.claims.entries()) {
-      const shared = number === 0 && isTakingOver ? this.apiServer.claims.get(before.claims[0] ?? '') : undefined;
+      const shared =
+        number === 0 && (isTakingOver || isSharing) ? this.apiServer.claims.get(before.claims[0] ?? '') : undefined;
       // A VF can only be in one pod.
-      const isInUse = shared?.reservedFor.some((uid) => this.pods.some((pod) => pod.uid === uid && !pod.isDeleted));
-      if (isInUse === true) return void this.#bindLater(pod, index);
+      const isInUse =
+        !isSharing && shared?.reservedFor.some((uid) => this.pods.some((pod) => pod.uid === uid && !pod.isDeleted));
+      if (isInUse) return void this.#bindLater(pod, index);
       claims.push(shared ?? this.#createClaim(plan, !(number === 0 && this.pods[index + 1]?.plan.takesOver === true)));
     }
     const taken = new Set([...this.apiServer.claims.values()].flatMap(devicesHeldBy));
@@ -401,9 +419,24 @@ export class Node {
     );
   }
 
+  /** Whether nothing has kept the driver from its work for this time. */
+  isUndisturbedFor(ms: number): boolean {
+    return this.simulator.nowMs - this.#disturbedUntilMs >= ms && this.registered() !== undefined;
+  }
+
+  /** The time that files have: unlike that of the simulation, it may be set. */
+  wallMs(): number {
+    return epochMs + this.simulator.nowMs + this.#clockStepMs;
+  }
+
+  #disturb(forMs: number): void {
+    this.#disturbedUntilMs = Math.max(this.#disturbedUntilMs, this.simulator.nowMs + forMs);
+  }
+
   #inflict(fault: Fault): void {
     const { simulator, runtime, kubelet, hardware, faults, apiServer } = this;
     const { nowMs } = simulator;
+    this.#disturb('forMs' in fault ? fault.forMs : 0);
     simulatorTrace(this, `fault: ${JSON.stringify(fault)}`);
     const driver = this.registered();
     switch (fault.kind) {
@@ -444,6 +477,24 @@ export class Node {
       case 'store error':
         faults.storeErrors += 1;
         faults.statementsBefore = simulator.tape.below(6, 'more');
+        break;
+      case 'stall runtime':
+        runtime.process.stalledUntilMs = nowMs + fault.forMs;
+        break;
+      case 'stall kubelet':
+        kubelet.process.stalledUntilMs = nowMs + fault.forMs;
+        break;
+      case 'card refuses':
+        hardware.refusesUntilMs = nowMs + fault.forMs;
+        break;
+      case 'interfaces late':
+        hardware.lateUntilMs = nowMs + fault.forMs;
+        break;
+      case 'clock step':
+        this.#clockStepMs += fault.byMs;
+        break;
+      case 'damage file':
+        damage(this, fault);
         break;
       case 'reads fail':
         faults.reads = { of: fault.of, untilMs: nowMs + fault.forMs };
@@ -532,10 +583,28 @@ export class Node {
     }
   }
 
+  /** A process of the pod moves a VF out of it. */
+  #moveOut(container: SimContainer): void {
+    const { network, id, pod } = container.sandbox;
+    const link = network.links.find(({ parentDevice }) => parentDevice !== undefined);
+    if (container.state !== 'running' || link === undefined) return;
+    this.checks.podChanges(container.sandbox);
+    const target =
+      pod.plan.vfLeavesTo === 'host' ? this.kernel.host : this.kernel.createNamespace(`${id} itself`, container);
+    try {
+      this.kernel.change(network, link.index, {}, target, id);
+    } catch (error) {
+      this.simulator.trace(id, `is refused: ${(error as Error).message}`);
+    }
+    container.ownNamespace = target.isHost ? undefined : target;
+  }
+
   #calmDown(): void {
     const { faults, cni, apiServer } = this;
     this.isCalm = true;
+    this.#disturb(0);
     simulatorTrace(this, 'faults end');
+    Object.assign(this.hardware, { refusesUntilMs: 0, lateUntilMs: 0 });
     Object.assign(faults, { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0, reads: undefined });
     cni.failureRate = 0;
     cni.hangRate = 0;

@@ -345,7 +345,13 @@ export class ClaimMetadata extends ClaimDirs {
         const isWritten = this.#files.layDown(next, base);
         return [request, { generation: next.layouts.length === 0 ? 0 : requestOf(next, base).generation, isWritten }];
       });
-      if (sandboxId !== undefined && hasGate(next)) putGate(dataDir, claim, sandboxId);
+      if (sandboxId !== undefined) {
+        // Files that no update writes: what they say was known at prepare, and something may have removed or damaged them.
+        for (const [base, { isGated }] of Object.entries(next.requests)) {
+          if (isGated !== true) this.#files.layDown(next, base);
+        }
+        if (hasGate(next)) putGate(dataDir, claim, sandboxId);
+      }
       return new Map(updates);
     });
   }

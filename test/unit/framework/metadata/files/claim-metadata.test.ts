@@ -158,6 +158,16 @@ describe('ClaimMetadata', () => {
     for (const each of [file, other]) expect(await readMetadataFile(each)).toMatchObject({ generation: 1 });
   });
 
+  it('writes a file that was known at prepare again when its sandbox is served, if another process has removed or damaged it', async () => {
+    await metadata.prepare(record, new Map([['vf', [deviceWith('192.0.2.1/24')]]]));
+    const before = readFileSync(file, 'utf8');
+    for (const spoil of [() => unlinkSync(file), () => truncateSync(file, 9)]) {
+      spoil();
+      await metadata.openGate(claim, 'sandbox-1');
+      expect(readFileSync(file, 'utf8').trimEnd()).toBe(before.trimEnd());
+    }
+  });
+
   describe('with a record that cannot be read', () => {
     const recordPath = () => join(file, '../../claim.json');
     const otherFile = () => join(file, '../metadata-kep.json');
