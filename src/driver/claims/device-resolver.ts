@@ -1,6 +1,7 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
+import type { NetworkDevice } from '../../node/inventory/index.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
 import type { VfAddress } from '../../node/sriov/index.ts';
 import type { ClosedField } from '../api/claim-fields.ts';
@@ -16,7 +17,7 @@ import { type NetworkAttachmentReader, resolveNetworkAttachment } from './networ
 export interface DeviceFinder {
   /** Name of the node's only pool. */
   pool: string;
-  find(device: string): (VfAddress & { simulated: boolean }) | undefined;
+  find(device: string): NetworkDevice | undefined;
 }
 
 export interface DeviceResolverOptions {
@@ -63,11 +64,12 @@ export class DeviceResolver {
     const rules = { open: this.#options.openClaimFields, nodeNetworks: await networksFor(claim, nodeNetworks) };
     const configs = await this.#configs(claim, new Set(results.map(({ request }) => request)), rules, signal);
     return results.map(({ pool, device: name, request }): StoredDevice => {
-      const { pciAddress, pfAddress, vfIndex } = this.#find(claim, name);
+      const offered = this.#find(claim, name);
+      const { pciAddress, pfAddress, vfIndex }: VfAddress = offered;
       const siblings = results.filter((result) => result.request === request);
       const index = siblings.findIndex((sibling) => sibling.device === name && sibling.pool === pool);
       const config = configForDevice(configs.get(request) ?? {}, claimName(claim.identity), index, siblings.length);
-      return { pciAddress, ...defined({ pfAddress, vfIndex }), pool, name, request, config };
+      return { pciAddress, ...defined({ pfAddress, vfIndex }), pool, name, request, config, offered };
     });
   }
 
@@ -116,7 +118,7 @@ export class DeviceResolver {
     }
   }
 
-  #find(claim: AllocatedClaim, name: string): VfAddress {
+  #find(claim: AllocatedClaim, name: string): NetworkDevice {
     const { inventory } = this.#options;
     const vf = inventory.find(name);
     if (vf !== undefined) return vf;

@@ -1,4 +1,5 @@
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import type { NetworkDevice } from '../../node/inventory/index.ts';
 import type { LinkState } from '../../node/netlink/index.ts';
 import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
 import type { VfConfig } from '../api/vf-config.ts';
@@ -35,6 +36,8 @@ export interface StoredDevice {
   /** Full reference of the request. */
   request: string;
   config: VfConfig;
+  /** The device as its slice had it when it was prepared, which stays so while its claim has it; absent in stores of older versions. */
+  offered?: NetworkDevice;
   /** Snapshot of the VF before its claim changed it from outside; absent if it did not. */
   before?: VfSnapshot;
   /** How its containers access it; absent until it is prepared. */

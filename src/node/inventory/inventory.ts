@@ -133,7 +133,7 @@ export class Inventory {
       ? undefined
       : (judgeVf(rule, survey.ownUsageOf(seen), usage) ?? this.#judgePlace(seen, scan));
     if (verdict !== undefined) report.excluded.push({ pciAddress, pfAddress, ...verdict });
-    else report.devices.push({ ...vf, ...common, ...ofPf(pf), kind: 'vf' });
+    else report.devices.push(held.get(pciAddress)?.offered ?? { ...vf, ...common, ...ofPf(pf), kind: 'vf' });
   }
 
   /**
@@ -159,7 +159,7 @@ export class Inventory {
     const nic = { ...withoutVfs(seen), ...this.#common(seen, rule, survey) };
     const verdict = isHeld ? undefined : judgeNic(nic, usage, hasVfs);
     if (verdict !== undefined) report.excluded.push({ pciAddress, ...verdict });
-    else report.devices.push({ ...nic, kind: 'nic' });
+    else report.devices.push(held.get(pciAddress)?.offered ?? { ...nic, kind: 'nic' });
   }
 
   /** Properties that devices of both kinds have besides those in the survey. */

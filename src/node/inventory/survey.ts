@@ -7,6 +7,8 @@ import { HostNetwork, type Usage } from './host-network.ts';
 
 /** State of a device before its claim changed it. */
 export interface HeldFacts {
+  /** As it was offered to its claim. Absent in stores of older versions; then it follows from the other facts. */
+  offered?: NetworkDevice;
   /** `undefined`: no driver was bound. Absent: the claim did not change it. */
   driver?: string | undefined;
   interfaceName?: string;
@@ -133,7 +135,7 @@ export class Survey {
   async #see<T extends PciFunction>(pciFunction: T): Promise<Seen<T>> {
     const { sysfs, simulated, held } = this.#options;
     const { pciAddress } = pciFunction;
-    const { altNames = [], ...heldFacts } = held.get(pciAddress) ?? {};
+    const { altNames = [], offered: _offered, ...heldFacts } = held.get(pciAddress) ?? {};
     const known = overlay(pciFunction, heldFacts);
     const link = this.#network.linkOf({ pciAddress, simulated });
     if (link !== undefined) {

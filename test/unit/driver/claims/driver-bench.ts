@@ -8,6 +8,7 @@ import type { AllocatedClaim, PrepareResult } from '../../../../src/framework/ku
 import { CdiSpecs } from '../../../../src/framework/metadata/index.ts';
 import { Batch } from '../../../../src/lib/batch.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
+import type { NetworkDevice } from '../../../../src/node/inventory/index.ts';
 import { parseCidr } from '../../../../src/node/netlink/index.ts';
 import type {
   AccessWanted,
@@ -206,8 +207,10 @@ const noAttachments: NetworkAttachmentReader = {
   readNetworkAttachment: () => Promise.reject(new Error('no claim of this test names a NetworkAttachmentDefinition')),
 };
 
-function vfOf(name: string) {
+export function vfOf(name: string): NetworkDevice | undefined {
   const [, index] = /^dev-(\d)$/.exec(name) ?? [];
   if (index === undefined) return undefined;
-  return { pciAddress: `0000:00:00.${index}`, pfAddress: '0000:01:00.0', vfIndex: Number(index), simulated: false };
+  const address = { pciAddress: `0000:00:00.${index}`, pfAddress: '0000:01:00.0', vfIndex: Number(index) };
+  const facts = { vendor: '8086', device: '10ca', iommuPeers: [], rdmaDevices: [], simulated: false };
+  return { kind: 'vf', name, ...address, ...facts };
 }

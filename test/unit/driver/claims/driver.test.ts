@@ -6,7 +6,7 @@ import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/ind
 import { explain } from '../../../../src/lib/errors.ts';
 import { SriovError } from '../../../../src/node/sriov/index.ts';
 import { buildPod, testDriver } from '../../../doubles/objects.ts';
-import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts';
+import { allocated, DriverBench, fromClaim, fromClass, vfOf } from './driver-bench.ts';
 
 let bench: DriverBench;
 beforeEach(() => {
@@ -33,7 +33,7 @@ describe('Driver.prepareResourceClaims', () => {
     const [stored] = bench.store.claimsOfPod(claim.podUids[0] ?? '');
     expect(stored).toMatchObject({ identity: claim.identity, state: 'prepared' });
     expect(stored?.devices).toMatchObject([
-      { name: 'dev-1', pciAddress: '0000:00:00.1', request: 'vf', config: { mtu: 1400 } },
+      { name: 'dev-1', pciAddress: '0000:00:00.1', request: 'vf', config: { mtu: 1400 }, offered: vfOf('dev-1') },
       { name: 'dev-2', pciAddress: '0000:00:00.2' },
     ]);
     expect(bench.store.claimsOfPod('another pod')).toEqual([]);

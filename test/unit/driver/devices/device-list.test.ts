@@ -11,7 +11,7 @@ import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { fullPipe } from '../../node/sriov/full-pipe.ts';
-import { layFunction } from '../../node/sriov/pci-tree.ts';
+import { layFunction, type TreeFunction } from '../../node/sriov/pci-tree.ts';
 import { TestNode } from '../../node/sriov/test-node.ts';
 import { iceTree } from '../../node/sriov/trees/ice.ts';
 import { igbTree } from '../../node/sriov/trees/igb.ts';
@@ -121,6 +121,35 @@ describe('DeviceList', () => {
     await restarted.scan();
     expect(restarted.attributesOf(first)).toMatchObject({ driver: { string: '' } });
   });
+
+  it.each(['mlx5_vfio_pci', 'vfio-pci'])(
+    'offers a VF that a claim has with %s as before, also after a restart: RDMA, IOMMU group, MAC of the PF',
+    async (driver) => {
+      const at = '0000:5e:02.0';
+      const pf = { pciAddress: '0000:5e:00.0', driver: 'mlx5_core', interfaces: [{ name: 'ensM' }], totalVfs: 8 };
+      const tree = (vf: Partial<TreeFunction>): TreeFunction[] => [{ ...pf, vfs: [{ pciAddress: at, ...vf }] }];
+      node[Symbol.dispose]();
+      node = new TestNode(tree({ driver: 'mlx5_core', rdmaDevices: ['mlx5_3'] }));
+      node.vfInfos.ensM = [{ vfIndex: 0, hardwareAddress: '02:00:00:00:00:cc' }];
+      const source = open();
+      await source.scan();
+      const before = source.offered();
+      const offered = source.find('0000-5e-02-0')!;
+      const stored = { pciAddress: at, name: offered.name, before: { driver: 'mlx5_core', vf: {} }, offered };
+      claims = JSON.parse(JSON.stringify([claimOf(stored)]));
+      node[Symbol.dispose]();
+      // Without an IOMMU, vfio makes a group.
+      node = new TestNode(tree({ driver, iommuGroup: '0' }));
+      const restarted = open();
+      await restarted.scan();
+      expect(restarted.offered()).toEqual(before);
+      claims = [];
+      await restarted.scan();
+      expect(restarted.offered()).toMatchObject([
+        { attributes: { rdma: { bool: false }, driver: { string: driver } } },
+      ]);
+    },
+  );
 
   it('knows a VF that is being restored as it was before its claim, since the next claim may have it at once', async () => {
     const before = {
