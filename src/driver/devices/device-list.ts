@@ -163,7 +163,7 @@ export class DeviceList implements AsyncDisposable {
     return this.#quarantine.hung.map((write) => ({ ...write, ...defined({ name: this.#at(write.device)?.name }) }));
   }
 
-  /** For an API server that does not store taints: hung devices that no claim holds are withdrawn instead. */
+  /** For an API server that does not store taints: for an hour, hung devices that no claim holds are withdrawn instead. */
   withdrawHung(): void {
     this.#quarantine.dropTaints();
     this.#onChange?.();

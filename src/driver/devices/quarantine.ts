@@ -1,9 +1,14 @@
 import type { DeviceTaint } from '../../framework/resourceslice/index.ts';
+import type { Clock } from '../../lib/clock.ts';
 import type { HeldDevices } from '../../node/inventory/index.ts';
 import { type HungWrite, hungWriteHint, SriovError } from '../../node/sriov/index.ts';
 import type { UnrestoredVf } from '../state/index.ts';
 
+/** An API server that drops taints may be upgraded to one that stores them. */
+const retryTaintsMs = 3_600_000;
+
 export interface QuarantineOptions {
+  clock: Clock;
   /** Name of the driver: the prefix of its taints. */
   driver: string;
   /** Devices that are prepared for claims now. */
@@ -20,7 +25,8 @@ export interface QuarantineOptions {
 export class Quarantine {
   readonly #options: QuarantineOptions;
   readonly #hungWrites: () => readonly HungWrite[];
-  #keepsTaints = true;
+  /** Until when taints are not tried. */
+  #noTaintsUntilMs = Number.NEGATIVE_INFINITY;
 
   /** @param hungWrites writes that the kernel has not returned from */
   constructor(options: QuarantineOptions, hungWrites: () => readonly HungWrite[]) {
@@ -36,9 +42,13 @@ export class Quarantine {
     return this.hung.some(({ device }) => device === pciAddress);
   }
 
-  /** For an API server that does not store taints: hung devices that no claim holds are withdrawn instead. */
+  /** For an API server that does not store taints: for an hour, hung devices that no claim holds are withdrawn instead. */
   dropTaints(): void {
-    this.#keepsTaints = false;
+    this.#noTaintsUntilMs = this.#options.clock.nowMs() + retryTaintsMs;
+  }
+
+  get #keepsTaints(): boolean {
+    return this.#options.clock.nowMs() >= this.#noTaintsUntilMs;
   }
 
   /** An unrestored VF is withdrawn, except while it hangs: what can be restored is known when the kernel returns. */
