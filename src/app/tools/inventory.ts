@@ -7,6 +7,7 @@ import type { DeviceState } from '../../driver/ports.ts';
 import type { StoredClaim, UnrestoredVf } from '../../driver/state/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import type { DeviceTaint } from '../../framework/resourceslice/index.ts';
+import { systemClock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import {
@@ -79,7 +80,7 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
   const { driver, connection, sysfsRoot, simulatedIn, policyPath, claims, unrestored, state } = options;
   const held = heldDevices(claims);
   const quarantine = new Quarantine(
-    { driver, held: () => held, unrestored: () => unrestored },
+    { driver, held: () => held, unrestored: () => unrestored, clock: systemClock },
     () => state?.hungWrites ?? [],
   );
   if (state?.keepsTaints === false) quarantine.dropTaints();

@@ -200,7 +200,7 @@ export class DeviceList implements AsyncDisposable {
     return counts;
   }
 
-  /** For an API server that does not store taints: hung devices that no claim holds are withdrawn instead. */
+  /** For an API server that does not store taints: for an hour, hung devices that no claim holds are withdrawn instead. */
   withdrawHung(): void {
     this.#quarantine.dropTaints();
     this.#onChange?.();
