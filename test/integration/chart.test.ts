@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { loadYaml, type V1ClusterRole, type V1DaemonSet, type V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
+import { policySchema } from '../../deploy/helm/values-schema.ts';
 import {
   chartDir,
   packageChart,
@@ -16,6 +17,7 @@ import { type HelmVersion, helmVersions, runHelm } from '../../e2e/release/helm.
 import { startRegistry } from '../../e2e/release/registry.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { parseAddress } from '../../src/app/ops/index.ts';
+import { parseSimulation } from '../../src/app/parse-flags.ts';
 import { closedFields } from '../../src/driver/claims/index.ts';
 import { defaultHooklessHandlers, startGateModes } from '../../src/framework/metadata/gate/index.ts';
 import { layoutNames } from '../../src/framework/metadata/index.ts';
@@ -91,7 +93,8 @@ describe('the chart', () => {
     const inSchema = (each: { properties?: Record<string, object> }, path = ''): string[] =>
       Object.entries(each.properties ?? {}).flatMap(([key, inner]) => {
         const nested = inSchema(inner, `${path}${key}.`);
-        return nested.length > 0 ? nested : [`${path}${key}`];
+        // Its default is none of it.
+        return nested.length > 0 && key !== 'inventoryPolicy' ? nested : [`${path}${key}`];
       });
     const known = inSchema(schema);
     const inValues = (value: unknown, path: string): string[] =>
@@ -108,6 +111,23 @@ describe('the chart', () => {
     expect([...openClaimFields.items.enum].sort()).toEqual([...closedFields].sort());
   });
 
+  it.each([
+    ['', undefined],
+    [8, '8'],
+    ['8', '8'],
+    ['8x128', '8x128'],
+  ])('takes %j for simulated VFs, as the driver does', (simulate, text) => {
+    const flag = podOf({ kubeletPlugin: { simulate } })?.containers[0]?.args?.find((arg) =>
+      arg.startsWith('--simulate='),
+    );
+    expect(flag).toBe(text && `--simulate=${text}`);
+    if (text !== undefined) expect(() => parseSimulation(text)).not.toThrow();
+  });
+
+  it('has the policy of the driver in its schema', () => {
+    expect(schema.properties.inventoryPolicy).toEqual(policySchema());
+  });
+
   it('has the handlers without hooks that the driver has', () => {
     const { kubeletPlugin } = loadYaml<{ kubeletPlugin: { hooklessRuntimeHandlers: string[] } }>(
       read('helm/netdra/values.yaml'),
@@ -119,6 +139,15 @@ describe('the chart', () => {
     ['a slip in a name', { kubeletPlugin: { startGat: 'auto' } }, /kubeletPlugin/],
     ['another type', { http: { port: '8080' } }, /http.port/],
     ['an image without a registry', { image: { repository: 'netdra' } }, /repository/],
+    ['more simulated VFs than the driver makes', { kubeletPlugin: { simulate: '99x99' } }, /kubeletPlugin.simulate/],
+    ['more simulated VFs, as a number', { kubeletPlugin: { simulate: 129 } }, /kubeletPlugin.simulate/],
+    ['a slip in the policy', { inventoryPolicy: { pfs: [{ select: {}, numVf: 8 }] } }, /inventoryPolicy/],
+    ['an id that is no text', { inventoryPolicy: { pfs: [{ select: { vendor: 8086 } }] } }, /inventoryPolicy/],
+    [
+      'a PCI address without domain',
+      { inventoryPolicy: { nics: [{ select: { pciAddress: '3b:00.0' } }] } },
+      /pciAddress/,
+    ],
     ['a host with a port', { http: { host: '192.0.2.1:80' } }, /http.host/],
     ['an invalid digest', { image: { digest: 'sha256:1' } }, /digest/],
     ['a layout that is not there', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],

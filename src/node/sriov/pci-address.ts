@@ -1,8 +1,8 @@
-const pattern = /^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/;
+export const pciAddressPattern = /^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/;
 
 /** Whether a text is a PCI address with domain, as sysfs writes it: `0000:3b:02.1`. */
 export function isPciAddress(text: string): boolean {
-  return pattern.test(text);
+  return pciAddressPattern.test(text);
 }
 
 /** The name of a device in its pool, a DNS label: `0000:3b:02.1` → `0000-3b-02-1`. Independent of interface names. */
