@@ -1,4 +1,6 @@
+import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
 import { loadYaml, type V1ClusterRole, type V1DaemonSet, type V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -15,6 +17,7 @@ import {
 } from '../../e2e/release/chart.ts';
 import { type HelmVersion, helmVersions, runHelm } from '../../e2e/release/helm.ts';
 import { startRegistry } from '../../e2e/release/registry.ts';
+import packageInfo from '../../package.json' with { type: 'json' };
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { parseAddress } from '../../src/app/ops/index.ts';
 import { parseSimulation } from '../../src/app/parse-flags.ts';
@@ -53,7 +56,9 @@ describe('the chart', () => {
 
   it.each(helmVersions)('is complete and unambiguous for %s, and the same objects', (version) => {
     const cacheDir = cacheFolder(process.env);
-    expect(runHelm(cacheDir, ['lint', '--strict', chartDir], { version })).toContain('0 chart(s) failed');
+    const lint = runHelm(cacheDir, ['lint', '--strict', chartDir], { version });
+    expect(lint).toContain('0 chart(s) failed');
+    expect(lint).not.toMatch(/\[(INFO|WARNING)\]/);
     expect(renderObjects({ version })).toEqual(parseObjects(read('manifests/netdra.yaml')));
   });
 
@@ -64,6 +69,10 @@ describe('the chart', () => {
       const cacheDir = cacheFolder(process.env);
       await using registry = await startRegistry({ cacheDir });
       const archive = packageChart(cacheDir, dir.path, version);
+      // In one folder, the archive of the npm package would replace it.
+      expect(basename(archive)).not.toBe(`${packageInfo.name}-${packageInfo.version}.tgz`);
+      const files = execFileSync('tar', ['-tzf', archive], { encoding: 'utf8' });
+      for (const file of ['README.md', 'templates/NOTES.txt']) expect(files).toContain(`/${file}\n`);
       const chart = pushChart(cacheDir, archive, registry.address, version);
       expect(renderChart({ version, chart })).toBe(renderChart({ version }));
     },
