@@ -1,7 +1,10 @@
+import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
 import { loadYaml, type V1ClusterRole, type V1DaemonSet, type V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
+import { policySchema } from '../../deploy/helm/values-schema.ts';
 import {
   chartDir,
   packageChart,
@@ -14,8 +17,10 @@ import {
 } from '../../e2e/release/chart.ts';
 import { type HelmVersion, helmVersions, runHelm } from '../../e2e/release/helm.ts';
 import { startRegistry } from '../../e2e/release/registry.ts';
+import packageInfo from '../../package.json' with { type: 'json' };
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { parseAddress } from '../../src/app/ops/index.ts';
+import { parseSimulation } from '../../src/app/parse-flags.ts';
 import { closedFields } from '../../src/driver/claims/index.ts';
 import { defaultHooklessHandlers, startGateModes } from '../../src/framework/metadata/gate/index.ts';
 import { layoutNames, metadataVersions } from '../../src/framework/metadata/index.ts';
@@ -51,7 +56,9 @@ describe('the chart', () => {
 
   it.each(helmVersions)('is complete and unambiguous for %s, and the same objects', (version) => {
     const cacheDir = cacheFolder(process.env);
-    expect(runHelm(cacheDir, ['lint', '--strict', chartDir], { version })).toContain('0 chart(s) failed');
+    const lint = runHelm(cacheDir, ['lint', '--strict', chartDir], { version });
+    expect(lint).toContain('0 chart(s) failed');
+    expect(lint).not.toMatch(/\[(INFO|WARNING)\]/);
     expect(renderObjects({ version })).toEqual(parseObjects(read('manifests/netdra.yaml')));
   });
 
@@ -62,6 +69,10 @@ describe('the chart', () => {
       const cacheDir = cacheFolder(process.env);
       await using registry = await startRegistry({ cacheDir });
       const archive = packageChart(cacheDir, dir.path, version);
+      // In one folder, the archive of the npm package would replace it.
+      expect(basename(archive)).not.toBe(`${packageInfo.name}-${packageInfo.version}.tgz`);
+      const files = execFileSync('tar', ['-tzf', archive], { encoding: 'utf8' });
+      for (const file of ['README.md', 'templates/NOTES.txt']) expect(files).toContain(`/${file}\n`);
       const chart = pushChart(cacheDir, archive, registry.address, version);
       expect(renderChart({ version, chart })).toBe(renderChart({ version }));
     },
@@ -91,7 +102,8 @@ describe('the chart', () => {
     const inSchema = (each: { properties?: Record<string, object> }, path = ''): string[] =>
       Object.entries(each.properties ?? {}).flatMap(([key, inner]) => {
         const nested = inSchema(inner, `${path}${key}.`);
-        return nested.length > 0 ? nested : [`${path}${key}`];
+        // Its default is none of it.
+        return nested.length > 0 && key !== 'inventoryPolicy' ? nested : [`${path}${key}`];
       });
     const known = inSchema(schema);
     const inValues = (value: unknown, path: string): string[] =>
@@ -110,6 +122,23 @@ describe('the chart', () => {
     expect([...openClaimFields.items.enum].sort()).toEqual([...closedFields].sort());
   });
 
+  it.each([
+    ['', undefined],
+    [8, '8'],
+    ['8', '8'],
+    ['8x128', '8x128'],
+  ])('takes %j for simulated VFs, as the driver does', (simulate, text) => {
+    const flag = podOf({ kubeletPlugin: { simulate } })?.containers[0]?.args?.find((arg) =>
+      arg.startsWith('--simulate='),
+    );
+    expect(flag).toBe(text && `--simulate=${text}`);
+    if (text !== undefined) expect(() => parseSimulation(text)).not.toThrow();
+  });
+
+  it('has the policy of the driver in its schema', () => {
+    expect(schema.properties.inventoryPolicy).toEqual(policySchema());
+  });
+
   it('has the handlers without hooks that the driver has', () => {
     const { kubeletPlugin } = loadYaml<{ kubeletPlugin: { hooklessRuntimeHandlers: string[] } }>(
       read('helm/netdra/values.yaml'),
@@ -121,6 +150,15 @@ describe('the chart', () => {
     ['a slip in a name', { kubeletPlugin: { startGat: 'auto' } }, /kubeletPlugin/],
     ['another type', { http: { port: '8080' } }, /http.port/],
     ['an image without a registry', { image: { repository: 'netdra' } }, /repository/],
+    ['more simulated VFs than the driver makes', { kubeletPlugin: { simulate: '99x99' } }, /kubeletPlugin.simulate/],
+    ['more simulated VFs, as a number', { kubeletPlugin: { simulate: 129 } }, /kubeletPlugin.simulate/],
+    ['a slip in the policy', { inventoryPolicy: { pfs: [{ select: {}, numVf: 8 }] } }, /inventoryPolicy/],
+    ['an id that is no text', { inventoryPolicy: { pfs: [{ select: { vendor: 8086 } }] } }, /inventoryPolicy/],
+    [
+      'a PCI address without domain',
+      { inventoryPolicy: { nics: [{ select: { pciAddress: '3b:00.0' } }] } },
+      /pciAddress/,
+    ],
     ['a host with a port', { http: { host: '192.0.2.1:80' } }, /http.host/],
     ['an invalid digest', { image: { digest: 'sha256:1' } }, /digest/],
     ['a layout that is not there', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],

@@ -112,7 +112,9 @@ export function metadataCommand(): Command {
     'show and check a metadata file, or all files of a claim that is prepared on this node',
     ['driverName', 'kubeletPluginsDir', 'stateDir', 'attributesDir', 'downwardApiDir'],
     async (options, subject = '') => {
-      const { formatClaimFiles, formatFile, isGood, viewClaimFiles, viewFile } = await import('./metadata.ts');
+      const { findClaim, formatClaimFiles, formatFile, isGood, viewClaimFiles, viewFile } = await import(
+        './metadata.ts'
+      );
       const { driverName, attributesDir, downwardApiDir } = options;
       const show = <View extends Parameters<typeof isGood>[0]>(
         view: View,
@@ -122,14 +124,15 @@ export function metadataCommand(): Command {
         if (!isGood(view)) process.exitCode = 1;
       };
       // Names of namespaces and claims have neither slashes nor a leading dot.
-      const isClaim = /^[a-z0-9][^/]*\/[^/]+$/.test(subject) && !existsSync(subject);
+      const isClaim = /^[a-z0-9][^/]*(\/[^/]+)?$/.test(subject) && !existsSync(subject);
       if (!isClaim) return show(await viewFile(subject), formatFile);
       const dirs = { ...driverDirs(options), attributesDir, downwardApiDir };
       const { openStored } = await import('./stored-claims.ts');
       using stored = openStored(dirs);
-      show(await viewClaimFiles(driverName, dirs, subject, stored.records), formatClaimFiles);
+      const claim = subject.includes('/') ? subject : findClaim(stored.claims, subject);
+      show(await viewClaimFiles(driverName, dirs, claim, stored.records), formatClaimFiles);
     },
-  ).argument('<path|claim>', 'path of a file, or namespace/name of a claim');
+  ).argument('<path|claim>', 'path of a file, or a claim: namespace/name, or its name if no other claim here has it');
 }
 
 /** `netdra seccomp`: the driver's seccomp profile, for the node. */

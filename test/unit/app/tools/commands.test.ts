@@ -70,6 +70,11 @@ describe('netdra metadata', () => {
     writeFileSync(path, JSON.stringify(document([{ ...device, pool: 'Node 1' }])));
     const wrong = netdra(['metadata', path, '-o', 'json']);
     expect(wrong.status).toBe(1);
+    const name = netdra(['metadata', 'fast-net', `--kubelet-plugins-dir=${dir.path}`]);
+    expect(name).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining('no claim of that name is prepared here'),
+    });
     expect(JSON.parse(wrong.stdout).problem).toMatch(/pool "Node 1" is not a lower-case DNS name/);
   });
 });
