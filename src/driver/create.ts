@@ -242,7 +242,7 @@ function createClaims(
       return addresses.filter(({ scope }) => scope === 'global').map(({ cidr }) => parseCidr(cidr));
     }),
   });
-  return { driver: networkDriver, control, deviceSpecs, dialectFiles };
+  return { driver: networkDriver, control };
 }
 
 async function serveKubelet(
@@ -302,15 +302,13 @@ function createReconciler(
   const { driverName: driver, nodeName: pool, reconcileIntervalMs: everyMs } = settings;
   const { store, locks } = disk;
   const { devices, metadata, attachments, control, kubelet: helper } = parts;
-  const metadataSpecs = new CdiSpecs({ dir: settings.cdiDir, driver, class: 'metadata' });
-  const specs = decorate('specs', [parts.deviceSpecs, metadataSpecs, parts.dialectFiles]);
   const sandboxes = decorate('sandboxes', registry);
   const inactive = new InactiveClaims({
     ...{ driver, pool, store, metadata, sandboxes, claims: resources, helper, clock, logger },
     // The next pod may already exist.
     onHandedOver: nudge,
   });
-  const orphans = new OrphanedFiles({ store, metadata, specs, helper, logger });
+  const orphans = new OrphanedFiles({ store, metadata, logger });
   const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
   const vfs = { store, attachments, control, locks, logger };
   const tasks = [
@@ -319,7 +317,7 @@ function createReconciler(
     { name: 'VFs', run: (signal: AbortSignal) => devices.recreateLost(signal) },
     { name: 'observed VFs', run: (signal: AbortSignal) => observed.sweep(signal) },
     { name: 'claims', run: (signal: AbortSignal) => inactive.sweep(signal) },
-    { name: 'files', run: (signal: AbortSignal) => orphans.sweep(signal) },
+    { name: 'files', run: () => orphans.sweep() },
     { name: 'CNI attachments', run: (signal: AbortSignal) => parts.cniCleanUp.sweep(signal) },
   ];
   return stack.use(new Reconciler({ tasks: tasks.map((task) => decorate('task', task)), everyMs, clock, logger }));

@@ -6,7 +6,7 @@ import type { Clock } from '../lib/clock.ts';
 import type { Logger } from '../lib/logger.ts';
 import type { ClosedField, CniRules } from './claims/index.ts';
 import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devices.ts';
-import type { InactiveClaimsOptions, OrphanedFilesOptions, ReconcileTask } from './recovery/index.ts';
+import type { InactiveClaimsOptions, ReconcileTask } from './recovery/index.ts';
 import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, VfHost } from './sandbox/index.ts';
 import type { Locks, Store } from './state/index.ts';
 import type { VfControl } from './vf/index.ts';
@@ -134,6 +134,5 @@ export interface NodeParts {
   vfs: VfHost;
   control: VfControl;
   sandboxes: InactiveClaimsOptions['sandboxes'];
-  specs: OrphanedFilesOptions['specs'];
   task: ReconcileTask;
 }

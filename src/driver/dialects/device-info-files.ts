@@ -24,7 +24,7 @@ export interface DeviceInfoFilesOptions {
 /**
  * The device-info files of claims. Nothing in such a file says who wrote it, and device plugins write to the same
  * directory, so each claim has a record: written before its files, removed after them. After any interruption the
- * record still says what is left. Calls for one claim must not overlap.
+ * record still says what is left.
  */
 export class DeviceInfoFiles {
   readonly #options: DeviceInfoFilesOptions;
@@ -37,14 +37,14 @@ export class DeviceInfoFiles {
    * Replaces the claim's device-info files. A damaged record is written anew.
    * @throws MetadataError `metadata-io`
    */
-  async write(claimUid: string, files: readonly DeviceInfoFile[]): Promise<void> {
+  write(claimUid: string, files: readonly DeviceInfoFile[]): void {
     const places = files.map(({ name, text }) => ({ file: this.#file(name), text }));
     const isStale = ({ name }: DeviceInfoFile) => !files.some((file) => file.name === name);
-    if ((await this.#recordedOr(files, claimUid)).some(isStale)) await this.removeClaim(claimUid, files);
+    if (this.#recorded(claimUid, files).some(isStale)) this.removeClaim(claimUid, files);
     if (files.length === 0) return;
-    await createFile(this.#record(claimUid), JSON.stringify(files));
+    createFile(this.#record(claimUid), JSON.stringify(files));
     // The rename replaces an existing file. Its writer has forgotten it, since the device belongs to the claim.
-    for (const { file, text } of places) await createFile(file, text, { mode: deviceInfoMode });
+    for (const { file, text } of places) createFile(file, text, { mode: deviceInfoMode });
   }
 
   /**
@@ -54,55 +54,43 @@ export class DeviceInfoFiles {
    * no obstacle
    * @throws MetadataError `metadata-io`; without `known`, `metadata-malformed` for a damaged record, of any claim
    */
-  async removeClaim(claimUid: string, known?: readonly DeviceInfoFile[]): Promise<void> {
-    const files = await this.#recordedOr(known, claimUid);
-    const others = files.length === 0 ? new Set<string>() : await this.#namesOfOthers(claimUid, known && []);
+  removeClaim(claimUid: string, known?: readonly DeviceInfoFile[]): void {
+    const files = this.#recorded(claimUid, known);
+    const others = new Set(files.length === 0 ? [] : this.#namesOfOthers(claimUid, known && []));
     for (const { name, text } of files) {
       if (others.has(name)) continue;
-      const found = await readFileIfThere(this.#file(name));
+      const found = readFileIfThere(this.#file(name));
       // Also if it does not exist: a temporary file may.
-      if (found === undefined || found === text) await removeFile(this.#file(name));
+      if (found === undefined || found === text) removeFile(this.#file(name));
     }
-    await removeFile(this.#record(claimUid));
+    removeFile(this.#record(claimUid));
   }
 
   /** UIDs of the claims that may have files. */
-  async claimUids(): Promise<string[]> {
-    const records = (await listDir(this.#options.recordDir)).filter(
-      (name) => name.endsWith(recordSuffix) && !name.startsWith('.'),
-    );
+  claimUids(): string[] {
+    const names = listDir(this.#options.recordDir);
+    const records = names.filter((name) => name.endsWith(recordSuffix) && !name.startsWith('.'));
     return records.map((name) => name.slice(0, -recordSuffix.length));
   }
 
   /** @param instead what stands in for damaged records */
-  async #namesOfOthers(claimUid: string, instead: readonly DeviceInfoFile[] | undefined): Promise<Set<string>> {
-    const uids = (await this.claimUids()).filter((uid) => uid !== claimUid);
-    const files = await Promise.all(uids.map((uid) => this.#recordedOr(instead, uid)));
-    return new Set(files.flat().map(({ name }) => name));
-  }
-
-  /** @param instead returned for a damaged record; absent: that is an error */
-  async #recordedOr(
-    instead: readonly DeviceInfoFile[] | undefined,
-    claimUid: string,
-  ): Promise<readonly DeviceInfoFile[]> {
-    return await this.#recorded(claimUid).catch((error: unknown) => {
-      const isDamaged = error instanceof MetadataError && error.code === 'metadata-malformed';
-      if (isDamaged && instead !== undefined) return instead;
-      throw error;
-    });
+  #namesOfOthers(claimUid: string, instead: readonly DeviceInfoFile[] | undefined): string[] {
+    const uids = this.claimUids().filter((uid) => uid !== claimUid);
+    return uids.flatMap((uid) => this.#recorded(uid, instead)).map(({ name }) => name);
   }
 
   /**
    * Records are written atomically, so only a power loss or another program leaves part of one.
+   * @param instead returned for a damaged record; absent: that is an error
    * @returns none if there is no record
    */
-  async #recorded(claimUid: string): Promise<DeviceInfoFile[]> {
+  #recorded(claimUid: string, instead: readonly DeviceInfoFile[] | undefined): readonly DeviceInfoFile[] {
     const record = this.#record(claimUid);
-    const text = (await readFileIfThere(record)) ?? '[]';
+    const text = readFileIfThere(record) ?? '[]';
     try {
       return recordSchema.parse(JSON.parse(text));
     } catch (cause) {
+      if (instead !== undefined) return instead;
       const path = hostPath(record);
       throw new MetadataError('metadata-malformed', `record ${path} of the device-info files of a claim is damaged`, {
         cause,

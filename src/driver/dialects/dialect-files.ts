@@ -1,4 +1,4 @@
-import type { CdiSpecs, MetadataError } from '../../framework/metadata/index.ts';
+import type { CdiSpecs } from '../../framework/metadata/index.ts';
 import type { DialectsConfig } from './config.ts';
 import type { DialectDevice } from './device.ts';
 import type { DeviceInfoFiles } from './device-info-files.ts';
@@ -29,14 +29,14 @@ export class DialectFiles {
    * @returns CDI device ids by request; requests without variables have none
    * @throws MetadataError `metadata-io`
    */
-  async write(
+  write(
     claimUid: string,
     requests: readonly DialectRequest[],
     podDevices: readonly DialectDevice[],
-  ): Promise<Map<string, string>> {
+  ): Map<string, string> {
     const { specs, deviceInfo } = this.#options;
     const views = requests.map(({ name, config, devices }) => ({ name, config, ...viewInDialects(config, devices) }));
-    await deviceInfo.write(
+    deviceInfo.write(
       claimUid,
       views.flatMap(({ deviceInfoFiles }) => deviceInfoFiles),
     );
@@ -44,7 +44,7 @@ export class DialectFiles {
     for (const { name, config, env } of views) {
       const whole = { ...env, ...(config.sriovNetwork === undefined ? {} : sriovNetworkPodEnv(podDevices)) };
       if (Object.keys(whole).length === 0) continue;
-      await specs.write(claimUid, name, { env: formatEnv(whole) });
+      specs.write(claimUid, name, { env: formatEnv(whole) });
       ids.set(name, specs.deviceId(claimUid, name));
     }
     return ids;
@@ -54,19 +54,9 @@ export class DialectFiles {
    * @param requests those of the claim if its devices are known; otherwise the record names its device-info files
    * @throws MetadataError `metadata-io`; without `requests`, `metadata-malformed` for a damaged record
    */
-  async removeClaim(claimUid: string, requests?: readonly DialectRequest[]): Promise<void> {
-    await this.#options.specs.removeClaim(claimUid);
+  removeClaim(claimUid: string, requests?: readonly DialectRequest[]): void {
+    this.#options.specs.removeClaims([claimUid]);
     const known = requests?.flatMap(({ config, devices }) => viewInDialects(config, devices).deviceInfoFiles);
-    await this.#options.deviceInfo.removeClaim(claimUid, known);
-  }
-
-  /**
-   * UIDs of the claims that have specs or may have files.
-   * @param onProblem called for each spec that cannot be read, which then does not count; default: that is thrown
-   * @throws MetadataError `metadata-io`
-   */
-  async claimUids(onProblem?: (problem: MetadataError) => void): Promise<string[]> {
-    const { specs, deviceInfo } = this.#options;
-    return [...new Set([...(await specs.claimUids(onProblem)), ...(await deviceInfo.claimUids())])];
+    this.#options.deviceInfo.removeClaim(claimUid, known);
   }
 }

@@ -1,8 +1,6 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { PodDialects } from '../../../../src/driver/dialects/pod-dialects.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { buildPod, testDriver } from '../../../doubles/objects.ts';
 import { allocated, DriverBench, fromClass } from './driver-bench.ts';
@@ -137,39 +135,6 @@ describe('the variable of a whole pod', () => {
     // Each by itself describes its own device.
     expect(envOf(ofB)).toHaveProperty('SRIOVNETWORK_VF_DEVICE_dev_2');
     expect(envOf(ofB)).not.toHaveProperty('SRIOVNETWORK_VF_DEVICE_dev_1');
-  });
-
-  it.each(['a', 'b'])('does not restore files of a claim that ends while those of %s are written', async (slow) => {
-    const pods = [buildPod('app')];
-    const [ending, starting] = ['a', 'b'].map((name, index) => allocated(name, [`dev-${index}`], { pods, config }));
-    await prepared(ending!);
-    await prepared(starting!);
-    const uidOf = { a: ending?.identity.uid, b: starting?.identity.uid } as Record<string, string | undefined>;
-    const calls: string[] = [];
-    const { promise: isReached, resolve: reach } = Promise.withResolvers<void>();
-    const { promise: goesOn, resolve: goOn } = Promise.withResolvers<void>();
-    const nameOf = (uid: string) => Object.keys(uidOf).find((name) => uidOf[name] === uid);
-    const dialects = new PodDialects({
-      store: bench.store,
-      files: {
-        write: async (uid) => {
-          if (uid === uidOf[slow]) reach();
-          if (uid === uidOf[slow]) await goesOn;
-          calls.push(`write ${nameOf(uid)}`);
-          return new Map();
-        },
-        removeClaim: async (uid) => void calls.push(`remove ${nameOf(uid)}`),
-      },
-    });
-    const stored = (claim: AllocatedClaim | undefined) => bench.store.claim(claim?.identity.uid ?? '')!;
-    const writing = dialects.layDown(stored(starting));
-    await isReached;
-    bench.store.putClaim({ ...stored(ending), state: 'unpreparing' });
-    const removing = dialects.remove(stored(ending));
-    await setImmediate();
-    goOn();
-    await Promise.all([writing, removing]);
-    expect(calls).toEqual(slow === 'a' ? ['write b', 'write a', 'remove a'] : ['write b', 'remove a']);
   });
 });
 
