@@ -25,7 +25,7 @@ import type { DeviceList } from './devices/device-list.ts';
 import { reportDevices } from './devices/device-report.ts';
 import { heldDevices } from './devices/held-devices.ts';
 import { openDevices } from './devices/open-devices.ts';
-import { DeviceInfoFiles, DialectFiles } from './dialects/index.ts';
+import { DialectFiles } from './dialects/index.ts';
 import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
 import type { KubeletSide, NodePorts, NodeSettings } from './ports.ts';
 import {
@@ -219,13 +219,13 @@ function createClaims(
   attachments: Attachments,
 ) {
   const { clock, logger, random } = base;
-  const { driverName: driver, nodeName, cdiDir: dir, stateDir } = settings;
+  const { driverName: driver, nodeName, cdiDir: dir } = settings;
   const { store, locks } = disk;
   const control = base.decorate('control', devices.vfs.control);
   const deviceSpecs = new CdiSpecs({ dir, driver, class: 'device' });
   const dialectFiles = new DialectFiles({
     specs: new CdiSpecs({ dir, driver, class: 'dialects' }),
-    deviceInfo: new DeviceInfoFiles({ dir: settings.deviceInfoDir, recordDir: `${stateDir}/device-info` }),
+    deviceInfoDir: settings.deviceInfoDir,
   });
   const classes = stack.use(new DeviceClasses({ resources, clock, logger, random }));
   const networkDriver = new Driver({

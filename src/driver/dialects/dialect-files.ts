@@ -1,7 +1,9 @@
+import { createFile, type HostFile, readFileIfThere, removeFile } from '../../framework/metadata/files/host-file.ts';
 import type { CdiSpecs } from '../../framework/metadata/index.ts';
+import { fileName, pathPart } from '../../framework/metadata/layouts/paths.ts';
 import type { DialectsConfig } from './config.ts';
 import type { DialectDevice } from './device.ts';
-import type { DeviceInfoFiles } from './device-info-files.ts';
+import { deviceInfoMode } from './device-info.ts';
 import { formatEnv, viewInDialects } from './dialects.ts';
 import { sriovNetworkPodEnv } from './sriov-network.ts';
 
@@ -16,15 +18,16 @@ export interface DialectRequest {
 
 /** Writes claims in older dialects: variables for containers by CDI, and device-info files on the host. */
 export class DialectFiles {
-  readonly #options: { specs: CdiSpecs; deviceInfo: DeviceInfoFiles };
+  readonly #options: { specs: CdiSpecs; deviceInfoDir: string };
 
-  /** @param options `specs` has a CDI class of its own */
-  constructor(options: { specs: CdiSpecs; deviceInfo: DeviceInfoFiles }) {
+  /** @param options `specs` has a CDI class of its own; `deviceInfoDir` is shared with device plugins */
+  constructor(options: { specs: CdiSpecs; deviceInfoDir: string }) {
     this.#options = options;
   }
 
   /**
-   * Writes a claim's requests, in place of what it had before.
+   * Writes a claim's requests. A device-info file that is there already is replaced: its writer has forgotten it, since the device
+   * belongs to the claim.
    * @param podDevices of all claims of the pod that use the dialect of dra-driver-sriov
    * @returns CDI device ids by request; requests without variables have none
    * @throws MetadataError `metadata-io`
@@ -34,12 +37,11 @@ export class DialectFiles {
     requests: readonly DialectRequest[],
     podDevices: readonly DialectDevice[],
   ): Map<string, string> {
-    const { specs, deviceInfo } = this.#options;
+    const { specs } = this.#options;
     const views = requests.map(({ name, config, devices }) => ({ name, config, ...viewInDialects(config, devices) }));
-    deviceInfo.write(
-      claimUid,
-      views.flatMap(({ deviceInfoFiles }) => deviceInfoFiles),
-    );
+    for (const { name, text } of views.flatMap(({ deviceInfoFiles }) => deviceInfoFiles)) {
+      createFile(this.#deviceInfo(name), text, { mode: deviceInfoMode });
+    }
     const ids = new Map<string, string>();
     for (const { name, config, env } of views) {
       const whole = { ...env, ...(config.sriovNetwork === undefined ? {} : sriovNetworkPodEnv(podDevices)) };
@@ -51,12 +53,24 @@ export class DialectFiles {
   }
 
   /**
-   * @param requests those of the claim if its devices are known; otherwise the record names its device-info files
-   * @throws MetadataError `metadata-io`; without `requests`, `metadata-malformed` for a damaged record
+   * Removes specs and device-info files of a claim, and what a killed process left while writing them. Nothing in a device-info file
+   * says who wrote it: one with other content belongs to a device plugin by now, unless the claim was only partly prepared.
+   * @param requests those of the claim, as far as they are known
+   * @throws MetadataError `metadata-io`
    */
-  removeClaim(claimUid: string, requests?: readonly DialectRequest[]): void {
+  removeClaim(claimUid: string, requests: readonly DialectRequest[]): void {
     this.#options.specs.removeClaims([claimUid]);
-    const known = requests?.flatMap(({ config, devices }) => viewInDialects(config, devices).deviceInfoFiles);
-    this.#options.deviceInfo.removeClaim(claimUid, known);
+    for (const { config, devices } of requests) {
+      for (const [index, { name, text }] of viewInDialects(config, devices).deviceInfoFiles.entries()) {
+        const file = this.#deviceInfo(name);
+        const found = devices[index]?.access && readFileIfThere(file);
+        if (found === undefined || found === text) removeFile(file);
+      }
+    }
+  }
+
+  #deviceInfo(name: string): HostFile {
+    const parts = [fileName(pathPart(name, 'name of a device-info file'), 'device-info file')];
+    return { base: this.#options.deviceInfoDir, parts };
   }
 }

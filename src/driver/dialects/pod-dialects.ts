@@ -50,11 +50,11 @@ export class PodDialects {
 
   /**
    * Removes the files of a claim that the store has as `unpreparing`, or not at all: then its devices are unknown.
-   * @throws MetadataError `metadata-io`; `metadata-malformed` if its devices are unknown and its record is damaged
+   * @throws MetadataError `metadata-io`
    */
   remove({ identity, devices }: Pick<ClaimOfPod, 'identity'> & Partial<Pick<ClaimOfPod, 'devices'>>): void {
     if (devices?.every(({ config }) => config.dialects === undefined)) return;
-    this.#options.files.removeClaim(identity.uid, devices && requestsOf({ devices }));
+    this.#options.files.removeClaim(identity.uid, requestsOf({ devices: devices ?? [] }));
   }
 
   #write(claim: ClaimOfPod): ReadonlyMap<string, string> {
