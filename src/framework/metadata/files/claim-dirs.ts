@@ -6,8 +6,7 @@ import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from '..
 import { metadataDirName } from '../layouts/layout-v1.ts';
 import type { DeviceName } from './claim-record.ts';
 import { type ClaimRecords, RecordFiles } from './claim-records.ts';
-import type { ClaimState } from './claim-state.ts';
-import { ClaimStates, readDocuments } from './claim-states.ts';
+import { ClaimStates } from './claim-states.ts';
 import { type Later, removeTree } from './host-file.ts';
 
 export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>> {
@@ -95,17 +94,11 @@ export class ClaimDirs {
     this.options.records?.remove(dir);
   }
 
-  /** How many requests have a file that containers find. @throws MetadataError `metadata-io` */
+  /** How many requests have a file that containers find, as far as records can be read. @throws MetadataError `metadata-io` */
   async countFiles(): Promise<number> {
-    let count = 0;
-    for (const dir of this.states.dirs().claims) {
-      const { state, problem } = readDir(this.states, dir);
-      if (problem !== undefined) count += countDocuments(this.hostDirs.dataDir, dir);
-      else if (state !== undefined && state.layouts.length > 0) {
-        count += Object.values(state.requests).filter(({ content }) => content !== undefined).length;
-      }
-    }
-    return count;
+    const withFiles = this.states.readable().filter(({ layouts }) => layouts.length > 0);
+    const requests = withFiles.flatMap((state) => Object.values(state.requests));
+    return requests.filter(({ content }) => content !== undefined).length;
   }
 
   /**
@@ -139,26 +132,5 @@ export class ClaimDirs {
  */
 export function readLayoutsInUse(records: ClaimRecords, dataDir: string): Set<LayoutName> {
   const states = new ClaimStates(records, dataDir);
-  // An unreadable record is left to the calls that need it.
-  return new Set(states.dirs().claims.flatMap((dir) => readDir(states, dir).state?.layouts ?? []));
-}
-
-function readDir(states: ClaimStates, dir: string): { state?: ClaimState | undefined; problem?: MetadataError } {
-  try {
-    return { state: states.readIn(dir) };
-  } catch (error) {
-    if (error instanceof MetadataError) return { problem: error };
-    throw error;
-  }
-}
-
-/** In a directory without a readable record. */
-function countDocuments(dataDir: string, dir: string): number {
-  try {
-    return new Set(readDocuments(dataDir, dir).map(({ base }) => base)).size;
-  } catch (error) {
-    // It is reported with the directory, by `list`.
-    if (error instanceof MetadataError) return 0;
-    throw error;
-  }
+  return new Set(states.readable().flatMap(({ layouts }) => layouts));
 }

@@ -241,10 +241,10 @@ describe('ClaimMetadata', () => {
       }
     });
 
-    it('does not count as one, and its files are counted', async () => {
+    it('does not count as one, nor do its files', async () => {
       expect(metadata.isRecorded(claim)).toBe(true);
       writeFileSync(recordPath(), '');
-      expect([metadata.isRecorded(claim), await metadata.countFiles()]).toEqual([false, 1]);
+      expect([metadata.isRecorded(claim), await metadata.countFiles()]).toEqual([false, 0]);
     });
   });
 });
