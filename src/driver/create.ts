@@ -25,7 +25,7 @@ import type { DeviceList } from './devices/device-list.ts';
 import { reportDevices, reportHealth } from './devices/device-report.ts';
 import { heldDevices } from './devices/held-devices.ts';
 import { openDevices } from './devices/open-devices.ts';
-import { DeviceInfoFiles, DialectFiles } from './dialects/index.ts';
+import { DialectFiles } from './dialects/index.ts';
 import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
 import type { KubeletSide, NodeFacts, NodePorts, NodeSettings } from './ports.ts';
 import {
@@ -229,13 +229,13 @@ function createClaims(
   attachments: Attachments,
 ) {
   const { clock, logger, random } = base;
-  const { driverName: driver, nodeName, cdiDir: dir, stateDir } = settings;
+  const { driverName: driver, nodeName, cdiDir: dir } = settings;
   const { store, locks } = disk;
   const control = base.decorate('control', devices.vfs.control);
   const deviceSpecs = new CdiSpecs({ dir, driver, class: 'device' });
   const dialectFiles = new DialectFiles({
     specs: new CdiSpecs({ dir, driver, class: 'dialects' }),
-    deviceInfo: new DeviceInfoFiles({ dir: settings.deviceInfoDir, recordDir: `${stateDir}/device-info` }),
+    deviceInfoDir: settings.deviceInfoDir,
   });
   const classes = stack.use(new DeviceClasses({ resources, clock, logger, random }));
   const networkDriver = new Driver({
@@ -252,7 +252,7 @@ function createClaims(
       return addresses.filter(({ scope }) => scope === 'global').map(({ cidr }) => parseCidr(cidr));
     }),
   });
-  return { driver: networkDriver, control, deviceSpecs, dialectFiles };
+  return { driver: networkDriver, control };
 }
 
 async function serveKubelet(
@@ -312,15 +312,13 @@ function createReconciler(
   const { driverName: driver, nodeName: pool, reconcileIntervalMs: everyMs } = settings;
   const { store, locks } = disk;
   const { devices, metadata, attachments, control, kubelet: helper } = parts;
-  const metadataSpecs = new CdiSpecs({ dir: settings.cdiDir, driver, class: 'metadata' });
-  const specs = decorate('specs', [parts.deviceSpecs, metadataSpecs, parts.dialectFiles]);
   const sandboxes = decorate('sandboxes', registry);
   const inactive = new InactiveClaims({
     ...{ driver, pool, store, metadata, sandboxes, claims: resources, helper, clock, logger },
     // The next pod may already exist.
     onHandedOver: nudge,
   });
-  const orphans = new OrphanedFiles({ store, metadata, specs, helper, logger });
+  const orphans = new OrphanedFiles({ store, metadata, logger });
   const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
   const vfs = { store, attachments, control, locks, logger };
   const tasks = [
@@ -329,7 +327,7 @@ function createReconciler(
     { name: 'VFs', run: (signal: AbortSignal) => devices.recreateLost(signal) },
     { name: 'observed VFs', run: (signal: AbortSignal) => observed.sweep(signal) },
     { name: 'claims', run: (signal: AbortSignal) => inactive.sweep(signal) },
-    { name: 'files', run: (signal: AbortSignal) => orphans.sweep(signal) },
+    { name: 'files', run: () => orphans.sweep() },
     { name: 'CNI attachments', run: (signal: AbortSignal) => parts.cniCleanUp.sweep(signal) },
   ];
   return stack.use(new Reconciler({ tasks: tasks.map((task) => decorate('task', task)), everyMs, clock, logger }));

@@ -8,7 +8,7 @@ import type { InventoryPolicy } from '../node/inventory/index.ts';
 import type { HungWrite } from '../node/sriov/index.ts';
 import type { ClosedField, CniRules } from './claims/index.ts';
 import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devices.ts';
-import type { InactiveClaimsOptions, OrphanedFilesOptions, ReconcileTask } from './recovery/index.ts';
+import type { InactiveClaimsOptions, ReconcileTask } from './recovery/index.ts';
 import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, VfHost } from './sandbox/index.ts';
 import type { Locks, Store } from './state/index.ts';
 import type { TrafficReport, VfControl } from './vf/index.ts';
@@ -166,6 +166,5 @@ export interface NodeParts {
   vfs: VfHost;
   control: VfControl;
   sandboxes: InactiveClaimsOptions['sandboxes'];
-  specs: OrphanedFilesOptions['specs'];
   task: ReconcileTask;
 }

@@ -197,7 +197,7 @@ export class Driver implements DraPlugin {
     }
     work.devices = complete;
     work.groups = await this.#groupsOf(complete.filter(isUserSpace));
-    const prepared = [...(await this.#describe(storedOf(work))), ...this.#observed(claim)];
+    const prepared = [...this.#describe(storedOf(work)), ...this.#observed(claim)];
     // An empty result: the framework defers all requests.
     const isDeferredOnly = prepared.every((each) => each.cdiDeviceIds.length === 0 && each.metadata === 'deferred');
     work.prepared = isDeferredOnly ? [] : prepared;
@@ -287,16 +287,16 @@ export class Driver implements DraPlugin {
     return access;
   }
 
-  async #describe(claim: Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>): Promise<PreparedDevice[]> {
+  #describe(claim: Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>): PreparedDevice[] {
     const { uid } = claim.identity;
-    const dialectIds = new Map(await this.#dialects.layDown(claim));
+    const dialectIds = new Map(this.#dialects.layDown(claim));
     const prepared: PreparedDevice[] = [];
     for (const device of claim.devices) {
       const { request, pool, name } = device;
       const dialectId = dialectIds.get(baseRequest(request));
       // With the first device: a container with the request has all of its devices.
       dialectIds.delete(baseRequest(request));
-      const cdiDeviceIds = [...(await this.#writeSpec(uid, device)), ...(dialectId === undefined ? [] : [dialectId])];
+      const cdiDeviceIds = [...this.#writeSpec(uid, device), ...(dialectId === undefined ? [] : [dialectId])];
       prepared.push({ requests: [request], poolName: pool, deviceName: name, cdiDeviceIds, metadata: 'deferred' });
     }
     return prepared;
@@ -310,11 +310,11 @@ export class Driver implements DraPlugin {
   }
 
   /** @returns the CDI device id for the device's files, if it has any */
-  async #writeSpec(claimUid: string, { name, access }: StoredDevice): Promise<string[]> {
+  #writeSpec(claimUid: string, { name, access }: StoredDevice): string[] {
     const { deviceSpecs } = this.#options;
     const nodes = [...new Set(access?.nodes)];
     if (nodes.length === 0) return [];
-    await deviceSpecs.write(claimUid, name, { deviceNodes: nodes.map((path) => ({ path, permissions: 'rw' })) });
+    deviceSpecs.write(claimUid, name, { deviceNodes: nodes.map((path) => ({ path, permissions: 'rw' })) });
     return [deviceSpecs.deviceId(claimUid, name)];
   }
 
@@ -327,24 +327,20 @@ export class Driver implements DraPlugin {
    */
   async #unprepare(identities: readonly ClaimIdentity[]): Promise<Map<string, Error | undefined>> {
     const { store, deviceSpecs } = this.#options;
-    const results = new Map<string, Error | undefined>(identities.map(({ uid }) => [uid, undefined]));
-    const claims = identities.flatMap(({ uid }) => store.claim(uid) ?? []);
+    const known = new Map(identities.map(({ uid }) => [uid, store.claim(uid)]));
+    const batch = new Batch(identities);
     store.together(() => {
-      for (const { identity } of claims) store.setState(identity.uid, 'unpreparing');
+      for (const [uid, claim] of known) if (claim !== undefined) store.setState(uid, 'unpreparing');
     });
-    for (const { identity, devices } of claims) this.#over.set(identity.uid, await this.#restoreAll(identity, devices));
-    const known = new Map(claims.map((claim) => [claim.identity.uid, claim]));
+    for (const [uid, claim] of known) {
+      if (claim !== undefined) this.#over.set(uid, await this.#restoreAll(claim.identity, claim.devices));
+    }
     // Or may have one: their claim was not fully prepared.
     const hasSpec = ({ access }: StoredDevice) => access === undefined || access.nodes.length > 0;
     const withSpecs = identities.filter(({ uid }) => known.get(uid)?.devices.some(hasSpec) ?? true);
-    await deviceSpecs.removeClaims(withSpecs.map(({ uid }) => uid));
-    for (const identity of identities) {
-      const claim = known.get(identity.uid);
-      await this.#dialects.remove(claim ?? { identity, podUids: [], devices: undefined }).catch((error: Error) => {
-        results.set(identity.uid, error);
-      });
-    }
-    return results;
+    deviceSpecs.removeClaims(withSpecs.map(({ uid }) => uid));
+    batch.run((identity) => this.#dialects.remove(known.get(identity.uid) ?? { identity }));
+    return new Map(identities.map(({ uid }) => [uid, batch.errors.get(uid)]));
   }
 
   /** Restores the devices of a claim that stays stored. @returns VFs that are withdrawn */
@@ -352,8 +348,8 @@ export class Driver implements DraPlugin {
     const { store, deviceSpecs } = this.#options;
     store.setState(claim.identity.uid, 'unpreparing');
     const unrestored = await this.#restoreAll(claim.identity, claim.devices);
-    await deviceSpecs.removeClaims([claim.identity.uid]);
-    await this.#dialects.remove(claim);
+    deviceSpecs.removeClaims([claim.identity.uid]);
+    this.#dialects.remove(claim);
     return unrestored;
   }
 

@@ -120,9 +120,11 @@ export class Store implements Disposable {
   putClaim(claim: StoredClaim, unrestored: readonly UnrestoredVf[] = []): void {
     this.together(() => {
       for (const each of unrestored) this.putUnrestored(each);
-      this.#checkFree(claim);
+      const stored = new Map(this.#devices(claim.identity.uid).map((device) => [device.pciAddress, device]));
+      const added = claim.devices.filter(({ pciAddress }) => unrestored.length > 0 || !stored.has(pciAddress));
+      this.#checkFree(claim, added);
       this.#putClaimRow(claim);
-      this.#putDevices(claim);
+      this.#putDevices(claim, stored);
     });
   }
 
@@ -214,8 +216,7 @@ export class Store implements Disposable {
   }
 
   /** A claim is put several times while it is prepared: its rows are changed in place, so that no index changes with them. */
-  #putDevices({ identity: { uid }, devices }: StoredClaim): void {
-    const stored = new Map(this.#devices(uid).map((device) => [device.pciAddress, device]));
+  #putDevices({ identity: { uid }, devices }: StoredClaim, stored: ReadonlyMap<string, StoredDevice>): void {
     const isSame = isDeepStrictEqual(
       devices.map(({ pciAddress }) => pciAddress),
       [...stored.keys()],
@@ -231,7 +232,7 @@ export class Store implements Disposable {
     }
   }
 
-  #checkFree({ identity, devices }: StoredClaim): void {
+  #checkFree({ identity }: StoredClaim, devices: readonly StoredDevice[]): void {
     const claim = claimName(identity);
     for (const { pciAddress, name } of devices) {
       const [row] = this.#query('SELECT reason FROM unrestored WHERE pci_address = ?', pciAddress);

@@ -338,23 +338,15 @@ export const plantedBugs: readonly PlantedBug[] = [
     plant: all(
       inKubelet((serve, { cdiDir }) => (plugin, options) => {
         const { metadata } = options;
-        const unprepare: typeof metadata.unprepare = async (claim) => {
-          const left = readdirSync(cdiDir).filter((file) => file.startsWith('.') && file.includes(`_${claim.uid}_`));
-          await metadata.unprepare(claim);
+        const unprepareAll: typeof metadata.unprepareAll = async (claims) => {
+          const isOf = (file: string) => claims.some(({ uid }) => file.includes(`_${uid}_`));
+          const left = readdirSync(cdiDir).filter((file) => file.startsWith('.') && isOf(file));
+          const result = await metadata.unprepareAll(claims);
           for (const file of left) writeFileSync(join(cdiDir, file), '');
+          return result;
         };
-        return serve(plugin, { ...options, metadata: altered(metadata, { unprepare }) });
+        return serve(plugin, { ...options, metadata: altered(metadata, { unprepareAll }) });
       }),
-      inPart('specs', (specs, _ports, { cdiDir }) =>
-        specs.map((each) =>
-          altered(each, {
-            async claimUids() {
-              const files = readdirSync(cdiDir).filter((file) => !file.startsWith('.'));
-              return (await each.claimUids()).filter((uid) => files.some((file) => file.includes(`_${uid}_`)));
-            },
-          }),
-        ),
-      ),
     ),
   },
   {

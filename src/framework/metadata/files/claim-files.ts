@@ -172,7 +172,7 @@ export function variableOf(marker: string, { uid }: ClaimIdentity): string {
 }
 
 /** Removes a file, and the directory of its pod if that is empty then. @throws MetadataError `metadata-io` */
-export function removeShared({ base, parts }: HostFile): void {
+function removeShared({ base, parts }: HostFile): void {
   removeFile({ base, parts });
   if (parts.length > 1) removeEmptyDir({ base, parts: parts.slice(0, -1) });
 }

@@ -63,7 +63,7 @@ export class ClaimMetadata extends ClaimDirs {
     if (versions?.length === 0) throw new MetadataError('metadata-invalid', 'no version of device metadata is chosen');
     if (options.gate !== undefined) checkGateHook(options.gate);
     this.#layouts = layouts.map(({ name }) => name);
-    this.#files = new ClaimFiles(options, this.dirs);
+    this.#files = new ClaimFiles(options, this.hostDirs);
   }
 
   /**
@@ -290,7 +290,7 @@ export class ClaimMetadata extends ClaimDirs {
   /** What is laid down for a claim. Everything is checked before anything is written. */
   #plan({ record, contents }: PreparedRecord): Laying {
     const { driver, attributesOf = () => undefined, bootId, gate, records, versions = metadataVersions } = this.options;
-    const recovery = { driver, dirs: this.dirs, now: this.now() };
+    const recovery = { driver, dirs: this.hostDirs, now: this.now() };
     const { state: found, isRecorded, problem } = this.states.readOrRecover(record, recovery);
     if (problem !== undefined) this.options.onRecovered?.(record.claim, problem);
     const kept = found?.claim.uid === record.claim.uid ? found : undefined;

@@ -60,17 +60,6 @@ export interface Layout {
   containerPaths(place: RequestPlace): string[];
   /** The file's text; `undefined` while there must be no file. */
   encode(content: RequestContent): string | undefined;
-  /**
-   * The files of a driver's claims that say whose they are: not those without content. Absent if all files of the layout
-   * are in the driver's own directory, where they are found by their claim's.
-   * @throws MetadataError `metadata-io`
-   */
-  listFiles?(dirs: HostDirs, driver: string): SharedFile[];
-}
-
-export interface SharedFile {
-  file: HostFile;
-  claimUid: string;
 }
 
 /**

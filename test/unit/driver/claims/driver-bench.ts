@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { allCni, type CniRules, Driver, type NetworkAttachmentReader } from '../../../../src/driver/claims/index.ts';
-import { DeviceInfoFiles, DialectFiles } from '../../../../src/driver/dialects/index.ts';
+import { DialectFiles } from '../../../../src/driver/dialects/index.ts';
 import { restoreVfs } from '../../../../src/driver/recovery/index.ts';
 import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { VfControl } from '../../../../src/driver/vf/index.ts';
@@ -147,7 +147,7 @@ export class DriverBench implements Disposable {
       deviceSpecs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'device' }),
       dialectFiles: new DialectFiles({
         specs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'dialects' }),
-        deviceInfo: new DeviceInfoFiles({ dir: this.deviceInfoDir, recordDir: join(this.dir, 'state/device-info') }),
+        deviceInfoDir: this.deviceInfoDir,
       }),
       openClaimFields: [],
       cni,
