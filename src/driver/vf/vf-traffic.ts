@@ -10,7 +10,7 @@ import { PodLinks } from './pod-links.ts';
 /** Limits the number of series of a node. */
 const maxVfs = 512;
 
-/** What the counters of a VF are about; none of it is empty but `interface`, for a VF in user space. */
+/** What the counters of a VF are about. `interface` is empty for a VF in user space, unless its claim names one. */
 export interface TrafficLabels {
   device: string;
   namespace: string;
@@ -82,7 +82,8 @@ export class TrafficReader {
       devices.flatMap((device) => {
         const { podName: pod, netnsPath, networkData } = device.attachment ?? {};
         if (pod === undefined || netnsPath === undefined) return [];
-        const labels = { device: device.name, namespace, pod, claim, interface: networkData?.interfaceName ?? '' };
+        const name = networkData?.interfaceName ?? device.config.interfaceName ?? '';
+        const labels = { device: device.name, namespace, pod, claim, interface: name };
         return [{ device, netnsPath, labels }];
       }),
     );
