@@ -92,5 +92,8 @@ const registryDir = join(kubeletDir, 'plugins_registry');
 const options = { driver, dataDir, registryDir, claims, metadata, podUid, health: true, logger };
 const helper = stack.use(await startKubeletPlugin(plugin, options));
 publisher.publish({ pools: { [nodeName]: { devices: slots.map((name) => ({ name })) } } });
-helper.setHealth(slots.map((deviceName) => ({ poolName: nodeName, deviceName, health: 'healthy' })));
+const reportHealth = () =>
+  helper.setHealth(slots.map((deviceName) => ({ poolName: nodeName, deviceName, health: 'healthy' })));
+reportHealth();
+setInterval(reportHealth, 10_000).unref();
 await new Promise((resolve) => process.once('SIGTERM', resolve));

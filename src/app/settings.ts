@@ -2,6 +2,7 @@ import { InvalidArgumentError, Option } from 'commander';
 import { closedFields } from '../driver/api/claim-fields.ts';
 import { cniUses } from '../driver/api/cni-rules.ts';
 import { deviceInfoDir } from '../driver/dialects/device-info.ts';
+import { metadataVersions } from '../framework/metadata/document/codec.ts';
 import { defaultHooklessHandlers, startGateModes } from '../framework/metadata/gate/choose-start-gate.ts';
 import { defaultHostDirs, layoutNames } from '../framework/metadata/layouts/layout.ts';
 import { parseAddress } from './ops/http-server.ts';
@@ -15,6 +16,7 @@ import {
   parseList,
   parseSeconds,
   parseSimulation,
+  parseVersions,
 } from './parse-flags.ts';
 
 /** A flag of `netdra run`, and the setting that it becomes. */
@@ -98,6 +100,10 @@ const flags = {
   metadataLayouts: {
     ...{ value: '<names>', default: 'v1,kep', parse: parseLayouts },
     help: `layouts of the metadata file (docs/metadata.md), comma-separated: ${layoutNames.join(', ')}`,
+  },
+  metadataVersions: {
+    ...{ value: '<versions>', default: metadataVersions.join(','), parse: parseVersions },
+    help: `versions of metadata.resource.k8s.io in the layout v1, comma-separated: ${metadataVersions.join(', ')}`,
   },
   attributesDir: {
     ...{ value: '<path>', env: 'NETDRA_ATTRIBUTES_DIR', default: defaultHostDirs.attributesDir },

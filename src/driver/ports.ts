@@ -1,14 +1,14 @@
 import type { Plugin, PluginHandlers } from '../../nri/index.ts';
 import type { KubeApi } from '../framework/kube/index.ts';
 import type { DraPlugin, KubeletPluginHelper, KubeletPluginOptions } from '../framework/kubeletplugin/index.ts';
-import type { ClaimMetadataOptions, LayoutName } from '../framework/metadata/index.ts';
+import type { ClaimMetadataOptions, LayoutName, MetadataVersion } from '../framework/metadata/index.ts';
 import type { Clock } from '../lib/clock.ts';
 import type { Logger } from '../lib/logger.ts';
 import type { InventoryPolicy } from '../node/inventory/index.ts';
 import type { HungWrite } from '../node/sriov/index.ts';
 import type { ClosedField, CniRules } from './claims/index.ts';
 import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devices.ts';
-import type { InactiveClaimsOptions, OrphanedFilesOptions, ReconcileTask } from './recovery/index.ts';
+import type { InactiveClaimsOptions, ReconcileTask } from './recovery/index.ts';
 import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, VfHost } from './sandbox/index.ts';
 import type { Locks, Store } from './state/index.ts';
 import type { TrafficReport, VfControl } from './vf/index.ts';
@@ -22,6 +22,7 @@ export interface NodeSettings extends SimulationSettings {
   stateDir: string;
   cdiDir: string;
   metadataLayouts: LayoutName[];
+  metadataVersions: MetadataVersion[];
   /** Host directory for the layout `attributes-json`; absent: the same path as in the container. */
   attributesDir?: string;
   /** Host directory for the layout `downward-api`, with a directory for each pod; absent: `/etc/dra`. */
@@ -100,7 +101,7 @@ export interface KubeletPort {
 }
 
 export type KubeletSide = MetadataCalls &
-  Pick<KubeletPluginHelper, 'setHealth' | 'reclaim' | 'prepareAgain'> &
+  Pick<KubeletPluginHelper, 'setHealth' | 'reclaim' | 'prepareAgain' | 'restoreMetadata'> &
   AsyncDisposable;
 
 export interface RuntimePort {
@@ -165,6 +166,5 @@ export interface NodeParts {
   vfs: VfHost;
   control: VfControl;
   sandboxes: InactiveClaimsOptions['sandboxes'];
-  specs: OrphanedFilesOptions['specs'];
   task: ReconcileTask;
 }

@@ -12,6 +12,7 @@ import {
   type VfChange,
   type VfInfo,
 } from '../../src/node/netlink/index.ts';
+import { hasNoInterface } from '../../src/node/sriov/driver-binding.ts';
 import type { VfHardwareOptions } from '../../src/node/sriov/vf-hardware.ts';
 import { tempDir } from './temp-dir.ts';
 
@@ -31,6 +32,8 @@ export interface SriovCardOptions {
   iommufd?: boolean;
   /** Whether the PF reports the address that a VF has chosen itself as administrative, like igb. */
   tellsOwnAddresses?: boolean;
+  /** The MTU of the PF, and the largest one that the driver of the VFs takes. */
+  mtu?: { pf: number; vf: number };
   /** Whether its interfaces are IPoIB: addresses of 20 octets, which change at every bind and cannot be set. */
   isInfiniBand?: boolean;
 }
@@ -64,12 +67,17 @@ export class SriovCard implements Disposable {
   readonly log: string[] = [];
   /** Drivers whose probe fails. */
   readonly failingDrivers = new Set<string>();
+  /** How often binding a driver makes no interface. */
+  readonly silentProbes = new Map<string, number>();
+  /** What the next writes into sysfs fail with. */
+  readonly refusals: string[] = [];
   /** VFs that the PF does not report, as while they are being reset. */
   readonly leftOut = new Set<number>();
   /** What the request for the PF's VFs fails with. */
   listError: NetlinkError | undefined;
   /** Properties that the PF accepts, without effect. */
   readonly ignored = new Set<keyof VfChange>();
+  readonly #pf: Link;
   #nextIndex = 10;
 
   constructor(options: SriovCardOptions = {}) {
@@ -83,9 +91,11 @@ export class SriovCard implements Disposable {
       iommufd: false,
       tellsOwnAddresses: false,
       isInfiniBand: false,
+      mtu: { pf: 9000, vf: 9710 },
       ...options,
     };
     const { vfs, drivers, info } = this.#options;
+    this.#pf = { ...this.#newLink('pf0', pfAddress), index: 5, mtuBytes: this.#options.mtu.pf };
     for (const driver of drivers) mkdirSync(this.path('bus/pci/drivers', driver), { recursive: true });
     this.#vfs = Array.from({ length: vfs }, (_, vfIndex) => ({
       ...{ info: { vfIndex, ...info }, qdiscs: {}, ethtool: {} },
@@ -169,6 +179,8 @@ export class SriovCard implements Disposable {
 
   /** The kernel's reaction to a write: `write` of DriverBinding. */
   readonly write = async (path: string, text: string): Promise<void> => {
+    const code = this.refusals.shift();
+    if (code !== undefined) throw Object.assign(new Error(`${code}: ${path}`), { code });
     const file = relative(this.root, path);
     const value = text.trim();
     if (file === 'bus/pci/drivers_probe') this.#probe(value);
@@ -180,7 +192,7 @@ export class SriovCard implements Disposable {
   /** rtnetlink of the namespace of the card. */
   readonly host: VfHardwareOptions['host'] = {
     links: async () => {
-      const pf = { ...this.#newLink('pf0', pfAddress), index: 5 };
+      const pf = structuredClone(this.#pf);
       const here = this.#vfs.filter(({ isAway }) => !isAway);
       return [pf, ...here.flatMap(({ link }) => (link === undefined ? [] : [structuredClone(link)]))];
     },
@@ -278,8 +290,11 @@ export class SriovCard implements Disposable {
     const vf = this.#vfs[Number(pciAddress.at(-1))];
     if (pciAddress === soundCard || vf === undefined) return;
     if (vf.isOwnAddress) delete vf.info.hardwareAddress;
-    if (driver.includes('vfio')) return;
+    const silent = this.silentProbes.get(driver) ?? 0;
+    if (silent > 0) this.silentProbes.set(driver, silent - 1);
+    if (hasNoInterface(driver) || silent > 0) return;
     vf.link = this.#newLink(`eth${this.#nextIndex}`, pciAddress);
+    mkdirSync(this.path('bus/pci/devices', pciAddress, 'net'));
     vf.isAway = false;
     vf.qdiscs = {};
     vf.ethtool = { rings: { rx: 256, tx: 256 }, features: { 'rx-checksum': true } };
@@ -295,6 +310,7 @@ export class SriovCard implements Disposable {
     this.log.push(`unbind ${pciAddress}`);
     rmSync(this.path('bus/pci/devices', pciAddress, 'driver'));
     const vf = this.#vfs[Number(pciAddress.at(-1))];
+    rmSync(this.path('bus/pci/devices', pciAddress, 'net'), { recursive: true, force: true });
     if (vf !== undefined && pciAddress !== soundCard) delete vf.link;
   }
 
@@ -316,7 +332,8 @@ export class SriovCard implements Disposable {
     const last = index.toString(16).padStart(2, '0');
     const guid = 'fe:80:00:00:00:00:00:00:00:11:22:33:44:55:66:77';
     const hardwareAddress = this.#options.isInfiniBand ? `00:00:10:${last}:${guid}` : `02:00:00:00:00:${last}`;
-    const state = { mtuBytes: 1500, up: false, carrier: false, altNames: [] };
+    const limits = { minMtuBytes: 68, maxMtuBytes: this.#options.mtu.vf };
+    const state = { mtuBytes: 1500, ...limits, up: false, carrier: false, altNames: [] };
     const settings = { flags: ['multicast' as const], group: 0, txQueueLength: 1000, alias: '' };
     return { index, name, parentDevice, hardwareAddress, ...state, ...settings };
   }

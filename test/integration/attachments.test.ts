@@ -37,13 +37,16 @@ class Bench implements AsyncDisposable {
   );
   /** What the PF has set for all VFs. */
   adminInfo: Omit<VfInfo, 'vfIndex'> | undefined;
+  /** Whether VFs have no kernel driver, as after a reset. */
+  isUnbound = false;
   readonly #attachments = new Attachments({
     networks: this.#networks,
     vfs: {
       linkKey: (address) => ({ alias: `vf ${address}` }),
       adminInfo: async ({ vfIndex = 0 }) => this.adminInfo && { vfIndex, ...this.adminInfo },
+      rdmaDevice: async () => undefined,
       ensureLink: async () => undefined,
-      isUnbound: async () => false,
+      isUnbound: async () => this.isUnbound,
       recreate: async () => undefined,
     },
     cni: new CniAttacher({ runner: this.runner, clock: systemClock, logger: this.logger }),
@@ -96,14 +99,20 @@ class Bench implements AsyncDisposable {
   }
 
   /** What a sandbox does for all devices of a claim. */
-  async attach(claim: string, pod: TestNetns, sandboxId = 'sandbox1', podUid = 'pod-uid') {
+  async attach(
+    claim: string,
+    pod: TestNetns,
+    sandboxId = 'sandbox1',
+    podUid = 'pod-uid',
+    assure?: () => Promise<void>,
+  ) {
     using namespace = this.#networks.open(pod.path);
     if (namespace === undefined) throw new Error(`there is no namespace at ${pod.path}`);
     const links = this.#attachments.podLinks(namespace);
     const place: SandboxPlace = { podUid, podNamespace: 'default', podName: 'app', sandboxId, netnsPath: pod.path };
     const states = [];
     for (const device of this.devices(claim)) {
-      states.push(await this.#attachments.attach(claim, device, place, links, never));
+      states.push(await this.#attachments.attach(claim, device, place, links, never, assure));
     }
     return states;
   }
@@ -121,6 +130,8 @@ class Bench implements AsyncDisposable {
     store: this.store,
     networks: this.#networks,
     vfs: { isSimulated: true, linkKey: (address) => ({ alias: `vf ${address}` }) },
+    // Nothing writes metadata here.
+    interfaceNameOf: () => undefined,
     logger: this.logger,
   });
 
@@ -267,5 +278,40 @@ describe('a VF that CNI plugins attach', () => {
     const [link] = JSON.parse(ip('-j', 'link', 'show', 'vf1'));
     expect(link).toMatchObject({ mtu: 1500, address: '02:00:00:00:00:01' });
     expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
+  });
+
+  it('gets the next name that neither the pod nor another claim has, keeps it, and takes no name of another component', async () => {
+    for (const index of [1, 2]) bench.createVf(index);
+    const pod = bench.newPod();
+    pod.exec('ip', 'link', 'add', 'net1', 'type', 'veth', 'peer', 'name', 'net1p');
+    const { interfaceName: _name, ...open } = config();
+    const plugins = (index: number) => [{ type: 'host-device', device: `vf${index}` }];
+    const cniOf = (index: number) => ({ ...chain(), plugins: plugins(index) });
+    bench.prepare('named', [{ index: 2, config: { ...config(), cni: cniOf(2), interfaceName: 'net2' } }]);
+    bench.prepare('open', [{ index: 1, config: { ...open, cni: cniOf(1) } }]);
+    for (let round = 0; round < 2; round++) {
+      expect(await bench.attach('open', pod)).toMatchObject([{ interfaceName: 'net3' }]);
+    }
+    await bench.detach('open');
+    expect(links()).toContain('vf1');
+    expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
+
+    bench.prepare('named', [{ index: 2, config: { ...config(), cni: cniOf(2) } }]);
+    await expect(bench.attach('named', pod)).rejects.toMatchObject({
+      code: 'interface-name-taken',
+      message: expect.stringContaining('cannot be net1 in pod default/app'),
+    });
+    await bench.detach('named');
+    expect(pod.ip('link', 'show', 'net1')).toHaveLength(1);
+    expect(links()).toContain('vf2');
+  });
+});
+
+describe('a VF without a kernel driver, after a reset of its card', () => {
+  it('is configured from outside again before it moves to its pod', async () => {
+    bench.isUnbound = true;
+    bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1' } }]);
+    const states = await bench.attach('c', bench.newPod(), 'sandbox1', 'pod-uid', async () => bench.createVf(1));
+    expect(states).toMatchObject([{ interfaceName: 'net1' }]);
   });
 });

@@ -23,7 +23,7 @@ import { parseAddress } from '../../src/app/ops/index.ts';
 import { parseSimulation } from '../../src/app/parse-flags.ts';
 import { closedFields } from '../../src/driver/claims/index.ts';
 import { defaultHooklessHandlers, startGateModes } from '../../src/framework/metadata/gate/index.ts';
-import { layoutNames } from '../../src/framework/metadata/index.ts';
+import { layoutNames, metadataVersions } from '../../src/framework/metadata/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 import { findTypeProblems } from '../unit/deploy/kubernetes-types.ts';
 
@@ -114,8 +114,10 @@ describe('the chart', () => {
   });
 
   it('offers in its schema what the driver takes', () => {
-    const { metadataLayouts, startGate, openClaimFields } = schema.properties.kubeletPlugin.properties;
+    const { metadataLayouts, metadataVersions: versions, ...others } = schema.properties.kubeletPlugin.properties;
+    const { startGate, openClaimFields } = others;
     expect([...metadataLayouts.items.enum].sort()).toEqual([...layoutNames].sort());
+    expect(versions.items.enum).toEqual([...metadataVersions]);
     expect([...startGate.enum].sort()).toEqual([...startGateModes].sort());
     expect([...openClaimFields.items.enum].sort()).toEqual([...closedFields].sort());
   });

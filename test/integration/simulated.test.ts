@@ -171,7 +171,10 @@ describe('simulated VFs', () => {
     await connection.setLink(index, { up: true });
     await connection.addAddress(index, '192.0.2.2/24');
     await connection.addRoute({ destination: '0.0.0.0/0', gateway: '192.0.2.1', index });
-    const { devices, excluded } = await new Inventory({ sysfs: nic.sysfs, connection, simulated: true }).scan();
+    const { devices, excluded } = await new Inventory({
+      ...{ sysfs: nic.sysfs, connection, simulated: true },
+      vfSwitch: { ensure: async ({ vfs }) => ({ vfs }) },
+    }).scan();
     expect(devices.map(({ pciAddress }) => pciAddress)).not.toContain(second);
     expect(excluded).toMatchObject([{ pciAddress: second, reason: 'carries-default-route', interfaceName: 'nsim0v1' }]);
   });

@@ -183,7 +183,7 @@ export class SimConnection implements LinkConnection {
       simulator.trace(process.name, () => `${what} ${details()} in ${nameOf(this.#namespace)}`);
     }
     const run = () =>
-      process.call(what, simulator.tape.delay(usualMs, slowMs), () => {
+      process.call(what, simulator.tape.answerDelay(usualMs, slowMs), () => {
         if (isLost()) throw new NetlinkError('netlink-lost', `no answer to ${what}`, { retriable: true });
         return effect();
       });

@@ -38,6 +38,7 @@ describe('netdra', () => {
     [['run', '--node-name=n', '--simulate=0'], /'--simulate <vfs>' argument '0' is invalid.*such as 8 or 2x4/],
     [['run', '--node-name=n', '--driver-name=A'], /'--driver-name <name>' argument 'A' is invalid/],
     [['run', '--node-name=n', '--metadata-layouts=v9'], /unknown: v9; known are v1, kep/],
+    [['run', '--node-name=n', '--metadata-versions=v1'], /unknown: v1; known are v1beta1, v1alpha1/],
     [['run', '--node-name=n', '--start-gate=door'], /Allowed choices are auto, hook, file/],
     [['run', '--node-name=n', '--hookless-runtime-handlers=A'], /such as kata,kata-\*/],
     [['run', '--node-name=n', '--frobnicate'], /unknown option '--frobnicate'/],

@@ -49,6 +49,11 @@ export class Metrics {
       this.#own.connected.set({ peer }, 0);
       this.#own.connects.inc({ peer }, 0);
     }
+    // From 0 on, so that the first one counts as an increase.
+    for (const errorType of ['metadata-io', 'metadata-invalid', 'metadata-not-prepared', 'other']) {
+      this.#own.metadataWriteErrors.inc({ error_type: errorType }, 0);
+      this.#own.metadataUpdateErrors.inc({ error_type: errorType }, 0);
+    }
     this.#addProcessMetrics();
   }
 
@@ -69,7 +74,7 @@ export class Metrics {
     this.#read('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
     this.#read('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
     const claims = 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.';
-    const none = { preparing: 0, configured: 0, prepared: 0, unpreparing: 0 };
+    const none = { preparing: 0, prepared: 0, unpreparing: 0 };
     if (sources.vfTraffic !== undefined) this.#readTraffic(sources.vfTraffic);
     this.#readBy('state', 'netdra_claims', claims, () => ({ ...none, ...sources.claimsByState() }));
   }
@@ -99,9 +104,10 @@ export class Metrics {
     this.#own.metadataWriteSeconds.observe(seconds);
   }
 
-  metadataFailed(step: 'prepare' | 'update'): void {
-    this.#own.metadataWriteErrors.inc();
-    if (step === 'update') this.#own.metadataUpdateErrors.inc();
+  /** @param errorType code of the error */
+  metadataFailed(step: 'prepare' | 'update', errorType: string): void {
+    this.#own.metadataWriteErrors.inc({ error_type: errorType });
+    if (step === 'update') this.#own.metadataUpdateErrors.inc({ error_type: errorType });
   }
 
   claimsDone(operation: 'prepare' | 'unprepare', seconds: number, codes: string[]): void {
@@ -203,8 +209,10 @@ function createOwnMetrics(registers: Registry[]) {
   const stalls = 'Seconds in which the event loop stalled beyond the threshold.';
   return {
     metadataWrites: counter('dra_metadata_writes_total', 'Metadata writes, including updates.'),
-    metadataWriteErrors: counter('dra_metadata_write_errors_total', 'Metadata that could not be written.'),
-    metadataUpdateErrors: counter('dra_metadata_update_errors_total', updateErrors),
+    metadataWriteErrors: counter('dra_metadata_write_errors_total', 'Metadata that could not be written, by error.', [
+      'error_type',
+    ]),
+    metadataUpdateErrors: counter('dra_metadata_update_errors_total', updateErrors, ['error_type']),
     metadataWriteSeconds: histogram('dra_metadata_write_duration_seconds', writeTime, writeBuckets),
     callSeconds: histogram('netdra_claim_duration_seconds', callTime, callBuckets, ['operation', 'result']),
     claimErrors: counter('netdra_claim_errors_total', 'Claims that failed, by reason.', ['operation', 'code']),

@@ -7,6 +7,7 @@ import type { DeviceState } from '../../driver/ports.ts';
 import type { StoredClaim, UnrestoredVf } from '../../driver/state/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import type { DeviceTaint } from '../../framework/resourceslice/index.ts';
+import { systemClock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import {
@@ -17,9 +18,10 @@ import {
   type InventoryAttribute,
   type InventoryPolicy,
   type NetworkDevice,
+  whyNothing,
 } from '../../node/inventory/index.ts';
 import type { RtnlConnection } from '../../node/netlink/index.ts';
-import { hungWriteHint, type Pf, SriovError, Sysfs } from '../../node/sriov/index.ts';
+import { hungWriteHint, SriovError, Sysfs, type VfSwitch } from '../../node/sriov/index.ts';
 import { formatTable, type Terminal } from './terminal.ts';
 
 /** Devices that the node offers, and those that it does not offer. */
@@ -28,6 +30,10 @@ export interface InventoryView {
   excluded: ExcludedDevice[];
   /** Messages about what cannot be read. */
   problems: string[];
+  /** Rules of the policy that select nothing. */
+  warnings: string[];
+  /** Why no device is offered; absent: some are. */
+  whyNothing?: string;
   /** Cards whose VFs the policy switches on when the driver starts; therefore these are not listed. */
   switchedOnAtStart: { pciAddress: string; numVfs: number }[];
 }
@@ -74,16 +80,24 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
   const { driver, connection, sysfsRoot, simulatedIn, policyPath, claims, unrestored, state } = options;
   const held = heldDevices(claims);
   const quarantine = new Quarantine(
-    { driver, held: () => held, unrestored: () => unrestored },
+    { driver, held: () => held, unrestored: () => unrestored, clock: systemClock },
     () => state?.hungWrites ?? [],
   );
   if (state?.keepsTaints === false) quarantine.dropTaints();
   // Before the devices: a policy can be checked where there are none.
   const policy = policyPath === undefined ? (state?.policy ?? {}) : await readPolicy(policyPath);
-  const sysfs = new ReadOnlySysfs(simulatedIn === undefined ? sysfsRoot : findTree(simulatedIn));
-  const inventory = new Inventory({ sysfs, connection, simulated: simulatedIn !== undefined, policy });
+  const sysfs = new Sysfs(simulatedIn === undefined ? sysfsRoot : findTree(simulatedIn));
+  const switchedOnAtStart: InventoryView['switchedOnAtStart'] = [];
+  const vfSwitch: VfSwitch = {
+    async ensure({ pciAddress, vfs }, numVfs) {
+      if (numVfs > 0 && vfs.length === 0) switchedOnAtStart.push({ pciAddress, numVfs });
+      return { vfs };
+    },
+  };
+  const inventory = new Inventory({ sysfs, connection, simulated: simulatedIn !== undefined, policy, vfSwitch });
   const asFound = heldDevices([...claims, { devices: unrestored.map(({ device }) => device) }]);
-  const { devices, excluded, problems } = await inventory.scan(asFound);
+  const report = await inventory.scan(asFound);
+  const { devices, excluded, problems, warnings } = report;
   const withdrawn = quarantine.withdrawn();
   return {
     devices: quarantine.withoutWithdrawn(devices).map((device) => {
@@ -101,7 +115,9 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
         ? [`${state.policyFault}; the last valid policy stays in force`]
         : []),
     ],
-    switchedOnAtStart: sysfs.asked,
+    warnings,
+    ...(devices.length === 0 && { whyNothing: whyNothing(report) }),
+    switchedOnAtStart,
   };
 }
 
@@ -139,15 +155,6 @@ function findTree(stateDir: string): string {
   });
 }
 
-/** Switches nothing on, but records the requests to do so. */
-class ReadOnlySysfs extends Sysfs {
-  readonly asked: { pciAddress: string; numVfs: number }[] = [];
-
-  override async setNumVfs({ pciAddress }: Pf, numVfs: number): Promise<void> {
-    this.asked.push({ pciAddress, numVfs });
-  }
-}
-
 /** For people; the policy is that of `--inventory-policy`. */
 const explanations: Record<ExclusionReason, string> = {
   'carries-default-route': "the node's default route goes through it",
@@ -157,23 +164,27 @@ const explanations: Record<ExclusionReason, string> = {
   'pf-carries-default-route': "the node's default route goes through its PF; the policy can say allowInUse",
   'pf-enslaved': 'its PF is a port of a bond, bridge or Open vSwitch, or in a VRF; the policy can say allowInUse',
   'not-selected': 'no rule of the policy selects it',
-  'has-vfs': 'its VFs are on, and are offered in its place',
+  'has-vfs': 'its VFs are on, or switched on by the policy, and are offered in its place',
   virtio: 'a virtual device of the hypervisor; there is no card to offer',
   'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
 };
 
 export function formatInventory(terminal: Terminal, view: InventoryView): string {
-  const { devices, excluded, problems, switchedOnAtStart } = view;
+  const { devices, excluded, problems, warnings, switchedOnAtStart } = view;
   const lines = [
-    devices.length === 0 ? 'no device is offered\n' : formatTable(terminal, head, devices.map(toRow)),
+    devices.length === 0
+      ? `no device is offered${view.whyNothing === undefined ? '' : `: ${view.whyNothing}`}\n`
+      : formatTable(terminal, head, devices.map(toRow)),
     ...devices.flatMap(({ name, taints = [] }) =>
       taints.map(({ key }) => `\n${name}: has the taint ${terminal.style('yellow', key)}, so no new claim gets it\n`),
     ),
     ...(excluded.length === 0 ? [] : ['\n', formatExcluded(terminal, excluded)]),
     ...switchedOnAtStart.map(
-      ({ pciAddress, numVfs }) => `\n${pciAddress}: the driver will switch on ${numVfs} VFs, as the policy says\n`,
+      ({ pciAddress, numVfs }) =>
+        `\n${pciAddress}: the driver will switch on ${numVfs} VFs, as the policy says; if it runs already, its log says why it could not\n`,
     ),
-    ...problems.map((text) => `\n${terminal.style('red', 'cannot be read:')} ${text}\n`),
+    ...warnings.map((text) => `\n${terminal.style('yellow', 'warning:')} ${text}\n`),
+    ...problems.map((text) => `\n${terminal.style('red', 'problem:')} ${text}\n`),
   ];
   return lines.join('');
 }

@@ -10,6 +10,7 @@ import { type VfConfig, vfConfigSchema } from '../state/index.ts';
 import { type ClassConfig, classConfigSchema } from './class-config.ts';
 import { type ClaimRules, checkClaimConfig, noRules } from './class-rules.ts';
 import { findContradictions } from './config-rules.ts';
+import { mergeVfConfigs } from './vf-config.ts';
 
 /**
  * The settings for a request: those of its class, and those that the claim adds. Each entry of `vf` and `sysctls`
@@ -47,16 +48,6 @@ export function classConfigsOf(driver: string, claim: AllocatedClaim, request: s
   return entriesFor(driver, claim, request, 'FromClass').map((parameters) => {
     return parse(claim, classConfigSchema, parameters, ', from its DeviceClass');
   });
-}
-
-/** Fields that `over` sets win; the others stay. */
-export function mergeVfConfigs(base: VfConfig, over: VfConfig): VfConfig {
-  const merged = { ...base, ...over };
-  for (const field of ['vf', 'sysctls'] as const) {
-    const both = { ...base[field], ...over[field] };
-    if (Object.keys(both).length > 0) Object.assign(merged, { [field]: both });
-  }
-  return merged;
 }
 
 /** @throws DriverError `config-invalid` for combinations that are not allowed; CniError */

@@ -10,8 +10,9 @@ import {
   type InventoryOptions,
   type InventoryReport,
   type NetworkDevice,
+  whyNothing,
 } from '../../node/inventory/index.ts';
-import type { HungWrite } from '../../node/sriov/index.ts';
+import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
 import type { DeviceState } from '../ports.ts';
 import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
 import { heldDevices } from './held-devices.ts';
@@ -26,6 +27,8 @@ export interface DeviceListOptions
   host: HostVfsOptions['host'] & InventoryOptions['connection'];
   /** File with an InventoryPolicy. */
   policyPath?: string;
+  /** For the time of scans. Default: the system's clock. */
+  now?: () => Date;
   /** Where the policy comes from instead. */
   policy?: Pick<PolicyFile, 'follow'>;
 }
@@ -50,13 +53,14 @@ export class DeviceList implements AsyncDisposable {
   /** PCI addresses of VFs that no claim holds and whose interface is in another network namespace. */
   #elsewhere: string[] = [];
   #isListed = false;
+  #scannedAt = new Date(0);
   /** What the last scan offered, and what was logged of it. */
   #offered: Device[] = [];
   #logged = '';
   /** Why the last scan failed; absent: it did not. */
   #failure: unknown;
   /** Of the last scan that did not fail. */
-  #report: InventoryReport = { devices: [], excluded: [], problems: [] };
+  #report: InventoryReport = { devices: [], excluded: [], problems: [], warnings: [], pfs: [] };
   #policyFault: NetdraError | undefined;
   #watching: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
@@ -72,7 +76,8 @@ export class DeviceList implements AsyncDisposable {
       onHungChange: (hung) => this.#hungChanged(hung),
     });
     const { sysfs, isSimulated: simulated } = this.vfs;
-    this.#inventory = new Inventory({ sysfs, connection: host, simulated, clock });
+    const vfSwitch = new VfActivation({ sysfs, connection: host, clock });
+    this.#inventory = new Inventory({ sysfs, connection: host, simulated, vfSwitch });
     this.#quarantine = new Quarantine(options, () => this.vfs.hungWrites);
     this.#schedule = new ScanSchedule(options, () => ({
       held: JSON.stringify([...held()]),
@@ -83,6 +88,11 @@ export class DeviceList implements AsyncDisposable {
   /** Whether the node's devices were ever listed; if not, nothing is known of any of them. */
   get isListed(): boolean {
     return this.#isListed;
+  }
+
+  /** When the last scan that succeeded began. */
+  get scannedAt(): Date {
+    return this.#scannedAt;
   }
 
   /** Why the devices could not be listed last time. */
@@ -135,8 +145,8 @@ export class DeviceList implements AsyncDisposable {
     return await this.#scan();
   }
 
-  /** Scans whenever something may have changed, until disposed. */
-  watch(onChange: () => void): void {
+  /** Scans whenever something may have changed, and from time to time, until disposed. @param onScan called after each scan */
+  watch(onChange: () => void, onScan: () => void = () => undefined): void {
     const { signal } = this.#stop;
     this.#onChange = onChange;
     // Changes between the first scan and the first tick are not reported.
@@ -146,7 +156,9 @@ export class DeviceList implements AsyncDisposable {
         await this.#schedule.tick(signal);
         try {
           await this.#followPolicy();
-          if (this.#schedule.isDue() && (await this.#scan())) onChange();
+          if (!this.#schedule.isDue()) continue;
+          if (await this.#scan()) onChange();
+          else onScan();
         } catch (error) {
           this.#failed(error, 'warn');
         }
@@ -188,7 +200,7 @@ export class DeviceList implements AsyncDisposable {
     return counts;
   }
 
-  /** For an API server that does not store taints: hung devices that no claim holds are withdrawn instead. */
+  /** For an API server that does not store taints: for an hour, hung devices that no claim holds are withdrawn instead. */
   withdrawHung(): void {
     this.#quarantine.dropTaints();
     this.#onChange?.();
@@ -234,6 +246,7 @@ export class DeviceList implements AsyncDisposable {
 
   async #scan(): Promise<boolean> {
     this.#schedule.started();
+    const startedAt = this.#options.now?.() ?? new Date();
     const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
     const before = this.#heldNow();
     const report = await this.#inventory.scan(before);
@@ -252,6 +265,7 @@ export class DeviceList implements AsyncDisposable {
     const changed = !isDeepStrictEqual(offered, this.#offered) || !this.#isListed;
     this.#offered = offered;
     this.#isListed = true;
+    this.#scannedAt = startedAt;
     this.#failure = undefined;
     return changed;
   }
@@ -277,13 +291,16 @@ export class DeviceList implements AsyncDisposable {
    * Logs why devices are not offered, unless that was logged after the last scan already.
    * @returns whether it was logged
    */
-  #log({ excluded, problems }: InventoryReport): boolean {
+  #log(report: InventoryReport): boolean {
+    const { devices, excluded, problems, warnings } = report;
     const { logger } = this.#options;
-    const text = JSON.stringify([excluded, problems.map(({ message }) => message)]);
+    const text = JSON.stringify([excluded, problems.map(({ message }) => message), warnings, devices.length === 0]);
     if (text === this.#logged) return false;
     this.#logged = text;
     for (const exclusion of excluded) logger.info({ ...exclusion }, 'device not offered');
-    for (const problem of problems) logger.warn({ err: problem }, 'device cannot be read');
+    for (const problem of problems) logger.warn({ err: problem }, 'problem with a device');
+    for (const warning of warnings) logger.warn({}, warning);
+    if (devices.length === 0) logger.warn({ reason: whyNothing(report) }, 'no device is offered');
     return true;
   }
 

@@ -6,9 +6,9 @@ import type { StoredClaim } from '../state/index.ts';
 export function heldDevices(claims: readonly Pick<StoredClaim, 'devices'>[]): HeldDevices {
   const devices = claims.flatMap((claim) => claim.devices);
   return new Map(
-    devices.map(({ pciAddress, before, attachment }): [string, HeldFacts] => {
-      const { name: interfaceName, hardwareAddress, mtuBytes } = { ...attachment?.host, ...before?.link };
-      const facts = defined({ interfaceName, hardwareAddress, mtuBytes });
+    devices.map(({ pciAddress, before, attachment, offered }): [string, HeldFacts] => {
+      const { name: interfaceName, altNames, hardwareAddress, mtuBytes } = { ...attachment?.host, ...before?.link };
+      const facts = defined({ offered, interfaceName, altNames, hardwareAddress, mtuBytes });
       return [pciAddress, before === undefined ? facts : { driver: before.driver, ...facts }];
     }),
   );

@@ -6,20 +6,22 @@ import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 export interface RestoreVfsOptions {
   store: Pick<Store, 'unrestored' | 'putUnrestored' | 'deleteUnrestored'>;
   attachments: VfDetacher;
-  control: Pick<VfControl, 'restore'>;
+  control: Pick<VfControl, 'configure' | 'restore'>;
   locks: Locks;
   logger: Logger;
 }
 
 /**
- * Tries again to restore the VFs that could not be restored when their claims were unprepared.
+ * Tries again to restore the VFs that could not be restored when their claims were unprepared, and whether those that had no
+ * interface can have one now. All at once: a driver may take ten seconds to make none.
  * @throws StateError `store-unusable`
  */
-export async function restoreVfs(options: RestoreVfsOptions, signal: AbortSignal): Promise<void> {
-  for (const { device } of options.store.unrestored()) {
-    if (signal.aborted) return;
-    await options.locks.run(device.pciAddress, () => restoreOne(options, device.pciAddress));
-  }
+export async function restoreVfs(options: RestoreVfsOptions): Promise<void> {
+  await Promise.all(
+    options.store
+      .unrestored()
+      .map(({ device }) => options.locks.run(device.pciAddress, () => restoreOne(options, device.pciAddress))),
+  );
 }
 
 async function restoreOne(
@@ -31,7 +33,13 @@ async function restoreOne(
   if (found === undefined) return;
   const { device, reason } = found;
   try {
-    await restore({ attachments, control }, '', device);
+    try {
+      // Restored afterwards: it may have had no driver.
+      const { before = { vf: {} } } = device;
+      if (device.lacksInterface === true) await control.configure(device, { driver: 'default' }, before);
+    } finally {
+      await restore({ attachments, control }, '', device);
+    }
     store.deleteUnrestored(pciAddress);
     logger.info({ device: device.name }, 'VF restored; it is available again');
   } catch (error) {

@@ -1,4 +1,5 @@
-import type { ClaimIdentity, NetworkDeviceData } from '../../framework/metadata/index.ts';
+import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import type { NetworkDevice } from '../../node/inventory/index.ts';
 import type { LinkState } from '../../node/netlink/index.ts';
 import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
 import type { VfConfig } from '../api/vf-config.ts';
@@ -13,18 +14,15 @@ export interface SandboxPlace {
   netnsPath: string;
 }
 
-/**
- * Where a VF is while it is not in the host's network namespace, its earlier state, and its network data there. All of it
- * ends with the attachment.
- */
+/** Where a VF is while it is not in the host's network namespace, and its earlier state. All of it ends with the attachment. */
 export interface Attachment extends SandboxPlace {
   /**
    * The VF's interface in the host's namespace, as it is restored on detach. Absent: it has no interface (DPDK), or
    * another component moves it.
    */
   host?: LinkState;
-  /** Present once the VF is configured in this sandbox, until it leaves it. */
-  networkData?: NetworkDeviceData;
+  /** The name that CNI plugins were given for an interface whose claim names none. */
+  interfaceName?: string;
 }
 
 /** A VF that is prepared for a claim. */
@@ -38,27 +36,31 @@ export interface StoredDevice {
   /** Full reference of the request. */
   request: string;
   config: VfConfig;
+  /** The device as its slice had it when it was prepared, which stays so while its claim has it; absent in stores of older versions. */
+  offered?: NetworkDevice;
   /** Snapshot of the VF before its claim changed it from outside; absent if it did not. */
   before?: VfSnapshot;
   /** How its containers access it; absent until it is prepared. */
   access?: VfAccess;
   attachment?: Attachment;
+  /** Of an unrestored VF: its claim needed an interface, and it could have none. */
+  lacksInterface?: true;
 }
 
 export interface StoredClaim {
   identity: ClaimIdentity;
   podUids: string[];
   /**
-   * `preparing` and `unpreparing` are intents: the host may be in any state between before and after. `configured`: the devices
-   * are ready, and the framework lays the metadata down for the first time. `prepared`: all is done, and sandboxes are served.
+   * `preparing` and `unpreparing` are intents: the host may be in any state between before and after. `prepared`: the devices are
+   * ready, the claim has a record, and sandboxes are served.
    */
-  state: 'preparing' | 'configured' | 'prepared' | 'unpreparing';
+  state: 'preparing' | 'prepared' | 'unpreparing';
   /** Identifies the allocation that it was prepared for; absent in stores of older versions. */
   allocation?: string;
   devices: StoredDevice[];
 }
 
-/** A VF without a claim that could not be restored yet. */
+/** A VF without a claim that could not be restored yet, or that could not be used. */
 export interface UnrestoredVf {
   device: StoredDevice;
   /** Why, for the operator. */

@@ -19,7 +19,7 @@ export async function restore(
   device: StoredDevice,
 ): Promise<void> {
   const { before, config } = device;
-  const changed = toVfWanted(config)?.vf ?? {};
+  const changed = toVfWanted(config).vf ?? {};
   const detach = () => attachments.detach(claimUid, device);
   const isDetached = await detach().then(
     () => true,

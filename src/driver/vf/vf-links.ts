@@ -15,7 +15,7 @@ import { findOn, type LinkKey, PodLinks } from './pod-links.ts';
 import { type AttachTask, missing } from './strategy.ts';
 
 /** The node's VFs, as the sandbox side needs them. */
-export type VfHost = Pick<HostVfs, 'linkKey' | 'adminInfo' | 'ensureLink' | 'recreate' | 'isUnbound'>;
+export type VfHost = Pick<HostVfs, 'linkKey' | 'adminInfo' | 'rdmaDevice' | 'ensureLink' | 'recreate' | 'isUnbound'>;
 
 /** The interfaces of VFs: attaches them to pods, detaches them, and restores them on the host. */
 export class VfLinks {
@@ -39,7 +39,9 @@ export class VfLinks {
     const { connection, ethtool } = this.#networks.host;
     const wasAttached = device.attachment !== undefined;
     await this.#ensure(task, wasAttached ? 0 : undefined);
-    if (wasAttached && (await this.#isBack(device))) {
+    // One that another kernel driver has is in use. One without a driver was left so by a reset, or by an attempt to bind it.
+    const isBack = (wasAttached && (await this.isOnHost(device))) || (await this.#vfs.isUnbound(device.pciAddress));
+    if (isBack) {
       // What cannot be restored now is restored, or reported, when the VF is detached.
       if (before !== undefined) await this.restore(device, before);
       await assure();
@@ -48,11 +50,6 @@ export class VfLinks {
     if (link === undefined) throw missing(task, "it has no interface in the host's network namespace");
     record(before ?? (await readLinkState(connection, link.index, ethtool)));
     return link;
-  }
-
-  /** One that another kernel driver has is in use. One without a driver was left so by a reset, or by an attempt to bind it. */
-  async #isBack(device: StoredDevice): Promise<boolean> {
-    return (await this.isOnHost(device)) || (await this.#vfs.isUnbound(device.pciAddress));
   }
 
   /** @param withinMs how long to wait for it: a VF that has left its pod may be away for long, and is looked for again */

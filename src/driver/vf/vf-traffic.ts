@@ -1,7 +1,7 @@
+import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import { NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { LinkTraffic, VfTraffic } from '../../node/netlink/index.ts';
-import { isRepresentor } from '../../node/sriov/index.ts';
+import { isRepresentor, type LinkTraffic, type VfTraffic } from '../../node/netlink/index.ts';
 import { isUserSpace, type Store, type StoredDevice } from '../state/index.ts';
 import type { HostVfs } from './host-vfs.ts';
 import type { Networks } from './networks.ts';
@@ -35,6 +35,8 @@ export interface TrafficReaderOptions {
   store: Pick<Store, 'claims'>;
   networks: Networks;
   vfs: Pick<HostVfs, 'isSimulated' | 'linkKey'>;
+  /** The name of a VF's interface in its pod. */
+  interfaceNameOf: (claim: ClaimIdentity, device: StoredDevice) => string | undefined;
   logger: Logger;
 }
 
@@ -78,12 +80,19 @@ export class TrafficReader {
   }
 
   #podVfs(): PodVf[] {
-    return this.#options.store.claims().flatMap(({ identity: { namespace, name: claim }, devices }) =>
+    const { store, interfaceNameOf } = this.#options;
+    return store.claims().flatMap(({ identity, devices }) =>
       devices.flatMap((device) => {
-        const { podName: pod, netnsPath, networkData } = device.attachment ?? {};
+        const { podName: pod, netnsPath } = device.attachment ?? {};
         if (pod === undefined || netnsPath === undefined) return [];
-        const name = networkData?.interfaceName ?? device.config.interfaceName ?? '';
-        const labels = { device: device.name, namespace, pod, claim, interface: name };
+        const { namespace, name: claim } = identity;
+        const labels = {
+          device: device.name,
+          namespace,
+          pod,
+          claim,
+          interface: interfaceNameOf(identity, device) ?? device.config.interfaceName ?? '',
+        };
         return [{ device, netnsPath, labels }];
       }),
     );

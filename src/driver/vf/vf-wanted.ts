@@ -2,12 +2,10 @@ import { defined } from '../../lib/defined.ts';
 import type { VfWanted } from '../../node/sriov/index.ts';
 import type { VfConfig } from '../state/index.ts';
 
-/** Changes to the VF from outside, made before it moves to a pod; `undefined` if there are none. */
-export function toVfWanted(config: VfConfig): VfWanted | undefined {
-  const vf = toProperties(config);
+/** Changes to the VF from outside, made before it moves to a pod. */
+export function toVfWanted(config: VfConfig): VfWanted {
   const driver = config.driver === 'kernel' ? 'default' : config.driver;
-  if (driver === undefined && Object.keys(vf).length === 0) return undefined;
-  return { vf, ...defined({ driver }) };
+  return { vf: toProperties(config), ...defined({ driver }) };
 }
 
 function toProperties({ macAddress, vf = {} }: VfConfig): NonNullable<VfWanted['vf']> {

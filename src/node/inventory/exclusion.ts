@@ -1,3 +1,4 @@
+import { hasNoInterface } from '../sriov/driver-binding.ts';
 import type { NicDevice } from './device.ts';
 import type { Usage } from './host-network.ts';
 import type { PfRule } from './inventory-policy.ts';
@@ -16,7 +17,7 @@ export type ExclusionReason =
   | 'pf-enslaved'
   /** The policy selects other VFs. */
   | 'not-selected'
-  /** A whole NIC whose VFs are switched on: they are offered instead. */
+  /** A whole NIC whose VFs are on, or to be switched on: they are offered instead. */
   | 'has-vfs'
   /** A whole NIC that is a hypervisor's virtual device: there is no card to hand out. */
   | 'virtio'
@@ -56,9 +57,6 @@ export function judgeVf(rule: PfRule | undefined, own: Usage | undefined, ofPf: 
   return { reason: ofPfToo[reason], interfaceName };
 }
 
-/** Drivers that hand a device to user space, so that it has no interface. */
-const userSpaceDriver = /vfio|uio|^pci-stub$/;
-
 /** Facts about a NIC that a rule selects. */
 type NicFacts = Pick<NicDevice, 'vendor' | 'driver' | 'interfaceName' | 'rdmaDevices'>;
 
@@ -71,6 +69,6 @@ export function judgeNic(nic: NicFacts, usage: Usage | undefined, hasVfs: boolea
   if (usage !== undefined) return usage;
   if (vendor === virtioVendor || driver === 'virtio-pci') return { reason: 'virtio' };
   if (hasVfs) return { reason: 'has-vfs' };
-  const hasNone = driver === undefined || userSpaceDriver.test(driver) || rdmaDevices.length > 0;
+  const hasNone = hasNoInterface(driver) || rdmaDevices.length > 0;
   return interfaceName === undefined && !hasNone ? { reason: 'interface-elsewhere' } : undefined;
 }

@@ -1,5 +1,4 @@
-import { type Address, findVf, type Link, type Route } from '../netlink/index.ts';
-import { isRepresentor } from '../sriov/representor.ts';
+import { type Address, findVf, isRepresentor, type Link, type Route } from '../netlink/index.ts';
 import { linkIdentity, type NetworkDevice } from './device.ts';
 
 /** Why the node itself needs an interface. */

@@ -5,3 +5,4 @@ export type { Exclusion, ExclusionReason } from './exclusion.ts';
 export { Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
 export { type InventoryPolicy, inventoryPolicySchema } from './inventory-policy.ts';
 export type { HeldDevices, HeldFacts } from './survey.ts';
+export { whyNothing } from './why-nothing.ts';

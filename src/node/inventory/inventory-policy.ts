@@ -26,7 +26,7 @@ const resourceName = z
 
 /** The physical functions that a rule covers; every field that is given must match. */
 const selector = z.strictObject({
-  name: oneOrMore(name).describe('Interface name.').optional(),
+  name: oneOrMore(name).describe('Interface name, or an alternative one.').optional(),
   pciAddress: oneOrMore(
     inQuotes('a PCI address').regex(pciAddressPattern, 'a PCI address with domain, such as 0000:3b:00.0'),
   ).optional(),
@@ -74,7 +74,10 @@ export type NicRule = z.infer<typeof nicRule>;
 export type InventoryPolicy = Omit<z.infer<typeof inventoryPolicySchema>, 'apiVersion' | 'kind'>;
 
 /** Facts by which a physical function can be selected. */
-type SelectableFacts = Partial<Record<Exclude<keyof Selector, 'name'> | 'interfaceName', string | undefined>>;
+type SelectableFacts = Partial<Record<Exclude<keyof Selector, 'name'>, string | undefined>> & {
+  /** All names of all its ports: interfaces are renamed, and keep the old name as an alternative one. */
+  names?: readonly string[];
+};
 
 /** Without rules, one rule covers everything. */
 const everything: PfRule[] = [{ select: {} }];
@@ -84,8 +87,9 @@ export function rulesForPf({ pfs = everything }: InventoryPolicy, pf: Selectable
   return pfs.filter(({ select }) => selects(select, pf));
 }
 
-export function ruleForNic({ nics = [] }: InventoryPolicy, nic: SelectableFacts): NicRule | undefined {
-  return nics.find(({ select }) => selects(select, nic));
+/** The rules for a NIC; it follows the first one. */
+export function rulesForNic({ nics = [] }: InventoryPolicy, nic: SelectableFacts): NicRule[] {
+  return nics.filter(({ select }) => selects(select, nic));
 }
 
 /** Whether a rule for a PF also covers one of its VFs. */
@@ -95,9 +99,10 @@ export function coversVf({ vfs, vfDriver }: PfRule, vf: { vfIndex: number; drive
   return parseRange(vfs).some(({ first, last }) => vf.vfIndex >= first && vf.vfIndex <= last);
 }
 
-function selects({ name, ...others }: Selector, { interfaceName, ...facts }: SelectableFacts): boolean {
+function selects({ name, ...others }: Selector, { names = [], ...facts }: SelectableFacts): boolean {
   const fields = Object.keys(others) as (keyof typeof others)[];
-  return fits(name, interfaceName) && fields.every((field) => fits(others[field], facts[field]));
+  const isNamed = name === undefined || names.some((each) => fits(name, each));
+  return isNamed && fields.every((field) => fits(others[field], facts[field]));
 }
 
 /** @param wanted absent: whatever the value is */

@@ -1,14 +1,20 @@
-import { type Clock, systemClock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
+import { isRepresentor } from '../netlink/index.ts';
 import { SriovError } from '../sriov/errors.ts';
 import { formatDeviceName } from '../sriov/pci-address.ts';
-import { isRepresentor } from '../sriov/representor.ts';
 import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
-import { VfActivation } from '../sriov/vf-activation.ts';
+import type { VfSwitch } from '../sriov/vf-activation.ts';
 import type { EswitchMode, NetworkDevice } from './device.ts';
 import { type Exclusion, type ExclusionReason, judgeNic, judgeVf } from './exclusion.ts';
 import type { Usage } from './host-network.ts';
-import { coversVf, type InventoryPolicy, type PfRule, ruleForNic, rulesForPf } from './inventory-policy.ts';
+import {
+  coversVf,
+  type InventoryPolicy,
+  type NicRule,
+  type PfRule,
+  rulesForNic,
+  rulesForPf,
+} from './inventory-policy.ts';
 import { type HeldDevices, type Remembered, type Seen, Survey, type SurveyOptions } from './survey.ts';
 
 export interface InventoryReport {
@@ -17,16 +23,25 @@ export interface InventoryReport {
   /** VFs, and NICs that the policy selects. */
   excluded: Exclusion[];
   /**
-   * What could not be read; the devices concerned are neither offered nor excluded. If it is only a PF's list of its VFs
-   * (`vf-state-unknown`), they are offered without the facts that it has.
+   * What could not be read, or switched on; the devices concerned are neither offered nor excluded. If it is only a PF's list
+   * of its VFs (`vf-state-unknown`), they are offered without the facts that it has.
    */
   problems: SriovError[];
+  /** Rules of the policy that select nothing. */
+  warnings: string[];
+  /** All network functions that can have VFs. */
+  pfs: PfSummary[];
+}
+
+/** A PF, and how many VFs it has. */
+export interface PfSummary extends Pick<Pf, 'pciAddress' | 'totalVfs'> {
+  names: string[];
+  numVfs: number;
 }
 
 export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'connection' | 'simulated'> {
   policy?: InventoryPolicy;
-  /** Default: the system clock. */
-  clock?: Clock;
+  vfSwitch: VfSwitch;
 }
 
 /** Shared state of a scan. */
@@ -35,6 +50,12 @@ interface Scan {
   held: HeldDevices;
   report: InventoryReport;
   elsewhere: Set<string>;
+  /** Rules that select something. */
+  matched: Set<PfRule | NicRule>;
+  /** The functions that rules can select, in the words of a warning. */
+  selectable: string[];
+  /** Whether every function could be read. */
+  isComplete: boolean;
 }
 
 /** A PF, the policy's rules for it, and how the node uses it. */
@@ -52,7 +73,6 @@ export class Inventory {
   /** Replaced when the operator changes it; takes effect at the next scan. */
   policy: InventoryPolicy;
   readonly #options: InventoryOptions;
-  readonly #activation: VfActivation;
   #remembered: ReadonlyMap<string, Remembered> = new Map();
   /** VFs whose interface was in another network namespace at the last scan, although no claim held them. */
   #elsewhere: ReadonlySet<string> = new Set();
@@ -60,7 +80,6 @@ export class Inventory {
   constructor(options: InventoryOptions) {
     this.#options = options;
     this.policy = options.policy ?? {};
-    this.#activation = new VfActivation(options.sysfs, options.clock ?? systemClock);
   }
 
   /**
@@ -70,13 +89,15 @@ export class Inventory {
    */
   async scan(held: HeldDevices = new Map()): Promise<InventoryReport> {
     const survey = await Survey.begin({ ...this.#options, held, remembered: this.#remembered });
-    const report: InventoryReport = { devices: [], excluded: [], problems: [] };
-    const scan = { survey, held, report, elsewhere: new Set<string>() };
+    const report: InventoryReport = { devices: [], excluded: [], problems: [], warnings: [], pfs: [] };
+    const isComplete = survey.functions.problems === undefined;
+    const scan: Scan = { survey, held, report, elsewhere: new Set(), matched: new Set(), selectable: [], isComplete };
     for (const problem of survey.functions.problems ?? []) addProblem(report, problem);
-    for (const address of survey.functions.pfs) await collectProblem(report, () => this.#scanPf(address, scan));
-    for (const address of survey.functions.others) await collectProblem(report, () => this.#scanNic(address, scan));
+    for (const address of survey.functions.pfs) await collectProblem(scan, () => this.#scanPf(address, scan));
+    for (const address of survey.functions.others) await collectProblem(scan, () => this.#scanNic(address, scan));
     this.#remembered = survey.remembered;
     this.#elsewhere = scan.elsewhere;
+    if (scan.isComplete) report.warnings = warningsOf(this.policy, scan);
     report.devices.sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
     return report;
   }
@@ -85,9 +106,14 @@ export class Inventory {
     const { survey, report } = scan;
     const pf = await survey.pf(address);
     const subject = { pf, rules: rulesForPf(this.policy, pf), usage: survey.usageOf(pf) };
-    const entries = await this.#switchOn(subject, scan);
-    this.#offerNic(pf, subject.usage, entries.length > 0, scan);
-    const vfs = await survey.vfs(pf, entries, (problem) => addProblem(report, problem));
+    const numVfs = wantedVfs(subject, scan);
+    const { vfs: entries, problem } = await this.#options.vfSwitch.ensure(pf, numVfs);
+    if (problem !== undefined) report.problems.push(problem);
+    const { pciAddress, totalVfs, names } = pf;
+    report.pfs.push({ pciAddress, totalVfs, names, numVfs: entries.length });
+    for (const rule of subject.rules) scan.matched.add(rule);
+    this.#offerNic(pf, subject.usage, entries.length > 0 || numVfs > 0, scan);
+    const vfs = await survey.vfs(pf, entries, (each) => addProblem(report, each));
     for (const vf of vfs) this.#offerVf(vf, subject, scan);
   }
 
@@ -97,25 +123,9 @@ export class Inventory {
     this.#offerNic(nic, scan.survey.ownUsageOf(nic), false, scan);
   }
 
-  /**
-   * Switches VFs on where there are none. Other numbers are left alone: to change one, all VFs would have to be removed
-   * first. Cards that the node uses are not touched, since switching VFs on can interrupt them, nor cards that a claim
-   * holds as a whole. VFs are offered when all of them exist.
-   */
-  async #switchOn({ pf, rules, usage }: PfInPolicy, { held }: Scan): Promise<Pf['vfs']> {
-    const { sysfs } = this.#options;
-    if (this.#activation.isPending(pf.pciAddress)) return [];
-    const { numVfs = 0, allowInUse = false } = rules.find((rule) => rule.numVfs !== undefined) ?? {};
-    const isInUse = held.has(pf.pciAddress) || (usage !== undefined && !allowInUse);
-    if (numVfs === 0 || pf.vfs.length > 0 || isInUse) return pf.vfs;
-    await this.#activation.switchOn(pf, numVfs);
-    if (this.#activation.isPending(pf.pciAddress)) return [];
-    return (await sysfs.pf(pf.pciAddress)).vfs;
-  }
-
   #offerVf(seen: Seen<Vf>, { pf, rules, usage }: PfInPolicy, scan: Scan): void {
     const { survey, held, report } = scan;
-    const { links: _links, isElsewhere: _isElsewhere, ...vf } = seen;
+    const { links: _links, names: _names, isElsewhere: _isElsewhere, ...vf } = seen;
     const { pciAddress, pfAddress } = vf;
     const rule = rules.find((each) => coversVf(each, vf));
     const common = this.#common(vf, rule, survey);
@@ -123,7 +133,7 @@ export class Inventory {
       ? undefined
       : (judgeVf(rule, survey.ownUsageOf(seen), usage) ?? this.#judgePlace(seen, scan));
     if (verdict !== undefined) report.excluded.push({ pciAddress, pfAddress, ...verdict });
-    else report.devices.push({ ...vf, ...common, ...ofPf(pf), kind: 'vf' });
+    else report.devices.push(held.get(pciAddress)?.offered ?? { ...vf, ...common, ...ofPf(pf), kind: 'vf' });
   }
 
   /**
@@ -137,15 +147,19 @@ export class Inventory {
     return isLasting ? { reason: 'interface-elsewhere' } : undefined;
   }
 
-  #offerNic(seen: Seen<PciFunction>, usage: Usage | undefined, hasVfs: boolean, { survey, held, report }: Scan): void {
-    const { pciAddress } = seen;
-    const rule = ruleForNic(this.policy, seen);
+  #offerNic(seen: Seen<PciFunction>, usage: Usage | undefined, hasVfs: boolean, scan: Scan): void {
+    const { survey, held, report } = scan;
+    const { pciAddress, names } = seen;
+    const rules = rulesForNic(this.policy, seen);
+    scan.selectable.push(names.length === 0 ? pciAddress : `${names.join('/')} (${pciAddress})`);
+    for (const each of rules) scan.matched.add(each);
+    const [rule] = rules;
     const isHeld = held.has(pciAddress);
     if (rule === undefined && !isHeld) return;
     const nic = { ...withoutVfs(seen), ...this.#common(seen, rule, survey) };
     const verdict = isHeld ? undefined : judgeNic(nic, usage, hasVfs);
     if (verdict !== undefined) report.excluded.push({ pciAddress, ...verdict });
-    else report.devices.push({ ...nic, kind: 'nic' });
+    else report.devices.push(held.get(pciAddress)?.offered ?? { ...nic, kind: 'nic' });
   }
 
   /** Properties that devices of both kinds have besides those in the survey. */
@@ -160,6 +174,17 @@ export class Inventory {
   }
 }
 
+/**
+ * How many VFs are switched on where there are none. Other numbers are left alone: to change one, all VFs would have to be
+ * removed first. Cards that the node uses are not touched, since switching VFs on can interrupt them, nor cards that a claim
+ * holds as a whole.
+ */
+function wantedVfs({ pf, rules, usage }: PfInPolicy, { held }: Scan): number {
+  const { numVfs = 0, allowInUse = false } = rules.find((rule) => rule.numVfs !== undefined) ?? {};
+  const isInUse = held.has(pf.pciAddress) || (usage !== undefined && !allowInUse);
+  return isInUse ? 0 : numVfs;
+}
+
 /** Representors exist in one of the modes only, and every driver puts them below its PF. */
 function ofPf({ interfaceName: pfName, links }: Seen<Pf>): { pfName?: string; eswitchMode?: EswitchMode } {
   const eswitchMode = links.some(isRepresentor) ? 'switchdev' : 'legacy';
@@ -167,16 +192,28 @@ function ofPf({ interfaceName: pfName, links }: Seen<Pf>): { pfName?: string; es
 }
 
 function withoutVfs(seen: Seen<PciFunction> & Partial<Pf>) {
-  const { links: _links, isElsewhere: _isElsewhere, vfs: _vfs, totalVfs: _totalVfs, ...nic } = seen;
+  const { links: _links, names: _names, isElsewhere: _isElsewhere, vfs: _vfs, totalVfs: _totalVfs, ...nic } = seen;
   return nic;
 }
 
-async function collectProblem(report: InventoryReport, task: () => Promise<void>): Promise<void> {
+function warningsOf({ pfs = [], nics = [] }: InventoryPolicy, { matched, selectable }: Scan): string[] {
+  const has = selectable.length === 0 ? 'no network function that a rule can select' : selectable.join(', ');
+  const idle = (list: string, rules: (PfRule | NicRule)[]) =>
+    rules.flatMap((rule, index) => {
+      if (matched.has(rule)) return [];
+      const text = JSON.stringify(rule.select);
+      return [`${list}[${index}] of the inventory policy selects nothing: ${text}; this node has ${has}`];
+    });
+  return [...idle('pfs', pfs), ...idle('nics', nics)];
+}
+
+async function collectProblem(scan: Scan, task: () => Promise<void>): Promise<void> {
   try {
     await task();
   } catch (error) {
     if (!(error instanceof SriovError)) throw error;
-    addProblem(report, error);
+    scan.isComplete = false;
+    addProblem(scan.report, error);
   }
 }
 

@@ -1,16 +1,19 @@
 import { defined } from '../../lib/defined.ts';
-import { type Link, NetlinkError, type RtnlConnection } from '../netlink/index.ts';
+import { isRepresentor, type Link, NetlinkError, type RtnlConnection } from '../netlink/index.ts';
 import { SriovError, UnknownVfStateError } from '../sriov/errors.ts';
-import { isRepresentor } from '../sriov/representor.ts';
 import type { NetworkFunctions, PciFunction, Pf, Sysfs, Vf } from '../sriov/sysfs.ts';
 import type { NetworkDevice } from './device.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
 
 /** State of a device before its claim changed it. */
 export interface HeldFacts {
+  /** As it was offered to its claim. Absent in stores of older versions; then it follows from the other facts. */
+  offered?: NetworkDevice;
   /** `undefined`: no driver was bound. Absent: the claim did not change it. */
   driver?: string | undefined;
   interfaceName?: string;
+  /** Of its interface. */
+  altNames?: string[];
   hardwareAddress?: string;
   mtuBytes?: number;
 }
@@ -25,6 +28,8 @@ export type Remembered = Partial<Pick<NetworkDevice, 'hardwareAddress' | 'mtuByt
 export type Seen<T extends PciFunction> = T &
   Remembered & {
     interfaceName?: string;
+    /** All names of its ports, as far as they are known. */
+    names: string[];
     links: Link[];
     /** Whether it has an interface, but in another network namespace. */
     isElsewhere: boolean;
@@ -130,11 +135,13 @@ export class Survey {
   async #see<T extends PciFunction>(pciFunction: T): Promise<Seen<T>> {
     const { sysfs, simulated, held } = this.#options;
     const { pciAddress } = pciFunction;
-    const known = overlay(pciFunction, held.get(pciAddress) ?? {});
+    const { altNames = [], offered: _offered, ...heldFacts } = held.get(pciAddress) ?? {};
+    const known = overlay(pciFunction, heldFacts);
     const link = this.#network.linkOf({ pciAddress, simulated });
     if (link !== undefined) {
       const links = simulated ? [link] : this.#network.linksOf(pciAddress);
-      return { ...interfaceFacts(link), ...known, links, isElsewhere: false };
+      const facts = { ...interfaceFacts(link), ...known };
+      return { ...facts, names: namesOf(facts, altNames, links), links, isElsewhere: false };
     }
     const names = await sysfs.interfaceNames(pciAddress);
     const visible = names ?? [];
@@ -145,7 +152,8 @@ export class Survey {
     const own = links.find((each) => !isRepresentor(each)) ?? shown;
     const isVisible = links.length > 0 || (visible.length > 0 && !simulated);
     const isElsewhere = !isVisible && names !== undefined;
-    return { ...(own === undefined ? {} : interfaceFacts(own)), ...known, links, isElsewhere };
+    const facts: T & { interfaceName?: string } = { ...(own === undefined ? {} : interfaceFacts(own)), ...known };
+    return { ...facts, names: namesOf(facts, altNames, links), links, isElsewhere };
   }
 
   async #seePort<T extends PciFunction>(seen: Seen<T>): Promise<Seen<T>> {
@@ -188,6 +196,12 @@ export class Survey {
     this.remembered.set(pciAddress, defined({ hardwareAddress, mtuBytes, linkType, linkSpeedMbps }));
     return all;
   }
+}
+
+function namesOf({ interfaceName }: HeldFacts, altNames: readonly string[], links: readonly Link[]): string[] {
+  const ports = links.filter((link) => !isRepresentor(link));
+  const own = interfaceName === undefined ? [] : [interfaceName];
+  return [...new Set([...own, ...altNames, ...ports.flatMap((port) => [port.name, ...port.altNames])])];
 }
 
 function overlay<T extends PciFunction>(pciFunction: T, held: HeldFacts): T {

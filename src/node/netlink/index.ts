@@ -34,7 +34,8 @@ export {
 } from './network-state.ts';
 export { NetworkWatch } from './network-watch.ts';
 export type { QdiscPlace } from './qdisc.ts';
-export { isDefaultRoute, type NewRoute, type Route } from './route.ts';
+export { isRepresentor } from './representor.ts';
+export { isDefaultRoute, isSameRoute, type NewRoute, type Route, scopeLink } from './route.ts';
 export { type LinkSelector, type LinkTable, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
 export { type InterfaceSysctls, interfaceSysctlPattern, writeInterfaceSysctls } from './sysctl.ts';
 export type { LinkTraffic, TrafficCounters, VfTraffic } from './traffic.ts';

@@ -1,5 +1,6 @@
 import { type Address, isReachable } from './address.ts';
 import type { Link } from './link.ts';
+import { isRepresentor } from './representor.ts';
 
 /** Limit of `networkData.ips` in resource.k8s.io/v1. */
 export const maxReportedAddresses = 16;
@@ -64,7 +65,7 @@ export function findVf(links: Link[], vf: VfIdentity): Link | undefined {
     return found.length === 1 ? found[0] : undefined;
   };
   const same = (wanted: string | undefined, actual: string | undefined) => wanted !== undefined && wanted === actual;
-  const byBus = links.find(({ parentDevice }) => same(vf.pciAddress, parentDevice));
+  const byBus = links.find((link) => same(vf.pciAddress, link.parentDevice) && !isRepresentor(link));
   if (byBus !== undefined) return byBus;
   const maybe = (link: Link) => vf.pciAddress === undefined || isUnidentified(link);
   return (

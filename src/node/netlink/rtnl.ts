@@ -48,10 +48,11 @@ const withVfs = 1;
 const skipStats = 8;
 
 const gatewayHint = 'the gateway must be in a network of the interface';
+const mtuHint = 'the MTU may be more than the driver of the interface takes, or its PF has: ip -d link shows both';
 const routeHints = {
   ENETUNREACH: gatewayHint, // IPv4
   EHOSTUNREACH: gatewayHint, // IPv6
-  EEXIST: 'there is such a route already',
+  EEXIST: 'another interface has such a route: give this one a priority or a table of its own, or leave it out',
   ENETDOWN: 'set the interface up first',
 };
 
@@ -256,7 +257,10 @@ export class RtnlConnection implements Disposable {
   async setLink(index: number, change: LinkChange): Promise<void> {
     const payload = encodeLinkChange(index, change);
     const verb = change.netns === undefined ? 'change' : `move to ${change.netns.path}`;
-    const hints = { EEXIST: `the name ${change.name ?? 'of the link'} is taken` };
+    const hints = {
+      EEXIST: `the name ${change.name ?? 'of the link'} is taken`,
+      ...(change.mtuBytes !== undefined && { EINVAL: mtuHint, ERANGE: mtuHint }),
+    };
     const subject = this.#subject(`${verb} (${Object.keys(change).join(', ')}) link`, index, hints);
     await this.#change(MessageType.setLink, payload, subject);
   }

@@ -20,8 +20,8 @@ export function openCard(root: string, options: KernelWriterOptions): Card {
   const writes = new KernelWriter(options);
   const write: WriteFile = (path, text, device) => writes.write(path, text, device);
   return {
-    sysfs: new Sysfs(root, (path, text, device) => writes.write(path, text, device, vfsOnMs)),
-    binding: new DriverBinding(root, write),
+    sysfs: new Sysfs(root, (path, text, device) => writes.write(path, text, device, vfsOnMs), options.clock),
+    binding: new DriverBinding(root, write, options.clock),
     nodes: new DeviceNodes(root),
     writes,
   };

@@ -1,8 +1,11 @@
 import { readdir, readFile, readlink, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { type Clock, systemClock } from '../../lib/clock.ts';
 import { type ErrorDetails, errnoCode } from '../../lib/errors.ts';
+import { whileBusy } from '../../lib/while-busy.ts';
 import { SriovError } from './errors.ts';
 import { readOptionalText } from './sysfs-files.ts';
+import { isBusy, writeHint } from './write-hints.ts';
 
 /** PCI base class of bridges, which are members of the group but need no vfio driver. */
 const bridgeClass = /^0x06/;
@@ -21,7 +24,7 @@ export interface IommuGroup {
   group: string | undefined;
   /** The other members, without bridges. */
   others: string[];
-  /** Those of them that the kernel uses: user space cannot have the group. */
+  /** Those of them that the kernel uses, or may use: user space cannot have the group. */
   foreign: string[];
 }
 
@@ -32,14 +35,16 @@ export interface IommuGroup {
 export class DriverBinding {
   readonly #root: string;
   readonly #writeFile: WriteFile;
+  readonly #clock: Clock;
 
   /**
    * @param root where sysfs is mounted, writable
    * @param write for files whose writes the kernel acts upon
    */
-  constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text)) {
+  constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text), clock: Clock = systemClock) {
     this.#root = root;
     this.#writeFile = write;
+    this.#clock = clock;
   }
 
   /** Whether the function exists: VFs can be switched off, and cards can be pulled. */
@@ -53,6 +58,12 @@ export class DriverBinding {
     const path = join(this.#deviceDir(pciAddress), 'driver');
     const target = await unlessMissing(pciAddress, 'the driver of', () => readlink(path));
     return target && basename(target);
+  }
+
+  /** Whether the function has an interface, in whatever network namespace: its directory is visible from all of them. */
+  async hasInterface(pciAddress: string): Promise<boolean> {
+    const dir = join(this.#deviceDir(pciAddress), 'net');
+    return (await unlessMissing(pciAddress, 'the interfaces of', () => readdir(dir))) !== undefined;
   }
 
   /** Driver that an administrator has set for the function, for example with driverctl; `undefined`: none. */
@@ -88,22 +99,23 @@ export class DriverBinding {
   }
 
   /**
-   * Lets the kernel choose the driver, as for a new function. Does nothing if a driver other than vfio is bound.
-   * @throws SriovError `binding-failed` if the kernel chooses none, or vfio
+   * Lets the kernel choose the driver, as for a new function. Does nothing if a driver is bound that makes interfaces.
+   * @throws SriovError `interface-missing` if the kernel chooses none, or one that makes no interfaces
    */
   async bindDefault(pciAddress: string): Promise<void> {
     const current = await this.driverOf(pciAddress);
-    if (current !== undefined && !isVfio(current)) return;
+    if (!hasNoInterface(current)) return;
     await this.setOverride(pciAddress, undefined);
     await this.#unbind(pciAddress, current);
     await this.#probe(pciAddress);
     const bound = await this.driverOf(pciAddress);
-    if (bound !== undefined && !isVfio(bound)) return;
+    if (!hasNoInterface(bound)) return;
     const hint =
       bound === undefined
-        ? 'load the kernel driver of the card, such as iavf, ixgbevf or igbvf'
-        : `${bound} claims the ids of the device: take them from its module option ids`;
-    throw failed(pciAddress, `the kernel gives ${pciAddress} ${bound ?? 'no driver'}`, { hint });
+        ? 'load the kernel driver of the card, such as iavf, ixgbevf or igbvf; if it is loaded, the kernel log says why its probe failed'
+        : `${bound} claims the ids of the device: take them from its module option ids, or write them to its remove_id`;
+    const message = `the kernel gives ${pciAddress} ${bound ?? 'no driver'}, so that it has no interface`;
+    throw new SriovError('interface-missing', message, { device: pciAddress, retriable: true, hint });
   }
 
   /**
@@ -123,26 +135,47 @@ export class DriverBinding {
     if (override !== undefined) await this.setOverride(pciAddress, override);
   }
 
-  /** The IOMMU group of a function; a group goes to user space as a whole. */
+  /**
+   * The IOMMU group of a function; a group goes to user space as a whole.
+   * @throws SriovError `binding-failed` if its members cannot be listed
+   */
   async iommuGroup(pciAddress: string): Promise<IommuGroup> {
+    const what = 'the IOMMU group of';
     const dir = join(this.#deviceDir(pciAddress), 'iommu_group');
-    const found = await unlessMissing(pciAddress, 'the IOMMU group of', async (): Promise<IommuGroup> => {
-      const group = basename(await readlink(dir));
-      const members = await readdir(join(dir, 'devices'));
-      const others: string[] = [];
-      const foreign: string[] = [];
-      for (const member of members.filter((each) => each !== pciAddress).sort()) {
-        if (await this.#isBridge(member)) continue;
-        others.push(member);
-        if (await this.#isInUse(member)) foreign.push(member);
-      }
-      return { group, others, foreign };
+    const target = await unlessMissing(pciAddress, what, () => readlink(dir));
+    if (target === undefined) return { group: undefined, others: [], foreign: [] };
+    const members = await orFail(pciAddress, what, () => readdir(join(dir, 'devices')));
+    const others: string[] = [];
+    const foreign: string[] = [];
+    for (const member of members.filter((each) => each !== pciAddress).sort()) {
+      const use = await this.#useOf(member);
+      if (use === 'bridge') continue;
+      others.push(member);
+      if (use === 'kernel') foreign.push(member);
+    }
+    return { group: basename(target), others, foreign };
+  }
+
+  /** @throws SriovError `iommu-group-shared`, or `binding-failed` if vfio cannot take the function */
+  async assertGroupUsable(pciAddress: string): Promise<void> {
+    const { group, foreign } = await this.iommuGroup(pciAddress);
+    if (foreign.length > 0) {
+      const message = `${pciAddress} shares IOMMU group ${group} with ${foreign.join(', ')}`;
+      throw new SriovError('iommu-group-shared', message, {
+        device: pciAddress,
+        hint: 'a group goes to user space as a whole: enable ACS in the firmware, or use this card in kernel mode',
+      });
+    }
+    // Without an IOMMU, vfio creates a group of its own when the device is bound, if the administrator allows it.
+    if (group !== undefined || (await this.#allowsNoIommu())) return;
+    throw new SriovError('binding-failed', `${pciAddress} has no IOMMU group, which vfio needs`, {
+      device: pciAddress,
+      hint: 'switch the IOMMU on, in the firmware and on Intel machines with intel_iommu=on; without one, only vfio enable_unsafe_noiommu_mode=1',
     });
-    return found ?? { group: undefined, others: [], foreign: [] };
   }
 
   /** Whether vfio may take devices that no IOMMU isolates from the rest of the memory. */
-  async allowsNoIommu(): Promise<boolean> {
+  async #allowsNoIommu(): Promise<boolean> {
     const path = join(this.#root, 'module/vfio/parameters/enable_unsafe_noiommu_mode');
     try {
       return (await readFile(path, 'utf8')).trim() === 'Y';
@@ -151,14 +184,20 @@ export class DriverBinding {
     }
   }
 
-  async #isBridge(pciAddress: string): Promise<boolean> {
-    return bridgeClass.test(await readFile(join(this.#deviceDir(pciAddress), 'class'), 'utf8'));
-  }
-
-  /** pci-stub reserves devices that must not be used, which counts like vfio. */
-  async #isInUse(pciAddress: string): Promise<boolean> {
-    const driver = await this.driverOf(pciAddress);
-    return driver !== undefined && driver !== 'pci-stub' && !isVfio(driver);
+  /**
+   * pci-stub reserves devices that must not be used, which counts like vfio. A member that is no PCI function, or that
+   * cannot be read, may be in use.
+   */
+  async #useOf(member: string): Promise<'bridge' | 'kernel' | 'none'> {
+    try {
+      const driver = await this.driverOf(member);
+      // Read last: it shows that the member existed when it had no driver.
+      const classCode = await readFile(join(this.#deviceDir(member), 'class'), 'utf8');
+      if (bridgeClass.test(classCode)) return 'bridge';
+      return driver === undefined || driver === 'pci-stub' || isVfio(driver) ? 'none' : 'kernel';
+    } catch {
+      return 'kernel';
+    }
   }
 
   async #checkNoVfs(pciAddress: string): Promise<void> {
@@ -188,9 +227,10 @@ export class DriverBinding {
   }
 
   async #write(pciAddress: string, path: string, text: string): Promise<void> {
-    await this.#writeFile(path, text, pciAddress).catch((cause: unknown) => {
+    const write = () => this.#writeFile(path, text, pciAddress);
+    await whileBusy(this.#clock, isBusy, write).catch((cause: unknown) => {
       if (cause instanceof SriovError) throw cause;
-      throw failed(pciAddress, `cannot write ${path} for ${pciAddress}`, { cause, path, hint: unusableHint });
+      throw failed(pciAddress, `cannot write ${path} for ${pciAddress}`, { cause, path, hint: writeHint(cause) });
     });
   }
 
@@ -199,15 +239,23 @@ export class DriverBinding {
   }
 }
 
-const unusableHint = 'sysfs must be mounted writable, and no process may hold the device';
-
 /** @returns `undefined` if the kernel has no such file */
 async function unlessMissing<T>(pciAddress: string, what: string, read: () => Promise<T>): Promise<T | undefined> {
+  return await orFail(pciAddress, what, async () => {
+    try {
+      return await read();
+    } catch (error) {
+      if (errnoCode(error) === 'ENOENT') return undefined;
+      throw error;
+    }
+  });
+}
+
+async function orFail<T>(pciAddress: string, what: string, read: () => Promise<T>): Promise<T> {
   try {
     return await read();
   } catch (cause) {
-    if (errnoCode(cause) === 'ENOENT') return undefined;
-    throw failed(pciAddress, `cannot read ${what} ${pciAddress}`, { cause, hint: unusableHint });
+    throw failed(pciAddress, `cannot read ${what} ${pciAddress}`, { cause, hint: 'mount /sys and run as root' });
   }
 }
 
@@ -216,6 +264,14 @@ function failed(device: string, message: string, details: ErrorDetails): SriovEr
 }
 
 /** vfio-pci, and its variants for specific kinds of devices. */
-export function isVfio(driver: string): boolean {
-  return /vfio/.test(driver);
+export function isVfio(driver: string | undefined): boolean {
+  return driver !== undefined && /vfio/.test(driver);
+}
+
+/**
+ * Whether a function with this driver cannot have an interface: without a driver, and with those that hand it to user space
+ * (vfio-pci, igb_uio, uio_pci_generic) or reserve it (pci-stub, xen-pciback).
+ */
+export function hasNoInterface(driver: string | undefined): boolean {
+  return driver === undefined || /vfio|uio|^pci-stub$|pciback/.test(driver);
 }

@@ -6,12 +6,16 @@ export type SriovErrorCode =
   | 'sysfs-unreadable'
   /** sysfs refused a write. */
   | 'sysfs-unwritable'
+  /** A PF does not have the VFs that the policy requests, though nothing was refused, or it cannot be set up for them. */
+  | 'vfs-incomplete'
   /** A file of sysfs does not hold what the kernel documents. */
   | 'sysfs-malformed'
   /** The PCI function no longer exists, or it is not a VF. */
   | 'vf-missing'
   /** The kernel does not bind the function to the requested driver. */
   | 'binding-failed'
+  /** The function has no interface: it has no kernel driver that makes one, or its driver has made none. */
+  | 'interface-missing'
   /** The kernel does not return from a write for the device. */
   | 'device-hangs'
   /** The function cannot be reset now: others depend on it. */

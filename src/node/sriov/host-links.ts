@@ -1,5 +1,6 @@
+import { poll } from '../../lib/poll.ts';
 import { findVf, type RtnlConnection } from '../netlink/index.ts';
-import { isVfio } from './driver-binding.ts';
+import { hasNoInterface } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 import type { VfHardwareOptions } from './vf-hardware.ts';
 
@@ -7,7 +8,7 @@ import type { VfHardwareOptions } from './vf-hardware.ts';
 const comesBackMs = 3_000;
 /** How long an interface may take to appear after its driver was bound. */
 const appearsMs = 5_000;
-const pollMs = 50;
+const everyMs = 50;
 
 type HostLinksOptions = Pick<VfHardwareOptions, 'binding' | 'clock'> & { host: Pick<RtnlConnection, 'links'> };
 
@@ -20,15 +21,18 @@ export class HostLinks {
   }
 
   /**
-   * Waits a little for an interface that the kernel is returning. A function without a kernel driver, or with vfio, has
-   * no interface and needs none.
+   * Waits a little for an interface that the kernel is returning. A function without a driver that makes interfaces has
+   * none to return.
    * @param withinMs how long; default 3 s
    * @throws SriovError `vf-missing` if an interface that should exist does not appear
    */
   async ensure(pciAddress: string, withinMs = comesBackMs): Promise<void> {
-    const driver = await this.#options.binding.driverOf(pciAddress);
-    if (driver === undefined || isVfio(driver) || (await this.#appears(pciAddress, withinMs))) return;
-    throw missing(pciAddress, 'something may still keep the network namespace alive that it was in');
+    const { binding } = this.#options;
+    const driver = await binding.driverOf(pciAddress);
+    if (hasNoInterface(driver) || (await this.#appears(pciAddress, withinMs))) return;
+    if (await binding.hasInterface(pciAddress))
+      throw missing(pciAddress, 'something may still keep the network namespace alive that it was in');
+    throw missing(pciAddress, `its driver ${driver} has made none: the kernel log says why`);
   }
 
   /** Whether a function exists and has no kernel driver. */
@@ -47,20 +51,18 @@ export class HostLinks {
     const { binding } = this.#options;
     if (!(await binding.isPresent(pciAddress))) return false;
     const driver = await binding.driverOf(pciAddress);
-    if (driver !== undefined && isVfio(driver)) return false;
     // It had an interface, so a missing driver means that an earlier attempt was interrupted.
-    if (driver !== undefined && (await this.#appears(pciAddress, comesBackMs))) return false;
+    if (driver !== undefined && (hasNoInterface(driver) || (await this.#appears(pciAddress, comesBackMs))))
+      return false;
     await binding.rebind(pciAddress);
     if (await this.#appears(pciAddress, appearsMs)) return true;
     throw missing(pciAddress, 'its driver was bound again and made no interface: the kernel log says why');
   }
 
-  async #appears(pciAddress: string, withinMs: number): Promise<boolean> {
+  async #appears(pciAddress: string, forMs: number): Promise<boolean> {
     const { host, clock } = this.#options;
-    for (const endsAt = clock.nowMs() + withinMs; ; await clock.sleep(pollMs)) {
-      if (findVf(await host.links([{ pciAddress }]), { pciAddress }) !== undefined) return true;
-      if (clock.nowMs() >= endsAt) return false;
-    }
+    const find = async () => findVf(await host.links([{ pciAddress }]), { pciAddress }) !== undefined;
+    return await poll(clock, { forMs, everyMs }, find);
   }
 }
 

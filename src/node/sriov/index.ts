@@ -1,14 +1,14 @@
 export { type Card, openCard } from './card.ts';
 export { DeviceNodes } from './device-nodes.ts';
-export { DriverBinding, isVfio } from './driver-binding.ts';
+export { DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts';
 export { SriovError, UnknownVfStateError } from './errors.ts';
 export { HostLinks } from './host-links.ts';
 export { type HungWrite, hungWriteHint, KernelWriter, type KernelWriterOptions } from './kernel-writer.ts';
 export { formatSimulatedAlias } from './pci-address.ts';
-export { isRepresentor } from './representor.ts';
 export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';
 export { SimulatedControl } from './simulated-control.ts';
 export { type PciFunction, type Pf, Sysfs, type Vf } from './sysfs.ts';
+export { VfActivation, type VfSwitch } from './vf-activation.ts';
 export {
   type AccessWanted,
   type RestoreOptions,

@@ -1,12 +1,15 @@
 import { realpathSync, statSync } from 'node:fs';
 import { readdir, writeFile } from 'node:fs/promises';
 import { basename, join, relative, sep } from 'node:path';
+import { type Clock, systemClock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
+import { whileBusy } from '../../lib/while-busy.ts';
 import type { WriteFile } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 import { type NetInterface, type Port, readNetInterfaces, readPort } from './net-interface.ts';
-import { isPciAddress } from './pci-address.ts';
+import { isPciAddress, isRootComplex } from './pci-address.ts';
 import { attempt, linkTarget, listOptionalDir, parseCount, readId, readOptionalText, readText } from './sysfs-files.ts';
+import { isBusy, numVfsHint } from './write-hints.ts';
 
 /** What sysfs shows of a PCI function. */
 export interface PciFunction {
@@ -76,14 +79,16 @@ export class Sysfs {
   /** Members of IOMMU groups. A group is read once until a device appears, vanishes or changes its driver. */
   readonly #groups = new Map<string, string[]>();
   readonly #writeFile: WriteFile;
+  readonly #clock: Clock;
 
   /**
    * @param root where sysfs is mounted
    * @param write for files whose writes the kernel acts upon
    */
-  constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text)) {
+  constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text), clock: Clock = systemClock) {
     this.#root = root;
     this.#writeFile = write;
+    this.#clock = clock;
   }
 
   /** @throws SriovError `sysfs-unreadable` */
@@ -192,22 +197,26 @@ export class Sysfs {
   async setNumVfs(pf: Pf, numVfs: number): Promise<void> {
     const path = join(this.#dirOf(pf.pciAddress), 'sriov_numvfs');
     try {
-      await this.#writeFile(path, String(numVfs), pf.pciAddress);
+      await whileBusy(this.#clock, isBusy, () => this.#writeFile(path, String(numVfs), pf.pciAddress));
     } catch (cause) {
       if (cause instanceof SriovError) throw cause;
       throw new SriovError('sysfs-unwritable', `cannot switch on ${numVfs} VFs of ${pf.pciAddress}`, {
         cause,
         path,
         device: pf.pciAddress,
-        hint: `the card can have ${pf.totalVfs}; sysfs must be mounted writable`,
+        retriable: true,
+        hint: numVfsHint(cause, pf.totalVfs),
       });
     }
   }
 
-  /** The other members of a group, without bridges, which need no vfio driver for a group to go to user space. */
+  /**
+   * The other members of a group, without bridges, which need no vfio driver for a group to go to user space.
+   * @throws SriovError `sysfs-unreadable`
+   */
   async #peers(group: string, pciAddress: string): Promise<string[]> {
     const dir = join(this.#root, 'kernel/iommu_groups', group, 'devices');
-    const members = this.#groups.get(group) ?? (await listOptionalDir(dir)) ?? [];
+    const members = this.#groups.get(group) ?? (await attempt(dir, () => readdir(dir)));
     this.#groups.set(group, members);
     return members.filter((member) => member !== pciAddress && this.#kinds.get(member) !== 'bridge');
   }
@@ -246,7 +255,7 @@ export class Sysfs {
   /** The devices are links into the tree of buses; the root complex is the first part of that path. */
   async #pcieRoot(dir: string): Promise<string | undefined> {
     const path = await attempt(dir, async () => relative(realpathSync.native(this.#root), realpathSync.native(dir)));
-    return path.split(sep).find((part) => /^pci[0-9a-f]{4}:[0-9a-f]{2}$/.test(part));
+    return path.split(sep).find(isRootComplex);
   }
 
   #dirOf(pciAddress: string): string {

@@ -1,53 +1,134 @@
-import { once } from 'node:events';
-import type { Clock } from '../../lib/clock.ts';
+import { pauseMs } from '../../lib/backoff.ts';
+import { type Clock, resolvesWithin } from '../../lib/clock.ts';
+import { isRepresentor, type Link, type RtnlConnection } from '../netlink/index.ts';
+import { SriovError } from './errors.ts';
 import type { Pf, Sysfs } from './sysfs.ts';
 
 /** Most cards need a few seconds. */
 const waitMs = 10_000;
+/** How long the VFs may take to appear after the kernel has taken their number. */
+const appearMs = 2_000;
+const pollMs = 100;
+/** Each attempt can interrupt the card. */
+const pauses = { firstMs: 30_000, longestMs: 1_800_000 };
+
+/** A PF with its links on the host. */
+export type LinkedPf = Pf & { links: Link[] };
+
+/** The VFs that a PF has, and why they are not those that were asked for. */
+export interface VfsOfPf {
+  vfs: Pf['vfs'];
+  problem?: SriovError;
+}
+
+/** Makes sure that PFs have VFs. */
+export interface VfSwitch {
+  /**
+   * @param numVfs how many are switched on if there is none; 0: they are left as they are
+   * @throws SriovError if the PF cannot be read
+   */
+  ensure(pf: LinkedPf, numVfs: number): Promise<VfsOfPf>;
+}
+
+export interface VfActivationOptions {
+  sysfs: Pick<Sysfs, 'pf' | 'setNumVfs'>;
+  /** Connection into the namespace that the PFs' interfaces are in. */
+  connection: Pick<RtnlConnection, 'setLink'>;
+  clock: Clock;
+}
+
+interface FailedAttempt {
+  problem: SriovError;
+  numVfs: number;
+  /** In a row. */
+  count: number;
+  retryAtMs: number;
+}
 
 /**
- * Switches the VFs of PFs on. A card may take minutes, or hang: after a while the caller continues without its VFs, and
- * learns the outcome at a later call.
+ * Sets PFs up and switches their VFs on, and looks whether that had an effect. A card may take minutes, or hang: after a
+ * while the caller continues without its VFs, and learns the outcome at a later call. A card that fails is left alone for
+ * a time that doubles with each failure; its problem stays the same meanwhile.
  */
-export class VfActivation {
-  readonly #sysfs: Pick<Sysfs, 'setNumVfs'>;
-  readonly #clock: Clock;
-  readonly #pending = new Set<string>();
-  /** Failures of writes after the wait for them had ended, by PCI address. */
-  readonly #failures = new Map<string, unknown>();
+export class VfActivation implements VfSwitch {
+  readonly #options: VfActivationOptions;
+  /** PFs that are worked on, by PCI address, and whether they had VFs before. */
+  readonly #pending = new Map<string, boolean>();
+  /** By PCI address. */
+  readonly #failures = new Map<string, FailedAttempt>();
 
-  constructor(sysfs: Pick<Sysfs, 'setNumVfs'>, clock: Clock) {
-    this.#sysfs = sysfs;
-    this.#clock = clock;
+  constructor(options: VfActivationOptions) {
+    this.#options = options;
   }
 
-  /** Whether the kernel is still switching VFs of the PF on. */
-  isPending(pciAddress: string): boolean {
-    return this.#pending.has(pciAddress);
-  }
-
-  /**
-   * Waits a few seconds for the VFs.
-   * @throws SriovError `sysfs-unwritable`, `device-hangs`, also of an earlier call
-   */
-  async switchOn(pf: Pf, numVfs: number): Promise<void> {
+  async ensure(pf: LinkedPf, numVfs: number): Promise<VfsOfPf> {
+    const { sysfs, clock } = this.#options;
     const { pciAddress } = pf;
-    if (this.#failures.has(pciAddress)) {
-      const failure = this.#failures.get(pciAddress);
+    const hadVfs = this.#pending.get(pciAddress);
+    // VFs that are being switched on are there when all of them are.
+    if (hadVfs !== undefined) return { vfs: hadVfs ? pf.vfs : [] };
+    if (numVfs === 0 || (pf.vfs.length > 0 && downPorts(pf).length === 0)) {
       this.#failures.delete(pciAddress);
-      throw failure;
+      return { vfs: pf.vfs };
     }
-    let isWaiting = true;
-    using deadline = this.#clock.deadline(waitMs);
-    this.#pending.add(pciAddress);
-    const done = this.#sysfs
-      .setNumVfs(pf, numVfs)
-      .catch((error: unknown) => {
-        if (isWaiting) throw error;
-        this.#failures.set(pciAddress, error);
-      })
-      .finally(() => this.#pending.delete(pciAddress));
-    await Promise.race([done, once(deadline.signal, 'abort')]);
-    isWaiting = false;
+    const failure = this.#failures.get(pciAddress);
+    if (failure?.numVfs === numVfs && clock.nowMs() < failure.retryAtMs)
+      return { vfs: pf.vfs, problem: failure.problem };
+    if (!(await resolvesWithin(clock, waitMs, this.#attempt(pf, numVfs)))) return { vfs: pf.vfs };
+    const { vfs } = await sysfs.pf(pciAddress);
+    const problem = this.#failures.get(pciAddress)?.problem;
+    return problem === undefined ? { vfs } : { vfs, problem };
   }
+
+  /** Never rejects: the caller may have gone on. */
+  async #attempt(pf: LinkedPf, numVfs: number): Promise<void> {
+    const { pciAddress } = pf;
+    const count = (this.#failures.get(pciAddress)?.count ?? 0) + 1;
+    this.#pending.set(pciAddress, pf.vfs.length > 0);
+    try {
+      await this.#switchOn(pf, numVfs);
+      this.#failures.delete(pciAddress);
+    } catch (error) {
+      const message = `cannot set up ${subjectOf(pf)} for its VFs`;
+      const problem = error instanceof SriovError ? error : incomplete(pf, message, { cause: error });
+      const retryAtMs = this.#options.clock.nowMs() + pauseMs(count - 1, pauses);
+      this.#failures.set(pciAddress, { problem, numVfs, count, retryAtMs });
+    } finally {
+      this.#pending.delete(pciAddress);
+    }
+  }
+
+  async #switchOn(pf: LinkedPf, numVfs: number): Promise<void> {
+    const { sysfs, connection } = this.#options;
+    // Some drivers make no VFs while the PF is down, and VFs have no carrier then.
+    for (const { index } of downPorts(pf)) await connection.setLink(index, { up: true });
+    if (pf.vfs.length > 0) return;
+    await sysfs.setNumVfs(pf, numVfs);
+    const made = await this.#countVfs(pf, numVfs);
+    if (made >= numVfs) return;
+    throw incomplete(pf, `${subjectOf(pf)} has ${made} of ${numVfs} VFs, though the kernel has taken their number`, {
+      hint: 'the kernel log may say why; some drivers need SR-IOV switched on in the firmware of the card',
+    });
+  }
+
+  async #countVfs({ pciAddress }: Pf, wanted: number): Promise<number> {
+    const { sysfs, clock } = this.#options;
+    for (const endsAt = clock.nowMs() + appearMs; ; await clock.sleep(pollMs)) {
+      const { length } = (await sysfs.pf(pciAddress)).vfs;
+      if (length >= wanted || clock.nowMs() >= endsAt) return length;
+    }
+  }
+}
+
+function downPorts({ links }: LinkedPf): Link[] {
+  return links.filter((link) => !link.up && !isRepresentor(link));
+}
+
+function subjectOf({ pciAddress, links }: LinkedPf): string {
+  const port = links.find((link) => !isRepresentor(link));
+  return port === undefined ? `PF ${pciAddress}` : `PF ${port.name} (${pciAddress})`;
+}
+
+function incomplete({ pciAddress }: Pf, message: string, more: { cause?: unknown; hint?: string }): SriovError {
+  return new SriovError('vfs-incomplete', message, { device: pciAddress, retriable: true, ...more });
 }

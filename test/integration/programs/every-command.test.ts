@@ -71,7 +71,7 @@ describe.each(situations)('%s', (_what, prepare, expected) => {
       return;
     }
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
-    const found = [...new Set(stdout.match(/[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]/g) ?? [])];
+    const found = [...new Set(stdout.match(/[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]/g) ?? [])];
     expect(found).toEqual(command === 'wait' ? [] : expected.addresses);
   });
 });

@@ -25,6 +25,8 @@ describe('deploy/manifests/netdra.yaml', () => {
       expect(spec.selectors).toEqual([{ cel: { expression } }]);
       expect(spec.config).toMatchObject([{ opaque: { parameters: { vf: { spoofCheck: true, trust: false } } } }]);
     }
+    const drivers = classes.map(({ spec: { config } }) => config?.[0]?.opaque?.parameters.driver);
+    expect(drivers).toEqual(['kernel', 'vfio-pci']);
   });
 
   it('is not privileged', () => {

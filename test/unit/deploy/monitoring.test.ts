@@ -28,7 +28,7 @@ const dashboard = JSON.parse(read('deploy/dashboards/netdra.json')) as { panels:
 async function knownSeries(): Promise<Map<string, Set<string>>> {
   const metrics = buildMetrics();
   metrics.metadataWritten(1);
-  metrics.metadataFailed('update');
+  metrics.metadataFailed('update', 'metadata-io');
   metrics.claimsDone('prepare', 1, ['busy']);
   metrics.hookDone('runPodSandbox', 1, 'busy');
   metrics.connected('nri', true);

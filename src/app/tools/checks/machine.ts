@@ -31,7 +31,7 @@ export async function checkIommu(sysDir: string, procDir: string, cards: Cards):
 
 async function withoutIommu(sysDir: string, procDir: string, cards: Cards): Promise<Verdict> {
   const mode = await readText(join(sysDir, 'module/vfio/parameters/enable_unsafe_noiommu_mode'));
-  const inUserSpace = cards.vfs.filter(({ driver }) => isVfio(driver ?? '')).length;
+  const inUserSpace = cards.vfs.filter(({ driver }) => isVfio(driver)).length;
   const isAsked = /\b(intel_iommu=on|amd_iommu=on)\b/.test((await readText(join(procDir, 'cmdline'))) ?? '');
   const fix = isAsked
     ? 'the kernel command line enables it, so switch on VT-d or AMD-Vi in the firmware'

@@ -29,8 +29,9 @@ describe('Metrics', () => {
     const values = await scrape(metrics);
     expect(values.get('dra_metadata_feature_enabled')).toBe(1);
     expect(values.get('dra_metadata_writes_total')).toBe(0);
-    expect(values.get('dra_metadata_write_errors_total')).toBe(0);
-    expect(values.get('dra_metadata_update_errors_total')).toBe(0);
+    for (const step of ['write', 'update']) {
+      expect(values.get(`dra_metadata_${step}_errors_total{error_type="metadata-io"}`)).toBe(0);
+    }
     expect(values.get('dra_metadata_write_duration_seconds_count')).toBe(0);
     expect(values.get('dra_metadata_files_active')).toBe(2);
     expect(values.get('netdra_devices_offered')).toBe(3);
@@ -44,14 +45,16 @@ describe('Metrics', () => {
   it('times and counts writes, failed ones by where they failed', async () => {
     const metrics = create();
     metrics.metadataWritten(0.0004);
-    metrics.metadataFailed('update');
-    metrics.metadataFailed('prepare');
+    metrics.metadataFailed('update', 'metadata-io');
+    metrics.metadataFailed('prepare', 'metadata-io');
+    metrics.metadataFailed('prepare', 'metadata-invalid');
     const values = await scrape(metrics);
     expect(values.get('dra_metadata_writes_total')).toBe(1);
     expect(values.get('dra_metadata_write_duration_seconds_bucket{le="0.00025"}')).toBe(0);
     expect(values.get('dra_metadata_write_duration_seconds_bucket{le="0.0005"}')).toBe(1);
-    expect(values.get('dra_metadata_write_errors_total')).toBe(2);
-    expect(values.get('dra_metadata_update_errors_total')).toBe(1);
+    expect(values.get('dra_metadata_write_errors_total{error_type="metadata-io"}')).toBe(2);
+    expect(values.get('dra_metadata_write_errors_total{error_type="metadata-invalid"}')).toBe(1);
+    expect(values.get('dra_metadata_update_errors_total{error_type="metadata-io"}')).toBe(1);
   });
 
   it('keeps every state of claims on the page, and none that is over', async () => {

@@ -51,7 +51,9 @@ describe('takeInventory', () => {
     const view = await take();
     expect(view.excluded).toHaveLength(2);
     const text = formatInventory(plainTerminal, view);
-    expect(text).toContain('no device is offered\n\nNOT OFFERED');
+    expect(text).toContain(
+      'no device is offered: PF ensB (0000:5e:00.0) has 0 of 8 VFs: set numVfs in the inventory policy, or switch VFs on with the tools of the node; devices that are excluded, each with its reason: 2\n\nNOT OFFERED',
+    );
     expect(text).toContain("0000:3b:02.0  0000:3b:00.0  ensA       the node's default route goes through its PF");
   });
 
@@ -90,6 +92,23 @@ describe('takeInventory', () => {
     expect(view.problems).toEqual([`${policyFault}; the last valid policy stays in force`]);
   });
 
+  it('says why nothing is offered on a node without SR-IOV, and which rules select nothing', async () => {
+    using bare = new TestNode([{ pciAddress: '0000:1f:00.0', driver: 'igb', interfaces: [{ name: 'ensP' }] }]);
+    const policyPath = join(node.root, 'policy.yaml');
+    writeFileSync(
+      policyPath,
+      'apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\nnics: [{ select: { name: ens9 } }]\n',
+    );
+    const view = await take({ connection: bare.connection, sysfsRoot: bare.root, policyPath });
+    const text = formatInventory(plainTerminal, view);
+    expect(text).toMatch(
+      /^no device is offered: no network card has SR-IOV: switch it on in the firmware .*netdra doctor/,
+    );
+    expect(text).toContain(
+      'warning: nics[0] of the inventory policy selects nothing: {"name":"ens9"}; this node has ensP (0000:1f:00.0)',
+    );
+  });
+
   it('follows the policy, but switches nothing on', async () => {
     const policyPath = join(node.root, 'policy.yaml');
     const rules = 'pfs: [{ select: { name: ensB }, numVfs: 4 }, { select: {}, vfs: "1" }]';
@@ -107,7 +126,7 @@ describe('takeInventory', () => {
     const view = await take();
     expect(view.devices.map(({ name }) => name)).toEqual(['0000-3b-02-1']);
     expect(view.problems).toEqual([expect.stringContaining('0000:3b:02.0')]);
-    expect(formatInventory(plainTerminal, view)).toContain('cannot be read: ');
+    expect(formatInventory(plainTerminal, view)).toContain('problem: ');
   });
 
   it('refuses a policy that is none, and simulated VFs that are not there', async () => {

@@ -11,7 +11,7 @@ import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { fullPipe } from '../../node/sriov/full-pipe.ts';
-import { layFunction } from '../../node/sriov/pci-tree.ts';
+import { layFunction, type TreeFunction } from '../../node/sriov/pci-tree.ts';
 import { TestNode } from '../../node/sriov/test-node.ts';
 import { iceTree } from '../../node/sriov/trees/ice.ts';
 import { igbTree } from '../../node/sriov/trees/igb.ts';
@@ -121,6 +121,35 @@ describe('DeviceList', () => {
     await restarted.scan();
     expect(restarted.attributesOf(first)).toMatchObject({ driver: { string: '' } });
   });
+
+  it.each(['mlx5_vfio_pci', 'vfio-pci'])(
+    'offers a VF that a claim has with %s as before, also after a restart: RDMA, IOMMU group, MAC of the PF',
+    async (driver) => {
+      const at = '0000:5e:02.0';
+      const pf = { pciAddress: '0000:5e:00.0', driver: 'mlx5_core', interfaces: [{ name: 'ensM' }], totalVfs: 8 };
+      const tree = (vf: Partial<TreeFunction>): TreeFunction[] => [{ ...pf, vfs: [{ pciAddress: at, ...vf }] }];
+      node[Symbol.dispose]();
+      node = new TestNode(tree({ driver: 'mlx5_core', rdmaDevices: ['mlx5_3'] }));
+      node.vfInfos.ensM = [{ vfIndex: 0, hardwareAddress: '02:00:00:00:00:cc' }];
+      const source = open();
+      await source.scan();
+      const before = source.offered();
+      const offered = source.find('0000-5e-02-0')!;
+      const stored = { pciAddress: at, name: offered.name, before: { driver: 'mlx5_core', vf: {} }, offered };
+      claims = JSON.parse(JSON.stringify([claimOf(stored)]));
+      node[Symbol.dispose]();
+      // Without an IOMMU, vfio makes a group.
+      node = new TestNode(tree({ driver, iommuGroup: '0' }));
+      const restarted = open();
+      await restarted.scan();
+      expect(restarted.offered()).toEqual(before);
+      claims = [];
+      await restarted.scan();
+      expect(restarted.offered()).toMatchObject([
+        { attributes: { rdma: { bool: false }, driver: { string: driver } } },
+      ]);
+    },
+  );
 
   it('knows a VF that is being restored as it was before its claim, since the next claim may have it at once', async () => {
     const before = {
@@ -307,6 +336,26 @@ describe('DeviceList', () => {
   });
 });
 
+describe('DeviceList, of a node that offers nothing', () => {
+  it('says once why, and which rules of the policy select nothing', async () => {
+    const path = join(node.root, 'policy.yaml');
+    writeFileSync(path, `${head}pfs: [{ select: { name: ens9 } }]`);
+    const source = open(path);
+    await source.scan();
+    await source.scan();
+    expect(logger.messages('warn')).toEqual([
+      expect.stringContaining(
+        'pfs[0] of the inventory policy selects nothing: {"name":"ens9"}; this node has enp1s0f0',
+      ),
+      'no device is offered',
+    ]);
+    expect(logger.lines.at(-1)?.fields).toEqual({
+      reason:
+        'devices that are excluded, each with its reason: 9; rules of the inventory policy that select nothing: 1',
+    });
+  });
+});
+
 describe('DeviceList, of a card whose VFs cannot be listed', () => {
   // The VF of iceTree that is bound to vfio-pci, so that its PF is asked for its MAC.
   const pf = 'ens785f0np0';
@@ -321,7 +370,7 @@ describe('DeviceList, of a card whose VFs cannot be listed', () => {
     await source.scan();
     expect(logger.lines).toEqual([
       {
-        ...{ level: 'warn', message: 'device cannot be read' },
+        ...{ level: 'warn', message: 'problem with a device' },
         fields: { err: expect.objectContaining({ code: 'vf-state-unknown', device: '0000:17:00.0', cause: error }) },
       },
     ]);
@@ -420,7 +469,9 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     rmSync(join(node.root, 'bus/pci/devices', first, 'driver'));
     writeFileSync(join(node.root, 'bus/pci/devices', first, 'driver_override'), '');
     const pipe = stack.use(await fullPipe(join(node.root, 'bus/pci/drivers_probe')));
-    const source = stack.use(open(undefined, { kernelWrites: { timeoutMs: 500, end: () => undefined } }));
+    let skippedMs = 0;
+    const clock = Object.assign(Object.create(systemClock), { nowMs: () => systemClock.nowMs() + skippedMs });
+    const source = stack.use(open(undefined, { clock, kernelWrites: { timeoutMs: 500, end: () => undefined } }));
     await source.scan();
     const before = source.offered();
     let changes = 0;
@@ -429,6 +480,9 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     const owned = stack.move();
     return {
       ...{ source, before, path: pipe.path, changes: () => changes },
+      skip(ms: number) {
+        skippedMs += ms;
+      },
       async release() {
         pipe.drain();
         await expect.poll(() => source.hung(), { timeout: 10_000 }).toEqual([]);
@@ -483,5 +537,10 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     claims = [claimOf({})];
     await source.scan();
     expect(source.offered()).toEqual(before);
+    // The API server may have been upgraded meanwhile.
+    bench.skip(3_600_000);
+    claims = [];
+    await source.scan();
+    expect(offeredAs(source)?.taints).toEqual(taints);
   });
 });

@@ -14,19 +14,15 @@ const link = (name: string, parentDevice: string, more: Partial<Link> = {}) =>
 function vf(vfIndex: number, more: Partial<StoredDevice> = {}): StoredDevice {
   const pciAddress = `0000:3b:02.${vfIndex}`;
   const place = { podUid: 'p', podNamespace: 'apps', podName: 'web-0', sandboxId: 's', netnsPath: '/netns/s' };
-  const networkData = { interfaceName: 'net1', ips: [] };
   return {
     ...{ pciAddress, pfAddress: pf, vfIndex, pool: 'n', name: `vf-${vfIndex}`, request: 'vf', config: {} },
-    attachment: { ...place, networkData },
+    attachment: place,
     ...more,
   };
 }
 
-const inUserSpace = (vfIndex: number) => {
-  const { attachment, ...device } = vf(vfIndex);
-  const { networkData: _networkData, ...place } = attachment!;
-  return { ...device, attachment: place, access: { vfio: { device: '/dev/vfio/7', iommuGroup: '7' }, nodes: [] } };
-};
+const inUserSpace = (vfIndex: number) =>
+  vf(vfIndex, { access: { vfio: { device: '/dev/vfio/7', iommuGroup: '7' }, nodes: [] } });
 
 let devices: StoredDevice[];
 let isSimulated: boolean;
@@ -75,6 +71,7 @@ const reader = () =>
       },
       linkKey: (pciAddress) => ({ pciAddress }),
     },
+    interfaceNameOf: (_claim, { access }) => (access === undefined ? 'net1' : undefined),
   });
 const labels = { device: 'vf-0', namespace: 'apps', pod: 'web-0', claim: 'fast-net', interface: 'net1' };
 const none = { limit: 0, unreadable: 0 };

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { inventoryPolicySchema, ruleForNic, rulesForPf } from '../../../../src/node/inventory/inventory-policy.ts';
+import { inventoryPolicySchema, rulesForNic, rulesForPf } from '../../../../src/node/inventory/inventory-policy.ts';
 
 const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'InventoryPolicy' } as const;
-const pf = { pciAddress: '0000:3b:00.0', vendor: '8086', device: '1572', driver: 'i40e', interfaceName: 'ens1f0' };
+const pf = { pciAddress: '0000:3b:00.0', vendor: '8086', device: '1572', driver: 'i40e', names: ['ens1f0'] };
 
 describe('inventoryPolicySchema', () => {
   it('takes everything at once', () => {
@@ -13,7 +13,7 @@ describe('inventoryPolicySchema', () => {
         {
           select: {
             name: ['ens1f0', 'ens1f1'],
-            pciAddress: '0000:3b:00.0',
+            pciAddress: ['0000:3b:00.0', '10000:e1:00.0'],
             vendor: '8086',
             device: ['1572', '1592'],
             driver: 'i40e',
@@ -34,20 +34,20 @@ describe('inventoryPolicySchema', () => {
 
 describe('rulesForPf', () => {
   it('never takes what is not known for what is asked for', () => {
-    const { interfaceName: _, driver: __, ...bare } = pf;
+    const { names: _, driver: __, ...bare } = pf;
     expect(rulesForPf({ pfs: [{ select: { name: 'ens1f0' } }, { select: { driver: 'i40e' } }] }, bare)).toEqual([]);
     expect(rulesForPf({ pfs: [{ select: { linkType: 'ethernet' } }] }, bare)).toEqual([]);
   });
 });
 
-describe('ruleForNic', () => {
-  it('has none unless there is one, and takes the first', () => {
-    expect(ruleForNic({}, pf)).toBeUndefined();
+describe('rulesForNic', () => {
+  it('has none unless there are some, and keeps their order', () => {
+    expect(rulesForNic({}, pf)).toEqual([]);
     const nics = [
       { select: { vendor: '15b3' } },
       { select: { vendor: '8086' }, resourceName: 'a' },
       { select: { device: '1572' } },
     ];
-    expect(ruleForNic({ nics }, pf)).toMatchObject({ resourceName: 'a' });
+    expect(rulesForNic({ nics }, pf)).toEqual(nics.slice(1));
   });
 });

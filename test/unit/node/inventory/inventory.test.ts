@@ -1,10 +1,9 @@
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Inventory, type InventoryPolicy } from '../../../../src/node/inventory/index.ts';
+import { explain } from '../../../../src/lib/errors.ts';
+import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
-import { type Pf, SriovError, Sysfs } from '../../../../src/node/sriov/index.ts';
-import { VfActivation } from '../../../../src/node/sriov/vf-activation.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { layFunction, type TreeFunction } from '../sriov/pci-tree.ts';
 import { defaultRoute, TestNode } from '../sriov/test-node.ts';
@@ -202,6 +201,35 @@ describe('Inventory, of VFs', () => {
   });
 });
 
+describe('Inventory, of a PF with other links on its function', () => {
+  it.each(['pf0hpf', 'c1pf0', 'c1pf0vf1', 'pf0sf3', 'pf0', 'p0pf0vf0'])(
+    'does not take the representor %s for the port, and does not mind how the node uses it',
+    async (portName) => {
+      const representor = { parentDevice: pfA, portName, master: 90, hardwareAddress: '02:00:00:00:00:77' };
+      node.change('ensA', { portName: 'p0' });
+      node.addLink(90, 'ovs-system', { kind: 'openvswitch' });
+      node.addLink(1, 'rep', representor);
+      node.links.unshift(node.links.pop()!);
+      const { devices, excluded } = await node.inventory({ pfs: [{ select: { name: 'ensA' } }] }).scan();
+      expect(devices).toMatchObject(
+        [a0, a1].map((pciAddress) => ({ pciAddress, pfName: 'ensA', eswitchMode: 'switchdev' })),
+      );
+      expect(excluded).toMatchObject([{ pciAddress: b0, reason: 'not-selected' }]);
+    },
+  );
+
+  it('looks at all ports of a card that has several on one function', async () => {
+    node.change('ensA', { portName: 'p0' });
+    node.addLink(90, 'bond0', { kind: 'bond' });
+    node.addLink(91, 'ensA1', { parentDevice: pfA, portName: 'p1', master: 90 });
+    const { excluded } = await node.inventory().scan();
+    expect(excluded.map(({ pciAddress, reason, interfaceName }) => [pciAddress, reason, interfaceName])).toEqual([
+      [a0, 'pf-enslaved', 'ensA1'],
+      [a1, 'pf-enslaved', 'ensA1'],
+    ]);
+  });
+});
+
 describe('Inventory, of a PF whose VFs cannot be listed', () => {
   const errors = {
     EMSGSIZE: new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' }),
@@ -262,6 +290,34 @@ describe('Inventory, with a policy', () => {
     expect(excluded.map(({ reason }) => reason)).toEqual(Array(3 - expected.length).fill('not-selected'));
   });
 
+  it.each(['ensA', 'ens1f0', 'enp59s0f0', 'ensA1', 'ens1f1'])(
+    'selects by any name of any port of a PF: %s',
+    async (name) => {
+      node.change('ensA', { altNames: ['ens1f0', 'enp59s0f0'] });
+      node.addLink(91, 'ensA1', { parentDevice: pfA, portName: 'p1', altNames: ['ens1f1'] });
+      node.addLink(92, 'ensA_0', { parentDevice: pfA, portName: 'pf0vf0', altNames: ['rep0'] });
+      const report = await node.inventory({ pfs: [{ select: { name } }] }).scan();
+      expect([addresses(report), report.warnings]).toEqual([[a0, a1], []]);
+      expect(await node.offered({ pfs: [{ select: { name: 'rep0' } }] })).toEqual([]);
+    },
+  );
+
+  it('warns of rules that select nothing, unless something could not be read', async () => {
+    node.change('ensA', { altNames: ['ens1f0'] });
+    const policy: InventoryPolicy = {
+      pfs: [{ select: { name: 'ens9' } }, { select: {} }, { select: { name: 'ensB', driver: 'i40e' } }],
+      nics: [{ select: { name: 'ensP' } }, { select: { driver: 'igb' } }, { select: { vendor: '15b3' } }],
+    };
+    const has = `this node has ensA/ens1f0 (${pfA}), ensB (${pfB}), ensP (${plain})`;
+    expect((await node.inventory(policy).scan()).warnings).toEqual([
+      `pfs[0] of the inventory policy selects nothing: {"name":"ens9"}; ${has}`,
+      `pfs[2] of the inventory policy selects nothing: {"name":"ensB","driver":"i40e"}; ${has}`,
+      `nics[2] of the inventory policy selects nothing: {"vendor":"15b3"}; ${has}`,
+    ]);
+    writeFileSync(file(pfB, 'vendor'), 'garbage');
+    expect((await node.inventory(policy).scan()).warnings).toEqual([]);
+  });
+
   it('goes by the first rule about a VF, so that the VFs of one PF can be of several resources', async () => {
     const policy: InventoryPolicy = {
       resourceName: 'example.com/rest',
@@ -305,51 +361,76 @@ describe('Inventory, with a policy', () => {
 
 describe('Inventory, switching VFs on', () => {
   const pfC = '0000:af:00.0';
-  const lay = () => {
-    const card = { pciAddress: pfC, interfaces: [{ name: 'ensC' }], totalVfs: 8 };
-    layFunction(node.root, card);
-    node.addLink(30, 'ensC', { parentDevice: pfC });
-  };
-  const numVfs = () => readFileSync(file(pfC, 'sriov_numvfs'), 'utf8').trim();
+  const madeVfs = [0, 1, 2, 3].map((index) => `0000:af:02.${index}`);
+  const numbers = () => node.written;
   const policy: InventoryPolicy = {
     pfs: [
       { select: {}, vfs: '0-1' },
       { select: {}, numVfs: 4 },
     ],
   };
+  const four: InventoryPolicy = { pfs: [{ select: { name: 'ensC' }, numVfs: 4 }] };
+  const refuse = (code: string) => async () => {
+    node.written.push(code);
+    throw Object.assign(new Error(`${code}: write`), { code });
+  };
+  beforeEach(() => {
+    layFunction(node.root, { pciAddress: pfC, interfaces: [{ name: 'ensC' }], totalVfs: 8 });
+    node.addLink(30, 'ensC', { parentDevice: pfC, up: false });
+  });
 
-  it('does so where none is, and leaves other numbers alone', async () => {
-    lay();
-    await node.inventory(policy).scan();
-    expect(numVfs()).toBe('4');
-    expect(readFileSync(file(pfA, 'sriov_numvfs'), 'utf8').trim()).toBe('2');
+  it('sets the PF up, does so where none is, and leaves other numbers alone', async () => {
+    const { write } = node;
+    const upAtWrite: unknown[] = [];
+    node.write = async (...args) => {
+      upAtWrite.push(node.links.find(({ name }) => name === 'ensC')?.up);
+      await write(...args);
+    };
+    const report = await node.inventory(policy).scan();
+    expect([numbers(), upAtWrite, report.problems]).toEqual([['4'], [true], []]);
+    expect(addresses(report)).toEqual([a0, a1, b0, ...madeVfs]);
+  });
+
+  it('sets a PF up also if its VFs are on, and offers them if that fails', async () => {
+    node.change('ensA', { up: false });
+    node.change('ensB', { up: false });
+    const { setLink } = node.connection;
+    node.connection.setLink = async (index, change) => {
+      if (index === node.indexOf('ensA'))
+        throw new NetlinkError('netlink-refused', 'no such device', { errno: 'ENODEV' });
+      await setLink(index, change);
+    };
+    const inventory = node.inventory({ pfs: [{ select: { name: ['ensA', 'ensB'] }, numVfs: 2 }] });
+    const report = await inventory.scan();
+    expect(addresses(report)).toEqual([a0, a1, b0]);
+    expect(report.problems).toMatchObject([{ code: 'vfs-incomplete', device: pfA, cause: { errno: 'ENODEV' } }]);
+    expect([node.links.find(({ name }) => name === 'ensB')?.up, numbers()]).toEqual([true, []]);
   });
 
   it('leaves a card alone that the node uses, unless the policy allows it', async () => {
-    lay();
     node.routes = [defaultRoute(30)];
     await node.inventory(policy).scan();
-    expect(numVfs()).toBe('0');
+    expect([numbers(), node.links.find(({ name }) => name === 'ensC')?.up]).toEqual([[], false]);
     await node.inventory({ pfs: [{ select: {}, numVfs: 4, allowInUse: true }] }).scan();
-    expect(numVfs()).toBe('4');
+    expect(numbers()).toEqual(['4']);
   });
 
   it('leaves a card alone that a claim has as a whole', async () => {
-    lay();
     await node.inventory(policy).scan(new Map([[pfC, {}]]));
-    expect(numVfs()).toBe('0');
+    expect(numbers()).toEqual([]);
   });
 
   it('offers the others while one card does not come back, and asks it once', { timeout: 30_000 }, async () => {
-    lay();
     const clock = new ManualClock();
-    const written: string[] = [];
-    const write = Promise.withResolvers<void>();
-    const sysfs = new Sysfs(node.root, (path) => {
-      written.push(path);
-      return write.promise;
-    });
-    const inventory = new Inventory({ sysfs, connection: node.connection, simulated: false, policy, clock });
+    const { write } = node;
+    const returns = Promise.withResolvers<void>();
+    node.write = async (...args) => {
+      node.written.push('asked');
+      await returns.promise;
+      await write(...args);
+    };
+    // Nor is the card offered as a whole meanwhile.
+    const inventory = node.inventory({ ...policy, nics: [{ select: { name: 'ensC' } }] }, clock);
     const first = inventory.scan();
     await expect.poll(() => clock.sleeping().length, { timeout: 10_000 }).toBeGreaterThan(0);
     clock.advance(10_000);
@@ -358,56 +439,81 @@ describe('Inventory, switching VFs on', () => {
     expect(report.problems).toEqual([]);
     // Does not wait again.
     expect(addresses(await inventory.scan())).toEqual([a0, a1, b0]);
-    write.resolve();
-    await new Promise(setImmediate);
-    expect(written).toEqual([file(pfC, 'sriov_numvfs')]);
+    returns.resolve();
+    await expect.poll(async () => addresses(await inventory.scan())).toEqual([a0, a1, b0, ...madeVfs]);
+    expect(numbers()).toEqual(['asked', '4']);
   });
 
-  it('says which card refuses, and offers the others', async () => {
-    lay();
-    rmSync(file(pfC, 'sriov_numvfs'));
-    mkdirSync(file(pfC, 'sriov_numvfs'));
-    const report = await node.inventory({ pfs: [{ select: {}, numVfs: 4 }] }).scan();
-    expect(report.problems).toMatchObject([
-      { code: 'sysfs-unwritable', device: pfC, path: file(pfC, 'sriov_numvfs'), hint: expect.stringContaining('8') },
-    ]);
-    expect(addresses(report)).toEqual([a0, a1, b0]);
-  });
-});
-
-describe('VfActivation', () => {
-  const pf = { pciAddress: '0000:af:00.0' } as Pf;
-
-  it('goes on after 10 s, and says at the next call how it ended', async () => {
+  it.each([
+    [0, 'has 0 of 4 VFs'],
+    [3, 'has 3 of 4 VFs'],
+  ])('says so if the kernel takes the number and makes %i, with growing pauses', async (made, problem) => {
+    const { write } = node;
     const clock = new ManualClock();
-    const write = Promise.withResolvers<void>();
-    let calls = 0;
-    const setNumVfs = () => {
-      calls++;
-      return write.promise;
+    let count = made;
+    node.write = async (path) => await write(path, String(count));
+    const inventory = node.inventory(four, clock);
+    const scan = async () => {
+      const scanned = inventory.scan();
+      let isOver = false;
+      void scanned.then(() => (isOver = true));
+      while (!isOver) {
+        await new Promise(setImmediate);
+        if (clock.sleeping().includes(100)) clock.advance(100);
+      }
+      return await scanned;
     };
-    const activation = new VfActivation({ setNumVfs }, clock);
-    const first = activation.switchOn(pf, 4);
-    await new Promise(setImmediate);
-    clock.advance(10_000);
-    await first;
-    expect(activation.isPending(pf.pciAddress)).toBe(true);
-    const error = new SriovError('device-hangs', 'the kernel has not returned');
-    write.reject(error);
-    await new Promise(setImmediate);
-    expect(activation.isPending(pf.pciAddress)).toBe(false);
-    await expect(activation.switchOn(pf, 4)).rejects.toBe(error);
-    expect(calls).toBe(1);
-    // Then it is tried again.
-    await expect(activation.switchOn(pf, 4)).rejects.toBe(error);
-    expect(calls).toBe(2);
+    const first = await scan();
+    expect(addresses(first)).toEqual(madeVfs.slice(0, made));
+    expect(first.problems).toMatchObject([
+      { code: 'vfs-incomplete', device: pfC, message: expect.stringContaining(`PF ensC (${pfC}) ${problem}`) },
+    ]);
+    // What is there is left alone.
+    if (made > 0) return expect((await scan()).problems).toEqual([]);
+    const attempts: number[] = [];
+    for (let seconds = 0; seconds < 300; seconds += 2) {
+      clock.advance(2_000);
+      expect((await scan()).problems.map(explain)).toEqual(first.problems.map(explain));
+      if (attempts.at(-1) !== numbers().length) attempts.push(numbers().length);
+    }
+    expect(attempts).toEqual([1, 2, 3, 4]);
+    count = 4;
+    // Another number is another attempt.
+    inventory.policy = { pfs: [{ select: { name: 'ensC' }, numVfs: 2 }] };
+    const report = await scan();
+    expect([addresses(report), report.problems]).toEqual([madeVfs, []]);
   });
 
-  it('waits no longer than needed', async () => {
-    const activation = new VfActivation({ setNumVfs: async () => undefined }, new ManualClock());
-    await activation.switchOn(pf, 4);
-    expect(activation.isPending(pf.pciAddress)).toBe(false);
-  });
+  it.each([
+    ['ENOSPC', /no interrupt vectors .* the card can have 8/],
+    ['ENOMEM', /no memory-mapped I\/O space .* pci=realloc/],
+    ['EBUSY', /has VFs already/],
+    ['ERANGE', /the card can have 8/],
+    ['EINVAL', /the card can have 8/],
+    ['EROFS', /sysfs must be mounted writable/],
+    ['EACCES', /sysfs must be mounted writable/],
+    ['EPERM', /locked down/],
+    ['ENOENT', /has no driver, or one that cannot switch VFs on/],
+    ['EOPNOTSUPP', /in its present mode/],
+    ['EAGAIN', /busy, such as with a reset/],
+    ['EIO', /firmware of the card has refused/],
+    ['EUCLEAN', /the kernel log says why/],
+  ])(
+    'says what to do about a card that refuses with %s, asks it no more for a while, and offers the others',
+    async (code, hint) => {
+      node.write = refuse(code);
+      const inventory = node.inventory(policy);
+      const [report, again] = [await inventory.scan(), await inventory.scan()];
+      expect(report.problems).toMatchObject([
+        { code: 'sysfs-unwritable', device: pfC, path: file(pfC, 'sriov_numvfs'), hint: expect.stringMatching(hint) },
+      ]);
+      expect(again.problems).toEqual(report.problems);
+      // A refusal that may pass is repeated at once.
+      const isRepeated = ['EAGAIN', 'EBUSY'].includes(code);
+      expect(numbers().length > 1).toBe(isRepeated);
+      expect(addresses(report)).toEqual([a0, a1, b0]);
+    },
+  );
 });
 
 describe('Inventory, of whole NICs', () => {
@@ -483,21 +589,25 @@ describe('Inventory, of whole NICs', () => {
     expect(excluded).toContainEqual({ pciAddress: plain, reason: 'enslaved', interfaceName: 'ensPd1' });
   });
 
-  it('keeps offering one that is in a pod: its name cannot be seen there', async () => {
-    const policy = { pfs: [], nics };
-    const watched = node.inventory(policy);
-    const before = await watched.scan();
-    const held = new Map([[plain, { interfaceName: 'ensP' }]]);
-    node.change('ensP', { master: 20 });
-    expect((await watched.scan(held)).devices).toEqual(before.devices);
-    node.takeAway('ensP');
-    rmSync(file(plain, 'net'), { recursive: true });
-    expect((await watched.scan(held)).devices).toEqual(before.devices);
-    // Also when the driver starts anew meanwhile.
-    expect((await node.inventory(policy).scan(held)).devices).toMatchObject([
-      { pciAddress: plain, resourceName: 'example.com/nic' },
-    ]);
-  });
+  it.each(['ensP', 'enp31s0'])(
+    'keeps offering one that is in a pod: its name %s cannot be seen there',
+    async (name) => {
+      const policy = { pfs: [], nics: [{ select: { name }, resourceName: 'example.com/nic' }] };
+      node.change('ensP', { altNames: ['enp31s0'] });
+      const watched = node.inventory(policy);
+      const before = await watched.scan();
+      const held = new Map([[plain, { interfaceName: 'ensP', altNames: ['enp31s0'] }]]);
+      node.change('ensP', { master: 20 });
+      expect((await watched.scan(held)).devices).toEqual(before.devices);
+      node.takeAway('ensP');
+      rmSync(file(plain, 'net'), { recursive: true });
+      expect((await watched.scan(held)).devices).toEqual(before.devices);
+      // Also when the driver starts anew meanwhile.
+      expect((await node.inventory(policy).scan(held)).devices).toMatchObject([
+        { pciAddress: plain, resourceName: 'example.com/nic' },
+      ]);
+    },
+  );
 });
 
 describe('Inventory, when something cannot be read', () => {

@@ -65,6 +65,13 @@ const pciAddress = '0000:3b:02.1';
 const hardwareAddress = '02:00:00:00:00:07';
 
 describe('findVf', () => {
+  it('never takes a representor for the device whose bus address it has', () => {
+    const [other, port] = ['pf0hpf', 'p0'].map((portName, index) =>
+      link(index, { parentDevice: pciAddress, portName }),
+    );
+    expect(findVf([other!, port!], { pciAddress })).toBe(port);
+  });
+
   it.each(['veth', 'macvlan', 'dummy'])('does not take a %s for a VF of hardware, whatever address it has', (kind) => {
     const fake = link(7, { name: 'x', kind, hardwareAddress: '02:00:00:00:00:01' });
     const key = { pciAddress: '0000:3b:02.0', hardwareAddress: '02:00:00:00:00:01' };

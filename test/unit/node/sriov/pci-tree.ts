@@ -66,10 +66,20 @@ export function layFunction(root: string, pci: TreeFunction): void {
     file('sriov_numvfs', String(pci.vfs?.length ?? 0));
   }
   layLink(join(root, 'bus/pci/devices', pciAddress), join('../../../devices', above, pciAddress));
-  for (const [index, vf] of (pci.vfs ?? []).entries()) {
+  layVfs(root, pciAddress, pci.vfs ?? [], above);
+}
+
+/** Adds VFs to a PF that has none. */
+export function layVfs(
+  root: string,
+  pfAddress: string,
+  vfs: TreeFunction[],
+  above = `pci${pfAddress.slice(0, 7)}`,
+): void {
+  for (const [index, vf] of vfs.entries()) {
     layFunction(root, { above, device: '0x154c', ...vf });
-    layLink(join(root, 'devices', above, vf.pciAddress, 'physfn'), `../${pciAddress}`);
-    layLink(join(dir, `virtfn${index}`), `../${vf.pciAddress}`);
+    layLink(join(root, 'devices', above, vf.pciAddress, 'physfn'), `../${pfAddress}`);
+    layLink(join(root, 'devices', above, pfAddress, `virtfn${index}`), `../${vf.pciAddress}`);
   }
 }
 

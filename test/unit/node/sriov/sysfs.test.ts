@@ -32,6 +32,14 @@ describe('Sysfs.networkFunctions', () => {
     expect((await sysfs.networkFunctions()).pfs).toEqual(pfs);
   });
 
+  it('finds cards in domains of more than four digits, with their root complex', async () => {
+    const pciAddress = '10000:e1:00.0';
+    layFunction(dir.path, { pciAddress, above: 'pci10000:e0/10000:e0:06.0', totalVfs: 8, rdmaDevices: ['mlx5_0'] });
+    expect((await sysfs.networkFunctions()).pfs).toEqual([pciAddress]);
+    expect(await sysfs.pf(pciAddress)).toMatchObject({ pciAddress, pcieRoot: 'pci10000:e0' });
+    expect([...(await sysfs.rdmaDevices()).keys()]).toEqual([pciAddress]);
+  });
+
   it('looks again at what was no VF: the link to the PF comes a moment after the function', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     layFunction(dir.path, { pciAddress: '0000:3b:02.0' });
@@ -124,6 +132,7 @@ describe('Sysfs, asked again', () => {
     layFunction(dir.path, { pciAddress: vfAddress, above, driver: 'iavf' });
     expect(await sysfs.pciFunction(vfAddress)).not.toHaveProperty('iommuGroup');
     setDriver('vfio-pci');
+    mkdirSync(join(dir.path, 'kernel/iommu_groups/0/devices'), { recursive: true });
     symlinkSync('../../../../kernel/iommu_groups/0', device(vfAddress, 'iommu_group'));
     expect(await sysfs.pciFunction(vfAddress)).toMatchObject({ iommuGroup: '0' });
     setDriver('iavf');
@@ -138,6 +147,12 @@ describe('Sysfs, asked again', () => {
     rmSync(device(vfAddress));
     lay('57', '0x15b3');
     expect(await sysfs.pciFunction(vfAddress)).toMatchObject({ vendor: '15b3', iommuGroup: '57' });
+  });
+
+  it('does not take a group that cannot be listed for one without other members', async () => {
+    lay('41');
+    rmSync(join(dir.path, 'kernel/iommu_groups/41'), { recursive: true });
+    await expect(sysfs.pciFunction(vfAddress)).rejects.toMatchObject({ code: 'sysfs-unreadable', retriable: true });
   });
 
   it('sees who joins an IOMMU group, and who leaves it; bridges do not count', async () => {

@@ -1,15 +1,19 @@
+import { basename, dirname } from 'node:path';
+import { type Clock, systemClock } from '../../../../src/lib/clock.ts';
+import { defined } from '../../../../src/lib/defined.ts';
 import { deviceAttributes, Inventory, type InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import {
   type Address,
   isDefaultRoute,
   isReachable,
   type Link,
+  type LinkChange,
   type Route,
   type VfInfo,
 } from '../../../../src/node/netlink/index.ts';
-import { Sysfs } from '../../../../src/node/sriov/index.ts';
+import { Sysfs, VfActivation } from '../../../../src/node/sriov/index.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
-import { layTree, linksOf, type TreeFunction } from './pci-tree.ts';
+import { layTree, layVfs, linksOf, type TreeFunction } from './pci-tree.ts';
 
 /** A node with such cards: real files for sysfs, and answers of netlink that go with them. */
 export class TestNode implements Disposable {
@@ -33,7 +37,22 @@ export class TestNode implements Disposable {
     return this.#dir.path;
   }
 
+  /** Writes into sysfs. Default: the kernel makes the VFs that are asked for. */
+  write = async (path: string, text: string): Promise<void> => {
+    this.written.push(text);
+    const pciAddress = basename(dirname(path));
+    const vfs = Array.from({ length: Number(text) }, (_, index) => ({
+      pciAddress: pciAddress.replace('00.0', `02.${index}`),
+    }));
+    layVfs(this.root, pciAddress, vfs);
+  };
+  /** What was written into sysfs. */
+  readonly written: string[] = [];
+
   readonly connection = {
+    setLink: async (index: number, { up }: LinkChange) => {
+      this.links = this.links.map((link) => (link.index === index ? { ...link, ...defined({ up }) } : link));
+    },
     links: async () => this.links,
     defaultRoutes: async () => this.routes.filter(isDefaultRoute),
     reachableAddresses: async () => this.addresses.filter(({ scope }) => isReachable(scope)),
@@ -46,8 +65,12 @@ export class TestNode implements Disposable {
     },
   };
 
-  inventory(policy: InventoryPolicy = {}): Inventory {
-    return new Inventory({ sysfs: new Sysfs(this.root), connection: this.connection, simulated: false, policy });
+  /** @param clock of the switching of VFs */
+  inventory(policy: InventoryPolicy = {}, clock: Clock = systemClock): Inventory {
+    const { connection } = this;
+    const sysfs = new Sysfs(this.root, (path, text) => this.write(path, text), clock);
+    const vfSwitch = new VfActivation({ sysfs, connection, clock });
+    return new Inventory({ sysfs, connection, simulated: false, policy, vfSwitch });
   }
 
   /** PCI addresses of what is offered under a policy. */
@@ -94,5 +117,5 @@ export class TestNode implements Disposable {
 }
 
 export function defaultRoute(...indices: number[]): Route {
-  return { destination: '0.0.0.0/0', links: indices, isUnicast: true };
+  return { destination: '0.0.0.0/0', links: indices, isUnicast: true, table: 254, priority: 0 };
 }

@@ -1,5 +1,7 @@
+import { renameSync, rmSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../../src/lib/clock.ts';
+import { type Clock, systemClock } from '../../../../src/lib/clock.ts';
+import { defined } from '../../../../src/lib/defined.ts';
 import { explain } from '../../../../src/lib/errors.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { DeviceNodes, DriverBinding, VfHardware, type VfWanted } from '../../../../src/node/sriov/index.ts';
@@ -10,7 +12,7 @@ afterEach(() => {
   for (const each of stack.splice(0)) each[Symbol.dispose]();
 });
 
-function open(options?: SriovCardOptions) {
+function open(options?: SriovCardOptions, clock: Clock = systemClock) {
   const card = new SriovCard(options);
   stack.push(card);
   const { root, write, host, ethtool } = card;
@@ -18,7 +20,7 @@ function open(options?: SriovCardOptions) {
     binding: new DriverBinding(root, write),
     host,
     ethtool,
-    clock: systemClock,
+    clock,
     nodes: new DeviceNodes(root),
   });
   return { card, hardware };
@@ -231,7 +233,7 @@ describe('a VF that its pod has changed', () => {
     const error = await hardware.restore(card.address(0), before).catch((each: unknown) => each);
     expect(error).toMatchObject({ code: 'restore-incomplete', properties: ['link.name'], retriable: true });
     expect(explain(error)).toMatch(
-      /cannot rename link #\d+ to ens1f0v0: the name is taken by link #11 .*rename or delete/,
+      /cannot rename link #\d+ to ens1f0v0: the name is taken by link #12 .*rename or delete/,
     );
     expect(card.state(0)).toEqual({ ...state, link: { ...state.link, name: expect.stringMatching(/^netdra\d+$/) } });
     Object.assign(card.link(1) ?? {}, { name: 'other' });
@@ -340,6 +342,47 @@ describe('a rebind that is due', () => {
   });
 });
 
+describe('the RDMA device of a VF', () => {
+  it('is awaited after a bind, and is read again under the name that udev gives it', async () => {
+    const { card, hardware } = open();
+    const dir = `bus/pci/devices/${vfAddress(0)}`;
+    setTimeout(() => card.writeText(`${dir}/infiniband/mlx5_24/node_type`, '1: CA\n'), 40);
+    setTimeout(() => card.writeText(`${dir}/infiniband_verbs/uverbs24/uevent`, 'DEVNAME=infiniband/uverbs24\n'), 80);
+    const access = await hardware.access(card.address(0), { vhost: false, rdma: true });
+    expect(access).toMatchObject({ rdmaDevice: 'mlx5_24', nodes: ['/dev/infiniband/uverbs24'] });
+    renameSync(card.path(dir, 'infiniband/mlx5_24'), card.path(dir, 'infiniband/rocep59s0f0v0'));
+    expect(await hardware.rdmaDevice(card.address(0))).toBe('rocep59s0f0v0');
+  });
+
+  it('fails the claim for the time being if it does not appear, and at once if it cannot be used', async () => {
+    let nowMs = 0;
+    const sleep = async (ms: number) => {
+      nowMs += ms;
+    };
+    const { card, hardware } = open({}, { ...systemClock, nowMs: () => nowMs, sleep });
+    const absent = hardware.access(card.address(0), { vhost: false, rdma: true });
+    await expect(absent).rejects.toMatchObject({ code: 'device-node-missing', retriable: true });
+    expect(nowMs).toBeGreaterThan(1_000);
+    const waitedMs = nowMs;
+    card.writeText('module/ib_core/parameters/netns_mode', 'N\n');
+    card.writeText(`bus/pci/devices/${vfAddress(0)}/infiniband/mlx5_24/node_type`, '1: CA\n');
+    const refused = hardware.access(card.address(0), { vhost: false, rdma: true });
+    await expect(refused).rejects.toMatchObject({ code: 'device-node-missing', retriable: false });
+    expect(nowMs).toBe(waitedMs);
+  });
+});
+
+describe('the MTU of a VF', () => {
+  it('is limited by its interface, and by its PF also while it has none', async () => {
+    const { card, hardware } = open({ mtu: { pf: 2000, vf: 1900 } });
+    const pf = { minBytes: 0, maxBytes: 2000, of: 'its PF pf0' };
+    const limits = await hardware.mtuLimits(card.address(0));
+    expect(limits).toEqual([{ minBytes: 68, maxBytes: 1900, of: `its interface ${card.link(0)?.name}` }, pf]);
+    card.moveAway(0);
+    expect(await hardware.mtuLimits(card.address(0))).toEqual([pf]);
+  });
+});
+
 describe('an InfiniBand VF', () => {
   it('goes to user space and back; its address of 20 octets is not set, and its queue pair number may differ', async () => {
     const { card, hardware } = open({ isInfiniBand: true, unsupported: ['hardwareAddress'] });
@@ -430,6 +473,34 @@ describe('user space', () => {
     expect(await hardware.groupMembers(card.address(0))).toEqual([vfAddress(1), soundCard]);
   });
 
+  it.each([true, false])(
+    'is refused a VF whose group has members of which nothing is known: IOMMU %s',
+    async (isOn) => {
+      const { card, hardware } = open({ iommu: isOn ? 'own' : 'none' });
+      card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
+      if (!isOn) await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
+      // A device of another bus, and one that was removed just now.
+      const members = ['0000:05:00.0', 'platform-dev.0'];
+      for (const member of members) card.writeText(`kernel/iommu_groups/40/devices/${member}`, '');
+      const before = await hardware.snapshot(card.address(0));
+      await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
+        ...{ code: 'iommu-group-shared', message: expect.stringContaining(`group 40 with ${members.join(', ')}`) },
+      });
+      expect(await hardware.groupMembers(card.address(0))).toEqual(members);
+    },
+  );
+
+  it('is refused a VF whose group cannot be listed, which is not the same as no group', async () => {
+    const { card, hardware } = open();
+    card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
+    rmSync(card.path('kernel/iommu_groups/40/devices'), { recursive: true });
+    const before = await hardware.snapshot(card.address(0));
+    await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
+      ...{ code: 'binding-failed', retriable: true, message: `cannot read the IOMMU group of ${vfAddress(0)}` },
+    });
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  });
+
   it('may have a group whose other members are with vfio, pci-stub or nothing, or are bridges', async () => {
     const { card, hardware } = open({ iommu: 'shared', drivers: ['igbvf', 'vfio-pci', 'snd', 'pci-stub'] });
     card.writeText(`bus/pci/devices/${soundCard}/class`, '0x060400\n');
@@ -516,15 +587,100 @@ describe('a PF without an interface', () => {
   });
 });
 
+describe('a VF without an interface', () => {
+  const unbound = async (card: SriovCard, driver?: string) => {
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver/unbind'), vfAddress(0));
+    if (driver === undefined) return;
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), driver);
+    await card.write(card.path('bus/pci/drivers_probe'), vfAddress(0));
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), '');
+  };
+
+  it.each(
+    [undefined, 'igb_uio', 'uio_pci_generic', 'pci-stub', 'pciback'].flatMap((driver) =>
+      ([{}, { driver: 'default' }, { vf: { trust: true } }] as VfWanted[]).map((wanted) => [driver, wanted] as const),
+    ),
+  )('gets one from the default driver, and is restored to driver %s: %j', async (driver, wanted) => {
+    const { card, hardware } = open({ drivers: ['igbvf', 'snd', ...(driver === undefined ? [] : [driver])] });
+    await unbound(card, driver);
+    const state = card.state(0);
+    const before = await hardware.snapshot(card.address(0));
+    await hardware.configure(card.address(0), wanted, before);
+    expect([card.driverOf(vfAddress(0)), card.link(0)?.parentDevice]).toEqual(['igbvf', vfAddress(0)]);
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+  });
+
+  it('keeps vfio if an administrator has bound it there and its claim leaves the driver alone', async () => {
+    const { card, hardware } = open();
+    await unbound(card, 'vfio-pci');
+    await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+  });
+
+  it.each([undefined, 'default'])('has its driver bound once more if that made none: driver %s', async (driver) => {
+    const { card, hardware } = open();
+    card.silentProbes.set('igbvf', 1);
+    await unbound(card, 'igbvf');
+    await hardware.configure(card.address(0), defined({ driver }), await hardware.snapshot(card.address(0)));
+    expect(card.link(0)).toBeDefined();
+  });
+
+  it('is waited for while its driver takes a moment, and not bound again', async () => {
+    const { card, hardware } = open();
+    card.silentProbes.set('igbvf', 1);
+    await unbound(card, 'igbvf');
+    card.log.length = 0;
+    setTimeout(() => card.writeText(`bus/pci/devices/${vfAddress(0)}/net/eth0/mtu`, '1500'), 300);
+    await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
+    expect(card.log).toEqual([]);
+  });
+
+  it('is left in the network namespace that its interface is in', async () => {
+    const { card, hardware } = open();
+    card.moveAway(0);
+    await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
+    expect(card.log).toEqual([]);
+  });
+
+  it('is refused with the name of its driver if that makes none again', { timeout: 20_000 }, async () => {
+    const { card, hardware } = open();
+    card.silentProbes.set('igbvf', 2);
+    await unbound(card, 'igbvf');
+    const configured = hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
+    await expect(configured).rejects.toMatchObject({
+      ...{ code: 'interface-missing', device: vfAddress(0), retriable: true, hint: expect.any(String) },
+      message: `${vfAddress(0)} has no interface: its driver igbvf has made none, though it was bound again`,
+    });
+  });
+});
+
+describe('a write into sysfs', () => {
+  it('is repeated while the card is busy, and nothing else is', async () => {
+    const { card, hardware } = open();
+    const before = await hardware.snapshot(card.address(0));
+    card.refusals.push('EAGAIN', 'EBUSY', 'EBUSY');
+    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    card.refusals.push('EIO', 'EIO');
+    await expect(hardware.configure(card.address(0), { driver: 'igbvf' }, before)).rejects.toMatchObject({
+      ...{ code: 'binding-failed', cause: expect.objectContaining({ code: 'EIO' }) },
+    });
+    expect(card.refusals).toEqual(['EIO']);
+  });
+});
+
 describe('DriverBinding.bindDefault', () => {
   it('says when the kernel has no driver for a VF, or gives it vfio', async () => {
     const { card } = open();
     const binding = new DriverBinding(card.root, card.write);
     await binding.bind(vfAddress(0), 'vfio-pci');
     card.failingDrivers.add('igbvf');
-    expect(await failure(binding.bindDefault(vfAddress(0)))).toMatch(/the kernel gives 0000:01:10\.0 no driver \(load/);
+    expect(await failure(binding.bindDefault(vfAddress(0)))).toMatch(
+      /gives 0000:01:10\.0 no driver, so that it has no interface \(load/,
+    );
     const { card: stubborn } = open({ defaultDriver: 'vfio-pci' });
     const other = new DriverBinding(stubborn.root, stubborn.write);
-    expect(await failure(other.bindDefault(vfAddress(0)))).toMatch(/gives 0000:01:10\.0 vfio-pci \(vfio-pci claims/);
+    expect(await failure(other.bindDefault(vfAddress(0)))).toMatch(/gives 0000:01:10\.0 vfio-pci, .*\(vfio-pci claims/);
   });
 });

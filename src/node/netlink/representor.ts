@@ -1,0 +1,14 @@
+import type { Link } from './link.ts';
+
+/** `p0`; `p0s1` for a part of a port that is split. */
+const ownPort = /^p\d+(s\d+)?$/;
+
+/**
+ * Whether a link of a PCI function is not one of its own ports: it represents another function, such as a VF, a subfunction or
+ * the host's PF of a DPU, at the embedded switch. Drivers register representors below the PF's own PCI device, so the bus
+ * address does not distinguish them from the PF's interface. Their names differ between drivers (`pf0vf3`, `c1pf0`,
+ * `pf0hpf`, `p0pf0vf3`), those of own ports do not; most drivers have none.
+ */
+export function isRepresentor({ portName }: Pick<Link, 'portName'>): boolean {
+  return portName !== undefined && portName !== '' && !ownPort.test(portName);
+}

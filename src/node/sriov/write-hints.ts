@@ -1,0 +1,48 @@
+import { errnoCode } from '../../lib/errors.ts';
+
+const mount = 'sysfs must be mounted writable, and the driver must run as root';
+const gone = 'the device was removed, or its driver is bound anew: this is tried again';
+
+/** What refusals of the kernel mean for any file of sysfs. */
+const common: Readonly<Record<string, string>> = {
+  ...{ EROFS: mount, EACCES: mount, EPERM: `${mount}; the kernel may also be locked down` },
+  ...{ ENOENT: gone, ENODEV: gone },
+  EAGAIN: 'the card is busy, such as with a reset: this is tried again',
+  EBUSY: 'end the process or virtual machine that holds the device',
+};
+
+/** Whether a write was refused only for the moment: the driver or the card's firmware may be busy, with a reset for example. */
+export function isBusy(cause: unknown): boolean {
+  return ['EAGAIN', 'EBUSY'].includes(errnoCode(cause) ?? '');
+}
+
+/**
+ * What to do about a write into sysfs that failed.
+ * @param own hints by errno for this file, before the common ones
+ */
+export function writeHint(cause: unknown, own: Readonly<Record<string, string>> = {}): string {
+  const code = errnoCode(cause) ?? '';
+  return own[code] ?? common[code] ?? 'the kernel log says why';
+}
+
+/**
+ * For `sriov_numvfs`, by what the kernel's `sriov_numvfs_store` and `sriov_enable` return, and the drivers that they call.
+ */
+export function numVfsHint(cause: unknown, totalVfs: number): string {
+  const limit =
+    totalVfs === 0
+      ? 'the card can have none: switch SR-IOV on in its firmware'
+      : `the card can have ${totalVfs}: lower numVfs in the inventory policy, or raise the number in the firmware of the card`;
+  return writeHint(cause, {
+    ...{ ERANGE: limit, EINVAL: limit },
+    ENOSPC: `no interrupt vectors are left for so many VFs: lower numVfs in the inventory policy, or the number of queues of the PF; ${limit}`,
+    ENOMEM:
+      'no memory-mapped I/O space is left for the VFs: switch on SR-IOV and "Above 4G decoding" in the firmware of the machine, or boot with pci=realloc',
+    EBUSY: 'the PF has VFs already, or they are in use: end what uses them, and write 0 into sriov_numvfs',
+    ENOENT:
+      'the PF has no driver, or one that cannot switch VFs on: bind its kernel driver; vfio-pci needs its module option enable_sriov=1',
+    EOPNOTSUPP:
+      'the driver of the PF cannot switch VFs on in its present mode, such as switchdev or XDP: the kernel log says why',
+    EIO: 'the firmware of the card has refused: the kernel log says why',
+  });
+}
