@@ -10,7 +10,7 @@ import { PodLinks } from './pod-links.ts';
 /** Limits the number of series of a node. */
 const maxVfs = 512;
 
-/** What the counters of a VF are about; none of it is empty but `interface`, for a VF in user space. */
+/** What the counters of a VF are about. `interface` is empty for a VF in user space, unless its claim names one. */
 export interface TrafficLabels {
   device: string;
   namespace: string;
@@ -91,7 +91,7 @@ export class TrafficReader {
           namespace,
           pod,
           claim,
-          interface: interfaceNameOf(identity, device) ?? '',
+          interface: interfaceNameOf(identity, device) ?? device.config.interfaceName ?? '',
         };
         return [{ device, netnsPath, labels }];
       }),
