@@ -1,3 +1,9 @@
-import { createProgram } from './app/program.ts';
-
+const needed = 24;
+const current = process.versions.node;
+// Before anything else is loaded: older versions cannot even parse it.
+if (Number(current.split('.')[0]) < needed) {
+  process.stderr.write(`netdra: Node.js ${needed} or newer is needed, this is ${current}\n`);
+  process.exit(1);
+}
+const { createProgram } = await import('./app/program.ts');
 await createProgram().parseAsync();

@@ -15,6 +15,8 @@ interface FieldRule {
   set: string;
   value: string;
   isClosed: boolean;
+  /** CEL, true if it is not what the class sets. */
+  differs: string;
   /** CEL, true if the class closes the field through another one. */
   closedBy: string;
 }
@@ -33,15 +35,24 @@ export function renderRules(): string {
 function fieldRule(field: ClaimField): FieldRule {
   const [outer = '', inner] = field.split('.');
   const set = inner === undefined ? `has(c.${outer})` : `has(c.${outer}) && has(c.${outer}.${inner})`;
+  const id = field.replace('.', '_');
   const isNamespace = field === 'networkAttachmentDefinition.namespace';
   return {
     field,
-    id: field.replace('.', '_'),
+    id,
     // A definition in the claim's own namespace is equivalent to one without a namespace.
     asked: isNamespace ? `${set} && c.${field} != request.namespace` : set,
     set,
     value: `c.${field}`,
+    differs: field === 'sysctls' ? sysctlsDiffer : `c.${field} != ${lastOf(`variables.set_${id}`)}`,
     isClosed: closedFields.some((each) => each === field),
     closedBy: field === 'addresses' || field === 'routes' ? 'variables.ofClass.exists(c, has(c.ipam))' : 'false',
   };
 }
+
+function lastOf(list: string): string {
+  return `${list}[${list}.size() - 1]`;
+}
+
+/** Each counts by itself, and of several entries of the class the last one that sets it. */
+const sysctlsDiffer = `!c.sysctls.all(k, variables.set_sysctls.exists(s, k in s) && c.sysctls[k] == ${lastOf('variables.set_sysctls.filter(s, k in s)')}[k])`;

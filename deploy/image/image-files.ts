@@ -7,16 +7,26 @@ import {
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type BuildOptions, build, type Metafile, type Plugin } from 'esbuild';
+import { type BuildOptions, build, type Metafile } from 'esbuild';
 import { NetdraError } from '../../src/lib/errors.ts';
 import { builtinModules } from './builtin-modules.ts';
 import { clientNodeApart, clientNodeFile, clientNodeSource } from './client-node.ts';
 import { makeCompileCache } from './compile-cache.ts';
-import { type Architecture, architectures, cacheDir, gatePath, programDir, programPath } from './layout.ts';
+import {
+  type Architecture,
+  architectures,
+  cacheDir,
+  commandPath,
+  gatePath,
+  nodePath,
+  programDir,
+  programPath,
+} from './layout.ts';
 import { nativeFiles, nativePackagesInside } from './native-packages.ts';
 
 export interface ImageFilesOptions {
@@ -42,9 +52,12 @@ export async function makeImageFiles(options: ImageFilesOptions): Promise<void> 
   const top = join(outDir, programDir);
   const program = join(outDir, programPath);
   const packages = [
-    ...(await bundle(program, [nativePackagesInside, clientNodeApart])),
+    ...(await bundle({ outfile: program, plugins: [nativePackagesInside, clientNodeApart], shebang: nodePath })),
     ...(await bundleClientNode(join(dirname(program), clientNodeFile))),
   ];
+  chmodSync(program, 0o755);
+  mkdirSync(join(outDir, dirname(commandPath)), { recursive: true });
+  symlinkSync(relative(join('/', dirname(commandPath)), join('/', programPath)), join(outDir, commandPath));
   copyFiles(join(repo, 'proto'), join(top, 'proto'), (path) => path.endsWith('.proto'));
   const natives = copyNativeBinaries(modulesDir, dirname(program), architectures[architecture]);
   mkdirSync(join(outDir, dirname(gatePath)), { recursive: true });
@@ -56,27 +69,37 @@ export async function makeImageFiles(options: ImageFilesOptions): Promise<void> 
 }
 
 /**
- * Makes the command of the npm package: the driver in one file, with the licences of its parts beside it. The native
- * packages are those that npm installs with it; `proto/` has to be beside its folder.
+ * Makes the command of the npm package: the driver, with the licences of its parts beside it. The native packages are those
+ * that npm installs with it; `proto/` has to be beside its folder. Besides the command there are files that it loads once
+ * it has checked the version of Node.js.
  */
 export async function makePackageProgram(outfile: string): Promise<void> {
-  const packages = await bundle(outfile, [], Object.keys(nativeFiles));
+  const external = Object.keys(nativeFiles);
+  const outdir = dirname(outfile);
+  const names = {
+    outdir,
+    splitting: true,
+    chunkNames: 'part-[hash]',
+    entryNames: basename(outfile, '.mjs'),
+    outExtension: { '.js': '.mjs' },
+  };
+  const packages = await bundle({ ...names, external, shebang: '/usr/bin/env node' });
   chmodSync(outfile, 0o755);
-  writeFileSync(join(dirname(outfile), 'THIRD-PARTY-LICENSES'), collectLicences(packages));
+  writeFileSync(join(outdir, 'THIRD-PARTY-LICENSES'), collectLicences(packages));
 }
 
 /** @returns folders of the packages that are bundled */
-async function bundle(outfile: string, plugins: Plugin[], external: string[] = []): Promise<string[]> {
+async function bundle({ shebang, plugins = [], ...options }: BuildOptions & { shebang: string }): Promise<string[]> {
   const { metafile } = await build({
     ...common,
-    external,
+    ...options,
+    metafile: true,
     entryPoints: [join(repo, 'src/main.ts')],
-    outfile,
     format: 'esm',
     plugins: [builtinModules, ...plugins],
     // Some packages are CommonJS and ask for Node.js' own modules.
     banner: {
-      js: "#!/usr/bin/env node\nimport { createRequire as createRequireOfBundle } from 'node:module';\nconst require = createRequireOfBundle(import.meta.url);",
+      js: `#!${shebang}\nimport { createRequire as createRequireOfBundle } from 'node:module';\nconst require = createRequireOfBundle(import.meta.url);`,
     },
   });
   return packagesIn(metafile);

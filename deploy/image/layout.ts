@@ -7,6 +7,12 @@ export const programDir = 'opt/netdra';
 /** The program. `proto/` has to be beside its folder, as it is beside the source folders. */
 export const programPath = `${programDir}/lib/netdra.mjs`;
 
+/** Node.js in the image. */
+export const nodePath = '/usr/local/bin/node';
+
+/** The program as a command in PATH, for `kubectl exec`. */
+export const commandPath = 'usr/local/bin/netdra';
+
 /** Containers wait in it: the driver copies it to the node. `src/framework/metadata/gate/install.ts` finds it beside the program's folder. */
 export const gatePath = `${programDir}/bin/netdra-gate`;
 

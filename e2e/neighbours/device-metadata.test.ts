@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
-import { encodeAllVersions, encodeObject } from '../../src/framework/metadata/document/codec.ts';
+import { encodeObject, encodeVersions } from '../../src/framework/metadata/document/codec.ts';
 import { formatGoJson } from '../../src/framework/metadata/document/json-stream.ts';
 import { hostPath } from '../../src/framework/metadata/files/host-file.ts';
 import {
@@ -120,13 +120,13 @@ describe.each(deviceMetadata)(
       const folder = temporaryFolder();
       const documents = fc.sample(arbitraries.document, { numRuns: 300, seed: 5304 });
       const paths = documents.map((_, index) => join(folder, `${index}.json`));
-      for (const [index, path] of paths.entries()) writeFileSync(path, encodeAllVersions(documents[index]!));
+      for (const [index, path] of paths.entries()) writeFileSync(path, encodeVersions(documents[index]!));
       expect(readByGo(paths)).toEqual(documents.map(expectedOf));
     });
 
     it('refuses a file that ends too early', () => {
       const path = join(temporaryFolder(), 'cut.json');
-      writeFileSync(path, encodeAllVersions(documentOf(sampleOf('kernel'))).slice(0, 500));
+      writeFileSync(path, encodeVersions(documentOf(sampleOf('kernel'))).slice(0, 500));
       expect(() => readByGo([path])).toThrow(/unexpected EOF/);
     });
   },

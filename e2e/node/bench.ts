@@ -228,13 +228,13 @@ export class Bench implements AsyncDisposable {
   }
 
   /**
-   * Files of claims, CDI specs and device-info files that exist now, with the driver's notes about the latter. Folders
+   * Files of claims, CDI specs and device-info files that exist now. Folders
    * that unprepare has renamed do not count: they are removed after its answer, or by the next driver.
    */
   claimFiles(): string[] {
     const { kubeletPluginsDir, cdiDir, deviceInfoDir = '' } = this.settings;
-    const own = ['dra-device-metadata', 'device-info'].map((name) => join(kubeletPluginsDir, testDriver, name));
-    const dirs = [...own, cdiDir, deviceInfoDir].filter((dir) => existsSync(dir));
+    const own = join(kubeletPluginsDir, testDriver, 'dra-device-metadata');
+    const dirs = [own, cdiDir, deviceInfoDir].filter((dir) => existsSync(dir));
     return dirs.flatMap((dir) => readdirSync(dir)).filter((name) => !name.startsWith('.removed-'));
   }
 

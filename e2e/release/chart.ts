@@ -55,24 +55,24 @@ export function parseObjects(text: string): KubernetesObject[] {
 /** @returns the chart's archive, in the folder @throws CommandError */
 export function packageChart(cacheDir: string, dir: string, version: HelmVersion): string {
   runHelm(cacheDir, ['package', chartDir, '--destination', dir], { version });
-  return join(dir, `netdra-${chartVersion()}.tgz`);
+  const { name, version: chartVersion } = readChart();
+  return join(dir, `${name}-${chartVersion}.tgz`);
 }
 
 /**
  * Pushes an archive of the chart to a registry without TLS.
  * @param address `127.0.0.1:PORT`
- * @returns the chart's address for Helm, `oci://…/charts/netdra`; all commands need `--plain-http`
+ * @returns the chart's address for Helm, `oci://…/charts/netdra-chart`; all commands need `--plain-http`
  * @throws CommandError
  */
 export function pushChart(cacheDir: string, archive: string, address: string, version: HelmVersion): string {
   const charts = `oci://${address}/charts`;
   runHelm(cacheDir, ['push', archive, charts, '--plain-http'], { version });
-  return `${charts}/netdra`;
+  return `${charts}/${readChart().name}`;
 }
 
-function chartVersion(): string {
-  const chart = load(readFileSync(join(chartDir, 'Chart.yaml'), 'utf8')) as { version: string };
-  return chart.version;
+function readChart(): { name: string; version: string } {
+  return load(readFileSync(join(chartDir, 'Chart.yaml'), 'utf8')) as { name: string; version: string };
 }
 
 /** Content of deploy/manifests/netdra.yaml: the chart with its default values. */

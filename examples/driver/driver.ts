@@ -3,12 +3,12 @@
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { KubeConfig } from '@kubernetes/client-node';
 import {
   type AllocatedClaim,
   systemClock as clock,
   type DraPlugin,
   KubeClient,
+  openApiAccess,
   type PreparedDevice,
   type PrepareResult,
   ResourceApi,
@@ -82,11 +82,8 @@ const plugin: DraPlugin = {
 };
 
 await mkdir(scratchDir, { recursive: true });
-const config = new KubeConfig();
-if (KUBECONFIG === undefined) config.loadFromCluster();
-else config.loadFromFile(KUBECONFIG);
 await using stack = new AsyncDisposableStack();
-const kube = stack.use(new KubeClient(config, { clock, userAgent: driver }));
+const kube = stack.use(new KubeClient(await openApiAccess(KUBECONFIG), { clock, userAgent: driver }));
 const claims = new ResourceApi(kube);
 const place = { driver, nodeName };
 const publisher = stack.use(new SlicePublisher(createSliceApi(kube, claims, place), { ...place, clock, logger }));
@@ -95,5 +92,8 @@ const registryDir = join(kubeletDir, 'plugins_registry');
 const options = { driver, dataDir, registryDir, claims, metadata, podUid, health: true, logger };
 const helper = stack.use(await startKubeletPlugin(plugin, options));
 publisher.publish({ pools: { [nodeName]: { devices: slots.map((name) => ({ name })) } } });
-helper.setHealth(slots.map((deviceName) => ({ poolName: nodeName, deviceName, health: 'healthy' })));
+const reportHealth = () =>
+  helper.setHealth(slots.map((deviceName) => ({ poolName: nodeName, deviceName, health: 'healthy' })));
+reportHealth();
+setInterval(reportHealth, 10_000).unref();
 await new Promise((resolve) => process.once('SIGTERM', resolve));

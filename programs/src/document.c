@@ -49,8 +49,7 @@ static bool check_device(struct problem *problem, const struct document *documen
   static const char *const objects[] = {"attributes", "bestEffortData", "driverProvidedData"};
   if (device->type != json_object) return refuse(problem, document, "devices of a request", "objects", device);
   for (size_t index = 0; index < sizeof names / sizeof *names; index++) {
-    const struct json *name = json_member(device, names[index]);
-    if (json_string_of(name) == NULL) return refuse(problem, document, names[index], "a string in a device", name);
+    if (!check_optional(problem, document, device, names[index], json_string, names[index])) return false;
   }
   for (size_t index = 0; index < sizeof objects / sizeof *objects; index++) {
     if (!check_optional(problem, document, device, objects[index], json_object, objects[index])) return false;
@@ -80,21 +79,25 @@ static bool check_requests(struct problem *problem, const struct document *docum
 
 static bool read_generation(struct problem *problem, struct document *document, const struct json *metadata) {
   const struct json *generation = json_member(metadata, "generation");
-  if (document->shape == shape_downward_api && generation == NULL) return true;
-  if (generation != NULL && generation->type == json_number) {
+  if (generation == NULL || generation->type == json_null) return true;
+  if (generation->type == json_number) {
     char *end;
     errno = 0;
     document->generation = strtoll(generation->text, &end, 10);
-    if (errno == 0 && *end == '\0' && document->generation > 0) return true;
+    if (errno == 0 && *end == '\0' && document->generation >= 0) return true;
   }
-  return refuse(problem, document, "metadata.generation", "a whole number from 1", generation);
+  return refuse(problem, document, "metadata.generation", "a whole number", generation);
 }
 
-static bool decode_versioned(struct problem *problem, struct document *document) {
+/* Another kind would be a mistake of its writer, not a newer version. Claims may lack their names, as with the Go decoder. */
+static bool decode_versioned(struct problem *problem, struct document *document, const char *kind) {
   const struct json *metadata = json_member(document->root, "metadata");
-  const struct json *name = json_member(metadata, "name");
-  document->claim = json_string_of(name);
-  if (document->claim == NULL) return refuse(problem, document, "metadata.name", "a string", name);
+  if (strcmp(kind, "DeviceMetadata") != 0) {
+    return fail(problem, exit_malformed, "%s is no metadata: kind DeviceMetadata expected, %s found", document->path, kind);
+  }
+  if (!check_optional(problem, document, metadata, "name", json_string, "metadata.name")) return false;
+  document->claim = json_string_of(json_member(metadata, "name"));
+  if (document->claim == NULL) document->claim = "";
   document->uid = json_string_of(json_member(metadata, "uid"));
   if (!check_optional(problem, document, document->root, "podClaimName", json_string, "podClaimName")) return false;
   document->pod_claim = json_string_of(json_member(document->root, "podClaimName"));
@@ -112,7 +115,7 @@ static bool decode_attributes(struct problem *problem, struct document *document
 }
 
 /* Whether the version is supported; if so, sets the shape. */
-static bool knows_version(struct document *document, const char *version, const char *kind) {
+static bool knows_version(struct document *document, const char *version) {
   static const struct {
     const char *version;
     enum shape shape;
@@ -123,7 +126,7 @@ static bool knows_version(struct document *document, const char *version, const 
   };
   for (size_t index = 0; index < sizeof known / sizeof *known; index++) {
     document->shape = known[index].shape;
-    if (strcmp(known[index].version, version) == 0) return strcmp(kind, "DeviceMetadata") == 0;
+    if (strcmp(known[index].version, version) == 0) return true;
   }
   return false;
 }
@@ -144,13 +147,13 @@ static bool takes(struct arena *arena, struct document *document, const struct j
     fail(problem, exit_malformed, "%s is no metadata: an object without apiVersion and kind", document->path);
     return true;
   }
-  if (!knows_version(document, version, kind)) {
+  if (!knows_version(document, version)) {
     // Limited because the message is: a file with a million unknown objects must not use up the memory.
     if (strlen(*unknown) > 500) return false;
     *unknown = arena_format(arena, "%s%s%s %s", *unknown, **unknown == '\0' ? "" : ", ", version, kind);
     return false;
   }
-  decode_versioned(problem, document);
+  decode_versioned(problem, document, kind);
   return true;
 }
 

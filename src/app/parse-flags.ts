@@ -1,5 +1,6 @@
 import { closedFields } from '../driver/api/claim-fields.ts';
-import { cniUses } from '../driver/api/cni-rules.ts';
+import { cniUses } from '../driver/api/cni-uses.ts';
+import { metadataVersions } from '../framework/metadata/document/codec.ts';
 import { layoutNames } from '../framework/metadata/layouts/layout.ts';
 
 /** How many virtual functions to simulate. */
@@ -45,6 +46,8 @@ export function parseHandlers(text: string): string[] {
 
 /** Comma-separated layout names, at least one. */
 export const parseLayouts = parserOf(layoutNames);
+/** Comma-separated versions of the metadata. */
+export const parseVersions = parserOf(metadataVersions);
 /** Comma-separated uses of CNI plugins; may be empty. */
 export const parseCniUses = parserOf(cniUses, { mayBeEmpty: true });
 /** Comma-separated paths of closed fields; may be empty. */

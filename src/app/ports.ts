@@ -13,6 +13,7 @@ import { KeyedMutex } from '../lib/keyed-mutex.ts';
 import type { Logger } from '../lib/logger.ts';
 import { CniRunner } from '../node/cni/index.ts';
 import { NetworkWatch } from '../node/netlink/index.ts';
+import { InstanceFile } from './instance-file.ts';
 import { InstanceToken, Operations, observerOf } from './ops/index.ts';
 import type { Settings } from './settings.ts';
 import { openStartGate } from './start-gate.ts';
@@ -40,6 +41,7 @@ export async function openPorts(
   const store = stack.use(new Store(join(stateDir, 'state.db'), { bootId }));
   const gate = await openStartGate(settings, { kube, dataDir, logger });
   const networks = stack.use(new KernelNetworks({ procSysDir: settings.procSysDir }));
+  const instance = new InstanceFile(dataDir, { settings, bootId, logger });
   const locks = stack.use(new ClaimLocks(join(stateDir, 'claims.lock'), clock));
   const removals = new KeyedMutex();
   return {
@@ -68,7 +70,7 @@ export async function openPorts(
         }),
     },
     cni: stack.use(new CniRunner({ binDirs, cacheDir: join(stateDir, 'cni'), clock, logger })),
-    observer: observerOf(ops, clock),
+    observer: { ...observerOf(ops, clock), reported: (state) => instance.write(state) },
   };
 }
 

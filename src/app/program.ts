@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import packageInfo from '../../package.json' with { type: 'json' };
 import { runCommand } from './run-command.ts';
 import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand, seccompCommand } from './tools/commands.ts';
 
@@ -6,6 +7,7 @@ import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand, seccom
 export function createProgram(): Command {
   return new Command('netdra')
     .description('Kubernetes network DRA driver for SR-IOV and DPDK')
+    .version(packageInfo.version)
     .showHelpAfterError('(netdra --help lists the commands)')
     .addCommand(runCommand())
     .addCommand(doctorCommand())

@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { explain } from '../lib/errors.ts';
+import { explain, NetdraError } from '../lib/errors.ts';
 import { flagNames, flagOption, type Settings } from './settings.ts';
 
 /** `netdra run`: the driver. */
@@ -15,9 +15,13 @@ async function run(settings: Settings): Promise<void> {
   // Imported lazily: the API client alone takes half a second to load, and --help does not need it.
   const { createLogger } = await import('./pino-logger.ts');
   const logger = createLogger(settings.logLevel);
+  // One line, in one of the streams: logs of a container have both. Our own errors need no stack.
   const fail = (error: unknown, message: string): never => {
-    logger.fatal({ err: error }, message);
-    process.stderr.write(`netdra: ${message}: ${explain(error)}\n`);
+    if (error instanceof NetdraError || settings.logLevel === 'silent') {
+      process.stderr.write(`netdra: ${message}: ${explain(error)}\n`);
+    } else {
+      logger.fatal({ err: error }, `${message}: ${explain(error)}`);
+    }
     process.exit(1);
   };
   process.on('unhandledRejection', (error) => fail(error, 'unexpected failure'));

@@ -1,7 +1,8 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { closedFields } from '../driver/api/claim-fields.ts';
-import { cniUses } from '../driver/api/cni-rules.ts';
+import { cniUses } from '../driver/api/cni-uses.ts';
 import { deviceInfoDir } from '../driver/dialects/device-info.ts';
+import { metadataVersions } from '../framework/metadata/document/codec.ts';
 import { defaultHooklessHandlers, startGateModes } from '../framework/metadata/gate/choose-start-gate.ts';
 import { defaultHostDirs, layoutNames } from '../framework/metadata/layouts/layout.ts';
 import { parseAddress } from './ops/http-server.ts';
@@ -15,6 +16,7 @@ import {
   parseList,
   parseSeconds,
   parseSimulation,
+  parseVersions,
 } from './parse-flags.ts';
 
 /** A flag of `netdra run`, and the setting that it becomes. */
@@ -99,6 +101,10 @@ const flags = {
     ...{ value: '<names>', default: 'v1,kep', parse: parseLayouts },
     help: `layouts of the metadata file (docs/metadata.md), comma-separated: ${layoutNames.join(', ')}`,
   },
+  metadataVersions: {
+    ...{ value: '<versions>', default: metadataVersions.join(','), parse: parseVersions },
+    help: `versions of metadata.resource.k8s.io in the layout v1, comma-separated: ${metadataVersions.join(', ')}`,
+  },
   attributesDir: {
     ...{ value: '<path>', env: 'NETDRA_ATTRIBUTES_DIR', default: defaultHostDirs.attributesDir },
     help: 'host directory for files of the layout attributes-json',
@@ -147,11 +153,15 @@ const flags = {
   bootIdPath: { value: '<path>', isHidden: true, help: "file with the kernel's boot ID" },
   httpAddress: {
     ...{ value: '<address>', parse: (text: string) => parseAddress(text) && text },
-    help: 'where to serve /metrics, /healthz and /readyz: HOST:PORT or :PORT; disabled if unset',
+    help: 'where to serve /metrics, /healthz and /readyz: HOST:PORT, [IPV6]:PORT or :PORT; disabled if unset',
   },
   httpTlsDir: {
     value: '<path>',
     help: 'directory with tls.crt and tls.key to serve them over HTTPS; read again when they change',
+  },
+  vfTraffic: {
+    ...{ value: '[bool]', default: 'false', parse: parseBoolean },
+    help: 'metrics with the traffic of each VF in a pod: up to 512 VFs with 8 series each',
   },
   simulate: {
     ...{ value: '<vfs>', env: 'NETDRA_SIMULATE', parse: parseSimulation },

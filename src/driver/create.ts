@@ -1,7 +1,14 @@
 import { ClaimStatusWriter, withClaimStatus } from '../framework/claimstatus/index.ts';
 import { isPodWanted, ResourceApi } from '../framework/kube/index.ts';
 import type { DraPlugin } from '../framework/kubeletplugin/index.ts';
-import { CdiSpecs, type ClaimIdentity, ClaimMetadata, claimName, layouts } from '../framework/metadata/index.ts';
+import {
+  CdiSpecs,
+  type ClaimIdentity,
+  ClaimMetadata,
+  type ClaimMetadataOptions,
+  claimName,
+  layouts,
+} from '../framework/metadata/index.ts';
 import { createSliceApi, dropsTaints, SlicePublisher } from '../framework/resourceslice/index.ts';
 import { defined } from '../lib/defined.ts';
 import { explain } from '../lib/errors.ts';
@@ -15,12 +22,12 @@ import {
   Driver,
 } from './claims/index.ts';
 import type { DeviceList } from './devices/device-list.ts';
-import { reportDevices } from './devices/device-report.ts';
+import { reportDevices, reportHealth } from './devices/device-report.ts';
 import { heldDevices } from './devices/held-devices.ts';
 import { openDevices } from './devices/open-devices.ts';
-import { DeviceInfoFiles, DialectFiles } from './dialects/index.ts';
+import { DialectFiles } from './dialects/index.ts';
 import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
-import type { KubeletSide, NodePorts, NodeSettings } from './ports.ts';
+import type { KubeletSide, NodeFacts, NodePorts, NodeSettings } from './ports.ts';
 import {
   endEarlierBoots,
   InactiveClaims,
@@ -34,10 +41,12 @@ import {
   CniAttacher,
   CniCleanUp,
   createSandboxSide,
+  metadataOf,
   type SandboxRegistry,
   StatusReport,
 } from './sandbox/index.ts';
 import { StoredRecords } from './state/index.ts';
+import { TrafficReader, type TrafficReaderOptions } from './vf/index.ts';
 
 /** The driver of one node. Disposing stops it; prepared claims stay prepared, and the ports stay open. */
 export interface NetworkNode extends AsyncDisposable {
@@ -79,10 +88,13 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
 
   // Until it exists, this instance has served no sandbox, and serves all of them once it does.
   let sandboxes: SandboxRegistry | undefined;
-  const onPending = (claim: ClaimIdentity) => sandboxes?.requeuePods(podUidsOf(claim));
-  const { metadata, devices } = await findDevices(base, onPending);
+  const { metadata, devices } = await findDevices(base, {
+    onPending: (claim) => sandboxes?.requeuePods(podUidsOf(claim)),
+    onPrepared: (claim) => claims.driver.complete(claim),
+    onUnprepared: (claim) => claims.driver.forget(claim),
+  });
   const moves = createAttachments(base, devices);
-  const reports = createReports(base, devices);
+  const reports = createReports(base, devices, metadata);
   const { publisher, events, status } = reports;
   const claims = createClaims(base, devices, moves.attachments);
   const plugin = withClaimEvents(observer.plugin(withClaimStatus(claims.driver, reports.statusWriter)), events);
@@ -101,18 +113,20 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
     }),
   );
   const reconciler = createReconciler(base, parts, registry, () => reconciler.nudge());
-  const onUnpublished = (reason: string) => observer.published(reason);
-  const report = () => reportDevices({ node, devices, store, publisher, kubelet, events, onUnpublished });
+  const reported = { node, devices, store, publisher, kubelet, events, observer };
+  const report = () => reportDevices(reported);
   const owned = stack.move();
   return {
     async start() {
+      const unrestored = await kubelet.restoreMetadata().catch((error: unknown) => [error]);
+      for (const err of unrestored) logger.warn({ err }, 'files of a claim cannot be made again from its record');
       // The runtime registers us once every sandbox has answered it; one whose containers are waiting does not answer.
       await waitingSandboxes.serve();
       runtime.start();
       for (const part of [waitingSandboxes, moves.cniCleanUp, reconciler, deletedPods]) part.start();
       status.reportAttached();
       report();
-      devices.watch(report);
+      devices.watch(report, () => reportHealth(reported));
       observer.started(factsOf(base, devices, metadata));
       logger.info({ driver, node, devices: devices.offered().length }, 'driver started');
     },
@@ -123,14 +137,15 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
 
 async function findDevices(
   { disk, kernel: { networks, ...sources }, clock, now, logger, settings, stack }: Base,
-  onPending: (claim: ClaimIdentity) => void,
+  on: Pick<ClaimMetadataOptions, 'onPending' | 'onPrepared' | 'onUnprepared'>,
 ) {
   const { driverName: driver, nodeName, dataDir, stateDir, inventoryPolicy } = settings;
   const { attributesDir, downwardApiDir } = settings;
   const { store, bootId, gate, later } = disk;
   const metadata = new ClaimMetadata({
-    ...{ driver, dataDir, cdiDir: settings.cdiDir, bootId, now },
+    ...{ driver, dataDir, cdiDir: settings.cdiDir, bootId, now, marker: 'NETDRA_CLAIM_' },
     layouts: settings.metadataLayouts.map((name) => layouts[name]),
+    versions: settings.metadataVersions,
     // Claims that already have metadata keep it, so the object is always built.
     enabled: settings.enableDeviceMetadata,
     attributesOf: ({ pool, name }) => {
@@ -142,8 +157,7 @@ async function findDevices(
       logger.warn(log, 'damaged record of a claim is written anew');
     },
     records: new StoredRecords({ store, dataDir }),
-    onPrepared: ({ uid }) => store.completeClaim(uid),
-    onPending,
+    ...on,
     ...defined({ later, gate: gate.hook, attributesDir, downwardApiDir }),
   });
   // Must run before anything reads the VF snapshots of an earlier boot.
@@ -151,7 +165,7 @@ async function findDevices(
   const { connection: host, ethtool } = networks.host;
   const devices = stack.use(
     await openDevices(settings, {
-      ...{ driver, host, stateDir, clock, logger, ...sources },
+      ...{ driver, host, stateDir, clock, now, logger, ...sources },
       held: () => heldDevices(store.claims()),
       unrestored: () => store.unrestored(),
       ...defined({ ethtool, policyPath: inventoryPolicy }),
@@ -173,28 +187,40 @@ function createAttachments(
 }
 
 /** Reports to the API server; they may be late. */
-function createReports({ kube, resources, observer, stack, podUidsOf, ...base }: Base, devices: DeviceList) {
+function createReports(
+  { kube, resources, observer, stack, podUidsOf, ...base }: Base,
+  devices: DeviceList,
+  metadata: ClaimMetadata,
+) {
   const { clock, logger, random, disk, settings } = base;
   const { driverName: driver, nodeName } = settings;
+  const options = { controller: driver, instance: nodeName, clock, logger };
+  const onError = (error: unknown) => observer.writeFailed('events', error);
+  const events = new FailureEvents(stack.use(new EventWriter(kube, { ...options, onError })));
   const publisher = stack.use(
     new SlicePublisher(createSliceApi(kube, resources, { driver, nodeName }), {
       ...{ driver, nodeName, clock, logger, random },
       onError: (error) => {
         observer.published(explain(error));
+        observer.writeFailed('slices', error);
+        events.slicesNotPublished(nodeName, error);
         if (dropsTaints(error)) devices.withdrawHung();
       },
-      onSynced: () => observer.published(),
+      onSynced: () => {
+        observer.published();
+        events.slicesNotPublished(nodeName, undefined);
+      },
     }),
   );
-  const options = { controller: driver, instance: nodeName, clock, logger };
-  const events = new FailureEvents(stack.use(new EventWriter(kube, options)));
   const statusWriter = stack.use(
     new ClaimStatusWriter(resources, {
       ...{ driver, pool: nodeName, clock, logger, random },
       onPersistentFailure: (claim, error) => events.statusNotWritten(claim, podUidsOf(claim), error),
+      onError: (error) => observer.writeFailed('status', error),
     }),
   );
-  return { publisher, events, statusWriter, status: new StatusReport({ store: disk.store, writer: statusWriter }) };
+  const status = new StatusReport({ store: disk.store, metadata, writer: statusWriter });
+  return { publisher, events, statusWriter, status };
 }
 
 function createClaims(
@@ -203,13 +229,13 @@ function createClaims(
   attachments: Attachments,
 ) {
   const { clock, logger, random } = base;
-  const { driverName: driver, nodeName, cdiDir: dir, stateDir } = settings;
+  const { driverName: driver, nodeName, cdiDir: dir } = settings;
   const { store, locks } = disk;
   const control = base.decorate('control', devices.vfs.control);
   const deviceSpecs = new CdiSpecs({ dir, driver, class: 'device' });
   const dialectFiles = new DialectFiles({
     specs: new CdiSpecs({ dir, driver, class: 'dialects' }),
-    deviceInfo: new DeviceInfoFiles({ dir: settings.deviceInfoDir, recordDir: `${stateDir}/device-info` }),
+    deviceInfoDir: settings.deviceInfoDir,
   });
   const classes = stack.use(new DeviceClasses({ resources, clock, logger, random }));
   const networkDriver = new Driver({
@@ -226,7 +252,7 @@ function createClaims(
       return addresses.filter(({ scope }) => scope === 'global').map(({ cidr }) => parseCidr(cidr));
     }),
   });
-  return { driver: networkDriver, control, deviceSpecs, dialectFiles };
+  return { driver: networkDriver, control };
 }
 
 async function serveKubelet(
@@ -286,15 +312,13 @@ function createReconciler(
   const { driverName: driver, nodeName: pool, reconcileIntervalMs: everyMs } = settings;
   const { store, locks } = disk;
   const { devices, metadata, attachments, control, kubelet: helper } = parts;
-  const metadataSpecs = new CdiSpecs({ dir: settings.cdiDir, driver, class: 'metadata' });
-  const specs = decorate('specs', [parts.deviceSpecs, metadataSpecs, parts.dialectFiles]);
   const sandboxes = decorate('sandboxes', registry);
   const inactive = new InactiveClaims({
-    ...{ driver, pool, store, sandboxes, claims: resources, helper, clock, logger },
+    ...{ driver, pool, store, metadata, sandboxes, claims: resources, helper, clock, logger },
     // The next pod may already exist.
     onHandedOver: nudge,
   });
-  const orphans = new OrphanedFiles({ store, metadata, specs, helper, logger });
+  const orphans = new OrphanedFiles({ store, metadata, logger });
   const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
   const vfs = { store, attachments, control, locks, logger };
   const tasks = [
@@ -303,21 +327,31 @@ function createReconciler(
     { name: 'VFs', run: (signal: AbortSignal) => devices.recreateLost(signal) },
     { name: 'observed VFs', run: (signal: AbortSignal) => observed.sweep(signal) },
     { name: 'claims', run: (signal: AbortSignal) => inactive.sweep(signal) },
-    { name: 'files', run: (signal: AbortSignal) => orphans.sweep(signal) },
+    { name: 'files', run: () => orphans.sweep() },
     { name: 'CNI attachments', run: (signal: AbortSignal) => parts.cniCleanUp.sweep(signal) },
   ];
   return stack.use(new Reconciler({ tasks: tasks.map((task) => decorate('task', task)), everyMs, clock, logger }));
 }
 
-function factsOf({ disk: { store } }: Base, devices: DeviceList, metadata: ClaimMetadata) {
+function factsOf(base: Base, devices: DeviceList, metadata: ClaimMetadata): NodeFacts {
+  const { disk, kernel, settings, logger } = base;
+  const { store } = disk;
+  const interfaceNameOf: TrafficReaderOptions['interfaceNameOf'] = (claim, device) =>
+    metadataOf(metadata, claim, device)?.networkData?.interfaceName;
+  const { networks } = kernel;
+  const traffic = new TrafficReader({ store, networks, vfs: devices.vfs, interfaceNameOf, logger });
   const held = () => store.claims().flatMap((claim) => claim.devices);
   return {
     devicesOffered: () => devices.offered().length,
+    devicesWithheld: () => devices.withheld(),
+    deviceProblems: () => devices.problemCount,
+    isPolicyValid: () => devices.policyFault === undefined,
     claimsByState: () => {
       const byState = Map.groupBy(store.claims(), ({ state }) => state);
       return Object.fromEntries([...byState].map(([state, claims]) => [state, claims.length]));
     },
     devicesAttached: () => held().filter(({ attachment }) => attachment !== undefined).length,
     metadataFiles: () => metadata.countFiles(),
+    ...(settings.vfTraffic ? { vfTraffic: shared(() => traffic.read()) } : {}),
   };
 }

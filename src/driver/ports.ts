@@ -1,15 +1,17 @@
 import type { Plugin, PluginHandlers } from '../../nri/index.ts';
 import type { KubeApi } from '../framework/kube/index.ts';
 import type { DraPlugin, KubeletPluginHelper, KubeletPluginOptions } from '../framework/kubeletplugin/index.ts';
-import type { ClaimMetadataOptions, LayoutName } from '../framework/metadata/index.ts';
+import type { ClaimMetadataOptions, LayoutName, MetadataVersion } from '../framework/metadata/index.ts';
 import type { Clock } from '../lib/clock.ts';
 import type { Logger } from '../lib/logger.ts';
+import type { InventoryPolicy } from '../node/inventory/index.ts';
+import type { HungWrite } from '../node/sriov/index.ts';
 import type { ClosedField, CniRules } from './claims/index.ts';
 import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devices.ts';
-import type { InactiveClaimsOptions, OrphanedFilesOptions, ReconcileTask } from './recovery/index.ts';
+import type { InactiveClaimsOptions, ReconcileTask } from './recovery/index.ts';
 import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, VfHost } from './sandbox/index.ts';
 import type { Locks, Store } from './state/index.ts';
-import type { VfControl } from './vf/index.ts';
+import type { TrafficReport, VfControl } from './vf/index.ts';
 
 /** What the driver does, independent of the machine that it runs on. Directories are absolute. */
 export interface NodeSettings extends SimulationSettings {
@@ -20,6 +22,7 @@ export interface NodeSettings extends SimulationSettings {
   stateDir: string;
   cdiDir: string;
   metadataLayouts: LayoutName[];
+  metadataVersions: MetadataVersion[];
   /** Host directory for the layout `attributes-json`; absent: the same path as in the container. */
   attributesDir?: string;
   /** Host directory for the layout `downward-api`, with a directory for each pod; absent: `/etc/dra`. */
@@ -27,6 +30,8 @@ export interface NodeSettings extends SimulationSettings {
   /** Host directory for device-info files. */
   deviceInfoDir: string;
   enableDeviceMetadata: boolean;
+  /** Whether the traffic of VFs is among the figures of the node. */
+  vfTraffic: boolean;
   /** Whether metadata follows changes in running pods. */
   liveUpdates: boolean;
   /** Closed fields of VFConfig that claims may set where their DeviceClass does not. */
@@ -96,7 +101,7 @@ export interface KubeletPort {
 }
 
 export type KubeletSide = MetadataCalls &
-  Pick<KubeletPluginHelper, 'setHealth' | 'reclaim' | 'prepareAgain'> &
+  Pick<KubeletPluginHelper, 'setHealth' | 'reclaim' | 'prepareAgain' | 'restoreMetadata'> &
   AsyncDisposable;
 
 export interface RuntimePort {
@@ -113,18 +118,45 @@ export interface NodeObserver {
   connected(peer: 'kubelet' | 'nri', failure?: string): void;
   /** @param failure why the API server does not have the slices as wanted */
   published(failure?: string): void;
+  /** A write to the API server has failed, and is logged. */
+  writeFailed(object: ApiObject, error: unknown): void;
+  /** Called when the driver starts and at each change. */
+  reported(state: DeviceState): void;
   /** Called once, when the driver has started. */
   started(facts: NodeFacts): void;
 }
+
+/** What decides on the devices that are offered, besides the node and the store. Plain data. */
+export interface DeviceState {
+  /** The policy in force; absent: there is none. */
+  policy?: InventoryPolicy;
+  /** Why the file of the policy is not in force. */
+  policyFault?: string;
+  /** Writes that the kernel has not returned from. */
+  hungWrites: readonly HungWrite[];
+  /** Whether the API server stores the taints of hung devices; otherwise these are not offered. */
+  keepsTaints: boolean;
+}
+
+/** What the driver writes to the API server. */
+export type ApiObject = 'slices' | 'status' | 'events';
 
 /** Figures that may be read at any time. */
 export interface NodeFacts {
   /** How many devices are offered to the scheduler. */
   devicesOffered(): number;
+  /** How many devices new claims cannot get, by reason. */
+  devicesWithheld(): Record<string, number>;
+  /** How many problems there are with reading the node's devices. */
+  deviceProblems(): number;
+  /** Whether the inventory policy, if there is one, is in force as it is in its file. */
+  isPolicyValid(): boolean;
   /** How many claims are in each state of the store. */
   claimsByState(): Record<string, number>;
   /** How many devices are in a pod's sandbox now. */
   devicesAttached(): number;
+  /** Absent: it is not wanted. */
+  vfTraffic?: () => Promise<TrafficReport>;
   /** How many requests have a metadata file. */
   metadataFiles(): Promise<number>;
 }
@@ -134,6 +166,5 @@ export interface NodeParts {
   vfs: VfHost;
   control: VfControl;
   sandboxes: InactiveClaimsOptions['sandboxes'];
-  specs: OrphanedFilesOptions['specs'];
   task: ReconcileTask;
 }

@@ -32,6 +32,8 @@ export interface SriovCardOptions {
   iommufd?: boolean;
   /** Whether the PF reports the address that a VF has chosen itself as administrative, like igb. */
   tellsOwnAddresses?: boolean;
+  /** The MTU of the PF, and the largest one that the driver of the VFs takes. */
+  mtu?: { pf: number; vf: number };
   /** Whether its interfaces are IPoIB: addresses of 20 octets, which change at every bind and cannot be set. */
   isInfiniBand?: boolean;
 }
@@ -75,6 +77,7 @@ export class SriovCard implements Disposable {
   listError: NetlinkError | undefined;
   /** Properties that the PF accepts, without effect. */
   readonly ignored = new Set<keyof VfChange>();
+  readonly #pf: Link;
   #nextIndex = 10;
 
   constructor(options: SriovCardOptions = {}) {
@@ -88,9 +91,11 @@ export class SriovCard implements Disposable {
       iommufd: false,
       tellsOwnAddresses: false,
       isInfiniBand: false,
+      mtu: { pf: 9000, vf: 9710 },
       ...options,
     };
     const { vfs, drivers, info } = this.#options;
+    this.#pf = { ...this.#newLink('pf0', pfAddress), index: 5, mtuBytes: this.#options.mtu.pf };
     for (const driver of drivers) mkdirSync(this.path('bus/pci/drivers', driver), { recursive: true });
     this.#vfs = Array.from({ length: vfs }, (_, vfIndex) => ({
       ...{ info: { vfIndex, ...info }, qdiscs: {}, ethtool: {} },
@@ -187,7 +192,7 @@ export class SriovCard implements Disposable {
   /** rtnetlink of the namespace of the card. */
   readonly host: VfHardwareOptions['host'] = {
     links: async () => {
-      const pf = { ...this.#newLink('pf0', pfAddress), index: 5 };
+      const pf = structuredClone(this.#pf);
       const here = this.#vfs.filter(({ isAway }) => !isAway);
       return [pf, ...here.flatMap(({ link }) => (link === undefined ? [] : [structuredClone(link)]))];
     },
@@ -327,7 +332,8 @@ export class SriovCard implements Disposable {
     const last = index.toString(16).padStart(2, '0');
     const guid = 'fe:80:00:00:00:00:00:00:00:11:22:33:44:55:66:77';
     const hardwareAddress = this.#options.isInfiniBand ? `00:00:10:${last}:${guid}` : `02:00:00:00:00:${last}`;
-    const state = { mtuBytes: 1500, up: false, carrier: false, altNames: [] };
+    const limits = { minMtuBytes: 68, maxMtuBytes: this.#options.mtu.vf };
+    const state = { mtuBytes: 1500, ...limits, up: false, carrier: false, altNames: [] };
     const settings = { flags: ['multicast' as const], group: 0, txQueueLength: 1000, alias: '' };
     return { index, name, parentDevice, hardwareAddress, ...state, ...settings };
   }

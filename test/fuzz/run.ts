@@ -1,8 +1,8 @@
 /** `npm run fuzz`: see the usage. Exits with 1 on a finding, 2 for wrong usage. */
 import { parseArgs } from 'node:util';
 import { cProgramsName, reportPrograms } from './c-programs.ts';
+import { compareClassAndEffects, comparePolicyAndDriver } from './comparisons.ts';
 import { fuzzTarget } from './fuzz-target.ts';
-import { comparePolicyAndDriver } from './policy-and-driver.ts';
 import { describeFinding, formatReports, type Report, type TargetReport } from './report.ts';
 import { targetNames, targetUrl } from './target.ts';
 
@@ -20,6 +20,7 @@ interface Part {
 /** The comparison comes first: the start of its API server takes time, which the later parts then share. */
 const parts: readonly Part[] = [
   { name: 'policy-and-driver', shares: 6, run: comparePolicyAndDriver },
+  { name: 'class-and-effects', shares: 3, run: compareClassAndEffects },
   { name: cProgramsName, shares: 3, run: reportPrograms },
   ...targetNames().map((name) => ({
     name,
@@ -32,8 +33,8 @@ const usage = `usage: npm run fuzz -- [--minutes 10 | --seconds 600] [--seed N] 
 
 Runs edited and generated inputs through every parser of input from outside, the C programs with sanitizers, and
 claim configurations through the admission policies of a real API server and the driver. Findings are errors that a
-parser does not announce, wrong results, inputs that take more than a second of CPU time or too much memory, and
-configurations that only one of policy and driver accepts.
+parser does not announce, wrong results, inputs that take more than a second of CPU time or too much memory,
+configurations that only one of policy and driver accepts, and those that do in the kernel what their class does not allow.
 
 --minutes, --seconds   for all targets together
 --seed                 the same seed gives the same inputs; default: another one each time

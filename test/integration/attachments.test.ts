@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { locateTools } from '../../e2e/node/tools.ts';
 import { Attachments, CniAttacher, KernelNetworks } from '../../src/driver/sandbox/index.ts';
 import { type SandboxPlace, Store, type StoredDevice, type VfConfig } from '../../src/driver/state/index.ts';
+import { TrafficReader } from '../../src/driver/vf/index.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import { CniRunner } from '../../src/node/cni/index.ts';
 import type { VfInfo } from '../../src/node/netlink/index.ts';
@@ -43,6 +44,7 @@ class Bench implements AsyncDisposable {
     vfs: {
       linkKey: (address) => ({ alias: `vf ${address}` }),
       adminInfo: async ({ vfIndex = 0 }) => this.adminInfo && { vfIndex, ...this.adminInfo },
+      rdmaDevice: async () => undefined,
       ensureLink: async () => undefined,
       isUnbound: async () => this.isUnbound,
       recreate: async () => undefined,
@@ -123,6 +125,16 @@ class Bench implements AsyncDisposable {
     for (const device of this.devices(claim)) await this.#attachments.detachLost(device);
   }
 
+  /** Counters of the VFs in pods. */
+  readonly traffic = new TrafficReader({
+    store: this.store,
+    networks: this.#networks,
+    vfs: { isSimulated: true, linkKey: (address) => ({ alias: `vf ${address}` }) },
+    // Nothing writes metadata here.
+    interfaceNameOf: () => undefined,
+    logger: this.logger,
+  });
+
   devices(claim: string): StoredDevice[] {
     return (this.store.claim(claim)?.devices ?? []).map((device) => ({ ...device }));
   }
@@ -163,6 +175,29 @@ const inPod = (pod: TestNetns) =>
     .ip('addr', 'show')
     .filter(({ ifname }: { ifname: string }) => ifname !== 'lo')
     .map(({ ifname, address, mtu }: { ifname: string; address: string; mtu: number }) => ({ ifname, address, mtu }));
+
+describe('the traffic of a VF', () => {
+  it('is counted while a pod has it, as the pod sees it, with pod, claim and interface', async () => {
+    bench.createVf(1);
+    const pod = bench.newPod();
+    bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', addresses: ['192.0.2.10/24'] } }]);
+    expect((await bench.traffic.read()).samples).toEqual([]);
+    await bench.attach('c', pod);
+    const read = async () => (await bench.traffic.read()).samples[0];
+    const before = await read();
+    const device = '0000-3b-02-1';
+    expect(before?.labels).toEqual({ device, namespace: 'default', pod: 'app', claim: 'c', interface: 'net1' });
+    pod.exec('ip', 'neigh', 'add', '192.0.2.9', 'lladdr', '02:00:00:00:00:09', 'dev', 'net1');
+    pod.exec('bash', '-c', 'for n in 1 2 3; do echo hello > /dev/udp/192.0.2.9/9; done');
+    const after = await read();
+    const sent = (after?.counters.txPackets ?? 0) - (before?.counters.txPackets ?? 0);
+    expect(sent).toBeGreaterThanOrEqual(3);
+    expect(after?.counters).toMatchObject({ rxErrors: 0, txErrors: 0 });
+    await bench.detach('c');
+    expect((await bench.traffic.read()).samples).toEqual([]);
+    expect(bench.logger.lines).toEqual([]);
+  });
+});
 
 describe('a VF in user space', () => {
   const config = { interfaceName: 'dpdk0', mtu: 9000, addresses: ['2001:DB8:0::7/64'] };
@@ -243,6 +278,32 @@ describe('a VF that CNI plugins attach', () => {
     const [link] = JSON.parse(ip('-j', 'link', 'show', 'vf1'));
     expect(link).toMatchObject({ mtu: 1500, address: '02:00:00:00:00:01' });
     expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
+  });
+
+  it('gets the next name that neither the pod nor another claim has, keeps it, and takes no name of another component', async () => {
+    for (const index of [1, 2]) bench.createVf(index);
+    const pod = bench.newPod();
+    pod.exec('ip', 'link', 'add', 'net1', 'type', 'veth', 'peer', 'name', 'net1p');
+    const { interfaceName: _name, ...open } = config();
+    const plugins = (index: number) => [{ type: 'host-device', device: `vf${index}` }];
+    const cniOf = (index: number) => ({ ...chain(), plugins: plugins(index) });
+    bench.prepare('named', [{ index: 2, config: { ...config(), cni: cniOf(2), interfaceName: 'net2' } }]);
+    bench.prepare('open', [{ index: 1, config: { ...open, cni: cniOf(1) } }]);
+    for (let round = 0; round < 2; round++) {
+      expect(await bench.attach('open', pod)).toMatchObject([{ interfaceName: 'net3' }]);
+    }
+    await bench.detach('open');
+    expect(links()).toContain('vf1');
+    expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
+
+    bench.prepare('named', [{ index: 2, config: { ...config(), cni: cniOf(2) } }]);
+    await expect(bench.attach('named', pod)).rejects.toMatchObject({
+      code: 'interface-name-taken',
+      message: expect.stringContaining('cannot be net1 in pod default/app'),
+    });
+    await bench.detach('named');
+    expect(pod.ip('link', 'show', 'net1')).toHaveLength(1);
+    expect(links()).toContain('vf2');
   });
 });
 

@@ -1,7 +1,16 @@
+import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { loadYaml, type V1ClusterRole, type V1DaemonSet, type V1Pod } from '@kubernetes/client-node';
+import { basename } from 'node:path';
+import {
+  loadYaml,
+  type V1ClusterRole,
+  type V1DaemonSet,
+  type V1DeviceClass,
+  type V1Pod,
+} from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
+import { policySchema } from '../../deploy/helm/values-schema.ts';
 import {
   chartDir,
   packageChart,
@@ -14,10 +23,13 @@ import {
 } from '../../e2e/release/chart.ts';
 import { type HelmVersion, helmVersions, runHelm } from '../../e2e/release/helm.ts';
 import { startRegistry } from '../../e2e/release/registry.ts';
+import packageInfo from '../../package.json' with { type: 'json' };
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
+import { parseAddress } from '../../src/app/ops/index.ts';
+import { parseSimulation } from '../../src/app/parse-flags.ts';
 import { closedFields } from '../../src/driver/claims/index.ts';
 import { defaultHooklessHandlers, startGateModes } from '../../src/framework/metadata/gate/index.ts';
-import { layoutNames } from '../../src/framework/metadata/index.ts';
+import { layoutNames, metadataVersions } from '../../src/framework/metadata/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 import { findTypeProblems } from '../unit/deploy/kubernetes-types.ts';
 
@@ -50,7 +62,9 @@ describe('the chart', () => {
 
   it.each(helmVersions)('is complete and unambiguous for %s, and the same objects', (version) => {
     const cacheDir = cacheFolder(process.env);
-    expect(runHelm(cacheDir, ['lint', '--strict', chartDir], { version })).toContain('0 chart(s) failed');
+    const lint = runHelm(cacheDir, ['lint', '--strict', chartDir], { version });
+    expect(lint).toContain('0 chart(s) failed');
+    expect(lint).not.toMatch(/\[(INFO|WARNING)\]/);
     expect(renderObjects({ version })).toEqual(parseObjects(read('manifests/netdra.yaml')));
   });
 
@@ -61,6 +75,10 @@ describe('the chart', () => {
       const cacheDir = cacheFolder(process.env);
       await using registry = await startRegistry({ cacheDir });
       const archive = packageChart(cacheDir, dir.path, version);
+      // In one folder, the archive of the npm package would replace it.
+      expect(basename(archive)).not.toBe(`${packageInfo.name}-${packageInfo.version}.tgz`);
+      const files = execFileSync('tar', ['-tzf', archive], { encoding: 'utf8' });
+      for (const file of ['README.md', 'templates/NOTES.txt']) expect(files).toContain(`/${file}\n`);
       const chart = pushChart(cacheDir, archive, registry.address, version);
       expect(renderChart({ version, chart })).toBe(renderChart({ version }));
     },
@@ -84,13 +102,21 @@ describe('the chart', () => {
     expect(testPod({})?.metadata?.labels).not.toMatchObject(selector ?? {});
   });
 
+  it('can have a class for whole NICs, to which VFs in a virtual machine belong: it asks nothing of a PF', () => {
+    const objects = renderObjects({ values: { deviceClasses: { nic: { create: true } } } });
+    const { spec } = objects.find(({ metadata }) => metadata?.name === 'netdra-nic') as V1DeviceClass;
+    const expression = 'device.driver == "sriov.netdra.dev" && device.attributes["sriov.netdra.dev"].kind == "nic"';
+    expect(spec).toEqual({ extendedResourceName: 'netdra.dev/nic', selectors: [{ cel: { expression } }] });
+  });
+
   it('has default values that fit its schema, each of which the schema has, and the other way round', () => {
     const values = loadYaml<Record<string, unknown>>(read('helm/netdra/values.yaml'));
     expect(z.fromJSONSchema(schema).safeParse(values).error).toBeUndefined();
     const inSchema = (each: { properties?: Record<string, object> }, path = ''): string[] =>
       Object.entries(each.properties ?? {}).flatMap(([key, inner]) => {
         const nested = inSchema(inner, `${path}${key}.`);
-        return nested.length > 0 ? nested : [`${path}${key}`];
+        // Its default is none of it.
+        return nested.length > 0 && key !== 'inventoryPolicy' ? nested : [`${path}${key}`];
       });
     const known = inSchema(schema);
     const inValues = (value: unknown, path: string): string[] =>
@@ -101,10 +127,29 @@ describe('the chart', () => {
   });
 
   it('offers in its schema what the driver takes', () => {
-    const { metadataLayouts, startGate, openClaimFields } = schema.properties.kubeletPlugin.properties;
+    const { metadataLayouts, metadataVersions: versions, ...others } = schema.properties.kubeletPlugin.properties;
+    const { startGate, openClaimFields } = others;
     expect([...metadataLayouts.items.enum].sort()).toEqual([...layoutNames].sort());
+    expect(versions.items.enum).toEqual([...metadataVersions]);
     expect([...startGate.enum].sort()).toEqual([...startGateModes].sort());
     expect([...openClaimFields.items.enum].sort()).toEqual([...closedFields].sort());
+  });
+
+  it.each([
+    ['', undefined],
+    [8, '8'],
+    ['8', '8'],
+    ['8x128', '8x128'],
+  ])('takes %j for simulated VFs, as the driver does', (simulate, text) => {
+    const flag = podOf({ kubeletPlugin: { simulate } })?.containers[0]?.args?.find((arg) =>
+      arg.startsWith('--simulate='),
+    );
+    expect(flag).toBe(text && `--simulate=${text}`);
+    if (text !== undefined) expect(() => parseSimulation(text)).not.toThrow();
+  });
+
+  it('has the policy of the driver in its schema', () => {
+    expect(schema.properties.inventoryPolicy).toEqual(policySchema());
   });
 
   it('has the handlers without hooks that the driver has', () => {
@@ -118,6 +163,16 @@ describe('the chart', () => {
     ['a slip in a name', { kubeletPlugin: { startGat: 'auto' } }, /kubeletPlugin/],
     ['another type', { http: { port: '8080' } }, /http.port/],
     ['an image without a registry', { image: { repository: 'netdra' } }, /repository/],
+    ['more simulated VFs than the driver makes', { kubeletPlugin: { simulate: '99x99' } }, /kubeletPlugin.simulate/],
+    ['more simulated VFs, as a number', { kubeletPlugin: { simulate: 129 } }, /kubeletPlugin.simulate/],
+    ['a slip in the policy', { inventoryPolicy: { pfs: [{ select: {}, numVf: 8 }] } }, /inventoryPolicy/],
+    ['an id that is no text', { inventoryPolicy: { pfs: [{ select: { vendor: 8086 } }] } }, /inventoryPolicy/],
+    [
+      'a PCI address without domain',
+      { inventoryPolicy: { nics: [{ select: { pciAddress: '3b:00.0' } }] } },
+      /pciAddress/,
+    ],
+    ['a host with a port', { http: { host: '192.0.2.1:80' } }, /http.host/],
     ['an invalid digest', { image: { digest: 'sha256:1' } }, /digest/],
     ['a layout that is not there', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],
   ])('refuses %s in values', (_, values, message) => {
@@ -239,6 +294,22 @@ describe('the chart', () => {
     expect(podOf({})?.containers[0]?.readinessProbe?.httpGet).toEqual({ path: '/readyz', port: 9797 });
   });
 
+  it.each([
+    ['', ':9797', undefined],
+    ['192.0.2.1', '192.0.2.1:9797', '192.0.2.1'],
+    ['fd00::10', '[fd00::10]:9797', 'fd00::10'],
+    ['[fd00::10]', '[fd00::10]:9797', 'fd00::10'],
+    // No address to connect to.
+    ['::', '[::]:9797', '::1'],
+    ['0.0.0.0', '0.0.0.0:9797', '127.0.0.1'],
+  ])('serves metrics and probes at host %j, where the kubelet asks for them', (host, address, probed) => {
+    const [driver] = podOf({ http: { host } })?.containers ?? [];
+    const flag = driver?.args?.find((arg) => arg.startsWith('--http-address='));
+    expect(flag).toBe(`--http-address=${address}`);
+    expect(parseAddress(address).port).toBe(9797);
+    for (const probe of [driver?.livenessProbe, driver?.readinessProbe]) expect(probe?.httpGet?.host).toBe(probed);
+  });
+
   it("runs the driver with its own seccomp profile, with one that others have put there, or with the runtime's", () => {
     const of = (seccomp: Record<string, unknown>, image = {}) => {
       const pod = podOf({ image, kubeletPlugin: { seccomp } });
@@ -299,6 +370,30 @@ describe('the chart', () => {
 
   it('has the alert rules as they are', () => {
     const { spec } = find<{ spec: object }>('PrometheusRule', { prometheusRule: { enabled: true } });
-    expect(spec).toEqual(loadYaml(read('alerts/netdra.yaml')));
+    const rules = read('alerts/netdra.yaml');
+    expect(spec).toEqual(loadYaml(rules));
+    const prefix = 'https://git.example.com/netdra/blob/main/';
+    const prefixed = find<{ spec: object }>('PrometheusRule', {
+      prometheusRule: { enabled: true, runbookUrlPrefix: prefix },
+    });
+    expect(prefixed.spec).toEqual(loadYaml(rules.replaceAll('runbook_url: docs/', `runbook_url: ${prefix}docs/`)));
+  });
+
+  it('has metrics of the traffic of VFs where they are wanted, with the pods of the VFs as labels', () => {
+    const flag = '--vf-traffic=true';
+    expect(podOf({})?.containers[0]?.args).not.toContain(flag);
+    expect(podOf({ kubeletPlugin: { vfTraffic: true } })?.containers[0]?.args).toContain(flag);
+    const { spec } = find<{ spec: object }>('ServiceMonitor', { serviceMonitor: { enabled: true } });
+    expect(spec).toMatchObject({ endpoints: [{ honorLabels: true }] });
+  });
+
+  it('has the job that the alert NetdraDown looks for, whatever the release is called', () => {
+    const values = { serviceMonitor: { enabled: true } };
+    const objects = renderObjects({ values, releaseName: 'sriov' });
+    const monitor = objects.find(({ kind }) => kind === 'ServiceMonitor') as { spec?: { jobLabel: string } };
+    const service = objects.find(({ kind }) => kind === 'Service');
+    const job = service?.metadata?.labels?.[monitor.spec?.jobLabel ?? ''];
+    expect(job).toBe('netdra');
+    expect(read('alerts/netdra.yaml')).toContain(`up{job="${job}"} == 0`);
   });
 });

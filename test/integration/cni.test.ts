@@ -128,12 +128,12 @@ describe('host-local on its own', () => {
     const other = { ...attachment, containerId: 'sandbox2' };
     expect(await setup.runner.ipamAdd(attachment, never)).toEqual({
       cniVersion: '1.0.0',
-      interfaces: [],
       ips: [
         { address: '10.89.7.10/24', gateway: '10.89.7.1' },
         { address: '2001:db8:89::10/64', gateway: '2001:db8:89::1' },
       ],
       routes: [{ dst: '0.0.0.0/0' }, { dst: '::/0' }],
+      unused: [],
     });
     const { ips } = await setup.runner.ipamAdd(other, never);
     expect(ips.map(({ address }) => address)).toEqual(['10.89.7.11/24', '2001:db8:89::11/64']);
@@ -181,11 +181,7 @@ describe('a device moved by host-device and set up by tuning', () => {
     const link = setup.inPod('net1');
     expect(link).toMatchObject({ mtu: 1400, address: '02:00:00:00:00:aa' });
     expect(result.cniVersion).toBe(cniVersion);
-    expect(result.interfaces).toEqual([
-      expect.objectContaining({ name: 'net1', mac: link.address, sandbox: setup.pod.path }),
-    ]);
     expect(result.ips.map(({ address }) => address).sort()).toEqual(globalAddresses(link));
-    expect(result.ips.map((each) => each.interface)).toEqual([0, 0]);
     const [route] = setup.pod.ip('route', 'show', 'default');
     expect(route).toMatchObject({ gateway: result.ips[0]!.gateway, dev: 'net1' });
     expect(setup.pod.exec('cat', '/proc/sys/net/ipv4/conf/net1/arp_notify').trim()).toBe('1');

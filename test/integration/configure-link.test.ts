@@ -1,6 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import { CniAttacher } from '../../src/driver/vf/cni-attacher.ts';
 import { configureLink } from '../../src/driver/vf/configure-link.ts';
+import { systemClock } from '../../src/lib/clock.ts';
+import { decodeCniResult, parseCniResult } from '../../src/node/cni/result.ts';
 import { RtnlConnection } from '../../src/node/netlink/index.ts';
+import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
 
 /** A namespace with two interfaces, of which the first has the default route. */
@@ -42,4 +46,63 @@ describe('configureLink', () => {
       /add route to 0\.0\.0\.0\/0 via 192\.0\.2\.1.*EEXIST/,
     );
   });
+
+  it('applies every field of the routes that an IPAM plugin gives, and names what a pod does not get', async () => {
+    using bench = await podWithTwoLinks();
+    const logger = new RecordingLogger();
+    const given = await ipamResult(logger, {
+      ips: [{ address: '192.0.2.2/24', gateway: '192.0.2.1' }, { address: '2001:db8::2/64' }],
+      routes: [
+        { dst: '0.0.0.0/0', priority: 200, mtu: 1300, advmss: 1200 },
+        { dst: '0.0.0.0/0', gw: '192.0.2.9', table: 1000 },
+        { dst: '198.51.100.0/24', scope: 253, table: 100 },
+        { dst: '2001:db8:1::/48', gw: '2001:db8::1', priority: 7 },
+        { dst: '2001:db8:2::/48', gw: '2001:db8::1' },
+      ],
+      dns: { nameservers: ['192.0.2.53'] },
+      interfaces: [],
+    });
+    for (let round = 0; round < 2; round++) await configureLink(bench.network, bench.link, given);
+    const ofIp = [['route'], ['-6', 'route']].flatMap((args) =>
+      bench.own.ip(...args, 'show', 'table', 'all', 'dev', 'net1'),
+    );
+    expect(ofIp).toEqual(
+      expect.arrayContaining(
+        [
+          {
+            dst: 'default',
+            gateway: '192.0.2.1',
+            scope: 'global',
+            metric: 200,
+            metrics: [{ mtu: 1300, advmss: 1200 }],
+          },
+          { dst: 'default', gateway: '192.0.2.9', table: '1000' },
+          { dst: '198.51.100.0/24', table: '100', scope: 'link' },
+          { dst: '2001:db8:1::/48', gateway: '2001:db8::1', metric: 7 },
+          { dst: '2001:db8:2::/48', gateway: '2001:db8::1', metric: 1024 },
+        ].map((route) => expect.objectContaining(route)),
+      ),
+    );
+    expect(logger.lines).toMatchObject([{ level: 'warn', fields: { device: 'dev-0', fields: ['dns'] } }]);
+  });
 });
+
+/** What the attacher makes of a result that the plugin prints. */
+async function ipamResult(logger: RecordingLogger, printed: object) {
+  const subject = { plugin: 'static', network: 'netdra', cniVersion: '1.0.0' as const };
+  const result = decodeCniResult(parseCniResult(JSON.stringify(printed), subject), subject);
+  const runner = { ipamAdd: async () => result } as never;
+  const device = {
+    name: 'dev-0',
+    pciAddress: '0000:01:10.0',
+    pool: 'n',
+    request: 'r',
+    config: { ipam: { type: 'static' } },
+  };
+  const place = { sandboxId: 's', netnsPath: '/n', podUid: 'u' };
+  return await new CniAttacher({ runner, clock: systemClock, logger }).addresses(
+    device,
+    place,
+    new AbortController().signal,
+  );
+}

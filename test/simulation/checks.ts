@@ -1,6 +1,8 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { parseGate } from '../../src/framework/metadata/gate/gate.ts';
 import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
+import { isVfio } from '../../src/node/sriov/index.ts';
 import type { SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
 import { directoriesOf, periodicSleepsMs } from './instance.ts';
@@ -22,6 +24,14 @@ export class Violation extends Error {
 
 /** How long the driver may continue to work on a sandbox that is gone. */
 const goneMs = 40_000;
+/** Time after the end of a sandbox in which an undisturbed driver detaches its VFs and ends its gates. */
+const endMs = 60_000;
+/** Time in which an undisturbed driver notices that a VF has left its pod: a round of reconciliation, and what it does. */
+const noticeMs = 20_000;
+/** In calm, also while pods start or end, no second takes the driver more steps than this. */
+const stepsPerSecond = 400;
+
+type ClaimSettings = { mtu?: number; vf?: { vlan?: number }; cni?: object } | undefined;
 
 /** Conditions that must hold in every schedule. */
 export class Checks {
@@ -35,6 +45,10 @@ export class Checks {
   readonly #goneSince = new Map<string, number>();
   /** PCI addresses of VFs that were moved out of the host's namespace for a claim. */
   readonly #away = new Set<string>();
+  /** By PCI address: when it left a pod otherwise than by the driver. */
+  readonly #leftAtMs = new Map<string, number>();
+  #damagedAtMs: number | undefined;
+  #lastSteps = { atMs: 0, steps: 0 };
   readonly reports: Reports;
   #filesChanged = false;
   #isPlaceChanged = false;
@@ -78,6 +92,8 @@ export class Checks {
 
   cardReset(): void {
     this.#resets += 1;
+    const { nowMs } = this.#node.simulator;
+    for (const { pciAddress } of this.#node.hardware.vfs) this.#leftAtMs.set(pciAddress, nowMs);
     for (const { id } of this.#node.runtime.sandboxes.values()) this.#changed.add(id);
   }
 
@@ -121,7 +137,11 @@ export class Checks {
     if (
       startError === undefined ||
       pod.isDeleted ||
-      !/in time|mount source|not prepared|does not stop/.test(startError)
+      !/in time|mount source|not prepared|does not stop/.test(startError) ||
+      // Without a start gate they fail like this, and are started again unless they have restartPolicy Never.
+      this.#node.plan.settings.some(({ gate }) => gate === 'file') ||
+      !this.#canRun(pod) ||
+      this.#damagedAtMs !== undefined
     )
       return;
     this.#violation ??= new Violation('pod-failed', `${pod.uid} has failed for good: ${startError}`);
@@ -133,15 +153,74 @@ export class Checks {
     const running = new Set(
       [...runtime.containers.values()].filter(({ state }) => state === 'running').map(({ sandbox }) => sandbox.pod),
     );
-    // A pod without a free VF waits for another to end, and one whose VF was reset with the card has to be deleted.
-    const due = pods.filter((pod) => pod.isBound && !pod.isDeleted && !pod.isFailed && this.#resets === 0);
-    return due.filter((pod) => !running.has(pod)).map(({ uid }) => `${uid} does not run`);
+    // A pod without a free VF waits for another to end.
+    const due = pods.filter((pod) => pod.isBound && !pod.isDeleted && !pod.isFailed);
+    const waiting = due.filter((pod) => !running.has(pod) && this.#canRun(pod));
+    return [...waiting.map(({ uid }) => `${uid} does not run`), ...due.flatMap((pod) => this.#unserved(pod))];
+  }
+
+  /** Whether its claims can be served at all. */
+  #canRun(pod: SimPod): boolean {
+    const claims = this.#node.claimsOf(pod);
+    const withVfs = claims.filter(({ devices }) => devices.some(({ adminAccess }) => !adminAccess));
+    if (withVfs.some(({ plan, reservedFor }) => plan.isBroken || reservedFor.length > 1)) return false;
+    if (withVfs.length > 0 && pod.plan.isOnHost) return false;
+    // A pod whose VF was reset in user space has to be deleted; one that Multus has moved comes back with the pod.
+    return this.#resets === 0 || claims.every(({ plan: { attach } }) => attach === 'netlink' || attach === 'cni');
+  }
+
+  /** Claims of a pod whose other claim fails for good, and that are not in its sandbox nevertheless. */
+  #unserved(pod: SimPod): string[] {
+    const claims = this.#node.claimsOf(pod);
+    if (pod.plan.isOnHost || this.#resets > 0 || !claims.some(({ plan }) => plan.isBroken)) return [];
+    if (claims.some(({ reservedFor }) => reservedFor.length > 1)) return [];
+    const sandbox = this.#node.runtime.list().findLast((each) => each.pod === pod && each.state === 'ready');
+    if (sandbox === undefined || this.#changed.has(sandbox.id)) return [];
+    const served = claims.filter(({ plan }) => plan.attach === 'netlink' && plan.isBroken !== true);
+    const devices = served.flatMap((claim) => claim.devices.filter(({ adminAccess }) => !adminAccess));
+    const missing = devices.filter(({ device }) => {
+      return this.#node.hardware.vfs.find(({ name }) => name === device)?.link?.namespace !== sandbox.network;
+    });
+    return missing.map(({ device }) => `${device} is not in ${sandbox.id}, of which another claim fails`);
   }
 
   /** What slices, status, health and readiness say, and the node does not. */
   disagreements(): string[] {
     // A pod whose VF was reset with the card has to be deleted.
     return this.reports.disagreements(this.#resets === 0 ? ({ id }) => !this.#changed.has(id) : undefined);
+  }
+
+  /** Something else has damaged a file of the driver. */
+  damaged(): void {
+    this.#damagedAtMs = this.#node.simulator.nowMs;
+  }
+
+  /** In calm: what must have an end. @throws Violation */
+  bounds(): void {
+    const { simulator, runtime } = this.#node;
+    const { nowMs, steps } = simulator;
+    const seconds = (nowMs - this.#lastSteps.atMs) / 1_000;
+    const count = steps - this.#lastSteps.steps;
+    if (this.#lastSteps.atMs > 0 && seconds > 0 && count > stepsPerSecond * Math.max(1, seconds)) {
+      throw new Violation('endless', `${count} steps in ${seconds} s without faults`);
+    }
+    this.#lastSteps = { atMs: nowMs, steps };
+    if (!this.#node.isUndisturbedFor(endMs)) return;
+    for (const sandbox of runtime.sandboxes.values()) {
+      if (nowMs - (sandbox.endedAtMs ?? nowMs) >= endMs) this.#checkEnd(sandbox);
+    }
+  }
+
+  #checkEnd({ id, network, pod }: SimSandbox): void {
+    const vf = network.isHost ? undefined : network.links.find(({ parentDevice }) => parentDevice !== undefined);
+    if (vf !== undefined) throw new Violation('late-end', `${vf.parentDevice} is still in ${id}, which has ended`);
+    for (const name of pod.claims) {
+      const claim = this.#node.apiServer.claims.get(name);
+      const gate = claim && parseGate(readIfThere(join(this.#claimDir(claim), 'gate')) ?? '');
+      if (gate?.sandboxId === id && gate.state !== 'ended') {
+        throw new Violation('late-end', `the gate of ${name} says ${gate.state} for ${id}, which has ended`);
+      }
+    }
   }
 
   /** All differences of the node from its state before the first pod. */
@@ -209,31 +288,49 @@ export class Checks {
   #checkContainer(container: SimContainer): void {
     const { sandbox } = container;
     const { pod } = sandbox;
-    if (this.#resets > 0) return;
     for (const name of pod.claims) {
       const claim = this.#node.apiServer.claims.get(name);
       // After a pod was force-deleted, its claim may have other devices, for the next pod.
       if (claim?.reservedFor.includes(pod.uid) !== true) continue;
       for (const { device, request, adminAccess } of claim.devices) {
         const where = `${container.id} of ${sandbox.id} runs with ${device} of ${claim.name}`;
+        const isGated = container.edits.hooks.some(({ args }) => args.includes(this.#claimDir(claim)));
+        const isMounted = container.edits.mounts.some(({ hostPath }) =>
+          hostPath.includes(`/default_${name}/${request}/`),
+        );
+        const vf = this.#node.hardware.vfs.find((each) => each.name === device);
+        const hasVf = !adminAccess && vf !== undefined;
+        // With neither, containers are held back only while an instance runs.
+        if (hasVf && (isGated || isMounted)) this.#checkPlace(where, sandbox, vf);
+        if (!isMounted || !this.#isNoticed(this.#damagedAtMs) || (hasVf && !this.#isSettled(vf))) continue;
         const document = this.#readDocument(claim, request);
         if (document === undefined) throw new Violation('no-metadata', `${where} and no metadata`);
         if (document.generation < 1) throw new Violation('no-metadata', `${where}, generation ${document.generation}`);
-        const vf = this.#node.hardware.vfs.find((each) => each.name === device);
-        if (adminAccess || vf === undefined) continue;
-        this.#checkPlace(where, sandbox, vf);
-        this.#checkDocument(where, sandbox, vf, document);
+        if (hasVf) this.#checkDocument(where, sandbox, vf, document);
       }
     }
   }
 
+  /** Whether it never left its pod by itself, or the driver had the time to notice that it did. */
+  #isSettled({ pciAddress }: SimVf): boolean {
+    return this.#isNoticed(this.#leftAtMs.get(pciAddress));
+  }
+
+  #isNoticed(sinceMs: number | undefined): boolean {
+    if (sinceMs === undefined) return true;
+    return this.#node.simulator.nowMs - sinceMs > noticeMs && this.#node.isUndisturbedFor(noticeMs);
+  }
+
   #checkPlace(where: string, { id, network }: SimSandbox, vf: SimVf): void {
+    if (!this.#isSettled(vf)) return;
+    if (network.isHost) throw new Violation('not-attached', `${where}, on the host's network`);
     const stored = this.#node.registered()?.store.holderOf(vf.pciAddress);
     const attachment = stored?.devices.find(({ pciAddress }) => pciAddress === vf.pciAddress)?.attachment;
     if (stored !== undefined && attachment?.sandboxId !== id) {
       throw new Violation('not-attached', `${where}, which is stored in ${attachment?.sandboxId ?? 'no sandbox'}`);
     }
-    if (vf.link === undefined || vf.link.namespace === network) return;
+    if (vf.link?.namespace === network || isVfio(vf.driver ?? '')) return;
+    if (vf.link === undefined) throw new Violation('not-attached', `${where}, which has no interface`);
     const place = vf.link.namespace.isHost ? 'on the host' : `in ${vf.link.namespace.owner}`;
     throw new Violation('not-attached', `${where}, which is ${place}`);
   }
@@ -280,7 +377,7 @@ export class Checks {
       const key = `${claim.uid} ${request}`;
       const before = this.#generations.get(key) ?? { generation: 0, text: '' };
       const text = this.#readFile(claim, request) ?? '';
-      if (text === before.text) continue;
+      if (text === before.text || this.#damagedAtMs !== undefined) continue;
       const document = toDocument(text);
       if (document === undefined || document.claim.uid !== claim.uid) continue;
       const { generation } = document;
@@ -301,8 +398,7 @@ export class Checks {
   }
 
   #readFile(claim: SimClaim, request: string): string | undefined {
-    const path = join(this.#claimDir(claim), request, 'metadata.json');
-    return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
+    return readIfThere(join(this.#claimDir(claim), request, 'metadata.json'));
   }
 
   #moved(link: SimLink, from: Namespace, to: Namespace, by: string | undefined): void {
@@ -314,16 +410,44 @@ export class Checks {
     if (!from.isHost) this.#leaves(link, by, from);
     this.#isPlaceChanged = true;
     if (link.parentDevice !== undefined) {
-      // Multus tracks the place of a VF that it has moved.
-      if (to.isHost || by === 'Multus') this.#away.delete(link.parentDevice);
+      // Multus tracks the place of a VF that it has moved. A pod may have moved it out again.
+      if (to.isHost || by === 'Multus' || from.owner === by) this.#away.delete(link.parentDevice);
       else this.#away.add(link.parentDevice);
     }
     if (to.isHost) return;
     const sandbox = [...this.#node.runtime.sandboxes.values()].find(({ network }) => network === to);
     const vf = this.#node.hardware.vfs.find(({ pciAddress }) => pciAddress === link.parentDevice);
     if (sandbox === undefined || vf === undefined) return;
+    if (from.isHost && by !== 'Multus') this.#checkFresh(link, vf, sandbox);
     if (this.#pods.get(vf.name)?.has(sandbox.pod.uid) === true) return;
     this.#violation ??= new Violation('wrong-pod', `${vf.name} goes to ${to.owner}, which has no claim of it`);
+  }
+
+  /** A sandbox gets a VF as the host has it, with what its own claim asks for: nothing of an earlier pod. */
+  #checkFresh(link: SimLink, vf: SimVf, { id, pod }: SimSandbox): void {
+    const { link: found } = this.#node.hardware.foundStateOf(vf);
+    const claims = pod.claims.map((name) => this.#node.apiServer.claims.get(name));
+    if (claims.includes(undefined)) return;
+    const ofClaims = claims.map((claim) => claim?.plan.config as ClaimSettings);
+    const macs = [found?.hardwareAddress, vf.fresh.hardwareAddress, vf.learnt, vf.settings.hardwareAddress];
+    const mtus = [found?.mtuBytes, 1500, ...ofClaims.map((config) => config?.mtu)];
+    const vlans = [undefined, found === undefined ? undefined : 7, ...ofClaims.map((config) => config?.vf?.vlan)];
+    const strange = [
+      ...(macs.includes(link.hardwareAddress) ? [] : [`MAC ${link.hardwareAddress}`]),
+      ...(mtus.includes(link.mtuBytes) ? [] : [`MTU ${link.mtuBytes}`]),
+      ...(link.flags.includes('promiscuous') ? ['promiscuous mode'] : []),
+      ...(link.xdp.length === 0 ? [] : ['XDP']),
+      ...(link.alias === '' ? [] : [`alias ${link.alias}`]),
+      ...(link.altNames.includes('br-ex') ? ['alternative name br-ex'] : []),
+      ...(vlans.includes(vf.settings.vlan?.id) || ofClaims.some((config) => config?.cni)
+        ? []
+        : [`VLAN ${vf.settings.vlan?.id}`]),
+    ];
+    if (strange.length === 0) return;
+    this.#violation ??= new Violation(
+      'not-fresh',
+      `${vf.name} comes to ${id} with ${strange.join(', ')} of an earlier pod`,
+    );
   }
 
   /** A VF must not be taken from a running container. */
@@ -331,6 +455,10 @@ export class Checks {
     if (by === undefined || from.isHost) return;
     const sandbox = [...this.#node.runtime.sandboxes.values()].find(({ network }) => network === from);
     if (sandbox === undefined) return;
+    if (by === sandbox.id) {
+      this.#leftAtMs.set(link.parentDevice ?? '', this.#node.simulator.nowMs);
+      return;
+    }
     const isRunning = this.#node.runtime.containersOf(sandbox).some(({ state }) => state === 'running');
     if (!isRunning) return;
     this.#violation ??= new Violation(
@@ -340,7 +468,16 @@ export class Checks {
   }
 }
 
+function readIfThere(path: string): string | undefined {
+  return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
+}
+
 /** A blank file has no content. */
 function toDocument(text: string): MetadataDocument | undefined {
-  return text.trim() === '' ? undefined : decodeStream(text);
+  if (text.trim() === '') return undefined;
+  try {
+    return decodeStream(text);
+  } catch (error) {
+    throw new Violation('torn-file', `a file of metadata cannot be read: ${(error as Error).message}`);
+  }
 }

@@ -71,7 +71,11 @@ class Plugins implements CniPlugins, CniCache {
     if (known?.isComplete === true) return resultOf(known);
     const entry = { cached: { kind: 'chain' as const, attachment }, isComplete: false, address: undefined };
     await this.#run(`CNI ADD ${attachment.ifName}`, signal, () => void this.#node.entries.set(key, entry));
-    await this.#run('CNI ADD moves the VF', signal, () => this.#attach(attachment));
+    await this.#run('CNI ADD moves the VF', signal, () => {
+      const [{ isBroken } = {}] = attachment.network.plugins as { isBroken?: boolean }[];
+      if (isBroken) throw pluginFailed('ADD');
+      this.#attach(attachment);
+    });
     entry.isComplete = true;
     return resultOf(entry);
   }
@@ -186,8 +190,8 @@ function keyOf(kind: string, { network, containerId, ifName }: CniAttachment): s
 function resultOf({ address }: Entry): CniResult {
   return {
     cniVersion: '1.0.0',
-    interfaces: [],
     ips: address === undefined ? [] : [{ address }],
     routes: [],
+    unused: [],
   };
 }

@@ -1,4 +1,4 @@
-import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node:sqlite';
+import { DatabaseSync, type DatabaseSyncOptions, type SQLInputValue, type StatementSync } from 'node:sqlite';
 import type { Database } from '../../src/driver/state/index.ts';
 
 /** An open database with its prepared statements. */
@@ -16,12 +16,15 @@ export class MemoryDatabases implements Disposable {
   readonly #idle = new Map<string, Connection[]>();
   readonly #all: Connection[] = [];
 
-  /** Connections to the same path share the same database until this is disposed of. */
-  open(path: string, options: DatabaseSyncOptions = {}): Database {
+  /**
+   * Connections to the same path share the same database until this is disposed of.
+   * @param before called before each statement; what it throws is the failure of the statement
+   */
+  open(path: string, options: DatabaseSyncOptions = {}, before: (sql: string) => void = () => undefined): Database {
     const idle = this.#idle.get(path) ?? [];
     this.#idle.set(path, idle);
     const connection = idle.pop() ?? this.#connect(path, options);
-    return new MemoryDatabase(connection, () => void idle.push(connection));
+    return new MemoryDatabase(connection, before, () => void idle.push(connection));
   }
 
   [Symbol.dispose](): void {
@@ -38,11 +41,13 @@ export class MemoryDatabases implements Disposable {
 
 /** Once closed it stays closed, even if its connection is reused. */
 class MemoryDatabase implements Database {
+  readonly #before: (sql: string) => void;
   readonly #onClose: () => void;
   #connection: Connection | undefined;
 
-  constructor(connection: Connection, onClose: () => void) {
+  constructor(connection: Connection, before: (sql: string) => void, onClose: () => void) {
     this.#connection = connection;
+    this.#before = before;
     this.#onClose = onClose;
   }
 
@@ -62,7 +67,11 @@ class MemoryDatabase implements Database {
     const { database, statements } = this.#open;
     const known = statements.get(sql) ?? database.prepare(sql);
     statements.set(sql, known);
-    return known;
+    const all = (...values: SQLInputValue[]) => {
+      this.#before(sql);
+      return known.all(...values);
+    };
+    return { all, get: known.get.bind(known), run: known.run.bind(known) } as unknown as StatementSync;
   }
 
   close(): void {

@@ -16,12 +16,16 @@ const changes: readonly string[] = [
 ];
 /** Those that need free space. */
 const growing: readonly string[] = ['writeFileSync', 'mkdirSync', 'writeSync'];
+/** Calls that need a descriptor, or the content of the disk. */
+const reads: readonly string[] = ['openSync', 'readFileSync', 'readSync', 'readdirSync', 'lstatSync', 'statSync'];
 
 export interface DiskUser {
   /** The process whose code is running; absent: the code is not part of a simulation. */
   process: () => Process | undefined;
   /** The error of the current change, if any. */
   error: (isGrowing: boolean) => 'ENOSPC' | 'EIO' | undefined;
+  /** The error of the current read, if any. */
+  readError: () => 'EIO' | 'EMFILE' | undefined;
   onChange: () => void;
 }
 
@@ -39,10 +43,13 @@ export class Disk implements Disposable {
     for (const [name, call] of Object.entries(this.files.calls)) {
       const original = functions[name]!;
       const isChange = changes.includes(name);
+      const isRead = reads.includes(name);
       this.#originals.set(name, original);
       functions[name] = (...args) => {
         if (isChange) this.#before(name);
-        return this.files.owns(args[0]) ? call(...args) : original.apply(fs, args);
+        if (!this.files.owns(args[0])) return original.apply(fs, args);
+        if (isRead) this.#beforeRead(name);
+        return call(...args);
       };
     }
     syncBuiltinESMExports();
@@ -51,6 +58,11 @@ export class Disk implements Disposable {
   [Symbol.dispose](): void {
     Object.assign(fs, Object.fromEntries(this.#originals));
     syncBuiltinESMExports();
+  }
+
+  #beforeRead(name: string): void {
+    const code = this.user?.process() === undefined ? undefined : this.user.readError();
+    if (code !== undefined) throw Object.assign(new Error(`${code}: simulated, ${name}`), { code });
   }
 
   #before(name: string): void {

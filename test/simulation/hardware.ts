@@ -1,3 +1,4 @@
+import { refused } from '../../src/node/netlink/errors.ts';
 import { NetlinkError, type VfChange, type VfInfo } from '../../src/node/netlink/index.ts';
 import {
   type Card,
@@ -34,6 +35,8 @@ export interface SimVf {
   link: SimLink | undefined;
   /** Properties of its interface when its driver is bound. */
   fresh: LinkSpec;
+  /** Its driver is bound, and the interface is still to appear. */
+  binding: object | undefined;
   /** The address that the driver read when it was bound. */
   learnt: string | undefined;
   /** What was asked of it in the last reset of the card; absent: it was never reset. */
@@ -65,13 +68,23 @@ export class Hardware {
   readonly #kernel: Kernel;
   readonly #simulator: Simulator;
   #found: string[] = [];
+  /** Until then about half of all changes through the PF are refused. */
+  refusesUntilMs = 0;
+  /** Until then interfaces appear some time after their driver is bound. */
+  lateUntilMs = 0;
 
   constructor({ kernel, simulator, count }: HardwareOptions) {
     this.#kernel = kernel;
     this.#simulator = simulator;
     const { host } = kernel;
     const hardwareAddress = '3c:fd:fe:00:00:00';
-    this.pfLink = kernel.addLink(host, { name: 'ens1', hardwareAddress, up: true, parentDevice: pfAddress });
+    this.pfLink = kernel.addLink(host, {
+      name: 'ens1',
+      hardwareAddress,
+      mtuBytes: 9000,
+      up: true,
+      parentDevice: pfAddress,
+    });
     const { tape } = simulator;
     for (let vfIndex = 0; vfIndex < count; vfIndex++) {
       const settings = defaultVfSettings();
@@ -88,6 +101,7 @@ export class Hardware {
         settings,
         link: undefined,
         fresh: { name: `ens1v${vfIndex}`, hardwareAddress: `3c:fd:fe:00:02:0${vfIndex}`, parentDevice: pciAddress },
+        binding: undefined,
         learnt: undefined,
         wasReset: false,
         isReportedFromMs: 0,
@@ -141,6 +155,7 @@ export class Hardware {
       if (vf.link !== undefined) this.#kernel.removeLink(vf.link);
       vf.link = undefined;
       vf.driver = undefined;
+      vf.binding = undefined;
       vf.override = undefined;
     }
     // Only after all old interfaces are removed, so that the names of the new ones are free.
@@ -151,6 +166,7 @@ export class Hardware {
     if (vf.link !== undefined) this.#kernel.removeLink(vf.link, by);
     vf.link = undefined;
     vf.driver = undefined;
+    vf.binding = undefined;
   }
 
   /** Binds a driver, which resets the function and creates an interface unless it is a vfio driver. */
@@ -160,6 +176,18 @@ export class Hardware {
     vf.driver = driver;
     vf.learnt = vf.settings.hardwareAddress;
     if (isVfio(driver)) return;
+    if (nowMs >= this.lateUntilMs) {
+      this.#addLink(vf);
+      return;
+    }
+    const binding = {};
+    vf.binding = binding;
+    this.#simulator.schedule(3_000 * tape.fraction('card'), undefined, 'interface appears', () => {
+      if (vf.binding === binding) this.#addLink(vf);
+    });
+  }
+
+  #addLink(vf: SimVf): void {
     const hardwareAddress = vf.learnt ?? vf.fresh.hardwareAddress;
     vf.link = this.#kernel.addLink(this.#kernel.host, { ...vf.fresh, hardwareAddress });
     vf.link.adminAddress = () => (vf.settings.trust ? undefined : vf.settings.hardwareAddress);
@@ -175,6 +203,19 @@ export class Hardware {
     const vf = this.vfs[vfIndex];
     if (pfIndex !== this.pfLink.index || vf === undefined) {
       throw new NetlinkError('netlink-refused', 'no such VF', { errno: 'EINVAL' });
+    }
+    const { tape, nowMs } = this.#simulator;
+    if (nowMs < this.refusesUntilMs && tape.chance(0.5, 'card')) {
+      const [errno, name] = tape.pick<[number, string]>(
+        [
+          [16, 'EBUSY'],
+          [11, 'EAGAIN'],
+          [95, 'EOPNOTSUPP'],
+        ],
+        'card',
+      );
+      this.#simulator.trace('card', `refuses with ${name}`);
+      throw refused(-errno, { operation: 'change VF' });
     }
     changeSettings(vf.settings, change);
   }
@@ -267,10 +308,6 @@ class SimBinding extends DriverBinding {
     }));
   }
 
-  override async allowsNoIommu(): Promise<boolean> {
-    return false;
-  }
-
   async #unbind(pciAddress: string, current: string | undefined): Promise<void> {
     if (current === undefined) return;
     await this.#call('unbind', 5, pciAddress, (vf) => this.#hardware.unbind(vf, this.#process.name));
@@ -285,7 +322,7 @@ class SimBinding extends DriverBinding {
   #call<T>(what: string, usualMs: number, pciAddress: string, effect: (vf: SimVf) => T): Promise<T> {
     const { tape } = this.#simulator;
     if (!/Of$|isPresent/.test(what)) this.#simulator.trace(this.#process.name, `${what} of ${pciAddress}`);
-    return this.#process.call(what, tape.delay(usualMs, 100 * usualMs), () => {
+    return this.#process.call(what, tape.answerDelay(usualMs, 100 * usualMs), () => {
       const vf = this.#hardware.find(pciAddress);
       if (vf === undefined && pciAddress === pfAddress) return effect({ driver: 'ice' } as SimVf);
       if (vf === undefined) throw failed(pciAddress, `${pciAddress} is not there`);
@@ -316,13 +353,16 @@ class SimDeviceNodes extends DeviceNodes {
 /** What sysfs shows of the card. Reading takes no time: the kernel has it in memory. */
 class SimSysfs extends Sysfs {
   readonly #hardware: Hardware;
+  readonly #fails: () => boolean;
 
-  constructor(hardware: Hardware) {
+  constructor(hardware: Hardware, fails: () => boolean) {
     super('/nonexistent');
     this.#hardware = hardware;
+    this.#fails = fails;
   }
 
   override async networkFunctions() {
+    this.#read('devices');
     return { pfs: [pfAddress], others: [] };
   }
 
@@ -331,11 +371,13 @@ class SimSysfs extends Sysfs {
   }
 
   override async pf(pciAddress: string): Promise<Pf> {
+    this.#read(pciAddress);
     const vfs = this.#hardware.vfs.map(({ vfIndex, pciAddress: address }) => ({ vfIndex, pciAddress: address }));
     return { ...(await this.pciFunction(pciAddress)), totalVfs: 8, vfs };
   }
 
   override async pciFunction(pciAddress: string): Promise<PciFunction> {
+    this.#read(pciAddress);
     const facts = { pciAddress, vendor: '8086', numaNode: 0, pcieRoot: 'pci0000:00', iommuPeers: [] };
     if (pciAddress === pfAddress) return { ...facts, device: '1592', driver: 'ice', iommuGroup: '39' };
     const vf = this.#hardware.find(pciAddress);
@@ -345,6 +387,7 @@ class SimSysfs extends Sysfs {
   }
 
   override async interfaces(pciAddress: string) {
+    this.#read(pciAddress);
     return (
       this.#linksOf(pciAddress)?.map(({ name, hardwareAddress, mtuBytes }) => ({ name, hardwareAddress, mtuBytes })) ??
       []
@@ -352,11 +395,16 @@ class SimSysfs extends Sysfs {
   }
 
   override async interfaceNames(pciAddress: string): Promise<string[] | undefined> {
+    this.#read(pciAddress);
     return this.#linksOf(pciAddress)?.map(({ name }) => name);
   }
 
   override async port() {
     return { linkType: 'ethernet' as const, linkSpeedMbps: 100_000 };
+  }
+
+  #read(pciAddress: string): void {
+    if (this.#fails()) throw new SriovError('sysfs-unreadable', `${pciAddress} cannot be read`, { retriable: true });
   }
 
   /** Those on the host; `undefined` if there is none anywhere. */
@@ -366,9 +414,10 @@ class SimSysfs extends Sysfs {
   }
 }
 
-export function openSimCard(hardware: Hardware, process: Process, simulator: Simulator): Card {
+/** @param fails whether the current read of sysfs fails */
+export function openSimCard(hardware: Hardware, process: Process, simulator: Simulator, fails: () => boolean): Card {
   return {
-    sysfs: new SimSysfs(hardware),
+    sysfs: new SimSysfs(hardware, fails),
     binding: new SimBinding(hardware, process, simulator),
     nodes: new SimDeviceNodes(hardware),
     writes: { hung: [], [Symbol.dispose]: () => undefined },

@@ -13,6 +13,7 @@ import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.
 import { driverName, nodeName } from './api-server.ts';
 import { openSimCard } from './hardware.ts';
 import { SimNetworks } from './networks.ts';
+import type { InstanceSettings } from './plan.ts';
 import { Process, SimulatedClock } from './simulator.ts';
 import type { Node } from './world.ts';
 
@@ -52,18 +53,21 @@ export class Instance {
   readonly #node: Node;
   readonly #clock: SimulatedClock;
   readonly #isShared: boolean;
+  readonly #chosen: InstanceSettings;
   readonly #logger: Logger;
   readonly #unfinished = new Set<Promise<unknown>>();
   #driver: NetworkNode | undefined;
 
-  constructor(node: Node, name: string, isShared: boolean) {
+  constructor(node: Node, name: string, { isShared, chosen }: { isShared: boolean; chosen: InstanceSettings }) {
     const process = new Process(node.simulator, name);
     this.#node = node;
     this.#isShared = isShared;
+    this.#chosen = chosen;
     this.process = process;
     this.#clock = new SimulatedClock(node.simulator, process);
     this.#logger = loggerOf(node, process);
-    const open: StoreOptions['open'] = (path, options) => node.databases.open(path, options);
+    const open: StoreOptions['open'] = (path, options) =>
+      node.databases.open(path, options, (sql) => node.beforeStatement(sql));
     const { database } = directoriesOf(node.directories);
     this.store = openStore(node, process, database, { bootId: `boot-${node.bootCount}`, open });
     process.onEnd(() => this.store[Symbol.dispose]());
@@ -97,8 +101,10 @@ export class Instance {
       deviceInfoDir: join(stateDir, 'device-info-of-multus'),
       attributesDir: join(dataDir, 'attributes'),
       downwardApiDir: join(dataDir, 'pods'),
-      metadataLayouts: ['v1'],
-      enableDeviceMetadata: true,
+      metadataLayouts: this.#chosen.layouts,
+      metadataVersions: ['v1beta1', 'v1alpha1'],
+      enableDeviceMetadata: this.#chosen.metadata,
+      vfTraffic: false,
       liveUpdates: this.#node.plan.liveUpdates,
       openClaimFields: [],
       cni: allCni,
@@ -115,19 +121,20 @@ export class Instance {
     const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost });
     const locks = new ClaimLocks(join(directories.locks, 'claims.lock'), this.#lockClock());
     process.onEnd(() => locks[Symbol.dispose]());
+    const isGated = this.#chosen.gate === 'hook';
     const gate = {
-      hook: { program: '/opt/netdra/netdra-gate', timeoutSeconds: 100 },
-      runsHooks: () => true,
+      ...(isGated ? { hook: { program: '/opt/netdra/netdra-gate', timeoutSeconds: 100 } } : {}),
+      runsHooks: () => isGated,
     };
     return {
       clock: this.#clock,
-      now: () => new Date(simulator.nowMs),
+      now: () => new Date(this.#node.wallMs()),
       logger: this.#logger,
       random: () => 0,
       kernel: {
         networks,
         watchHost: (onChange) => networks.host.watch(onChange),
-        openCard: () => openSimCard(hardware, process, simulator),
+        openCard: () => openSimCard(hardware, process, simulator, () => this.#node.readFails('card')),
         policy: this.#policyFile(),
       },
       disk: { bootId: `boot-${bootCount}`, store: this.store, locks, gate },
@@ -175,6 +182,7 @@ export class Instance {
       reclaim: calls.reclaim.bind(calls),
       prepareAgain: calls.prepareAgain.bind(calls),
       updateRequestMetadata: files.update.bind(files),
+      restoreMetadata: files.restore.bind(files),
       withdrawMetadata: files.withdraw.bind(files),
       openGate: files.openGate.bind(files),
       holdGate: files.holdGate.bind(files),
@@ -208,6 +216,8 @@ export class Instance {
       handlers: (handlers) => handlers,
       connected: (peer, failure) => this.readiness.set(peer, state(failure)),
       published: (failure) => this.readiness.set('slices', state(failure)),
+      writeFailed: () => undefined,
+      reported: () => undefined,
       started: () => undefined,
     };
   }
@@ -222,23 +232,37 @@ export class Instance {
   }
 }
 
-const storeChanges = ['putClaim', 'setState', 'setAttachments', 'putUnrestored', 'deleteUnrestored', 'deleteClaim'];
+const storeChanges = [
+  ...['putClaim', 'setState', 'setAttachments'],
+  ...['putUnrestored', 'deleteUnrestored', 'deleteClaim'],
+];
+const recordChanges = ['write', 'delete'];
 const storeReads = ['claim', 'claims', 'claimsOfPod', 'holderOf', 'unrestored', 'claimsOfEarlierBoots'];
 
-/** A store with kill points before and after each of its changes, which may also fail. */
+type Methods = Record<string, (...args: unknown[]) => unknown>;
+
+/** A store with kill points before and after each of its changes. */
 function openStore(node: Node, process: Process, path: string, options: StoreOptions): Store {
   const store = new Store(path, options);
-  const methods = store as unknown as Record<string, (...args: unknown[]) => unknown>;
+  const methods = store as unknown as Methods;
   for (const name of storeChanges) {
     const original = methods[name]!.bind(store);
     methods[name] = (...args) => {
       process.point(`store ${name}`);
-      node.failStore();
       node.simulator.trace(process.name, () => `store ${name} ${JSON.stringify(args.map(summary))}`);
       const result = original(...args);
       node.onStored(name, args[0], process);
       process.point(`after store ${name}`);
       return result;
+    };
+  }
+  const records = store.records as unknown as Methods;
+  for (const name of recordChanges) {
+    const original = records[name]!.bind(records);
+    records[name] = (...args) => {
+      process.point(`${name} record`);
+      original(...args);
+      process.point(`after ${name} record`);
     };
   }
   for (const name of storeReads) {

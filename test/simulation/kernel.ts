@@ -1,16 +1,22 @@
 import { refused } from '../../src/node/netlink/errors.ts';
-import type {
-  Address,
-  Link,
-  LinkChange,
-  NewRoute,
-  QdiscPlace,
-  Route,
-  VfChange,
-  VfInfo,
+import {
+  type Address,
+  isSameRoute,
+  type Link,
+  type LinkChange,
+  type NewRoute,
+  type QdiscPlace,
+  type Route,
+  type VfChange,
+  type VfInfo,
 } from '../../src/node/netlink/index.ts';
 import type { LinkFlag, LinkMode, XdpMode } from '../../src/node/netlink/link.ts';
 import type { Simulator } from './simulator.ts';
+
+function seenRoute({ destination, table = 0, priority = 0 }: Omit<NewRoute, 'index'>, index: number): Route {
+  const usual = destination.includes(':') ? 1024 : 0;
+  return { destination, links: [index], isUnicast: true, table: table || 254, priority: priority || usual };
+}
 
 const errno = {
   enoent: 2,
@@ -297,14 +303,15 @@ export class Kernel {
 
   addRoute(namespace: Namespace, { index, ...route }: NewRoute): void {
     const link = this.#link(namespace, index, 'add route');
-    const isThere = namespace.links.some(({ routes }) => routes.some((each) => each.destination === route.destination));
-    if (isThere) throw refused(-errno.eexist, { operation: `add route to ${route.destination}` });
+    const same = ({ index: at, routes }: SimLink) =>
+      routes.some((each) => isSameRoute(seenRoute(each, at), { ...route, index: at }));
+    if (namespace.links.some(same)) throw refused(-errno.eexist, { operation: `add route to ${route.destination}` });
     link.routes.push(route);
   }
 
   routes(namespace: Namespace, index: number): Route[] {
     const link = namespace.byIndex(index);
-    return (link?.routes ?? []).map(({ destination }) => ({ destination, links: [index], isUnicast: true }));
+    return (link?.routes ?? []).map((route) => seenRoute(route, index));
   }
 
   #link(namespace: Namespace, index: number, operation: string): SimLink {

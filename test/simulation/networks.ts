@@ -7,6 +7,7 @@ import {
   type LinkChange,
   type LinkSelector,
   type LinkTable,
+  type LinkTraffic,
   NetlinkError,
   type NewLink,
   type NewRoute,
@@ -15,11 +16,13 @@ import {
   type Route,
   type VfChange,
   type VfInfo,
+  type VfTraffic,
 } from '../../src/node/netlink/index.ts';
 import type { Hardware } from './hardware.ts';
 import type { Kernel, Namespace, Reference } from './kernel.ts';
 import type { Process, Simulator } from './simulator.ts';
 
+const noTraffic = { rxBytes: 0, txBytes: 0, rxPackets: 0, txPackets: 0, rxDropped: 0, txDropped: 0 };
 const enodev = 19;
 const ebadf = 9;
 /** Requests that appear in the trace. */
@@ -158,6 +161,17 @@ export class SimConnection implements LinkConnection {
     return this.#ask('vfInfos', () => this.#options.hardware.vfInfos(pfIndex));
   }
 
+  /** Nothing sends anything here. */
+  vfTraffic(pfIndex: number): Promise<VfTraffic[]> {
+    const vfs = () => this.#options.hardware.vfInfos(pfIndex);
+    return this.#ask('vfTraffic', () => vfs().map(({ vfIndex }) => ({ vfIndex, ...noTraffic })));
+  }
+
+  linkTraffic(index: number): Promise<LinkTraffic | undefined> {
+    const find = () => this.#namespace.byIndex(index);
+    return this.#ask('linkTraffic', () => find() && { ...noTraffic, rxErrors: 0, txErrors: 0 });
+  }
+
   setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void> {
     const effect = () => this.#options.hardware.setVf(pfIndex, vfIndex, change);
     return this.#ask('setVf', effect, () => `${vfIndex} ${JSON.stringify(change)}`);
@@ -169,7 +183,7 @@ export class SimConnection implements LinkConnection {
       simulator.trace(process.name, () => `${what} ${details()} in ${nameOf(this.#namespace)}`);
     }
     const run = () =>
-      process.call(what, simulator.tape.delay(usualMs, slowMs), () => {
+      process.call(what, simulator.tape.answerDelay(usualMs, slowMs), () => {
         if (isLost()) throw new NetlinkError('netlink-lost', `no answer to ${what}`, { retriable: true });
         return effect();
       });

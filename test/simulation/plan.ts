@@ -1,3 +1,4 @@
+import type { LayoutName } from '../../src/framework/metadata/index.ts';
 import type { Tape } from './tape.ts';
 
 /** How a claim's VF gets into its pod. */
@@ -13,6 +14,8 @@ export interface ClaimPlan {
   config: object;
   /** Only observes a VF that another claim may have. */
   adminAccess: boolean;
+  /** Its CNI plugin fails each time. */
+  isBroken?: boolean;
 }
 
 export interface PodPlan {
@@ -20,6 +23,12 @@ export interface PodPlan {
   claims: ClaimPlan[];
   /** Takes over the first claim of the previous pod, by name. */
   takesOver: boolean;
+  /** Uses the first claim of the previous pod beside it, which is possible only if the claim has no VF of its own. */
+  shares: boolean;
+  /** Uses the host's network. */
+  isOnHost: boolean;
+  /** Where the running pod moves its VF to, if it does: the host's namespace, or one of its own. */
+  vfLeavesTo: 'host' | 'own' | undefined;
   restartPolicy: 'Always' | 'Never';
   /** Time after its arrival; absent: at the end of the schedule. */
   deletedAfterMs: number | undefined;
@@ -31,17 +40,39 @@ export interface PodPlan {
   exits: number;
 }
 
+/** About half of the driver's reads of its files, of its store or of sysfs fail. */
+export interface ReadFault {
+  kind: 'reads fail';
+  atMs: number;
+  forMs: number;
+  of: 'files' | 'store' | 'card';
+}
+
+/** A file of the driver that something else has damaged. */
+export interface Damage {
+  kind: 'damage file';
+  atMs: number;
+  of: 'gate' | 'metadata';
+  how: 'empty' | 'torn' | 'newer' | 'removed';
+}
+
+/** What an administrator has chosen for an instance of the driver. */
+export interface InstanceSettings {
+  metadata: boolean;
+  gate: 'hook' | 'file';
+  layouts: LayoutName[];
+}
+
+type PlainFault =
+  | ('kill driver' | 'stall driver' | 'restart runtime' | 'reset card' | 'reboot')
+  | ('API server away' | 'disk full' | 'disk error' | 'store error' | 'change policy')
+  | ('stall runtime' | 'stall kubelet' | 'card refuses' | 'interfaces late');
+
 export type Fault =
-  | {
-      kind: 'kill driver' | 'stall driver' | 'restart runtime' | 'reset card' | 'reboot';
-      atMs: number;
-      forMs: number;
-    }
-  | {
-      kind: 'API server away' | 'disk full' | 'disk error' | 'store error' | 'change policy';
-      atMs: number;
-      forMs: number;
-    }
+  | { kind: PlainFault; atMs: number; forMs: number }
+  | ReadFault
+  | Damage
+  | { kind: 'clock step'; atMs: number; byMs: number }
   | { kind: 'restart kubelet'; atMs: number; forMs: number; isStateLost: boolean }
   | { kind: 'lose sandbox'; atMs: number; forMs: number; isDriverAway: boolean }
   | { kind: 'update driver'; atMs: number; forMs: number; isKilled: boolean };
@@ -56,9 +87,13 @@ export interface Plan {
   faults: Fault[];
   /** Number of changes after which each successive instance is killed; 0: it is not killed. */
   killAfter: number[];
+  /** Of each successive instance; those that follow have the last ones. */
+  settings: [InstanceSettings, ...InstanceSettings[]];
   liveUpdates: boolean;
   /** Share of slow delays: with a large share, more events overlap. */
   slowShare: number;
+  /** Share of answers of the kernel that are there at once. */
+  instantShare: number;
   renamesLinksThatAreUp: boolean;
   udevAddsAltNames: boolean;
   /** Rates of CNI plugins. */
@@ -130,7 +165,76 @@ export function drawPlan(tape: Tape): Plan {
     calmAtMs: horizonMs,
     isShared,
   };
-  return { ...plan, losesNamespaces: plan.flavour === 'containerd' && plan.listsUnfinished };
+  const losesNamespaces = plan.flavour === 'containerd' && plan.listsUnfinished;
+  return { ...plan, losesNamespaces, ...drawMore(tape, plan) };
+}
+
+type More = Pick<Plan, 'pods' | 'faults' | 'instantShare' | 'settings'>;
+
+/** From a generator of its own, so that schedules without any of it are what they were. */
+function drawMore(tape: Tape, { pods, faults }: Pick<Plan, 'pods' | 'faults'>): More {
+  const count = tape.weighted(
+    [
+      [5, 0],
+      [3, 1],
+      [2, 3],
+    ],
+    'more',
+  );
+  return {
+    faults: [...faults, ...Array.from({ length: count }, () => drawMoreFault(tape))],
+    instantShare: tape.chance(0.15, 'more') ? 0.7 : 0,
+    settings: drawSettings(tape),
+    pods: tape.chance(0.25, 'more') ? pods.map((pod, index) => drawMoreOfPod(tape, pod, index)) : pods,
+  };
+}
+
+function drawMoreFault(tape: Tape): Fault {
+  const atMs = Math.floor(500 + 25_000 * tape.fraction('more') ** 1.5);
+  const forMs = 100 + Math.floor(6_000 * tape.fraction('more') ** 2);
+  const kind = tape.weighted<Fault['kind']>(
+    [
+      [3, 'reads fail'],
+      [3, 'damage file'],
+      [1, 'stall runtime'],
+      [1, 'stall kubelet'],
+      [2, 'card refuses'],
+      [1, 'interfaces late'],
+      [1, 'clock step'],
+    ],
+    'more',
+  );
+  if (kind === 'reads fail') return { kind, atMs, forMs, of: tape.pick(['files', 'store', 'card'], 'more') };
+  if (kind === 'clock step') return { kind, atMs, byMs: tape.pick([3_600_000, -3_600_000, 4_000, -4_000], 'more') };
+  if (kind !== 'damage file') return { kind: kind as PlainFault, atMs, forMs };
+  const of = tape.pick<Damage['of']>(['gate', 'metadata'], 'more');
+  return { kind, atMs, of, how: tape.pick<Damage['how']>(['empty', 'torn', 'newer', 'removed'], 'more') };
+}
+
+const usualSettings: InstanceSettings = { metadata: true, gate: 'hook', layouts: ['v1'] };
+
+function drawSettings(tape: Tape): More['settings'] {
+  if (!tape.chance(0.15, 'more')) return [usualSettings];
+  const draw = (): InstanceSettings => ({
+    metadata: !tape.chance(0.4, 'more'),
+    gate: tape.chance(0.3, 'more') ? 'file' : 'hook',
+    layouts: tape.chance(0.3, 'more') ? ['v1', 'kep', 'attributes-json', 'downward-api'] : ['v1'],
+  });
+  return [draw(), draw(), draw()];
+}
+
+function drawMoreOfPod(tape: Tape, pod: PodPlan, index: number): PodPlan {
+  const [first, ...others] = pod.claims as [ClaimPlan, ...ClaimPlan[]];
+  const isObserver = tape.chance(0.3, 'more');
+  const shares = index > 0 && !pod.takesOver && tape.chance(0.3, 'more');
+  const isOnHost = tape.chance(0.2, 'more');
+  const vfLeavesTo = tape.chance(0.3, 'more') ? tape.pick(['host', 'own'] as const, 'more') : undefined;
+  const claims = isObserver ? pod.claims.map((claim) => ({ ...claim, adminAccess: true })) : pod.claims;
+  const isBroken = others.length > 0 && !isObserver && tape.chance(0.6, 'more');
+  if (!isBroken) return { ...pod, claims, shares, isOnHost, vfLeavesTo };
+  const cni = { cniVersion: '1.0.0', name: 'net', type: 'sriov', isBroken };
+  const broken: ClaimPlan = { ...first, attach: 'cni', ipam: false, isBroken, config: { attach: 'cni', cni } };
+  return { ...pod, claims: [broken, ...others], shares, isOnHost, vfLeavesTo };
 }
 
 function drawPod(tape: Tape, index: number): PodPlan {
@@ -144,6 +248,7 @@ function drawPod(tape: Tape, index: number): PodPlan {
     arrivesAtMs,
     claims,
     takesOver: index > 0 && tape.chance(0.2),
+    ...{ shares: false, isOnHost: false, vfLeavesTo: undefined },
     restartPolicy: tape.chance(0.5) ? 'Never' : 'Always',
     deletedAfterMs: tape.chance(0.6) ? 200 + Math.floor(20_000 * tape.fraction() ** 2) : undefined,
     isForced: tape.chance(0.1),
@@ -229,6 +334,6 @@ function drawFaults(tape: Tape, pods: readonly PodPlan[]): Fault[] {
     if (kind === 'update driver') return { kind, atMs, forMs: 3 * forMs, isKilled: tape.chance(0.5) };
     if (kind === 'restart kubelet') return { kind, atMs, forMs, isStateLost: tape.chance(0.15) };
     if (kind === 'lose sandbox') return { kind, atMs, forMs, isDriverAway: tape.chance(0.4) };
-    return { kind, atMs, forMs };
+    return { kind: kind as PlainFault, atMs, forMs };
   });
 }

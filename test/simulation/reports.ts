@@ -81,7 +81,10 @@ export class Reports {
   }
 
   #ofStatus({ store }: Instance, isUnchanged: (sandbox: SimSandbox) => boolean): string[] {
-    const running = [...this.#node.runtime.containers.values()].filter(({ state }) => state === 'running');
+    // One without gate and files may run before its claim is served, if the claim has passed to its pod.
+    const running = [...this.#node.runtime.containers.values()].filter(
+      ({ state, edits: { hooks, mounts } }) => state === 'running' && hooks.length + mounts.length > 0,
+    );
     return [...this.#node.apiServer.claims.values()].flatMap((claim) => {
       const entries = claim.status.filter(({ driver }) => driver === driverName);
       if (store.claim(claim.uid) === undefined) {
@@ -93,33 +96,42 @@ export class Reports {
       }
       const sandbox = running.find(({ sandbox: { pod } }) => claim.reservedFor.includes(pod.uid))?.sandbox;
       if (sandbox === undefined || store.claim(claim.uid)?.state !== 'prepared') return [];
-      return this.#differencesOfStatus(claim, entries, isUnchanged(sandbox));
+      return this.#differencesOfStatus(claim, entries, sandbox, isUnchanged(sandbox));
     });
   }
 
   /** The devices of a running pod. */
-  #differencesOfStatus({ name, devices }: SimClaim, entries: AllocatedDeviceStatus[], isUnchanged: boolean): string[] {
-    return devices
-      .filter(({ adminAccess }) => !adminAccess)
-      .flatMap(({ device }) => {
-        const vf = this.#node.hardware.vfs.find((each) => each.name === device);
-        const found = entries.filter((entry) => entry.device === device);
-        const link = isUnchanged ? vf?.link : undefined;
-        const expected = [
-          'True',
-          vf?.pciAddress,
-          ...(link === undefined ? [] : [link.name, link.hardwareAddress, [...link.addresses.keys()].sort().join()]),
-        ];
-        const shown = found.map(({ conditions = [], data, networkData }) => [
-          conditions.find(({ type }) => type === 'Ready')?.status,
-          (data as { pciAddress?: string } | undefined)?.pciAddress,
-          ...(link === undefined
-            ? []
-            : [networkData?.interfaceName, networkData?.hardwareAddress, (networkData?.ips ?? []).join()]),
-        ]);
-        return JSON.stringify(shown) === JSON.stringify([expected])
+  #differencesOfStatus(
+    { name, devices }: SimClaim,
+    entries: AllocatedDeviceStatus[],
+    { network }: SimSandbox,
+    isUnchanged: boolean,
+  ): string[] {
+    const own = devices.filter(({ adminAccess }) => !adminAccess);
+    // A pod may have moved a VF away.
+    const isWhole = own.every(({ device }) => {
+      const link = this.#node.hardware.vfs.find((each) => each.name === device)?.link;
+      return link === undefined || link.namespace === network;
+    });
+    return own.flatMap(({ device }) => {
+      const vf = this.#node.hardware.vfs.find((each) => each.name === device);
+      const found = entries.filter((entry) => entry.device === device);
+      const link = isUnchanged ? vf?.link : undefined;
+      const expected = [
+        isWhole ? 'True' : 'False',
+        vf?.pciAddress,
+        ...(link === undefined ? [] : [link.name, link.hardwareAddress, [...link.addresses.keys()].sort().join()]),
+      ];
+      const shown = found.map(({ conditions = [], data, networkData }) => [
+        conditions.find(({ type }) => type === 'Ready')?.status,
+        (data as { pciAddress?: string } | undefined)?.pciAddress,
+        ...(link === undefined
           ? []
-          : [`the status of ${name} says of ${device} ${JSON.stringify(shown)}, not ${JSON.stringify(expected)}`];
-      });
+          : [networkData?.interfaceName, networkData?.hardwareAddress, (networkData?.ips ?? []).join()]),
+      ]);
+      return JSON.stringify(shown) === JSON.stringify([expected])
+        ? []
+        : [`the status of ${name} says of ${device} ${JSON.stringify(shown)}, not ${JSON.stringify(expected)}`];
+    });
   }
 }

@@ -30,6 +30,7 @@ const workerFile = new URL('worker.ts', import.meta.url);
 const workerFlags = ['--stack-trace-limit=0', '--min-semi-space-size=64', '--max-semi-space-size=64'];
 const shrinkMs = 60_000;
 const printEveryMs = 5_000;
+const hungMs = 180_000;
 
 const print = (line: string) => process.stdout.write(`${line}\n`);
 
@@ -39,17 +40,33 @@ interface Total {
   findings: Finding[];
 }
 
-/** @throws Error if the worker ends before it is done */
+/**
+ * A schedule that ends its worker, or does not end, is a finding as well; the rest of the worker's task is not run then.
+ * @throws Error if the worker cannot be started
+ */
 function runWorker(task: WorkerTask, onMessage: (message: WorkerMessage) => void): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const child = fork(workerFile, { execArgv: workerFlags });
-  let isDone = false;
+  let last: WorkerMessage | undefined;
+  let hung: NodeJS.Timeout | undefined;
   child.on('message', (message: WorkerMessage) => {
-    isDone ||= message.type === 'done';
+    last = message;
+    clearTimeout(hung);
+    // Shortening a tape takes a minute.
+    hung = setTimeout(() => child.kill('SIGKILL'), hungMs);
     onMessage(message);
   });
   child.on('error', reject);
-  child.on('exit', (code) => (isDone ? resolve() : reject(new Error(`a worker ended with exit code ${code}`))));
+  child.on('exit', (code, signal) => {
+    clearTimeout(hung);
+    if (last === undefined) return reject(new Error(`a worker ended at once with exit code ${code}`));
+    if (last.type === 'begin') {
+      const { seed, schedules } = last;
+      const message = `the worker ended in it (${signal ?? `exit code ${code}`})`;
+      onMessage({ type: 'finding', finding: { seed, rule: 'crash', message, shortest: undefined }, schedules });
+    }
+    resolve();
+  });
   child.send(task);
   return promise;
 }

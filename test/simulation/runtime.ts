@@ -29,6 +29,8 @@ export interface SimSandbox {
   isEnding: boolean;
   /** The runtime has lost its record of its namespaces. */
   isNetnsLost: boolean;
+  /** Since when it is to end, or is gone. */
+  endedAtMs: number | undefined;
 }
 
 export interface SimContainer {
@@ -43,11 +45,14 @@ export interface SimContainer {
   cdiDevices: string[];
   edits: Edits;
   startedAtMs: number;
+  /** A network namespace that a process in it has made, and that ends with it. */
+  ownNamespace: Namespace | undefined;
 }
 
 interface Edits {
   mounts: { hostPath: string; containerPath: string }[];
   hooks: { path: string; args: string[] }[];
+  env: string[];
 }
 
 interface Connection {
@@ -118,10 +123,11 @@ export class Runtime {
     const { tape } = simulator;
     const number = ++this.#count;
     const id = `${pod.uid}-sandbox-${number}`;
+    const { isOnHost } = pod.plan;
     const mount = {};
-    const path = `/var/run/netns/cni-${number}`;
-    const network = kernel.createNamespace(id, mount);
-    kernel.mounts.set(path, network);
+    const path = isOnHost ? '' : `/var/run/netns/cni-${number}`;
+    const network = isOnHost ? kernel.host : kernel.createNamespace(id, mount);
+    if (!isOnHost) kernel.mounts.set(path, network);
     const sandbox: SimSandbox = {
       id,
       pod,
@@ -133,10 +139,11 @@ export class Runtime {
       isListed: plan.listsUnfinished,
       isEnding: false,
       isNetnsLost: false,
+      endedAtMs: undefined,
     };
     this.sandboxes.set(id, sandbox);
     const hardwareAddress = `0a:58:0a:00:00:0${number % 10}`;
-    kernel.addLink(network, { name: 'eth0', hardwareAddress, kind: 'veth', up: true });
+    if (!isOnHost) kernel.addLink(network, { name: 'eth0', hardwareAddress, kind: 'veth', up: true });
     try {
       await this.#work('cluster network', 20, 3_000, signal);
       this.#startPause(sandbox);
@@ -176,6 +183,7 @@ export class Runtime {
       cdiDevices,
       edits,
       startedAtMs: 0,
+      ownNamespace: undefined,
     };
     await this.#work('snapshot', 5, 500, signal);
     await this.#event(`CreateContainer in ${sandboxId}`, (instance, context) =>
@@ -218,12 +226,16 @@ export class Runtime {
     if (container.state === 'exited') return;
     container.state = 'exited';
     container.reason = reason;
+    const { ownNamespace } = container;
+    if (ownNamespace !== undefined) this.#node.kernel.release(ownNamespace, container);
+    container.ownNamespace = undefined;
   }
 
   async stopPodSandbox(id: string, signal: AbortSignal): Promise<void> {
     const sandbox = this.sandboxes.get(id);
     if (sandbox === undefined) return;
     sandbox.isEnding = true;
+    sandbox.endedAtMs ??= this.#node.simulator.nowMs;
     for (const container of this.containersOf(sandbox)) this.stopContainer(container, 'killed');
     await this.#work('kill', 10, 1_000, signal);
     this.#endPause(sandbox);
@@ -256,6 +268,7 @@ export class Runtime {
     for (const container of this.containersOf(sandbox)) this.stopContainer(container, 'killed');
     this.#endPause(sandbox);
     sandbox.state = 'stopped';
+    sandbox.endedAtMs ??= this.#node.simulator.nowMs;
   }
 
   /** Its work is interrupted; sandboxes and containers live on. */
@@ -367,7 +380,7 @@ export class Runtime {
           this.#node.onGateTimeout(container);
           throw new Error('the devices of the claim were not ready in time');
         }
-        announce(announcement, sandbox, simulator.nowMs);
+        announce(announcement, sandbox, this.#node.wallMs());
         await this.process.sleep(gatePollMs, 'gate');
       }
     } finally {
@@ -459,7 +472,8 @@ function viewOf({ id, pod, path, isNetnsLost }: SimSandbox): PodSandbox {
     runtimeHandler: '',
     pid: 0,
     ips: [],
-    namespaces: isNetnsLost ? [] : [{ type: 'network', path }],
+    // One on the host's network still has other namespaces.
+    namespaces: isNetnsLost ? [] : [{ type: 'pid', path: '' }, ...(path === '' ? [] : [{ type: 'network', path }])],
     cgroupParent: '',
     cgroupsPath: '',
   };
@@ -474,7 +488,7 @@ function viewOfContainer({ id, sandbox, state, cdiDevices, edits }: SimContainer
     labels: {},
     annotations: {},
     args: [],
-    env: [],
+    env: edits.env,
     mounts: edits.mounts.map(({ hostPath, containerPath }) => ({
       destination: containerPath,
       type: 'bind',
@@ -514,17 +528,21 @@ function readCdi(dir: string, ids: readonly string[]): Edits {
     if (edits === undefined) throw new Error(`unresolvable CDI devices ${id}`);
     return edits;
   });
-  return { mounts: found.flatMap(({ mounts = [] }) => mounts), hooks: found.flatMap(({ hooks = [] }) => hooks) };
+  return {
+    mounts: found.flatMap(({ mounts = [] }) => mounts),
+    hooks: found.flatMap(({ hooks = [] }) => hooks),
+    env: found.flatMap(({ env = [] }) => env),
+  };
 }
 
 function readText(path: string): string | undefined {
   return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
 }
 
-function announce(path: string, { pod, path: netns }: SimSandbox, nowMs: number): void {
-  const facts = [`podUid ${pod.uid}`, `podNamespace ${podNamespace}`, `podName ${pod.uid}`, `netns ${netns}`];
-  writeFileSync(path, ['netdra-waiting 1', ...facts, ''].join('\n'));
-  utimesSync(path, nowMs / 1_000, nowMs / 1_000);
+function announce(path: string, { pod, path: netns }: SimSandbox, wallMs: number): void {
+  const facts = [`podUid ${pod.uid}`, `podNamespace ${podNamespace}`, `podName ${pod.uid}`];
+  writeFileSync(path, ['netdra-waiting 1', ...facts, ...(netns === '' ? [] : [`netns ${netns}`]), ''].join('\n'));
+  utimesSync(path, wallMs / 1_000, wallMs / 1_000);
 }
 
 function inodeOf(path: string): number | undefined {

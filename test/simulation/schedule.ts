@@ -40,7 +40,7 @@ export class Workplace implements Disposable {
     const { cdiDir, database } = directoriesOf(this.directories);
     mkdirSync(cdiDir, { recursive: true });
     const opened = this.databases.open(database);
-    opened.exec('DELETE FROM devices; DELETE FROM claims; DELETE FROM unrestored');
+    opened.exec('DELETE FROM devices; DELETE FROM claims; DELETE FROM unrestored; DELETE FROM records');
     opened.close();
   }
 
@@ -59,14 +59,21 @@ export async function runSchedule(tape: Tape, place: Workplace, isTraced = false
     steps: simulator.steps,
     trace: simulator.lines ?? [],
   });
+  const onRejection = (reason: unknown) => node.onSurprise(reason);
+  // Would end the driver.
+  process.on('unhandledRejection', onRejection);
   try {
     await node.run();
     return finish();
   } catch (error) {
     if (error instanceof Violation) return finish({ rule: error.rule, message: error.message });
     if (error instanceof EndlessSchedule) return finish({ rule: 'endless', message: error.message });
-    throw error;
+    return finish({
+      rule: 'crash',
+      message: `crash: ${error instanceof Error ? (error.stack ?? error.message) : error}`,
+    });
   } finally {
     node.end();
+    process.off('unhandledRejection', onRejection);
   }
 }

@@ -86,9 +86,13 @@ export class Process {
     return false;
   }
 
-  /** A call that takes effect at once and is answered later. Never answered if the process is killed meanwhile. */
+  /**
+   * A call that takes effect at once and is answered later; without a delay the answer is there in the next microtask. Never
+   * answered if the process is killed meanwhile.
+   */
   call<T>(what: string, delayMs: number, effect: () => T): Promise<T> {
     if (!this.passes(what)) return new Promise(() => undefined);
+    if (delayMs === 0) return new Promise((resolve) => resolve(effect()));
     const { promise, resolve, reject } = Promise.withResolvers<T>();
     let answer: () => void;
     try {

@@ -7,7 +7,7 @@ const bound = 65_536;
  * The subject of a choice. With a seed, each kind has its own generator: if the code makes one more call, the delays
  * change, but the faults of the schedule stay.
  */
-export type ChoiceKind = 'plan' | 'delay' | 'kernel' | 'card' | 'cni' | 'api';
+export type ChoiceKind = 'plan' | 'more' | 'delay' | 'kernel' | 'card' | 'cni' | 'api' | 'reads';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape
@@ -18,6 +18,8 @@ export class Tape {
   readonly #taken: number[] = [];
   /** Share of slow delays. */
   slowShare = 0.1;
+  /** Share of answers that need no time at all. */
+  instantShare = 0;
 
   private constructor(read: (position: number, kind: ChoiceKind) => number) {
     this.#read = read;
@@ -52,8 +54,8 @@ export class Tape {
   }
 
   /** An integer from 0 up to, but not including, `cases`. */
-  below(cases: number): number {
-    return Math.floor(this.fraction() * cases);
+  below(cases: number, kind: ChoiceKind = 'plan'): number {
+    return Math.floor(this.fraction(kind) * cases);
   }
 
   /** Whether an event of this probability happens; at probability 0 nothing is read. */
@@ -62,8 +64,8 @@ export class Tape {
   }
 
   /** The first entry is the ordinary one. */
-  pick<T>(list: readonly [T, ...T[]]): T {
-    return list[this.below(list.length)] ?? list[0];
+  pick<T>(list: readonly [T, ...T[]], kind: ChoiceKind = 'plan'): T {
+    return list[this.below(list.length, kind)] ?? list[0];
   }
 
   /** The first entry is the ordinary one; the probability of each is its share of the sum of weights. */
@@ -78,6 +80,11 @@ export class Tape {
       rest -= weight;
     }
     return list[0][1];
+  }
+
+  /** The time of an answer that may be there before its caller waits for it: like `delay`, or 0. */
+  answerDelay(usualMs: number, slowMs: number): number {
+    return this.chance(this.instantShare, 'more') ? 0 : this.delay(usualMs, slowMs);
   }
 
   /** A time: `usualMs` in the ordinary case, mostly near it, occasionally up to `slowMs`. */

@@ -17,11 +17,10 @@ export interface WorkerTask {
 }
 
 export type WorkerMessage =
-  | { type: 'progress'; schedules: number; steps: number }
+  | { type: 'begin'; seed: number; schedules: number; steps: number }
   | { type: 'finding'; finding: Finding; schedules: number }
   | { type: 'done'; schedules: number; steps: number };
 
-const progressEvery = 50;
 const maxFindings = 20;
 /** Most of the later ones have the same cause. */
 const maxShortened = 3;
@@ -34,10 +33,10 @@ async function work(task: WorkerTask, send: (message: WorkerMessage) => Promise<
   const { needs } = plantedBugs.find(({ name }) => name === task.planted) ?? {};
   for (let seed = task.from; schedules < task.count; seed++) {
     if (needs?.(drawPlan(Tape.ofSeed(seed))) === false) continue;
+    await send({ type: 'begin', seed, schedules, steps });
     const { violation, values, steps: taken } = await simulation.run(seed);
     schedules += 1;
     steps += taken;
-    if (schedules % progressEvery === 0) await send({ type: 'progress', schedules, steps });
     if (violation === undefined) continue;
     const { rule, message } = violation;
     findings += 1;

@@ -4,13 +4,14 @@ import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.
 import { ApiServer, type SimClaim } from './api-server.ts';
 import { Checks, Violation } from './checks.ts';
 import { CniNode } from './cni.ts';
+import { damage } from './damage.ts';
 import type { MemoryDatabases } from './databases.ts';
 import type { Disk } from './disk.ts';
 import { Hardware } from './hardware.ts';
 import { type Directories, directoriesOf, Instance } from './instance.ts';
 import { Kernel } from './kernel.ts';
 import { Kubelet } from './kubelet.ts';
-import { type ClaimPlan, drawPlan, type Fault, type Plan, type PodPlan } from './plan.ts';
+import { type ClaimPlan, drawPlan, type Fault, type Plan, type PodPlan, type ReadFault } from './plan.ts';
 import type { Plant } from './planted/plant.ts';
 import { rpc } from './rpc.ts';
 import { Runtime, type SimContainer } from './runtime.ts';
@@ -33,11 +34,23 @@ export interface SimPod {
   cancel: AbortController;
 }
 
+interface Faults {
+  lostRate: number;
+  diskFullUntilMs: number;
+  diskErrors: number;
+  storeErrors: number;
+  /** Statements that still succeed before the one that fails. */
+  statementsBefore: number;
+  reads: { of: ReadFault['of']; untilMs: number } | undefined;
+}
+
 const everySecondMs = 1_000;
 /** Time for pods to run, once there are no more faults. */
 const runMs = 300_000;
 /** Time for slices and status to show it. */
 const reportMs = 240_000;
+/** Of the first moment of a simulation. */
+const epochMs = Date.UTC(2026, 0, 1);
 /** How long they continue to run afterwards. */
 const runOnMs = 20_000;
 /** Time for a node to return to its initial state, once there are no more faults and all pods were deleted. */
@@ -69,7 +82,10 @@ export class Node {
   readonly checks: Checks;
   readonly pods: SimPod[] = [];
   readonly instances: Instance[] = [];
-  readonly faults = { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0 };
+  readonly faults: Faults = {
+    ...{ lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0, statementsBefore: 0 },
+    reads: undefined,
+  };
   isCalm = false;
   /** The operator's choice of devices. */
   policy: InventoryPolicy = {};
@@ -80,6 +96,8 @@ export class Node {
   #driverAwayUntilMs = 0;
   #claimCount = 0;
   surprise: unknown;
+  #disturbedUntilMs = 0;
+  #clockStepMs = 0;
 
   constructor(simulator: Simulator, { directories, disk, databases, plant }: Place) {
     this.plant = plant;
@@ -90,6 +108,7 @@ export class Node {
     const plan = drawPlan(simulator.tape);
     this.plan = plan;
     simulator.tape.slowShare = plan.slowShare;
+    simulator.tape.instantShare = plan.instantShare;
     simulator.trace('plan', () => JSON.stringify(plan));
     const { renamesLinksThatAreUp, udevAddsAltNames } = plan;
     this.kernel = new Kernel({
@@ -110,11 +129,9 @@ export class Node {
     this.kubelet = new Kubelet(this);
     this.checks = new Checks(this);
     disk.user = {
-      process: () => {
-        const { current } = simulator;
-        return current !== undefined && this.#processes.has(current) ? current : undefined;
-      },
+      process: () => this.#driver(),
       error: (isGrowing) => this.#diskError(isGrowing),
+      readError: () => (this.readFails('files') ? (this.simulator.nowMs % 2 < 1 ? 'EIO' : 'EMFILE') : undefined),
       onChange: () => this.checks.filesChanged(),
     };
   }
@@ -135,6 +152,7 @@ export class Node {
     await this.#await('not-running', runMs, () => this.checks.waiting(), check);
     await this.#await('not-reported', reportMs, () => this.checks.disagreements(), check);
     await simulator.runUntil(simulator.nowMs + runOnMs, check);
+    this.checks.bounds();
     simulatorTrace(this, 'all pods are deleted');
     for (const pod of this.pods) this.#delete(pod, false);
     await this.#await('not-settled', settleMs, () => this.checks.remaining(), check);
@@ -145,6 +163,7 @@ export class Node {
     const { simulator } = this;
     const endsAtMs = simulator.nowMs + withinMs;
     for (let left = list(); left.length > 0; left = list()) {
+      this.checks.bounds();
       if (simulator.nowMs >= endsAtMs) {
         throw new Violation(rule, `after ${withinMs / 1_000} s without faults: ${left.join('; ')}`);
       }
@@ -178,7 +197,11 @@ export class Node {
     const { simulator } = this;
     const { tape } = simulator;
     const { pod } = container.sandbox;
-    if (this.isCalm) return;
+    if (this.isCalm || pod.plan.isOnHost) return;
+    if (pod.plan.vfLeavesTo !== undefined && tape.chance(0.7, 'more')) {
+      const atMs = 200 + 5_000 * tape.fraction('more');
+      simulator.schedule(atMs, undefined, 'pod moves its VF', () => this.#moveOut(container));
+    }
     for (let left = pod.plan.mutations; left > 0; left--) {
       simulator.schedule(tape.delay(200, 8_000), undefined, 'pod changes its interface', () => this.#mutate(container));
     }
@@ -207,10 +230,28 @@ export class Node {
     if (/^(release|delete)Claim$/.test(change)) this.checks.reports.released(String(argument), process);
   }
 
-  failStore(): void {
-    if (this.faults.storeErrors <= 0) return;
-    this.faults.storeErrors -= 1;
-    throw Object.assign(new Error('database or disk is full'), { errcode: 13 });
+  /** @throws Error of SQLite, if it is to fail */
+  beforeStatement(sql: string): void {
+    const { faults } = this;
+    if (/^(SELECT|PRAGMA)/.test(sql)) {
+      if (this.readFails('store')) throw Object.assign(new Error('disk I/O error'), { errcode: 10 });
+    } else if (faults.storeErrors > 0 && faults.statementsBefore-- <= 0) {
+      faults.storeErrors -= 1;
+      throw Object.assign(new Error('database or disk is full'), { errcode: 13 });
+    }
+  }
+
+  /** Whether the current read fails: those of the driver, not those of the checks. */
+  readFails(of: ReadFault['of']): boolean {
+    const { reads } = this.faults;
+    if (reads?.of !== of || this.simulator.nowMs >= reads.untilMs || this.#driver() === undefined) return false;
+    return this.simulator.tape.chance(0.5, 'reads');
+  }
+
+  /** The instance of the driver whose code is running. */
+  #driver(): Process | undefined {
+    const { current } = this.simulator;
+    return current !== undefined && this.#processes.has(current) ? current : undefined;
   }
 
   /** The pod has ended: its claims are available to others. */
@@ -237,18 +278,22 @@ export class Node {
     const killAfter = this.isCalm ? undefined : this.plan.killAfter[this.#instanceCount - 1];
     let instance: Instance;
     try {
-      instance = new Instance(this, name, this.plan.isShared);
+      const { settings, isShared } = this.plan;
+      const chosen = settings[this.#instanceCount - 1] ?? settings.at(-1) ?? settings[0];
+      instance = new Instance(this, name, { isShared, chosen });
     } catch (error) {
       simulatorTrace(this, `${name} does not start: ${(error as Error).message}`);
       this.#restartLater();
       return;
     }
     this.instances.push(instance);
+    this.#disturb(0);
     const { process } = instance;
     this.#processes.add(process);
     if (killAfter !== undefined && killAfter > 0) process.killAfter(killAfter);
     process.onEnd(() => {
       this.#processes.delete(process);
+      this.#disturb(0);
       instance.isStarted = false;
       this.#restartLater();
     });
@@ -313,12 +358,15 @@ export class Node {
     if (pod.isDeleted) return;
     const before = this.pods[index - 1];
     const isTakingOver = pod.plan.takesOver && before?.isBound === true;
+    const isSharing = pod.plan.shares && before?.isBound === true && !before.isDeleted;
     const claims: SimClaim[] = [];
     for (const [number, plan] of pod.plan.claims.entries()) {
-      const shared = number === 0 && isTakingOver ? this.apiServer.claims.get(before.claims[0] ?? '') : undefined;
+      const shared =
+        number === 0 && (isTakingOver || isSharing) ? this.apiServer.claims.get(before.claims[0] ?? '') : undefined;
       // A VF can only be in one pod.
-      const isInUse = shared?.reservedFor.some((uid) => this.pods.some((pod) => pod.uid === uid && !pod.isDeleted));
-      if (isInUse === true) return void this.#bindLater(pod, index);
+      const isInUse =
+        !isSharing && shared?.reservedFor.some((uid) => this.pods.some((pod) => pod.uid === uid && !pod.isDeleted));
+      if (isInUse) return void this.#bindLater(pod, index);
       claims.push(shared ?? this.#createClaim(plan, !(number === 0 && this.pods[index + 1]?.plan.takesOver === true)));
     }
     const taken = new Set([...this.apiServer.claims.values()].flatMap(devicesHeldBy));
@@ -371,9 +419,24 @@ export class Node {
     );
   }
 
+  /** Whether nothing has kept the driver from its work for this time. */
+  isUndisturbedFor(ms: number): boolean {
+    return this.simulator.nowMs - this.#disturbedUntilMs >= ms && this.registered() !== undefined;
+  }
+
+  /** The time that files have: unlike that of the simulation, it may be set. */
+  wallMs(): number {
+    return epochMs + this.simulator.nowMs + this.#clockStepMs;
+  }
+
+  #disturb(forMs: number): void {
+    this.#disturbedUntilMs = Math.max(this.#disturbedUntilMs, this.simulator.nowMs + forMs);
+  }
+
   #inflict(fault: Fault): void {
     const { simulator, runtime, kubelet, hardware, faults, apiServer } = this;
     const { nowMs } = simulator;
+    this.#disturb('forMs' in fault ? fault.forMs : 0);
     simulatorTrace(this, `fault: ${JSON.stringify(fault)}`);
     const driver = this.registered();
     switch (fault.kind) {
@@ -413,6 +476,28 @@ export class Node {
         break;
       case 'store error':
         faults.storeErrors += 1;
+        faults.statementsBefore = simulator.tape.below(6, 'more');
+        break;
+      case 'stall runtime':
+        runtime.process.stalledUntilMs = nowMs + fault.forMs;
+        break;
+      case 'stall kubelet':
+        kubelet.process.stalledUntilMs = nowMs + fault.forMs;
+        break;
+      case 'card refuses':
+        hardware.refusesUntilMs = nowMs + fault.forMs;
+        break;
+      case 'interfaces late':
+        hardware.lateUntilMs = nowMs + fault.forMs;
+        break;
+      case 'clock step':
+        this.#clockStepMs += fault.byMs;
+        break;
+      case 'damage file':
+        damage(this, fault);
+        break;
+      case 'reads fail':
+        faults.reads = { of: fault.of, untilMs: nowMs + fault.forMs };
         break;
       case 'change policy':
         this.policy = simulator.tape.pick<InventoryPolicy>([{ pfs: [] }, { pfs: [{ select: {}, vfs: '0' }] }]);
@@ -498,11 +583,29 @@ export class Node {
     }
   }
 
+  /** A process of the pod moves a VF out of it. */
+  #moveOut(container: SimContainer): void {
+    const { network, id, pod } = container.sandbox;
+    const link = network.links.find(({ parentDevice }) => parentDevice !== undefined);
+    if (container.state !== 'running' || link === undefined) return;
+    this.checks.podChanges(container.sandbox);
+    const target =
+      pod.plan.vfLeavesTo === 'host' ? this.kernel.host : this.kernel.createNamespace(`${id} itself`, container);
+    try {
+      this.kernel.change(network, link.index, {}, target, id);
+    } catch (error) {
+      this.simulator.trace(id, `is refused: ${(error as Error).message}`);
+    }
+    container.ownNamespace = target.isHost ? undefined : target;
+  }
+
   #calmDown(): void {
     const { faults, cni, apiServer } = this;
     this.isCalm = true;
+    this.#disturb(0);
     simulatorTrace(this, 'faults end');
-    Object.assign(faults, { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0 });
+    Object.assign(this.hardware, { refusesUntilMs: 0, lateUntilMs: 0 });
+    Object.assign(faults, { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0, reads: undefined });
     cni.failureRate = 0;
     cni.hangRate = 0;
     this.#resetPolicy();

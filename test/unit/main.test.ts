@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import packageInfo from '../../package.json' with { type: 'json' };
 import { tempDir } from '../doubles/temp-dir.ts';
 
 const mainPath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
@@ -28,11 +29,16 @@ describe('netdra', () => {
     expect(stdout).toContain('--simulate <vfs>');
   });
 
+  it('says which version it is', () => {
+    expect(netdra(['--version'])).toMatchObject({ status: 0, stdout: `${packageInfo.version}\n` });
+  });
+
   it.each([
     [['run'], /required option '--node-name <name>' not specified/],
     [['run', '--node-name=n', '--simulate=0'], /'--simulate <vfs>' argument '0' is invalid.*such as 8 or 2x4/],
     [['run', '--node-name=n', '--driver-name=A'], /'--driver-name <name>' argument 'A' is invalid/],
     [['run', '--node-name=n', '--metadata-layouts=v9'], /unknown: v9; known are v1, kep/],
+    [['run', '--node-name=n', '--metadata-versions=v1'], /unknown: v1; known are v1beta1, v1alpha1/],
     [['run', '--node-name=n', '--start-gate=door'], /Allowed choices are auto, hook, file/],
     [['run', '--node-name=n', '--hookless-runtime-handlers=A'], /such as kata,kata-\*/],
     [['run', '--node-name=n', '--frobnicate'], /unknown option '--frobnicate'/],
@@ -46,8 +52,10 @@ describe('netdra', () => {
   it('takes the node name from the environment, and says what keeps it from starting', () => {
     using dir = tempDir();
     const kubeconfig = join(dir.path, 'missing');
-    const { status, stderr } = netdra(['run', `--kubeconfig=${kubeconfig}`], { NODE_NAME: 'n' });
+    const { status, stdout, stderr } = netdra(['run', `--kubeconfig=${kubeconfig}`], { NODE_NAME: 'n' });
     expect(status).toBe(1);
     expect(stderr).toMatch(`netdra: cannot start: cannot load kubeconfig ${kubeconfig}: ENOENT`);
+    // Once: logs of a container have both streams.
+    expect(stdout).toBe('');
   });
 });

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { stat } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import { type AddressInfo, isIPv6, type Socket } from 'node:net';
 import { NetdraError } from '../../lib/errors.ts';
 import type { InstanceToken } from './instance-token.ts';
 import type { Metrics } from './metrics.ts';
@@ -15,7 +15,7 @@ const requestTimeoutMs = 10_000;
 const poolTimeoutMs = 3_000;
 
 interface HttpServerOptions {
-  /** `HOST:PORT`; without HOST all addresses of the machine; port 0: any free port. */
+  /** `HOST:PORT`, or `[HOST]:PORT` for IPv6; without HOST all addresses of the machine; port 0: any free port. */
   address: string;
   metrics: Metrics;
   readiness: Readiness;
@@ -111,11 +111,11 @@ async function poolAnswers(): Promise<boolean> {
 
 /** @throws NetdraError `address-invalid` */
 export function parseAddress(address: string): { host?: string; port: number } {
-  const [, bracketed, plain, digits] = /^(?:\[([0-9a-fA-F:]+)\]|([^:[\]]*)):(\d{1,5})$/.exec(address) ?? [];
+  const [, bracketed, plain, digits] = /^(?:\[([^[\]]+)\]|([^:[\]]*)):(\d{1,5})$/.exec(address) ?? [];
   const port = Number(digits);
-  if (digits === undefined || port > 65_535) {
+  if (digits === undefined || port > 65_535 || (bracketed !== undefined && !isIPv6(bracketed))) {
     throw new NetdraError('address-invalid', `${JSON.stringify(address)} is not an address to listen on`, {
-      hint: 'give HOST:PORT or :PORT, such as 127.0.0.1:9797',
+      hint: 'give HOST:PORT or :PORT, such as 127.0.0.1:9797, or [fd00::10]:9797 for IPv6',
     });
   }
   const host = bracketed ?? plain;

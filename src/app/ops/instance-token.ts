@@ -42,11 +42,11 @@ export class InstanceToken {
   async whoHas(held: { host?: string; port: number }): Promise<'instance' | 'foreign' | 'free'> {
     const { host = '127.0.0.1', port } = held;
     const nonce = randomBytes(16).toString('hex');
-    const address = `${host.includes(':') ? `[${host}]` : host}:${port}/identity?nonce=${nonce}`;
+    const request = { host, port, path: `/identity?nonce=${nonce}` };
     // The other instance may have started before TLS was switched on or off.
     for (const scheme of ['http', 'https'] as const) {
       try {
-        const text = await ask(scheme, address);
+        const text = await ask(scheme, request);
         const [proof, expected] = [text, this.prove(nonce)].map((each) => Buffer.from(each)) as [Buffer, Buffer];
         if (proof.length === expected.length && timingSafeEqual(proof, expected)) return 'instance';
       } catch (error) {
@@ -58,13 +58,11 @@ export class InstanceToken {
 }
 
 /** Reads the start of the response. The proof in it counts, not the certificate. @throws the error of the connection */
-async function ask(scheme: 'http' | 'https', address: string): Promise<string> {
-  const signal = AbortSignal.timeout(answerTimeoutMs);
+async function ask(scheme: 'http' | 'https', to: { host: string; port: number; path: string }): Promise<string> {
+  const options = { ...to, agent: false, signal: AbortSignal.timeout(answerTimeoutMs) };
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
     const request =
-      scheme === 'http'
-        ? getHttp(`http://${address}`, { signal, agent: false }, resolve)
-        : getHttps(`https://${address}`, { signal, agent: false, rejectUnauthorized: false }, resolve);
+      scheme === 'http' ? getHttp(options, resolve) : getHttps({ ...options, rejectUnauthorized: false }, resolve);
     request.once('error', reject);
   });
   let text = '';

@@ -1,6 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { NodeFacts } from '../../driver/ports.ts';
+import type { ApiObject, NodeFacts } from '../../driver/ports.ts';
+import type { LinkTraffic } from '../../node/netlink/index.ts';
 
 export interface MetricsOptions {
   driver: string;
@@ -13,10 +14,22 @@ const callBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
 /** Seconds: the KEP's objective is a 99th percentile below 10 ms. */
 const writeBuckets = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
 
+/** As the VF sees it: what it has received came to the pod. */
+const trafficMetrics: Record<keyof LinkTraffic, [name: string, help: string]> = {
+  rxBytes: ['netdra_vf_receive_bytes_total', 'Bytes received by a VF in a pod.'],
+  txBytes: ['netdra_vf_transmit_bytes_total', 'Bytes sent by a VF in a pod.'],
+  rxPackets: ['netdra_vf_receive_packets_total', 'Packets received by a VF in a pod.'],
+  txPackets: ['netdra_vf_transmit_packets_total', 'Packets sent by a VF in a pod.'],
+  rxDropped: ['netdra_vf_receive_dropped_total', 'Packets to a VF in a pod that were dropped.'],
+  txDropped: ['netdra_vf_transmit_dropped_total', 'Packets of a VF in a pod that were dropped.'],
+  rxErrors: ['netdra_vf_receive_errors_total', "Errors at reception that a VF's interface has counted."],
+  txErrors: ['netdra_vf_transmit_errors_total', "Errors at sending that a VF's interface has counted."],
+};
+
 /**
  * The driver's metrics, in the exposition format of Prometheus. Names that begin with `dra_metadata_` are those of
  * KEP-5304, the others are ours. None of ours has a label whose values an outsider chooses, so that their number is
- * bounded.
+ * bounded; only those of the traffic of VFs name pods, whose number is limited.
  */
 export class Metrics {
   readonly #registry = new Registry();
@@ -36,6 +49,11 @@ export class Metrics {
       this.#own.connected.set({ peer }, 0);
       this.#own.connects.inc({ peer }, 0);
     }
+    // From 0 on, so that the first one counts as an increase.
+    for (const errorType of ['metadata-io', 'metadata-invalid', 'metadata-not-prepared', 'other']) {
+      this.#own.metadataWriteErrors.inc({ error_type: errorType }, 0);
+      this.#own.metadataUpdateErrors.inc({ error_type: errorType }, 0);
+    }
     this.#addProcessMetrics();
   }
 
@@ -47,19 +65,38 @@ export class Metrics {
   /** Adds the gauges that are read at each scrape. To be called once, when their sources exist. */
   readFrom(sources: NodeFacts): void {
     this.#read('netdra_devices_offered', 'Devices that are offered to the scheduler.', sources.devicesOffered);
+    const problems = "Problems with reading the node's devices in the last scan.";
+    this.#read('netdra_device_problems', problems, sources.deviceProblems);
+    const policy = 'Whether the inventory policy is in force as it is in its file: 0 or 1.';
+    this.#read('netdra_policy_valid', policy, () => Number(sources.isPolicyValid()));
+    const withheld = 'Devices that new claims cannot get, by reason.';
+    this.#readBy('reason', 'netdra_devices_withheld', withheld, sources.devicesWithheld);
     this.#read('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
     this.#read('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
-    new Gauge({
-      name: 'netdra_claims',
-      help: 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.',
-      labelNames: ['state'],
-      registers: [this.#registry],
-      collect() {
-        this.reset();
-        for (const state of ['preparing', 'configured', 'prepared', 'unpreparing']) this.set({ state }, 0);
-        for (const [state, count] of Object.entries(sources.claimsByState())) this.set({ state }, count);
-      },
-    });
+    const claims = 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.';
+    const none = { preparing: 0, prepared: 0, unpreparing: 0 };
+    if (sources.vfTraffic !== undefined) this.#readTraffic(sources.vfTraffic);
+    this.#readBy('state', 'netdra_claims', claims, () => ({ ...none, ...sources.claimsByState() }));
+  }
+
+  /** @param read with one result for all metrics of a scrape */
+  #readTraffic(read: NonNullable<NodeFacts['vfTraffic']>): void {
+    const labelNames = ['device', 'namespace', 'pod', 'claim', 'interface'];
+    for (const [counter, [name, help]] of Object.entries(trafficMetrics)) {
+      new Counter({
+        ...{ name, help, labelNames, registers: [this.#registry] },
+        async collect() {
+          const { samples } = await read();
+          this.reset();
+          for (const { labels, counters } of samples) {
+            const value = counters[counter as keyof LinkTraffic];
+            if (value !== undefined) this.inc({ ...labels }, value);
+          }
+        },
+      });
+    }
+    const missing = 'VFs in pods without traffic counters, by reason: over the limit of VFs, or unreadable.';
+    this.#readBy('reason', 'netdra_vf_traffic_missing', missing, async () => ({ ...(await read()).missing }));
   }
 
   metadataWritten(seconds: number): void {
@@ -67,9 +104,10 @@ export class Metrics {
     this.#own.metadataWriteSeconds.observe(seconds);
   }
 
-  metadataFailed(step: 'prepare' | 'update'): void {
-    this.#own.metadataWriteErrors.inc();
-    if (step === 'update') this.#own.metadataUpdateErrors.inc();
+  /** @param errorType code of the error */
+  metadataFailed(step: 'prepare' | 'update', errorType: string): void {
+    this.#own.metadataWriteErrors.inc({ error_type: errorType });
+    if (step === 'update') this.#own.metadataUpdateErrors.inc({ error_type: errorType });
   }
 
   claimsDone(operation: 'prepare' | 'unprepare', seconds: number, codes: string[]): void {
@@ -86,6 +124,14 @@ export class Metrics {
   connected(peer: 'kubelet' | 'nri', isConnected: boolean): void {
     this.#own.connected.set({ peer }, Number(isConnected));
     if (isConnected) this.#own.connects.inc({ peer });
+  }
+
+  published(isPublished: boolean): void {
+    this.#own.published.set(Number(isPublished));
+  }
+
+  writeFailed(object: ApiObject, code: string): void {
+    this.#own.apiWriteErrors.inc({ object, code });
   }
 
   stalled(seconds: number, longestSeconds: number): void {
@@ -123,6 +169,26 @@ export class Metrics {
       },
     });
   }
+
+  /** The same, with a label whose values are the keys of what is read. */
+  #readBy(
+    label: string,
+    name: string,
+    help: string,
+    read: () => Record<string, number> | Promise<Record<string, number>>,
+  ): void {
+    new Gauge({
+      name,
+      help,
+      labelNames: [label],
+      registers: [this.#registry],
+      async collect() {
+        const counts = await read();
+        this.reset();
+        for (const [value, count] of Object.entries(counts)) this.set({ [label]: value }, count);
+      },
+    });
+  }
 }
 
 /** The metrics that calls of {@link Metrics} change. */
@@ -138,11 +204,15 @@ function createOwnMetrics(registers: Registry[]) {
   const callTime = "Duration of prepare and unprepare calls, without the framework's part.";
   const hookTime = 'Duration of NRI hooks, for pods with and without claims.';
   const registrations = 'Registrations with the kubelet, connections to the runtime.';
+  const published = 'Whether the API server has the ResourceSlices as wanted: 0 or 1.';
+  const apiErrors = 'Writes to the API server that failed, by what was written: slices, status or events.';
   const stalls = 'Seconds in which the event loop stalled beyond the threshold.';
   return {
     metadataWrites: counter('dra_metadata_writes_total', 'Metadata writes, including updates.'),
-    metadataWriteErrors: counter('dra_metadata_write_errors_total', 'Metadata that could not be written.'),
-    metadataUpdateErrors: counter('dra_metadata_update_errors_total', updateErrors),
+    metadataWriteErrors: counter('dra_metadata_write_errors_total', 'Metadata that could not be written, by error.', [
+      'error_type',
+    ]),
+    metadataUpdateErrors: counter('dra_metadata_update_errors_total', updateErrors, ['error_type']),
     metadataWriteSeconds: histogram('dra_metadata_write_duration_seconds', writeTime, writeBuckets),
     callSeconds: histogram('netdra_claim_duration_seconds', callTime, callBuckets, ['operation', 'result']),
     claimErrors: counter('netdra_claim_errors_total', 'Claims that failed, by reason.', ['operation', 'code']),
@@ -150,6 +220,8 @@ function createOwnMetrics(registers: Registry[]) {
     hookErrors: counter('netdra_hook_errors_total', 'Events that were refused, by reason.', ['hook', 'code']),
     connected: gauge('netdra_connected', 'Whether the driver is registered with the peer: 0 or 1.', ['peer']),
     connects: counter('netdra_connects_total', registrations, ['peer']),
+    published: gauge('netdra_slices_published', published),
+    apiWriteErrors: counter('netdra_api_write_errors_total', apiErrors, ['object', 'code']),
     stalls: counter('netdra_event_loop_stalls_total', stalls),
     longestStallSeconds: gauge('netdra_event_loop_stall_max_seconds', 'The longest stall since the start.'),
   };

@@ -42,14 +42,15 @@ export function observePlugin(plugin: DraPlugin, metrics: Metrics, clock: Clock)
 /** Wraps the calls: the writes of metadata are timed and counted. An update that changes nothing is not a write. */
 export function observeFiles(files: MetadataCalls, metrics: Metrics, clock: Clock): MetadataCalls {
   return intercept(files, async ({ name, next }) => {
-    if (name !== 'updateRequestMetadata') return await next();
+    if (name !== 'updateRequestMetadata' && name !== 'openGate') return await next();
     const seconds = stopwatch(clock);
     try {
-      const update = await next();
-      if (update.isWritten) metrics.metadataWritten(seconds());
-      return update;
+      const result = await next();
+      const updates = result instanceof Map ? [...result.values()] : [result];
+      for (const { isWritten } of updates) if (isWritten) metrics.metadataWritten(seconds());
+      return result;
     } catch (error) {
-      metrics.metadataFailed('update');
+      metrics.metadataFailed('update', codeOf(error));
       throw error;
     }
   });
@@ -78,7 +79,7 @@ export function observeHandlers(handlers: PluginHandlers, metrics: Metrics, cloc
 export function observerOf(
   ops: Pick<Operations, 'metrics' | 'setConnected' | 'setPublished'>,
   clock: Clock,
-): NodeObserver {
+): Omit<NodeObserver, 'reported'> {
   const { metrics } = ops;
   return {
     plugin: (plugin) => observePlugin(plugin, metrics, clock),
@@ -86,6 +87,7 @@ export function observerOf(
     handlers: (handlers) => observeHandlers(handlers, metrics, clock),
     connected: (peer, failure) => ops.setConnected(peer, failure),
     published: (failure) => ops.setPublished(failure),
+    writeFailed: (object, error) => metrics.writeFailed(object, codeOf(error)),
     started: (facts) => metrics.readFrom(facts),
   };
 }

@@ -129,6 +129,7 @@ export class Operations implements AsyncDisposable {
 
   /** Records whether the API server has the slices as wanted, and if not, why. */
   setPublished(failure?: string): void {
+    this.metrics.published(failure === undefined);
     this.readiness.set('slices', failure === undefined ? { ok: true } : { ok: false, reason: failure });
   }
 

@@ -51,18 +51,19 @@ export async function viewClaims({ claims, host, inspect }: ClaimsOptions): Prom
   return await Promise.all(
     claims.map(async ({ identity, state, podUids, devices }) => {
       const metadata = await inspect(identity);
-      const generationOf = ({ request }: StoredDevice) =>
+      const requestOf = ({ request }: StoredDevice) =>
         metadata?.claim.uid === identity.uid
-          ? metadata.requests.find(({ base }) => base === baseRequest(request))?.generation
+          ? metadata.requests.find(({ base }) => base === baseRequest(request))
           : undefined;
       const views = devices.map(async (device): Promise<DeviceView> => {
-        const { request, name, pciAddress, attachment } = device;
-        const networkData = attachment?.networkData;
+        const { request, name, pciAddress } = device;
+        const { generation, content } = requestOf(device) ?? {};
+        const networkData = content?.find((each) => each.name === name)?.networkData;
         return {
           ...{ request, device: name, pciAddress, place: await findPlace(device, hostLinks) },
           ips: networkData?.ips ?? [],
           hardwareAddress: networkData?.hardwareAddress,
-          generation: generationOf(device),
+          generation,
         };
       });
       return { ...identity, state, podUids, devices: await Promise.all(views) };

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { Command, Option } from 'commander';
 import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
+import type { InstanceFacts } from '../instance-file.ts';
 import { type FlagName, flagOption, type Settings } from '../settings.ts';
 import { formatFindings } from './finding.ts';
 import { formatJson, openTerminal, type Terminal } from './terminal.ts';
@@ -13,8 +14,8 @@ interface OutputOptions {
   output: 'table' | 'json';
 }
 
-/** What a tool gets: the output format, and flags of `netdra run`. */
-type ToolOptions<Name extends FlagName> = OutputOptions & Pick<Settings, Name>;
+/** What a tool gets: the output format, and flags of `netdra run`, by default as the driver has them. */
+type ToolOptions<Name extends FlagName> = OutputOptions & Pick<Settings, Name> & { instance?: InstanceFacts };
 
 const criSockets = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
 
@@ -63,29 +64,18 @@ export function inventoryCommand(): Command {
     'list the devices of this node as they are offered, and why others are not; changes nothing',
     ['driverName', 'kubeletPluginsDir', 'stateDir', 'inventoryPolicy', 'simulate'],
     async (options) => {
-      const { formatInventory, simulatedTree, takeInventory } = await import('./inventory.ts');
-      const { heldDevices } = await import('../../driver/devices/held-devices.ts');
+      const { formatInventory, takeInventory } = await import('./inventory.ts');
       const { openStored } = await import('./stored-claims.ts');
       const { RtnlConnection } = await import('../../node/netlink/index.ts');
       const dirs = driverDirs(options);
-      const { stateDir } = dirs;
-      const { inventoryPolicy: policyPath, simulate } = options;
+      const { driverName: driver, inventoryPolicy: policyPath, simulate, instance } = options;
       using stored = openStored(dirs);
-      const { claims } = stored;
       using connection = RtnlConnection.open();
       const view = await takeInventory({
-        connection,
-        sysfsRoot: '/sys',
-        held: heldDevices(claims),
-        claimOf(pciAddress) {
-          const holder = claims.find(({ devices }) => devices.some((device) => device.pciAddress === pciAddress));
-          return holder && `${holder.identity.namespace}/${holder.identity.name}`;
-        },
-        ...defined({ policyPath, simulatedIn: simulate && stateDir }),
+        ...{ driver, connection, sysfsRoot: '/sys', claims: stored.claims, unrestored: stored.unrestored },
+        ...defined({ policyPath, simulatedIn: simulate && dirs.stateDir, state: instance }),
       });
       writeOutput(options, view, formatInventory);
-      if (simulate === undefined && existsSync(simulatedTree(stateDir)))
-        process.stderr.write('netdra: there are simulated VFs, too: --simulate, as the driver has it, lists them\n');
     },
   );
 }
@@ -122,7 +112,9 @@ export function metadataCommand(): Command {
     'show and check a metadata file, or all files of a claim that is prepared on this node',
     ['driverName', 'kubeletPluginsDir', 'stateDir', 'attributesDir', 'downwardApiDir'],
     async (options, subject = '') => {
-      const { formatClaimFiles, formatFile, isGood, viewClaimFiles, viewFile } = await import('./metadata.ts');
+      const { findClaim, formatClaimFiles, formatFile, isGood, viewClaimFiles, viewFile } = await import(
+        './metadata.ts'
+      );
       const { driverName, attributesDir, downwardApiDir } = options;
       const show = <View extends Parameters<typeof isGood>[0]>(
         view: View,
@@ -132,14 +124,15 @@ export function metadataCommand(): Command {
         if (!isGood(view)) process.exitCode = 1;
       };
       // Names of namespaces and claims have neither slashes nor a leading dot.
-      const isClaim = /^[a-z0-9][^/]*\/[^/]+$/.test(subject) && !existsSync(subject);
+      const isClaim = /^[a-z0-9][^/]*(\/[^/]+)?$/.test(subject) && !existsSync(subject);
       if (!isClaim) return show(await viewFile(subject), formatFile);
       const dirs = { ...driverDirs(options), attributesDir, downwardApiDir };
       const { openStored } = await import('./stored-claims.ts');
       using stored = openStored(dirs);
-      show(await viewClaimFiles(driverName, dirs, subject, stored.records), formatClaimFiles);
+      const claim = subject.includes('/') ? subject : findClaim(stored.claims, subject);
+      show(await viewClaimFiles(driverName, dirs, claim, stored.records), formatClaimFiles);
     },
-  ).argument('<path|claim>', 'path of a file, or namespace/name of a claim');
+  ).argument('<path|claim>', 'path of a file, or a claim: namespace/name, or its name if no other claim here has it');
 }
 
 /** `netdra seccomp`: the driver's seccomp profile, for the node. */
@@ -171,9 +164,27 @@ function toolCommand<Name extends FlagName>(
     .description(description)
     .showHelpAfterError(`(netdra ${name} --help lists the flags)`)
     .addOption(new Option('-o, --output <format>', 'output format').choices(['table', 'json']).default('table'))
-    .action(() => runTool(() => run(command.opts<ToolOptions<Name>>(), ...command.args)));
+    .action(() => runTool(async () => run(await withInstance<Name>(command), ...command.args)));
   for (const flag of flags) command.addOption(flagOption(flag));
   return command;
+}
+
+/**
+ * The options of a command. A flag that is given neither on the command line nor in the environment is as the driver of this node
+ * has it.
+ */
+async function withInstance<Name extends FlagName>(command: Command): Promise<ToolOptions<Name>> {
+  const { readInstance, settingsHere } = await import('../instance-file.ts');
+  const options = command.opts<ToolOptions<Name> & Pick<Settings, 'kubeletPluginsDir' | 'driverName'>>();
+  const isGiven = (name: string) => ['cli', 'env'].includes(command.getOptionValueSource(name) ?? '');
+  const instance = readInstance(options.kubeletPluginsDir, isGiven('driverName') ? options.driverName : undefined);
+  if (instance === undefined) return options;
+  const known = command.options.map((option) => option.attributeName()).filter((name) => !isGiven(name));
+  const settings = Object.entries(settingsHere(instance)).filter(([name]) => known.includes(name));
+  const { readBootId } = await import('../../driver/recovery/boot.ts');
+  const isThisBoot = instance.bootId === (await readBootId());
+  const current = { ...instance, hungWrites: isThisBoot ? instance.hungWrites : [] };
+  return { ...options, ...Object.fromEntries(settings), instance: current };
 }
 
 /** Writes the result of a command, for people or for programs. */

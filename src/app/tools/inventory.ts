@@ -1,25 +1,33 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { heldDevices } from '../../driver/devices/held-devices.ts';
 import { PolicyFile } from '../../driver/devices/policy-file.ts';
+import { Quarantine, type Withdrawal } from '../../driver/devices/quarantine.ts';
+import type { DeviceState } from '../../driver/ports.ts';
+import type { StoredClaim, UnrestoredVf } from '../../driver/state/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
+import type { DeviceTaint } from '../../framework/resourceslice/index.ts';
+import { systemClock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import {
   deviceAttributes,
   type Exclusion,
   type ExclusionReason,
-  type HeldDevices,
   Inventory,
   type InventoryAttribute,
+  type InventoryPolicy,
+  type NetworkDevice,
   whyNothing,
 } from '../../node/inventory/index.ts';
 import type { RtnlConnection } from '../../node/netlink/index.ts';
-import { SriovError, Sysfs, type VfSwitch } from '../../node/sriov/index.ts';
+import { hungWriteHint, SriovError, Sysfs, type VfSwitch } from '../../node/sriov/index.ts';
 import { formatTable, type Terminal } from './terminal.ts';
 
 /** Devices that the node offers, and those that it does not offer. */
 export interface InventoryView {
   devices: OfferedDevice[];
-  excluded: (Exclusion & { explanation: string })[];
+  excluded: ExcludedDevice[];
   /** Messages about what cannot be read. */
   problems: string[];
   /** Rules of the policy that select nothing. */
@@ -37,23 +45,31 @@ export interface OfferedDevice {
   /** As in the ResourceSlice. */
   attributes: Record<string, InventoryAttribute>;
   interfaceName?: string;
+  /** Of a device that hangs: new claims do not get it. */
+  taints?: DeviceTaint[];
+}
+
+export interface ExcludedDevice extends Omit<Exclusion, 'reason'> {
+  reason: ExclusionReason | Withdrawal['reason'];
+  /** For people. */
+  explanation: string;
 }
 
 export interface InventoryToolOptions {
+  /** Name of the driver. */
+  driver: string;
   connection: Pick<RtnlConnection, 'defaultRoutes' | 'links' | 'reachableAddresses' | 'vfInfos'>;
   /** Where sysfs is mounted. */
   sysfsRoot: string;
   /** The driver's state directory, to list simulated VFs; absent: real ones are listed. */
   simulatedIn?: string;
+  /** File with a policy; absent: the policy that the driver has. */
   policyPath?: string;
-  /** Devices that are prepared for claims, and the claim of each device by PCI address. */
-  held: HeldDevices;
-  claimOf(pciAddress: string): string | undefined;
-}
-
-/** Where `netdra run --simulate` keeps the tree that looks like sysfs. */
-export function simulatedTree(stateDir: string): string {
-  return join(stateDir, 'simulated');
+  /** What the driver has stored. */
+  claims: readonly StoredClaim[];
+  unrestored: readonly UnrestoredVf[];
+  /** What else the driver has written; absent: it has not run here. */
+  state?: DeviceState;
 }
 
 /**
@@ -61,7 +77,15 @@ export function simulatedTree(stateDir: string): string {
  * @throws NetdraError `policy-invalid`; SriovError, NetlinkError
  */
 export async function takeInventory(options: InventoryToolOptions): Promise<InventoryView> {
-  const { connection, sysfsRoot, simulatedIn, policyPath, held, claimOf } = options;
+  const { driver, connection, sysfsRoot, simulatedIn, policyPath, claims, unrestored, state } = options;
+  const held = heldDevices(claims);
+  const quarantine = new Quarantine(
+    { driver, held: () => held, unrestored: () => unrestored, clock: systemClock },
+    () => state?.hungWrites ?? [],
+  );
+  if (state?.keepsTaints === false) quarantine.dropTaints();
+  // Before the devices: a policy can be checked where there are none.
+  const policy = policyPath === undefined ? (state?.policy ?? {}) : await readPolicy(policyPath);
   const sysfs = new Sysfs(simulatedIn === undefined ? sysfsRoot : findTree(simulatedIn));
   const switchedOnAtStart: InventoryView['switchedOnAtStart'] = [];
   const vfSwitch: VfSwitch = {
@@ -70,29 +94,60 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
       return { vfs };
     },
   };
-  const inventory = new Inventory({ sysfs, connection, simulated: simulatedIn !== undefined, vfSwitch });
-  if (policyPath !== undefined) {
-    await new PolicyFile(policyPath).follow((policy) => {
-      inventory.policy = policy;
-    });
-  }
-  const report = await inventory.scan(held);
+  const inventory = new Inventory({ sysfs, connection, simulated: simulatedIn !== undefined, policy, vfSwitch });
+  const asFound = heldDevices([...claims, { devices: unrestored.map(({ device }) => device) }]);
+  const report = await inventory.scan(asFound);
   const { devices, excluded, problems, warnings } = report;
+  const withdrawn = quarantine.withdrawn();
   return {
-    devices: devices.map((device) => {
+    devices: quarantine.withoutWithdrawn(devices).map((device) => {
       const { name, interfaceName, pciAddress } = device;
-      return { name, ...defined({ claim: claimOf(pciAddress), interfaceName }), attributes: deviceAttributes(device) };
+      const facts = defined({ claim: holderOf(claims, pciAddress), interfaceName });
+      return { name, ...facts, attributes: deviceAttributes(device), ...quarantine.taintsOf(pciAddress) };
     }),
-    excluded: excluded.map((exclusion) => ({ ...exclusion, explanation: explanations[exclusion.reason] })),
-    problems: problems.map(explain),
+    excluded: [
+      ...excluded.map((exclusion) => ({ ...exclusion, explanation: explanations[exclusion.reason] })),
+      ...devices.flatMap((device) => toExcluded(device, withdrawn.get(device.pciAddress)) ?? []),
+    ],
+    problems: [
+      ...problems.map(explain),
+      ...(policyPath === undefined && state?.policyFault !== undefined
+        ? [`${state.policyFault}; the last valid policy stays in force`]
+        : []),
+    ],
     warnings,
     ...(devices.length === 0 && { whyNothing: whyNothing(report) }),
     switchedOnAtStart,
   };
 }
 
+async function readPolicy(path: string): Promise<InventoryPolicy> {
+  let policy: InventoryPolicy = {};
+  await new PolicyFile(path).follow((read) => {
+    policy = read;
+  });
+  return policy;
+}
+
+function holderOf(claims: readonly StoredClaim[], pciAddress: string): string | undefined {
+  const holder = claims.find(({ devices }) => devices.some((device) => device.pciAddress === pciAddress));
+  return holder && claimName(holder.identity);
+}
+
+function toExcluded(device: NetworkDevice, withdrawal: Withdrawal | undefined): ExcludedDevice | undefined {
+  if (withdrawal === undefined) return undefined;
+  const { pciAddress, interfaceName } = device;
+  const { reason, detail } = withdrawal;
+  const explanation =
+    reason === 'unrestored'
+      ? `it is not restored after its last claim: ${detail}; the driver tries again every minute`
+      : `the kernel does not return from a write to ${detail}; ${hungWriteHint}`;
+  const pf = device.kind === 'vf' ? { pfAddress: device.pfAddress } : {};
+  return { pciAddress, ...pf, ...defined({ interfaceName }), reason, explanation };
+}
+
 function findTree(stateDir: string): string {
-  const tree = simulatedTree(stateDir);
+  const tree = join(stateDir, 'simulated');
   if (existsSync(tree)) return tree;
   throw new SriovError('sysfs-unreadable', `there are no simulated VFs in ${stateDir}`, {
     path: tree,
@@ -118,8 +173,11 @@ export function formatInventory(terminal: Terminal, view: InventoryView): string
   const { devices, excluded, problems, warnings, switchedOnAtStart } = view;
   const lines = [
     devices.length === 0
-      ? `no device is offered: ${view.whyNothing}\n`
+      ? `no device is offered${view.whyNothing === undefined ? '' : `: ${view.whyNothing}`}\n`
       : formatTable(terminal, head, devices.map(toRow)),
+    ...devices.flatMap(({ name, taints = [] }) =>
+      taints.map(({ key }) => `\n${name}: has the taint ${terminal.style('yellow', key)}, so no new claim gets it\n`),
+    ),
     ...(excluded.length === 0 ? [] : ['\n', formatExcluded(terminal, excluded)]),
     ...switchedOnAtStart.map(
       ({ pciAddress, numVfs }) =>

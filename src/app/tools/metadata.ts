@@ -1,5 +1,7 @@
+import type { StoredClaim } from '../../driver/state/index.ts';
 import {
   type ClaimRecords,
+  claimName,
   type DecodedMetadata,
   type DeviceAttribute,
   type HostDirs,
@@ -42,6 +44,32 @@ export interface ClaimFilesView extends InspectedClaim {
   documents: FileView[];
 }
 
+/**
+ * Finds a prepared claim by its name alone.
+ * @returns `namespace/name`
+ * @throws NetdraError `claim-not-prepared`, `claim-ambiguous`
+ */
+export function findClaim(claims: readonly Pick<StoredClaim, 'identity'>[], name: string): string {
+  const found = claims.map(({ identity }) => identity).filter((identity) => identity.name === name);
+  const [claim, ...others] = found.map(claimName);
+  if (claim === undefined) {
+    throw new NetdraError(
+      'claim-not-prepared',
+      `there is no file ${name}, and no claim of that name is prepared here`,
+      {
+        ...{ claim: name, hint: preparedHint },
+      },
+    );
+  }
+  if (others.length > 0) {
+    const message = `several claims are called ${name}: ${[claim, ...others].join(', ')}`;
+    throw new NetdraError('claim-ambiguous', message, { claim: name, hint: 'give namespace/name' });
+  }
+  return claim;
+}
+
+const preparedHint = 'netdra claims lists those that are; give namespace/name, or the path of a file';
+
 /** @throws NetdraError `claim-not-prepared`; MetadataError */
 export async function viewClaimFiles(
   driver: string,
@@ -54,7 +82,7 @@ export async function viewClaimFiles(
   if (inspected === undefined) {
     throw new NetdraError('claim-not-prepared', `claim ${subject} is not prepared on this node`, {
       claim: subject,
-      hint: 'netdra claims lists those that are; give namespace/name, or the path of a file',
+      hint: preparedHint,
     });
   }
   const readable = inspected.files.filter(({ layout, state }) => {

@@ -1,8 +1,8 @@
-import { randomUUID } from 'node:crypto';
-import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
 import profile from '../../../deploy/seccomp/netdra.json' with { type: 'json' };
 import { NetdraError } from '../../lib/errors.ts';
+import { replaceFile } from '../../lib/replace-file.ts';
 
 /** The profile as a file. */
 export const profileText = `${JSON.stringify(profile, null, 2)}\n`;
@@ -15,24 +15,12 @@ export const profileText = `${JSON.stringify(profile, null, 2)}\n`;
 export function installProfile(path: string): void {
   try {
     mkdirSync(dirname(path), { recursive: true, mode: 0o755 });
-    replace(path);
+    replaceFile(path, profileText, 0o644);
   } catch (cause) {
     throw new NetdraError('seccomp-not-installed', `cannot install the seccomp profile as ${path}`, {
       cause,
       path,
       hint: 'the directory must be writable: set kubeletPlugin.seccomp.directoryPath, or kubeletPlugin.seccomp.profile to RuntimeDefault',
     });
-  }
-}
-
-function replace(path: string): void {
-  const temporary = join(dirname(path), `.seccomp.${randomUUID()}.tmp`);
-  try {
-    // Flushed: a node that loses its power must not start the driver with an empty profile.
-    writeFileSync(temporary, profileText, { flag: 'wx', mode: 0o644, flush: true });
-    renameSync(temporary, path);
-  } catch (error) {
-    rmSync(temporary, { force: true });
-    throw error;
   }
 }

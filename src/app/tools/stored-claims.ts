@@ -1,11 +1,12 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { Store, type StoredClaim, StoredRecords } from '../../driver/state/index.ts';
+import { Store, type StoredClaim, StoredRecords, type UnrestoredVf } from '../../driver/state/index.ts';
 import { type ClaimRecords, RecordFiles } from '../../framework/metadata/index.ts';
 
 /** What the driver has stored, read beside the running driver. */
 export interface Stored extends Disposable {
   readonly claims: readonly StoredClaim[];
+  readonly unrestored: readonly UnrestoredVf[];
   /** The framework's records of these claims. Both are readable until this is disposed of. */
   records: ClaimRecords;
 }
@@ -16,13 +17,17 @@ export interface Stored extends Disposable {
  */
 export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: string }): Stored {
   const path = join(stateDir, 'state.db');
-  if (!existsSync(path)) return { claims: [], records: new RecordFiles(dataDir), [Symbol.dispose]: () => undefined };
+  if (!existsSync(path))
+    return { claims: [], unrestored: [], records: new RecordFiles(dataDir), [Symbol.dispose]: () => undefined };
   const store = new Store(path, { readOnly: true });
   const records = new StoredRecords({ store, dataDir });
   return {
     // The driver's start needs only the records.
     get claims() {
       return store.claims();
+    },
+    get unrestored() {
+      return store.unrestored();
     },
     records,
     [Symbol.dispose]: () => store[Symbol.dispose](),

@@ -8,6 +8,7 @@ import { type ClaimField, type ClosedField, claimFields, closedFields, fieldOf }
 import type { ClassConfig, ClassLimits } from './class-config.ts';
 import { refusal } from './refusal.ts';
 import { checkRoutes, isInOne, overLimit } from './route-limits.ts';
+import { mergeVfConfigs } from './vf-config.ts';
 
 /** What the driver knows about the node when it checks claims. */
 export interface ClaimRules {
@@ -31,7 +32,7 @@ export function checkClaimConfig(
   { open, nodeNetworks }: ClaimRules,
 ): void {
   const opened = new Set<ClaimField>(ofClass.flatMap(({ overridable = [] }) => overridable));
-  const merged: ClassConfig = Object.assign({}, ...ofClass, { vf: Object.assign({}, ...ofClass.map(({ vf }) => vf)) });
+  const merged = ofClass.reduce<VfConfig>(mergeVfConfigs, {});
   const refused: string[] = [];
   for (const field of claimFields) {
     if (opened.has(field)) continue;
@@ -39,7 +40,7 @@ export function checkClaimConfig(
     if (value === undefined) continue;
     const fixed = fieldOf(merged, field);
     if (fixed !== undefined) {
-      if (!isDeepStrictEqual(value, fixed)) throw conflict(claim, field, value, fixed);
+      if (!isSame(field, value, fixed)) throw conflict(claim, field, value, fixed);
     } else if (isClosed(field, merged, open)) refused.push(field);
   }
   if (refused.length > 0) {
@@ -48,7 +49,11 @@ export function checkClaimConfig(
     });
   }
   const limits = ofClass.flatMap((each) => each.limits ?? []);
-  for (const each of limits) checkConfigLimits(claim, config, each);
+  const isObserved = config.attach === 'observe' && merged.attach === undefined && !opened.has('attach');
+  for (const each of limits) {
+    if (isObserved) checkObserved(claim, each);
+    checkConfigLimits(claim, config, each);
+  }
   checkRoutes(claim, config, limits, nodeNetworks);
 }
 
@@ -75,10 +80,27 @@ function askedOf({ identity }: AllocatedClaim, config: VfConfig, field: ClaimFie
   return field === 'networkAttachmentDefinition.namespace' && value === identity.namespace ? undefined : value;
 }
 
-function isClosed(field: ClaimField, ofClass: ClassConfig, open: readonly ClosedField[]): boolean {
+/** Of settings that count by themselves, a claim may repeat some. */
+function isSame(field: ClaimField, value: unknown, fixed: unknown): boolean {
+  const whole = field === 'sysctls' ? { ...Object(fixed), ...Object(value) } : value;
+  return isDeepStrictEqual(whole, fixed);
+}
+
+function isClosed(field: ClaimField, ofClass: VfConfig, open: readonly ClosedField[]): boolean {
   // The plugin that the class names decides which addresses a VF has.
   if (field === 'addresses' || field === 'routes') return ofClass.ipam !== undefined;
   return closedFields.some((each) => each === field && !open.includes(each));
+}
+
+/** The limits would have no effect on what Multus, for example, gives the pod. */
+function checkObserved(claim: AllocatedClaim, limits: ClassLimits): void {
+  const limit = (['addressRanges', 'maxAddresses', 'routes', 'maxRoutes'] as const).find(
+    (each) => limits[each] !== undefined,
+  );
+  if (limit === undefined) return;
+  const what = 'sets attach to observe, with which another component chooses addresses and routes';
+  const hint = 'an administrator can set attach in the DeviceClass, or list it in its overridable';
+  throw overLimit(claim, limit, what, `${limits[limit]}`, hint);
 }
 
 function checkConfigLimits(claim: AllocatedClaim, config: VfConfig, limits: ClassLimits): void {

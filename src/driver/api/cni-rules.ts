@@ -1,12 +1,9 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
 import type { DriverError } from '../claims/errors.ts';
 import type { VfConfig } from '../state/index.ts';
-import { fieldOf } from './claim-fields.ts';
+import { type CniUse, cniUses } from './cni-uses.ts';
 import { refusal } from './refusal.ts';
-
-/** What CNI plugins may be used for: to attach VFs, and to give addresses. */
-export const cniUses = ['attach', 'ipam'] as const;
-export type CniUse = (typeof cniUses)[number];
 
 /** What the operator lets CNI plugins do: they run as root on the node. `'*'` in a list stands for everything. */
 export interface CniRules {
@@ -41,13 +38,14 @@ export function checkCniUse(claim: AllocatedClaim, config: VfConfig, rules: CniR
 
 /**
  * Checks the plugins themselves, including those that another plugin calls for addresses.
- * @throws DriverError `cni-refused`
+ * @throws DriverError `cni-refused`; CniError `cni-config-invalid`
  */
 export function checkCniPlugins(claim: AllocatedClaim, { cni, ipam }: VfConfig, { allowedPlugins }: CniRules): void {
-  const chain = cni === undefined ? [] : Array.isArray(cni.plugins) ? cni.plugins : [cni];
-  const types = [...chain.flatMap((plugin) => [typeOf(plugin), typeOf(fieldOf(plugin, 'ipam'))]), typeOf(ipam)];
-  for (const type of types) {
-    if (type === undefined || isListed(allowedPlugins, type)) continue;
+  const of = `claim ${claim.identity.namespace}/${claim.identity.name}`;
+  const chain = cni === undefined ? [] : parseCniNetwork(cni, of, { defaultName: 'netdra' }).plugins;
+  const alone = ipam === undefined ? [] : [parseCniIpam(ipam, of, { name: 'netdra' }).ipam.type];
+  for (const type of [...chain.flatMap((plugin) => [plugin.type, plugin.ipam?.type]), ...alone]) {
+    if (!type || isListed(allowedPlugins, type)) continue;
     const hint = 'the operator can add it to cni.allowedPlugins in the chart';
     throw refused(claim, `the CNI plugin ${type} may not run`, hint);
   }
@@ -55,11 +53,6 @@ export function checkCniPlugins(claim: AllocatedClaim, { cni, ipam }: VfConfig, 
 
 function isListed(list: readonly string[], name: string): boolean {
   return list.includes('*') || list.includes(name);
-}
-
-function typeOf(value: unknown): string | undefined {
-  const type = fieldOf(value, 'type');
-  return typeof type === 'string' && type !== '' ? type : undefined;
 }
 
 function refused(claim: AllocatedClaim, what: string, hint: string): DriverError {

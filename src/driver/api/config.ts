@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { V1DeviceAllocationConfiguration } from '@kubernetes/client-node';
 import type * as z from 'zod';
+import type { AllocatedConfiguration } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest } from '../../framework/metadata/index.ts';
 import { parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
@@ -10,6 +10,7 @@ import { type VfConfig, vfConfigSchema } from '../state/index.ts';
 import { type ClassConfig, classConfigSchema } from './class-config.ts';
 import { type ClaimRules, checkClaimConfig, noRules } from './class-rules.ts';
 import { findContradictions } from './config-rules.ts';
+import { mergeVfConfigs } from './vf-config.ts';
 
 /**
  * The settings for a request: those of its class, and those that the claim adds. Each entry of `vf` and `sysctls`
@@ -49,16 +50,6 @@ export function classConfigsOf(driver: string, claim: AllocatedClaim, request: s
   });
 }
 
-/** Fields that `over` sets win; the others stay. */
-export function mergeVfConfigs(base: VfConfig, over: VfConfig): VfConfig {
-  const merged = { ...base, ...over };
-  for (const field of ['vf', 'sysctls'] as const) {
-    const both = { ...base[field], ...over[field] };
-    if (Object.keys(both).length > 0) Object.assign(merged, { [field]: both });
-  }
-  return merged;
-}
-
 /** @throws DriverError `config-invalid` for combinations that are not allowed; CniError */
 function checkWhole(claim: AllocatedClaim, config: VfConfig): void {
   const problems = findContradictions(config);
@@ -88,7 +79,7 @@ export function entriesFor(
   claim: AllocatedClaim,
   request: string,
   source: 'FromClass' | 'FromClaim',
-  entries: readonly V1DeviceAllocationConfiguration[] = claim.object.status?.allocation?.devices?.config ?? [],
+  entries: readonly AllocatedConfiguration[] = claim.object.status?.allocation?.devices?.config ?? [],
 ): unknown[] {
   const parameters = entries
     .filter((entry) => entry.source === source && entry.opaque?.driver === driver)

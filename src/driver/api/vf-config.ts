@@ -139,6 +139,16 @@ export const vfConfigSchema = z.strictObject({
 /** The merged settings for one device. */
 export type VfConfig = Omit<z.infer<typeof vfConfigSchema>, 'apiVersion' | 'kind'>;
 
+/** Fields that `over` sets win; the others stay. So does each entry of `vf` and `sysctls`. */
+export function mergeVfConfigs(base: VfConfig, over: VfConfig): VfConfig {
+  const merged = { ...base, ...over };
+  for (const field of ['vf', 'sysctls'] as const) {
+    const both = { ...base[field], ...over[field] };
+    if (Object.keys(both).length > 0) Object.assign(merged, { [field]: both });
+  }
+  return merged;
+}
+
 /** IPv4 in the form of IPv6 is refused: admission policies cannot read it. */
 function isCidr(text: string): boolean {
   return succeeds(() => parseCidr(text)) && !isMapped(text);

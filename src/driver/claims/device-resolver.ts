@@ -50,7 +50,7 @@ export class DeviceResolver {
 
   /**
    * @returns the devices of the allocation that are this driver's and the claim's own, in its order: without those of
-   * requests with `adminAccess`, which other claims may hold. Their interfaces are not named yet.
+   * requests with `adminAccess`, which other claims may hold.
    * @throws DriverError `pool-foreign`, `device-unknown`, `config-invalid`, `network-attachment-unusable`; CniError
    * `cni-config-invalid`
    */
@@ -128,16 +128,12 @@ export class DeviceResolver {
   }
 
   /**
-   * Two interfaces of a pod cannot have the same name; that is checked here, before one of them is in the pod. Interfaces
-   * that CNI plugins configure need a name: if the claim leaves it open, it is net1, net2 and so on, as with Multus.
+   * Two interfaces of a pod cannot have the same name; that is checked here, before one of them is in the pod. A name that the
+   * claim leaves open is chosen when the VF is attached.
    * @param passing claims of the same call that pass to another pod: the store has them for their earlier pods
    * @throws DriverError `config-invalid`
    */
-  nameInterfaces(
-    claim: AllocatedClaim,
-    devices: StoredDevice[],
-    passing: readonly PassingClaim[] = [],
-  ): StoredDevice[] {
+  checkInterfaceNames(claim: AllocatedClaim, devices: readonly StoredDevice[], passing: readonly PassingClaim[]): void {
     const taken = this.#namesOfOtherClaims(claim, passing);
     for (const { name, config } of devices) {
       const { interfaceName } = config;
@@ -148,35 +144,6 @@ export class DeviceResolver {
       }
       taken.set(interfaceName, name);
     }
-    return devices.map((device) => {
-      const { attach, interfaceName } = device.config;
-      if (attach !== 'cni' || interfaceName !== undefined) return device;
-      let number = 1;
-      while (taken.has(`net${number}`)) number++;
-      taken.set(`net${number}`, device.name);
-      return { ...device, config: { ...device.config, interfaceName: `net${number}` } };
-    });
-  }
-
-  /**
-   * The same for a prepared claim that passes to another pod: names that the claim leaves open may be taken there. VFs that
-   * are still attached keep their names, which CNI plugins need to detach them.
-   * @throws DriverError `config-invalid`
-   */
-  renameInterfaces(
-    claim: AllocatedClaim,
-    devices: readonly StoredDevice[],
-    passing: readonly PassingClaim[],
-  ): StoredDevice[] {
-    const { driver, openClaimFields } = this.#options;
-    const rules = { open: openClaimFields, nodeNetworks: [] };
-    const unnamed = devices.map((device): StoredDevice => {
-      const isOpen = resolveVfConfig(driver, claim, device.request, rules).interfaceName === undefined;
-      if (!isOpen || device.attachment !== undefined) return device;
-      const { interfaceName: _earlier, ...config } = device.config;
-      return { ...device, config };
-    });
-    return this.nameInterfaces(claim, unnamed, passing);
   }
 
   /** Interface names in the claim's pod, and the devices that have them. */

@@ -6,10 +6,11 @@ import {
   claimName,
   type DeviceAttributes,
 } from '../../framework/metadata/index.ts';
+import { Batch } from '../../lib/batch.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
-import { SriovError, type VfAccess } from '../../node/sriov/index.ts';
+import { isVfio, SriovError, type VfAccess, type VfSnapshot } from '../../node/sriov/index.ts';
 import { invalidConfig } from '../api/config.ts';
 import { findUserSpaceProblems } from '../api/config-rules.ts';
 import { refusal } from '../api/refusal.ts';
@@ -25,7 +26,6 @@ import {
 } from '../state/index.ts';
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 import { toVfWanted } from '../vf/vf-wanted.ts';
-import { ClaimBatch } from './claim-batch.ts';
 import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
 import { DriverError } from './errors.ts';
 import { type PrepareWork, storedOf, toWork } from './prepare-work.ts';
@@ -59,6 +59,10 @@ export class Driver implements DraPlugin {
   readonly #dialects: PodDialects;
   /** Why VFs could not be given the interface that their claim needs, by PCI address. */
   readonly #withoutInterface = new Map<string, string>();
+  /** By UID: claims whose VFs are ready, until the framework records them. */
+  readonly #ready = new Map<string, PrepareWork>();
+  /** By UID: claims that have given up all their VFs, with those that could not be restored, until their record is removed. */
+  readonly #over = new Map<string, UnrestoredVf[]>();
 
   constructor(options: DriverOptions) {
     this.#options = options;
@@ -88,6 +92,25 @@ export class Driver implements DraPlugin {
   }
 
   /**
+   * To be called in the transaction in which the framework records a claim: it is prepared from then on.
+   * @throws DriverError `device-in-use`; StateError
+   */
+  complete({ uid }: ClaimIdentity): void {
+    const work = this.#ready.get(uid);
+    this.#ready.delete(uid);
+    if (work === undefined) return;
+    // Once more, in one transaction with the claim, so that only one of two claims gets a group.
+    this.#checkGroups(work.claim, work.groups);
+    this.#options.store.putClaim({ ...storedOf(work), state: 'prepared' });
+  }
+
+  /** To be called in the transaction in which the framework removes the record of a claim. @throws StateError */
+  forget({ uid }: ClaimIdentity): void {
+    this.#options.store.deleteClaim(uid, this.#over.get(uid));
+    this.#over.delete(uid);
+  }
+
+  /**
    * Configures a VF of a prepared claim again as the claim asks, unless it may be in its pod already: its PF may have been
    * reset since.
    */
@@ -97,7 +120,7 @@ export class Driver implements DraPlugin {
 
   /**
    * With the locks of the claims held. They are stored three times: when their VFs are reserved, when the original state of
-   * the VFs is known, and when the VFs are ready. The framework lays the metadata down after that, see `Store.completeClaim`.
+   * the VFs is known, and with the framework's record, see `complete`.
    * @throws StateError
    */
   async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
@@ -106,18 +129,22 @@ export class Driver implements DraPlugin {
     // First those that pass to this pod: VFs of theirs may be attached, under names that they have to keep.
     const passing = all.filter(({ isHandedOver }) => isHandedOver);
     const works = [...passing, ...all.filter(({ isHandedOver }) => !isHandedOver)];
-    const batch = new ClaimBatch(store, works);
+    const batch = new Batch(works);
+    const together = (step: (work: PrepareWork) => void) => store.together(() => batch.run(step));
     // The claims are checked one after the other: for all of them one look at the node is enough.
     let networks: Promise<Cidr[]> | undefined;
     const nodeNetworks = () => (networks ??= this.#options.nodeNetworks());
     await batch.each((work) => this.#resolve(work, signal, nodeNetworks));
-    batch.together((work) => this.#reserve(work, passing.map(storedOf)));
+    together((work) => this.#reserve(work, passing.map(storedOf)));
     await batch.each((work) => this.#snapshotAll(work));
-    batch.together((work) => {
+    together((work) => {
       if (!work.isAgain) store.putClaim({ ...storedOf(work), state: 'preparing' });
     });
     await batch.each((work) => this.#configureAll(work));
-    batch.together((work) => this.#finish(work));
+    batch.run((work) => {
+      this.#checkGroups(work.claim, work.groups);
+      this.#ready.set(work.uid, work);
+    });
     return new Map(
       works.map(({ uid, prepared }): [string, PrepareResult] => {
         const error = batch.errors.get(uid);
@@ -143,12 +170,13 @@ export class Driver implements DraPlugin {
 
   /** Before VFs are read: until its earlier claim is unprepared, a VF is still being restored. */
   #reserve(work: PrepareWork, passing: readonly PassingClaim[]): void {
-    if (work.isHandedOver) work.devices = this.#resolver.renameInterfaces(work.claim, work.devices, passing);
+    if (work.isHandedOver || !work.isAgain) {
+      this.#resolver.checkInterfaceNames(work.claim, work.devices, passing);
+    }
     if (work.isAgain) return;
     // The first snapshot counts: an earlier attempt may have changed the VF.
     const earlier = new Map(work.earlier.map((device) => [device.pciAddress, device]));
-    const named = this.#resolver.nameInterfaces(work.claim, work.devices, passing);
-    work.devices = named.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
+    work.devices = work.devices.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
     // In one transaction with the claim, so that only one of two claims of a pod gets a variable.
     this.#dialects.check(work.claim, work.devices);
     this.#options.store.putClaim({ ...storedOf(work), state: 'preparing' }, work.unrestored);
@@ -169,17 +197,10 @@ export class Driver implements DraPlugin {
     }
     work.devices = complete;
     work.groups = await this.#groupsOf(complete.filter(isUserSpace));
-    const prepared = [...(await this.#describe(storedOf(work))), ...this.#observed(claim)];
+    const prepared = [...this.#describe(storedOf(work)), ...this.#observed(claim)];
     // An empty result: the framework defers all requests.
     const isDeferredOnly = prepared.every((each) => each.cdiDeviceIds.length === 0 && each.metadata === 'deferred');
     work.prepared = isDeferredOnly ? [] : prepared;
-  }
-
-  #finish(work: PrepareWork): void {
-    // In one transaction with the claim, so that only one of two claims gets a group.
-    for (const [device, members] of work.groups) this.#checkGroup(work.claim, device, members);
-    const isServed = work.isAgain && work.known?.state === 'prepared';
-    this.#options.store.putClaim({ ...storedOf(work), state: isServed ? 'prepared' : 'configured' });
   }
 
   async #snapshotAll(work: PrepareWork): Promise<void> {
@@ -187,12 +208,9 @@ export class Driver implements DraPlugin {
     try {
       const known: StoredDevice[] = [];
       for (const device of work.devices) {
-        // Also if the claim changes nothing from outside: a CNI plugin may.
-        const options = {
-          wanted: toVfWanted(device.config),
-          byOthers: (device.config.attach ?? 'netlink') !== 'netlink',
-        };
-        known.push({ ...device, before: device.before ?? (await this.#options.control.snapshot(device, options)) });
+        const before = device.before ?? (await this.#snapshot(device));
+        await this.#checkMtu(work.claim, device, before);
+        known.push({ ...device, before });
       }
       work.devices = known;
     } catch (error) {
@@ -203,12 +221,29 @@ export class Driver implements DraPlugin {
     }
   }
 
+  /** Also if the claim changes nothing from outside: a CNI plugin may. */
+  async #snapshot(device: StoredDevice): Promise<VfSnapshot> {
+    const byOthers = (device.config.attach ?? 'netlink') !== 'netlink';
+    return await this.#options.control.snapshot(device, { wanted: toVfWanted(device.config), byOthers });
+  }
+
+  /** @throws DriverError `config-invalid`; without an interface the MTU is only reported */
+  async #checkMtu(claim: AllocatedClaim, device: StoredDevice, before: VfSnapshot): Promise<void> {
+    const { mtu, driver = before.driver ?? 'kernel' } = device.config;
+    if (mtu === undefined || isVfio(driver)) return;
+    for (const { minBytes, maxBytes, of } of await this.#options.control.mtuLimits(device)) {
+      if (mtu >= minBytes && mtu <= maxBytes) continue;
+      const limits = `is not within ${minBytes} and ${maxBytes}, which ${of} allows device ${device.name}`;
+      throw invalidConfig(claim, [`mtu: ${mtu} ${limits}; a VF can have no more than its PF`]);
+    }
+  }
+
   async #configure(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
     const { before, pciAddress } = device;
     const wanted = toVfWanted(device.config);
     if (before === undefined) return;
     if (wanted.driver !== undefined && wanted.driver !== 'default') {
-      for (const [, members] of await this.#groupsOf([device])) this.#checkGroup(claim, device, members);
+      this.#checkGroups(claim, await this.#groupsOf([device]));
     }
     try {
       await this.#options.control.configure(device, wanted, before);
@@ -231,8 +266,8 @@ export class Driver implements DraPlugin {
    * A container with one device of an IOMMU group in user space can reach all devices of the group. No container has the
    * devices of a claim that is only being prepared.
    */
-  #checkGroup(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice, members: string[]): void {
-    for (const member of members) {
+  #checkGroups(claim: Pick<AllocatedClaim, 'identity'>, groups: PrepareWork['groups']): void {
+    for (const [device, member] of groups.flatMap(([each, members]) => members.map((one) => [each, one] as const))) {
       const holder = this.#options.store.holderOf(member);
       if (holder === undefined || holder.identity.uid === claim.identity.uid || holder.state === 'preparing') continue;
       const [subject, other] = [claimName(claim.identity), claimName(holder.identity)];
@@ -252,16 +287,16 @@ export class Driver implements DraPlugin {
     return access;
   }
 
-  async #describe(claim: Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>): Promise<PreparedDevice[]> {
+  #describe(claim: Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>): PreparedDevice[] {
     const { uid } = claim.identity;
-    const dialectIds = new Map(await this.#dialects.layDown(claim));
+    const dialectIds = new Map(this.#dialects.layDown(claim));
     const prepared: PreparedDevice[] = [];
     for (const device of claim.devices) {
       const { request, pool, name } = device;
       const dialectId = dialectIds.get(baseRequest(request));
       // With the first device: a container with the request has all of its devices.
       dialectIds.delete(baseRequest(request));
-      const cdiDeviceIds = [...(await this.#writeSpec(uid, device)), ...(dialectId === undefined ? [] : [dialectId])];
+      const cdiDeviceIds = [...this.#writeSpec(uid, device), ...(dialectId === undefined ? [] : [dialectId])];
       prepared.push({ requests: [request], poolName: pool, deviceName: name, cdiDeviceIds, metadata: 'deferred' });
     }
     return prepared;
@@ -275,44 +310,37 @@ export class Driver implements DraPlugin {
   }
 
   /** @returns the CDI device id for the device's files, if it has any */
-  async #writeSpec(claimUid: string, { name, access }: StoredDevice): Promise<string[]> {
+  #writeSpec(claimUid: string, { name, access }: StoredDevice): string[] {
     const { deviceSpecs } = this.#options;
     const nodes = [...new Set(access?.nodes)];
     if (nodes.length === 0) return [];
-    await deviceSpecs.write(claimUid, name, { deviceNodes: nodes.map((path) => ({ path, permissions: 'rw' })) });
+    deviceSpecs.write(claimUid, name, { deviceNodes: nodes.map((path) => ({ path, permissions: 'rw' })) });
     return [deviceSpecs.deviceId(claimUid, name)];
   }
 
   /**
    * With the locks of the claims held. A VF that cannot be restored does not keep its claim from being unprepared, which
-   * would keep the pod from ending: it is unavailable until it is restored.
+   * would keep the pod from ending: it is unavailable until it is restored. The claim stays stored until the framework has
+   * removed its files, see `forget`.
    * @returns for each claim, why it is still prepared
    * @throws StateError
    */
   async #unprepare(identities: readonly ClaimIdentity[]): Promise<Map<string, Error | undefined>> {
     const { store, deviceSpecs } = this.#options;
-    const results = new Map<string, Error | undefined>(identities.map(({ uid }) => [uid, undefined]));
-    const claims = identities.flatMap(({ uid }) => store.claim(uid) ?? []);
+    const known = new Map(identities.map(({ uid }) => [uid, store.claim(uid)]));
+    const batch = new Batch(identities);
     store.together(() => {
-      for (const { identity } of claims) store.setState(identity.uid, 'unpreparing');
+      for (const [uid, claim] of known) if (claim !== undefined) store.setState(uid, 'unpreparing');
     });
-    const unrestored = new Map<string, UnrestoredVf[]>();
-    for (const { identity, devices } of claims) unrestored.set(identity.uid, await this.#restoreAll(identity, devices));
-    const known = new Map(claims.map((claim) => [claim.identity.uid, claim]));
+    for (const [uid, claim] of known) {
+      if (claim !== undefined) this.#over.set(uid, await this.#restoreAll(claim.identity, claim.devices));
+    }
     // Or may have one: their claim was not fully prepared.
     const hasSpec = ({ access }: StoredDevice) => access === undefined || access.nodes.length > 0;
     const withSpecs = identities.filter(({ uid }) => known.get(uid)?.devices.some(hasSpec) ?? true);
-    await deviceSpecs.removeClaims(withSpecs.map(({ uid }) => uid));
-    for (const identity of identities) {
-      const claim = known.get(identity.uid);
-      await this.#dialects.remove(claim ?? { identity, podUids: [], devices: undefined }).catch((error: Error) => {
-        results.set(identity.uid, error);
-      });
-    }
-    store.together(() => {
-      for (const [uid, error] of results) if (error === undefined) store.deleteClaim(uid, unrestored.get(uid));
-    });
-    return results;
+    deviceSpecs.removeClaims(withSpecs.map(({ uid }) => uid));
+    batch.run((identity) => this.#dialects.remove(known.get(identity.uid) ?? { identity }));
+    return new Map(identities.map(({ uid }) => [uid, batch.errors.get(uid)]));
   }
 
   /** Restores the devices of a claim that stays stored. @returns VFs that are withdrawn */
@@ -320,8 +348,8 @@ export class Driver implements DraPlugin {
     const { store, deviceSpecs } = this.#options;
     store.setState(claim.identity.uid, 'unpreparing');
     const unrestored = await this.#restoreAll(claim.identity, claim.devices);
-    await deviceSpecs.removeClaims([claim.identity.uid]);
-    await this.#dialects.remove(claim);
+    deviceSpecs.removeClaims([claim.identity.uid]);
+    this.#dialects.remove(claim);
     return unrestored;
   }
 

@@ -27,8 +27,7 @@ export interface PrepareWork {
 
 export function toWork(claim: AllocatedClaim, known: StoredClaim | undefined): PrepareWork {
   const allocation = fingerprintOf(claim);
-  const isConfigured = known?.state === 'configured' || known?.state === 'prepared';
-  const isAgain = isConfigured && (known.allocation ?? allocation) === allocation;
+  const isAgain = known?.state === 'prepared' && (known.allocation ?? allocation) === allocation;
   const podUids = isAgain ? nextPods(known, claim) : claim.podUids;
   const isHandedOver = isAgain && !podUids.some((uid) => known.podUids.includes(uid));
   return {

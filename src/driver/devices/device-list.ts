@@ -13,6 +13,7 @@ import {
   whyNothing,
 } from '../../node/inventory/index.ts';
 import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
+import type { DeviceState } from '../ports.ts';
 import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
 import { heldDevices } from './held-devices.ts';
 import { PolicyFile } from './policy-file.ts';
@@ -26,6 +27,8 @@ export interface DeviceListOptions
   host: HostVfsOptions['host'] & InventoryOptions['connection'];
   /** File with an InventoryPolicy. */
   policyPath?: string;
+  /** For the time of scans. Default: the system's clock. */
+  now?: () => Date;
   /** Where the policy comes from instead. */
   policy?: Pick<PolicyFile, 'follow'>;
 }
@@ -50,11 +53,15 @@ export class DeviceList implements AsyncDisposable {
   /** PCI addresses of VFs that no claim holds and whose interface is in another network namespace. */
   #elsewhere: string[] = [];
   #isListed = false;
+  #scannedAt = new Date(0);
   /** What the last scan offered, and what was logged of it. */
   #offered: Device[] = [];
   #logged = '';
   /** Why the last scan failed; absent: it did not. */
   #failure: unknown;
+  /** Of the last scan that did not fail. */
+  #report: InventoryReport = { devices: [], excluded: [], problems: [], warnings: [], pfs: [] };
+  #policyFault: NetdraError | undefined;
   #watching: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
 
@@ -83,9 +90,35 @@ export class DeviceList implements AsyncDisposable {
     return this.#isListed;
   }
 
+  /** When the last scan that succeeded began. */
+  get scannedAt(): Date {
+    return this.#scannedAt;
+  }
+
   /** Why the devices could not be listed last time. */
   get failure(): unknown {
     return this.#failure;
+  }
+
+  /** Why the policy file is not in force; the last valid one is. */
+  get policyFault(): NetdraError | undefined {
+    return this.#policyFault;
+  }
+
+  /** What decides on the offered devices, besides the node and the store. */
+  get state(): DeviceState {
+    const fault = this.#policyFault;
+    return {
+      ...(this.#policyFile === undefined ? {} : { policy: this.#inventory.policy }),
+      ...(fault === undefined ? {} : { policyFault: explain(fault) }),
+      hungWrites: this.#quarantine.hung,
+      keepsTaints: this.#quarantine.keepsTaints,
+    };
+  }
+
+  /** How many problems there are with reading the node's devices. */
+  get problemCount(): number {
+    return this.#report.problems.length + (this.#failure === undefined ? 0 : 1);
   }
 
   /**
@@ -112,8 +145,8 @@ export class DeviceList implements AsyncDisposable {
     return await this.#scan();
   }
 
-  /** Scans whenever something may have changed, until disposed. */
-  watch(onChange: () => void): void {
+  /** Scans whenever something may have changed, and from time to time, until disposed. @param onScan called after each scan */
+  watch(onChange: () => void, onScan: () => void = () => undefined): void {
     const { signal } = this.#stop;
     this.#onChange = onChange;
     // Changes between the first scan and the first tick are not reported.
@@ -123,7 +156,9 @@ export class DeviceList implements AsyncDisposable {
         await this.#schedule.tick(signal);
         try {
           await this.#followPolicy();
-          if (this.#schedule.isDue() && (await this.#scan())) onChange();
+          if (!this.#schedule.isDue()) continue;
+          if (await this.#scan()) onChange();
+          else onScan();
         } catch (error) {
           this.#failed(error, 'warn');
         }
@@ -155,7 +190,17 @@ export class DeviceList implements AsyncDisposable {
     return this.#quarantine.hung.map((write) => ({ ...write, ...defined({ name: this.#at(write.device)?.name }) }));
   }
 
-  /** For an API server that does not store taints: hung devices that no claim holds are withdrawn instead. */
+  /** How many devices new claims cannot get, by reason: that of an {@link Exclusion}, `unrestored` or `hung`. */
+  withheld(): Record<string, number> {
+    const counts: Record<string, number> = {
+      unrestored: this.#options.unrestored().length,
+      hung: this.#quarantine.hung.length,
+    };
+    for (const { reason } of this.#report.excluded) counts[reason] = (counts[reason] ?? 0) + 1;
+    return counts;
+  }
+
+  /** For an API server that does not store taints: for an hour, hung devices that no claim holds are withdrawn instead. */
   withdrawHung(): void {
     this.#quarantine.dropTaints();
     this.#onChange?.();
@@ -201,6 +246,7 @@ export class DeviceList implements AsyncDisposable {
 
   async #scan(): Promise<boolean> {
     this.#schedule.started();
+    const startedAt = this.#options.now?.() ?? new Date();
     const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
     const before = this.#heldNow();
     const report = await this.#inventory.scan(before);
@@ -219,6 +265,7 @@ export class DeviceList implements AsyncDisposable {
     const changed = !isDeepStrictEqual(offered, this.#offered) || !this.#isListed;
     this.#offered = offered;
     this.#isListed = true;
+    this.#scannedAt = startedAt;
     this.#failure = undefined;
     return changed;
   }
@@ -233,6 +280,7 @@ export class DeviceList implements AsyncDisposable {
   }
 
   #readReport(report: InventoryReport): void {
+    this.#report = report;
     // A device that could not be read may be readable a moment later. A problem that stays is no reason to scan more often.
     if (this.#log(report) && report.problems.length > 0) this.#schedule.request();
     const elsewhere = report.excluded.filter(({ reason }) => reason === 'interface-elsewhere');
@@ -287,12 +335,18 @@ export class DeviceList implements AsyncDisposable {
 
   async #followPolicy(): Promise<void> {
     const { logger, policyPath } = this.#options;
+    let isChanged = false;
     const fault = await this.#policyFile?.follow((policy) => {
       this.#inventory.policy = policy;
       this.#schedule.request();
       logger.info({ path: policyPath }, 'inventory policy in force');
+      isChanged = true;
     });
-    if (fault !== undefined)
+    const isNewFault = fault?.message !== this.#policyFault?.message;
+    this.#policyFault = fault;
+    if (isNewFault && fault !== undefined) {
       logger.error({ err: fault }, 'inventory policy rejected; the last valid one stays in force');
+    }
+    if (isChanged || isNewFault) this.#onChange?.();
   }
 }

@@ -2,34 +2,51 @@ import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts
 import type { SlicePublisher } from '../../framework/resourceslice/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { FailureEvents } from '../events/index.ts';
+import type { NodeObserver } from '../ports.ts';
 import type { Store } from '../state/index.ts';
 import { deviceHealth } from './device-health.ts';
 import type { DeviceList } from './device-list.ts';
+import { longestRescanMs } from './scan-schedule.ts';
 
 export interface DeviceReportOptions {
   /** Name of the node, and of its pool: so it is unique in the cluster. */
   node: string;
-  devices: Pick<DeviceList, 'failure' | 'hung' | 'isListed' | 'offered'>;
-  store: Pick<Store, 'claims'>;
+  devices: Pick<DeviceList, 'failure' | 'hung' | 'isListed' | 'offered' | 'policyFault' | 'scannedAt' | 'state'>;
+  store: Pick<Store, 'claims' | 'unrestored'>;
   publisher: Pick<SlicePublisher, 'publish'>;
   kubelet: Pick<KubeletPluginHelper, 'setHealth'>;
-  events: Pick<FailureEvents, 'devicesFound' | 'devicesHung'>;
-  /** Called with the reason while no devices can be published. */
-  onUnpublished: (reason: string) => void;
+  events: Pick<FailureEvents, 'devicesFound' | 'devicesHung' | 'devicesUnrestored' | 'policyRejected'>;
+  observer: Pick<NodeObserver, 'published' | 'reported'>;
 }
+
+/** A device that hangs gets a taint, and with one device that has a taint a slice can have no more than these. */
+const maxDevicesPerSlice = 64;
+/** How long a device stays healthy without a scan: three have not happened. */
+const healthySeconds = (3 * longestRescanMs) / 1_000;
 
 /** Reports the node's devices: to the scheduler in slices, to the kubelet as health, and to users what was lost or hangs. */
 export function reportDevices(options: DeviceReportOptions): void {
-  const { node, devices, store, publisher, kubelet, events, onUnpublished } = options;
+  const { node, devices, store, publisher, events, observer } = options;
+  observer.reported(devices.state);
+  events.policyRejected(node, devices.policyFault);
   // An empty list would withdraw all devices, and report those of claims as lost.
   if (!devices.isListed) {
-    onUnpublished(`devices cannot be listed: ${explain(devices.failure)}`);
+    observer.published(`devices cannot be listed: ${explain(devices.failure)}`);
     return;
   }
   const offered = devices.offered();
   const names = offered.map(({ name }) => name);
-  publisher.publish({ pools: { [node]: { devices: offered } } });
-  kubelet.setHealth(deviceHealth(node, names, store.claims(), devices.hung()));
+  publisher.publish({ pools: { [node]: { devices: offered, maxDevicesPerSlice } } });
+  reportHealth(options);
   events.devicesFound(node, names, store.claims());
   events.devicesHung(node, devices.hung());
+  events.devicesUnrestored(node, store.unrestored());
+}
+
+/** Reports the health of the node's devices to the kubelet: to be repeated after each scan. */
+export function reportHealth({ node, devices, store, kubelet }: DeviceReportOptions): void {
+  const names = devices.offered().map(({ name }) => name);
+  const checked = { checkedAt: devices.scannedAt, timeoutSeconds: healthySeconds };
+  const health = deviceHealth(node, names, store.claims(), devices.hung());
+  kubelet.setHealth(health.map((device) => ({ ...device, ...checked })));
 }

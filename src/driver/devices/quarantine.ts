@@ -1,15 +1,27 @@
 import type { DeviceTaint } from '../../framework/resourceslice/index.ts';
+import type { Clock } from '../../lib/clock.ts';
 import type { HeldDevices } from '../../node/inventory/index.ts';
 import { type HungWrite, hungWriteHint, SriovError } from '../../node/sriov/index.ts';
 import type { UnrestoredVf } from '../state/index.ts';
 
+/** An API server that drops taints may be upgraded to one that stores them. */
+const retryTaintsMs = 3_600_000;
+
 export interface QuarantineOptions {
+  clock: Clock;
   /** Name of the driver: the prefix of its taints. */
   driver: string;
   /** Devices that are prepared for claims now. */
   held: () => HeldDevices;
   /** VFs that are not offered until they are restored. */
   unrestored: () => readonly UnrestoredVf[];
+}
+
+/** Why a device is withdrawn. */
+export interface Withdrawal {
+  reason: 'unrestored' | 'hung';
+  /** What could not be restored, or the path of a write that the kernel has not returned from. */
+  detail: string;
 }
 
 /**
@@ -20,7 +32,8 @@ export interface QuarantineOptions {
 export class Quarantine {
   readonly #options: QuarantineOptions;
   readonly #hungWrites: () => readonly HungWrite[];
-  #keepsTaints = true;
+  /** Until when taints are not tried. */
+  #noTaintsUntilMs = Number.NEGATIVE_INFINITY;
 
   /** @param hungWrites writes that the kernel has not returned from */
   constructor(options: QuarantineOptions, hungWrites: () => readonly HungWrite[]) {
@@ -32,26 +45,44 @@ export class Quarantine {
     return this.#hungWrites();
   }
 
+  /** Whether hung devices have a taint; otherwise they are withdrawn. */
+  get keepsTaints(): boolean {
+    return this.#options.clock.nowMs() >= this.#noTaintsUntilMs;
+  }
+
   isHung(pciAddress: string): boolean {
     return this.hung.some(({ device }) => device === pciAddress);
   }
 
-  /** For an API server that does not store taints: hung devices that no claim holds are withdrawn instead. */
+  /** For an API server that does not store taints: for an hour, hung devices that no claim holds are withdrawn instead. */
   dropTaints(): void {
-    this.#keepsTaints = false;
+    this.#noTaintsUntilMs = this.#options.clock.nowMs() + retryTaintsMs;
   }
 
-  /** An unrestored VF is withdrawn, except while it hangs: what can be restored is known when the kernel returns. */
   withoutWithdrawn<D extends { pciAddress: string }>(devices: readonly D[]): D[] {
-    const unrestored = new Set(this.#options.unrestored().map(({ device }) => device.pciAddress));
-    return devices.filter(({ pciAddress }) => {
-      if (!this.isHung(pciAddress)) return !unrestored.has(pciAddress);
-      return this.#keepsTaints || this.#options.held().has(pciAddress);
-    });
+    const withdrawn = this.withdrawn();
+    return devices.filter(({ pciAddress }) => !withdrawn.has(pciAddress));
+  }
+
+  /**
+   * The devices that are withdrawn, by PCI address. An unrestored VF is, except while it hangs: what can be restored is known
+   * when the kernel returns.
+   */
+  withdrawn(): Map<string, Withdrawal> {
+    const unrestored = this.#options.unrestored().filter(({ device }) => !this.isHung(device.pciAddress));
+    const held = this.#options.held();
+    const hung = this.keepsTaints ? [] : this.hung.filter(({ device }) => !held.has(device));
+    return new Map([
+      ...unrestored.map(({ device: { pciAddress }, reason: detail }): [string, Withdrawal] => [
+        pciAddress,
+        { reason: 'unrestored', detail },
+      ]),
+      ...hung.map(({ device, path }): [string, Withdrawal] => [device, { reason: 'hung', detail: path }]),
+    ]);
   }
 
   taintsOf(pciAddress: string): { taints?: DeviceTaint[] } {
-    if (!this.#keepsTaints || !this.isHung(pciAddress)) return {};
+    if (!this.keepsTaints || !this.isHung(pciAddress)) return {};
     return { taints: [{ key: `${this.#options.driver}/hung`, effect: 'NoSchedule' }] };
   }
 

@@ -6,7 +6,7 @@ const rescanMs = 2_000;
 /** The same on a busy node, for example while pods come and go: reading 80 VFs takes some 35 ms. */
 const busyRescanMs = 10_000;
 /** Changes that no event reports are noticed within this time. */
-const longestRescanMs = 30_000;
+export const longestRescanMs = 30_000;
 /** Scans after a change: the inventory considers a VF lost when it has missed it twice. */
 const scansPerChange = 2;
 

@@ -1,7 +1,9 @@
-import type { CdiSpecs, MetadataError } from '../../framework/metadata/index.ts';
+import { createFile, type HostFile, readFileIfThere, removeFile } from '../../framework/metadata/files/host-file.ts';
+import type { CdiSpecs } from '../../framework/metadata/index.ts';
+import { fileName, pathPart } from '../../framework/metadata/layouts/paths.ts';
 import type { DialectsConfig } from './config.ts';
 import type { DialectDevice } from './device.ts';
-import type { DeviceInfoFiles } from './device-info-files.ts';
+import { deviceInfoMode } from './device-info.ts';
 import { formatEnv, viewInDialects } from './dialects.ts';
 import { sriovNetworkPodEnv } from './sriov-network.ts';
 
@@ -16,57 +18,59 @@ export interface DialectRequest {
 
 /** Writes claims in older dialects: variables for containers by CDI, and device-info files on the host. */
 export class DialectFiles {
-  readonly #options: { specs: CdiSpecs; deviceInfo: DeviceInfoFiles };
+  readonly #options: { specs: CdiSpecs; deviceInfoDir: string };
 
-  /** @param options `specs` has a CDI class of its own */
-  constructor(options: { specs: CdiSpecs; deviceInfo: DeviceInfoFiles }) {
+  /** @param options `specs` has a CDI class of its own; `deviceInfoDir` is shared with device plugins */
+  constructor(options: { specs: CdiSpecs; deviceInfoDir: string }) {
     this.#options = options;
   }
 
   /**
-   * Writes a claim's requests, in place of what it had before.
+   * Writes a claim's requests. A device-info file that is there already is replaced: its writer has forgotten it, since the device
+   * belongs to the claim.
    * @param podDevices of all claims of the pod that use the dialect of dra-driver-sriov
    * @returns CDI device ids by request; requests without variables have none
    * @throws MetadataError `metadata-io`
    */
-  async write(
+  write(
     claimUid: string,
     requests: readonly DialectRequest[],
     podDevices: readonly DialectDevice[],
-  ): Promise<Map<string, string>> {
-    const { specs, deviceInfo } = this.#options;
+  ): Map<string, string> {
+    const { specs } = this.#options;
     const views = requests.map(({ name, config, devices }) => ({ name, config, ...viewInDialects(config, devices) }));
-    await deviceInfo.write(
-      claimUid,
-      views.flatMap(({ deviceInfoFiles }) => deviceInfoFiles),
-    );
+    for (const { name, text } of views.flatMap(({ deviceInfoFiles }) => deviceInfoFiles)) {
+      createFile(this.#deviceInfo(name), text, { mode: deviceInfoMode });
+    }
     const ids = new Map<string, string>();
     for (const { name, config, env } of views) {
       const whole = { ...env, ...(config.sriovNetwork === undefined ? {} : sriovNetworkPodEnv(podDevices)) };
       if (Object.keys(whole).length === 0) continue;
-      await specs.write(claimUid, name, { env: formatEnv(whole) });
+      specs.write(claimUid, name, { env: formatEnv(whole) });
       ids.set(name, specs.deviceId(claimUid, name));
     }
     return ids;
   }
 
   /**
-   * @param requests those of the claim if its devices are known; otherwise the record names its device-info files
-   * @throws MetadataError `metadata-io`; without `requests`, `metadata-malformed` for a damaged record
-   */
-  async removeClaim(claimUid: string, requests?: readonly DialectRequest[]): Promise<void> {
-    await this.#options.specs.removeClaim(claimUid);
-    const known = requests?.flatMap(({ config, devices }) => viewInDialects(config, devices).deviceInfoFiles);
-    await this.#options.deviceInfo.removeClaim(claimUid, known);
-  }
-
-  /**
-   * UIDs of the claims that have specs or may have files.
-   * @param onProblem called for each spec that cannot be read, which then does not count; default: that is thrown
+   * Removes specs and device-info files of a claim, and what a killed process left while writing them. Nothing in a device-info file
+   * says who wrote it: one with other content belongs to a device plugin by now, unless the claim was only partly prepared.
+   * @param requests those of the claim, as far as they are known
    * @throws MetadataError `metadata-io`
    */
-  async claimUids(onProblem?: (problem: MetadataError) => void): Promise<string[]> {
-    const { specs, deviceInfo } = this.#options;
-    return [...new Set([...(await specs.claimUids(onProblem)), ...(await deviceInfo.claimUids())])];
+  removeClaim(claimUid: string, requests: readonly DialectRequest[]): void {
+    this.#options.specs.removeClaims([claimUid]);
+    for (const { config, devices } of requests) {
+      for (const [index, { name, text }] of viewInDialects(config, devices).deviceInfoFiles.entries()) {
+        const file = this.#deviceInfo(name);
+        const found = devices[index]?.access && readFileIfThere(file);
+        if (found === undefined || found === text) removeFile(file);
+      }
+    }
+  }
+
+  #deviceInfo(name: string): HostFile {
+    const parts = [fileName(pathPart(name, 'name of a device-info file'), 'device-info file')];
+    return { base: this.#options.deviceInfoDir, parts };
   }
 }

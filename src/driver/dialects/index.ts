@@ -1,7 +1,6 @@
 export { dialectsSchema } from './config.ts';
 export type { DialectDevice } from './device.ts';
 export { deviceInfoDir, deviceInfoFile } from './device-info.ts';
-export { DeviceInfoFiles } from './device-info-files.ts';
 export { DialectFiles, type DialectRequest } from './dialect-files.ts';
 export { findEnvConflicts, formatEnv, viewInDialects } from './dialects.ts';
 export { sriovNetworkPodEnv } from './sriov-network.ts';

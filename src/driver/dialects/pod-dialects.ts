@@ -1,6 +1,5 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest } from '../../framework/metadata/index.ts';
-import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import { invalidConfig } from '../api/config.ts';
 import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
 import { type DialectFiles, type DialectRequest, findEnvConflicts, viewInDialects } from './index.ts';
@@ -14,12 +13,10 @@ interface PodDialectsOptions {
 
 /**
  * Older dialects for the pods that have claims here. One variable describes a whole pod, so each prepare also rewrites
- * the files of the pod's other claims: containers start after the last one. Operations on the files of one pod run one
- * after the other.
+ * the files of the pod's other claims: containers start after the last one.
  */
 export class PodDialects {
   readonly #options: PodDialectsOptions;
-  readonly #mutex = new KeyedMutex();
 
   constructor(options: PodDialectsOptions) {
     this.#options = options;
@@ -43,48 +40,37 @@ export class PodDialects {
    * @returns CDI device ids by base name of the request
    * @throws MetadataError `metadata-io`
    */
-  async layDown(claim: ClaimOfPod): Promise<ReadonlyMap<string, string>> {
+  layDown(claim: ClaimOfPod): ReadonlyMap<string, string> {
     if (claim.devices.every(({ config }) => config.dialects === undefined)) return new Map();
-    return await this.#mutex.run(podOf(claim), async () => {
-      const ids = await this.#write(claim);
-      // A claim that begins to be unprepared meanwhile waits for us before it removes its files.
-      const others = this.#othersOf(claim).filter((other) => other.state === 'prepared' && hasPodVariable(other));
-      for (const other of others) await this.#write(other);
-      return ids;
-    });
+    const ids = this.#write(claim);
+    const others = this.#othersOf(claim).filter((other) => other.state === 'prepared' && hasPodVariable(other));
+    for (const other of others) this.#write(other);
+    return ids;
   }
 
   /**
    * Removes the files of a claim that the store has as `unpreparing`, or not at all: then its devices are unknown.
-   * @throws MetadataError `metadata-io`; `metadata-malformed` if its devices are unknown and its record is damaged
+   * @throws MetadataError `metadata-io`
    */
-  async remove(
-    claim: Pick<ClaimOfPod, 'identity' | 'podUids'> & { devices: StoredDevice[] | undefined },
-  ): Promise<void> {
-    if (claim.devices?.every(({ config }) => config.dialects === undefined)) return;
-    const requests = claim.devices && requestsOf({ devices: claim.devices });
-    await this.#mutex.run(podOf(claim), () => this.#options.files.removeClaim(claim.identity.uid, requests));
+  remove({ identity, devices }: Pick<ClaimOfPod, 'identity'> & Partial<Pick<ClaimOfPod, 'devices'>>): void {
+    if (devices?.every(({ config }) => config.dialects === undefined)) return;
+    this.#options.files.removeClaim(identity.uid, requestsOf({ devices: devices ?? [] }));
   }
 
-  async #write(claim: ClaimOfPod): Promise<ReadonlyMap<string, string>> {
+  #write(claim: ClaimOfPod): ReadonlyMap<string, string> {
     const claims = [...this.#othersOf(claim), claim].filter(hasPodVariable);
     // The order must not depend on which claim came first: all containers have to see the same.
     claims.sort((a, b) => compare(a.identity.name, b.identity.name));
     const podDevices = claims.flatMap(({ devices }) =>
       devices.filter(({ config }) => config.dialects?.sriovNetwork !== undefined),
     );
-    return await this.#options.files.write(claim.identity.uid, requestsOf(claim), podDevices);
+    return this.#options.files.write(claim.identity.uid, requestsOf(claim), podDevices);
   }
 
   #othersOf({ identity, podUids }: ClaimOfPod): StoredClaim[] {
     const claims = podUids.flatMap((podUid) => this.#options.store.claimsOfPod(podUid));
     return claims.filter((other) => other.identity.uid !== identity.uid && other.state !== 'unpreparing');
   }
-}
-
-/** A claim without a pod stands alone. */
-function podOf({ identity, podUids }: Pick<ClaimOfPod, 'identity' | 'podUids'>): string {
-  return podUids[0] ?? identity.uid;
 }
 
 function hasPodVariable({ devices }: ClaimOfPod): boolean {

@@ -30,6 +30,8 @@ export interface EventWriterOptions {
   instance: string;
   clock: Clock;
   logger: Logger;
+  /** Receives each failure to write an event; all are already logged. */
+  onError?: (error: unknown) => void;
 }
 
 interface EventEntry {
@@ -182,7 +184,8 @@ export class EventWriter implements AsyncDisposable {
 
   /** @returns `undefined` to give up */
   #retryDelay(error: unknown, failures: number): number | undefined {
-    const { logger } = this.#options;
+    const { logger, onError } = this.#options;
+    onError?.(error);
     const code = isKubeError(error) ? error.code : 'other';
     const level = this.#logged.has(code) ? 'debug' : 'warn';
     this.#logged.add(code);

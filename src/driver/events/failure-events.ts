@@ -1,8 +1,8 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
-import { explain } from '../../lib/errors.ts';
+import { explain, NetdraError } from '../../lib/errors.ts';
 import { type HungWrite, hungWriteHint } from '../../node/sriov/index.ts';
-import type { StoredClaim } from '../state/index.ts';
+import type { StoredClaim, UnrestoredVf } from '../state/index.ts';
 import type { EventReport, ObjectReference } from './event.ts';
 import type { EventWriter } from './event-writer.ts';
 
@@ -27,8 +27,8 @@ export class FailureEvents {
   readonly #pods = new Map<string, { name: PodName; sandboxId: string }>();
   /** Devices whose loss was reported. */
   #lost = new Set<string>();
-  /** Devices that were reported as hung. */
-  #hung = new Set<string>();
+  /** What was reported of the node and is not over, by reason. */
+  readonly #ofNode = new Map<string, ReadonlySet<string>>();
 
   constructor(writer: Pick<EventWriter, 'report'>) {
     this.#writer = writer;
@@ -112,13 +112,49 @@ export class FailureEvents {
 
   /** Reports once on the node for each device that begins to hang. Claims that cannot be prepared get events, too. */
   devicesHung(node: string, hung: readonly HungWrite[]): void {
-    for (const { device, path, text } of hung.filter((each) => !this.#hung.has(each.device))) {
-      const note = `Device ${device} hangs: the kernel does not return from writing ${JSON.stringify(text)} to ${path}. It is tainted until the kernel returns; to resolve it, ${hungWriteHint}.`;
-      // The kubelet refers to its node in the same way, since it does not know the UID either.
-      const regarding = { apiVersion: 'v1', kind: 'Node', name: node, uid: node };
-      this.#writer.report({ regarding, type: 'Warning', reason: 'DeviceHung', action: 'Writing', note });
+    const notes = hung.map(({ device, path, text }): [string, string] => [
+      device,
+      `Device ${device} hangs: the kernel does not return from writing ${JSON.stringify(text)} to ${path}. It is tainted until the kernel returns; to resolve it, ${hungWriteHint}.`,
+    ]);
+    this.#reportOnNode(node, { reason: 'DeviceHung', action: 'Writing' }, notes);
+  }
+
+  devicesUnrestored(node: string, unrestored: readonly UnrestoredVf[]): void {
+    const notes = unrestored.map(({ device: { name, pciAddress }, reason }): [string, string] => [
+      pciAddress,
+      `Device ${name} (${pciAddress}) is not offered, since it could not be restored after its last claim: ${reason}`,
+    ]);
+    this.#reportOnNode(node, { reason: 'DeviceNotRestored', action: 'Restoring' }, notes);
+  }
+
+  /** @param fault why the policy file is not in force; absent: it is */
+  policyRejected(node: string, fault: Error | undefined): void {
+    const note = `The last valid inventory policy stays in force: ${explain(fault)}`;
+    const notes: [string, string][] = fault === undefined ? [] : [[note, note]];
+    this.#reportOnNode(node, { reason: 'PolicyRejected', action: 'ReadingPolicy' }, notes);
+  }
+
+  /** @param error absent: they are published. Failures that pass, such as of the connection, are no news. */
+  slicesNotPublished(node: string, error: Error | undefined): void {
+    if (error instanceof NetdraError && error.retriable) return;
+    const note = `The devices of this node are not offered as they should be: ${explain(error)}`;
+    const notes: [string, string][] = error === undefined ? [] : [[note, note]];
+    this.#reportOnNode(node, { reason: 'SlicesNotPublished', action: 'Publishing' }, notes);
+  }
+
+  /** Reports each problem once, until it is over. @param notes of the problems that there are now, by a key for each */
+  #reportOnNode(
+    node: string,
+    what: Pick<EventReport, 'reason' | 'action'>,
+    notes: [key: string, note: string][],
+  ): void {
+    const known = this.#ofNode.get(what.reason);
+    // The kubelet refers to its node in the same way, since it does not know the UID either.
+    const regarding = { apiVersion: 'v1', kind: 'Node', name: node, uid: node };
+    for (const [key, note] of notes) {
+      if (known?.has(key) !== true) this.#writer.report({ regarding, type: 'Warning', ...what, note });
     }
-    this.#hung = new Set(hung.map(({ device }) => device));
+    this.#ofNode.set(what.reason, new Set(notes.map(([key]) => key)));
   }
 
   #podsOf(uids: string[]): PodName[] {

@@ -1,6 +1,6 @@
 import { isKubeError } from '../../framework/kube/index.ts';
 import type { ClaimReader, KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
-import { claimName } from '../../framework/metadata/index.ts';
+import { type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { SandboxRegistry } from '../sandbox/index.ts';
@@ -17,6 +17,7 @@ export interface InactiveClaimsOptions {
   /** Pool of this node's devices. */
   pool: string;
   store: Pick<Store, 'claim' | 'claims'>;
+  metadata: Pick<ClaimMetadata, 'isRecorded'>;
   sandboxes: Pick<SandboxRegistry, 'isFresh' | 'hasPod' | 'mayHaveContainers'>;
   claims: ClaimReader;
   helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
@@ -44,7 +45,7 @@ type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 
  * over a prepared claim, so nothing else names that pod to the driver.
  *
  * Claims of pods on the node that are only partly prepared are prepared again: the driver was killed, or failed, while it prepared
- * a claim that had been allocated again.
+ * a claim that had been allocated again; or an earlier version has prepared it while metadata was off, without a record.
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
@@ -96,7 +97,8 @@ export class InactiveClaims {
   async #verdictOn(claim: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
     const verdict = this.#isInUse(claim) ? undefined : await this.#judge(claim, signal);
     // Until the pod has a sandbox, the kubelet repeats its call.
-    const isPartly = claim.state === 'preparing' || claim.state === 'configured';
+    const isPartly =
+      claim.state === 'preparing' || (claim.state === 'prepared' && !this.#options.metadata.isRecorded(claim.identity));
     const isStuck = isPartly && claim.podUids.some((uid) => this.#options.sandboxes.hasPod(uid));
     return verdict ?? (isStuck ? { action: 'complete', sweeps: 1 } : undefined);
   }
@@ -131,8 +133,7 @@ export class InactiveClaims {
     // With its old devices or, if it was allocated again between the two pods, with others of this node. A claim that is being
     // prepared or unprepared is left to the kubelet, unless the next pod has a sandbox already. Otherwise that pod might wait
     // for a device which this claim still holds.
-    const isDue =
-      state === 'prepared' || state === 'configured' || pods.some((pod) => this.#options.sandboxes.hasPod(pod.uid));
+    const isDue = state === 'prepared' || pods.some((pod) => this.#options.sandboxes.hasPod(pod.uid));
     return { action: 'hand-over', sweeps: isDue ? 1 : sweepsForKubelet };
   }
 }

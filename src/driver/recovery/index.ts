@@ -1,6 +1,6 @@
 export { defaultBootIdPath, endEarlierBoots, readBootId } from './boot.ts';
 export { InactiveClaims, type InactiveClaimsOptions } from './inactive-claims.ts';
 export { ObservedVfs } from './observed-vfs.ts';
-export { OrphanedFiles, type OrphanedFilesOptions } from './orphaned-files.ts';
+export { OrphanedFiles } from './orphaned-files.ts';
 export { Reconciler, type ReconcileTask } from './reconciler.ts';
 export { restoreVfs } from './unrestored-vfs.ts';

@@ -1,10 +1,11 @@
-import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import type { ClaimIdentity, ClaimMetadata } from '../../framework/metadata/index.ts';
 import type { Locks, SandboxPlace, Store, StoredClaim, StoredDevice } from '../state/index.ts';
 import { type Attachments, left, type PodLinks } from '../vf/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
 import { asOneError, type SandboxError } from './errors.ts';
 import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-writer.ts';
 import { netnsMissing } from './pod.ts';
+import { metadataOf } from './pod-metadata.ts';
 import type { Wanted } from './sandbox.ts';
 
 export interface ClaimWorkOptions {
@@ -13,6 +14,7 @@ export interface ClaimWorkOptions {
   attachments: Attachments;
   networks: Pick<Networks, 'isGone'>;
   writer: Pick<MetadataWriter, 'write'>;
+  metadata: Pick<ClaimMetadata, 'read'>;
   files: MetadataCalls;
   /** Configures a VF from outside once more, before it is attached: its PF may have been reset since it was prepared. */
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
@@ -68,7 +70,8 @@ export class ClaimWork {
           reading.state = await this.#attach(claim, device, place, pod, signal);
           if (reading.state !== undefined) continue;
           lost.push(device);
-          await this.#withdrawLost(identity, device);
+          // The next call finds no metadata of it, and attaches it again.
+          await files.withdrawMetadata(identity, requestsOf([device]));
         } catch (error) {
           signal.throwIfAborted();
           errors.push(error);
@@ -136,22 +139,19 @@ export class ClaimWork {
     return claim?.state === 'prepared' && claim.podUids.includes(podUid) ? claim : undefined;
   }
 
-  /** @returns `undefined` if the VF was attached here and has left the pod */
+  /**
+   * Metadata of an attached VF is that of its sandbox: it is withdrawn before the VF leaves it.
+   * @returns `undefined` if the VF was attached here and has left the pod
+   */
   async #attach(claim: StoredClaim, device: StoredDevice, place: SandboxPlace, pod: PodLinks, signal: AbortSignal) {
-    const { attachments } = this.#options;
+    const { attachments, metadata } = this.#options;
     const { attachment, ...unattached } = device;
-    const { sandboxId, networkData } = attachment ?? {};
-    if (sandboxId === place.sandboxId && networkData !== undefined) return await attachments.read(device, pod);
+    const sandboxId = attachment?.sandboxId;
+    const known = sandboxId === place.sandboxId ? metadataOf(metadata, claim.identity, device) : undefined;
+    if (known !== undefined) return await attachments.read(device, pod, known.networkData);
     const assure = () => this.#options.assure(claim, unattached);
     if (sandboxId === undefined) await assure();
     return await attachments.attach(claim.identity.uid, device, place, pod, signal, assure);
-  }
-
-  /** First the files: if we are interrupted, the next call finds again that the VF is not in the pod. */
-  async #withdrawLost(identity: ClaimIdentity, device: StoredDevice): Promise<void> {
-    const { files, attachments } = this.#options;
-    await files.withdrawMetadata(identity, requestsOf([device]));
-    attachments.recordNetworkData(identity.uid, new Map([[device, undefined]]));
   }
 }
 

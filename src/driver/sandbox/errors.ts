@@ -15,6 +15,8 @@ export type SandboxErrorCode =
   | 'vf-unknown'
   /** The VF is in the sandbox of another pod. */
   | 'vf-busy'
+  /** The pod has another interface of the name that the claim gives to one that CNI plugins make. */
+  | 'interface-name-taken'
   /** Some properties of the VF could not be restored after it was detached. */
   | 'restore-incomplete'
   /** A container would start with a claim that is not ready in its sandbox. */

@@ -5,6 +5,7 @@ export { KernelNetworks, type LinkConnection, type NetworkNamespace, type Networ
 export { SandboxError } from './errors.ts';
 export type { MetadataCalls } from './metadata-writer.ts';
 export type { SandboxFacts } from './pod.ts';
+export { metadataOf } from './pod-metadata.ts';
 export type { Phase } from './sandbox.ts';
 export type { SandboxRegistry } from './sandbox-registry.ts';
 export { createSandboxSide, type SandboxSide, type SandboxSideOptions } from './side.ts';

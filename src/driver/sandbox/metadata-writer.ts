@@ -1,11 +1,16 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
-import { type ClaimIdentity, claimName, type DeviceAttributes } from '../../framework/metadata/index.ts';
+import {
+  type ClaimIdentity,
+  claimName,
+  type DeviceAttributes,
+  type DeviceMetadata,
+  type MetadataUpdate,
+} from '../../framework/metadata/index.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { StoredDevice } from '../state/index.ts';
-import type { Attachments, VfState } from '../vf/index.ts';
+import type { VfState } from '../vf/index.ts';
 import { asOneError } from './errors.ts';
-import { byRequest, toDeviceMetadata, toNetworkData } from './pod-metadata.ts';
+import { byRequest, toDeviceMetadata } from './pod-metadata.ts';
 
 /** A device of a claim and its state in the pod; no state if it is not there, or could not be read. */
 export interface DeviceReading {
@@ -22,11 +27,10 @@ export type MetadataCalls = Pick<
 
 export interface MetadataWriterOptions {
   driver: string;
-  attachments: Pick<Attachments, 'recordNetworkData'>;
   files: MetadataCalls;
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /**
-   * Called after the network data of all devices of a claim was stored and its files were written, or both were up to date.
+   * Called after the metadata of all devices of a claim was stored and its files were written, or both were up to date.
    * @param isSettled `false` if addresses are tentative: the call is repeated when they no longer are
    */
   onWritten?: (claim: ClaimIdentity, isSettled: boolean) => void;
@@ -42,40 +46,61 @@ export class MetadataWriter {
   }
 
   /**
-   * Stores network data and writes files, for those requests whose devices could all be read: a file describes its
+   * Stores metadata and writes files, for those requests whose devices could all be read: a file describes its
    * request as a whole. When all requests are written, containers of this sandbox may start. A request that cannot be written
    * does not keep the others from being written.
    * @throws MetadataError, StateError
    */
   async write(identity: ClaimIdentity, sandboxId: string, readings: readonly DeviceReading[]): Promise<void> {
-    const { files, driver, attributesOf, logger } = this.#options;
+    const { driver, attributesOf, logger } = this.#options;
     const claim = claimName(identity);
     const complete = [...byRequest([...readings])].flatMap(([request, entries]) =>
       entries.every(isRead) ? [{ request, entries }] : [],
     );
     const known = complete.flatMap(({ entries }) => entries);
-    const isNew = this.#recordNetworkData(identity, known);
-    const errors: unknown[] = [];
-    for (const { request, entries } of complete) {
-      const devices = entries.map(({ device, state }) =>
-        toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state),
+    const contents = new Map(
+      complete.map(({ request, entries }) => [
+        request,
+        entries.map(({ device, state }) => toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state)),
+      ]),
+    );
+    // The state of a claim with a device that is not there is reported as a failure.
+    const isWhole = known.length === readings.length;
+    const updates = await (isWhole ? this.#open(identity, sandboxId, contents) : this.#update(identity, contents));
+    for (const [request, { isWritten, generation }] of updates) {
+      const devices = contents.get(request)?.map(({ name }) => name);
+      if (isWritten) logger.info({ claim, request, devices, generation }, 'metadata written');
+    }
+    if (isWhole && known.length > 0)
+      this.#report(
+        identity,
+        known.every(({ state }) => !state.tentative),
       );
-      const facts = { claim, request, devices: devices.map(({ name }) => name) };
+  }
+
+  async #open(identity: ClaimIdentity, sandboxId: string, contents: Contents): Promise<Updates> {
+    try {
+      return await this.#options.files.openGate(identity, sandboxId, contents);
+    } catch (error) {
+      // It does all or nothing.
+      if (contents.size > 1) await this.#update(identity, contents);
+      throw error;
+    }
+  }
+
+  /** Writes requests, each by itself. */
+  async #update(identity: ClaimIdentity, contents: Contents): Promise<Updates> {
+    const updates: Updates = new Map();
+    const errors: unknown[] = [];
+    for (const [request, devices] of contents) {
       try {
-        const update = await files.updateRequestMetadata(identity, request, devices);
-        if (update.isWritten) logger.info({ ...facts, generation: update.generation }, 'metadata written');
-        // 0: the claim was prepared while metadata was off, so containers have no mount to read it by.
-        else if (isNew && update.generation === 0) logger.info(facts, 'devices ready; metadata files are off');
+        updates.set(request, await this.#options.files.updateRequestMetadata(identity, request, devices));
       } catch (error) {
         errors.push(error);
       }
     }
     if (errors.length > 0) throw asOneError(errors);
-    // The state of a claim with a device that is not there is reported as a failure.
-    if (known.length < readings.length) return;
-    await files.openGate(identity, sandboxId);
-    const isSettled = known.every(({ state }) => !state.tentative);
-    if (known.length > 0) this.#report(identity, isSettled);
+    return updates;
   }
 
   /** Reports a write, whose failure must not affect the metadata. */
@@ -87,16 +112,10 @@ export class MetadataWriter {
       logger.warn({ claim: claimName(identity), err: error }, 'claim status not updated');
     }
   }
-
-  /** @returns whether it differs from what was stored */
-  #recordNetworkData({ uid }: ClaimIdentity, readings: readonly ReadDevice[]): boolean {
-    const states = readings.map(({ device, state }) => [device, toNetworkData(state)] as const);
-    const changed = states.filter(([device, data]) => !isDeepStrictEqual(device.attachment?.networkData, data));
-    this.#options.attachments.recordNetworkData(uid, new Map(changed));
-    return changed.length > 0;
-  }
 }
 
+type Contents = ReadonlyMap<string, DeviceMetadata[]>;
+type Updates = Map<string, MetadataUpdate>;
 type ReadDevice = DeviceReading & { state: VfState };
 
 function isRead(reading: DeviceReading): reading is ReadDevice {

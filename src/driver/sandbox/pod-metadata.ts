@@ -1,12 +1,27 @@
-import type { DeviceAttributes, DeviceMetadata, NetworkDeviceData } from '../../framework/metadata/index.ts';
+import type {
+  ClaimIdentity,
+  ClaimMetadata,
+  DeviceAttributes,
+  DeviceMetadata,
+  NetworkDeviceData,
+} from '../../framework/metadata/index.ts';
 import { baseRequest } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { VfAccess } from '../../node/sriov/index.ts';
 import type { StoredDevice } from '../state/index.ts';
 import type { VfState } from '../vf/index.ts';
 
+/** What was last written of a VF; `undefined` while there is nothing. @throws MetadataError, StateError */
+export function metadataOf(
+  metadata: Pick<ClaimMetadata, 'read'>,
+  claim: ClaimIdentity,
+  { request, pool, name }: StoredDevice,
+): DeviceMetadata | undefined {
+  return metadata.read(claim, request)?.devices.find((each) => each.pool === pool && each.name === name);
+}
+
 /** The network data in the API's format; unknown fields are left out. */
-export function toNetworkData({ interfaceName, ips, hardwareAddress }: VfState): NetworkDeviceData {
+function toNetworkData({ interfaceName, ips, hardwareAddress }: VfState): NetworkDeviceData {
   return defined({ interfaceName, ips: ips.length === 0 ? undefined : ips, hardwareAddress });
 }
 
@@ -27,12 +42,13 @@ export function toDeviceMetadata(
   };
 }
 
-function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan }: VfState): DeviceAttributes {
+function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan, rdmaDevice }: VfState): DeviceAttributes {
   return {
     ...(mtuBytes !== undefined && { mtu: { int: mtuBytes } }),
     ...(linkUp !== undefined && { linkUp: { bool: linkUp } }),
     ...(hardwareAddress !== undefined && { mac: { string: hardwareAddress } }),
     ...(vlan !== undefined && { vlan: { int: vlan } }),
+    ...(rdmaDevice !== undefined && { rdmaDevice: { string: rdmaDevice } }),
   };
 }
 

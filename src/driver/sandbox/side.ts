@@ -11,12 +11,12 @@ import { StartGuard, type StartGuardOptions } from './start-guard.ts';
 import { WaitingSandboxes, type WaitingSandboxesOptions } from './waiting-sandboxes.ts';
 
 export interface SandboxSideOptions
-  extends Omit<MetadataWriterOptions, 'attachments'>,
+  extends MetadataWriterOptions,
     Omit<ClaimWorkOptions, 'attachments' | 'networks' | 'writer'>,
     Omit<SandboxDeps, 'claims' | 'ends' | 'store'>,
     Omit<StartGuardOptions, 'store' | 'metadata'>,
     Pick<DeletedPodsOptions, 'isWanted'> {
-  metadata: WaitingSandboxesOptions['metadata'] & StartGuardOptions['metadata'];
+  metadata: ClaimWorkOptions['metadata'] & WaitingSandboxesOptions['metadata'] & StartGuardOptions['metadata'];
   store: ClaimWorkOptions['store'] & SandboxDeps['store'] & StartGuardOptions['store'];
   attachments: Attachments;
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;

@@ -1,5 +1,5 @@
 import type { Container, PodSandbox } from '../../../nri/index.ts';
-import { type ClaimIdentity, type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
+import { type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import type { Store, StoredClaim } from '../state/index.ts';
 import { SandboxError } from './errors.ts';
@@ -9,12 +9,12 @@ import type { Sandbox } from './sandbox.ts';
 const lastingAttempts = 3;
 
 type Pod = Pick<PodSandbox, 'runtimeHandler' | 'uid'>;
-type StartingContainer = Pick<Container, 'createRuntimeHooks' | 'mounts' | 'name'>;
+type StartingContainer = Pick<Container, 'createRuntimeHooks' | 'env' | 'name'>;
 
 export interface StartGuardOptions {
   store: Pick<Store, 'claims' | 'claimsOfPod' | 'isOtherPodExpected'>;
-  /** The start gates and metadata files of claims. */
-  metadata: Pick<ClaimMetadata, 'isFileOf' | 'isFilePlace' | 'isGated' | 'isGateOf'>;
+  /** What containers have of claims. */
+  metadata: Pick<ClaimMetadata, 'hasGateOf' | 'isAnyUsedBy' | 'isGated' | 'isUsedBy'>;
   /** Whether the runtime handler of a pod runs OCI hooks. */
   runsHooks: (runtimeHandler: string) => boolean;
   /** Called when a container is refused because its claim is prepared for another pod: it may have passed to this one. */
@@ -33,13 +33,13 @@ export class StartGuard {
   }
 
   /**
-   * Containers without our metadata are created even while the store cannot be read.
+   * Containers without a claim of ours are created even while the store cannot be read.
    * @throws SandboxError `not-ready` with the reason; StateError `store-unusable`
    */
   check(pod: Pod, container: StartingContainer, sandbox: Pick<Sandbox, 'failureOf' | 'isEnding' | 'isReady'>): void {
     const { store, metadata, onOtherPod } = this.#options;
-    const sources = container.mounts.map(({ source }) => source).filter((source) => metadata.isFilePlace(source));
-    const claims = this.#claimsOf(pod, sources.length > 0).filter(({ devices }) => devices.length > 0);
+    const isAnyUsed = metadata.isAnyUsedBy(container);
+    const claims = this.#claimsOf(pod, isAnyUsed).filter(({ devices }) => devices.length > 0);
     for (const claim of claims) {
       if (claim.state !== 'prepared') {
         onOtherPod();
@@ -49,11 +49,10 @@ export class StartGuard {
       const reason = this.#refusal(claim, pod, container, sandbox);
       if (reason !== undefined) throw refused(container, claim, reason);
     }
-    if (sources.length === 0) return;
+    if (!isAnyUsed) return;
     // The kubelet prepares a claim once, and makes no call for a pod that the claim is reserved for later.
     const other = store.claims().find(({ identity, podUids, devices }) => {
-      const isOthers = devices.length > 0 && !podUids.includes(pod.uid);
-      return isOthers && sources.some((source) => metadata.isFileOf(identity, source));
+      return devices.length > 0 && !podUids.includes(pod.uid) && metadata.isUsedBy(identity, container);
     });
     if (other === undefined) return;
     onOtherPod();
@@ -76,28 +75,24 @@ export class StartGuard {
     }
   }
 
-  #claimsOf({ uid }: Pod, hasMetadata: boolean): StoredClaim[] {
+  #claimsOf({ uid }: Pod, isAnyUsed: boolean): StoredClaim[] {
     try {
       return this.#options.store.claimsOfPod(uid);
     } catch (error) {
-      if (hasMetadata) throw error;
+      if (isAnyUsed) throw error;
       return [];
     }
   }
 
   /**
-   * Whether a container has the gates of other claims of its pod, and would have that of this one if it used it. Without any
-   * gate, nothing says which claims it uses.
+   * Whether a container has the gates of other claims of its pod, and would have that of this one if it used it. Specs of an
+   * earlier version do not say which claims a container without a gate has.
    */
   #usesOnlyOthers(claim: StoredClaim, claims: readonly StoredClaim[], pod: Pod, container: StartingContainer): boolean {
     const { metadata, runsHooks } = this.#options;
-    const used = claims.filter(({ identity }) => this.#hasGateOf(identity, container));
+    const used = claims.filter(({ identity }) => metadata.hasGateOf(identity, container));
     if (used.length === 0 || used.includes(claim)) return false;
     return runsHooks(pod.runtimeHandler) && metadata.isGated(claim.identity);
-  }
-
-  #hasGateOf(claim: ClaimIdentity, { createRuntimeHooks }: StartingContainer): boolean {
-    return createRuntimeHooks.some(({ args }) => this.#options.metadata.isGateOf(claim, args));
   }
 
   /** @returns why the container is not to be created; `undefined` if it waits by itself */
@@ -111,7 +106,8 @@ export class StartGuard {
     if (sandbox.isEnding) return 'its devices are leaving this sandbox';
     const failure = sandbox.failureOf(identity.uid);
     if (failure !== undefined && isLasting(failure)) return explain(failure.error);
-    if (this.#options.runsHooks(runtimeHandler) && this.#hasGateOf(identity, container)) return undefined;
+    const { metadata, runsHooks } = this.#options;
+    if (runsHooks(runtimeHandler) && metadata.hasGateOf(identity, container)) return undefined;
     return failure === undefined ? 'its devices are not in this sandbox yet' : explain(failure.error);
   }
 }

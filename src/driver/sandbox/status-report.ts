@@ -1,10 +1,12 @@
 import type { ClaimStatusWriter, DeviceStatus } from '../../framework/claimstatus/index.ts';
-import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import type { ClaimIdentity, ClaimMetadata, NetworkDeviceData } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import { metadataOf } from './pod-metadata.ts';
 
 export interface StatusReportOptions {
   store: Pick<Store, 'claim' | 'claims'>;
+  metadata: Pick<ClaimMetadata, 'read'>;
   writer: Pick<ClaimStatusWriter, 'set'>;
 }
 
@@ -23,27 +25,37 @@ export class StatusReport {
   report(claim: ClaimIdentity, isSettled = true, failure?: string): void {
     const { store, writer } = this.#options;
     const stored = store.claim(claim.uid);
-    if (stored?.state === 'prepared') writer.set(claim, toDeviceStatuses(stored, failure), isSettled);
+    if (stored?.state !== 'prepared') return;
+    const networkDataOf = (device: StoredDevice) => this.#networkDataOf(stored, device);
+    writer.set(claim, toDeviceStatuses(stored, failure ?? networkDataOf), isSettled);
   }
 
   /** For the start: reports what could not be written before the driver was stopped. */
   reportAttached(): void {
-    for (const { identity, devices } of this.#options.store.claims()) {
-      if (devices.some(({ attachment }) => attachment?.networkData !== undefined)) this.report(identity);
+    for (const claim of this.#options.store.claims()) {
+      if (claim.devices.some((device) => this.#networkDataOf(claim, device))) this.report(claim.identity);
     }
+  }
+
+  #networkDataOf({ identity }: StoredClaim, device: StoredDevice): NetworkDeviceData | undefined {
+    return device.attachment && metadataOf(this.#options.metadata, identity, device)?.networkData;
   }
 }
 
 /**
- * The status of a claim's VFs: the network data is that of its metadata files.
- * @param failure why they are not all in their pod, as a message for users
+ * The status of a claim's VFs.
+ * @param state their network data in the pod; or why they are not all there, as a message for users
  */
-export function toDeviceStatuses({ devices }: StoredClaim, failure?: string): DeviceStatus[] {
+export function toDeviceStatuses(
+  { devices }: Pick<StoredClaim, 'devices'>,
+  state: string | ((device: StoredDevice) => NetworkDeviceData | undefined),
+): DeviceStatus[] {
+  const failure = typeof state === 'string' ? state : undefined;
   return devices.map((device) => {
-    const { pool, name, attachment } = device;
-    const networkData = attachment?.networkData;
+    const { pool, name } = device;
+    const networkData = typeof state === 'string' ? undefined : state(device);
     const facts = { pool, device: name, data: toData(device) };
-    return failure === undefined && networkData !== undefined
+    return networkData !== undefined
       ? { ...facts, ready: true, reason: 'Attached', networkData }
       : { ...facts, ready: false, reason: 'NotAttached', message: failure ?? 'it is not in the network of the pod' };
   });

@@ -29,6 +29,8 @@ const migrations: readonly string[] = [
   `,
   // The framework's records of claims, which older versions keep in files.
   'CREATE TABLE records (dir TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT',
+  // Devices have no network data any more, without which an older version attaches the VFs of running pods once more.
+  '-- The tables are the same.',
 ];
 
 /** The first schema with a table of records. */

@@ -120,9 +120,11 @@ export class Store implements Disposable {
   putClaim(claim: StoredClaim, unrestored: readonly UnrestoredVf[] = []): void {
     this.together(() => {
       for (const each of unrestored) this.putUnrestored(each);
-      this.#checkFree(claim);
+      const stored = new Map(this.#devices(claim.identity.uid).map((device) => [device.pciAddress, device]));
+      const added = claim.devices.filter(({ pciAddress }) => unrestored.length > 0 || !stored.has(pciAddress));
+      this.#checkFree(claim, added);
       this.#putClaimRow(claim);
-      this.#putDevices(claim);
+      this.#putDevices(claim, stored);
     });
   }
 
@@ -130,12 +132,6 @@ export class Store implements Disposable {
   setState(uid: string, state: StoredClaim['state']): void {
     this.#changed.add(uid);
     this.#query('UPDATE claims SET state = ?, boot_id = ? WHERE uid = ?', state, this.#bootId ?? null, uid);
-  }
-
-  /** The metadata of a claim was laid down: it is prepared now, if its devices are ready. */
-  completeClaim(uid: string): void {
-    this.#changed.add(uid);
-    this.#query("UPDATE claims SET state = 'prepared' WHERE uid = ? AND state = 'configured'", uid);
   }
 
   /**
@@ -220,8 +216,7 @@ export class Store implements Disposable {
   }
 
   /** A claim is put several times while it is prepared: its rows are changed in place, so that no index changes with them. */
-  #putDevices({ identity: { uid }, devices }: StoredClaim): void {
-    const stored = new Map(this.#devices(uid).map((device) => [device.pciAddress, device]));
+  #putDevices({ identity: { uid }, devices }: StoredClaim, stored: ReadonlyMap<string, StoredDevice>): void {
     const isSame = isDeepStrictEqual(
       devices.map(({ pciAddress }) => pciAddress),
       [...stored.keys()],
@@ -237,7 +232,7 @@ export class Store implements Disposable {
     }
   }
 
-  #checkFree({ identity, devices }: StoredClaim): void {
+  #checkFree({ identity }: StoredClaim, devices: readonly StoredDevice[]): void {
     const claim = claimName(identity);
     for (const { pciAddress, name } of devices) {
       const [row] = this.#query('SELECT reason FROM unrestored WHERE pci_address = ?', pciAddress);
@@ -331,7 +326,8 @@ function toClaim({ uid, namespace, name, pod_uids, state, allocation }: Row): St
   return {
     identity: { uid: String(uid), namespace: String(namespace), name: String(name) },
     podUids: JSON.parse(String(pod_uids)),
-    state: state as StoredClaim['state'],
+    // An older version stores it so until it has laid the metadata down.
+    state: state === 'configured' ? 'preparing' : (state as StoredClaim['state']),
     ...(typeof allocation === 'string' && { allocation }),
     devices: [],
   };
@@ -343,9 +339,10 @@ function byName({ identity: one }: StoredClaim, { identity: other }: StoredClaim
 }
 
 function toDevice({ pci_address, data }: Row): StoredDevice {
-  // Older versions stored network data beside the attachment, where it could be stale: it is read from the pod again.
-  const { networkData: _old, ...device } = JSON.parse(String(data));
-  return { pciAddress: String(pci_address), ...device };
+  // Older versions stored network data with the VF, too: the claim's record has it.
+  const { networkData: _older, attachment, ...device } = JSON.parse(String(data));
+  const { networkData: _old, ...place } = attachment ?? {};
+  return { pciAddress: String(pci_address), ...device, ...(attachment === undefined ? {} : { attachment: place }) };
 }
 
 /** Whether the file is damaged: SQLite says so, or the driver cannot have written its content. */

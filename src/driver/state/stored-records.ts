@@ -2,7 +2,7 @@ import { RecordFiles } from '../../framework/metadata/index.ts';
 import type { Store } from './store.ts';
 
 export interface StoredRecordsOptions {
-  store: Pick<Store, 'path' | 'records'>;
+  store: Pick<Store, 'path' | 'records' | 'together'>;
   /** The driver's directory below the kubelet's `plugins`. */
   dataDir: string;
 }
@@ -17,6 +17,11 @@ export class StoredRecords extends RecordFiles {
   constructor({ store, dataDir }: StoredRecordsOptions) {
     super(dataDir);
     this.#store = store;
+  }
+
+  /** @throws StateError `store-unusable` */
+  together(task: () => void): void {
+    this.#store.together(task);
   }
 
   /** @throws StateError `store-unusable`; MetadataError `metadata-io` */

@@ -1,4 +1,4 @@
-import type { ClaimIdentity, NetworkDeviceData } from '../../framework/metadata/index.ts';
+import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import type { NetworkDevice } from '../../node/inventory/index.ts';
 import type { LinkState } from '../../node/netlink/index.ts';
 import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
@@ -14,18 +14,15 @@ export interface SandboxPlace {
   netnsPath: string;
 }
 
-/**
- * Where a VF is while it is not in the host's network namespace, its earlier state, and its network data there. All of it
- * ends with the attachment.
- */
+/** Where a VF is while it is not in the host's network namespace, and its earlier state. All of it ends with the attachment. */
 export interface Attachment extends SandboxPlace {
   /**
    * The VF's interface in the host's namespace, as it is restored on detach. Absent: it has no interface (DPDK), or
    * another component moves it.
    */
   host?: LinkState;
-  /** Present once the VF is configured in this sandbox, until it leaves it. */
-  networkData?: NetworkDeviceData;
+  /** The name that CNI plugins were given for an interface whose claim names none. */
+  interfaceName?: string;
 }
 
 /** A VF that is prepared for a claim. */
@@ -54,10 +51,10 @@ export interface StoredClaim {
   identity: ClaimIdentity;
   podUids: string[];
   /**
-   * `preparing` and `unpreparing` are intents: the host may be in any state between before and after. `configured`: the devices
-   * are ready, and the framework lays the metadata down for the first time. `prepared`: all is done, and sandboxes are served.
+   * `preparing` and `unpreparing` are intents: the host may be in any state between before and after. `prepared`: the devices are
+   * ready, the claim has a record, and sandboxes are served.
    */
-  state: 'preparing' | 'configured' | 'prepared' | 'unpreparing';
+  state: 'preparing' | 'prepared' | 'unpreparing';
   /** Identifies the allocation that it was prepared for; absent in stores of older versions. */
   allocation?: string;
   devices: StoredDevice[];

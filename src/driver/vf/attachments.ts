@@ -7,7 +7,7 @@ import type { CniAttacher } from './cni-attacher.ts';
 import type { NetworkNamespace, Networks } from './networks.ts';
 import { PodLinks } from './pod-links.ts';
 import { cniStrategy, netlinkStrategy, observeStrategy, userSpaceStrategy } from './strategies.ts';
-import type { AttachStrategy, VfState } from './strategy.ts';
+import { type AttachStrategy, podOf, type VfState } from './strategy.ts';
 import { type VfHost, VfLinks } from './vf-links.ts';
 
 /** For one attachment: a CNI plugin that hangs is killed, and called again later. */
@@ -17,7 +17,7 @@ export interface AttachmentsOptions {
   networks: Networks;
   vfs: VfHost;
   cni: CniAttacher;
-  store: Pick<Store, 'setAttachments'>;
+  store: Pick<Store, 'claimsOfPod' | 'setAttachments'>;
   clock: Clock;
 }
 
@@ -53,7 +53,7 @@ export class Attachments {
    * is detached from there first.
    * @param device a copy of what is stored: its attachment is changed as well
    * @param assure configures the VF from outside: called if it was attached before, and is attached anew
-   * @throws SandboxError `vf-missing`, `vf-busy`, `vf-unknown`; NetlinkError, CniError, SriovError
+   * @throws SandboxError `vf-missing`, `vf-busy`, `vf-unknown`, `interface-name-taken`; NetlinkError, CniError, SriovError
    */
   async attach(
     claimUid: string,
@@ -66,30 +66,22 @@ export class Attachments {
     using deadline = this.#options.clock.deadline(attachBudgetMs, signal);
     const old = device.attachment;
     if (old !== undefined && old.sandboxId !== place.sandboxId) await this.#detachFromOther(device, old, place);
+    const interfaceName = device.config.attach === 'cni' ? await this.#cniName(device, place, pod) : undefined;
     return await this.#strategyOf(device).attach({
       ...{ device, place, pod, assure, signal: deadline.signal },
       ...defined({ before: old?.host }),
-      record: (host) => this.#record(claimUid, device, { ...place, ...defined({ host }) }),
+      record: (host) => this.#record(claimUid, device, { ...place, ...defined({ host, interfaceName }) }),
     });
   }
 
-  /** Reads an attached VF. @returns `undefined` if it has left the pod @throws SandboxError `vf-unknown`; NetlinkError */
-  async read(device: StoredDevice, pod: PodLinks): Promise<VfState | undefined> {
-    return await this.#strategyOf(device).read(device, pod);
-  }
-
   /**
-   * Stores the network data of the claim's VFs, unless it is stored already.
-   * @param states `undefined` for a VF that has left the pod: its attachment has to be completed again
+   * Reads an attached VF.
+   * @param known what was read last
+   * @returns `undefined` if it has left the pod
+   * @throws SandboxError `vf-unknown`; NetlinkError
    */
-  recordNetworkData(claimUid: string, states: ReadonlyMap<StoredDevice, NetworkDeviceData | undefined>): void {
-    const changes = new Map<string, Attachment>();
-    for (const [{ pciAddress, attachment }, networkData] of states) {
-      if (attachment === undefined) continue;
-      const { networkData: _old, ...place } = attachment;
-      changes.set(pciAddress, { ...place, ...defined({ networkData }) });
-    }
-    this.#options.store.setAttachments(claimUid, changes);
+  async read(device: StoredDevice, pod: PodLinks, known: NetworkDeviceData = {}): Promise<VfState | undefined> {
+    return await this.#strategyOf(device).read(device, pod, known);
   }
 
   /**
@@ -118,6 +110,31 @@ export class Attachments {
     await this.#links.detachLost(device);
   }
 
+  /**
+   * Chosen when the VF is attached: only then it is known which names Multus, for example, has given away. A name that is
+   * taken is refused before a plugin is called: its DEL could remove the other interface.
+   * @returns `undefined` if the claim names the interface, or it is there already
+   */
+  async #cniName(device: StoredDevice, place: SandboxPlace, pod: PodLinks): Promise<string | undefined> {
+    if ((await pod.find(device)) !== undefined) return undefined;
+    const inPod = await pod.names();
+    const { interfaceName } = device.config;
+    if (interfaceName !== undefined) {
+      if (inPod.includes(interfaceName)) throw nameTaken(device, place, interfaceName);
+      return undefined;
+    }
+    const others = this.#options.store
+      .claimsOfPod(place.podUid)
+      .flatMap(({ devices }) => devices.filter(({ pciAddress }) => pciAddress !== device.pciAddress));
+    const taken = new Set([
+      ...inPod,
+      ...others.flatMap(({ config, attachment }) => config.interfaceName ?? attachment?.interfaceName ?? []),
+    ]);
+    let number = 1;
+    while (taken.has(`net${number}`)) number++;
+    return `net${number}`;
+  }
+
   /** The pod's old sandbox may still exist; a VF is never taken from another pod. */
   async #detachFromOther(device: StoredDevice, old: Attachment, place: SandboxPlace): Promise<void> {
     if (old.podUid !== place.podUid && (await this.#isStillIn(device, old))) throw busy(device, old);
@@ -142,13 +159,18 @@ export class Attachments {
   }
 }
 
-function busy(device: StoredDevice, { podNamespace, podName, podUid }: Attachment): SandboxError {
-  const pod = podName === undefined ? `UID ${podUid}` : `${podNamespace}/${podName}`;
-  return new SandboxError('vf-busy', `device ${device.name} is in the sandbox of pod ${pod}`, {
+function busy(device: StoredDevice, place: Attachment): SandboxError {
+  return new SandboxError('vf-busy', `device ${device.name} is in the sandbox of ${podOf(place)}`, {
     device: device.name,
     retriable: true,
     hint: 'it is detached when that pod ends',
   });
+}
+
+function nameTaken({ name, pciAddress }: StoredDevice, place: SandboxPlace, interfaceName: string): SandboxError {
+  const message = `device ${name} (${pciAddress}) cannot be ${interfaceName} in ${podOf(place)}: there is an interface of that name`;
+  const hint = 'another component, such as Multus, has attached it: give the claim another interfaceName, or none';
+  return new SandboxError('interface-name-taken', message, { device: name, hint });
 }
 
 function incomplete(device: StoredDevice, failures: readonly { property: string; error: unknown }[]): SandboxError {

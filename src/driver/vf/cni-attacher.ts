@@ -1,9 +1,9 @@
 import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { type CniResult, type CniRunner, parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
-import { maxInterfaceNameBytes } from '../../node/netlink/index.ts';
-import type { SandboxPlace, StoredDevice } from '../state/index.ts';
+import { type CniResult, type CniRoute, type CniRunner, parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
+import { maxInterfaceNameBytes, type NewRoute, scopeLink } from '../../node/netlink/index.ts';
+import { isUserSpace, type SandboxPlace, type StoredDevice } from '../state/index.ts';
 
 /** How long a DEL may take. The kubelet waits 45 s for unprepare, which may be behind a stop of the sandbox. */
 const removeBudgetMs = 10_000;
@@ -11,7 +11,7 @@ const removeBudgetMs = 10_000;
 /** Addresses and routes for a VF that netdra sets up itself. */
 export interface IpamResult {
   addresses: string[];
-  routes: { destination: string; gateway?: string }[];
+  routes: Omit<NewRoute, 'index'>[];
 }
 
 /** The subset of the runner that is used here. */
@@ -41,16 +41,18 @@ export class CniAttacher {
     await this.#options.runner.deleteLost(chainOf(device, place), { signal });
   }
 
-  /** Gets addresses from the claim's IPAM plugin, if it names one. @throws CniError */
+  /** Gets addresses and routes from the claim's IPAM plugin, if it names one. @throws CniError */
   async addresses(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<IpamResult> {
     if (device.config.ipam === undefined) return { addresses: [], routes: [] };
-    const { ips, routes } = await this.#options.runner.ipamAdd(ipamOf(device, place), { signal });
-    // A CNI route without a gateway uses the gateway of an address of the same family.
-    const gatewayFor = (destination: string) =>
-      ips.find(({ address, gateway }) => gateway !== undefined && isIpv6(address) === isIpv6(destination))?.gateway;
+    const result = await this.#options.runner.ipamAdd(ipamOf(device, place), { signal });
+    const unused = isUserSpace(device) && result.routes.length > 0 ? ['routes', ...result.unused] : result.unused;
+    if (unused.length > 0) {
+      const fields = { device: device.name, sandbox: place.sandboxId, fields: unused };
+      this.#options.logger.warn(fields, 'fields of the IPAM result are not applied to the VF');
+    }
     return {
-      addresses: ips.map(({ address }) => address),
-      routes: routes.map(({ dst, gw = gatewayFor(dst) }) => ({ destination: dst, ...defined({ gateway: gw }) })),
+      addresses: result.ips.map(({ address }) => address),
+      routes: result.routes.map((each) => routeOf(each, result)),
     };
   }
 
@@ -73,6 +75,19 @@ export class CniAttacher {
   }
 }
 
+function routeOf(
+  { dst, gw, priority, table, scope, mtu, advmss }: CniRoute,
+  { ips }: CniResult,
+): IpamResult['routes'][number] {
+  const isOnLink = scope !== undefined && scope >= scopeLink;
+  // A CNI route without a gateway uses the gateway of an address of the same family.
+  const ofAddress = ips.find(
+    ({ address, gateway }) => gateway !== undefined && isIpv6(address) === isIpv6(dst),
+  )?.gateway;
+  const gateway = gw ?? (isOnLink ? undefined : ofAddress);
+  return { destination: dst, ...defined({ gateway, priority, table, scope, mtuBytes: mtu, advMssBytes: advmss }) };
+}
+
 function chainOf(device: StoredDevice, place: SandboxPlace) {
   const network = parseCniNetwork(device.config.cni, `device ${device.name}`, { defaultName: 'netdra' });
   const { macAddress: mac } = device.config;
@@ -87,11 +102,11 @@ function ipamOf(device: StoredDevice, place: SandboxPlace) {
 }
 
 /**
- * The interface name that plugins get. IPAM plugins record their addresses under it, so it must differ between the VFs of a
- * pod, also where the claim leaves it open.
+ * The interface name that plugins get, for a VF that is attached. IPAM plugins record their addresses under it, so it must
+ * differ between the VFs of a pod, also where the claim leaves it open.
  */
-export function cniInterfaceName({ config, name }: Pick<StoredDevice, 'config' | 'name'>): string {
-  return config.interfaceName ?? name.slice(-maxInterfaceNameBytes);
+export function cniInterfaceName({ config, name, attachment }: Omit<StoredDevice, 'pciAddress'>): string {
+  return config.interfaceName ?? attachment?.interfaceName ?? name.slice(-maxInterfaceNameBytes);
 }
 
 function interfaceOf(device: StoredDevice, place: SandboxPlace) {

@@ -1,6 +1,16 @@
-import { formatCidr, type Link, NetlinkError, parseCidr } from '../../node/netlink/index.ts';
+import {
+  formatCidr,
+  isSameRoute,
+  type Link,
+  NetlinkError,
+  type NewRoute,
+  parseCidr,
+} from '../../node/netlink/index.ts';
 import type { VfConfig } from '../state/index.ts';
-import type { LinkConnection, NetworkNamespace } from './networks.ts';
+import type { NetworkNamespace } from './networks.ts';
+
+/** A claim's configuration, with what an IPAM plugin adds: it may say more of a route. */
+export type LinkConfig = Omit<VfConfig, 'routes'> & { routes?: Omit<NewRoute, 'index'>[] };
 
 /**
  * Applies everything that the claim asks for, except for what an earlier attempt has already set. Kernel settings come before
@@ -9,7 +19,7 @@ import type { LinkConnection, NetworkNamespace } from './networks.ts';
 export async function configureLink(
   namespace: Pick<NetworkNamespace, 'connection' | 'writeSysctls'>,
   link: Link,
-  config: VfConfig,
+  config: LinkConfig,
 ): Promise<void> {
   const { macAddress, mtu, addresses = [], routes = [], sysctls = {} } = config;
   const pod = namespace.connection;
@@ -27,16 +37,12 @@ export async function configureLink(
     ...addresses.map((cidr) => unlessThere(pod.addAddress(link.index, cidr, { noDad: true }), async () => true)),
     pod.setLink(link.index, { up: true }),
   ]);
-  for (const { destination, gateway } of routes) {
-    const route = { index: link.index, destination, ...(gateway === undefined ? {} : { gateway }) };
-    await unlessThere(pod.addRoute(route), () => hasRoute(pod, link.index, destination));
+  for (const each of routes) {
+    const route = { ...each, index: link.index };
+    // EEXIST also means that another interface has such a route, usually the default route: then ours was not added.
+    const isThere = async () => (await pod.routes(link.index)).some((other) => isSameRoute(other, route));
+    await unlessThere(pod.addRoute(route), isThere);
   }
-}
-
-/** EEXIST also means that another interface has such a route, usually the default route: then ours was not added. */
-async function hasRoute(pod: LinkConnection, index: number, destination: string): Promise<boolean> {
-  const wanted = canonicalCidr(destination);
-  return (await pod.routes(index)).some((route) => route.destination === wanted);
 }
 
 async function unlessThere(change: Promise<void>, isThere: () => Promise<boolean>): Promise<void> {

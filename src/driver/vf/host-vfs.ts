@@ -18,7 +18,10 @@ import {
 } from '../../node/sriov/index.ts';
 
 /** Changes VFs from the host side, real or simulated ones: kernel driver, and the PF's settings. */
-export type VfControl = Pick<VfHardware, 'access' | 'configure' | 'groupMembers' | 'restore' | 'snapshot'>;
+export type VfControl = Pick<
+  VfHardware,
+  'access' | 'configure' | 'groupMembers' | 'mtuLimits' | 'restore' | 'snapshot'
+>;
 
 export interface HostVfsOptions {
   /** Connection into the host's network namespace. */
@@ -92,6 +95,11 @@ export class HostVfs implements Disposable {
     this.#options.assertListed();
     const { hardwareAddress } = this.#options.deviceAt(address.pciAddress) ?? {};
     return hardwareAddress === undefined ? undefined : { hardwareAddress };
+  }
+
+  /** The present name of a device's RDMA device; `undefined` if it has none. @throws SriovError */
+  async rdmaDevice(address: VfAddress): Promise<string | undefined> {
+    return await this.#hardware?.rdmaDevice(address);
   }
 
   /**

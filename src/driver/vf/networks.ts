@@ -14,7 +14,11 @@ import {
 
 /** The requests that the sandbox side makes to a network namespace. */
 export type LinkConnection = LinkStateConnection &
-  Pick<RtnlConnection, 'addAddress' | 'addRoute' | 'addresses' | 'link' | 'links' | 'linkTable' | 'routes' | 'setLink'>;
+  Pick<
+    RtnlConnection,
+    'addAddress' | 'addRoute' | 'addresses' | 'link' | 'links' | 'linkTable' | 'routes' | 'setLink'
+  > &
+  Pick<RtnlConnection, 'linkTraffic' | 'vfTraffic'>;
 
 /** An open network namespace. While it is open, the kernel does not destroy it, and VFs in it do not return to the host. */
 export interface NetworkNamespace extends Disposable {

@@ -38,6 +38,12 @@ export class PodLinks {
     this.#table = undefined;
   }
 
+  /** Names and alternative names of all links. */
+  async names(): Promise<string[]> {
+    this.#table ??= this.namespace.connection.linkTable();
+    return (await this.#table).all().flatMap(({ name, altNames }) => [name, ...altNames]);
+  }
+
   /** @param hardwareAddress that the VF had on the host, if that is not stored with its attachment yet */
   async find(device: StoredDevice, hardwareAddress?: string): Promise<Link | undefined> {
     this.#table ??= this.namespace.connection.linkTable();

@@ -10,7 +10,7 @@ import type { VfHost, VfLinks } from './vf-links.ts';
 /** What strategies attach VFs with. */
 interface StrategyParts {
   links: VfLinks;
-  vfs: Pick<VfHost, 'adminInfo'>;
+  vfs: Pick<VfHost, 'adminInfo' | 'rdmaDevice'>;
   cni: CniAttacher;
 }
 
@@ -30,7 +30,7 @@ export function netlinkStrategy({ links, vfs, cni }: StrategyParts): AttachStrat
         routes: [...(config.routes ?? []), ...routes],
       });
       pod.follow();
-      return await withVlan(vfs, device, await pod.stateAfterChange(device, link));
+      return await withHostFacts(vfs, device, await pod.stateAfterChange(device, link));
     },
     read: readerOfInterfaces(vfs),
     detach: detacher(links, cni),
@@ -51,7 +51,7 @@ export function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy 
       pod.changed();
       pod.follow();
       const link = await pod.find(device, hardwareAddress);
-      if (link !== undefined) return await withVlan(vfs, device, await pod.stateOf(link));
+      if (link !== undefined) return await withHostFacts(vfs, device, await pod.stateOf(link));
       throw missing(task, `the CNI plugins of its claim have not moved it into ${place.netnsPath}`);
     },
     read: readerOfInterfaces(vfs),
@@ -64,7 +64,7 @@ export function observeStrategy({ vfs }: Pick<StrategyParts, 'vfs'>): AttachStra
   const read = readerOfInterfaces(vfs);
   return {
     async attach({ device, place, pod, record }) {
-      const state = await read(device, pod);
+      const state = await read(device, pod, {});
       if (state === undefined) {
         throw missing({ device, place }, `no component has moved it into ${place.netnsPath}, and attach is "observe"`);
       }
@@ -96,7 +96,7 @@ export function userSpaceStrategy({ vfs, cni }: Omit<StrategyParts, 'links'>): A
       const { addresses } = await cni.addresses(device, place, signal);
       return await describe(device, addresses);
     },
-    read: async (device) => device.attachment && (await describe(device, device.attachment.networkData?.ips ?? [])),
+    read: async (device, _, known) => device.attachment && (await describe(device, known.ips ?? [])),
     detach: (device, attachment) => cni.remove(device, attachment),
   };
 }
@@ -106,7 +106,7 @@ function readerOfInterfaces(vfs: StrategyParts['vfs']): AttachStrategy['read'] {
   return async (device, pod) => {
     pod.follow();
     const link = await pod.findAttached(device);
-    return link && (await withVlan(vfs, device, await pod.stateOf(link)));
+    return link && (await withHostFacts(vfs, device, await pod.stateOf(link)));
   };
 }
 
@@ -117,7 +117,8 @@ function detacher(links: VfLinks, cni: CniAttacher): AttachStrategy['detach'] {
   };
 }
 
-async function withVlan(vfs: StrategyParts['vfs'], device: StoredDevice, state: NetworkState): Promise<VfState> {
+/** Adds what the pod's network namespace does not show. */
+async function withHostFacts(vfs: StrategyParts['vfs'], device: StoredDevice, state: NetworkState): Promise<VfState> {
   const info = await pfSettingsOf(vfs, device, ['vlan']);
-  return info?.vlan === undefined ? state : { ...state, vlan: info.vlan.id };
+  return { ...state, ...defined({ vlan: info?.vlan?.id, rdmaDevice: await vfs.rdmaDevice(device) }) };
 }

@@ -1,3 +1,4 @@
+import type { NetworkDeviceData } from '../../framework/metadata/index.ts';
 import type { NetdraError } from '../../lib/errors.ts';
 import type { LinkState, NetworkState } from '../../node/netlink/index.ts';
 import { SandboxError } from '../sandbox/errors.ts';
@@ -9,6 +10,8 @@ export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'
   Partial<Pick<NetworkState, 'interfaceName' | 'mtuBytes' | 'linkUp'>> & {
     /** VLAN ID that the PF puts on the VF's frames; absent: untagged, or not known. */
     vlan?: number;
+    /** Name of its RDMA device, which udev may have changed since the VF was prepared. */
+    rdmaDevice?: string;
   };
 
 /** A VF that is to be attached to a sandbox. */
@@ -37,9 +40,10 @@ export interface AttachStrategy {
   attach(task: AttachTask): Promise<VfState>;
   /**
    * The VF's state in the pod; `undefined` if it is certainly not there.
+   * @param known what was read last
    * @throws SandboxError `vf-unknown`; NetlinkError
    */
-  read(device: StoredDevice, pod: PodLinks): Promise<VfState | undefined>;
+  read(device: StoredDevice, pod: PodLinks, known: NetworkDeviceData): Promise<VfState | undefined>;
   /**
    * Detaches the VF from the pod, wherever it is now. Idempotent. Afterwards it is in the host's network namespace, if this
    * strategy has moved it.
@@ -71,6 +75,7 @@ export function left(devices: readonly StoredDevice[], place: SandboxPlace, caus
   });
 }
 
-function podOf({ podUid, podNamespace, podName }: SandboxPlace): string {
+/** `pod default/app`. */
+export function podOf({ podUid, podNamespace, podName }: SandboxPlace): string {
   return podName === undefined ? `the pod with UID ${podUid}` : `pod ${podNamespace}/${podName}`;
 }

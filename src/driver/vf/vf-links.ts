@@ -15,7 +15,7 @@ import { findOn, type LinkKey, PodLinks } from './pod-links.ts';
 import { type AttachTask, missing } from './strategy.ts';
 
 /** The node's VFs, as the sandbox side needs them. */
-export type VfHost = Pick<HostVfs, 'linkKey' | 'adminInfo' | 'ensureLink' | 'recreate' | 'isUnbound'>;
+export type VfHost = Pick<HostVfs, 'linkKey' | 'adminInfo' | 'rdmaDevice' | 'ensureLink' | 'recreate' | 'isUnbound'>;
 
 /** The interfaces of VFs: attaches them to pods, detaches them, and restores them on the host. */
 export class VfLinks {

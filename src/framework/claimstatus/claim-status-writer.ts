@@ -49,6 +49,8 @@ export interface ClaimStatusWriterOptions extends EntryOwner {
    * intervention: once for each claim, until its status is written again.
    */
   onPersistentFailure?: (claim: ClaimIdentity, error: ClaimStatusError) => void;
+  /** Receives each failure to write; all are already logged. */
+  onError?: (error: ClaimStatusError) => void;
 }
 
 interface StatusEntry {
@@ -225,8 +227,9 @@ export class ClaimStatusWriter implements AsyncDisposable {
 
   /** @returns the delay before a retry, ms; `undefined` if a retry would be useless */
   #fail(entry: StatusEntry, cause: unknown): number | undefined {
-    const { driver, logger, onPersistentFailure } = this.#options;
+    const { driver, logger, onPersistentFailure, onError } = this.#options;
     const error = toStatusError(cause, claimName(entry.claim), driver);
+    onError?.(error);
     // A claim that the API server finds invalid does not affect the others; any other failure most likely does.
     const kind = error.code === 'status-invalid' ? `${error.code} ${entry.claim.uid}` : error.code;
     // Each kind of failure is logged once, until no claim has it any more.

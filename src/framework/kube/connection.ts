@@ -51,7 +51,7 @@ export class KubeConnection implements Disposable {
   #agentFor({ ca, cert, key, rejectUnauthorized, servername }: RequestOptions): HttpAgent {
     const trust = { ca, cert, key, rejectUnauthorized, servername };
     if (this.#agent !== undefined && isDeepStrictEqual(this.#trust, trust)) return this.#agent;
-    // Requests in flight keep the old agent's sockets; it opens no new ones for us.
+    if (this.#agent !== undefined) closeIdle(this.#agent);
     const options = { keepAlive: true, keepAliveMsecs: keepAliveMs, maxSockets };
     const defined = Object.fromEntries(Object.entries(trust).filter(([, value]) => value !== undefined));
     this.#agent =
@@ -59,4 +59,10 @@ export class KubeConnection implements Disposable {
     this.#trust = trust;
     return this.#agent;
   }
+}
+
+/** Nothing is sent any more on what an earlier certificate vouches for; requests in flight end, and then their sockets. */
+function closeIdle(agent: HttpAgent): void {
+  agent.maxFreeSockets = 0;
+  for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
 }

@@ -7,6 +7,8 @@ export { ResourceApi, type ResourceRequest } from './resource-api.ts';
 export { type ResourceVersion, resourceVersions } from './resource-versions.ts';
 export { hasServiceAccount } from './service-account.ts';
 export type {
+  AllocatedConfiguration,
+  AllocatedDevice,
   AllocatedDeviceStatus,
   Condition,
   JsonPatchOperation,

@@ -174,12 +174,16 @@ function readText(answer: IncomingMessage): Promise<string> {
   });
 }
 
-/** The error to throw: the caller's own reason if it aborted, a timeout, or that the server is unreachable. */
+/** The error to throw: the caller's own reason if it aborted, a timeout, no JSON, or that the server is unreachable. */
 function toFailure(error: unknown, subject: string, deadline: Deadline, request: Partial<KubeRequest>): unknown {
   if (request.signal?.aborted) return request.signal.reason;
   if (error instanceof KubeError) return error;
   const { timeoutMs = defaultTimeoutMs } = request;
   const details = { cause: error, retriable: true };
+  if (error instanceof SyntaxError) {
+    const hint = 'another server, such as a proxy, answers in its place: check the address in the kubeconfig';
+    return new KubeError('api-failed', `${subject}: the answer is not JSON`, { ...details, hint });
+  }
   if (!deadline.signal.aborted) {
     return new KubeError('api-unreachable', `${subject}: no answer from the API server`, details);
   }

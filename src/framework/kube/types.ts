@@ -1,9 +1,4 @@
-import type {
-  V1DeviceAllocationResult,
-  V1DeviceClaim,
-  V1NodeSelector,
-  V1ResourceClaimConsumerReference,
-} from '@kubernetes/client-node';
+// Own types instead of client-node's: who uses the framework would have to have the types of all that client-node uses.
 
 /** The part of an object's metadata that we read and write. Times are RFC 3339 text, as on the wire. */
 export interface ObjectMeta {
@@ -50,13 +45,49 @@ export interface AllocatedDeviceStatus {
   networkData?: { interfaceName?: string; ips?: string[]; hardwareAddress?: string };
 }
 
+/** Source: resource.k8s.io/v1 `OpaqueDeviceConfiguration`. */
+interface OpaqueConfiguration {
+  driver: string;
+  parameters: unknown;
+}
+
+/** Source: resource.k8s.io/v1 `DeviceRequest`, and `DeviceSubRequest` and `ExactDeviceRequest` in it. */
+interface ClaimRequest {
+  name: string;
+  exactly?: { deviceClassName: string; adminAccess?: boolean };
+  firstAvailable?: { name: string; deviceClassName: string }[];
+}
+
+/** Source: resource.k8s.io/v1 `DeviceAllocationConfiguration`. */
+export interface AllocatedConfiguration {
+  /** `FromClass` or `FromClaim`. */
+  source: string;
+  /** Empty: of all requests. */
+  requests?: string[];
+  opaque?: OpaqueConfiguration;
+}
+
+/** Source: resource.k8s.io/v1 `DeviceRequestAllocationResult`. */
+export interface AllocatedDevice {
+  request: string;
+  driver: string;
+  pool: string;
+  device: string;
+  adminAccess?: boolean;
+  shareID?: string;
+  /** Quantities, such as `1Gi`. */
+  consumedCapacity?: Record<string, string>;
+}
+
 /** A claim in the shape of resource.k8s.io/v1, as far as drivers read it. */
 export interface ResourceClaim {
   metadata?: ObjectMeta;
-  spec: { devices?: V1DeviceClaim };
+  spec: {
+    devices?: { requests?: ClaimRequest[]; config?: { requests?: string[]; opaque?: OpaqueConfiguration }[] };
+  };
   status?: {
-    allocation?: { devices?: V1DeviceAllocationResult; nodeSelector?: V1NodeSelector };
-    reservedFor?: V1ResourceClaimConsumerReference[];
+    allocation?: { devices?: { results?: AllocatedDevice[]; config?: AllocatedConfiguration[] } };
+    reservedFor?: { apiGroup?: string; resource: string; name: string; uid: string }[];
     devices?: AllocatedDeviceStatus[];
   };
 }

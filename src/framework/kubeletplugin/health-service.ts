@@ -25,8 +25,9 @@ export function createHealthService(version: HealthVersion, options: HealthServi
 }
 
 /**
- * Sends the complete list when the stream opens, whenever the driver reports something new, and often enough that the
- * kubelet does not consider it stale. A kubelet that reads slowly gets the newest list, not every one.
+ * Sends the complete list when the stream opens, at each report of the driver, and when a report is too old. It is not
+ * repeated in between: the kubelet of 1.37 stamps the time of receipt, so that a monitor that hangs would stay healthy. A
+ * kubelet that reads slowly gets the newest list, not every one.
  */
 async function watch(stream: HealthStream, { board, clock, signal }: HealthServiceOptions): Promise<void> {
   using stack = new DisposableStack();
@@ -54,7 +55,9 @@ async function watch(stream: HealthStream, { board, clock, signal }: HealthServi
       if (devices !== undefined) stream.write({ devices });
       isNew = false;
     }
-    if (!(await resolvesWithin(clock, board.refreshMs(), wake.promise))) isNew = true;
+    const leftMs = board.expiresInMs();
+    if (leftMs === undefined) await wake.promise;
+    else if (!(await resolvesWithin(clock, leftMs, wake.promise))) isNew = true;
   }
   stream.end();
 }

@@ -14,10 +14,7 @@ export interface DeviceHealth {
   health: HealthState;
   /** The reason, for people: appears in the status of pods. Cut to 1024 bytes. */
   message?: string;
-  /**
-   * When the driver last checked. After `timeoutSeconds` more the kubelet considers the health unknown, unless the
-   * driver reports it again. Absent: the report stays valid until the driver reports something else, or ends.
-   */
+  /** When the driver last checked; default: now. After `timeoutSeconds` more, by default 30, the health is unknown. */
   checkedAt?: Date;
   timeoutSeconds?: number;
 }
@@ -35,7 +32,7 @@ export interface WireDeviceHealth {
 /** The driver's last report about its devices, read by the streams. */
 export class HealthBoard {
   readonly #now: () => Date;
-  #devices: readonly DeviceHealth[] | undefined;
+  #devices: readonly (DeviceHealth & { checkedAt: Date })[] | undefined;
   readonly #listeners = new Set<() => void>();
 
   constructor(now: () => Date = () => new Date()) {
@@ -51,7 +48,8 @@ export class HealthBoard {
       if (seen.has(key)) throw new KubeletPluginError('health-invalid', `device ${key} is there twice`);
       seen.add(key);
     }
-    this.#devices = structuredClone(devices);
+    const now = this.#now();
+    this.#devices = devices.map((device) => ({ ...device, checkedAt: new Date(device.checkedAt ?? now) }));
     for (const listener of this.#listeners) listener();
   }
 
@@ -61,22 +59,30 @@ export class HealthBoard {
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
-  /** How often an unchanged report must be repeated so that the kubelet never considers it stale. */
-  refreshMs(): number {
-    const timeouts = (this.#devices ?? []).map(timeoutSecondsOf);
-    return (Math.min(defaultTimeoutSeconds, ...timeouts) * 1000) / 3;
+  /** How long until the next device becomes unknown; `undefined` if all are. */
+  expiresInMs(): number | undefined {
+    const lefts = (this.#devices ?? []).map((device) => this.#leftMs(device)).filter((leftMs) => leftMs > 0);
+    return lefts.length === 0 ? undefined : Math.min(...lefts);
   }
 
   /** The complete current list; `undefined` until the driver has reported something. */
   snapshot(): WireDeviceHealth[] | undefined {
-    const now = this.#now();
-    return this.#devices?.map((device) => ({
-      device: { poolName: device.poolName, deviceName: device.deviceName },
-      health: device.health.toUpperCase(),
-      lastUpdatedTime: Math.floor((device.checkedAt ?? now).getTime() / 1000),
-      healthCheckTimeoutSeconds: timeoutSecondsOf(device),
-      message: cutToBytes(device.message ?? '', maxMessageBytes),
-    }));
+    return this.#devices?.map((device) => {
+      const { poolName, deviceName, health, checkedAt, message = '' } = device;
+      const isKnown = this.#leftMs(device) > 0;
+      const text = isKnown ? message : `not checked since ${checkedAt.toISOString()}: the driver may hang`;
+      return {
+        device: { poolName, deviceName },
+        health: isKnown ? health.toUpperCase() : 'UNKNOWN',
+        lastUpdatedTime: Math.floor(checkedAt.getTime() / 1000),
+        healthCheckTimeoutSeconds: timeoutSecondsOf(device),
+        message: cutToBytes(text, maxMessageBytes),
+      };
+    });
+  }
+
+  #leftMs(device: DeviceHealth & { checkedAt: Date }): number {
+    return device.checkedAt.getTime() + timeoutSecondsOf(device) * 1000 - this.#now().getTime();
   }
 }
 

@@ -85,8 +85,9 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
    */
   whenRegistered(signal: AbortSignal): Promise<void>;
   /**
-   * Reports the health of all devices. The kubelet gets it at once, and again on each new connection; it appears in the
-   * status of pods (feature gate `ResourceHealthStatus`).
+   * Reports the health of all devices, after each check of them. The kubelet gets it at once, and again on each new
+   * connection; it appears in the status of pods (feature gate `ResourceHealthStatus`). Without another report in time the
+   * health becomes unknown.
    * @throws KubeletPluginError `health-invalid`, also without the option `health`
    */
   setHealth(devices: readonly DeviceHealth[]): void;
@@ -95,6 +96,8 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
    * driver that knows that the content no longer holds: the devices have left the pod's sandbox.
    */
   withdrawMetadata: ClaimMetadata['withdraw'];
+  /** Makes files, gates and CDI specs again from the records of claims: for the start of a driver. */
+  restoreMetadata: ClaimMetadata['restore'];
   /**
    * Unprepares a claim as if the kubelet had asked for it, with its files and CDI specs: for a claim that no kubelet
    * knows any more. Failures are logged.
@@ -129,8 +132,10 @@ export async function startKubeletPlugin(
     },
     whenRegistered: (signal) => running.registration.whenRegistered(signal),
     setHealth: (devices) => running.setHealth(devices),
+    restoreMetadata: async () => (await running.withFiles((files) => files.restore())) ?? [],
     withdrawMetadata: (claim, requests) => running.withFiles((files) => files.withdraw(claim, requests)),
-    openGate: (claim, sandboxId) => running.withFiles((files) => files.openGate(claim, sandboxId)),
+    openGate: async (claim, sandboxId, contents) =>
+      (await running.withFiles((files) => files.openGate(claim, sandboxId, contents))) ?? new Map(),
     holdGate: (claim, sandboxId, reason) => running.withFiles((files) => files.holdGate(claim, sandboxId, reason)),
     endGate: (claim, sandboxId) => running.withFiles((files) => files.endGate(claim, sandboxId)),
     reclaim: (claim, isOver, signal) => running.tracked(running.calls.reclaim(claim, isOver, signal)),

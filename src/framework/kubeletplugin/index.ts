@@ -4,7 +4,7 @@ export { type Clock, type Deadline, systemClock } from '../../lib/clock.ts';
 export { explain, NetdraError } from '../../lib/errors.ts';
 export type { Logger } from '../../lib/logger.ts';
 // A ResourceApi is a ClaimReader.
-export { KubeClient, type KubeClientOptions, ResourceApi } from '../kube/index.ts';
+export { type ApiAccess, KubeClient, type KubeClientOptions, openApiAccess, ResourceApi } from '../kube/index.ts';
 export { GateError, type GateErrorCode, installGate } from '../metadata/gate/index.ts';
 export type { ClaimIdentity, DeviceMetadata } from '../metadata/index.ts';
 export type { ClaimReader } from './claims.ts';

@@ -9,7 +9,7 @@ import { KubeletPluginError } from './errors.ts';
 import type { KubeletPluginOptions } from './helper.ts';
 import type { InstanceLock } from './instance-lock.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
-import { resolvePreparedClaim } from './prepared-claim.ts';
+import { type PreparedClaim, resolvePreparedClaim } from './prepared-claim.ts';
 
 /** The kubelet waits 45 s for an answer; ours comes earlier, so that the user sees our error. */
 const longestCallMs = 42_000;
@@ -20,7 +20,7 @@ const maxWaiting = 1_000;
 
 export type MetadataFiles = Pick<
   ClaimMetadata,
-  'prepare' | 'update' | 'withdraw' | 'openGate' | 'holdGate' | 'endGate' | 'unprepare'
+  'prepareAll' | 'restore' | 'update' | 'withdraw' | 'openGate' | 'holdGate' | 'endGate' | 'unprepareAll'
 >;
 
 export type PluginCallsOptions = Pick<KubeletPluginOptions, 'driver' | 'claims' | 'logger'> &
@@ -95,7 +95,17 @@ export class PluginCalls {
     );
     const refs = claims.map(({ identity }) => identity);
     this.#reportStrangers(facts, refs, results);
-    return await answerEach(refs, ({ uid }, index) => this.#answer(facts, claims[index]!, results.get(uid)));
+    const laid = await this.#layDown(claims, results);
+    return await answerEach(refs, async (claim) => {
+      const devices: WireDevice[] = [];
+      const error = await this.#logged(facts, claim, 'prepared', async () => {
+        const answer = laid.get(claim.uid);
+        if (answer instanceof Error) throw answer;
+        devices.push(...(answer ?? []));
+        return { devices: devices.length };
+      });
+      return { devices, ...error };
+    });
   }
 
   async #unprepare(facts: CallFacts, refs: ClaimIdentity[], signal: AbortSignal) {
@@ -103,7 +113,21 @@ export class PluginCalls {
       this.#plugin.unprepareResourceClaims(refs, { signal }),
     );
     this.#reportStrangers(facts, refs, results);
-    return await answerEach(refs, (claim) => this.#cleanUp(facts, claim, results));
+    const over = refs.filter(({ uid }) => results.has(uid) && results.get(uid) === undefined);
+    const left = await this.#options.metadata?.unprepareAll(over);
+    return await answerEach(refs, (claim) =>
+      this.#logged(facts, claim, 'unprepared', async () => {
+        const { uid } = claim;
+        if (!results.has(uid)) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
+        const error = results.get(uid);
+        if (error !== undefined) throw error;
+        await failWith('clean up device metadata', async () => {
+          const cause = left?.get(uid);
+          if (cause !== undefined) throw cause;
+        });
+        return {};
+      }),
+    );
   }
 
   async #inTurn<T>(claims: ClaimIdentity[], signal: AbortSignal, task: () => Promise<T>): Promise<T> {
@@ -145,27 +169,6 @@ export class PluginCalls {
     }
   }
 
-  async #answer(facts: CallFacts, claim: AllocatedClaim, result: PrepareResult | undefined) {
-    const devices: WireDevice[] = [];
-    const error = await this.#logged(facts, claim.identity, 'prepared', async () => {
-      if (result === undefined) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
-      if ('error' in result) throw result.error;
-      devices.push(...(await this.#layDown(claim, result.devices)));
-      return { devices: devices.length };
-    });
-    return { devices, ...error };
-  }
-
-  async #cleanUp(facts: CallFacts, claim: ClaimIdentity, results: ReadonlyMap<string, Error | undefined>) {
-    return await this.#logged(facts, claim, 'unprepared', async () => {
-      if (!results.has(claim.uid)) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
-      const error = results.get(claim.uid);
-      if (error !== undefined) throw error;
-      await failWith('clean up device metadata', async () => this.#options.metadata?.unprepare(claim));
-      return {};
-    });
-  }
-
   /** Logs how the work on a claim ends. @param task returns more to log @returns what the kubelet is to know of a failure */
   async #logged(
     facts: CallFacts,
@@ -183,12 +186,30 @@ export class PluginCalls {
     }
   }
 
-  /** Writes CDI specs and the metadata known so far; a failure here fails the claim. */
-  async #layDown(claim: AllocatedClaim, returned: PreparedDevice[]): Promise<WireDevice[]> {
+  /** Writes CDI specs and the metadata known so far. @returns by UID: the answer for a claim, or why it is not prepared */
+  async #layDown(claims: AllocatedClaim[], results: ReadonlyMap<string, PrepareResult>) {
     const { metadata, driver } = this.#options;
-    const prepared = resolvePreparedClaim(driver, claim, returned);
-    const ids = (await metadata?.prepare(prepared.record, prepared.contents)) ?? new Map<string, string>();
-    return prepared.devices.flatMap((device) => toWire(device, ids));
+    const answers = new Map<string, WireDevice[] | Error>();
+    const prepared: PreparedClaim[] = [];
+    for (const claim of claims) {
+      const { uid } = claim.identity;
+      const result = results.get(uid) ?? {
+        error: new KubeletPluginError('driver-contract', 'the driver gave no result'),
+      };
+      try {
+        if ('error' in result) throw result.error;
+        prepared.push(resolvePreparedClaim(driver, claim, result.devices));
+      } catch (error) {
+        answers.set(uid, error as Error);
+      }
+    }
+    const laid = await metadata?.prepareAll(prepared);
+    for (const { record, devices } of prepared) {
+      const { uid } = record.claim;
+      const ids = laid?.get(uid) ?? new Map<string, string>();
+      answers.set(uid, ids instanceof Error ? ids : devices.flatMap((device) => toWire(device, ids)));
+    }
+    return answers;
   }
 
   /** Logs answers for claims not asked for: a driver bug, for which the kubelet would refuse the whole call. */

@@ -1,5 +1,4 @@
-import type { V1DeviceRequestAllocationResult } from '@kubernetes/client-node';
-import type { ResourceClaim } from '../kube/index.ts';
+import type { AllocatedDevice, ResourceClaim } from '../kube/index.ts';
 import type { ClaimIdentity, DeviceAttributes, NetworkDeviceData } from '../metadata/index.ts';
 
 /** A claim in the shape of resource.k8s.io/v1, as far as drivers read it. */
@@ -13,7 +12,7 @@ export interface AllocatedClaim {
   /** The pod's name for it if it came from a template. */
   podClaimName: string | undefined;
   /** Allocation results of all drivers, in the order of the allocator. */
-  results: V1DeviceRequestAllocationResult[];
+  results: AllocatedDevice[];
   podUids: string[];
   object: ClaimObject;
 }

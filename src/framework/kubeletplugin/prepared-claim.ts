@@ -1,9 +1,9 @@
 import { defined } from '../../lib/defined.ts';
 import {
   baseRequest,
-  type ClaimRecord,
   claimName,
   type PreparedContent,
+  type PreparedRecord,
   type RequestRecord,
 } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
@@ -12,9 +12,7 @@ import type { AllocatedClaim, PreparedDevice } from './plugin.ts';
 /** `vendor/class=name`. Source: Container Device Interface specification, "Kind" and device names. */
 const cdiDeviceId = /^[A-Za-z]([\w.-]*[A-Za-z0-9])?\/[A-Za-z]([\w.-]*[A-Za-z0-9])?=[A-Za-z0-9]([\w.:-]*[A-Za-z0-9])?$/;
 
-export interface PreparedClaim {
-  record: ClaimRecord;
-  contents: Map<string, PreparedContent>;
+export interface PreparedClaim extends PreparedRecord {
   devices: PreparedDevice[];
 }
 

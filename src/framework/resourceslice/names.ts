@@ -1,7 +1,12 @@
-import { identifier, semanticVersion } from '../metadata/document/validate.ts';
-
 /** Kinds of names in ResourceSlices. Each function returns what is wrong with a name, or `undefined`. */
 
+const identifier = /^[A-Za-z_][A-Za-z0-9_]*$/;
+const number = '(0|[1-9]\\d*)';
+const preRelease = `(${number}|\\d*[A-Za-z-][0-9A-Za-z-]*)`;
+/** Source: semver.org 2.0.0, the regular expression of its FAQ, rewritten. */
+const semanticVersion = new RegExp(
+  `^${number}\\.${number}\\.${number}(-${preRelease}(\\.${preRelease})*)?(\\+[0-9A-Za-z-]+(\\.[0-9A-Za-z-]+)*)?$`,
+);
 const label = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
 /** The part of a label key after the slash, and label values. */
 const qualifiedPart = /^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;

@@ -26,6 +26,8 @@ export interface PoolPlan {
   contents: SliceContent[];
   obsolete: ResourceSlice[];
   writes: { name: string; spec: SliceSpec; existing?: ResourceSlice }[];
+  /** Names of slices that the server has exactly as wanted. */
+  exact: string[];
   /** Whether the plan restores what this process had published and others changed. */
   isRepair: boolean;
 }
@@ -70,6 +72,7 @@ export function planPool(input: PoolPlanInput): PoolPlan {
         spec: { ...spec, pool: { ...spec.pool, generation } },
         ...(existing === undefined ? {} : { existing }),
       })),
+    exact: places.filter(({ existing, spec }) => existing && isSameSpec(existing.spec, spec)).map(({ name }) => name),
     isRepair,
   };
 }

@@ -41,9 +41,11 @@ export class PoolWriter {
     const { driver, nodeName, logger } = this.#options;
     const published = this.#published.get(name);
     const plan = planPool({ driver, nodeName, poolName: name, pool, actual, published });
-    const { generation, contents, obsolete, writes } = plan;
+    const { generation, contents, obsolete, writes, exact } = plan;
     const hasWork = obsolete.length + writes.length > 0;
     const kept = new Map(published?.kept);
+    // What the server once did not store is tried again when it is wanted again.
+    for (const each of exact) kept.delete(each);
     if (hasWork) {
       await this.#delete(obsolete, signal);
       const owner = writes.length > 0 ? await this.#owner(signal) : undefined;
@@ -110,6 +112,9 @@ export class PoolWriter {
 
   #reportDropped(pool: string, kept: PublishedPool['kept']): void {
     const problems = [...kept.values()].flatMap(({ sent, stored }) => findDroppedFields(sent, stored));
+    // What is stored again, or no longer sent, is reported when it is dropped the next time.
+    const dropped = new Set(problems.map((problem) => dropKey(pool, problem)));
+    for (const key of this.#reported) if (key.startsWith(`${pool} `) && !dropped.has(key)) this.#reported.delete(key);
     const fresh = problems.filter((problem) => !this.#reported.has(dropKey(pool, problem)));
     if (fresh.length === 0) return;
     for (const problem of fresh) this.#reported.add(dropKey(pool, problem));

@@ -65,8 +65,8 @@ const ipamSchema = z.looseObject({ type: pluginType });
  * @throws CniError `cni-config-invalid` with the paths of the fields and what is allowed
  */
 export function parseCniNetwork(value: unknown, subject: string, options: { defaultName?: string } = {}): CniNetwork {
-  const config = toPlainObject(value, `CNI network of ${subject}`);
-  const named = config.name === undefined ? { ...config, name: options.defaultName } : config;
+  const config = asGoReads(toPlainObject(value, `CNI network of ${subject}`));
+  const named = config.name === undefined || config.name === '' ? { ...config, name: options.defaultName } : config;
   const result = ('plugins' in named ? listSchema : singleSchema).safeParse(named);
   if (result.success) return result.data;
   throw invalidConfig(`CNI network of ${subject}`, describeIssues(result.error));
@@ -82,7 +82,7 @@ export function parseCniIpam(
   { name, cniVersion = '1.0.0' }: { name: string; cniVersion?: CniVersion },
 ): CniIpam {
   const what = `IPAM configuration of ${subject}`;
-  const result = ipamSchema.safeParse(toPlainObject(value, what));
+  const result = ipamSchema.safeParse(asGoReads(toPlainObject(value, what)));
   if (!result.success) throw invalidConfig(what, describeIssues(result.error));
   const checkedName = networkName.safeParse(name);
   if (!checkedName.success) throw invalidConfig(what, describeIssues(checkedName.error, 'network name'));
@@ -123,6 +123,39 @@ function toPlainObject(value: unknown, what: string): Record<string, unknown> {
 /** Whether it is a JSON object. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Fields that the specification defines, by {@link fold}. */
+const specified = new Map(
+  [...['cniVersion', 'cniVersions', 'name', 'type', 'plugins', 'capabilities', 'ipam'], ...reservedFields].map(
+    (name) => [fold(name), name],
+  ),
+);
+
+/**
+ * As plugins read it, which are written in Go: keys match in whatever case, and null is absent. Otherwise a plugin could see
+ * what was not checked here.
+ */
+function asGoReads(config: Record<string, unknown>): Record<string, unknown> {
+  const entries = Object.entries(config).flatMap(([key, value]): [string, unknown][] => {
+    const name = specified.get(fold(key));
+    if (name === undefined) return [[key, value]];
+    return value === null ? [] : [[name, nestedAsGoReads(name, value)]];
+  });
+  return Object.fromEntries(entries);
+}
+
+function nestedAsGoReads(name: string, value: unknown): unknown {
+  if (name === 'plugins' && Array.isArray(value)) return value.map((each) => (isObject(each) ? asGoReads(each) : each));
+  if (!isObject(value)) return value;
+  if (name === 'ipam') return asGoReads(value);
+  if (name !== 'capabilities') return value;
+  return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== null));
+}
+
+/** Also for the two characters beyond ASCII that Go takes for "s" and "k". */
+function fold(key: string): string {
+  return key.toUpperCase().toLowerCase();
 }
 
 function invalidConfig(what: string, problems: string, cause?: unknown): CniError {

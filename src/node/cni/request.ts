@@ -3,8 +3,8 @@ import type { PluginCall, PluginCallerOptions } from './call.ts';
 import type { CniPluginConfig } from './network.ts';
 import { convertCniResult, type RawCniResult } from './result.ts';
 
-/** Fields by which the plugin `host-device` selects its device. It takes only one: with these, we add no address. */
-const deviceSelectors = ['device', 'hwaddr', 'kernelpath', 'auxDevice'];
+/** Fields by which the plugin `host-device` selects its device, in lower case. It takes only one: with these, we add no address. */
+const deviceSelectors = ['device', 'hwaddr', 'kernelpath', 'auxdevice'];
 
 /**
  * What a plugin gets on its standard input.
@@ -33,7 +33,9 @@ export function formatRequest(
 /** As Multus does, so that configurations written for it work: sriov reads `deviceID`, host-device `pciBusID`. */
 function deviceFields(plugin: CniPluginConfig, deviceId: string | undefined): Record<string, string> {
   if (deviceId === undefined) return {};
-  const isSelected = deviceSelectors.some((field) => plugin[field] !== undefined);
+  const isSelected = Object.entries(plugin).some(
+    ([key, value]) => value !== null && value !== '' && deviceSelectors.includes(key.toLowerCase()),
+  );
   return isSelected ? { deviceID: deviceId } : { deviceID: deviceId, pciBusID: deviceId };
 }
 

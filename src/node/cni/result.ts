@@ -21,33 +21,40 @@ const ipAddress = nonEmpty.transform((text, context) => {
   const single = canonicalCidr(`${text}/${isIPv4(text) ? 32 : 128}`)?.split('/')[0];
   return single ?? refuse(context, `must be an IP address, not ${JSON.stringify(text)}`);
 });
-const hardwareAddress = nonEmpty
-  .refine((text) => text === undefined || /^[0-9a-f]{2}(:[0-9a-f]{2}){5,19}$/i.test(text), 'must be octets with colons')
-  .transform((text) => text?.toLowerCase());
-const count = z.int().min(0).nullish();
-const texts = z.array(z.string()).nullish();
+const count = z.int().min(0).max(0xffffffff).nullish();
 const listOf = <Shape extends z.ZodRawShape>(shape: Shape) =>
   z
     .array(z.object(shape).transform((fields) => present(fields)))
     .nullish()
     .transform((list) => list ?? []);
+/** Fields of results, addresses and routes that are used, or that have no meaning for a result by itself. */
+const known = {
+  result: ['cniVersion', 'ips', 'routes'],
+  /** `interface` is an index into interfaces, which IPAM plugins do not know; `version` is that of IP, before CNI 1.0. */
+  ips: ['address', 'gateway', 'interface', 'version'],
+  routes: ['dst', 'gw', 'mtu', 'advmss', 'priority', 'table', 'scope'],
+} as const;
 const resultSchema = z.object({
-  interfaces: listOf({
-    name: z.string().min(1),
-    mac: hardwareAddress,
-    mtu: count.transform((mtu) => mtu || undefined),
-    /** Path of the network namespace that it is in; absent on the host. */
-    sandbox: nonEmpty,
-    pciID: nonEmpty,
+  ips: listOf({ address: cidr, gateway: ipAddress }),
+  routes: listOf({
+    dst: cidr,
+    gw: ipAddress,
+    mtu: count,
+    advmss: count,
+    priority: count,
+    table: count,
+    scope: z.int().min(0).max(255).nullish(),
   }),
-  /** `interface` is an index into the interfaces; IPAM plugins report none. */
-  ips: listOf({ address: cidr, gateway: ipAddress, interface: count }),
-  routes: listOf({ dst: cidr, gw: ipAddress, priority: count, table: count }),
-  dns: z.object({ nameservers: texts, domain: nonEmpty, search: texts, options: texts }).nullish(),
 });
 
-/** What the driver uses of the result that a chain of plugins, or an IPAM plugin, reports. */
-export type CniResult = Omit<z.infer<typeof resultSchema>, 'dns'> & { cniVersion: CniVersion };
+/** What a chain of plugins, or an IPAM plugin, reports. Interfaces are not read from it, but from the kernel. */
+export interface CniResult extends z.infer<typeof resultSchema> {
+  cniVersion: CniVersion;
+  /** Paths of other fields that say something: those of an IPAM result are applied by no plugin. */
+  unused: string[];
+}
+/** Fields have the meaning of CNI specification 1.1.0, section 5, "ADD success"; absent: the kernel's default. */
+export type CniRoute = CniResult['routes'][number];
 
 /** Whose result it is, for errors. */
 export interface ResultSubject extends CniErrorDetails {
@@ -88,20 +95,22 @@ export function parseCniResult(text: string, subject: ResultSubject): RawCniResu
 export function decodeCniResult(raw: RawCniResult, subject: ResultSubject): CniResult {
   const parsed = resultSchema.safeParse(raw);
   if (!parsed.success) throw invalidResult(subject, describeIssues(parsed.error));
-  const { dns: _unused, ...used } = parsed.data;
-  const result = { cniVersion: raw.cniVersion, ...used };
-  assertIndexes(result, subject);
-  return result;
+  return { cniVersion: raw.cniVersion, ...parsed.data, unused: unusedFields(raw) };
 }
 
-/** An index without a list means nothing: some IPAM plugins fill it in although they know no interfaces. */
-function assertIndexes({ interfaces, ips }: CniResult, subject: ResultSubject): void {
-  for (const [index, ip] of ips.entries()) {
-    if (interfaces.length === 0) delete ip.interface;
-    if (ip.interface === undefined || ip.interface < interfaces.length) continue;
-    const problem = `there is no interface ${ip.interface} among ${interfaces.length}`;
-    throw invalidResult(subject, `ips.${index}.interface: ${problem}`);
-  }
+function unusedFields(raw: RawCniResult): string[] {
+  const others = (fields: object, names: readonly string[], path = '') =>
+    Object.entries(fields).flatMap(([name, value]) => (names.includes(name) || isEmpty(value) ? [] : [path + name]));
+  const inLists = (['ips', 'routes'] as const).flatMap((list) =>
+    ((raw[list] ?? []) as object[]).flatMap((each, index) => others(each, known[list], `${list}.${index}.`)),
+  );
+  return [...others(raw, known.result), ...inLists];
+}
+
+/** Go writes empty fields of some types. */
+function isEmpty(value: unknown): boolean {
+  if (typeof value === 'object' && value !== null) return Object.keys(value).length === 0;
+  return value === undefined || value === null || value === '' || value === 0 || value === false;
 }
 
 /** Converts a result to the version that a plugin is configured for, so that it accepts it as `prevResult`. */

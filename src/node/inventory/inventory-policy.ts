@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { isPciAddress } from '../sriov/pci-address.ts';
+import { pciAddressPattern } from '../sriov/pci-address.ts';
 
 const inQuotes = (what: string) => z.string({ error: `${what}, as text: put it in quotes` });
 
@@ -28,7 +28,7 @@ const resourceName = z
 const selector = z.strictObject({
   name: oneOrMore(name).describe('Interface name, or an alternative one.').optional(),
   pciAddress: oneOrMore(
-    inQuotes('a PCI address').refine(isPciAddress, 'a PCI address with domain, such as 0000:3b:00.0'),
+    inQuotes('a PCI address').regex(pciAddressPattern, 'a PCI address with domain, such as 0000:3b:00.0'),
   ).optional(),
   vendor: oneOrMore(id).optional(),
   device: oneOrMore(id).optional(),
@@ -52,7 +52,7 @@ const nicRule = z.strictObject({
   // A rule for everything would take cards from the node merely because they carry no default route.
   select: selector
     .refine((fields) => Object.keys(fields).length > 0, 'at least one field')
-    .describe('The NICs that are offered.'),
+    .meta({ description: 'The NICs that are offered.', minProperties: 1 }),
   resourceName: resourceName.optional(),
 });
 

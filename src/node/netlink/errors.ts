@@ -69,6 +69,11 @@ const hints: Record<string, string> = {
 
 const transientErrnos = new Set(['EAGAIN', 'EBUSY', 'EINTR', 'ENOBUFS', 'ENOMEM']);
 
+/** Whether the kernel refused a request for a reason that passes by itself, so that it can be made again. */
+export function isBusy(error: unknown): boolean {
+  return error instanceof NetlinkError && error.code === 'netlink-refused' && transientErrnos.has(error.errno ?? '');
+}
+
 /** Name and text of each error, by its negative number. */
 const systemErrors = getSystemErrorMap();
 

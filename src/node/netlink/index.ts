@@ -35,7 +35,8 @@ export {
 export { NetworkWatch } from './network-watch.ts';
 export type { QdiscPlace } from './qdisc.ts';
 export { isRepresentor } from './representor.ts';
-export { isDefaultRoute, type NewRoute, type Route } from './route.ts';
+export { isDefaultRoute, isSameRoute, type NewRoute, type Route, scopeLink } from './route.ts';
 export { type LinkSelector, type LinkTable, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
 export { type InterfaceSysctls, interfaceSysctlPattern, writeInterfaceSysctls } from './sysctl.ts';
+export type { LinkTraffic, TrafficCounters, VfTraffic } from './traffic.ts';
 export type { VfChange, VfInfo } from './vf-settings.ts';

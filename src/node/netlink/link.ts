@@ -40,6 +40,8 @@ export const LinkAttribute = {
   gsoMaxSegments: 40,
   gsoMaxBytes: 41,
   xdp: 43,
+  minMtu: 50,
+  maxMtu: 51,
   propList: 52,
   altName: 53,
   parentDevName: 56,
@@ -95,6 +97,9 @@ export interface Link {
   /** Lower case with colons; absent for links without one, such as tunnels. */
   hardwareAddress?: string;
   mtuBytes: number;
+  /** What the driver takes, since Linux 4.20; absent: it sets no limit. */
+  minMtuBytes?: number;
+  maxMtuBytes?: number;
   /** Administratively: `IFF_UP`. */
   up: boolean;
   carrier: boolean;
@@ -171,6 +176,8 @@ export function decodeLink(message: Buffer): Link {
       master: number(LinkAttribute.master, getU32),
       lower: number(LinkAttribute.link, getU32),
       lowerNetnsId: number(LinkAttribute.linkNetnsId, getS32),
+      minMtuBytes: number(LinkAttribute.minMtu, getU32) || undefined,
+      maxMtuBytes: number(LinkAttribute.maxMtu, getU32) || undefined,
       linkMode: linkModes[number(LinkAttribute.linkMode, getU8) ?? -1],
       broadcastAddress: decodeHardwareAddress(attributes.get(LinkAttribute.broadcast)),
       group: number(LinkAttribute.group, getU32),

@@ -4,14 +4,28 @@ import { assertIndex, invalid } from './checks.ts';
 import { AddressFamily, type Cidr, formatCidr, isNetwork, parseCidr, parseIpAddress } from './cidr.ts';
 
 /** `RTA_*` of Linux `rtnetlink.h`. */
-const RouteAttribute = { destination: 1, outInterface: 4, gateway: 5, multipath: 9, via: 18 } as const;
+const RouteAttribute = {
+  destination: 1,
+  outInterface: 4,
+  gateway: 5,
+  priority: 6,
+  metrics: 8,
+  multipath: 9,
+  table: 15,
+  via: 18,
+} as const;
+/** `RTAX_*`, inside of the metrics. */
+const metricMtu = 2;
+const metricAdvMss = 8;
 const headerBytes = 12;
 const nextHopBytes = 8;
 /** `RT_TABLE_MAIN`, `RTPROT_STATIC`, `RT_SCOPE_LINK`, `RTN_UNICAST`. */
 const mainTable = 254;
 const protocolStatic = 4;
-const scopeLink = 253;
+export const scopeLink = 253;
 const typeUnicast = 1;
+/** `IP6_RT_PRIO_USER`: what the kernel takes for an IPv6 route without one. */
+const defaultIpv6Priority = 1024;
 
 /** An entry of a routing table. */
 export interface Route {
@@ -21,15 +35,42 @@ export interface Route {
   links: number[];
   /** Whether it leads to a host or network, unlike `local`, `blackhole` and others. */
   isUnicast: boolean;
+  table: number;
+  /** Of several routes to a destination in a table, the one with the lowest number counts. */
+  priority: number;
 }
 
-/** A route of the main table. */
 export interface NewRoute {
   /** With prefix length: `192.0.2.0/24`, `::/0`. */
   destination: string;
   /** Without one the destination is on the link. For IPv4 it can be an IPv6 address. */
-  gateway?: string;
+  gateway?: string | undefined;
   index: number;
+  /** Absent or 0: the kernel's default, which is 0 for IPv4 and 1024 for IPv6. */
+  priority?: number;
+  /** Absent or 0: the main table. */
+  table?: number;
+  /** `RT_SCOPE_*`, for IPv4 only. Absent: global with a gateway, link without one. */
+  scope?: number;
+  mtuBytes?: number;
+  /** The TCP segment size to advertise. */
+  advMssBytes?: number;
+}
+
+/** What tells routes of one link apart for the kernel: it refuses a second one with EEXIST. */
+export function isSameRoute(route: Route, wanted: NewRoute): boolean {
+  const { family, octets, prefixLength } = parseCidr(wanted.destination);
+  const { table = 0, priority = 0 } = wanted;
+  return (
+    route.destination === formatCidr(octets, prefixLength) &&
+    route.links.includes(wanted.index) &&
+    route.table === (table || mainTable) &&
+    route.priority === (priority || defaultPriority(family))
+  );
+}
+
+function defaultPriority(family: AddressFamily): number {
+  return family === AddressFamily.ipv6 ? defaultIpv6Priority : 0;
 }
 
 /** Whether the destination of a route message has the prefix length 0. Source: `rtm_dst_len` of Linux `rtnetlink.h`. */
@@ -45,10 +86,16 @@ export function decodeRoute(message: Buffer): Route | undefined {
   const anywhere = Buffer.alloc(family === AddressFamily.ipv4 ? 4 : 16);
   const outInterface = attributes.get(RouteAttribute.outInterface);
   const multipath = attributes.get(RouteAttribute.multipath) ?? Buffer.alloc(0);
+  const number = (type: number) => {
+    const data = attributes.get(type);
+    return data && getU32(data);
+  };
   return {
     destination: formatCidr(attributes.get(RouteAttribute.destination) ?? anywhere, message.readUInt8(1)),
     links: [...(outInterface === undefined ? [] : [getU32(outInterface)]), ...decodeMultipath(multipath)],
     isUnicast: message.readUInt8(7) === typeUnicast,
+    table: number(RouteAttribute.table) ?? message.readUInt8(4),
+    priority: number(RouteAttribute.priority) ?? 0,
   };
 }
 
@@ -64,14 +111,33 @@ export function encodeRoute(route: NewRoute): Uint8Array[] {
   const index = assertIndex(route.index);
   const { family, octets, prefixLength } = parseDestination(route.destination);
   const gateway = route.gateway === undefined ? [] : [encodeGateway(route.gateway, family)];
-  const scope = family === AddressFamily.ipv4 && gateway.length === 0 ? scopeLink : 0;
+  const { table = 0, scope = gateway.length === 0 ? scopeLink : 0 } = route;
+  const metrics = [
+    ...encodeNumber(metricMtu, route.mtuBytes, 'MTU of the route'),
+    ...encodeNumber(metricAdvMss, route.advMssBytes, 'segment size of the route'),
+  ];
   const attributes: Attribute[] = [
     { type: RouteAttribute.destination, value: octets },
     { type: RouteAttribute.outInterface, value: putU32(index) },
     ...gateway,
+    ...encodeNumber(RouteAttribute.priority, route.priority, 'priority of the route'),
+    ...encodeNumber(RouteAttribute.table, table || mainTable, 'routing table'),
+    ...(metrics.length === 0 ? [] : [{ type: RouteAttribute.metrics, value: metrics }]),
   ];
-  const header = Buffer.of(family, prefixLength, 0, 0, mainTable, protocolStatic, scope, typeUnicast);
+  if (!Number.isInteger(scope) || scope < 0 || scope > 255) {
+    throw invalid(`${scope} is not the scope of a route`, 'use a number from 0 to 255');
+  }
+  // The kernel reads the table from its attribute, which has room for all of them.
+  const kernelScope = family === AddressFamily.ipv4 ? scope : 0;
+  const header = Buffer.of(family, prefixLength, 0, 0, 0, protocolStatic, kernelScope, typeUnicast);
   return [header, putU32(0), ...encodeAttributes(attributes)];
+}
+
+/** Absent or 0: none, so that the kernel's default applies. */
+function encodeNumber(type: number, value: number | undefined, what: string): Attribute[] {
+  if (value === undefined || value === 0) return [];
+  if (Number.isInteger(value) && value > 0 && value <= 0xffffffff) return [{ type, value: putU32(value) }];
+  throw invalid(`${value} is not the ${what}`, 'use a whole number of 32 bits');
 }
 
 function parseDestination(text: string): Cidr {

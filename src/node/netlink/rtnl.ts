@@ -21,6 +21,7 @@ import type { VfIdentity } from './network-state.ts';
 import { decodeQdisc, encodeQdisc, type QdiscPlace } from './qdisc.ts';
 import { decodeRoute, encodeRoute, hasZeroPrefix, isDefaultRoute, type NewRoute, type Route } from './route.ts';
 import { RequestSocket } from './socket.ts';
+import { decodeLinkTraffic, decodeVfTraffic, type LinkTraffic, type VfTraffic } from './traffic.ts';
 import { decodeVfInfos, encodeVfChange, type VfChange, type VfInfo } from './vf-settings.ts';
 
 /** `RTM_*` of Linux `rtnetlink.h`. */
@@ -43,14 +44,15 @@ const MessageType = {
 
 /** `RTEXT_FILTER_VF`. */
 const withVfs = 1;
-/** `RTEXT_FILTER_SKIP_STATS`: counters are most of a link's message and are not used here. */
+/** `RTEXT_FILTER_SKIP_STATS`: counters are most of a link's message, and are left out unless they are asked for. */
 const skipStats = 8;
 
 const gatewayHint = 'the gateway must be in a network of the interface';
+const mtuHint = 'the MTU may be more than the driver of the interface takes, or its PF has: ip -d link shows both';
 const routeHints = {
   ENETUNREACH: gatewayHint, // IPv4
   EHOSTUNREACH: gatewayHint, // IPv6
-  EEXIST: 'there is such a route already',
+  EEXIST: 'another interface has such a route: give this one a priority or a table of its own, or leave it out',
   ENETDOWN: 'set the interface up first',
 };
 
@@ -138,6 +140,24 @@ export class RtnlConnection implements Disposable {
     const attributes = [{ type: LinkAttribute.extMask, value: putU32(withVfs | skipStats) }];
     const messages = await this.#requestLink(encodeLink(assertIndex(pfIndex), attributes), subject, true);
     return decodeAll(messages, MessageType.newLink, (data) => decodeVfInfos(data, { whole: true }), subject).flat();
+  }
+
+  /**
+   * A PF's counters for its VFs; VFs that it does not report are missing. The list is a third longer than that of the settings,
+   * and ends at 64 KiB, too. Some drivers ask the card's firmware for each VF.
+   */
+  async vfTraffic(pfIndex: number): Promise<VfTraffic[]> {
+    const subject = this.#subject('read the counters of the VFs of link', pfIndex);
+    const payload = encodeLink(assertIndex(pfIndex), [{ type: LinkAttribute.extMask, value: putU32(withVfs) }]);
+    const messages = await this.#requestLink(payload, subject, true);
+    return decodeAll(messages, MessageType.newLink, decodeVfTraffic, subject).flat();
+  }
+
+  /** A link's own counters; `undefined` if it is gone. */
+  async linkTraffic(index: number): Promise<LinkTraffic | undefined> {
+    const subject = this.#subject('read the counters of link', index);
+    const messages = await this.#requestLink(encodeLink(assertIndex(index), []), subject);
+    return decodeAll(messages, MessageType.newLink, decodeLinkTraffic, subject)[0];
   }
 
   /**
@@ -237,7 +257,10 @@ export class RtnlConnection implements Disposable {
   async setLink(index: number, change: LinkChange): Promise<void> {
     const payload = encodeLinkChange(index, change);
     const verb = change.netns === undefined ? 'change' : `move to ${change.netns.path}`;
-    const hints = { EEXIST: `the name ${change.name ?? 'of the link'} is taken` };
+    const hints = {
+      EEXIST: `the name ${change.name ?? 'of the link'} is taken`,
+      ...(change.mtuBytes !== undefined && { EINVAL: mtuHint, ERANGE: mtuHint }),
+    };
     const subject = this.#subject(`${verb} (${Object.keys(change).join(', ')}) link`, index, hints);
     await this.#change(MessageType.setLink, payload, subject);
   }

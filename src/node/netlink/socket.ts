@@ -9,7 +9,9 @@ import {
   parseError,
   parseMessages,
 } from 'netlink';
-import { describe, malformed, NetlinkError, type RequestSubject, refused } from './errors.ts';
+import { type Clock, systemClock } from '../../lib/clock.ts';
+import { whileBusy } from '../../lib/while-busy.ts';
+import { describe, isBusy, malformed, NetlinkError, type RequestSubject, refused } from './errors.ts';
 import { KernelSocket } from './kernel-socket.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
 
@@ -50,6 +52,7 @@ const doneBytes = header.bytes + 4;
  */
 export class RequestSocket implements Disposable {
   readonly #socket: Pick<KernelSocket, 'exchange' | 'close'>;
+  readonly #clock: Clock;
   readonly #queue: Pending[] = [];
   /** Requests that the kernel has not answered yet, by sequence number. */
   readonly #pending = new Map<number, Pending>();
@@ -57,8 +60,9 @@ export class RequestSocket implements Disposable {
   #isBusy = false;
   #closed = false;
 
-  constructor(socket: Pick<KernelSocket, 'exchange' | 'close'>) {
+  constructor(socket: Pick<KernelSocket, 'exchange' | 'close'>, clock = systemClock) {
     this.#socket = socket;
+    this.#clock = clock;
   }
 
   /** @param netns default: the process's own @throws NetlinkError `netns-refused`, `netlink-lost` */
@@ -68,12 +72,13 @@ export class RequestSocket implements Disposable {
   }
 
   /**
+   * Makes a request, again and again for a second while the kernel is only busy.
    * @returns the messages of the answer, without the acknowledgement
    * @throws NetlinkError `netlink-refused`, `netlink-lost`, `netlink-closed`, `netlink-malformed`
    */
   async request(request: NetlinkRequest, subject: RequestSubject): Promise<NetlinkMessage[]> {
     const flags = (request.flags ?? 0) | Flags.ACK;
-    return (await this.#enqueue({ ...request, flags }, subject)).parts;
+    return (await whileBusy(this.#clock, isBusy, () => this.#enqueue({ ...request, flags }, subject))).parts;
   }
 
   /**
@@ -84,7 +89,8 @@ export class RequestSocket implements Disposable {
   async dump(request: NetlinkRequest, subject: RequestSubject, limit = Infinity): Promise<NetlinkMessage[]> {
     for (let attempt = 1; attempt <= dumpAttempts; attempt++) {
       const flags = (request.flags ?? 0) | FlagsGet.DUMP;
-      const { parts, interrupted } = await this.#enqueue({ ...request, flags }, subject, limit);
+      const ask = () => this.#enqueue({ ...request, flags }, subject, limit);
+      const { parts, interrupted } = await whileBusy(this.#clock, isBusy, ask);
       if (parts.length >= limit) return parts.slice(0, limit);
       if (!interrupted) return parts;
     }

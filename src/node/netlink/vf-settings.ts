@@ -4,7 +4,7 @@ import { type Attribute, Attributes, decodeHardwareAddress, listAttributes } fro
 import { parseOctets } from './checks.ts';
 
 /** `IFLA_VFINFO_LIST`, `IFLA_VF_INFO` and `IFLA_VF_VLAN_INFO` of Linux `if_link.h`. */
-const infoListType = 22;
+export const infoListType = 22;
 const infoType = 1;
 const vlanInfoType = 1;
 /** `IFLA_VF_*`. Every value is a struct that starts with the number of the VF. */

@@ -55,23 +55,26 @@ export class DeviceNodes {
   }
 
   /**
-   * Verbs and management devices of the function, and the connection manager if the kernel has it.
-   * @throws SriovError `device-node-missing` if the function has no RDMA device, or if this node keeps each RDMA device
-   * in one network namespace
+   * Verbs of the function, and the connection manager if the kernel has it. Not `umadN`, whose datagrams can manage a fabric.
+   * @throws SriovError `device-node-missing`: retriable if the function has no RDMA device, which may appear after its
+   * driver was bound; not if this node keeps each RDMA device in one network namespace
    */
   async rdma(pciAddress: string): Promise<RdmaAccess> {
-    const dir = this.#deviceDir(pciAddress);
-    const [device] = (await listOptionalDir(join(dir, 'infiniband'))) ?? [];
-    const verbs = await this.#nodesIn(join(dir, 'infiniband_verbs'));
+    const device = await this.rdmaDevice(pciAddress);
+    if (device !== undefined) await this.#checkShared(pciAddress, device);
+    const verbs = await this.#nodesIn(join(this.#deviceDir(pciAddress), 'infiniband_verbs'));
     if (device === undefined || verbs.length === 0) {
       const what = device === undefined ? 'no RDMA device' : `the RDMA device ${device}, but no verbs for it`;
       const hint = device === undefined ? 'load the RDMA driver of the card, such as mlx5_ib' : 'modprobe ib_uverbs';
-      throw missing(pciAddress, `${pciAddress} has ${what}`, hint);
+      throw missing(pciAddress, `${pciAddress} has ${what}`, hint, true);
     }
-    await this.#checkShared(pciAddress, device);
-    const management = (await this.#nodesIn(join(dir, 'infiniband_mad'))).filter((node) => /\/umad\d+$/.test(node));
     const manager = await this.#classNode('misc', 'rdma_cm');
-    return { device, nodes: [...verbs, ...management, ...(manager === undefined ? [] : [manager])] };
+    return { device, nodes: [...verbs, ...(manager === undefined ? [] : [manager])] };
+  }
+
+  /** The name of the function's RDMA device, which udev may change after it appears; `undefined` if it has none. */
+  async rdmaDevice(pciAddress: string): Promise<string | undefined> {
+    return (await listOptionalDir(join(this.#deviceDir(pciAddress), 'infiniband')))?.[0];
   }
 
   /**
@@ -124,6 +127,6 @@ async function nodeOf(dir: string): Promise<string | undefined> {
   return name === undefined ? undefined : `/dev/${name}`;
 }
 
-function missing(device: string | undefined, message: string, hint: string): SriovError {
-  return new SriovError('device-node-missing', message, { hint, ...defined({ device }) });
+function missing(device: string | undefined, message: string, hint: string, retriable = false): SriovError {
+  return new SriovError('device-node-missing', message, { hint, retriable, ...defined({ device }) });
 }

@@ -2,16 +2,16 @@ import { readdir, readFile, readlink, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { type ErrorDetails, errnoCode } from '../../lib/errors.ts';
+import { poll } from '../../lib/poll.ts';
+import { whileBusy } from '../../lib/while-busy.ts';
 import { SriovError } from './errors.ts';
 import { readOptionalText } from './sysfs-files.ts';
-import { writePatiently } from './transient.ts';
-import { writeHint } from './write-hints.ts';
+import { isBusy, writeHint } from './write-hints.ts';
 
 /** PCI base class of bridges, which are members of the group but need no vfio driver. */
 const bridgeClass = /^0x06/;
 /** How long a driver that was bound may take to show. */
-const showsMs = 1_000;
-const pollMs = 50;
+const shows = { forMs: 1_000, everyMs: 50 };
 /** Clears `driver_override`. */
 const noOverride = '\n';
 
@@ -159,8 +159,26 @@ export class DriverBinding {
     return { group: basename(target), others, foreign };
   }
 
+  /** @throws SriovError `iommu-group-shared`, or `binding-failed` if vfio cannot take the function */
+  async assertGroupUsable(pciAddress: string): Promise<void> {
+    const { group, foreign } = await this.iommuGroup(pciAddress);
+    if (foreign.length > 0) {
+      const message = `${pciAddress} shares IOMMU group ${group} with ${foreign.join(', ')}`;
+      throw new SriovError('iommu-group-shared', message, {
+        device: pciAddress,
+        hint: 'a group goes to user space as a whole: enable ACS in the firmware, or use this card in kernel mode',
+      });
+    }
+    // Without an IOMMU, vfio creates a group of its own when the device is bound, if the administrator allows it.
+    if (group !== undefined || (await this.#allowsNoIommu())) return;
+    throw new SriovError('binding-failed', `${pciAddress} has no IOMMU group, which vfio needs`, {
+      device: pciAddress,
+      hint: 'switch the IOMMU on, in the firmware and on Intel machines with intel_iommu=on; without one, only vfio enable_unsafe_noiommu_mode=1',
+    });
+  }
+
   /** Whether vfio may take devices that no IOMMU isolates from the rest of the memory. */
-  async allowsNoIommu(): Promise<boolean> {
+  async #allowsNoIommu(): Promise<boolean> {
     const path = join(this.#root, 'module/vfio/parameters/enable_unsafe_noiommu_mode');
     try {
       return (await readFile(path, 'utf8')).trim() === 'Y';
@@ -213,15 +231,12 @@ export class DriverBinding {
 
   /** The driver after a probe, which may show a moment later. @returns the last one if none is right in time */
   async #boundTo(pciAddress: string, isRight: (driver: string | undefined) => boolean): Promise<string | undefined> {
-    for (const endsAt = this.#clock.nowMs() + showsMs; ; await this.#clock.sleep(pollMs)) {
-      const driver = await this.driverOf(pciAddress);
-      if (isRight(driver) || this.#clock.nowMs() >= endsAt) return driver;
-    }
+    return await poll(this.#clock, shows, () => this.driverOf(pciAddress), isRight);
   }
 
   async #write(pciAddress: string, path: string, text: string): Promise<void> {
     const write = () => this.#writeFile(path, text, pciAddress);
-    await writePatiently(this.#clock, write).catch((cause: unknown) => {
+    await whileBusy(this.#clock, isBusy, write).catch((cause: unknown) => {
       if (cause instanceof SriovError) throw cause;
       throw failed(pciAddress, `cannot write ${path} for ${pciAddress}`, { cause, path, hint: writeHint(cause) });
     });

@@ -1,3 +1,4 @@
+import { poll } from '../../lib/poll.ts';
 import { findVf, type RtnlConnection } from '../netlink/index.ts';
 import { hasNoInterface } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
@@ -7,7 +8,7 @@ import type { VfHardwareOptions } from './vf-hardware.ts';
 const comesBackMs = 3_000;
 /** How long an interface may take to appear after its driver was bound. */
 const appearsMs = 5_000;
-const pollMs = 50;
+const everyMs = 50;
 
 type HostLinksOptions = Pick<VfHardwareOptions, 'binding' | 'clock'> & { host: Pick<RtnlConnection, 'links'> };
 
@@ -58,12 +59,10 @@ export class HostLinks {
     throw missing(pciAddress, 'its driver was bound again and made no interface: the kernel log says why');
   }
 
-  async #appears(pciAddress: string, withinMs: number): Promise<boolean> {
+  async #appears(pciAddress: string, forMs: number): Promise<boolean> {
     const { host, clock } = this.#options;
-    for (const endsAt = clock.nowMs() + withinMs; ; await clock.sleep(pollMs)) {
-      if (findVf(await host.links([{ pciAddress }]), { pciAddress }) !== undefined) return true;
-      if (clock.nowMs() >= endsAt) return false;
-    }
+    const find = async () => findVf(await host.links([{ pciAddress }]), { pciAddress }) !== undefined;
+    return await poll(clock, { forMs, everyMs }, find);
   }
 }
 

@@ -1,11 +1,11 @@
 /** Domains have four digits, or up to eight behind Intel VMD and on hypervisors. */
 const domain = '[0-9a-f]{4,8}';
-const address = new RegExp(`^${domain}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]$`);
+export const pciAddressPattern = new RegExp(`^${domain}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]$`);
 const rootComplex = new RegExp(`^pci${domain}:[0-9a-f]{2}$`);
 
 /** Whether a text is a PCI address with domain, as sysfs writes it: `0000:3b:02.1`. */
 export function isPciAddress(text: string): boolean {
-  return address.test(text);
+  return pciAddressPattern.test(text);
 }
 
 /** Whether a text is the name of a root complex, as sysfs writes it: `pci0000:3a`. */

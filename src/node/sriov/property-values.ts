@@ -40,7 +40,9 @@ export function difference(now: VfChange, wanted: VfChange): VfChange {
 export function withoutEffect(change: VfChange, before: VfChange, now: VfChange): VfProperty[] {
   return propertiesOf(difference(now, change)).filter((property) => {
     // A VF that may choose its address has one at once, and some PFs report it.
-    if (property === 'hardwareAddress') return change.hardwareAddress !== noAddress;
+    if (change.hardwareAddress === noAddress && property === 'hardwareAddress') {
+      return now.hardwareAddress === before.hardwareAddress;
+    }
     // Cards round rates to what they can do.
     const [was, is] = [before.rate, now.rate];
     const isRounded =

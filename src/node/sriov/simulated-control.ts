@@ -35,6 +35,10 @@ export class SimulatedControl {
   async groupMembers(): Promise<string[]> {
     return [];
   }
+
+  async mtuLimits(): Promise<[]> {
+    return [];
+  }
 }
 
 function notSimulated(pciAddress: string, what: string): SriovError {

@@ -3,13 +3,13 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { basename, join, relative, sep } from 'node:path';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
+import { whileBusy } from '../../lib/while-busy.ts';
 import type { WriteFile } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 import { type NetInterface, type Port, readNetInterfaces, readPort } from './net-interface.ts';
 import { isPciAddress, isRootComplex } from './pci-address.ts';
 import { attempt, linkTarget, listOptionalDir, parseCount, readId, readOptionalText, readText } from './sysfs-files.ts';
-import { writePatiently } from './transient.ts';
-import { numVfsHint } from './write-hints.ts';
+import { isBusy, numVfsHint } from './write-hints.ts';
 
 /** What sysfs shows of a PCI function. */
 export interface PciFunction {
@@ -197,7 +197,7 @@ export class Sysfs {
   async setNumVfs(pf: Pf, numVfs: number): Promise<void> {
     const path = join(this.#dirOf(pf.pciAddress), 'sriov_numvfs');
     try {
-      await writePatiently(this.#clock, () => this.#writeFile(path, String(numVfs), pf.pciAddress));
+      await whileBusy(this.#clock, isBusy, () => this.#writeFile(path, String(numVfs), pf.pciAddress));
     } catch (cause) {
       if (cause instanceof SriovError) throw cause;
       throw new SriovError('sysfs-unwritable', `cannot switch on ${numVfs} VFs of ${pf.pciAddress}`, {

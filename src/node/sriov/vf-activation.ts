@@ -3,7 +3,6 @@ import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import { isRepresentor, type Link, type RtnlConnection } from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
 import type { Pf, Sysfs } from './sysfs.ts';
-import { writePatiently } from './transient.ts';
 
 /** Most cards need a few seconds. */
 const waitMs = 10_000;
@@ -100,9 +99,9 @@ export class VfActivation implements VfSwitch {
   }
 
   async #switchOn(pf: LinkedPf, numVfs: number): Promise<void> {
-    const { sysfs, connection, clock } = this.#options;
+    const { sysfs, connection } = this.#options;
     // Some drivers make no VFs while the PF is down, and VFs have no carrier then.
-    for (const { index } of downPorts(pf)) await writePatiently(clock, () => connection.setLink(index, { up: true }));
+    for (const { index } of downPorts(pf)) await connection.setLink(index, { up: true });
     if (pf.vfs.length > 0) return;
     await sysfs.setNumVfs(pf, numVfs);
     const made = await this.#countVfs(pf, numVfs);

@@ -1,5 +1,6 @@
 import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
+import { poll } from '../../lib/poll.ts';
 import {
   isEthernetAddress,
   isRepresentor,
@@ -15,9 +16,10 @@ import {
   type VfChange,
   type VfInfo,
 } from '../netlink/index.ts';
-import { DeviceNodes } from './device-nodes.ts';
+import { DeviceNodes, type RdmaAccess } from './device-nodes.ts';
 import { type DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts';
 import { SriovError, UnknownVfStateError } from './errors.ts';
+import { limitsOf, type MtuLimit } from './mtu-limits.ts';
 import { assertNoVfProperties, noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
 
 import { incomplete, linkFailures, type PropertyFailure, toFailures } from './restore-failures.ts';
@@ -95,24 +97,25 @@ export interface VfHardwareOptions {
   nodes?: DeviceNodes;
 }
 
-/** How long an interface may take to appear after its driver was bound. */
-const linkAppearsMs = 5_000;
+/** How long an interface, or an RDMA device, may take to appear after the driver was bound. */
+const appears = { forMs: 5_000, everyMs: 20 };
 /** How long an interface may keep an old value. */
-const takesEffectMs = 2_000;
-const pollMs = 20;
+const takesEffect = { forMs: 2_000, everyMs: 20 };
 
 /** Reads and changes VFs through sysfs and their PFs. */
 export class VfHardware {
   readonly #options: VfHardwareOptions;
   readonly #binding: DriverBinding;
   readonly #host: VfHardwareOptions['host'];
+  readonly #nodes: DeviceNodes;
   readonly #properties: VfProperties;
 
   constructor(options: VfHardwareOptions) {
-    const { binding, host, clock } = options;
+    const { binding, host, clock, nodes = new DeviceNodes() } = options;
     this.#options = options;
     this.#binding = binding;
     this.#host = host;
+    this.#nodes = nodes;
     const linkOf = (pciAddress: string) => this.#link(pciAddress);
     this.#properties = new VfProperties({
       host,
@@ -158,7 +161,7 @@ export class VfHardware {
     const { driver, vf = {} } = wanted;
     const toUserSpace = isVfio(driver);
     if (address.pfAddress === undefined) assertNoVfProperties(pciAddress, vf, toUserSpace);
-    if (toUserSpace) await this.#checkGroup(pciAddress);
+    if (toUserSpace) await this.#binding.assertGroupUsable(pciAddress);
     const current = await this.#binding.driverOf(pciAddress);
     if (keepsAddress(wanted, before) && !isVfio(current)) await this.#properties.assertAddressKnown(address, before.vf);
     const isNewAddress = await this.#properties.set(address, vf, before.vf);
@@ -222,16 +225,26 @@ export class VfHardware {
    * @throws SriovError `device-node-missing` with what to do
    */
   async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
-    const { nodes = new DeviceNodes() } = this.#options;
+    const nodes = this.#nodes;
     const driver = await this.#binding.driverOf(pciAddress);
     const vfio = isVfio(driver) ? await nodes.vfio(pciAddress) : undefined;
-    const verbs = rdma && vfio === undefined ? await nodes.rdma(pciAddress) : undefined;
+    const verbs = rdma && vfio === undefined ? await this.#awaitRdma(pciAddress) : undefined;
     const vhostNodes = vhost ? await nodes.vhost() : [];
     const group = vfio && { device: vfio.device, iommuGroup: vfio.iommuGroup };
     return {
       ...defined({ driver, vfio: group, rdmaDevice: verbs?.device }),
       nodes: [...(vfio?.nodes ?? []), ...(verbs?.nodes ?? []), ...vhostNodes],
     };
+  }
+
+  /** The present name of its RDMA device: udev renames it some time after it appears. */
+  async rdmaDevice({ pciAddress }: VfAddress): Promise<string | undefined> {
+    return await this.#nodes.rdmaDevice(pciAddress);
+  }
+
+  /** See {@link limitsOf}. */
+  async mtuLimits({ pciAddress, pfAddress }: VfAddress): Promise<MtuLimit[]> {
+    return limitsOf(await this.#link(pciAddress), pfAddress === undefined ? undefined : await this.#link(pfAddress));
   }
 
   /** The other devices that go to user space with this one: those of its IOMMU group, without bridges. */
@@ -268,11 +281,7 @@ export class VfHardware {
   }
 
   async #interfaceAppears(pciAddress: string): Promise<boolean> {
-    const { clock } = this.#options;
-    for (const endsAt = clock.nowMs() + linkAppearsMs; ; await clock.sleep(pollMs)) {
-      if (await this.#binding.hasInterface(pciAddress)) return true;
-      if (clock.nowMs() >= endsAt) return false;
-    }
+    return await poll(this.#options.clock, appears, () => this.#binding.hasInterface(pciAddress));
   }
 
   /** Some drivers, such as igbvf, learn of the VF's address only when they are bound. */
@@ -328,53 +337,44 @@ export class VfHardware {
 
   /** Some drivers, such as older iavf, pass a change on to the PF and do not wait for its answer. */
   async #withoutEffect(index: number, wanted: LinkState, known: ReadonlySet<string>): Promise<RestoreFailure[]> {
-    const { clock } = this.#options;
-    for (const endsAt = clock.nowMs() + takesEffectMs; ; await clock.sleep(pollMs)) {
+    const remaining = async () => {
       const link = await this.#host.link({ index });
-      const properties = (['hardwareAddress', 'mtuBytes'] as const).filter((property) => {
+      return (['hardwareAddress', 'mtuBytes'] as const).filter((property) => {
         const value = wanted[property];
         const isSettable = typeof value !== 'string' || isEthernetAddress(value);
         return value !== undefined && isSettable && link?.[property] !== value && !known.has(property);
       });
-      const message = `link #${index} was set and has not changed`;
-      const error = new NetlinkError('netlink-refused', message, { retriable: true });
-      if (properties.length === 0 || known.has('link')) return [];
-      if (clock.nowMs() >= endsAt) return properties.map((property) => ({ property, error }));
+    };
+    if (known.has('link')) return [];
+    const properties = await poll(this.#options.clock, takesEffect, remaining, ({ length }) => length === 0);
+    const message = `link #${index} was set and has not changed`;
+    const error = new NetlinkError('netlink-refused', message, { retriable: true });
+    return properties.map((property) => ({ property, error }));
+  }
+
+  /** Drivers add the RDMA device later than the interface. */
+  async #awaitRdma(pciAddress: string): Promise<RdmaAccess> {
+    const { clock } = this.#options;
+    for (const endsAt = clock.nowMs() + appears.forMs; ; await clock.sleep(appears.everyMs)) {
+      try {
+        return await this.#nodes.rdma(pciAddress);
+      } catch (error) {
+        if (!(error instanceof SriovError && error.retriable) || clock.nowMs() > endsAt) throw error;
+      }
     }
   }
 
   async #awaitLink(pciAddress: string): Promise<Link> {
-    const { clock } = this.#options;
-    for (const endsAt = clock.nowMs() + linkAppearsMs; ; await clock.sleep(pollMs)) {
-      const link = await this.#link(pciAddress);
-      if (link !== undefined) return link;
-      if (clock.nowMs() <= endsAt) continue;
-      const message = `${pciAddress} has no interface ${linkAppearsMs} ms after its driver was bound`;
-      const hint = 'the kernel log says why';
-      throw new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
-    }
+    const link = await poll(this.#options.clock, appears, () => this.#link(pciAddress));
+    if (link !== undefined) return link;
+    const message = `${pciAddress} has no interface ${appears.forMs} ms after its driver was bound`;
+    const hint = 'the kernel log says why';
+    throw new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
   }
 
   async #link(pciAddress: string): Promise<Link | undefined> {
     const links = await this.#host.links([{ pciAddress }]);
     return links.find((link) => link.parentDevice === pciAddress && !isRepresentor(link));
-  }
-
-  async #checkGroup(pciAddress: string): Promise<void> {
-    const { group, foreign } = await this.#binding.iommuGroup(pciAddress);
-    if (foreign.length > 0) {
-      const message = `${pciAddress} shares IOMMU group ${group} with ${foreign.join(', ')}`;
-      throw new SriovError('iommu-group-shared', message, {
-        device: pciAddress,
-        hint: 'a group goes to user space as a whole: enable ACS in the firmware, or use this card in kernel mode',
-      });
-    }
-    // Without an IOMMU, vfio creates a group of its own when the device is bound, if the administrator allows it.
-    if (group !== undefined || (await this.#binding.allowsNoIommu())) return;
-    throw new SriovError('binding-failed', `${pciAddress} has no IOMMU group, which vfio needs`, {
-      device: pciAddress,
-      hint: 'switch the IOMMU on, in the firmware and on Intel machines with intel_iommu=on; without one, only vfio enable_unsafe_noiommu_mode=1',
-    });
   }
 }
 

@@ -22,7 +22,6 @@ import {
   withoutEffect,
 } from './property-values.ts';
 import type { PropertyFailure } from './restore-failures.ts';
-import { writePatiently } from './transient.ts';
 import type { VfAddress } from './vf-hardware.ts';
 
 export interface VfPropertiesOptions {
@@ -68,21 +67,14 @@ export class VfProperties {
    * All that can be known of a VF without an interface; `undefined` for plain NICs, and for VFs whose PF has no interface
    * either (it may be in user space itself). Only Ethernet addresses are included: an InfiniBand PF reports the beginning
    * of a longer one, which nothing here can set. It has no VLANs either, so that a VF which it does not report lacks
-   * nothing.
+   * nothing. Waits a little for a VF that is being reset.
    * @throws UnknownVfStateError if the PF does not report the VF
    */
   async info(address: VfAddress): Promise<VfInfo | undefined> {
-    const pf = await this.#findPf(address);
-    if (pf === undefined) return undefined;
-    try {
-      const info = await this.#ask(address, pf);
-      if (!isInfiniBand(pf)) return info;
-      const { hardwareAddress: _truncated, ...rest } = info;
-      return rest;
-    } catch (error) {
-      if (isInfiniBand(pf) && error instanceof UnknownVfStateError) return undefined;
-      throw error;
-    }
+    return await this.#poll(
+      () => this.#infoNow(address),
+      () => true,
+    );
   }
 
   /**
@@ -91,7 +83,7 @@ export class VfProperties {
    * @throws UnknownVfStateError if the PF does not report the VF
    */
   async read(address: VfAddress): Promise<VfChange> {
-    return await this.#poll(address, () => true);
+    return await this.#pollNow(address, () => true);
   }
 
   /**
@@ -116,7 +108,7 @@ export class VfProperties {
     const failed: Failed[] = [];
     for (const property of propertiesOf(change)) {
       try {
-        await this.#setVf(index, vfIndex, { [property]: change[property] });
+        await this.#options.host.setVf(index, vfIndex, { [property]: change[property] });
       } catch (error) {
         failed.push({ property, error });
       }
@@ -136,7 +128,7 @@ export class VfProperties {
     if (address.pfAddress === undefined || vfIndex === undefined) return;
     const { index } = await this.#pfLink(address);
     try {
-      await this.#setVf(index, vfIndex, { hardwareAddress });
+      await this.#options.host.setVf(index, vfIndex, { hardwareAddress });
     } catch (error) {
       if (isUnsupported(error)) return;
       throw await this.#explainFailure(address, [{ property: 'hardwareAddress', error }]);
@@ -186,7 +178,7 @@ export class VfProperties {
     const asked = [...propertiesOf(before), ...propertiesOf(changed)].filter(isLookedAt);
     if (asked.length === 0) return;
     const pf = await this.#pfLink(address);
-    const now = await this.#poll(address, (each) => remaining(each).length === 0);
+    const now = await this.#pollNow(address, (each) => remaining(each).length === 0);
     const properties = remaining(now);
     if (properties.length === 0) return;
     const lost = properties.filter((property) => !(property in before));
@@ -200,11 +192,6 @@ export class VfProperties {
       retriable: true,
       hint: `set ${properties.join(', ')} with "ip link set ${pf.name} vf ${address.vfIndex} …", or create the VFs of the PF anew`,
     });
-  }
-
-  async #setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void> {
-    const { host, clock } = this.#options;
-    await writePatiently(clock, () => host.setVf(pfIndex, vfIndex, change));
   }
 
   async #findPf({ pfAddress }: VfAddress): Promise<PfLink | undefined> {
@@ -226,6 +213,20 @@ export class VfProperties {
     return info;
   }
 
+  async #infoNow(address: VfAddress): Promise<VfInfo | undefined> {
+    const pf = await this.#findPf(address);
+    if (pf === undefined) return undefined;
+    try {
+      const info = await this.#ask(address, pf);
+      if (!isInfiniBand(pf)) return info;
+      const { hardwareAddress: _truncated, ...rest } = info;
+      return rest;
+    } catch (error) {
+      if (isInfiniBand(pf) && error instanceof UnknownVfStateError) return undefined;
+      throw error;
+    }
+  }
+
   async #now(address: VfAddress): Promise<VfChange> {
     const pf = await this.#findPf(address);
     if (pf === undefined) return {};
@@ -233,14 +234,18 @@ export class VfProperties {
     return hardwareAddress === undefined || isInfiniBand(pf) ? rest : { hardwareAddress, ...rest };
   }
 
+  async #pollNow(address: VfAddress, isDone: (now: VfChange) => boolean): Promise<VfChange> {
+    return await this.#poll(() => this.#now(address), isDone);
+  }
+
   /** Asks until the answer is as it should be, or for a while. @throws UnknownVfStateError */
-  async #poll(address: VfAddress, isDone: (now: VfChange) => boolean): Promise<VfChange> {
+  async #poll<T>(ask: () => Promise<T>, isDone: (answer: T) => boolean): Promise<T> {
     const { clock } = this.#options;
     for (const endsAt = clock.nowMs() + settlesMs; ; await clock.sleep(pollMs)) {
       const isLast = clock.nowMs() >= endsAt;
       try {
-        const now = await this.#now(address);
-        if (isLast || isDone(now)) return now;
+        const answer = await ask();
+        if (isLast || isDone(answer)) return answer;
       } catch (error) {
         if (isLast || !(error instanceof UnknownVfStateError && error.mayPass)) throw error;
       }
@@ -251,7 +256,9 @@ export class VfProperties {
   async #assertEffect(address: VfAddress, change: VfChange, before: VfChange): Promise<void> {
     if (propertiesOf(change).length === 0) return;
     const missing = (now: VfChange) => withoutEffect(change, before, now);
-    const properties = missing(await this.#poll(address, (now) => missing(now).length === 0));
+    const remaining = missing(await this.#pollNow(address, (now) => missing(now).length === 0));
+    // A VF that may choose its address can choose the one that it had.
+    const properties = remaining.filter((each) => each !== 'hardwareAddress' || change.hardwareAddress !== noAddress);
     if (properties.length === 0) return;
     const error = new NetdraError('no-effect', 'the PF has accepted it and reports another value', { retriable: true });
     const failed = properties.map((property) => ({ property, error }));

@@ -11,6 +11,11 @@ const common: Readonly<Record<string, string>> = {
   EBUSY: 'end the process or virtual machine that holds the device',
 };
 
+/** Whether a write was refused only for the moment: the driver or the card's firmware may be busy, with a reset for example. */
+export function isBusy(cause: unknown): boolean {
+  return ['EAGAIN', 'EBUSY'].includes(errnoCode(cause) ?? '');
+}
+
 /**
  * What to do about a write into sysfs that failed.
  * @param own hints by errno for this file, before the common ones

@@ -17,6 +17,8 @@ const requests: readonly Request[] = [
   { type: 16, send: (connection) => connection.links() },
   { type: 16, send: (connection) => connection.link({ index: 7 }) },
   { type: 16, send: (connection) => connection.vfInfos(7) },
+  { type: 16, send: (connection) => connection.vfTraffic(7) },
+  { type: 16, send: (connection) => connection.linkTraffic(7) },
   { type: 20, send: (connection) => connection.addresses() },
   { type: 20, send: (connection) => connection.reachableAddresses() },
   { type: 24, send: (connection) => connection.routes() },
@@ -38,10 +40,8 @@ function sampleLinks(): Uint8Array[] {
   const names = { type: 52, value: [text(53, 'altname0'), text(53, 'altname1')] };
   const macs = [1, 54].map((type) => ({ type, value: Buffer.from('020000000007', 'hex') }));
   const numbers: Attribute[] = [word(4, 9000), word(5, 3), word(10, 4), word(37, 1)];
-  const states = [
-    { type: 16, value: Buffer.of(6) },
-    { type: 33, value: Buffer.of(1) },
-  ];
+  const stats = { type: 23, value: Buffer.alloc(200, 1) };
+  const states = [stats, { type: 16, value: Buffer.of(6) }, { type: 33, value: Buffer.of(1) }];
   const settings = [word(13, 1000), word(27, 5), word(41, 65536), { type: 17, value: Buffer.of(1) }];
   const xdp = { type: 43, value: [{ type: 2, value: Buffer.of(2) }, word(6, 17)] };
   numbers.push(...settings, xdp);
@@ -62,6 +62,7 @@ function sampleVfs(): Attribute {
       { type: 4, value: words(index, 1) },
       { type: 5, value: words(index, 2) },
       { type: 6, value: words(index, 10, 100) },
+      { type: 8, value: [0, 1, 2, 3, 7, 8].map((type) => ({ type, value: Buffer.alloc(8, index + 1) })) },
       { type: 9, value: words(index, 0) },
     ],
   });

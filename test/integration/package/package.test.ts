@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Finding } from '../../../src/app/tools/finding.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
+import { findBrokenLinks } from '../../unit/docs/links.ts';
 import { makePackedApp, type PackedApp } from './packed-app.ts';
 
 const repo = fileURLToPath(new URL('../../..', import.meta.url));
@@ -63,7 +64,7 @@ describe('the package', () => {
     execFileSync(process.execPath, [main]);
   });
 
-  it('has the command netdra, in one file that needs none of our sources', () => {
+  it('has the command netdra, which needs none of our sources', () => {
     // It installs nothing and asks no registry; npm's own warnings are about the machine.
     const options = ['--no', '--offline', '--loglevel=error', '--cache', join(dir.path, 'npm-cache')];
     const npx = (...args: string[]) =>
@@ -83,6 +84,16 @@ describe('the package', () => {
     expect(npx('run', '--node-name=n', '--log-level=loud')).toMatchObject({
       ...{ status: 1, stderr: expect.stringContaining("option '--log-level <level>' argument 'loud' is invalid") },
     });
+    expect(npx('--version')).toMatchObject({ status: 0, stdout: `${manifest.version}\n` });
+    // What older versions of Node.js cannot parse is behind a check of the version.
+    const command = readFileSync(join(app.packageDir, manifest.bin.netdra), 'utf8');
+    const older = command.replace('process.versions.node', "'22.19.0'");
+    writeFileSync(join(app.packageDir, dirname(manifest.bin.netdra), 'older.mjs'), older);
+    const args = [join(app.packageDir, dirname(manifest.bin.netdra), 'older.mjs'), 'doctor'];
+    expect(spawnSync(process.execPath, args, { encoding: 'utf8' })).toMatchObject({
+      ...{ status: 1, stdout: '', stderr: 'netdra: Node.js 24 or newer is needed, this is 22.19.0\n' },
+    });
+    expect([...command.matchAll(/^import .* from '([^']+)'/gm)].map(([, from]) => from)).toEqual(['node:module']);
     const licences = readFileSync(join(app.packageDir, dirname(manifest.bin.netdra), 'THIRD-PARTY-LICENSES'), 'utf8');
     expect(licences).toMatch(/^commander [\d.]+: MIT$/m);
     expect(statSync(join(app.packageDir, manifest.bin.netdra)).mode & 0o111).toBe(0o111);
@@ -101,7 +112,7 @@ describe('the package', () => {
     );
     const compilerOptions = {
       ...{ target: 'es2024', lib: ['es2024', 'esnext.disposable'], module: 'nodenext', types: ['node'] },
-      ...{ strict: true, noEmit: true, exactOptionalPropertyTypes: true, skipLibCheck: true },
+      ...{ strict: true, noEmit: true, exactOptionalPropertyTypes: true },
     };
     const check = (...files: string[]) => {
       writeFileSync(join(app.dir, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }));
@@ -113,11 +124,16 @@ describe('the package', () => {
     expect([...new Set(wrongLines)]).toEqual([4, 5, 6]);
   });
 
+  it.each(['README.md', 'nri/README.md', 'docs/driver-authors.md'])('has all that %s links to', (page) => {
+    expect(findBrokenLinks(page, readFileSync(join(app.packageDir, page), 'utf8'), app.packageDir)).toEqual([]);
+  });
+
   it('has no source of the driver itself, no test and no path of this machine in it', () => {
     const files = execFileSync('find', ['.', '-type', 'f'], { cwd: app.packageDir, encoding: 'utf8' }).split('\n');
     const others = files.filter((file) => file !== `./${manifest.bin.netdra}`);
     expect(others).toHaveLength(files.length - 1);
-    expect(others.filter((file) => /sriov|netlink|\/sandbox\/|\.test\./.test(file))).toEqual([]);
+    const code = others.filter((file) => file.startsWith('./dist/'));
+    expect(code.filter((file) => /sriov|netlink|\/sandbox\/|\.test\./.test(file))).toEqual([]);
     expect(spawnSync('grep', ['-rl', repo.replace(/\/$/, ''), 'dist'], { cwd: app.packageDir }).status).toBe(1);
   });
 });

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -21,7 +21,10 @@ export interface PackedApp {
 export function makePackedApp(dir: string, programs: string[] = []): PackedApp {
   const stage = join(dir, 'stage');
   mkdirSync(stage);
-  for (const file of ['package.json', 'README.md', 'LICENSE']) copyFileSync(join(repo, file), join(stage, file));
+  const { files } = JSON.parse(readFileSync(join(repo, 'package.json'), 'utf8')) as { files: string[] };
+  for (const file of ['package.json', 'README.md', 'LICENSE', ...files.filter((each) => !each.startsWith('dist'))]) {
+    cpSync(join(repo, file), join(stage, file), { recursive: true });
+  }
   run(repo, 'bash', ['scripts/build-library.sh', join(stage, 'dist/lib')]);
   // Built already; what `npm run build` does in a checkout.
   const npm = ['pack', '--ignore-scripts', '--pack-destination', dir, '--cache', join(dir, 'npm-cache'), '--json'];

@@ -116,11 +116,16 @@ describe('several drivers', () => {
 describe('versions', () => {
   it.each([
     ['newest first', [document(), document({}, 'v1alpha1')], 'v1beta1'],
-    ['an unknown kind before it', [document({ kind: 'DeviceList' }), document({}, 'v1alpha1')], 'v1alpha1'],
+    ['an unknown version before it', [document({ kind: 'DeviceList' }, 'v9'), document({}, 'v1alpha1')], 'v1alpha1'],
     ['noise behind it', [document(), '{"cut off'], 'v1beta1'],
   ])('takes the first that it knows: %s', (_what, objects, expected) => {
     root.write(nicFile, objects.join('\n'));
     expect(output('get', 'nic/vf', '.requests[0].devices[0].name')).toBe(`${expected}\n`);
+  });
+
+  it('reads a document that names neither its claim nor its generation: its path does', () => {
+    root.write(nicFile, document({ metadata: {} }));
+    expect(output('get', 'nic/vf', '.requests[0].devices[0].name')).toBe('v1beta1\n');
   });
 
   it('says which versions there are when it knows none', () => {
@@ -166,9 +171,9 @@ describe('a malformed file', () => {
     ['no JSON', 'pci=0000:3b:02.1', "a value expected, but 'p' at offset 0"],
     ['an array', '[]', 'an object without apiVersion and kind'],
     ['no version', '{"kind":"DeviceMetadata"}', 'an object without apiVersion and kind'],
-    ['no generation', document({ metadata: { name: 'nic' } }), 'metadata.generation: a whole number from 1 expected'],
+    ['another kind', document({ kind: 'DeviceList' }) + document(), 'kind DeviceMetadata expected, DeviceList found'],
     ['a fraction', document({ metadata: { name: 'nic', generation: 1.5 } }), 'metadata.generation: a whole number'],
-    ['no name', document({ metadata: { generation: 1 } }), 'metadata.name: a string expected, nothing found'],
+    ['a name', document({ metadata: { name: 7 } }), 'metadata.name: a string expected, a number found'],
     ['requests', document({ requests: {} }), 'requests: a list expected, an object found'],
     ['a request', document({ requests: [7] }), 'name: a string in a request expected, nothing found'],
     [

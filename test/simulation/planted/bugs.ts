@@ -98,25 +98,16 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'data-of-the-earlier-sandbox',
-    what: 'the network data of the earlier sandbox is stored with the new attachment (B2)',
-    plant: inStore((store) => ({
-      setAttachments(uid, changes) {
-        const known = new Map(devicesOf(store, uid).map((device) => [device.pciAddress, device.attachment]));
-        const kept = [...changes].map(([pciAddress, attachment]) => {
-          const networkData = attachment?.networkData ?? known.get(pciAddress)?.networkData;
-          return [pciAddress, attachment && { ...attachment, ...(networkData && { networkData }) }] as const;
-        });
-        store.setAttachments(uid, new Map(kept));
-      },
-    })),
+    what: 'the metadata of the earlier sandbox is taken for that of the new one (B2)',
+    plant: inHelper(() => ({ withdrawMetadata: async () => undefined })),
   },
   {
     name: 'starts-without-gate',
     what: 'containers start although their VF is not there yet (B3)',
     plant: inKubelet((serve, { cdiDir }) => (plugin, options) => {
       const { metadata } = options;
-      const prepare: typeof metadata.prepare = async (...call) => {
-        const ids = await metadata.prepare(...call);
+      const prepareAll: typeof metadata.prepareAll = async (...call) => {
+        const ids = await metadata.prepareAll(...call);
         for (const file of readdirSync(cdiDir).filter((each) => /^[^.].*_metadata_.*\.json$/.test(each))) {
           const spec = JSON.parse(readFileSync(join(cdiDir, file), 'utf8'));
           for (const { containerEdits } of spec.devices) delete containerEdits.hooks;
@@ -124,7 +115,7 @@ export const plantedBugs: readonly PlantedBug[] = [
         }
         return ids;
       };
-      return serve(plugin, { ...options, metadata: altered(metadata, { prepare }) });
+      return serve(plugin, { ...options, metadata: altered(metadata, { prepareAll }) });
     }),
   },
   {
@@ -242,13 +233,13 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'opened-too-early',
     what: 'the gate is opened before the metadata is written',
     plant: inHelper((helper, { disk: { store } }, { dataDir }) => ({
-      async updateRequestMetadata(claim, request, devices) {
+      async openGate(claim, sandboxId, contents) {
         const [attachment] = devicesOf(store, claim.uid).flatMap((device) => device.attachment ?? []);
         if (attachment !== undefined) {
           const gate = join(dataDir, 'dra-device-metadata', `${claim.namespace}_${claim.name}`, 'gate');
           writeFileSync(gate, formatGate({ state: 'served', sandboxId: attachment.sandboxId }));
         }
-        return await helper.updateRequestMetadata(claim, request, devices);
+        return await helper.openGate(claim, sandboxId, contents);
       },
     })),
   },
@@ -348,23 +339,15 @@ export const plantedBugs: readonly PlantedBug[] = [
     plant: all(
       inKubelet((serve, { cdiDir }) => (plugin, options) => {
         const { metadata } = options;
-        const unprepare: typeof metadata.unprepare = async (claim) => {
-          const left = readdirSync(cdiDir).filter((file) => file.startsWith('.') && file.includes(`_${claim.uid}_`));
-          await metadata.unprepare(claim);
+        const unprepareAll: typeof metadata.unprepareAll = async (claims) => {
+          const isOf = (file: string) => claims.some(({ uid }) => file.includes(`_${uid}_`));
+          const left = readdirSync(cdiDir).filter((file) => file.startsWith('.') && isOf(file));
+          const result = await metadata.unprepareAll(claims);
           for (const file of left) writeFileSync(join(cdiDir, file), '');
+          return result;
         };
-        return serve(plugin, { ...options, metadata: altered(metadata, { unprepare }) });
+        return serve(plugin, { ...options, metadata: altered(metadata, { unprepareAll }) });
       }),
-      inPart('specs', (specs, _ports, { cdiDir }) =>
-        specs.map((each) =>
-          altered(each, {
-            async claimUids() {
-              const files = readdirSync(cdiDir).filter((file) => !file.startsWith('.'));
-              return (await each.claimUids()).filter((uid) => files.some((file) => file.includes(`_${uid}_`)));
-            },
-          }),
-        ),
-      ),
     ),
   },
   {

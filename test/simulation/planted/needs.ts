@@ -22,7 +22,7 @@ export function restartAtStart(is: PodNeeds = () => true): Needs {
 export function faultNearUpdate(...kinds: Fault['kind'][]): Needs {
   return ({ faults }) => {
     const isNear =
-      (update: Fault) =>
+      (update: Extract<Fault, { kind: 'update driver' }>) =>
       ({ kind, atMs }: Fault) =>
         kinds.includes(kind) && atMs > update.atMs - 1_000 && atMs < update.atMs + update.forMs;
     return faults.some((each) => each.kind === 'update driver' && faults.some(isNear(each)));

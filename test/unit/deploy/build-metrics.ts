@@ -6,6 +6,10 @@ export function buildMetrics(): Metrics {
   const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });
   metrics.readFrom({
     devicesOffered: () => 1,
+    devicesWithheld: () => ({ unrestored: 1 }),
+    deviceProblems: () => 1,
+    isPolicyValid: () => true,
+    vfTraffic: async () => ({ samples: [], missing: { limit: 0, unreadable: 0 } }),
     claimsByState: () => ({}),
     devicesAttached: () => 1,
     metadataFiles: async () => 1,

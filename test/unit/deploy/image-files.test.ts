@@ -1,15 +1,17 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { listImageFiles, makeImageFiles } from '../../../deploy/image/image-files.ts';
 import {
   type Architecture,
   architectures,
+  commandPath,
   gatePath,
   nodeEnv,
   nodeFlags,
+  nodePath,
   programPath,
 } from '../../../deploy/image/layout.ts';
 import packageInfo from '../../../package.json' with { type: 'json' };
@@ -36,6 +38,11 @@ describe('makeImageFiles', () => {
       spawnSync(process.execPath, [join(dir.path, programPath), ...args], { cwd: '/', env: {}, encoding: 'utf8' });
     expect(run('run', '--help')).toMatchObject({ status: 0, stdout: expect.stringContaining('--node-name') });
     expect(run('run', '--log-level=loud')).toMatchObject({ status: 1, stderr: expect.stringContaining('--log-level') });
+    // For `kubectl exec`. There is neither a shell nor `env`.
+    const command = join(dir.path, commandPath);
+    expect(resolve(dirname(command), readlinkSync(command))).toBe(join(dir.path, programPath));
+    expect(statSync(command).mode & 0o111).toBe(0o111);
+    expect(readFileSync(command, 'utf8').split('\n')[0]).toBe(`#!${nodePath}`);
     const files = listImageFiles(dir.path);
     expect(files.find(({ path }) => path === '/opt/netdra/cache/*')?.sizeBytes).toBeGreaterThan(100_000);
     expect(files.map(({ path }) => path).filter((path) => path.endsWith('.node'))).toEqual([
@@ -66,7 +73,8 @@ describe('the Dockerfile', () => {
   const text = readFileSync(join(repo, 'Dockerfile'), 'utf8');
 
   it('starts the program that is made', () => {
-    const command = ['/usr/local/bin/node', ...nodeFlags, `/${programPath}`];
+    const command = [nodePath, ...nodeFlags, `/${programPath}`];
+    expect(text).toContain(`COPY --from=runtime /usr/local/bin/node ${nodePath}`);
     expect(text).toContain(`ENTRYPOINT ${JSON.stringify(command).replaceAll(',', ', ')}`);
     const env = Object.entries(nodeEnv()).map(([name, value]) => `${name}=${value}`);
     expect(text).toContain(`ENV ${env.join(' ')}`);

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { loadYaml } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
+import { anchorsOf } from '../docs/links.ts';
 import { buildMetrics } from './build-metrics.ts';
 
 const read = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8');
@@ -27,11 +28,12 @@ const dashboard = JSON.parse(read('deploy/dashboards/netdra.json')) as { panels:
 async function knownSeries(): Promise<Map<string, Set<string>>> {
   const metrics = buildMetrics();
   metrics.metadataWritten(1);
-  metrics.metadataFailed('update');
+  metrics.metadataFailed('update', 'metadata-io');
   metrics.claimsDone('prepare', 1, ['busy']);
   metrics.hookDone('runPodSandbox', 1, 'busy');
   metrics.connected('nri', true);
   metrics.stalled(1, 1);
+  metrics.writeFailed('status', 'busy');
   const { text } = await metrics.render();
   const series = new Map<string, Set<string>>([['up', new Set()]]);
   for (const [, name = '', labels = ''] of text.matchAll(/^([a-z_]+)(?:\{(.*)\})? /gm)) {
@@ -43,7 +45,7 @@ async function knownSeries(): Promise<Map<string, Set<string>>> {
   return series;
 }
 
-const functions = ['sum', 'min', 'count', 'increase', 'rate', 'histogram_quantile', 'vector'];
+const functions = ['sum', 'min', 'count', 'increase', 'rate', 'histogram_quantile', 'last_over_time', 'vector'];
 const keywords = ['by', 'on', 'or', 'and'];
 
 /** Names in an expression that are no series, and labels that their series do not have. */
@@ -66,7 +68,9 @@ describe('what is asked of the metrics', () => {
   it.each(rules.map((rule) => [rule.alert, rule] as const))('by the alert %s is there', async (_, rule) => {
     expect(findUnknown(rule.expr, await knownSeries())).toEqual([]);
     expect(['warning', 'critical']).toContain(rule.labels.severity);
-    expect(Object.keys(rule.annotations)).toEqual(['summary', 'description']);
+    expect(Object.keys(rule.annotations)).toEqual(['summary', 'description', 'runbook_url']);
+    const [page = '', anchor = ''] = rule.annotations.runbook_url?.split('#') ?? [];
+    expect(anchorsOf(read(page)), anchor).toContain(anchor);
     expect(rule.for ?? '1m').toMatch(/^\d+[mh]$/);
     // A label that the expression drops would be empty in the text.
     const kept = /^(?:sum|histogram_quantile\([\d.]+, sum) by \(([^)]*)\)/.exec(rule.expr)?.[1]?.split(/,\s*/);

@@ -13,14 +13,14 @@ export function anchorsOf(markdown: string): string[] {
   );
 }
 
-/** Links of a page to files and headings that are not there. Links to other sites are not followed. */
-export function findBrokenLinks(page: string, markdown: string): string[] {
+/** Links of a page below `root` to files and headings that are not there. Links to other sites are not followed. */
+export function findBrokenLinks(page: string, markdown: string, root = repo): string[] {
   const targets = [...markdown.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target);
   return targets.filter((target) => {
     if (/^[a-z]+:/.test(target)) return false;
     const [path = '', anchor] = target.split('#');
-    const file = path === '' ? join(repo, page) : join(repo, dirname(page), path);
-    if (relative(repo, file).startsWith('..') || !existsSync(file)) return true;
+    const file = path === '' ? join(root, page) : join(root, dirname(page), path);
+    if (relative(root, file).startsWith('..') || !existsSync(file)) return true;
     return anchor !== undefined && !anchorsOf(readFileSync(file, 'utf8')).includes(anchor);
   });
 }

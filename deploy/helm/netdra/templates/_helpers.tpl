@@ -40,3 +40,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
 {{- end -}}
+
+{{/* Addresses are taken with and without the brackets of IPv6. */}}
+{{- define "netdra.httpHost" -}}
+{{- .Values.http.host | trimPrefix "[" | trimSuffix "]" -}}
+{{- end -}}
+
+{{/* A probe cannot connect to "all addresses"; the kubelet is on the same host's network. */}}
+{{- define "netdra.probeHost" -}}
+{{- $host := include "netdra.httpHost" . -}}
+{{- if eq $host "::" }}::1{{ else if eq $host "0.0.0.0" }}127.0.0.1{{ else }}{{ $host }}{{ end -}}
+{{- end -}}

@@ -21,9 +21,12 @@ export const formatNetworkData: FormatNetworkData = ({ interfaceName, ips, hardw
     hardwareAddress: hardwareAddress || undefined,
   });
 
-/** The document in all versions, newest first. Their fields are the same, so it is serialized only once. */
-export function encodeAllVersions(document: MetadataDocument): string {
-  const [first, ...others] = metadataVersions;
+/** The document in these versions, by default all of them, in their order. Their fields are the same, so it is serialized only once. */
+export function encodeVersions(
+  document: MetadataDocument,
+  versions: readonly MetadataVersion[] = metadataVersions,
+): string {
+  const [first = metadataVersions[0], ...others] = versions;
   const text = encodeObject(document, first);
   // The API version precedes everything that is not ours, so its first occurrence is the real one.
   return [text, ...others.map((version) => text.replace(`${apiGroup}/${first}`, `${apiGroup}/${version}`))].join('');

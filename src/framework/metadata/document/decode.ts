@@ -1,4 +1,5 @@
 import { defined } from '../../../lib/defined.ts';
+import { printable } from '../../../lib/printable.ts';
 import { MetadataError } from '../errors.ts';
 import { type AttributeKind, attributeKinds } from './attribute.ts';
 import { apiGroup, documentKind, metadataVersions } from './codec.ts';
@@ -21,9 +22,10 @@ export interface DecodedMetadata {
 }
 
 /**
- * Decodes the first object of a stream whose version is known; unknown fields are ignored.
- * @throws MetadataError `metadata-malformed` for anything that is not a DeviceMetadata object, even after or before a
- * valid one; `metadata-version-unknown` if every object has another version
+ * Decodes the first object of a stream whose version is known; unknown fields are ignored, absent ones are empty, as with the
+ * Go helper 0.37.2. What follows must be well-formed, too: a file that is being overwritten is not.
+ * @throws MetadataError `metadata-malformed` for anything that is not an object with a version, even after or before a
+ * valid one, or is of a known version and another kind; `metadata-version-unknown` if every object has another version
  */
 export function decodeMetadata(text: string): DecodedMetadata {
   const objects = parseJsonStream(text);
@@ -34,8 +36,10 @@ export function decodeMetadata(text: string): DecodedMetadata {
     if (typeof apiVersion !== 'string' || apiVersion === '' || typeof object.kind !== 'string') {
       throw new MetadataError('metadata-malformed', 'metadata object without apiVersion or kind');
     }
-    if (object.kind === documentKind && metadataVersions.some((version) => apiVersion === `${apiGroup}/${version}`)) {
-      return decodeObject(object);
+    if (metadataVersions.some((version) => apiVersion === `${apiGroup}/${version}`)) {
+      if (object.kind === documentKind) return decodeObject(object);
+      const problem = `kind ${documentKind} expected, ${printable(object.kind, 100)} found`;
+      throw new MetadataError('metadata-malformed', `${apiVersion}: ${problem}`);
     }
     unknown.push(apiVersion);
   }
@@ -70,21 +74,22 @@ export function decodeUtf8(bytes: Uint8Array): string {
 
 type Decode<T> = (value: unknown, path: string) => T;
 
-function decoder<T>(expected: string, isOfKind: (value: unknown) => boolean): Decode<T> {
+/** @param zero for a value that is absent or null, as Go has it */
+function decoder<T>(expected: string, zero: T, isOfKind: (value: unknown) => boolean): Decode<T> {
   return (value, path) => {
+    if (value === undefined || value === null) return zero;
     if (isOfKind(value)) return value as T;
     throw wrongType(path, expected);
   };
 }
 
-const record = decoder<Record<string, unknown>>(
-  'an object',
-  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
-);
-const string = decoder<string>('a string', (value) => typeof value === 'string');
-const bool = decoder<boolean>('true or false', (value) => typeof value === 'boolean');
-const generation = decoder<number>('a whole number', Number.isSafeInteger);
-const int = decoder<number | bigint>('a whole number of 64 bits', (value) => {
+const record = decoder<Record<string, unknown>>('an object', {}, (value) => {
+  return typeof value === 'object' && !Array.isArray(value);
+});
+const string = decoder<string>('a string', '', (value) => typeof value === 'string');
+const bool = decoder<boolean>('true or false', false, (value) => typeof value === 'boolean');
+const generation = decoder<number>('a whole number', 0, Number.isSafeInteger);
+const int = decoder<number | bigint>('a whole number of 64 bits', 0, (value) => {
   return typeof value === 'bigint' ? BigInt.asIntN(64, value) === value : Number.isSafeInteger(value);
 });
 const scalars = { int, bool, string, version: string };

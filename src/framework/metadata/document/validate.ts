@@ -11,15 +11,13 @@ import {
 } from './document.ts';
 
 /**
- * What resource.k8s.io/v1 allows; metadata.resource.k8s.io/v1beta1 has the same limits, and strict consumers check them.
- * Lengths are in bytes. Source: k8s.io/api/resource/v1, types.go.
+ * What the validation of metadata.resource.k8s.io/v1beta1 allows, which strict consumers run. Lengths are in bytes. Source:
+ * k8s.io/dynamic-resource-allocation 0.37.2, api/metadata/v1beta1, and k8s.io/api/resource/v1 `DeviceAttribute`. It limits
+ * neither the names of attributes nor single values: a ResourceSlice does.
  */
 export const limits = {
   attributes: 32,
-  attributeValues: 48,
-  attributeId: 32,
-  domain: 63,
-  value: 64,
+  listValue: 64,
   driver: 63,
   pool: 253,
   deviceName: 63,
@@ -29,17 +27,9 @@ export const limits = {
 } as const;
 
 const label = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
-const subdomain = new RegExp(`^${label}(\\.${label})*$`);
+const driverName = new RegExp(`^${label}(\\.${label})*$`, 'i');
 const poolName = new RegExp(`^${label}(\\.${label})*(/${label}(\\.${label})*)*$`);
 const deviceName = new RegExp(`^${label}$`);
-export const identifier = /^[A-Za-z_][A-Za-z0-9_]*$/;
-const number = '(0|[1-9]\\d*)';
-const preRelease = `(${number}|\\d*[A-Za-z-][0-9A-Za-z-]*)`;
-/** Source: semver.org 2.0.0, the regular expression of its FAQ, rewritten. */
-export const semanticVersion = new RegExp(
-  `^${number}\\.${number}\\.${number}(-${preRelease}(\\.${preRelease})*)?(\\+[0-9A-Za-z-]+(\\.[0-9A-Za-z-]+)*)?$`,
-);
-
 /**
  * Checks what a driver reports about the devices of a request, before anything is written.
  * @throws MetadataError `metadata-invalid` naming claim, request, device, and the attribute or field
@@ -56,7 +46,7 @@ export function validateDevices(claim: ClaimIdentity, request: string, devices: 
 
 function deviceProblem(device: DeviceMetadata): string | undefined {
   return (
-    nameProblem('driver', device.driver, subdomain, limits.driver) ??
+    nameProblem('driver', device.driver, driverName, limits.driver) ??
     nameProblem('pool', device.pool, poolName, limits.pool) ??
     nameProblem('name', device.name, deviceName, limits.deviceName) ??
     attributesProblem(device.attributes ?? {}) ??
@@ -66,29 +56,18 @@ function deviceProblem(device: DeviceMetadata): string | undefined {
 
 function nameProblem(field: string, name: unknown, pattern: RegExp, maxBytes: number): string | undefined {
   if (typeof name === 'string' && pattern.test(name) && name.length <= maxBytes) return undefined;
-  return `${field} ${JSON.stringify(name)} is not a lower-case DNS name of at most ${maxBytes} bytes`;
+  const kind = pattern.ignoreCase ? 'DNS name' : 'lower-case DNS name';
+  return `${field} ${JSON.stringify(name)} is not a ${kind} of at most ${maxBytes} bytes`;
 }
 
 function attributesProblem(attributes: Record<string, DeviceAttribute>): string | undefined {
   const entries = Object.entries(attributes);
   if (entries.length > limits.attributes) return `${entries.length} attributes, ${limits.attributes} are allowed`;
-  let values = 0;
   for (const [name, attribute] of entries) {
-    const problem = attributeNameProblem(name) ?? attributeProblem(attribute);
+    const problem = textProblem('its name', name) ?? attributeProblem(attribute);
     if (problem !== undefined) return `attribute ${JSON.stringify(name)}: ${problem}`;
-    values += attributeKinds.reduce((sum, kind) => sum + [attribute[kind] ?? []].flat().length, 0);
   }
-  if (values <= limits.attributeValues) return undefined;
-  return `${values} values in its attributes, lists included; ${limits.attributeValues} are allowed`;
-}
-
-function attributeNameProblem(name: string): string | undefined {
-  const [id = '', domain, ...more] = name.split('/').reverse();
-  if (more.length > 0) return 'the name has more than one slash';
-  if (!identifier.test(id) || id.length > limits.attributeId) {
-    return `${JSON.stringify(id)} is not a C identifier of at most ${limits.attributeId} bytes`;
-  }
-  return domain === undefined ? undefined : nameProblem('domain', domain, subdomain, limits.domain);
+  return undefined;
 }
 
 function attributeProblem(attribute: DeviceAttribute): string | undefined {
@@ -100,15 +79,13 @@ function attributeProblem(attribute: DeviceAttribute): string | undefined {
   }
   if (!kind.endsWith('s')) return valueProblem(kind, value);
   if (!Array.isArray(value) || value.length === 0) return `${kind} needs a list of at least one value`;
-  return value.map((each) => valueProblem(kind.slice(0, -1), each)).find((problem) => problem !== undefined);
+  const problems = value.map((each) => valueProblem(kind.slice(0, -1), each, limits.listValue));
+  return problems.find((problem) => problem !== undefined);
 }
 
-function valueProblem(kind: string, value: unknown): string | undefined {
+function valueProblem(kind: string, value: unknown, maxBytes?: number): string | undefined {
   if (kind === 'bool') return typeof value === 'boolean' ? undefined : 'bool needs true or false';
-  if (kind === 'int') return intProblem(value);
-  const problem = textProblem(kind, value, limits.value);
-  if (problem !== undefined || kind !== 'version' || semanticVersion.test(String(value))) return problem;
-  return `version ${JSON.stringify(value)} is not of the form 1.2.3 (semantic version 2.0.0)`;
+  return kind === 'int' ? intProblem(value) : textProblem(kind, value, maxBytes);
 }
 
 function intProblem(value: unknown): string | undefined {
@@ -135,7 +112,7 @@ function networkDataProblem(data: NetworkDeviceData): string | undefined {
   );
 }
 
-function textProblem(field: string, text: unknown, maxBytes: number): string | undefined {
+function textProblem(field: string, text: unknown, maxBytes = Number.POSITIVE_INFINITY): string | undefined {
   if (typeof text !== 'string' || !text.isWellFormed()) return `${field} needs well-formed text`;
   const bytes = Buffer.byteLength(text);
   return bytes > maxBytes ? `${field} has ${bytes} bytes, ${maxBytes} are allowed` : undefined;

@@ -1,7 +1,6 @@
 import { formatGoJson } from '../document/json-stream.ts';
-import { MetadataError } from '../errors.ts';
 import { fileName, isPathPart, pathPart } from '../layouts/paths.ts';
-import { createFile, type HostFile, listDir, readFileIfThere, removeFile } from './host-file.ts';
+import { createFile, type HostFile, hasText, listDir, removeFile } from './host-file.ts';
 
 /** What a container gets with a CDI device. Source: Container Device Interface specification, `containerEdits`. */
 export interface ContainerEdits {
@@ -34,6 +33,7 @@ export class CdiSpecs {
     return `${this.#driver}/${this.#class}=${deviceName(claimUid, name)}`;
   }
 
+  /** A spec that is right already is not touched. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
   write(claimUid: string, name: string, containerEdits: ContainerEdits): void {
     const spec = {
       // Device names may start with a digit, as most UIDs do, only since 0.5.0.
@@ -41,7 +41,9 @@ export class CdiSpecs {
       kind: `${this.#driver}/${this.#class}`,
       devices: [{ name: deviceName(claimUid, name), containerEdits }],
     };
-    createFile(this.#file(claimUid, name), formatGoJson(spec));
+    const [file, text] = [this.#file(claimUid, name), formatGoJson(spec)];
+    // Each change makes runtimes read all specs of the node again.
+    if (!hasText(file, text)) createFile(file, text);
   }
 
   /** Removes specs of a claim by name, without listing those of other claims. @throws MetadataError `metadata-io` */
@@ -49,12 +51,7 @@ export class CdiSpecs {
     for (const name of names) removeFile(this.#file(claimUid, name));
   }
 
-  /** Removes all specs of a claim, and what a killed process left while writing them. */
-  async removeClaim(claimUid: string): Promise<void> {
-    this.removeClaims([claimUid]);
-  }
-
-  /** The same for several claims. One whose UID cannot be part of a path has no spec, and does not block the others. */
+  /** Removes all specs of claims, and what a killed process left while writing them. One whose UID cannot be part of a path has no spec, and does not block the others. */
   removeClaims(claimUids: readonly string[]): void {
     const prefixes = claimUids.filter(isPathPart).map((uid) => this.#prefix(uid));
     if (prefixes.length === 0) return;
@@ -62,36 +59,6 @@ export class CdiSpecs {
       const isOf = (prefix: string) =>
         (file.startsWith(prefix) && file.endsWith('.json')) || (file.startsWith(`.${prefix}`) && file.endsWith('.tmp'));
       if (prefixes.some(isOf)) removeFile({ base: this.#dir, parts: [file] });
-    }
-  }
-
-  /**
-   * UIDs of the claims that have specs. Only files that are ours by name and content count, and unfinished ones by name.
-   * @param onProblem called for each file that cannot be read, which then does not count; default: that is thrown
-   * @throws MetadataError `metadata-io`
-   */
-  async claimUids(onProblem: (problem: MetadataError) => void = raise): Promise<string[]> {
-    const prefix = `${this.#driver}_${this.#class}_`;
-    const uids = new Set<string>();
-    for (const file of listDir(this.#dir)) {
-      // A killed process may have left nothing but a temporary file, whose content says nothing yet.
-      const isTemporary = file.startsWith(`.${prefix}`) && file.endsWith('.tmp');
-      if (!isTemporary && !(file.startsWith(prefix) && file.endsWith('.json'))) continue;
-      const [uid = ''] = file.slice(prefix.length + (isTemporary ? 1 : 0)).split('_', 1);
-      if (uid !== '' && !uids.has(uid) && (isTemporary || this.#isOurs(file, onProblem))) uids.add(uid);
-    }
-    return [...uids];
-  }
-
-  #isOurs(file: string, onProblem: (problem: MetadataError) => void): boolean {
-    try {
-      const spec: { kind?: unknown } | null = JSON.parse(readFileIfThere({ base: this.#dir, parts: [file] }) ?? '');
-      return spec?.kind === `${this.#driver}/${this.#class}`;
-    } catch (error) {
-      if (error instanceof MetadataError) onProblem(error);
-      // Our specs are complete: one that is not JSON is that of another program.
-      else if (!(error instanceof SyntaxError)) throw error;
-      return false;
     }
   }
 
@@ -107,8 +74,4 @@ export class CdiSpecs {
 
 function deviceName(claimUid: string, name: string): string {
   return `${pathPart(claimUid, 'claim UID')}_${pathPart(name, 'CDI device name')}`;
-}
-
-function raise(problem: MetadataError): never {
-  throw problem;
 }

@@ -1,18 +1,14 @@
-import { basename, dirname, normalize } from 'node:path';
-import { defined } from '../../../lib/defined.ts';
+import type { MetadataVersion } from '../document/codec.ts';
 import type { ClaimIdentity, DeviceAttributes } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import type { GateHook } from '../gate/gate.ts';
 import { readAnnouncements, type WaitingSandbox } from '../gate/waiting-sandbox.ts';
 import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from '../layouts/layout.ts';
-import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
-import { layouts } from '../layouts/layouts.ts';
-import { removeShared } from './claim-files.ts';
+import { metadataDirName } from '../layouts/layout-v1.ts';
 import type { DeviceName } from './claim-record.ts';
 import { type ClaimRecords, RecordFiles } from './claim-records.ts';
-import type { ClaimState } from './claim-state.ts';
-import { ClaimStates, readDocuments } from './claim-states.ts';
-import { hostPath, type Later, removedPrefix, removeTree } from './host-file.ts';
+import { ClaimStates } from './claim-states.ts';
+import { type Later, removeTree } from './host-file.ts';
 
 export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>> {
   driver: string;
@@ -26,6 +22,8 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
    * another instance, or an earlier one, may have prepared it.
    */
   layouts: readonly Layout[];
+  /** The same for versions of the layout `v1`. Default: all that this package writes. */
+  versions?: readonly MetadataVersion[];
   /** `false`: no files for new claims; those that are laid down already keep theirs. Default: `true`. */
   enabled?: boolean;
   /**
@@ -34,12 +32,25 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
    * runtime refuses the containers. A claim switches from one to the other when it is prepared again.
    */
   gate?: GateHook;
+  /**
+   * Begins the name of a variable that containers get with each request that has no gate, so that `isUsedBy` knows them: also
+   * while metadata is off, when nothing else is in them. Absent: no such variable.
+   */
+  marker?: string;
   /** Attributes in a device's ResourceSlice, for layouts that show them; `undefined` if it is not published. */
   attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
   /** Of the node's current boot. With it, deferred metadata of an earlier boot is hidden at the next prepare. */
   bootId?: string;
-  /** Called at the end of each prepare: everything that containers will mount is laid down. What it throws fails the prepare. */
+  /**
+   * Called in the step in which a prepare writes the record, for what is to be stored with it. From then on, files and gate follow
+   * from the record. What it throws fails the prepare of its claim.
+   */
   onPrepared?: (claim: ClaimIdentity) => void;
+  /**
+   * Called in the step in which the record of a claim is removed, after all its files; also for a claim without a record. What it
+   * throws fails the unprepare of its claim.
+   */
+  onUnprepared?: (claim: ClaimIdentity) => void;
   /**
    * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. If the
    * claim was served before, its pod's sandbox has to be served again.
@@ -53,26 +64,17 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   now?: () => Date;
 }
 
-/** A metadata directory in the driver's own directory. */
-export interface ClaimDir {
-  dir: string;
-  /** Absent if nothing says whose files they are: a crash has left only a part, or there is a problem. */
-  claim?: ClaimIdentity;
-  /** Why the record of the directory cannot be read. It may be that of a prepared claim. */
-  problem?: MetadataError;
-}
-
 /** What there is on the host of claims, whichever instance has prepared them. */
 export class ClaimDirs {
   protected readonly options: ClaimMetadataOptions;
-  protected readonly dirs: HostDirs;
+  protected readonly hostDirs: HostDirs;
   protected readonly states: ClaimStates;
 
   constructor(options: ClaimMetadataOptions) {
     const { dataDir, records = new RecordFiles(dataDir) } = options;
     const { attributesDir = defaultHostDirs.attributesDir, downwardApiDir = defaultHostDirs.downwardApiDir } = options;
     this.options = options;
-    this.dirs = { dataDir, attributesDir, downwardApiDir };
+    this.hostDirs = { dataDir, attributesDir, downwardApiDir };
     this.states = new ClaimStates(records, dataDir);
   }
 
@@ -80,27 +82,26 @@ export class ClaimDirs {
     return this.options.now?.() ?? new Date();
   }
 
-  /** The metadata directories in the driver's own directory, with their claims. @throws MetadataError `metadata-io` */
-  async list(): Promise<ClaimDir[]> {
+  /**
+   * Names of the directories of claims in the driver's own directory, of records, and of directories that are being removed.
+   * @throws MetadataError `metadata-io`
+   */
+  dirs(): string[] {
     const { claims, removed } = this.states.dirs();
-    const found = claims.map((dir): ClaimDir => {
-      const { state, problem } = readDir(this.states, dir);
-      return { dir, ...defined({ claim: state?.claim, problem }) };
-    });
-    return [...found, ...removed.map((dir) => ({ dir }))];
+    return [...claims, ...removed];
   }
 
-  /** How many requests have a file that containers find. @throws MetadataError `metadata-io` */
+  /** Removes a directory for which there is no claim, and its record. @throws MetadataError `metadata-io` */
+  removeDir(dir: string): void {
+    removeTree({ base: this.hostDirs.dataDir, parts: [metadataDirName, dir] });
+    this.options.records?.remove(dir);
+  }
+
+  /** How many requests have a file that containers find, as far as records can be read. @throws MetadataError `metadata-io` */
   async countFiles(): Promise<number> {
-    let count = 0;
-    for (const dir of this.states.dirs().claims) {
-      const { state, problem } = readDir(this.states, dir);
-      if (problem !== undefined) count += countDocuments(this.dirs.dataDir, dir);
-      else if (state !== undefined && state.layouts.length > 0) {
-        count += Object.values(state.requests).filter(({ content }) => content !== undefined).length;
-      }
-    }
-    return count;
+    const withFiles = this.states.readable().filter(({ layouts }) => layouts.length > 0);
+    const requests = withFiles.flatMap((state) => Object.values(state.requests));
+    return requests.filter(({ content }) => content !== undefined).length;
   }
 
   /**
@@ -115,7 +116,7 @@ export class ClaimDirs {
     const now = this.now();
     for (const dir of this.states.dirs().claims) {
       try {
-        const found = readAnnouncements(this.dirs.dataDir, dir, now);
+        const found = readAnnouncements(this.hostDirs.dataDir, dir, now);
         problems.push(...found.problems);
         const claim = found.announcements.length === 0 ? undefined : this.states.readIn(dir)?.claim;
         if (claim !== undefined) sandboxes.push(...found.announcements.map((each) => ({ claim, ...each })));
@@ -126,56 +127,6 @@ export class ClaimDirs {
     }
     return { sandboxes, problems };
   }
-
-  /**
-   * Removes a directory for which `list` found neither a claim nor a problem, unless it belongs to a claim by now.
-   * @returns whether it was removed
-   * @throws MetadataError `metadata-io`; `metadata-malformed`, `metadata-version-unknown` if its record cannot be read
-   */
-  async removeUnclaimed(dir: string): Promise<boolean> {
-    if (!dir.startsWith(removedPrefix) && this.states.readIn(dir) !== undefined) return false;
-    removeTree({ base: this.dirs.dataDir, parts: [metadataDirName, dir] });
-    return true;
-  }
-
-  /**
-   * Files of claims in directories that are not the driver's own, in any layout. An instance that did not have such a
-   * directory could not remove them. Files without content are left out.
-   * @throws MetadataError `metadata-io`
-   */
-  async listShared(): Promise<{ path: string; claimUid: string; remove: () => Promise<void> }[]> {
-    const found = Object.values(layouts).flatMap((layout) => layout.listFiles?.(this.dirs, this.options.driver) ?? []);
-    return found.map(({ file, claimUid }) => ({
-      path: hostPath(file),
-      claimUid,
-      remove: async () => removeShared(file),
-    }));
-  }
-
-  /**
-   * Whether a path on the host is a file of a prepared claim whose content depends on the state of the devices in their
-   * sandbox. Not those of `attributes-json`, which do not change after prepare.
-   */
-  isFileOf(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, path: string): boolean {
-    if (path.startsWith(`${hostPath(claimDirectory(this.dirs.dataDir, claim))}/`)) return true;
-    if (dirname(dirname(path)) !== normalize(this.dirs.downwardApiDir)) return false;
-    const file = basename(path);
-    // Request names have no dots, claim names may.
-    const isNamed = file.startsWith(`${claim.name}.`) && /^[^.]+\.json$/.test(file.slice(claim.name.length + 1));
-    try {
-      // Claims of the same name in two namespaces have their files in different pod directories.
-      return isNamed && this.states.read(claim)?.podUid === basename(dirname(path));
-    } catch {
-      // An unreadable record must not let a container start.
-      return true;
-    }
-  }
-
-  /** Whether a path on the host could be such a file, of any claim: a cheap check for those that are not. */
-  isFilePlace(path: string): boolean {
-    if (path.startsWith(`${hostPath({ base: this.dirs.dataDir, parts: [metadataDirName] })}/`)) return true;
-    return dirname(dirname(path)) === normalize(this.dirs.downwardApiDir) && path.endsWith('.json');
-  }
 }
 
 /**
@@ -184,26 +135,5 @@ export class ClaimDirs {
  */
 export function readLayoutsInUse(records: ClaimRecords, dataDir: string): Set<LayoutName> {
   const states = new ClaimStates(records, dataDir);
-  // An unreadable record is left to the calls that need it.
-  return new Set(states.dirs().claims.flatMap((dir) => readDir(states, dir).state?.layouts ?? []));
-}
-
-function readDir(states: ClaimStates, dir: string): { state?: ClaimState | undefined; problem?: MetadataError } {
-  try {
-    return { state: states.readIn(dir) };
-  } catch (error) {
-    if (error instanceof MetadataError) return { problem: error };
-    throw error;
-  }
-}
-
-/** In a directory without a readable record. */
-function countDocuments(dataDir: string, dir: string): number {
-  try {
-    return new Set(readDocuments(dataDir, dir).map(({ base }) => base)).size;
-  } catch (error) {
-    // It is reported with the directory, by `list`.
-    if (error instanceof MetadataError) return 0;
-    throw error;
-  }
+  return new Set(states.readable().flatMap(({ layouts }) => layouts));
 }

@@ -1,17 +1,20 @@
 import { join } from 'node:path';
+import { defined } from '../../../lib/defined.ts';
 import type { ClaimIdentity } from '../document/document.ts';
+import { closeGate, gateHook, putGate } from '../gate/gate.ts';
 import { type HostDirs, type LayoutName, placeOf } from '../layouts/layout.ts';
 import { attributesFilePrefix } from '../layouts/layout-attributes-json.ts';
 import { claimDirectory } from '../layouts/layout-v1.ts';
 import { layouts } from '../layouts/layouts.ts';
-import { type ClaimState, contentOf, requestOf } from './claim-state.ts';
-import type { ClaimStates } from './claim-states.ts';
+import { CdiSpecs, type ContainerEdits } from './cdi.ts';
+import type { ClaimMetadataOptions } from './claim-dirs.ts';
+import { type ClaimState, contentOf, hasGate, requestOf } from './claim-state.ts';
 import {
   type HostFile,
   hostPath,
-  type Later,
   listDir,
   listSubdirectories,
+  makeDirectory,
   putFile,
   readFileIfThere,
   removeEmptyDir,
@@ -20,23 +23,48 @@ import {
   takeTreeAway,
 } from './host-file.ts';
 
-/** The files of claims on the host: written from a claim's state, in the layouts that the state names. */
-export class ClaimFiles {
-  readonly #driver: string;
-  readonly #dirs: HostDirs;
-  readonly #states: Pick<ClaimStates, 'remove'>;
-  readonly #later: Later | undefined;
+export type ClaimFilesOptions = Pick<ClaimMetadataOptions, 'driver' | 'cdiDir' | 'gate' | 'later' | 'marker'>;
 
-  constructor(driver: string, dirs: HostDirs, states: Pick<ClaimStates, 'remove'>, later: Later | undefined) {
-    this.#driver = driver;
+/** What claims have on the host: metadata files, CDI specs and gates. All of it follows from a claim's state. */
+export class ClaimFiles {
+  readonly #options: ClaimFilesOptions;
+  readonly #dirs: HostDirs;
+  readonly #cdi: CdiSpecs;
+
+  constructor(options: ClaimFilesOptions, dirs: HostDirs) {
+    this.#options = options;
     this.#dirs = dirs;
-    this.#states = states;
-    this.#later = later;
+    this.#cdi = new CdiSpecs({ dir: options.cdiDir, driver: options.driver, class: 'metadata' });
   }
 
   /** @throws MetadataError `metadata-name-invalid` if the claim cannot have files in one of its layouts */
   check(state: ClaimState): void {
     for (const base of Object.keys(state.requests)) this.#files(state, base);
+  }
+
+  /** To be called before a file can be blank: closes the gate if nothing is served, and writes the specs that have the hook. */
+  layDownGate(state: ClaimState): void {
+    const { dataDir } = this.#dirs;
+    if (!hasGate(state)) closeGate(dataDir, state.claim);
+    else {
+      // Containers wait only in a directory that is there, whether it has files or not.
+      makeDirectory(claimDirectory(dataDir, state.claim));
+      if (!state.servedBy) putGate(dataDir, state.claim, null);
+    }
+    this.#writeSpecs(state, true);
+  }
+
+  /** To be called after the state is recorded: files, the other specs, and the gate if a sandbox is served. */
+  layDownFiles(state: ClaimState): void {
+    for (const base of Object.keys(state.requests)) this.layDown(state, base);
+    this.#writeSpecs(state, false);
+    if (state.servedBy && hasGate(state)) putGate(this.#dirs.dataDir, state.claim, state.servedBy);
+  }
+
+  /** The CDI device id of each request that has a spec. */
+  idsOf(state: ClaimState, bases: readonly string[]): Map<string, string> {
+    const withSpec = bases.filter((base) => this.#containerEdits(state, base) !== undefined);
+    return new Map(withSpec.map((base) => [base, this.#cdi.deviceId(state.claim.uid, base)]));
   }
 
   /**
@@ -45,7 +73,7 @@ export class ClaimFiles {
    * @returns whether a file was written
    */
   layDown(state: ClaimState, base: string): boolean {
-    const content = contentOf(state, base, this.#driver);
+    const content = contentOf(state, base, this.#options.driver);
     let isWritten = false;
     for (const [layout, file] of this.#files(state, base)) {
       const text = layouts[layout].encode(content) ?? (requestOf(state, base).isGated ? '' : undefined);
@@ -55,21 +83,10 @@ export class ClaimFiles {
     return isWritten;
   }
 
-  /** The bind mounts of a request, for CDI. */
-  mounts(state: ClaimState, base: string) {
-    const place = this.#placeOf(state, base);
-    return state.layouts.flatMap((layout) =>
-      layouts[layout].containerPaths(place).map((containerPath) => ({
-        hostPath: hostPath(layouts[layout].hostFile(this.#dirs, place)),
-        containerPath,
-        options: ['ro', 'bind'],
-      })),
-    );
-  }
-
-  /** Removes all files of a claim, the state last: what a crash leaves can still be found. */
+  /** Removes all that a claim has on the host. The state is removed after that: what a crash leaves can still be found. */
   remove(state: ClaimState): void {
     const claimDir = hostPath(claimDirectory(this.#dirs.dataDir, state.claim));
+    this.#cdi.remove(state.claim.uid, Object.keys(state.requests));
     for (const base of Object.keys(state.requests)) {
       for (const [, file] of this.#files(state, base)) {
         // Files in the claim's own directory are removed with it.
@@ -79,18 +96,19 @@ export class ClaimFiles {
     this.removeClaimDir(state.claim);
   }
 
-  /** Removes the claim's own directory, and then its record. */
+  /** Removes the claim's own directory. */
   removeClaimDir(claim: ClaimIdentity): void {
     const dir = claimDirectory(this.#dirs.dataDir, claim);
-    if (this.#later === undefined) removeTree(dir);
-    else takeTreeAway(dir, this.#later);
-    this.#states.remove(claim);
+    const { later } = this.#options;
+    if (later === undefined) removeTree(dir);
+    else takeTreeAway(dir, later);
   }
 
   /** Removes a claim's files outside its own directory when there is no state that names them. */
   removeStrays(claim: ClaimIdentity): void {
     const { attributesDir, downwardApiDir } = this.#dirs;
-    const prefix = attributesFilePrefix(this.#driver, claim.uid);
+    this.#cdi.removeClaims([claim.uid]);
+    const prefix = attributesFilePrefix(this.#options.driver, claim.uid);
     for (const name of listDir(attributesDir)) {
       if (name.startsWith(prefix)) removeFile({ base: attributesDir, parts: [name] });
     }
@@ -99,10 +117,42 @@ export class ClaimFiles {
         if (!name.startsWith(`${claim.name}.`) || !name.endsWith('.json')) continue;
         const file: HostFile = { base: downwardApiDir, parts: [pod, name] };
         const text = readFileIfThere(file);
-        const isOurs = [claim.uid, this.#driver].every((part) => text?.includes(JSON.stringify(part)));
+        const isOurs = [claim.uid, this.#options.driver].every((part) => text?.includes(JSON.stringify(part)));
         if (isOurs) removeShared(file);
       }
     }
+  }
+
+  #writeSpecs(state: ClaimState, gated: boolean): void {
+    for (const base of Object.keys(state.requests)) {
+      if ((requestOf(state, base).isGated === true) !== gated) continue;
+      // Its containers go on waiting until it is prepared without the gate.
+      if (gated && this.#options.gate === undefined) continue;
+      const edits = this.#containerEdits(state, base);
+      if (edits === undefined) this.#cdi.remove(state.claim.uid, [base]);
+      else this.#cdi.write(state.claim.uid, base, edits);
+    }
+  }
+
+  /** @returns `undefined` if a container gets nothing with this request */
+  #containerEdits(state: ClaimState, base: string): ContainerEdits | undefined {
+    const { gate, marker } = this.#options;
+    const place = this.#placeOf(state, base);
+    const mounts = state.layouts.flatMap((layout) =>
+      layouts[layout].containerPaths(place).map((containerPath) => ({
+        hostPath: hostPath(layouts[layout].hostFile(this.#dirs, place)),
+        containerPath,
+        options: ['ro', 'bind'],
+      })),
+    );
+    const isGated = gate !== undefined && requestOf(state, base).isGated === true;
+    const { namespace, name } = state.claim;
+    const edits: ContainerEdits = defined({
+      mounts: mounts.length === 0 ? undefined : mounts,
+      hooks: isGated ? [gateHook(gate, this.#dirs.dataDir, state.claim)] : undefined,
+      env: isGated || marker === undefined ? undefined : [`${variableOf(marker, state.claim)}${namespace}/${name}`],
+    });
+    return Object.keys(edits).length === 0 ? undefined : edits;
   }
 
   /** The files of a request, one for each of its layouts. */
@@ -112,12 +162,17 @@ export class ClaimFiles {
   }
 
   #placeOf(state: ClaimState, base: string) {
-    return placeOf(contentOf(state, base, this.#driver));
+    return placeOf(contentOf(state, base, this.#options.driver));
   }
 }
 
+/** The variable that containers of a claim have, up to its value. */
+export function variableOf(marker: string, { uid }: ClaimIdentity): string {
+  return `${marker}${uid.replaceAll(/\W/g, '_')}=`;
+}
+
 /** Removes a file, and the directory of its pod if that is empty then. @throws MetadataError `metadata-io` */
-export function removeShared({ base, parts }: HostFile): void {
+function removeShared({ base, parts }: HostFile): void {
   removeFile({ base, parts });
   if (parts.length > 1) removeEmptyDir({ base, parts: parts.slice(0, -1) });
 }

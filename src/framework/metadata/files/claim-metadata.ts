@@ -1,19 +1,17 @@
 import { isDeepStrictEqual } from 'node:util';
-import { defined } from '../../../lib/defined.ts';
+import { Batch } from '../../../lib/batch.ts';
+import { metadataVersions } from '../document/codec.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
-import { checkGateHook, closeGate, type Gate, gateHook, isGateOf, readGate, writeGate } from '../gate/gate.ts';
+import { checkGateHook, closeGate, formatGate, type Gate, isGateOf, putGate, writeGate } from '../gate/gate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
-import { claimDirectory } from '../layouts/layout-v1.ts';
-import { CdiSpecs, type ContainerEdits } from './cdi.ts';
 import { ClaimDirs, type ClaimMetadataOptions } from './claim-dirs.ts';
-import { ClaimFiles } from './claim-files.ts';
+import { ClaimFiles, variableOf } from './claim-files.ts';
 import type { ClaimRecord, PreparedContent } from './claim-record.ts';
 import { type ClaimState, contentOf, findRequest, hasGate, requestOf } from './claim-state.ts';
 import { holdDirectories } from './held-directories.ts';
-import { makeDirectory } from './host-file.ts';
-import { checkAllWritten, checkOwnership, findUnwritten } from './ownership.ts';
+import { checkAllWritten, checkOwnership, checkPrepared } from './ownership.ts';
 import { prepareState, withContent } from './prepare-state.ts';
 
 /** Result of an update. */
@@ -22,6 +20,29 @@ export interface MetadataUpdate {
   generation: number;
   /** Whether a file was written; `false` if all of them had this content already. */
   isWritten: boolean;
+}
+
+/** A claim to be laid down: what the driver prepared, and what is known about each of its requests. */
+export interface PreparedRecord {
+  record: ClaimRecord;
+  /** By base name; a request without an entry is deferred. */
+  contents: ReadonlyMap<string, PreparedContent>;
+}
+
+/** What of a container says which claims it has: its variables, and its OCI hooks. */
+export interface ContainerParts {
+  /** As `NAME=value`. */
+  env: readonly string[];
+  createRuntimeHooks: readonly { args: readonly string[] }[];
+}
+
+/** A claim that is being laid down. */
+interface Laying {
+  uid: string;
+  record: ClaimRecord;
+  state: ClaimState;
+  /** Whether its record has to be written. */
+  isChanged: boolean;
 }
 
 /**
@@ -33,17 +54,16 @@ export interface MetadataUpdate {
 export class ClaimMetadata extends ClaimDirs {
   readonly #layouts: LayoutName[];
   readonly #files: ClaimFiles;
-  readonly #cdi: CdiSpecs;
 
-  /** @throws MetadataError `metadata-invalid` without a layout: a CDI spec that mounts nothing is not valid */
+  /** @throws MetadataError `metadata-invalid` without a layout or version: a CDI spec that mounts nothing is not valid */
   constructor(options: ClaimMetadataOptions) {
     super(options);
-    const { driver, cdiDir, layouts, later } = options;
+    const { layouts, versions } = options;
     if (layouts.length === 0) throw new MetadataError('metadata-invalid', 'no layout for device metadata is chosen');
+    if (versions?.length === 0) throw new MetadataError('metadata-invalid', 'no version of device metadata is chosen');
     if (options.gate !== undefined) checkGateHook(options.gate);
     this.#layouts = layouts.map(({ name }) => name);
-    this.#files = new ClaimFiles(driver, this.dirs, this.states, later);
-    this.#cdi = new CdiSpecs({ dir: cdiDir, driver, class: 'metadata' });
+    this.#files = new ClaimFiles(options, this.hostDirs);
   }
 
   /**
@@ -54,40 +74,57 @@ export class ClaimMetadata extends ClaimDirs {
    * @throws MetadataError `metadata-invalid`, `metadata-name-invalid` before anything is written; `metadata-io`
    */
   async prepare(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>): Promise<Map<string, string>> {
+    const ids = (await this.prepareAll([{ record, contents }])).get(record.claim.uid);
+    if (ids instanceof Map) return ids;
+    throw ids;
+  }
+
+  /**
+   * Does the same for several claims at once, with their records in one step. One that fails does not affect the others.
+   * @returns by UID: what `prepare` returns or throws
+   * @throws errors of the driver's own records, which concern all claims
+   */
+  async prepareAll(claims: readonly PreparedRecord[]): Promise<Map<string, Map<string, string> | Error>> {
     return holdDirectories(() => {
-      const recovery = { driver: this.options.driver, dirs: this.dirs, now: this.now() };
-      const { state: found, isRecorded, problem } = this.states.readOrRecover(record, recovery);
-      if (problem !== undefined) this.options.onRecovered?.(record.claim, problem);
-      const kept = found?.claim.uid === record.claim.uid ? found : undefined;
-      const state = this.#nextState(record, contents, kept);
-      // Everything is checked before anything is written.
-      if (state !== undefined) this.#files.check(state);
-      if (found !== undefined && (kept === undefined || state === undefined)) this.#remove(found);
-      if (state === undefined) {
-        this.options.onPrepared?.(record.claim);
-        return new Map();
+      const all = claims.map((claim) => ({ ...claim, uid: claim.record.claim.uid }));
+      const batch = new Batch(all).map((claim) => this.#plan(claim));
+      // Wherever this is interrupted: while a file can be blank, the spec that mounts it has the hook, and the gate is closed.
+      batch.run(({ state }) => this.#files.layDownGate(state));
+      this.states.together(() =>
+        batch.run(({ state, isChanged }) => {
+          if (isChanged) this.states.write(state);
+          this.options.onPrepared?.(state.claim);
+        }),
+      );
+      const ids = new Map<string, Map<string, string>>();
+      batch.run(({ uid, state, record }) => {
+        this.#files.layDownFiles(state);
+        if (this.#isPending(state)) this.options.onPending?.(state.claim);
+        ids.set(uid, this.#files.idsOf(state, Object.keys(record.requests)));
+      });
+      return new Map<string, Map<string, string> | Error>([...ids, ...batch.errors]);
+    });
+  }
+
+  /**
+   * Makes CDI specs, files and gates of all claims again from their records: a crash may have left them behind, and earlier
+   * versions wrote other specs. What is right already is not touched.
+   * @returns why those of a claim could not be made
+   */
+  async restore(): Promise<MetadataError[]> {
+    return this.states.dirs().claims.flatMap((dir) => {
+      try {
+        holdDirectories(() => {
+          const state = this.states.readIn(dir);
+          if (state === undefined) return;
+          this.#files.layDownGate(state);
+          this.#files.layDownFiles(state);
+        });
+        return [];
+      } catch (error) {
+        if (error instanceof MetadataError) return [error];
+        throw error;
       }
-      this.#closeGateUnlessValid(state, kept);
-      const ids = new Map<string, string>();
-      const writeSpecs = (gated: boolean) => {
-        for (const base of Object.keys(state.requests)) {
-          if ((requestOf(state, base).isGated === true) !== gated) continue;
-          const edits = this.#containerEdits(state, base);
-          if (edits === undefined) continue;
-          this.#cdi.write(state.claim.uid, base, edits);
-          if (Object.hasOwn(record.requests, base)) ids.set(base, this.#cdi.deviceId(state.claim.uid, base));
-        }
-      };
-      // Containers wait only in a directory that is there, whether it has files or not.
-      if (hasGate(state)) makeDirectory(claimDirectory(this.options.dataDir, state.claim));
-      // Wherever this is interrupted: while a file can be blank, the spec that mounts it has the hook.
-      writeSpecs(true);
-      if (!isRecorded || !isDeepStrictEqual(state, kept)) this.states.write(state);
-      for (const base of Object.keys(state.requests)) this.#files.layDown(state, base);
-      writeSpecs(false);
-      this.options.onPrepared?.(state.claim);
-      if (this.#isPending(state)) this.options.onPending?.(state.claim);
-      return ids;
     });
   }
 
@@ -99,21 +136,26 @@ export class ClaimMetadata extends ClaimDirs {
    * `metadata-invalid` if consumers need not accept it, `metadata-io`
    */
   async update(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<MetadataUpdate> {
-    return holdDirectories(() => {
-      const found = this.states.read(claim);
-      if (!this.#isEnabled && found?.claim.uid !== claim.uid) return { generation: 0, isWritten: false };
-      const state = checkOwnership(found, { claim, request, devices, driver: this.options.driver });
-      if (state.layouts.length === 0) return { generation: 0, isWritten: false };
-      validateDevices(claim, request, devices);
-      const base = baseRequest(request);
-      const before = requestOf(state, base);
-      const after = withContent(before, devices, this.now());
-      const next = { ...state, requests: { ...state.requests, [base]: after } };
-      // The state is written first, so that no generation is ever given out twice.
-      if (after !== before) this.states.write(next);
-      const isWritten = this.#files.layDown(next, base);
-      return { generation: after.generation, isWritten };
-    });
+    return this.#write(claim, new Map([[request, devices]])).get(request) as MetadataUpdate;
+  }
+
+  /**
+   * Lets the containers of a sandbox start, now and at every restart, also while the driver is not running. Containers
+   * of any other sandbox no longer can. To be called after the metadata of every request was updated for that sandbox,
+   * and again at driver start for sandboxes that are already served: a claim that an older version laid down gets its
+   * gate when it is prepared again.
+   * @param sandboxId as the container runtime names it
+   * @param contents updates that come first, in the same step: all of them or none, by request
+   * @returns the updates
+   * @throws MetadataError as `update`; `metadata-not-written` if a request of the claim has no content yet;
+   * `metadata-name-invalid` for an invalid sandbox id
+   */
+  async openGate(
+    claim: ClaimIdentity,
+    sandboxId: string,
+    contents: ReadonlyMap<string, DeviceMetadata[]> = new Map(),
+  ): Promise<Map<string, MetadataUpdate>> {
+    return this.#write(claim, contents, sandboxId);
   }
 
   /**
@@ -130,29 +172,12 @@ export class ClaimMetadata extends ClaimDirs {
       closeGate(this.options.dataDir, claim);
       const over = Object.entries(state.requests).filter(([base]) => bases?.includes(base) ?? true);
       const withdrawn = over.map(([base, { content: _over, ...request }]) => [base, request]);
-      const next = { ...state, requests: { ...state.requests, ...Object.fromEntries(withdrawn) } };
+      const requests = { ...state.requests, ...Object.fromEntries(withdrawn) };
+      const next: ClaimState = { ...state, requests, servedBy: null };
       const isVisible = over.some(([, { content }]) => content !== undefined);
       // The state first: if we are interrupted, the next call still knows that the content is withdrawn.
-      if (isVisible) this.states.write(next);
+      if (isVisible || state.servedBy !== null) this.states.write(next);
       for (const [base] of over) this.#files.layDown(next, base);
-    });
-  }
-
-  /**
-   * Lets the containers of a sandbox start, now and at every restart, also while the driver is not running. Containers
-   * of any other sandbox no longer can. To be called after the metadata of every request was updated for that sandbox,
-   * and again at driver start for sandboxes that are already served: a claim that an older version laid down gets its
-   * gate when it is prepared again.
-   * @param sandboxId as the container runtime names it
-   * @throws MetadataError `metadata-not-prepared`; `metadata-not-written` if a request of the claim has no content yet;
-   * `metadata-name-invalid` for an invalid sandbox id; `metadata-io`
-   */
-  async openGate(claim: ClaimIdentity, sandboxId: string): Promise<void> {
-    holdDirectories(() => {
-      const state = this.states.read(claim);
-      if (!this.#isEnabled && state?.claim.uid !== claim.uid) return;
-      checkAllWritten(state, claim);
-      if (hasGate(state)) writeGate(this.options.dataDir, claim, { state: 'served', sandboxId });
     });
   }
 
@@ -174,35 +199,45 @@ export class ClaimMetadata extends ClaimDirs {
     this.#keepOut(claim, { state: 'ended', sandboxId });
   }
 
-  /**
-   * What the gate says; `undefined` if the claim has none, or if it says nothing: then containers wait.
-   * @throws MetadataError `metadata-io`, `metadata-malformed`
-   */
-  async gateOf(claim: ClaimIdentity): Promise<Gate | undefined> {
-    return holdDirectories(() => {
-      const state = this.states.read(claim);
-      if (state?.claim.uid !== claim.uid || !hasGate(state)) return undefined;
-      return readGate(this.options.dataDir, claim);
-    });
-  }
-
   /** Removes what `prepare` and `update` created. It is fine if the claim is unknown, or known under a newer UID. */
   async unprepare(claim: ClaimIdentity): Promise<void> {
-    holdDirectories(() => {
-      const state = this.states.readForRemoval(claim);
-      if (typeof state === 'object' && state.claim.uid === claim.uid) return this.#remove(state);
-      this.#cdi.removeClaims([claim.uid]);
-      this.#files.removeStrays(claim);
-      if (typeof state !== 'object' && !this.states.isOfOther(claim)) this.#files.removeClaimDir(claim);
+    const error = (await this.unprepareAll([claim])).get(claim.uid);
+    if (error !== undefined) throw error;
+  }
+
+  /**
+   * Does the same for several claims at once. The records are removed last, in one step: after a crash they still say what is left.
+   * @returns by UID: why a claim is still there
+   * @throws errors of the driver's own records, which concern all claims
+   */
+  async unprepareAll(claims: readonly ClaimIdentity[]): Promise<Map<string, Error>> {
+    return holdDirectories(() => {
+      const batch = new Batch(claims).map((claim) => ({ ...claim, isRecordOver: this.#removeFiles(claim) }));
+      this.states.together(() =>
+        batch.run(({ isRecordOver, ...claim }) => {
+          if (isRecordOver) this.states.remove(claim);
+          this.options.onUnprepared?.(claim);
+        }),
+      );
+      return batch.errors;
     });
   }
 
-  /** The document in the files; `undefined` while there is none. */
-  async read(claim: ClaimIdentity, request: string): Promise<MetadataDocument | undefined> {
+  /**
+   * The document of a request, as its files have it; `undefined` while there is none. Also without files, while metadata is off.
+   * @throws MetadataError as the record cannot be read
+   */
+  read(claim: ClaimIdentity, request: string): MetadataDocument | undefined {
     const base = baseRequest(request);
     const state = this.states.read(claim);
     if (state?.claim.uid !== claim.uid || findRequest(state.requests, base) === undefined) return undefined;
     return contentOf(state, base, this.options.driver).document;
+  }
+
+  /** Whether there is a record of a claim that can be read. @throws as the driver's own records */
+  isRecorded(claim: ClaimIdentity): boolean {
+    const state = this.states.readForRemoval(claim);
+    return typeof state === 'object' && state.claim.uid === claim.uid;
   }
 
   /** Whether all containers of a prepared claim wait at the gate by themselves until they may start. */
@@ -216,48 +251,114 @@ export class ClaimMetadata extends ClaimDirs {
     }
   }
 
-  /** Whether the arguments of an OCI hook make a container wait for the claim. */
-  isGateOf(claim: ClaimIdentity, hookArgs: readonly string[]): boolean {
-    return isGateOf(this.options.dataDir, claim, hookArgs);
+  /** Whether a container waits at the gate of a claim. */
+  hasGateOf(claim: ClaimIdentity, { createRuntimeHooks }: Pick<ContainerParts, 'createRuntimeHooks'>): boolean {
+    return createRuntimeHooks.some(({ args }) => isGateOf(this.options.dataDir, claim, args));
+  }
+
+  /** Whether a container has a request of a claim. */
+  isUsedBy(claim: ClaimIdentity, container: ContainerParts): boolean {
+    const { marker } = this.options;
+    const isMarked = marker !== undefined && container.env.some((each) => each.startsWith(variableOf(marker, claim)));
+    return isMarked || this.hasGateOf(claim, container);
+  }
+
+  /** Whether a container has a request of any claim: a cheap check for those that have none. */
+  isAnyUsedBy({ env, createRuntimeHooks }: ContainerParts): boolean {
+    const { marker, dataDir } = this.options;
+    const isMarked = marker !== undefined && env.some((each) => each.startsWith(marker));
+    return isMarked || createRuntimeHooks.some(({ args }) => isGateOf(dataDir, undefined, args));
   }
 
   get #isEnabled(): boolean {
     return this.options.enabled ?? true;
   }
 
-  /** @returns `undefined` if there is nothing to lay down */
-  #nextState(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>, kept: ClaimState | undefined) {
-    const { attributesOf = () => undefined, bootId, gate } = this.options;
+  /** @returns whether its record is to be removed, too: it may be that of another claim of the name */
+  #removeFiles(claim: ClaimIdentity): boolean {
+    const state = this.states.readForRemoval(claim);
+    if (typeof state === 'object' && state.claim.uid === claim.uid) {
+      this.#files.remove(state);
+      return true;
+    }
+    this.#files.removeStrays(claim);
+    if (typeof state === 'object' || this.states.isOfOther(claim)) return false;
+    this.#files.removeClaimDir(claim);
+    return true;
+  }
+
+  /** What is laid down for a claim. Everything is checked before anything is written. */
+  #plan({ record, contents }: PreparedRecord): Laying {
+    const { driver, attributesOf = () => undefined, bootId, gate, records, versions = metadataVersions } = this.options;
+    const recovery = { driver, dirs: this.hostDirs, now: this.now() };
+    const { state: found, isRecorded, problem } = this.states.readOrRecover(record, recovery);
+    if (problem !== undefined) this.options.onRecovered?.(record.claim, problem);
+    const kept = found?.claim.uid === record.claim.uid ? found : undefined;
     const layouts = this.#isEnabled ? this.#layouts : [];
     const isGated = gate !== undefined;
-    if (layouts.length === 0 && !isGated && kept === undefined) return undefined;
-    const state = prepareState({ record, contents, layouts, isGated, bootId, attributesOf, now: this.now() }, kept);
-    return state.layouts.length === 0 && !hasGate(state) ? undefined : state;
+    const preparation = { record, contents, layouts, versions, isGated, bootId, attributesOf, now: this.now() };
+    const state = prepareState(preparation, kept);
+    this.#files.check(state);
+    if (found !== undefined && kept === undefined) {
+      this.#files.remove(found);
+      this.states.remove(found.claim);
+    }
+    // While metadata is off, only a driver with records of its own has one of each claim.
+    const isNothing = kept === undefined && state.layouts.length === 0 && !hasGate(state) && records === undefined;
+    return {
+      uid: state.claim.uid,
+      record,
+      state,
+      isChanged: !isNothing && (!isRecorded || !isDeepStrictEqual(state, kept)),
+    };
   }
 
-  /** @returns `undefined` if a container gets nothing with this request */
-  #containerEdits(state: ClaimState, base: string): ContainerEdits | undefined {
-    const { dataDir, gate } = this.options;
-    const mounts = this.#files.mounts(state, base);
-    const isGated = gate !== undefined && requestOf(state, base).isGated === true;
-    if (mounts.length === 0 && !isGated) return undefined;
-    const hooks = isGated ? [gateHook(gate, dataDir, state.claim)] : undefined;
-    return defined({ mounts: mounts.length === 0 ? undefined : mounts, hooks });
-  }
-
-  /** Before a file can be blank: wherever prepare is interrupted, no container starts with a blank file. */
-  #closeGateUnlessValid(state: ClaimState, kept: ClaimState | undefined): void {
-    const { dataDir } = this.options;
-    // After a boot its content is obsolete, and without gated requests nothing reads it.
-    const isObsolete = kept?.bootId !== state.bootId || !hasGate(state);
-    // It was opened while metadata was off, or for fewer requests.
-    const isTooOpen = () => findUnwritten(state) !== undefined && readGate(dataDir, state.claim)?.state === 'served';
-    if (isObsolete || isTooOpen()) closeGate(dataDir, state.claim);
+  /** @param sandboxId opens the gate for it @returns by request, as given */
+  #write(
+    claim: ClaimIdentity,
+    contents: ReadonlyMap<string, DeviceMetadata[]>,
+    sandboxId?: string,
+  ): Map<string, MetadataUpdate> {
+    const { driver, dataDir } = this.options;
+    if (sandboxId !== undefined) formatGate({ state: 'served', sandboxId });
+    return holdDirectories(() => {
+      const found = this.states.read(claim);
+      if (!this.#isEnabled && found?.claim.uid !== claim.uid) {
+        return new Map([...contents.keys()].map((request) => [request, { generation: 0, isWritten: false }]));
+      }
+      let next = checkPrepared(found, claim);
+      for (const [request, devices] of contents) {
+        checkOwnership(next, { claim, request, devices, driver });
+        validateDevices(claim, request, devices);
+        const base = baseRequest(request);
+        const content = withContent(requestOf(next, base), devices, this.now());
+        next = { ...next, requests: { ...next.requests, [base]: content } };
+      }
+      if (sandboxId !== undefined) {
+        checkAllWritten(next, claim);
+        next = { ...next, servedBy: sandboxId };
+      }
+      // The state is written first, so that no generation is ever given out twice.
+      if (!isDeepStrictEqual(next, found)) this.states.write(next);
+      const updates = [...contents.keys()].map((request): [string, MetadataUpdate] => {
+        const base = baseRequest(request);
+        const isWritten = this.#files.layDown(next, base);
+        return [request, { generation: next.layouts.length === 0 ? 0 : requestOf(next, base).generation, isWritten }];
+      });
+      if (sandboxId !== undefined) {
+        // Files that no update writes: what they say was known at prepare, and something may have removed or damaged them.
+        for (const [base, { isGated }] of Object.entries(next.requests)) {
+          if (isGated !== true) this.#files.layDown(next, base);
+        }
+        if (hasGate(next)) putGate(dataDir, claim, sandboxId);
+      }
+      return new Map(updates);
+    });
   }
 
   /** Whether containers of the claim wait for an update. */
   #isPending(state: ClaimState): boolean {
-    if (hasGate(state)) return readGate(this.options.dataDir, state.claim)?.state !== 'served';
+    if (hasGate(state)) return !state.servedBy;
     return Object.values(state.requests).some(({ content }) => content === undefined);
   }
 
@@ -272,19 +373,13 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   #keepOut(claim: ClaimIdentity, gate: Gate): void {
-    const { dataDir } = this.options;
     holdDirectories(() => {
       const state = this.states.read(claim);
       if (state?.claim.uid !== claim.uid || !hasGate(state)) return;
-      const found = readGate(dataDir, claim);
-      if (found?.state === 'served' && found.sandboxId !== gate.sandboxId) return;
-      writeGate(dataDir, claim, gate);
+      if (state.servedBy && state.servedBy !== gate.sandboxId) return;
+      // First the gate, which must not be open longer than the record says.
+      writeGate(this.options.dataDir, claim, gate);
+      if (state.servedBy) this.states.write({ ...state, servedBy: null });
     });
-  }
-
-  /** The state is removed last: after a crash it still says what is left. */
-  #remove(state: ClaimState): void {
-    this.#cdi.remove(state.claim.uid, Object.keys(state.requests));
-    this.#files.remove(state);
   }
 }

@@ -12,6 +12,8 @@ export interface ClaimRecords {
    * @throws if it cannot be read: that never counts as "nothing prepared"
    */
   read(dir: string): string | undefined;
+  /** Makes what a task writes and removes one step. Absent: each write and removal is one of its own. */
+  together?(task: () => void): void;
   /** Replaces a record as a whole, or creates it. */
   write(dir: string, record: string): void;
   /** Called when everything else of the claim was removed, its directory included. */

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { defined } from '../../../lib/defined.ts';
 import { deepFreeze } from '../../../lib/freeze.ts';
+import { type MetadataVersion, metadataVersions } from '../document/codec.ts';
 import { decodeAttributes, decodeDevice } from '../document/decode.ts';
 import { type ClaimIdentity, claimName, type DeviceMetadata } from '../document/document.ts';
 import { formatGoJson, parseExactJson } from '../document/json-stream.ts';
@@ -36,8 +37,15 @@ export interface ClaimState {
   bootId?: string;
   /** All layouts in which its files were ever laid down: containers may have them mounted. */
   layouts: LayoutName[];
+  /** The same for versions in the layout `v1`, newest first; absent: all. */
+  versions?: MetadataVersion[];
   /** By base name. */
   requests: Record<string, RequestState>;
+  /**
+   * The sandbox whose containers may start, as the container runtime names it; `null`: none may. The gate follows from it.
+   * Absent in records of older versions, which leave it to the gate.
+   */
+  servedBy?: string | null;
 }
 
 const schema = 1;
@@ -48,6 +56,10 @@ const stateSchema = z.object({
   podUid: z.string().optional(),
   bootId: z.string().optional(),
   layouts: z.array(z.string()).transform((names) => layoutNames.filter((name) => names.includes(name))),
+  versions: z
+    .array(z.string())
+    .transform((names) => metadataVersions.filter((name) => names.includes(name)))
+    .optional(),
   requests: z.record(
     z.string(),
     z.object({
@@ -72,6 +84,7 @@ const stateSchema = z.object({
       isGated: z.literal(true).optional(),
     }),
   ),
+  servedBy: z.string().nullable().optional(),
 });
 
 export function formatClaimState(state: ClaimState): string {
@@ -140,10 +153,10 @@ function damaged(path: string, problem: string, cause?: unknown): MetadataError 
 /** What layouts need to know about one request. */
 export function contentOf(state: ClaimState, base: string, driver: string): RequestContent & { podUid?: string } {
   const { name: request, devices, generation, content } = requestOf(state, base);
-  const { claim, podClaimName, podUid } = state;
+  const { claim, podClaimName, podUid, versions } = state;
   const identity = { claim, ...defined({ podClaimName }) };
   const document = content && { ...identity, generation, request, devices: content.devices };
-  const more = defined({ podUid, document, readySince: content?.since });
+  const more = defined({ podUid, document, versions, readySince: content?.since });
   return { ...identity, request, driver, published: devices, ...more };
 }
 

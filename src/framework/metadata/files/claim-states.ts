@@ -2,11 +2,12 @@ import { join } from 'node:path';
 import { decodeStream } from '../document/decode.ts';
 import type { ClaimIdentity, MetadataDocument } from '../document/document.ts';
 import { MetadataError, type MetadataErrorCode } from '../errors.ts';
+import { readGate } from '../gate/gate.ts';
 import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 import { claimDirName } from '../layouts/paths.ts';
 import type { ClaimRecord } from './claim-record.ts';
 import type { ClaimRecords } from './claim-records.ts';
-import { type ClaimState, formatClaimState, parseClaimState } from './claim-state.ts';
+import { type ClaimState, formatClaimState, hasGate, parseClaimState } from './claim-state.ts';
 import { holdDirectories } from './held-directories.ts';
 import { type HostFile, hostPath, listDir, listSubdirectories, readFileIfThere, removedPrefix } from './host-file.ts';
 import { type Recovery, recoverState } from './recover-state.ts';
@@ -36,7 +37,28 @@ export class ClaimStates {
   /** The same, by the name of the claim's directory. */
   readIn(dir: string): ClaimState | undefined {
     const text = this.#records.read(dir);
-    return text === undefined ? undefined : parseClaimState(text, dir, this.#records.locate(dir));
+    const state = text === undefined ? undefined : parseClaimState(text, dir, this.#records.locate(dir));
+    if (state === undefined || state.servedBy !== undefined) return state;
+    const gate = hasGate(state) ? readGate(this.dataDir, state.claim) : undefined;
+    return { ...state, servedBy: gate?.state === 'served' ? gate.sandboxId : null };
+  }
+
+  /** The states of all claims. Records that cannot be read are left to the calls that need them. @throws MetadataError `metadata-io` */
+  readable(): ClaimState[] {
+    return this.dirs().claims.flatMap((dir) => {
+      try {
+        return this.readIn(dir) ?? [];
+      } catch (error) {
+        if (error instanceof MetadataError) return [];
+        throw error;
+      }
+    });
+  }
+
+  /** Makes what a task writes and removes one step, if the records can. */
+  together(task: () => void): void {
+    if (this.#records.together === undefined) task();
+    else this.#records.together(task);
   }
 
   write(state: ClaimState): void {
@@ -103,7 +125,7 @@ export class ClaimStates {
    */
   isOfOther(claim: ClaimIdentity): boolean {
     const documents = readDocuments(this.dataDir, claimDirName(claim));
-    return documents.length > 0 && documents.every(({ document }) => document.claim.uid !== claim.uid);
+    return documents.length > 0 && documents.every((document) => document.claim.uid !== claim.uid);
   }
 }
 
@@ -111,25 +133,16 @@ function isCode(error: unknown, code: MetadataErrorCode): error is MetadataError
   return error instanceof MetadataError && error.code === code;
 }
 
-/**
- * The metadata files in a claim's directory that have content: they show whose directory it is if its record does not.
- * @param dir name of the claim's directory
- * @returns each with the base name of its request
- * @throws MetadataError `metadata-io`
- */
-export function readDocuments(dataDir: string, dir: string): { base: string; document: MetadataDocument }[] {
+/** The documents in the files of a claim's directory. @throws MetadataError `metadata-io` */
+function readDocuments(dataDir: string, dir: string): MetadataDocument[] {
   const claimDir: HostFile = { base: dataDir, parts: [metadataDirName, dir] };
-  const found: { base: string; document: MetadataDocument }[] = [];
-  for (const base of listSubdirectories(claimDir)) {
+  return listSubdirectories(claimDir).flatMap((base) => {
     const requestDir: HostFile = { ...claimDir, parts: [...claimDir.parts, base] };
-    for (const name of listDir(hostPath(requestDir))) {
-      // Unfinished files begin with a dot.
-      if (name.startsWith('.') || !name.endsWith('.json')) continue;
-      const document = decodeIfWhole(readFileIfThere({ ...requestDir, parts: [...requestDir.parts, name] }));
-      if (document !== undefined) found.push({ base, document });
-    }
-  }
-  return found;
+    // Unfinished files begin with a dot.
+    const names = listDir(hostPath(requestDir)).filter((name) => !name.startsWith('.') && name.endsWith('.json'));
+    const files = names.map((name) => ({ ...requestDir, parts: [...requestDir.parts, name] }));
+    return files.flatMap((file) => decodeIfWhole(readFileIfThere(file)) ?? []);
+  });
 }
 
 /** @returns `undefined` for a file that is missing, blank or damaged */

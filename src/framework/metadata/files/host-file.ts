@@ -146,6 +146,12 @@ export function readFileIfThere(file: HostFile): string | undefined {
   return withFile(file, 'read', O_RDONLY, (descriptor) => readFileSync(descriptor, 'utf8'));
 }
 
+/** Whether a file has this text. Cheap if it does not exist. @throws MetadataError `metadata-io` */
+export function hasText(file: HostFile, text: string): boolean {
+  const read = (descriptor: number) => readFileSync(descriptor, 'utf8');
+  return withFile(file, 'read', O_RDONLY, read, { isRare: true }) === text;
+}
+
 /**
  * A file that others write, and the time of its last change.
  * @returns `undefined` if it does not exist
@@ -281,12 +287,23 @@ function inDirectory(file: HostFile, task: (dir: OpenDirectory, held: HeldDirect
   }
 }
 
-/** @param verb the operation, for messages @returns `undefined` if there is no such file */
-function withFile<T>(file: HostFile, verb: string, flags: number, task: (descriptor: number, size: number) => T) {
+/**
+ * @param verb the operation, for messages
+ * @param options.isRare whether there is usually no such file
+ * @returns `undefined` if there is no such file
+ */
+function withFile<T>(
+  file: HostFile,
+  verb: string,
+  flags: number,
+  task: (descriptor: number, size: number) => T,
+  { isRare = false }: { isRare?: boolean } = {},
+) {
   try {
     return holdDirectories((held) => {
       const dir = held.find(file);
       if (dir === undefined || !dir.mayHave(nameOf(file))) return undefined;
+      if (isRare && !isThere(dir.at(nameOf(file)))) return undefined;
       // Non-blocking: it may be a pipe.
       const descriptor = openSync(dir.at(nameOf(file)), flags | O_NOFOLLOW | O_NONBLOCK);
       try {

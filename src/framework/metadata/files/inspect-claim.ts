@@ -1,11 +1,11 @@
 import { defined } from '../../../lib/defined.ts';
-import type { ClaimIdentity } from '../document/document.ts';
+import type { ClaimIdentity, DeviceMetadata } from '../document/document.ts';
 import { type Gate, readGate } from '../gate/gate.ts';
 import { type HostDirs, type LayoutName, placeOf } from '../layouts/layout.ts';
 import { layouts } from '../layouts/layouts.ts';
 import { claimDirName } from '../layouts/paths.ts';
 import { type ClaimRecords, RecordFiles } from './claim-records.ts';
-import { type ClaimState, contentOf, hasGate, parseClaimState, requestOf } from './claim-state.ts';
+import { type ClaimState, contentOf, hasGate, parseClaimState, type RequestState, requestOf } from './claim-state.ts';
 import { hostPath, readFileIfThere } from './host-file.ts';
 
 /** A file of a prepared claim on the host, and whether it is correct. */
@@ -25,7 +25,8 @@ export interface InspectedClaim {
   claim: ClaimIdentity;
   podClaimName?: string;
   podUid?: string;
-  requests: { name: string; base: string; generation: number; devices: ClaimState['requests'][string]['devices'] }[];
+  /** `content` is what was last written of its devices. */
+  requests: (Pick<RequestState, 'name' | 'generation' | 'devices'> & { base: string; content?: DeviceMetadata[] })[];
   files: InspectedFile[];
   /** What the start gate says; `silent`: nothing, so containers wait. Absent if the claim has none. */
   gate?: Gate | 'silent';
@@ -52,8 +53,10 @@ export async function inspectClaim(
   return {
     claim: state.claim,
     ...defined({ podClaimName, podUid, gate }),
-    requests: Object.entries(state.requests).map(([base, { name, generation, devices }]) => ({
-      ...{ name, base, generation, devices },
+    requests: Object.entries(state.requests).map(([base, { name, generation, devices, content }]) => ({
+      // Without layouts, no container was given any.
+      ...{ name, base, generation: state.layouts.length === 0 ? 0 : generation, devices },
+      ...defined({ content: content?.devices }),
     })),
     files: bases.flatMap((base) => state.layouts.map((layout) => inspectFile(driver, dirs, state, base, layout))),
   };

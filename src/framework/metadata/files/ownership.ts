@@ -1,5 +1,5 @@
 import { baseRequest, type ClaimIdentity, claimName, type DeviceMetadata } from '../document/document.ts';
-import { MetadataError, type MetadataErrorCode } from '../errors.ts';
+import { MetadataError } from '../errors.ts';
 import { type ClaimState, findRequest, type RequestState } from './claim-state.ts';
 
 /** What an update is about. */
@@ -16,14 +16,9 @@ export interface UpdateTarget {
  * this request's devices belong to the calling driver".
  * @throws MetadataError `metadata-not-prepared`
  */
-export function checkOwnership(state: ClaimState | undefined, target: UpdateTarget): ClaimState {
+export function checkOwnership(state: ClaimState, target: UpdateTarget): void {
   const { claim, request, devices, driver } = target;
-  const subject = claimName(claim);
-  const refuse = (reason: string, device?: string) => {
-    const message = `cannot update metadata of claim ${subject}: ${reason}`;
-    return new MetadataError('metadata-not-prepared', message, { claim: subject, device });
-  };
-  checkPrepared(state, claim, refuse);
+  const refuse = (reason: string, device?: string) => refusal(claim, reason, device);
   const base = baseRequest(request);
   const prepared = findRequest(state.requests, base);
   if (prepared === undefined) throw refuse(`request ${request} is not prepared`);
@@ -37,22 +32,19 @@ export function checkOwnership(state: ClaimState | undefined, target: UpdateTarg
       throw refuse(`device ${name} is not prepared for request ${request}`, device.name);
     }
   }
-  return state;
 }
 
 /**
  * Containers may start when every request that they wait for has content.
- * @throws MetadataError `metadata-not-prepared`, `metadata-not-written`
+ * @throws MetadataError `metadata-not-written`
  */
-export function checkAllWritten(state: ClaimState | undefined, claim: ClaimIdentity): asserts state is ClaimState {
-  const subject = claimName(claim);
-  const refuse = (code: MetadataErrorCode, reason: string, hint?: string) =>
-    new MetadataError(code, `cannot let containers of claim ${subject} start: ${reason}`, { claim: subject, hint });
-  checkPrepared(state, claim, (reason) => refuse('metadata-not-prepared', reason));
+export function checkAllWritten(state: ClaimState, claim: ClaimIdentity): void {
   const empty = findUnwritten(state);
   if (empty === undefined) return;
+  const subject = claimName(claim);
+  const message = `cannot let containers of claim ${subject} start: request ${empty.name} has no metadata yet`;
   const hint = 'update the metadata of every request first';
-  throw refuse('metadata-not-written', `request ${empty.name} has no metadata yet`, hint);
+  throw new MetadataError('metadata-not-written', message, { claim: subject, hint });
 }
 
 /** A request whose containers have to wait, since its files have no content yet; none if no layout has files. */
@@ -61,11 +53,15 @@ export function findUnwritten({ layouts, requests }: ClaimState): RequestState |
   return Object.values(requests).find(({ isGated, content }) => isGated === true && content === undefined);
 }
 
-function checkPrepared(
-  state: ClaimState | undefined,
-  { uid }: ClaimIdentity,
-  refuse: (reason: string) => MetadataError,
-): asserts state is ClaimState {
-  if (state === undefined) throw refuse('it is not prepared');
-  if (state.claim.uid !== uid) throw refuse(`prepared with UID ${state.claim.uid}, not ${uid}`);
+/** @throws MetadataError `metadata-not-prepared` */
+export function checkPrepared(state: ClaimState | undefined, claim: ClaimIdentity): ClaimState {
+  if (state?.claim.uid === claim.uid) return state;
+  const reason = state === undefined ? 'it is not prepared' : `prepared with UID ${state.claim.uid}, not ${claim.uid}`;
+  throw refusal(claim, reason);
+}
+
+function refusal(claim: ClaimIdentity, reason: string, device?: string): MetadataError {
+  const subject = claimName(claim);
+  const message = `cannot update metadata of claim ${subject}: ${reason}`;
+  return new MetadataError('metadata-not-prepared', message, { claim: subject, device });
 }

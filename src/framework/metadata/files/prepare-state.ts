@@ -1,11 +1,12 @@
 import { defined } from '../../../lib/defined.ts';
-import { encodeObject } from '../document/codec.ts';
+import { encodeObject, type MetadataVersion, metadataVersions } from '../document/codec.ts';
 import type { DeviceAttributes, DeviceMetadata } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
 import { pathPart } from '../layouts/paths.ts';
 import type { ClaimRecord, DeviceName, PreparedContent, RequestRecord } from './claim-record.ts';
 import type { ClaimState, RequestState } from './claim-state.ts';
+import { findUnwritten } from './ownership.ts';
 
 /** Input for preparing a claim. */
 export interface Preparation {
@@ -13,6 +14,7 @@ export interface Preparation {
   /** By base name; a request without an entry is deferred. */
   contents: ReadonlyMap<string, PreparedContent>;
   layouts: readonly LayoutName[];
+  versions: readonly MetadataVersion[];
   /** Whether containers wait for deferred requests at the gate. */
   isGated: boolean;
   bootId: string | undefined;
@@ -33,22 +35,33 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
   const requests = new Map<string, RequestState>(
     Object.entries(kept?.requests ?? {}).map(([base, { isGated: _, ...rest }]) => [base, rest]),
   );
+  // After a boot the pod has a new sandbox, and what is known about the old one is obsolete.
+  const isOver = kept?.bootId !== bootId;
   for (const [base, request] of Object.entries(record.requests)) {
     const content = contents.get(base) ?? 'deferred';
     if (content !== 'deferred') validateDevices(claim, request.name, content);
     const before = requests.get(pathPart(base, 'request'));
-    // After a boot the pod has a new sandbox, and the content about the old one is obsolete.
-    const isOver = kept?.bootId !== bootId;
     requests.set(base, prepareRequest(preparation, request, content, before && { ...before, isOver }));
   }
   // The pod stays the one it was first prepared for: the CDI spec of its containers names its directory.
   const podUid = kept?.podUid ?? record.podUid;
-  return {
+  const versions = versionsOf(preparation.versions, kept);
+  const state = {
     claim,
-    ...defined({ podClaimName, podUid, bootId }),
+    ...defined({ podClaimName, podUid, bootId, versions }),
     layouts: [...new Set([...(kept?.layouts ?? []), ...layouts])],
     requests: Object.fromEntries(requests),
   };
+  // It was served while metadata was off, or for fewer requests.
+  const isTooOpen = findUnwritten(state) !== undefined;
+  return { ...state, servedBy: isOver || isTooOpen ? null : (kept?.servedBy ?? null) };
+}
+
+/** Containers may read those that the claim has already. @returns `undefined` for all */
+function versionsOf(wanted: readonly MetadataVersion[], kept: ClaimState | undefined): MetadataVersion[] | undefined {
+  const had = kept && (kept.versions ?? metadataVersions);
+  const versions = metadataVersions.filter((version) => wanted.includes(version) || had?.includes(version));
+  return versions.length === metadataVersions.length ? undefined : versions;
 }
 
 function prepareRequest(

@@ -2,7 +2,7 @@ import { defined } from '../../../lib/defined.ts';
 import type { ClaimIdentity } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import { createFile, type HostFile, hostPath, readFileIfThere, removeFile } from '../files/host-file.ts';
-import { claimDirectory } from '../layouts/layout-v1.ts';
+import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 
 /** The OCI hook that keeps containers of a claim from starting. Runtimes run it on the host, as root. */
 export interface GateHook {
@@ -38,9 +38,11 @@ export function checkGateHook({ program, timeoutSeconds }: GateHook): void {
   }
 }
 
-/** Whether the arguments of an OCI hook are those of a claim's gate. */
-export function isGateOf(dataDir: string, claim: ClaimIdentity, hookArgs: readonly string[]): boolean {
-  return hookArgs[hookArgs.indexOf('--claim-dir') + 1] === hostPath(claimDirectory(dataDir, claim));
+/** Whether the arguments of an OCI hook are those of a claim's gate, or without a claim, those of any gate of ours. */
+export function isGateOf(dataDir: string, claim: ClaimIdentity | undefined, hookArgs: readonly string[]): boolean {
+  const dir = hookArgs[hookArgs.indexOf('--claim-dir') + 1];
+  if (claim !== undefined) return dir === hostPath(claimDirectory(dataDir, claim));
+  return dir?.startsWith(`${hostPath({ base: dataDir, parts: [metadataDirName] })}/`) === true;
 }
 
 /** The hook for the CDI spec of a claim's request. */
@@ -65,6 +67,15 @@ export function writeGate(dataDir: string, claim: ClaimIdentity, gate: Gate): vo
   const text = formatGate(gate);
   // By rename: the program reads a complete file, and is woken by it.
   if (readFileIfThere(file) !== text) createFile(file, text);
+}
+
+/**
+ * Makes a gate follow from the sandbox that is served, if any. What it says to containers that wait, or have ended, stays.
+ * @throws MetadataError `metadata-io`
+ */
+export function putGate(dataDir: string, claim: ClaimIdentity, servedBy: string | null): void {
+  if (servedBy !== null) writeGate(dataDir, claim, { state: 'served', sandboxId: servedBy });
+  else if (readGate(dataDir, claim)?.state === 'served') closeGate(dataDir, claim);
 }
 
 /** From now on no container starts. @throws MetadataError `metadata-io` */

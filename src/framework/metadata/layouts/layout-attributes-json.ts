@@ -1,6 +1,5 @@
 import { formatAttributeStrings } from '../document/attribute.ts';
 import { formatGoJson } from '../document/json-stream.ts';
-import { listDir } from '../files/host-file.ts';
 import { defaultHostDirs, type Layout, type RequestPlace } from './layout.ts';
 import { fileName, pathPart } from './paths.ts';
 
@@ -20,17 +19,7 @@ export const attributesJson: Layout = {
     }));
     return `${formatGoJson({ claims: [{ claimName: claim.name, requests }] })}\n`;
   },
-  listFiles({ attributesDir }, driver) {
-    const prefix = `${driver}-`;
-    return listDir(attributesDir).flatMap((name) => {
-      const [, claimUid] = (name.startsWith(prefix) && uidAndRequest.exec(name.slice(prefix.length))) || [];
-      return claimUid === undefined ? [] : [{ file: { base: attributesDir, parts: [name] }, claimUid }];
-    });
-  },
 };
-
-/** UIDs of claims are UUIDs: the name of another driver can begin with this driver's. */
-const uidAndRequest = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[^/]+\.json$/;
 
 function attributesFileName({ claim, request, driver }: RequestPlace): string {
   const prefix = attributesFilePrefix(driver, claim.uid);

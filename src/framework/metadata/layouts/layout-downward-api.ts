@@ -1,12 +1,10 @@
-import { join } from 'node:path';
 import { defined } from '../../../lib/defined.ts';
 import { formatAttributeStrings, mapAttributes, type PlainValue } from '../document/attribute.ts';
 import { formatNetworkData } from '../document/codec.ts';
 import { claimName, type DeviceAttributes, type DeviceMetadata } from '../document/document.ts';
 import { formatGoJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
-import { type HostFile, listDir, listSubdirectories, readSmallFile } from '../files/host-file.ts';
-import { claimNames, defaultHostDirs, type Layout, type PublishedDevice, type SharedFile } from './layout.ts';
+import { claimNames, defaultHostDirs, type Layout, type PublishedDevice } from './layout.ts';
 import { fileName, pathPart } from './paths.ts';
 
 /**
@@ -39,36 +37,7 @@ export const downwardApi: Layout = {
       requests: [{ name: request, devices }],
     })}\n`;
   },
-  listFiles({ downwardApiDir }, driver) {
-    const found: SharedFile[] = [];
-    // Others may have files there, too.
-    for (const pod of listSubdirectories({ base: downwardApiDir, parts: [] })) {
-      for (const name of listDir(join(downwardApiDir, pod))) {
-        const file: HostFile = { base: downwardApiDir, parts: [pod, name] };
-        const claimUid = name.endsWith('.json') ? readClaimUid(file, driver) : undefined;
-        if (claimUid !== undefined) found.push({ file, claimUid });
-      }
-    }
-    return found;
-  },
 };
-
-const maxFileBytes = 2 ** 20;
-
-/** @returns `undefined` for a file that is not known to be the driver's: it has no content, or that of another program */
-function readClaimUid(file: HostFile, driver: string): string | undefined {
-  try {
-    const { metadata, requests } = JSON.parse(readSmallFile(file, maxFileBytes)?.text ?? '') as {
-      metadata: { uid: unknown };
-      requests: { devices: { driver: unknown }[] }[];
-    };
-    const devices = requests.flatMap((request) => request.devices);
-    const isOurs = devices.length > 0 && devices.every((device) => device.driver === driver);
-    return isOurs && typeof metadata.uid === 'string' ? metadata.uid : undefined;
-  } catch {
-    return undefined;
-  }
-}
 
 function formatDevice(device: DeviceMetadata, published: readonly PublishedDevice[], readySince: string | undefined) {
   const { name, driver, pool, attributes = {}, networkData } = device;

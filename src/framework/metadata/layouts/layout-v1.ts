@@ -1,4 +1,4 @@
-import { encodeAllVersions } from '../document/codec.ts';
+import { encodeVersions } from '../document/codec.ts';
 import type { ClaimIdentity } from '../document/document.ts';
 import type { HostFile } from '../files/host-file.ts';
 import type { HostDirs, Layout, RequestPlace } from './layout.ts';
@@ -9,7 +9,7 @@ export const v1ContainerDir = '/var/run/kubernetes.io/dra-device-attributes';
 export const metadataFileSuffix = '-metadata.json';
 
 /**
- * Kubernetes 1.36 and later: a stream of all versions, newest first.
+ * Kubernetes 1.36 and later: a stream of the chosen versions, newest first.
  * Source: k8s.io/dynamic-resource-allocation api/metadata, `ContainerDir` and its two sub-directories.
  */
 export const v1: Layout = {
@@ -20,7 +20,7 @@ export const v1: Layout = {
     const claimDir = podClaimName ? `resourceclaimtemplates/${podClaimName}` : `resourceclaims/${claim.name}`;
     return [`${v1ContainerDir}/${claimDir}/${request}/${driver}${metadataFileSuffix}`];
   },
-  encode: ({ document }) => document && encodeAllVersions(document),
+  encode: ({ document, versions }) => document && encodeVersions(document, versions),
 };
 
 /** A file in the request's directory. Source: KEP-5304 "Directory structure on host". */

@@ -1,4 +1,5 @@
 import { defined } from '../../../lib/defined.ts';
+import type { MetadataVersion } from '../document/codec.ts';
 import { baseRequest, type ClaimIdentity, type DeviceAttributes, type MetadataDocument } from '../document/document.ts';
 import type { HostFile } from '../files/host-file.ts';
 import { pathPart } from './paths.ts';
@@ -42,6 +43,8 @@ export interface RequestContent extends Omit<RequestPlace, 'podUid'> {
   /** The full reference, `request` or `request/subrequest`. */
   request: string;
   published: readonly PublishedDevice[];
+  /** For the layout `v1`, newest first; absent: all. */
+  versions?: readonly MetadataVersion[];
   /** Absent until the driver has reported the state of the devices. */
   document?: MetadataDocument;
   /** RFC 3339: since when there has been a document. */
@@ -57,17 +60,6 @@ export interface Layout {
   containerPaths(place: RequestPlace): string[];
   /** The file's text; `undefined` while there must be no file. */
   encode(content: RequestContent): string | undefined;
-  /**
-   * The files of a driver's claims that say whose they are: not those without content. Absent if all files of the layout
-   * are in the driver's own directory, where they are found by their claim's.
-   * @throws MetadataError `metadata-io`
-   */
-  listFiles?(dirs: HostDirs, driver: string): SharedFile[];
-}
-
-export interface SharedFile {
-  file: HostFile;
-  claimUid: string;
 }
 
 /**

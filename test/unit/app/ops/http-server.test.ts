@@ -62,12 +62,14 @@ describe('parseAddress', () => {
     [':8080', { port: 8080 }],
     ['127.0.0.1:80', { host: '127.0.0.1', port: 80 }],
     ['[::1]:9', { host: '::1', port: 9 }],
+    ['[::ffff:127.0.0.1]:80', { host: '::ffff:127.0.0.1', port: 80 }],
+    ['[fe80::1%eth0]:80', { host: 'fe80::1%eth0', port: 80 }],
     ['localhost:0', { host: 'localhost', port: 0 }],
   ])('takes %s', (text, address) => {
     expect(parseAddress(text)).toEqual(address);
   });
 
-  it.each(['8080', 'host', ':', ':70000', '::1:80', '[::1]', 'a:b'])('refuses %s', (text) => {
+  it.each(['8080', 'host', ':', ':70000', '::1:80', '[::1]', '[1:2]:3', '[host]:80', 'a:b'])('refuses %s', (text) => {
     expect(() => parseAddress(text)).toThrow('is not an address to listen on');
   });
 });

@@ -1,10 +1,22 @@
 import { describe, expect, it } from 'vitest';
 import { Metrics } from '../../../../src/app/ops/index.ts';
+import type { NodeFacts } from '../../../../src/driver/ports.ts';
+import { shared } from '../../../../src/lib/shared.ts';
 import { parseScrape } from '../../../doubles/prometheus.ts';
 
 function create() {
   return new Metrics({ driver: 'sriov.example', version: '1.2.3', metadataEnabled: true });
 }
+
+const facts: NodeFacts = {
+  devicesOffered: () => 0,
+  devicesWithheld: () => ({}),
+  deviceProblems: () => 0,
+  isPolicyValid: () => true,
+  claimsByState: () => ({}),
+  devicesAttached: () => 0,
+  metadataFiles: async () => 0,
+};
 
 async function scrape(metrics: Metrics): Promise<Map<string, number>> {
   return parseScrape((await metrics.render()).text);
@@ -13,17 +25,13 @@ async function scrape(metrics: Metrics): Promise<Map<string, number>> {
 describe('Metrics', () => {
   it('has the names of KEP-5304, with 0 before anything happened', async () => {
     const metrics = create();
-    metrics.readFrom({
-      devicesOffered: () => 3,
-      claimsByState: () => ({}),
-      devicesAttached: () => 0,
-      metadataFiles: async () => 2,
-    });
+    metrics.readFrom({ ...facts, devicesOffered: () => 3, metadataFiles: async () => 2 });
     const values = await scrape(metrics);
     expect(values.get('dra_metadata_feature_enabled')).toBe(1);
     expect(values.get('dra_metadata_writes_total')).toBe(0);
-    expect(values.get('dra_metadata_write_errors_total')).toBe(0);
-    expect(values.get('dra_metadata_update_errors_total')).toBe(0);
+    for (const step of ['write', 'update']) {
+      expect(values.get(`dra_metadata_${step}_errors_total{error_type="metadata-io"}`)).toBe(0);
+    }
     expect(values.get('dra_metadata_write_duration_seconds_count')).toBe(0);
     expect(values.get('dra_metadata_files_active')).toBe(2);
     expect(values.get('netdra_devices_offered')).toBe(3);
@@ -37,30 +45,83 @@ describe('Metrics', () => {
   it('times and counts writes, failed ones by where they failed', async () => {
     const metrics = create();
     metrics.metadataWritten(0.0004);
-    metrics.metadataFailed('update');
-    metrics.metadataFailed('prepare');
+    metrics.metadataFailed('update', 'metadata-io');
+    metrics.metadataFailed('prepare', 'metadata-io');
+    metrics.metadataFailed('prepare', 'metadata-invalid');
     const values = await scrape(metrics);
     expect(values.get('dra_metadata_writes_total')).toBe(1);
     expect(values.get('dra_metadata_write_duration_seconds_bucket{le="0.00025"}')).toBe(0);
     expect(values.get('dra_metadata_write_duration_seconds_bucket{le="0.0005"}')).toBe(1);
-    expect(values.get('dra_metadata_write_errors_total')).toBe(2);
-    expect(values.get('dra_metadata_update_errors_total')).toBe(1);
+    expect(values.get('dra_metadata_write_errors_total{error_type="metadata-io"}')).toBe(2);
+    expect(values.get('dra_metadata_write_errors_total{error_type="metadata-invalid"}')).toBe(1);
+    expect(values.get('dra_metadata_update_errors_total{error_type="metadata-io"}')).toBe(1);
   });
 
   it('keeps every state of claims on the page, and none that is over', async () => {
     const metrics = create();
     let states: Record<string, number> = { prepared: 2, unpreparing: 1 };
-    metrics.readFrom({
-      devicesOffered: () => 0,
-      claimsByState: () => states,
-      devicesAttached: () => 0,
-      metadataFiles: async () => 0,
-    });
+    metrics.readFrom({ ...facts, claimsByState: () => states });
     expect((await scrape(metrics)).get('netdra_claims{state="unpreparing"}')).toBe(1);
     states = { prepared: 2 };
     const values = await scrape(metrics);
     expect(values.get('netdra_claims{state="unpreparing"}')).toBe(0);
     expect(values.get('netdra_claims{state="prepared"}')).toBe(2);
+  });
+
+  it('has devices that new claims cannot get by reason, and none for a reason that is over', async () => {
+    const metrics = create();
+    let withheld: Record<string, number> = { unrestored: 0, hung: 1, 'not-selected': 4 };
+    let isPolicyValid = true;
+    const more = { devicesWithheld: () => withheld, deviceProblems: () => 2, isPolicyValid: () => isPolicyValid };
+    metrics.readFrom({ ...facts, ...more });
+    const before = await scrape(metrics);
+    expect(before.get('netdra_devices_withheld{reason="not-selected"}')).toBe(4);
+    expect(before.get('netdra_devices_withheld{reason="unrestored"}')).toBe(0);
+    expect([before.get('netdra_device_problems'), before.get('netdra_policy_valid')]).toEqual([2, 1]);
+    withheld = { unrestored: 1, hung: 0 };
+    isPolicyValid = false;
+    const after = await scrape(metrics);
+    expect(after.get('netdra_devices_withheld{reason="unrestored"}')).toBe(1);
+    expect(after.has('netdra_devices_withheld{reason="not-selected"}')).toBe(false);
+    expect(after.get('netdra_policy_valid')).toBe(0);
+  });
+
+  it('says whether the slices are published, and counts writes that fail by what they write', async () => {
+    const metrics = create();
+    expect((await scrape(metrics)).get('netdra_slices_published')).toBe(0);
+    metrics.published(true);
+    metrics.writeFailed('status', 'status-forbidden');
+    metrics.writeFailed('events', 'api-forbidden');
+    metrics.writeFailed('events', 'api-forbidden');
+    const values = await scrape(metrics);
+    expect(values.get('netdra_slices_published')).toBe(1);
+    expect(values.get('netdra_api_write_errors_total{object="status",code="status-forbidden"}')).toBe(1);
+    expect(values.get('netdra_api_write_errors_total{object="events",code="api-forbidden"}')).toBe(2);
+  });
+
+  it('has the traffic of VFs in pods where it is wanted, read once for a scrape', async () => {
+    const off = create();
+    off.readFrom(facts);
+    expect((await off.render()).text).not.toContain('netdra_vf_');
+    const metrics = create();
+    const labels = { device: 'vf-0', namespace: 'apps', pod: 'web-0', claim: 'fast-net', interface: 'net1' };
+    let samples = [{ labels, counters: { rxBytes: 1000, txDropped: 2 } }];
+    let reads = 0;
+    const vfTraffic = shared(async () => {
+      reads++;
+      return { samples, missing: { limit: 1, unreadable: 0 } };
+    });
+    metrics.readFrom({ ...facts, vfTraffic });
+    const series = (name: string) =>
+      `netdra_vf_${name}_total{device="vf-0",namespace="apps",pod="web-0",claim="fast-net",interface="net1"}`;
+    const values = await scrape(metrics);
+    expect([values.get(series('receive_bytes')), values.get(series('transmit_dropped'))]).toEqual([1000, 2]);
+    expect(values.get('netdra_vf_traffic_missing{reason="limit"}')).toBe(1);
+    expect(reads).toBe(1);
+    // What is unknown is not 0, and pods that are gone have no series.
+    expect([...values.keys()].filter((name) => name.startsWith('netdra_vf_receive'))).toHaveLength(1);
+    samples = [];
+    expect([...(await scrape(metrics)).keys()].filter((name) => name.includes('web-0'))).toEqual([]);
   });
 
   it('counts connections and says whether there is one now', async () => {

@@ -83,6 +83,17 @@ describe('Operations', () => {
     }
   });
 
+  it.each(['127.0.0.1', '::1', '::ffff:127.0.0.1', '::'])('identifies itself at %s', async (host) => {
+    using dir = tempDir();
+    const token = InstanceToken.open(join(dir.path, 'token'));
+    const logger = new RecordingLogger();
+    const address = `${host.includes(':') ? `[${host}]` : host}:0`;
+    const options = { driver: 'd', version: '0', metadataEnabled: true, clock: systemClock, logger };
+    await using _instance = await Operations.start({ ...options, address, token });
+    const { port } = logger.lines.find(({ message }) => message === 'serving metrics and probes')?.fields ?? {};
+    expect(await token.whoHas({ host, port: Number(port) })).toBe('instance');
+  });
+
   it('can end while it waits', async () => {
     const first = await startFirst();
     const second = await start(first.address, new ManualClock(), new RecordingLogger(), true);

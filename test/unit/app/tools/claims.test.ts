@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { formatClaims, viewClaims } from '../../../../src/app/tools/claims.ts';
 import { openStored } from '../../../../src/app/tools/stored-claims.ts';
 import { Store, type StoredClaim } from '../../../../src/driver/state/index.ts';
+import type { DeviceMetadata } from '../../../../src/framework/metadata/index.ts';
 import type { Link } from '../../../../src/node/netlink/index.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 import { plainTerminal } from './plain-terminal.ts';
@@ -63,13 +64,13 @@ describe('openStored', () => {
 });
 
 describe('viewClaims', () => {
-  const view = (claims: StoredClaim[], links: Link[], generation = 3) =>
+  const view = (claims: StoredClaim[], links: Link[], generation = 3, content: DeviceMetadata[] = []) =>
     viewClaims({
       claims,
       host: { links: async () => links },
       inspect: async ({ name }) => ({
         claim: { namespace: 'apps', name, uid: `uid-${name}` },
-        requests: [{ name: 'vf', base: 'vf', generation, devices: [] }],
+        requests: [{ name: 'vf', base: 'vf', generation, devices: [], content }],
         files: [],
       }),
     });
@@ -100,11 +101,9 @@ describe('viewClaims', () => {
 
   it('shows them in a table', async () => {
     const networkData = { interfaceName: 'net1', ips: ['192.0.2.1/24', '2001:db8::1/64'] };
-    const views = await view(
-      [claim('a', '0000:3b:02.0', { attachment: { ...attachment, networkData } })],
-      [link('ens1v0', '0000:3b:02.0')],
-      0,
-    );
+    const views = await view([claim('a', '0000:3b:02.0', { attachment })], [link('ens1v0', '0000:3b:02.0')], 0, [
+      { driver: 'd', pool: 'node-1', name: '0000-3b-02-0', networkData },
+    ]);
     expect(formatClaims(plainTerminal, views)).toBe(
       [
         'CLAIM   STATE     REQUEST  DEVICE        WHERE  INTERFACE  ADDRESSES                    GENERATION',

@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { formatInventory, takeInventory } from '../../../../src/app/tools/inventory.ts';
+import { testDriver } from '../../../doubles/objects.ts';
 import { defaultRoute, TestNode } from '../../node/sriov/test-node.ts';
 import { plainTerminal } from './plain-terminal.ts';
 
@@ -23,18 +24,17 @@ beforeEach(() => {
 });
 afterEach(() => node[Symbol.dispose]());
 
+const device = (pciAddress: string) => ({ pciAddress, before: { driver: 'iavf', vf: {} } });
 const take = (more: object = {}) =>
   takeInventory({
-    ...{ connection: node.connection, sysfsRoot: node.root, held: new Map(), claimOf: () => undefined },
+    ...{ driver: testDriver, connection: node.connection, sysfsRoot: node.root, claims: [], unrestored: [] },
     ...more,
   });
 
 describe('takeInventory', () => {
   it('lists devices as they are offered, with the claims that have them', async () => {
-    const view = await take({
-      held: new Map([['0000:3b:02.1', { driver: 'iavf' }]]),
-      claimOf: (pciAddress: string) => (pciAddress === '0000:3b:02.1' ? 'apps/fast-net' : undefined),
-    });
+    const claims = [{ identity: { namespace: 'apps', name: 'fast-net', uid: 'u' }, devices: [device('0000:3b:02.1')] }];
+    const view = await take({ claims });
     expect(formatInventory(plainTerminal, view)).toBe(
       [
         'DEVICE        KIND  PF    VF  DRIVER  INTERFACE  MAC                MTU   NUMA  IOMMU  CLAIM',
@@ -55,6 +55,41 @@ describe('takeInventory', () => {
       'no device is offered: PF ensB (0000:5e:00.0) has 0 of 8 VFs: set numVfs in the inventory policy, or switch VFs on with the tools of the node; devices that are excluded, each with its reason: 2\n\nNOT OFFERED',
     );
     expect(text).toContain("0000:3b:02.0  0000:3b:00.0  ensA       the node's default route goes through its PF");
+  });
+
+  it('lists a VF that the driver has withdrawn, with the reason, and one that hangs with its taint', async () => {
+    const vlan = { device: device('0000:3b:02.0'), reason: 'the PF has not taken VLAN 0' };
+    const write = { device: '0000:3b:02.1', path: '/sys/bus/pci/drivers/iavf/unbind', text: '0000:3b:02.1' };
+    const state = { hungWrites: [write], keepsTaints: true };
+    const view = await take({ unrestored: [vlan], state });
+    expect(view.devices.map(({ name }) => name)).toEqual(['0000-3b-02-1']);
+    const unrestored = {
+      ...{ pciAddress: '0000:3b:02.0', pfAddress: '0000:3b:00.0', reason: 'unrestored' },
+      interfaceName: 'ensAv0',
+      explanation:
+        'it is not restored after its last claim: the PF has not taken VLAN 0; the driver tries again every minute',
+    };
+    expect(view.excluded).toEqual([unrestored]);
+    const text = formatInventory(plainTerminal, view);
+    expect(text).toContain(`0000-3b-02-1: has the taint ${testDriver}/hung, so no new claim gets it\n`);
+    expect(text).toContain(unrestored.explanation);
+    // Where the API server stores no taints.
+    const without = await take({ unrestored: [vlan], state: { ...state, keepsTaints: false } });
+    expect(without.devices).toEqual([]);
+    const reasons = without.excluded.map(({ pciAddress, reason }) => [pciAddress, reason]);
+    expect(reasons).toEqual([
+      ['0000:3b:02.0', 'unrestored'],
+      ['0000:3b:02.1', 'hung'],
+    ]);
+    expect(formatInventory(plainTerminal, without)).toContain(`does not return from a write to ${write.path}`);
+  });
+
+  it('has the policy that is in force in the driver, whatever is in its file, and says that the file is rejected', async () => {
+    const policy = { pfs: [{ select: {}, vfs: '1' }] };
+    const policyFault = 'inventory policy /etc/netdra/p.yaml is invalid: pfs: expected array';
+    const view = await take({ state: { policy, policyFault, hungWrites: [], keepsTaints: true } });
+    expect(view.devices.map(({ name }) => name)).toEqual(['0000-3b-02-1']);
+    expect(view.problems).toEqual([`${policyFault}; the last valid policy stays in force`]);
   });
 
   it('says why nothing is offered on a node without SR-IOV, and which rules select nothing', async () => {
@@ -98,6 +133,8 @@ describe('takeInventory', () => {
     const policyPath = join(node.root, 'policy.yaml');
     writeFileSync(policyPath, 'kind: Pod');
     await expect(take({ policyPath })).rejects.toThrow(/inventory policy .* is invalid/);
+    // Also without a driver that has made any.
+    await expect(take({ policyPath, simulatedIn: node.root })).rejects.toThrow(/inventory policy .* is invalid/);
     await expect(take({ simulatedIn: node.root })).rejects.toThrow(/there are no simulated VFs in/);
   });
 });

@@ -1,7 +1,14 @@
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { formatClaimFiles, formatFile, isGood, viewClaimFiles, viewFile } from '../../../../src/app/tools/metadata.ts';
+import {
+  findClaim,
+  formatClaimFiles,
+  formatFile,
+  isGood,
+  viewClaimFiles,
+  viewFile,
+} from '../../../../src/app/tools/metadata.ts';
 import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 import { plainTerminal } from './plain-terminal.ts';
@@ -33,6 +40,19 @@ const update = () =>
   ]);
 const view = () => viewClaimFiles(driver, dirs(), 'apps/fast-net');
 const states = async () => Object.fromEntries((await view()).files.map(({ layout, state }) => [layout, state]));
+
+describe('findClaim', () => {
+  it('finds a claim by its name alone, unless several have it', () => {
+    const claims = ['apps', 'lab'].map((namespace) => ({ identity: { ...claim, namespace } }));
+    expect(findClaim(claims.slice(1), 'fast-net')).toBe('lab/fast-net');
+    expect(() => findClaim(claims, 'fast-net')).toThrow(
+      'several claims are called fast-net: apps/fast-net, lab/fast-net',
+    );
+    expect(() => findClaim(claims, 'slow-net')).toThrow(
+      'there is no file slow-net, and no claim of that name is prepared',
+    );
+  });
+});
 
 describe('viewClaimFiles', () => {
   it('tells that there are no files before the sandbox', async () => {

@@ -28,6 +28,12 @@ describe('what CNI plugins may do', () => {
       { allowedPlugins: ['sriov'] },
       'the CNI plugin evil may not run',
     ],
+    [
+      { attach: 'cni', cni: { cniVersion: '1.0.0', type: 'sriov', IPAM: { Type: 'evil' } } },
+      { allowedPlugins: ['sriov'] },
+      'the CNI plugin evil may not run',
+    ],
+    [{ ipam: { type: 'static', TYPE: 'evil' } }, { allowedPlugins: ['static'] }, 'the CNI plugin evil may not run'],
     [{ attach: 'cni', networkAttachmentDefinition: definition }, { allowedPlugins: ['sriov'] }, 'the CNI plugin evil'],
     [
       { attach: 'cni', networkAttachmentDefinition: definition },

@@ -186,6 +186,28 @@ describe('what a class sets', () => {
     expect(resolve([fromClass(open), fromClaim({ addresses: ['192.0.2.1/24'] })])).toMatchObject(ofClass);
   });
 
+  it('may be repeated by a claim, in part or as a whole, also if several entries of the class add up to it', () => {
+    const key = (name: string) => `net.ipv4.conf.IFNAME.${name}`;
+    const entries = [
+      { [key('rp_filter')]: 2, [key('arp_ignore')]: 0 },
+      { [key('arp_ignore')]: 1 },
+      { [key('forwarding')]: 1 },
+    ];
+    const ofClass = entries.map((sysctls, index) =>
+      fromClass({ sysctls, vf: index === 0 ? { vlan: 7 } : { trust: true } }),
+    );
+    const sysctls = Object.assign({}, ...entries);
+    const vf = { vlan: 7, trust: true };
+    for (const same of [sysctls, { [key('arp_ignore')]: 1 }, {}]) {
+      expect(resolve([...ofClass, fromClaim({ sysctls: same, vf })])).toEqual({ sysctls, vf });
+    }
+    for (const other of [{ [key('arp_ignore')]: 0 }, { ...sysctls, [key('arp_notify')]: 1 }]) {
+      expect(() => resolve([...ofClass, fromClaim({ sysctls: other })])).toThrow(
+        /sets sysctls to .*, and its DeviceClass to/,
+      );
+    }
+  });
+
   it('cannot be worked around by a second configuration of the claim', () => {
     const config = [fromClass({ mtu: 1500 }), fromClaim({ mtu: 9000 }), fromClaim({ mtu: 1500 })];
     expect(() => resolve(config)).toThrow('sets mtu to 9000, and its DeviceClass to 1500');
@@ -231,6 +253,19 @@ describe('closed fields', () => {
 
 describe('limits of a class', () => {
   const limited = (limits: object) => fromClass({ overridable: ['vf.vlan'], limits });
+
+  it.each([{ addressRanges: ['192.0.2.0/24'] }, { maxAddresses: 1 }, { routes: [] }, { maxRoutes: 0 }])(
+    '%j are not left to another component, unless the class allows that',
+    (limits) => {
+      const [limit] = Object.keys(limits);
+      expect(() => resolve([fromClass({ limits }), fromClaim({ attach: 'observe' })])).toThrow(
+        `claim default/fast-net sets attach to observe, with which another component chooses addresses and routes, and limits.${limit}`,
+      );
+      const allowed = [fromClass({ limits, overridable: ['attach'] }), fromClass({ limits, attach: 'observe' })];
+      for (const each of allowed)
+        expect(resolve([each, fromClaim({ attach: 'observe' })])).toEqual({ attach: 'observe' });
+    },
+  );
 
   it.each([
     [{ vlanRanges: ['100-199', '300'] }, { vf: { vlan: 100 } }, { vf: { vlan: 200 } }, 'vlanRanges'],

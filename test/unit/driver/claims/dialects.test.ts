@@ -1,8 +1,6 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { PodDialects } from '../../../../src/driver/dialects/pod-dialects.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { buildPod, testDriver } from '../../../doubles/objects.ts';
 import { allocated, DriverBench, fromClass } from './driver-bench.ts';
@@ -84,38 +82,48 @@ describe('a request whose class asks for older dialects', () => {
     expect(envOf(ids.flat())).toEqual(before);
     expect([files(bench.cdiDir).length, infoFiles().length]).toEqual([1, 1]);
     expect(await bench.unprepare(claim)).toBeUndefined();
-    expect([files(bench.cdiDir), infoFiles(), files(join(bench.dir, 'state/device-info'))]).toEqual([[], [], []]);
-  });
-
-  it('leaves nothing when its preparing was cut short, or its claim was forgotten', async () => {
-    const dialects = { deviceInfo: { resourceName }, sriovNetwork: {} };
-    const claims = ['cut', 'forgotten'].map((name, index) =>
-      allocated(name, [`dev-${index}`], { config: [fromClass({ dialects })] }),
-    );
-    for (const claim of claims) await prepared(claim);
-    const stored = bench.store.claim(claims[0]?.identity.uid ?? '');
-    bench.store.putClaim({ ...stored!, state: 'preparing' });
-    bench.store.deleteClaim(claims[1]?.identity.uid ?? '');
-    for (const claim of claims) expect(await bench.unprepare(claim)).toBeUndefined();
     expect([files(bench.cdiDir), infoFiles()]).toEqual([[], []]);
   });
 
-  it('leaves nothing although the record of its device-info files is damaged', async () => {
-    const deviceInfo = { dialects: { deviceInfo: { resourceName } } };
-    const [claim, other] = [
-      allocated('c', ['dev-1'], { config: [fromClass(deviceInfo)] }),
-      allocated('d', ['dev-2'], { config: [fromClass(deviceInfo)] }),
-    ] as const;
-    for (const each of [claim, other]) await prepared(each);
-    expect(infoFiles()).toHaveLength(2);
-    for (const each of [claim, other]) {
-      writeFileSync(join(bench.dir, 'state/device-info', `${each.identity.uid}.json`), '');
-    }
+  it('leaves nothing when its preparing was cut short', async () => {
+    const dialects = { deviceInfo: { resourceName }, sriovNetwork: {} };
+    const claim = allocated('cut', ['dev-0'], { config: [fromClass({ dialects })] });
+    await prepared(claim);
+    const stored = bench.store.claim(claim.identity.uid)!;
+    const devices = stored.devices.map(({ access: _, ...device }) => device);
+    bench.store.putClaim({ ...stored, devices, state: 'preparing' });
+    const [file = ''] = infoFiles();
+    writeFileSync(join(bench.deviceInfoDir, `.${file}.tmp`), '{"ty');
     expect(await bench.unprepare(claim)).toBeUndefined();
-    expect(infoFiles()).toEqual(['intel.com-nic-0000:00:00.2-device.json']);
-    await prepared(other);
-    expect(await bench.unprepare(other)).toBeUndefined();
-    expect([infoFiles(), files(join(bench.dir, 'state/device-info'))]).toEqual([[], []]);
+    expect([files(bench.cdiDir), files(bench.deviceInfoDir)]).toEqual([[], []]);
+  });
+
+  it('has device-info files that all can read, in place of any others, and leaves those that others have replaced', async () => {
+    const config = [fromClass({ dialects: { deviceInfo: { resourceName } } })];
+    const claim = allocated('c', ['dev-1', 'dev-2'], { config });
+    const [path, other] = [1, 2].map((index) =>
+      join(bench.deviceInfoDir, `intel.com-nic-0000:00:00.${index}-device.json`),
+    ) as [string, string];
+    mkdirSync(bench.deviceInfoDir);
+    writeFileSync(path, 'old', { mode: 0o444 });
+    for (let n = 0; n < 2; n++) await prepared(claim);
+    expect([statSync(path).mode & 0o777, readFileSync(path, 'utf8')]).toEqual([
+      0o444,
+      expect.stringContaining('"pci"'),
+    ]);
+    rmSync(other);
+    writeFileSync(other, 'of a device plugin');
+    writeFileSync(join(bench.deviceInfoDir, 'more.json'), 'of a device plugin');
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(infoFiles().sort()).toEqual(['intel.com-nic-0000:00:00.2-device.json', 'more.json']);
+  });
+
+  it('is not prepared where its device-info file cannot be written', async () => {
+    writeFileSync(bench.deviceInfoDir, 'no directory');
+    const config = [fromClass({ dialects: { deviceInfo: { resourceName } } })];
+    expect(await bench.prepare(allocated('c', ['dev-1'], { config }))).toMatchObject({
+      error: { code: 'metadata-io' },
+    });
   });
 });
 
@@ -137,39 +145,6 @@ describe('the variable of a whole pod', () => {
     // Each by itself describes its own device.
     expect(envOf(ofB)).toHaveProperty('SRIOVNETWORK_VF_DEVICE_dev_2');
     expect(envOf(ofB)).not.toHaveProperty('SRIOVNETWORK_VF_DEVICE_dev_1');
-  });
-
-  it.each(['a', 'b'])('does not restore files of a claim that ends while those of %s are written', async (slow) => {
-    const pods = [buildPod('app')];
-    const [ending, starting] = ['a', 'b'].map((name, index) => allocated(name, [`dev-${index}`], { pods, config }));
-    await prepared(ending!);
-    await prepared(starting!);
-    const uidOf = { a: ending?.identity.uid, b: starting?.identity.uid } as Record<string, string | undefined>;
-    const calls: string[] = [];
-    const { promise: isReached, resolve: reach } = Promise.withResolvers<void>();
-    const { promise: goesOn, resolve: goOn } = Promise.withResolvers<void>();
-    const nameOf = (uid: string) => Object.keys(uidOf).find((name) => uidOf[name] === uid);
-    const dialects = new PodDialects({
-      store: bench.store,
-      files: {
-        write: async (uid) => {
-          if (uid === uidOf[slow]) reach();
-          if (uid === uidOf[slow]) await goesOn;
-          calls.push(`write ${nameOf(uid)}`);
-          return new Map();
-        },
-        removeClaim: async (uid) => void calls.push(`remove ${nameOf(uid)}`),
-      },
-    });
-    const stored = (claim: AllocatedClaim | undefined) => bench.store.claim(claim?.identity.uid ?? '')!;
-    const writing = dialects.layDown(stored(starting));
-    await isReached;
-    bench.store.putClaim({ ...stored(ending), state: 'unpreparing' });
-    const removing = dialects.remove(stored(ending));
-    await setImmediate();
-    goOn();
-    await Promise.all([writing, removing]);
-    expect(calls).toEqual(slow === 'a' ? ['write b', 'write a', 'remove a'] : ['write b', 'remove a']);
   });
 });
 

@@ -1,11 +1,12 @@
 import { join } from 'node:path';
 import { allCni, type CniRules, Driver, type NetworkAttachmentReader } from '../../../../src/driver/claims/index.ts';
-import { DeviceInfoFiles, DialectFiles } from '../../../../src/driver/dialects/index.ts';
+import { DialectFiles } from '../../../../src/driver/dialects/index.ts';
 import { restoreVfs } from '../../../../src/driver/recovery/index.ts';
 import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { VfControl } from '../../../../src/driver/vf/index.ts';
 import type { AllocatedClaim, PrepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
 import { CdiSpecs } from '../../../../src/framework/metadata/index.ts';
+import { Batch } from '../../../../src/lib/batch.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import type { NetworkDevice } from '../../../../src/node/inventory/index.ts';
 import { parseCidr } from '../../../../src/node/netlink/index.ts';
@@ -48,6 +49,8 @@ export class FakeControl implements VfControl {
   /** By PCI address; the others have igbvf. */
   readonly drivers = new Map<string, string>();
   readonly groups: string[][] = [];
+  /** Of all VFs. */
+  mtuLimit = { minBytes: 68, maxBytes: 9000, of: 'its PF ens1' };
   /** Errors for calls, by how they begin in {@link calls}; each is thrown until it is taken out. */
   readonly failures = new Map<string, Error>();
   /** Runs at each call, before it does anything. */
@@ -86,6 +89,10 @@ export class FakeControl implements VfControl {
         ...(vhost ? ['/dev/vhost-net', '/dev/net/tun'] : []),
       ],
     };
+  }
+
+  async mtuLimits() {
+    return [this.mtuLimit];
   }
 
   async groupMembers({ pciAddress }: VfAddress): Promise<string[]> {
@@ -140,7 +147,7 @@ export class DriverBench implements Disposable {
       deviceSpecs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'device' }),
       dialectFiles: new DialectFiles({
         specs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'dialects' }),
-        deviceInfo: new DeviceInfoFiles({ dir: this.deviceInfoDir, recordDir: join(this.dir, 'state/device-info') }),
+        deviceInfoDir: this.deviceInfoDir,
       }),
       openClaimFields: [],
       cni,
@@ -162,13 +169,16 @@ export class DriverBench implements Disposable {
 
   async prepareAll(claims: AllocatedClaim[]): Promise<Map<string, PrepareResult>> {
     const results = await this.driver.prepareResourceClaims(claims, { signal: new AbortController().signal });
-    // As the framework does when it has laid the metadata down.
-    for (const [uid, result] of results) if (!('error' in result)) this.store.completeClaim(uid);
-    return results;
+    // As the framework does when it records the claims.
+    const batch = new Batch(claims.map(({ identity }) => identity).filter(({ uid }) => !isFailed(results.get(uid))));
+    this.store.together(() => batch.run((claim) => this.driver.complete(claim)));
+    return new Map([...results, ...[...batch.errors].map(([uid, error]): [string, PrepareResult] => [uid, { error }])]);
   }
 
-  async unprepare({ identity }: AllocatedClaim): Promise<Error | undefined> {
-    return (await this.driver.unprepareResourceClaims([identity])).get(identity.uid);
+  async unprepare({ identity }: Pick<AllocatedClaim, 'identity'>): Promise<Error | undefined> {
+    const error = (await this.driver.unprepareResourceClaims([identity])).get(identity.uid);
+    if (error === undefined) this.driver.forget(identity);
+    return error;
   }
 
   /** One round of the task that restores VFs of claims that are gone. */
@@ -187,6 +197,10 @@ export class DriverBench implements Disposable {
     if (error !== undefined) throw error;
     this.released.push(name);
   }
+}
+
+function isFailed(result: PrepareResult | undefined): boolean {
+  return result !== undefined && 'error' in result;
 }
 
 const noAttachments: NetworkAttachmentReader = {

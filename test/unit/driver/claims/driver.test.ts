@@ -76,6 +76,23 @@ describe('Driver.prepareResourceClaims', () => {
     expect(bench.released).toEqual(['dev-4']);
   });
 
+  it.each([9001, 1279])('refuses an MTU that the VF cannot have, and frees the VF: %i', async (mtu) => {
+    bench.control.mtuLimit.minBytes = 1280;
+    const claim = allocated('c', ['dev-1'], { config: [fromClaim({ mtu })] });
+    expect(await bench.prepare(claim)).toMatchObject(
+      refusal(
+        'config-invalid',
+        expect.stringContaining(`mtu: ${mtu} is not within 1280 and 9000, which its PF ens1 allows`),
+      ),
+    );
+    expect(bench.store.claims()).toEqual([]);
+    for (const fields of [{ mtu: 9000 }, { mtu, driver: 'vfio-pci' }]) {
+      const other = allocated(Object.keys(fields).join('-'), ['dev-1'], { config: [fromClass(fields)] });
+      expect(await bench.prepare(other)).not.toHaveProperty('error');
+      await bench.unprepare(other);
+    }
+  });
+
   it('says when a device is not on this node', async () => {
     expect(await bench.prepare(allocated('c', ['gone']))).toMatchObject(
       refusal('device-unknown', 'claim default/c: this node has no device node-1/gone'),
@@ -115,39 +132,16 @@ describe('Driver.prepareResourceClaims', () => {
     );
     expect(await bench.prepare(allocated('third', ['dev-3'], { config }))).toEqual({ devices: [] });
   });
-});
 
-describe('interfaces that CNI plugins make', () => {
-  const cni = { attach: 'cni', cni: { cniVersion: '1.0.0', plugins: [{ type: 'host-device' }] } };
-  const namesIn = (claim: AllocatedClaim) =>
-    bench.store.claim(claim.identity.uid)?.devices.map(({ config }) => config.interfaceName);
-
-  it('are called net1, net2 and so on where the claim leaves it open, over all claims of the pod, and keep that', async () => {
-    const pods = [buildPod('app')];
-    const named = allocated('named', ['dev-1'], { pods, config: [fromClass({ ...cni, interfaceName: 'net2' })] });
-    const open = allocated('open', ['dev-2', 'dev-3'], { pods, config: [fromClass(cni)] });
-    const more = allocated('more', ['dev-4'], { pods, config: [fromClass(cni)] });
-    for (const claim of [named, open, more]) expect(await bench.prepare(claim)).toEqual({ devices: [] });
-    expect([named, open, more].map(namesIn)).toEqual([['net2'], ['net1', 'net3'], ['net4']]);
-    await bench.prepare(open);
-    expect(namesIn(open)).toEqual(['net1', 'net3']);
-    const elsewhere = allocated('elsewhere', ['dev-5'], { config: [fromClass(cni)] });
-    await bench.prepare(elsewhere);
-    expect(namesIn(elsewhere)).toEqual(['net1']);
-  });
-
-  it('of a claim that passes on keep their name while they are attached, and others of the call get another one', async () => {
+  it('says so, too, when one of the claims passes to the pod of the other', async () => {
     const [first, second] = [buildPod('first'), buildPod('second')];
     const claimOf = (name: string, device: string, pod: typeof first) =>
-      allocated(name, [device], { pods: [pod], uid: `uid-of-${name}`, config: [fromClass(cni)] });
+      allocated(name, [device], { pods: [pod], uid: `uid-of-${name}`, config: [fromClaim({ interfaceName: 'net1' })] });
     await bench.prepare(claimOf('passing', 'dev-1', first));
-    const { pciAddress } = bench.store.claim('uid-of-passing')!.devices[0]!;
-    const attachment = { sandboxId: 's', podUid: first.metadata.uid, netnsPath: '/var/run/netns/cni-1' };
-    bench.store.setAttachments('uid-of-passing', new Map([[pciAddress, attachment]]));
-    const claims = [claimOf('new', 'dev-2', second), claimOf('passing', 'dev-1', second)];
-    const answers = await bench.driver.prepareResourceClaims(claims, { signal: AbortSignal.timeout(10_000) });
-    expect([...answers.values()]).toEqual([{ devices: [] }, { devices: [] }]);
-    expect(claims.map(namesIn)).toEqual([['net2'], ['net1']]);
+    const answers = await bench.prepareAll([claimOf('new', 'dev-2', second), claimOf('passing', 'dev-1', second)]);
+    expect(answers.get('uid-of-passing')).toEqual({ devices: [] });
+    const problem = expect.stringContaining('device dev-2 cannot be net1, which dev-1 of claim default/passing is');
+    expect(answers.get('uid-of-new')).toMatchObject(refusal('config-invalid', problem));
   });
 });
 
@@ -318,8 +312,7 @@ describe('a claim that is prepared again', () => {
     await bench.prepare(claim);
     const [device] = bench.store.claim(claim.identity.uid)?.devices ?? [];
     const host = { name: 'v', mtuBytes: 1, up: true };
-    const networkData = { interfaceName: 'net1' };
-    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/n', host, networkData };
+    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/n', host };
     bench.store.setAttachments(claim.identity.uid, new Map([[(device as StoredDevice).pciAddress, attachment]]));
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
     expect(bench.store.claim(claim.identity.uid)?.devices).toMatchObject([
@@ -538,7 +531,7 @@ describe('a claim that was allocated anew while it was prepared', () => {
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
     bench.control.failures.clear();
     const holder = bench.store.claims().find(({ identity: { name } }) => name === 'holder');
-    if (holder !== undefined) await bench.driver.unprepareResourceClaims([holder.identity]);
+    if (holder !== undefined) await bench.unprepare(holder);
     expect(await bench.prepare(anew)).toEqual({ devices: [] });
     expect(bench.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name))).toEqual(['dev-2']);
   });

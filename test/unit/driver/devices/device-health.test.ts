@@ -1,6 +1,10 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { deviceHealth } from '../../../../src/driver/devices/device-health.ts';
+import { reportDevices, reportHealth } from '../../../../src/driver/devices/device-report.ts';
 import type { StoredClaim } from '../../../../src/driver/state/index.ts';
+import type { Device, ResourceSlice } from '../../../../src/framework/resourceslice/index.ts';
+import { planPool } from '../../../../src/framework/resourceslice/pool-plan.ts';
+import { testDriver, testNode } from '../../../doubles/objects.ts';
 
 /** A claim that holds devices of a pool. */
 function claimOf(pool: string, ...names: string[]): StoredClaim {
@@ -41,5 +45,45 @@ describe('deviceHealth', () => {
         message: expect.stringContaining('not found on the node any more'),
       },
     ]);
+  });
+});
+
+describe('reportDevices', () => {
+  it('needs one write for the first taint among 100 devices, and says when they were checked', () => {
+    const scannedAt = new Date(7);
+    const offered: Device[] = Array.from({ length: 100 }, (_, index) => ({ name: `d-${index}`, attributes: {} }));
+    const [publish, setHealth] = [vi.fn(), vi.fn()];
+    const known = { failure: undefined, policyFault: undefined, state: { hungWrites: [], keepsTaints: true } };
+    const parts = {
+      devices: { ...known, hung: () => [], isListed: true, offered: () => offered, scannedAt },
+      store: { claims: () => [], unrestored: () => [] },
+      events: { devicesFound: vi.fn(), devicesHung: vi.fn(), devicesUnrestored: vi.fn(), policyRejected: vi.fn() },
+      observer: { published: vi.fn(), reported: vi.fn() },
+    };
+    const options = {
+      node: testNode,
+      ...parts,
+      publisher: { publish },
+      kubelet: { setHealth },
+    };
+    const planned = (actual: ResourceSlice[]) => {
+      reportDevices(options);
+      const pool = publish.mock.lastCall?.[0].pools[testNode];
+      return planPool({
+        driver: testDriver,
+        nodeName: testNode,
+        poolName: testNode,
+        pool,
+        actual,
+        published: undefined,
+      });
+    };
+    const actual = planned([]).writes.map(({ name, spec }) => structuredClone({ metadata: { name }, spec }));
+    expect(actual).toHaveLength(2);
+    offered[3] = { name: 'd-3', attributes: {}, taints: [{ key: 'netdra.dev/hung', effect: 'NoSchedule' }] };
+    expect(planned(actual)).toMatchObject({ writes: [{ name: actual[0]?.metadata.name }], generation: 1 });
+    reportHealth(options);
+    const health = { health: 'healthy', checkedAt: scannedAt, timeoutSeconds: 90 };
+    expect(setHealth.mock.lastCall?.[0][0]).toEqual({ poolName: testNode, deviceName: 'd-0', ...health });
   });
 });

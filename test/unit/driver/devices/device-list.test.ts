@@ -223,11 +223,19 @@ describe('DeviceList', () => {
     // The devices are still looked after.
     expect([await source.scan(), await source.scan()]).toEqual([true, false]);
     expect(source.offered()).toHaveLength(6);
-    expect(logger.messages('error')).toEqual(['inventory policy rejected; the last valid one stays in force']);
+    const rejected = 'inventory policy rejected; the last valid one stays in force';
+    expect(logger.messages('error')).toEqual([rejected]);
+    expect(source.policyFault).toMatchObject({ code: 'policy-invalid', path });
     expect(logger.lines.find(({ level }) => level === 'error')?.fields.err).toMatchObject({ code: 'policy-invalid' });
     writeFileSync(path, vfsOf('ice'));
     expect(await source.scan()).toBe(true);
     expect(source.offered()).toHaveLength(3);
+    expect(source.policyFault).toBeUndefined();
+    expect(source.withheld()).toEqual({ unrestored: 0, hung: 0, 'not-selected': 6 });
+    // The same fault as before is a new one now.
+    writeFileSync(path, 'apiVersion: broken');
+    await source.scan();
+    expect(logger.messages('error')).toEqual([rejected, rejected]);
   });
 
   it('reads the devices again when something changed, and else every 30 s', async () => {
@@ -461,7 +469,9 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     rmSync(join(node.root, 'bus/pci/devices', first, 'driver'));
     writeFileSync(join(node.root, 'bus/pci/devices', first, 'driver_override'), '');
     const pipe = stack.use(await fullPipe(join(node.root, 'bus/pci/drivers_probe')));
-    const source = stack.use(open(undefined, { kernelWrites: { timeoutMs: 500, end: () => undefined } }));
+    let skippedMs = 0;
+    const clock = Object.assign(Object.create(systemClock), { nowMs: () => systemClock.nowMs() + skippedMs });
+    const source = stack.use(open(undefined, { clock, kernelWrites: { timeoutMs: 500, end: () => undefined } }));
     await source.scan();
     const before = source.offered();
     let changes = 0;
@@ -470,6 +480,9 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     const owned = stack.move();
     return {
       ...{ source, before, path: pipe.path, changes: () => changes },
+      skip(ms: number) {
+        skippedMs += ms;
+      },
       async release() {
         pipe.drain();
         await expect.poll(() => source.hung(), { timeout: 10_000 }).toEqual([]);
@@ -482,6 +495,7 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     await using bench = await hang();
     const { source, before } = bench;
     expect(source.hung()).toEqual([{ name, device: first, path: bench.path, text: first }]);
+    expect(source.withheld()).toEqual({ unrestored: 0, hung: 1 });
     expect(offeredAs(source)).toEqual({ ...before.find((device) => device.name === name), taints });
     expect(source.offered().filter((device) => device.taints !== undefined)).toHaveLength(1);
     expect(source.offered()).toHaveLength(before.length);
@@ -523,5 +537,10 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     claims = [claimOf({})];
     await source.scan();
     expect(source.offered()).toEqual(before);
+    // The API server may have been upgraded meanwhile.
+    bench.skip(3_600_000);
+    claims = [];
+    await source.scan();
+    expect(offeredAs(source)?.taints).toEqual(taints);
   });
 });

@@ -18,11 +18,13 @@ async function startBench() {
   const { client } = stack.use(openKube(api));
   const clock = new ManualClock();
   const logger = new RecordingLogger();
-  const options = { controller: testDriver, instance: testNode, clock, logger };
+  const errors: unknown[] = [];
+  const onError = (error: unknown) => errors.push(error);
+  const options = { controller: testDriver, instance: testNode, clock, logger, onError };
   const writer = stack.use(new EventWriter(client, options));
   const owned = stack.move();
   return {
-    ...{ api, clock, logger, writer },
+    ...{ api, clock, logger, writer, errors },
     events: () => api.objects<StoredEvent>('Event'),
     counts: () => api.objects<StoredEvent>('Event').map(({ series }) => series?.count ?? 1),
     /** Waits until the writer knows that so many were written. */
@@ -140,6 +142,7 @@ describe('EventWriter', () => {
     await poll(() => bench.writer.size).toBe(0);
     expect(bench.logger.messages('warn')).toEqual(['event not written']);
     expect(bench.logger.lines.find(({ level }) => level === 'warn')?.fields.reason).toContain('role lacks this');
+    expect(bench.errors).toMatchObject(Array(5).fill({ code: 'api-forbidden' }));
   });
 
   it('treats an event as written when the server created it but the response was lost', async ({ own: bench }) => {

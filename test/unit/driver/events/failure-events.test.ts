@@ -8,6 +8,7 @@ import {
   withPodEvents,
 } from '../../../../src/driver/events/index.ts';
 import type { StoredClaim } from '../../../../src/driver/state/index.ts';
+import { KubeError } from '../../../../src/framework/kube/index.ts';
 import type { AllocatedClaim, DraPlugin } from '../../../../src/framework/kubeletplugin/index.ts';
 
 const identity = { namespace: 'apps', name: 'fast-net', uid: 'c-1' };
@@ -147,6 +148,34 @@ describe('FailureEvents', () => {
     events.devicesFound('node-1', [device.name], claims);
     events.devicesFound('node-1', [], claims);
     expect(reported()).toHaveLength(4);
+  });
+
+  it('reports what is wrong with the node on the node, once for each time', () => {
+    const { events, reported, reports } = record();
+    const unrestored = [{ device: { name: '0000-3b-02-1', pciAddress: '0000:3b:02.1' }, reason: 'vlan: EBUSY' }];
+    const fault = new Error('inventory policy /etc/netdra/p.yaml is invalid: pfs: expected array');
+    for (const _ of [1, 2]) {
+      events.devicesUnrestored('node-1', unrestored as never);
+      events.policyRejected('node-1', fault);
+      events.slicesNotPublished('node-1', new Error('may not create resourceslices'));
+    }
+    const once = ['DeviceNotRestored', 'PolicyRejected', 'SlicesNotPublished'].map((reason) => `Node node-1 ${reason}`);
+    expect(reported()).toEqual(once);
+    expect(reports.map(({ note }) => note)).toEqual([
+      'Device 0000-3b-02-1 (0000:3b:02.1) is not offered, since it could not be restored after its last claim: vlan: EBUSY',
+      `The last valid inventory policy stays in force: ${fault.message}`,
+      'The devices of this node are not offered as they should be: may not create resourceslices',
+    ]);
+    events.devicesUnrestored('node-1', []);
+    events.policyRejected('node-1', undefined);
+    events.slicesNotPublished('node-1', undefined);
+    events.devicesUnrestored('node-1', unrestored as never);
+    events.policyRejected('node-1', fault);
+    events.slicesNotPublished('node-1', new Error('may not create resourceslices'));
+    expect(reported()).toEqual([...once, ...once]);
+    // The API server is away, and an event could not be written either.
+    events.slicesNotPublished('node-1', new KubeError('api-unreachable', 'no answer', { retriable: true }));
+    expect(reported()).toHaveLength(6);
   });
 
   it('reports a device that hangs on the node, once, with its path and what to do', () => {

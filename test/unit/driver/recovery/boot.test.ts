@@ -23,7 +23,6 @@ const used: StoredDevice = {
     podUid: 'p',
     sandboxId: 's',
     netnsPath: '/run/netns/x',
-    networkData: { ips: ['192.0.2.1/24'] },
   },
 };
 const identity = (name: string) => ({ namespace: 'default', name, uid: `uid-${name}` });

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { InactiveClaims } from '../../../../src/driver/recovery/index.ts';
-import type { StoredClaim } from '../../../../src/driver/state/index.ts';
+import { type StoredClaim, StoredRecords } from '../../../../src/driver/state/index.ts';
 import { KubeError, type ResourceClaim } from '../../../../src/framework/kube/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { PluginCalls } from '../../../../src/framework/kubeletplugin/plugin-calls.ts';
@@ -52,7 +52,7 @@ class KnownSandboxes {
 /** What becomes of the claim when the API server says this of it. */
 async function sweep(
   answer: () => unknown,
-  options: { sandboxes?: Known[]; claim?: StoredClaim; sweeps?: number } = {},
+  options: { sandboxes?: Known[]; claim?: StoredClaim; sweeps?: number; isRecorded?: boolean } = {},
 ) {
   const known = new KnownSandboxes(options.sandboxes ?? []);
   const claim = options.claim ?? stored;
@@ -65,6 +65,7 @@ async function sweep(
     driver: testDriver,
     pool: testNode,
     store: { claims: () => [claim], claim: () => claim },
+    metadata: { isRecorded: () => options.isRecorded ?? true },
     sandboxes: known,
     claims: {
       readClaim: async (_, asked) => {
@@ -162,18 +163,19 @@ describe('InactiveClaims', () => {
     expect((await sweep(refuse('api-not-found'), { sandboxes, sweeps: 3 })).reclaimed).toEqual([name]);
     const starting = await sweep(() => object, { sandboxes, sweeps: 3 });
     expect([starting.reclaimed, starting.handedOver, starting.reads.length]).toEqual([[], [], 3]);
-    expect((await sweep(() => object, { sandboxes, claim: { ...stored, state: 'configured' } })).handedOver).toEqual([
+    expect((await sweep(() => object, { sandboxes, claim: { ...stored, state: 'preparing' } })).handedOver).toEqual([
       name,
     ]);
   });
 
   it('handles the other claims when one cannot be handled, and reports that one', async () => {
-    const [first, other] = ['preparing', 'configured'].map((state) => ({ ...stored, state }) as StoredClaim);
+    const [first, other] = [1, 2].map(() => ({ ...stored, state: 'preparing' }) as StoredClaim);
     Object.assign(other!, { identity: { ...stored.identity, name: 'other', uid: 'other' } });
     const handled: string[] = [];
     const inactive = new InactiveClaims({
       ...{ driver: testDriver, pool: testNode },
       store: { claims: () => [first!, other!], claim: () => stored },
+      metadata: { isRecorded: () => true },
       sandboxes: new KnownSandboxes([{ of: podUid }]),
       claims: { readClaim: async () => object as unknown as ResourceClaim },
       helper: {
@@ -262,11 +264,12 @@ describe('InactiveClaims', () => {
 
     it('is prepared again when the driver was ended before its metadata was laid down', async () => {
       const sandboxes: Known[] = [{ of: podUid }];
-      for (const state of ['preparing', 'configured', 'prepared', 'unpreparing'] as const) {
+      for (const state of ['preparing', 'prepared', 'unpreparing'] as const) {
         const { handedOver, reads } = await sweep(() => object, { sandboxes, claim: { ...stored, state } });
-        const isPartly = state === 'preparing' || state === 'configured';
-        expect([state, handedOver, reads]).toEqual([state, isPartly ? [name] : [], []]);
+        expect([state, handedOver, reads]).toEqual([state, state === 'preparing' ? [name] : [], []]);
       }
+      // As an earlier version leaves it while metadata is off.
+      expect((await sweep(() => object, { sandboxes, isRecorded: false })).handedOver).toEqual([name]);
     });
 
     it('is not prepared when it was given up meanwhile', async () => {
@@ -293,7 +296,8 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
     const { store } = bench;
     const metadata = new ClaimMetadata({
       ...{ driver: testDriver, ...dirs, layouts: [layouts.v1], enabled, gate },
-      onPrepared: ({ uid: prepared }) => store.completeClaim(prepared),
+      records: new StoredRecords({ store, dataDir: dirs.dataDir }),
+      onPrepared: (prepared) => bench.driver.complete(prepared),
     });
     const calls = new PluginCalls(bench.driver, {
       ...{ driver: testDriver, claims, metadata, lock: undefined, serialize: false, clock: systemClock, logger },
@@ -302,7 +306,7 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
     expect(answers.get(claim.identity.uid)?.error).toBeUndefined();
     counts.reads = 0;
     const inactive = new InactiveClaims({
-      ...{ driver: testDriver, pool: testNode, store, claims, helper: calls },
+      ...{ driver: testDriver, pool: testNode, store, metadata, claims, helper: calls },
       sandboxes: new KnownSandboxes(claim.podUids.map((of) => ({ of }))),
       onHandedOver: () => counts.handedOver++,
       ...{ clock: systemClock, logger },

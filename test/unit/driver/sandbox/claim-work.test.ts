@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ClaimWork, type ClaimWorkOptions } from '../../../../src/driver/sandbox/claim-work.ts';
-import { Attachments, SandboxError } from '../../../../src/driver/sandbox/index.ts';
+import { type Attachments, SandboxError } from '../../../../src/driver/sandbox/index.ts';
 import { MetadataWriter } from '../../../../src/driver/sandbox/metadata-writer.ts';
 import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { VfState } from '../../../../src/driver/vf/index.ts';
@@ -34,6 +34,7 @@ describe('the VFs of a claim', () => {
   let dir: ReturnType<typeof tempDir>;
   let store: Store;
   let work: ClaimWork;
+  let metadata: ClaimMetadata;
   /** What the pod has, by name of the device; an error is thrown when it is read or attached. */
   let pod: Map<string, VfState | Error>;
   let detachErrors: Map<string, Error>;
@@ -48,11 +49,10 @@ describe('the VFs of a claim', () => {
     detachErrors = new Map();
     calls = [];
     withdrawError = undefined;
-    const metadata = new ClaimMetadata({
+    metadata = new ClaimMetadata({
       ...{ driver: testDriver, dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] },
       gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
     });
-    const stored = new Attachments({ store } as unknown as ConstructorParameters<typeof Attachments>[0]);
     const find = ({ name }: StoredDevice) => {
       const found = pod.get(name);
       if (found instanceof Error) throw found;
@@ -75,7 +75,6 @@ describe('the VFs of a claim', () => {
         if (error !== undefined) throw error;
         store.setAttachments(uid, new Map([[device.pciAddress, undefined]]));
       },
-      recordNetworkData: stored.recordNetworkData.bind(stored),
     } as unknown as Attachments;
     const files = {
       updateRequestMetadata: metadata.update.bind(metadata),
@@ -91,8 +90,8 @@ describe('the VFs of a claim', () => {
     work = new ClaimWork({
       ...{ store, attachments, locks: new KeyedMutex() as unknown as ClaimWorkOptions['locks'] },
       networks: { isGone: () => false },
-      files,
-      writer: new MetadataWriter({ driver: testDriver, attachments, files, attributesOf: () => ({}), logger }),
+      ...{ files, metadata },
+      writer: new MetadataWriter({ driver: testDriver, files, attributesOf: () => ({}), logger }),
       assure: async (_, { name, attachment }) => void calls.push(`assure ${name}, ${attachment?.sandboxId ?? 'free'}`),
     });
     const devices = [1, 2].map(deviceOf);
@@ -111,7 +110,7 @@ describe('the VFs of a claim', () => {
   const claimDir = () => join(dir.path, 'dra-device-metadata', 'default_fast-net');
   const gate = () => (existsSync(join(claimDir(), 'gate')) ? readFileSync(join(claimDir(), 'gate'), 'utf8') : 'none');
   const file = (request: string) => readFileSync(join(claimDir(), request, 'metadata.json'), 'utf8').trim();
-  const dataOf = (index: number) => store.claim('uid')?.devices[index - 1]?.attachment?.networkData;
+  const dataOf = (index: number) => metadata.read(identity, `vf-${index}`)?.devices[0]?.networkData;
 
   it('keep containers from starting once one has left the pod, with its metadata withdrawn', async () => {
     expect(await serve()).toBe('ready');

@@ -10,14 +10,16 @@ const claim: StoredClaim = {
   identity: { namespace: 'apps', name: 'fast-net', uid: 'u' },
   ...{ podUids: ['pod'], state: 'prepared' },
   devices: [
-    { ...device(1), attachment: { ...place, networkData: { interfaceName: 'net1' } } },
+    { ...device(1), attachment: place },
     { ...device(2), attachment: place },
   ],
 };
 
 describe('toDeviceStatuses', () => {
   it('says of each VF whether it is in its pod', () => {
-    expect(toDeviceStatuses(claim)).toMatchObject([
+    expect(
+      toDeviceStatuses(claim, ({ name }) => (name === 'dev-1' ? { interfaceName: 'net1' } : undefined)),
+    ).toMatchObject([
       { device: 'dev-1', ready: true, reason: 'Attached', networkData: { interfaceName: 'net1' } },
       { device: 'dev-2', ready: false, reason: 'NotAttached', message: 'it is not in the network of the pod' },
     ]);

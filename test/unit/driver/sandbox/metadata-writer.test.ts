@@ -7,6 +7,7 @@ import {
   type MetadataWriterOptions,
 } from '../../../../src/driver/sandbox/metadata-writer.ts';
 import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import { readGate } from '../../../../src/framework/metadata/gate/gate.ts';
 import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
@@ -27,7 +28,11 @@ function fakeFiles(generation: number, calls: string[] = []): MetadataCalls {
       return { generation, isWritten: generation > 0 };
     },
     withdrawMetadata: async () => undefined,
-    openGate: async (_, sandboxId) => void calls.push(`open for ${sandboxId}`),
+    openGate: async (_, sandboxId, contents = new Map()) => {
+      const requests = [...contents.keys()];
+      calls.push([...requests.map((request) => `update ${request}`), `open for ${sandboxId}`].join(', '));
+      return new Map(requests.map((request) => [request, { generation, isWritten: generation > 0 }]));
+    },
     holdGate: async () => undefined,
     endGate: async () => undefined,
   };
@@ -36,39 +41,33 @@ function fakeFiles(generation: number, calls: string[] = []): MetadataCalls {
 /** A writer of a claim whose files get this generation. */
 function open(files: MetadataCalls, onWritten: MetadataWriterOptions['onWritten'] = () => {}) {
   const logger = new RecordingLogger();
-  const recorded: unknown[] = [];
-  const attachments = {
-    recordNetworkData: (_: string, states: ReadonlyMap<StoredDevice, unknown>) =>
-      void recorded.push(...states.values()),
-  };
-  const options = { driver: testDriver, attachments, files, attributesOf: () => ({}), onWritten, logger };
-  return { writer: new MetadataWriter(options), logger, recorded };
+  const options = { driver: testDriver, files, attributesOf: () => ({}), onWritten, logger };
+  return { writer: new MetadataWriter(options), logger };
 }
 
 describe('MetadataWriter', () => {
   const facts = { claim: 'apps/fast-net', request: 'vf', devices: ['dev-1'] };
 
-  it('stores network data, writes the requests, opens the gate, and logs which generation containers find', async () => {
+  it('writes the requests, opens the gate, and logs which generation containers find', async () => {
     const calls: string[] = [];
-    const { writer, logger, recorded } = open(fakeFiles(3, calls));
+    const { writer, logger } = open(fakeFiles(3, calls));
     await writer.write(identity, 's1', readings);
-    expect(recorded).toMatchObject([{ ips: state.ips }]);
-    expect(calls).toEqual(['update vf', 'open for s1']);
+    expect(calls).toEqual(['update vf, open for s1']);
     expect(logger.lines).toMatchObject([{ message: 'metadata written', fields: { ...facts, generation: 3 } }]);
   });
 
   it('does not say that files were written when metadata is off', async () => {
     const { writer, logger } = open(fakeFiles(0));
     await writer.write(identity, 's1', readings);
-    expect(logger.lines).toMatchObject([{ message: 'devices ready; metadata files are off', fields: facts }]);
+    expect(logger.lines).toEqual([]);
   });
 
   it('neither writes a request nor opens the gate while one of its devices cannot be read', async () => {
     const calls: string[] = [];
-    const { writer, recorded } = open(fakeFiles(1, calls));
+    const { writer } = open(fakeFiles(1, calls));
     const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
     await writer.write(identity, 's1', [...readings, { request: 'vf', device: other, state: undefined }]);
-    expect([calls, recorded]).toEqual([[], []]);
+    expect(calls).toEqual([]);
     await writer.write(identity, 's1', [...readings, { request: 'other', device: other, state: undefined }]);
     expect(calls).toEqual(['update vf']);
   });
@@ -87,7 +86,7 @@ describe('MetadataWriter', () => {
     const full = new Error('no space left on device');
     const update: MetadataCalls['updateRequestMetadata'] = (claim, request, devices) =>
       request === 'vf' ? Promise.reject(full) : files.updateRequestMetadata(claim, request, devices);
-    const { writer } = open({ ...files, updateRequestMetadata: update });
+    const { writer } = open({ ...files, updateRequestMetadata: update, openGate: () => Promise.reject(full) });
     const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
     const both = [...readings, { request: 'other', device: other, state }];
     await expect(writer.write(identity, 's1', both)).rejects.toBe(full);
@@ -118,7 +117,7 @@ describe('MetadataWriter', () => {
     });
   });
 
-  it('opens the gate of a pod that was served without files, once it has written those that a prepare has added', async () => {
+  it('leaves the gate of a pod that was served without files open when a prepare adds them, with content', async () => {
     using dir = tempDir();
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
     const start = (enabled: boolean) => {
@@ -132,15 +131,10 @@ describe('MetadataWriter', () => {
     const off = start(false);
     await off.metadata.prepare({ claim: identity, requests }, new Map());
     await off.writer.write(identity, 's1', readings);
-    expect(await off.metadata.gateOf(identity)).toEqual({ state: 'served', sandboxId: 's1' });
+    expect(readGate(join(dir.path, 'data'), identity)).toEqual({ state: 'served', sandboxId: 's1' });
     const on = start(true);
     await on.metadata.prepare({ claim: identity, requests }, new Map());
-    expect([await on.metadata.gateOf(identity), await on.metadata.read(identity, 'vf')]).toEqual([
-      undefined,
-      undefined,
-    ]);
-    await on.writer.write(identity, 's1', readings);
-    expect(await on.metadata.gateOf(identity)).toEqual({ state: 'served', sandboxId: 's1' });
+    expect(readGate(join(dir.path, 'data'), identity)).toEqual({ state: 'served', sandboxId: 's1' });
     expect(await on.metadata.read(identity, 'vf')).toMatchObject({ generation: 1 });
   });
 
@@ -151,10 +145,9 @@ describe('MetadataWriter', () => {
     const start = () => {
       const dirs = { dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') };
       const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1, layouts.kep] });
-      const update: MetadataCalls['updateRequestMetadata'] = (...call) => metadata.update(...call);
-      const files = observeFiles({ ...fakeFiles(0), updateRequestMetadata: update }, metrics, systemClock);
-      const attachments = { recordNetworkData: () => undefined };
-      const options = { driver: testDriver, attachments, files, attributesOf: () => ({}), logger };
+      const openGate: MetadataCalls['openGate'] = (...call) => metadata.openGate(...call);
+      const files = observeFiles({ ...fakeFiles(0), openGate }, metrics, systemClock);
+      const options = { driver: testDriver, files, attributesOf: () => ({}), logger };
       return { metadata, writer: new MetadataWriter(options) };
     };
     const { metadata, writer } = start();

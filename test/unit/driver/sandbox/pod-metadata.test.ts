@@ -61,6 +61,8 @@ describe('toDeviceMetadata', () => {
       rdma: { bool: true },
       rdmaDevice: { string: 'irdma1' },
     });
+    const renamed = tell({ rdmaDevice: 'irdma1', nodes: [] }, { rdmaDevice: 'rocep59s0' });
+    expect(renamed.attributes).toMatchObject({ rdmaDevice: { string: 'rocep59s0' } });
     expect(shown).not.toHaveProperty('vfioDevice');
     expect(shown).not.toHaveProperty('vlan');
   });

@@ -3,21 +3,19 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { SandboxError } from '../../../../src/driver/sandbox/index.ts';
 import { StartGuard } from '../../../../src/driver/sandbox/start-guard.ts';
 import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
+import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 const identity = { namespace: 'ns', name: 'nic', uid: 'claim-1' };
 const pod = { uid: 'pod-1', runtimeHandler: 'runc' };
-const file = '/files/ns_nic/vf/metadata.json';
-const gate = { path: '/gate', args: ['gate', '--claim-dir', '/files/ns_nic'] };
+/** The variable of a claim in containers. */
+const variable = 'CLAIM_claim_1=ns/nic';
+const gate = { path: '/gate', args: ['gate', '--claim-dir', '/data/dra-device-metadata/ns_nic'] };
 const device: StoredDevice = { pciAddress: '0000:01:10.0', pool: 'node', name: 'dev', request: 'vf', config: {} };
 const gone = new SandboxError('vf-missing', 'the VF is gone');
 const busy = new SandboxError('vf-busy', 'the VF is in another pod', { retriable: true });
 
-const container = (sources: string[], hooks = [gate]) => ({
-  name: 'app',
-  mounts: sources.map((source) => ({ source, destination: '/x', type: '', options: ['ro', 'bind'] })),
-  createRuntimeHooks: hooks,
-});
+const container = (env: string[], hooks = [gate]) => ({ name: 'app', env, createRuntimeHooks: hooks });
 const sandbox = (ready: boolean, failure?: { error: unknown; attempts: number }, isEnding = false) => ({
   isReady: () => ready,
   isEnding,
@@ -35,15 +33,17 @@ describe('StartGuard', () => {
   beforeEach(() => {
     dir = tempDir();
     store = new Store(join(dir.path, 'state.db'));
+    const options = { driver: 'd', dataDir: '/data', cdiDir: '/cdi', layouts: [layouts.v1], marker: 'CLAIM_' };
+    const metadata = new ClaimMetadata(options);
     otherPods = 0;
     gated = new Set([identity.uid]);
     guard = new StartGuard({
       store,
       metadata: {
         isGated: ({ uid }) => gated.has(uid),
-        isGateOf: ({ namespace, name }, args) => args.includes(`/files/${namespace}_${name}`),
-        isFilePlace: (path) => path.startsWith('/files/'),
-        isFileOf: ({ namespace, name }, path) => path.startsWith(`/files/${namespace}_${name}/`),
+        hasGateOf: metadata.hasGateOf.bind(metadata),
+        isAnyUsedBy: metadata.isAnyUsedBy.bind(metadata),
+        isUsedBy: metadata.isUsedBy.bind(metadata),
       },
       runsHooks: (handler) => handler !== 'runsc',
       onOtherPod: () => otherPods++,
@@ -56,26 +56,28 @@ describe('StartGuard', () => {
   });
 
   it('lets a container wait that has the gate of the claim in it', () => {
-    guard.check(pod, container([file]), sandbox(false));
+    guard.check(pod, container([variable]), sandbox(false));
     guard.check(pod, container([]), sandbox(false));
-    guard.check(pod, container([file]), sandbox(false, { error: busy, attempts: 2 }));
+    guard.check(pod, container([variable]), sandbox(false, { error: busy, attempts: 2 }));
   });
 
   it('lets a container wait that says where its network is, though the runtime never does', () => {
     const unknown = new SandboxError('netns-unknown', 'which network namespace?', { retriable: true });
-    guard.check(pod, container([file]), sandbox(false, { error: unknown, attempts: 9 }));
+    guard.check(pod, container([variable]), sandbox(false, { error: unknown, attempts: 9 }));
   });
 
   it('refuses a container that waits in vain, with the reason', () => {
     const refusal = /^container app cannot start with claim ns\/nic: the VF is gone$/;
-    expect(() => guard.check(pod, container([file]), sandbox(false, { error: gone, attempts: 1 }))).toThrow(refusal);
-    expect(() => guard.check(pod, container([file]), sandbox(false, { error: busy, attempts: 3 }))).toThrow(
+    expect(() => guard.check(pod, container([variable]), sandbox(false, { error: gone, attempts: 1 }))).toThrow(
+      refusal,
+    );
+    expect(() => guard.check(pod, container([variable]), sandbox(false, { error: busy, attempts: 3 }))).toThrow(
       /the VF is in another pod$/,
     );
   });
 
   it('refuses a container of a sandbox that its VFs leave: it would wait for a gate that nothing opens', () => {
-    expect(() => guard.check(pod, container([file]), sandbox(false, undefined, true))).toThrow(
+    expect(() => guard.check(pod, container([variable]), sandbox(false, undefined, true))).toThrow(
       /cannot start with claim ns\/nic: its devices are leaving this sandbox$/,
     );
   });
@@ -83,16 +85,16 @@ describe('StartGuard', () => {
   // B3: metadata off, the layout attributes-json alone, claims that an older version has prepared.
   it('refuses every container of the pod that has no gate of the claim in it', () => {
     const refusal = 'container app cannot start with claim ns/nic: its devices are not in this sandbox yet';
-    const other = { path: '/gate', args: ['gate', '--claim-dir', '/files/ns_other'] };
+    const other = { path: '/gate', args: ['gate', '--claim-dir', '/data/dra-device-metadata/ns_other'] };
     for (const hooks of [[], [other]]) {
       expect(() => guard.check(pod, container([], hooks), sandbox(false))).toThrow(refusal);
-      expect(() => guard.check(pod, container([file], hooks), sandbox(false))).toThrow(refusal);
+      expect(() => guard.check(pod, container([variable], hooks), sandbox(false))).toThrow(refusal);
     }
   });
 
   describe('with another claim of the pod', () => {
     const ready = { namespace: 'ns', name: 'other', uid: 'claim-2' };
-    const otherGate = { path: '/gate', args: ['gate', '--claim-dir', '/files/ns_other'] };
+    const otherGate = { path: '/gate', args: ['gate', '--claim-dir', '/data/dra-device-metadata/ns_other'] };
     /** The first claim has failed; the other one is ready. */
     const half = {
       isReady: (uid: string) => uid === ready.uid,
@@ -105,8 +107,8 @@ describe('StartGuard', () => {
     });
 
     it('lets a container start that has the gate of that one only', () => {
-      guard.check(pod, container(['/files/ns_other/vf/metadata.json'], [otherGate]), half);
-      expect(() => guard.check(pod, container([file], [gate, otherGate]), half)).toThrow(
+      guard.check(pod, container(['CLAIM_claim_2=ns/other'], [otherGate]), half);
+      expect(() => guard.check(pod, container([variable], [gate, otherGate]), half)).toThrow(
         /claim ns\/nic: the VF is gone$/,
       );
     });
@@ -126,29 +128,32 @@ describe('StartGuard', () => {
 
   it('refuses a container whose runtime does not run hooks', () => {
     const kept = { ...pod, runtimeHandler: 'runsc' };
-    expect(() => guard.check(kept, container([file]), sandbox(false))).toThrow('not in this sandbox yet');
-    guard.check(kept, container([file]), sandbox(true));
+    expect(() => guard.check(kept, container([variable]), sandbox(false))).toThrow('not in this sandbox yet');
+    guard.check(kept, container([variable]), sandbox(true));
   });
 
   it('has nothing against containers of other pods without the metadata', () => {
-    guard.check({ ...pod, uid: 'pod-2' }, container(['/files/ns_other/vf/metadata.json', '/etc'], []), sandbox(false));
+    guard.check({ ...pod, uid: 'pod-2' }, container(['CLAIM_claim_2=ns/other', 'PATH=/bin'], []), sandbox(false));
   });
 
   it('refuses a claim that is not prepared yet for the pod that it has passed to', () => {
     store.putClaim({ identity, podUids: ['pod-1'], state: 'preparing', devices: [device] });
-    expect(() => guard.check(pod, container([file]), sandbox(false))).toThrow(
+    expect(() => guard.check(pod, container([variable]), sandbox(false))).toThrow(
       /cannot start with claim ns\/nic: its devices are not prepared yet for this pod, to which it has passed$/,
     );
     expect(otherPods).toBe(1);
   });
 
-  it('refuses a claim to a pod that it was reserved for after it was prepared for another one', () => {
+  it.each([
+    ['its gate', container([])],
+    ['its variable, with metadata and gate off', container([variable], [])],
+  ])('refuses a claim to a pod that it was reserved for after it was prepared for another one: %s', (_, used) => {
     const next = { ...pod, uid: 'pod-2' };
-    expect(() => guard.check(next, container([file]), sandbox(false))).toThrow(
+    expect(() => guard.check(next, used, sandbox(false))).toThrow(
       /cannot start with claim ns\/nic: its devices are prepared for another pod, and cannot be in two$/,
     );
     expect(otherPods).toBe(1);
-    guard.check(next, container(['/etc']), sandbox(false));
+    guard.check(next, container(['PATH=/bin'], []), sandbox(false));
   });
 
   it('has the runtime go on only when other pods are expected, and all containers wait by themselves', () => {
@@ -173,7 +178,7 @@ describe('StartGuard', () => {
 
   it('refuses those with metadata, and no others, while the store cannot be read', () => {
     store[Symbol.dispose]();
-    guard.check(pod, container(['/etc/hosts'], []), sandbox(false));
-    expect(() => guard.check(pod, container([file]), sandbox(false))).toThrow(/state store .* cannot be used/);
+    guard.check(pod, container(['PATH=/bin'], []), sandbox(false));
+    expect(() => guard.check(pod, container([variable]), sandbox(false))).toThrow(/state store .* cannot be used/);
   });
 });

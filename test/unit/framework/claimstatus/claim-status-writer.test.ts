@@ -25,6 +25,8 @@ async function startBench() {
   const logger = new RecordingLogger();
   /** Persistent failures: the claim's name, and the error. */
   const failures: [string, ClaimStatusError][] = [];
+  /** Codes of all failures. */
+  const errors: string[] = [];
   const clock = new ManualClock();
   const owned = stack.move();
   const start = (driver = testDriver, pool?: string) =>
@@ -32,10 +34,11 @@ async function startBench() {
       new ClaimStatusWriter(resources, {
         ...{ driver, clock, logger, ...(pool === undefined ? {} : { pool }) },
         onPersistentFailure: ({ name }, error) => failures.push([name, error]),
+        onError: ({ code }) => errors.push(code),
       }),
     );
   return {
-    ...{ api, resources, logger, failures, clock, start },
+    ...{ api, resources, logger, failures, errors, clock, start },
     warnings: () => logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields.err),
     /** A claim with devices `vf-0`, `vf-1` … of our driver, and one of another. */
     createClaim(name = 'fast-net', count = 2): ClaimIdentity {
@@ -376,6 +379,9 @@ describe('ClaimStatusWriter', () => {
         await poll(() => bench.api.log.every(({ endedMs }) => endedMs !== undefined)).toBe(true);
       }
       await poll(() => bench.clock.sleeping()).toHaveLength(2);
+      const errors = bench.errors.splice(0);
+      expect(errors.length).toBeGreaterThanOrEqual(14);
+      expect(new Set(errors)).toEqual(new Set(['status-failed']));
       const names = bench.failures.splice(0).map(([name, { code }]) => `${name} ${code}`);
       expect(names.sort()).toEqual(['one status-failed', 'two status-failed']);
       failing[Symbol.dispose]();

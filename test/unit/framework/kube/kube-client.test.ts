@@ -145,16 +145,20 @@ describe('KubeClient', () => {
     expect(explain(error)).toMatch(/no answer from the API server: connect ECONNREFUSED/);
   });
 
-  it('takes an answer that is cut off, or no JSON, for none', async () => {
+  it('takes an answer that is cut off for none, and says so when something else answers', async () => {
     const server = createServer((request, response) => {
       if (request.url === '/cut')
         response.writeHead(200, { 'content-length': '100' }).write('{"a"', () => response.destroy());
-      else response.end('<html>');
+      else response.end('<html><title>Sign in</title></html>\n');
     });
     const url = await listen(server);
     using client = new KubeClient(configFor(url), { clock: systemClock, userAgent: 'netdra' });
-    for (const path of ['/cut', '/html']) {
-      expect(await failureOf(client.request({ method: 'GET', path }))).toMatchObject({ code: 'api-unreachable' });
+    const get = (path: string) => failureOf(client.request({ method: 'GET', path }));
+    expect(await get('/cut')).toMatchObject({ code: 'api-unreachable' });
+    const watched = client.watch({ path: '/html' })[Symbol.asyncIterator]().next();
+    for (const error of await Promise.all([get('/html'), failureOf(watched)])) {
+      expect(error).toMatchObject({ code: 'api-failed', retriable: true });
+      expect(explain(error)).toMatch(/the answer is not JSON.*<html>.*another server, such as a proxy, answers/);
     }
     server.close();
     server.closeAllConnections();

@@ -25,11 +25,17 @@ async function startServer(own: Certificate, clients: Certificate[] = []) {
     const client = socket.authorized ? socket.getPeerCertificate().subject.CN : undefined;
     response.end(JSON.stringify({ client, authorization: request.headers.authorization }));
   });
-  server.on('secureConnection', () => connections++);
+  const open = new Set<object>();
+  server.on('secureConnection', (socket) => {
+    connections++;
+    open.add(socket);
+    socket.once('close', () => open.delete(socket));
+  });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
     connections: () => connections,
+    open: () => open.size,
     /** Serves with another certificate from now on. */
     renew: (next: Certificate) => server.setSecureContext({ cert: next.certificate, key: next.key }),
     async [Symbol.asyncDispose]() {
@@ -90,5 +96,7 @@ describe('KubeClient over TLS', () => {
     writeFileSync(caFile, after.certificate);
     expect(await ask(client)).toEqual({});
     expect(server.connections()).toBe(2);
+    // The connection that the earlier authority vouches for is closed.
+    await expect.poll(() => server.open()).toBe(1);
   });
 });

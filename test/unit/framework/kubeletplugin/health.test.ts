@@ -4,7 +4,6 @@ import { HealthBoard } from '../../../../src/framework/kubeletplugin/health.ts';
 import type { DeviceHealth } from '../../../../src/framework/kubeletplugin/index.ts';
 import { startKubeletPlugin } from '../../../../src/framework/kubeletplugin/index.ts';
 import { HealthWatch } from '../../../doubles/kubelet-health.ts';
-import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { Bench, startBench, testPlugin } from './bench.ts';
 
@@ -57,21 +56,19 @@ describe('setHealth', () => {
     await expect.poll(() => old.health('node-1', 'a')).toEqual({ health: 'Healthy', message: 'fine' });
   });
 
-  it('facts §2.4: says again what stays true before the 30 s of the kubelet are over', async () => {
-    const clock = new ManualClock();
-    await using bench = await Bench.start({ watchHealth: true });
-    const helper = await bench.startHelper({}, { health: true, clock });
-    const watch = bench.kubelet.plugins(testDriver)[0]?.health;
-    helper.setHealth([device('a')]);
-    await expect.poll(() => watch?.received.length).toBe(1);
-    expect(watch?.received[0]).toMatchObject([{ healthCheckTimeoutSeconds: 30 }]);
-    for (let round = 2; round < 5; round++) {
-      await expect.poll(() => clock.sleeping().length).toBe(1);
-      clock.advance(9_999);
-      expect(watch?.received).toHaveLength(round - 1);
-      clock.advance(1);
-      await expect.poll(() => watch?.received.length).toBe(round);
-    }
+  it('does not repeat a report, since the kubelet stamps its own time, and sends Unknown when it is too old', async () => {
+    await using bench = await startHealthBench();
+    bench.helper.setHealth([device('a', { timeoutSeconds: 1 }), device('b')]);
+    await bench.kubelet.until(() => bench.watch.received.length === 1);
+    await bench.kubelet.until(() => bench.watch.received.length === 2);
+    expect(bench.watch.received[1]).toMatchObject([
+      { health: 'UNKNOWN', message: expect.stringContaining('not checked since ') },
+      { health: 'HEALTHY' },
+    ]);
+    // A driver that checks again has its report sent again, although it is the same.
+    bench.helper.setHealth([device('a', { timeoutSeconds: 1 }), device('b')]);
+    await bench.kubelet.until(() => bench.watch.received.length === 3);
+    expect(bench.watch.received[2]).toMatchObject([{ health: 'HEALTHY' }, { health: 'HEALTHY' }]);
   });
 
   it('ends the streams when it stops, and does not wait for them', async () => {
@@ -141,26 +138,23 @@ describe('the health service', () => {
 });
 
 describe('HealthBoard', () => {
-  it('facts §2.4: has unix seconds, the default timeout, and the driver’s own where it gives them', () => {
-    const board = new HealthBoard(() => new Date(100_900));
+  it('facts §2.4: has unix seconds, the default timeout or that of the driver, and no state that is older', () => {
+    let nowMs = 100_900;
+    const board = new HealthBoard(() => new Date(nowMs));
     board.set([device('a'), device('b', { checkedAt: new Date(90_100), timeoutSeconds: 12 })]);
-    expect(board.snapshot()).toEqual([
-      {
-        device: { poolName: 'node-1', deviceName: 'a' },
-        health: 'HEALTHY',
-        lastUpdatedTime: 100,
-        healthCheckTimeoutSeconds: 30,
-        message: '',
-      },
-      {
-        device: { poolName: 'node-1', deviceName: 'b' },
-        health: 'HEALTHY',
-        lastUpdatedTime: 90,
-        healthCheckTimeoutSeconds: 12,
-        message: '',
-      },
-    ]);
-    expect(board.refreshMs()).toBe(4_000);
+    const sent = (deviceName: string, health: string, checked: number, timeout: number, message = '') => ({
+      ...{ device: { poolName: 'node-1', deviceName }, health, lastUpdatedTime: checked },
+      ...{ healthCheckTimeoutSeconds: timeout, message },
+    });
+    expect(board.snapshot()).toEqual([sent('a', 'HEALTHY', 100, 30), sent('b', 'HEALTHY', 90, 12)]);
+    expect(board.expiresInMs()).toBe(1_200);
+    nowMs += 1_200;
+    const message = 'not checked since 1970-01-01T00:01:30.100Z: the driver may hang';
+    expect(board.snapshot()).toEqual([sent('a', 'HEALTHY', 100, 30), sent('b', 'UNKNOWN', 90, 12, message)]);
+    expect(board.expiresInMs()).toBe(28_800);
+    nowMs += 28_800;
+    expect(board.snapshot()).toMatchObject([{ health: 'UNKNOWN' }, { health: 'UNKNOWN' }]);
+    expect(board.expiresInMs()).toBeUndefined();
   });
 
   it.each([

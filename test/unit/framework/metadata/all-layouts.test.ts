@@ -337,47 +337,32 @@ describe('immediate, deferred and mixed', () => {
   });
 });
 
-describe('isFileOf', () => {
-  it('tells the files that come with an update from all others', async () => {
-    const metadata = bench.start();
-    await metadata.prepare(record, new Map());
-    expect(layoutNames.filter((name) => metadata.isFileOf(claim, path(name)))).toEqual(['v1', 'kep', 'downward-api']);
-    for (const other of [
-      `${bench.dataDir}/dra-device-metadata/default_fast-net2/vf/metadata.json`,
-      `${bench.downwardApiDir}/${podUid}/fast-net.other.vf.json`,
-      `${bench.downwardApiDir}/${podUid}/slow-net.vf.json`,
-      `${bench.downwardApiDir}/fast-net.vf.json`,
-      `${bench.downwardApiDir}/another-pod/fast-net.vf.json`,
-      '/etc/hosts',
-    ]) {
-      expect(metadata.isFileOf(claim, other)).toBe(false);
+describe('a container', () => {
+  it.each([['hook'], ['file']])('says which claims it has, whatever it mounts: gate %s', async (mode) => {
+    const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
+    const others = [
+      { ...claim, name: 'fast-net2', uid: 'other' },
+      { ...claim, namespace: 'other', uid: 'other-2' },
+    ];
+    const none = {
+      env: ['PATH=/bin', `CLAIM=${claim.uid}`],
+      createRuntimeHooks: [{ args: ['--claim-dir', '/data/x'] }],
+    };
+    for (const more of [{ enabled: false }, { layouts: ['attributes-json'] as const }, {}]) {
+      const metadata = bench.start({ marker: 'CLAIM_', ...(mode === 'hook' ? { gate } : {}), ...more });
+      const ids = await metadata.prepare(record, new Map());
+      expect([...ids.keys()]).toEqual(['vf']);
+      const [{ env = [], hooks = [] } = {}] = bench.edits(claim.uid);
+      expect([env, hooks.length]).toEqual(
+        mode === 'hook' ? [[], 1] : [[`CLAIM_${claim.uid.replaceAll('-', '_')}=default/fast-net`], 0],
+      );
+      const container = { env: ['PATH=/bin', ...env], createRuntimeHooks: hooks };
+      expect([metadata.isUsedBy(claim, container), metadata.isAnyUsedBy(container)]).toEqual([true, true]);
+      expect(metadata.hasGateOf(claim, container)).toBe(mode === 'hook');
+      for (const other of others) expect(metadata.isUsedBy(other, container)).toBe(false);
+      expect([metadata.isUsedBy(claim, none), metadata.isAnyUsedBy(none)]).toEqual([false, false]);
+      await metadata.unprepare(claim);
     }
-    for (const name of ['v1', 'kep', 'downward-api'] as const) expect(metadata.isFilePlace(path(name))).toBe(true);
-    for (const other of [path('attributes-json'), '/etc/hosts', `${bench.dataDir}/dra.sock`]) {
-      expect(metadata.isFilePlace(other)).toBe(false);
-    }
-  });
-});
-
-describe('claims of the same name in two namespaces', () => {
-  const other = { ...claim, namespace: 'other', uid: 'other-uid' };
-
-  it('have files of their own in every layout', async () => {
-    const metadata = bench.start();
-    await metadata.prepare(record, new Map());
-    await metadata.prepare({ ...record, claim: other, podUid: 'other-pod' }, new Map());
-    const theirs = join(bench.downwardApiDir, 'other-pod/fast-net.vf.json');
-    expect([metadata.isFileOf(claim, path('downward-api')), metadata.isFileOf(claim, theirs)]).toEqual([true, false]);
-    expect([metadata.isFileOf(other, path('downward-api')), metadata.isFileOf(other, theirs)]).toEqual([false, true]);
-  });
-
-  it('are still kept apart when one of them is unprepared, but not when a record is damaged', async () => {
-    const metadata = bench.start();
-    await metadata.prepare(record, new Map());
-    expect(metadata.isFileOf(other, path('downward-api'))).toBe(false);
-    writeFileSync(join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json'), '{');
-    // Rather a container too many that waits than one that starts without its metadata.
-    expect(metadata.isFileOf(claim, path('downward-api'))).toBe(true);
   });
 });
 

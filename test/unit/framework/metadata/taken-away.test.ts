@@ -22,7 +22,7 @@ describe('a claim that is unprepared', () => {
     const [removed = ''] = readdirSync(top);
     expect(removed).toMatch(/^\.removed-/);
     expect(readdirSync(join(top, removed))).toEqual(['claim.json', 'vf']);
-    expect(await metadata.list()).toEqual([{ dir: removed }]);
+    expect(metadata.dirs()).toEqual([removed]);
     expect([await metadata.countFiles(), (await metadata.waiting()).problems]).toEqual([0, []]);
 
     await metadata.prepare(record, new Map([['vf', devices]]));
@@ -30,7 +30,7 @@ describe('a claim that is unprepared', () => {
     await metadata.unprepare(claim);
     for (const task of tasks.splice(1)) await task();
     expect(readdirSync(top)).toEqual([removed]);
-    await metadata.removeUnclaimed(removed);
+    metadata.removeDir(removed);
     expect(readdirSync(top)).toEqual([]);
     await tasks[0]?.();
   });

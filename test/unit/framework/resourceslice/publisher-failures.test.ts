@@ -178,5 +178,8 @@ describe('SlicePublisher, when something fails', () => {
     expect(await bench.settle(() => publisher.publish(onePool(devices(4, { taints }))))).toEqual(['PUT']);
     expect(await bench.settle(() => publisher.recheck())).toEqual([]);
     expect(bench.errors).toHaveLength(1);
+    // A driver that leaves them out, and tries them again later, gets the same answer again.
+    for (const more of [{}, { taints }]) await bench.settle(() => publisher.publish(onePool(devices(4, more))));
+    expect(bench.errors).toHaveLength(2);
   });
 });

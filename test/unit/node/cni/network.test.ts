@@ -34,6 +34,27 @@ describe('parseCniNetwork', () => {
     expect(parseCniNetwork(single, 'x', { defaultName: 'default-fast' }).name).toBe('fast');
   });
 
+  it('takes null for absent and keys in any case, as Go does, and an empty name for none', () => {
+    const loose = {
+      CNIVersion: '1.0.0',
+      name: '',
+      Type: 'sriov',
+      ipam: null,
+      plugins: null,
+      cniVersions: null,
+      n: null,
+    };
+    expect(parseCniNetwork(loose, 'x', { defaultName: 'nad' })).toEqual({
+      cniVersion: '1.0.0',
+      name: 'nad',
+      plugins: [{ type: 'sriov', n: null }],
+    });
+    const plugin = { TYPE: 'a', capabilities: { mac: null, ips: true }, IPAM: { Type: 'static', type: null } };
+    const { plugins } = parse({ cniversion: '1.0.0', NAME: 'fast', Plugins: [plugin] });
+    expect(plugins).toEqual([{ type: 'a', capabilities: { ips: true }, ipam: { type: 'static' } }]);
+    expect(parseCniIpam({ Type: 'static' }, 'x', { name: 'fast' }).ipam).toEqual({ type: 'static' });
+  });
+
   it('picks the latest version that both know', () => {
     expect(parse({ ...list, cniVersion: '0.4.0', cniVersions: ['0.4.0', '1.0.0', '2.0.0'] }).cniVersion).toBe('1.0.0');
     expect(parse({ ...single, cniVersions: ['0.3.1', '9.0.0'] })).toEqual({
@@ -62,6 +83,8 @@ describe('parseCniNetwork', () => {
       'plugins.0.runtimeConfig: is filled in',
     ],
     ['a forged result', { ...single, prevResult: {} }, 'prevResult: is filled in'],
+    ['a forged result in other letters', { ...single, PrevRe\u017fult: {} }, 'prevResult: is filled in'],
+    ['a forged device in other letters', { ...single, RUNTIMECONFIG: {} }, 'runtimeConfig: is filled in'],
     ['capabilities that are no switches', { ...single, capabilities: { mac: 'yes' } }, 'capabilities.mac: '],
     ['a list', [list], 'the whole: must be a JSON object'],
     ['nothing', undefined, 'the whole: must be a JSON object'],

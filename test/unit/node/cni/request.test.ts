@@ -39,6 +39,10 @@ describe('formatRequest', () => {
     const request = requestOf({ type: 'host-device', device: 'veth0' }, { deviceId });
     expect(request).toMatchObject({ device: 'veth0', deviceID: deviceId });
     expect(request).not.toHaveProperty('pciBusID');
+    expect(requestOf({ type: 'host-device', HWAddr: '02::' }, { deviceId })).not.toHaveProperty('pciBusID');
+    for (const device of [null, '']) {
+      expect(requestOf({ type: 'host-device', device }, { deviceId })).toMatchObject({ pciBusID: deviceId });
+    }
   });
 
   it('gives the capabilities that a plugin declares, and no others', () => {

@@ -24,20 +24,23 @@ describe('parseCniResult', () => {
         { interface: 1, address: '10.1.2.3/24', gateway: '10.1.2.1' },
         { interface: 1, address: '2001:DB8:0:0::5/64', gateway: '2001:db8:0::1' },
       ],
-      routes: [{ dst: '0.0.0.0/0', gw: '10.1.2.1', priority: 50, table: 100, scope: 0 }, { dst: '2001:DB8::/32' }],
+      routes: [
+        { dst: '0.0.0.0/0', gw: '10.1.2.1', mtu: 1400, advmss: 1360, priority: 50, table: 100, scope: 0, onlink: true },
+        { dst: '2001:DB8::/32' },
+      ],
       dns: { nameservers: ['10.1.2.1'], search: ['example.org'] },
     };
     expect(parseObject(result)).toEqual({
       cniVersion: '1.1.0',
-      interfaces: [
-        { name: 'br0', mac: '02:00:00:00:00:01', mtu: 1500 },
-        { name: 'net1', mac: '02:00:00:00:aa:02', mtu: 9000, sandbox: '/run/netns/a', pciID: '0000:3b:02.1' },
-      ],
       ips: [
-        { interface: 1, address: '10.1.2.3/24', gateway: '10.1.2.1' },
-        { interface: 1, address: '2001:db8::5/64', gateway: '2001:db8::1' },
+        { address: '10.1.2.3/24', gateway: '10.1.2.1' },
+        { address: '2001:db8::5/64', gateway: '2001:db8::1' },
       ],
-      routes: [{ dst: '0.0.0.0/0', gw: '10.1.2.1', priority: 50, table: 100 }, { dst: '2001:db8::/32' }],
+      routes: [
+        { dst: '0.0.0.0/0', gw: '10.1.2.1', mtu: 1400, advmss: 1360, priority: 50, table: 100, scope: 0 },
+        { dst: '2001:db8::/32' },
+      ],
+      unused: ['interfaces', 'dns', 'routes.0.onlink'],
     });
   });
 
@@ -50,28 +53,20 @@ describe('parseCniResult', () => {
     };
     expect(parseObject(result)).toEqual({
       cniVersion,
-      interfaces: [{ name: 'net1' }],
-      ips: [{ interface: 0, address: '10.1.2.3/24' }],
+      ips: [{ address: '10.1.2.3/24' }],
       routes: [],
+      unused: ['interfaces'],
     });
   });
 
   it('takes empty and null fields for absent ones', () => {
     const result = {
-      interfaces: [{ name: 'a', mac: '', sandbox: '', mtu: 0, pciID: '' }],
       ips: null,
-      routes: [{ dst: '::/0', gw: '' }],
+      routes: [{ dst: '::/0', gw: '', priority: null }],
+      dns: {},
+      interfaces: [],
     };
-    expect(parseObject(result)).toEqual({
-      cniVersion: '1.0.0',
-      interfaces: [{ name: 'a' }],
-      ips: [],
-      routes: [{ dst: '::/0' }],
-    });
-  });
-
-  it('ignores the interface of an address where no interfaces are listed: IPAM plugins know none', () => {
-    expect(parseObject({ ips: [{ address: '10.0.0.1/24', interface: 0 }] }).ips).toEqual([{ address: '10.0.0.1/24' }]);
+    expect(parseObject(result)).toEqual({ cniVersion: '1.0.0', ips: [], routes: [{ dst: '::/0' }], unused: [] });
   });
 
   it.each([
@@ -93,18 +88,7 @@ describe('parseCniResult', () => {
       'ips.0.gateway: must be an IP address, not "10.0.0"',
     ],
     ['a bad route', '{"routes":[{"dst":"default"}]}', 'routes.0.dst: must be an address with prefix length'],
-    ['a bad MAC', '{"interfaces":[{"name":"a","mac":"?"}]}', 'interfaces.0.mac: must be octets with colons'],
-    ['an interface without name', '{"interfaces":[{}]}', 'interfaces.0.name: '],
-    [
-      'an index out of range',
-      '{"interfaces":[{"name":"a"}],"ips":[{"address":"10.0.0.1/24","interface":1}]}',
-      'ips.0.interface: there is no interface 1 among 1',
-    ],
-    [
-      'a negative index',
-      '{"interfaces":[{"name":"a"}],"ips":[{"address":"10.0.0.1/24","interface":-1}]}',
-      'ips.0.interface: ',
-    ],
+    ['a priority of more than 32 bits', '{"routes":[{"dst":"::/0","priority":4294967296}]}', 'routes.0.priority: '],
     [
       'nesting too deep to be written again',
       `{"x":${'['.repeat(200_000)}${']'.repeat(200_000)}}`,

@@ -82,9 +82,9 @@ describe('add', () => {
     const attachment = attachmentOf(['sriov', { type: 'tuning', mtu: 9000 }], { deviceId: '0000:3b:02.1' });
     expect(await runner.add(attachment, never)).toEqual({
       cniVersion: '1.0.0',
-      interfaces: [{ name: 'net1', sandbox: liveNetns }],
-      ips: [{ address: '10.1.2.3/24', interface: 0 }],
+      ips: [{ address: '10.1.2.3/24' }],
       routes: [],
+      unused: ['interfaces', 'vendor'],
     });
     const [sriov, tuning] = plugins.calls();
     expect(plugins.summary()).toEqual(['sriov ADD', 'tuning ADD']);

@@ -38,6 +38,13 @@ describe('decodeLink', () => {
       ['altNames', 'carrier', 'flags', 'index', 'mtuBytes', 'name', 'up'].sort(),
     );
   });
+
+  it('reads the limits of the MTU, of which 0 is none', () => {
+    const limits = (min: number, max: number) =>
+      decodeLink(linkMessage([attribute(50, putU32(min)), attribute(51, putU32(max))]));
+    expect(limits(68, 9216)).toMatchObject({ minMtuBytes: 68, maxMtuBytes: 9216 });
+    expect(limits(68, 0)).not.toHaveProperty('maxMtuBytes');
+  });
 });
 
 describe('encodeLinkChange', () => {
@@ -88,9 +95,9 @@ describe('addresses', () => {
 
 describe('routes', () => {
   it('come back as they were', () => {
-    const route = { destination: '::/0', gateway: '2001:db8::1', index: 3 };
+    const route = { destination: '::/0', gateway: '2001:db8::1', index: 3, table: 1000, priority: 7 };
     const decoded = decodeRoute(Buffer.concat(encodeRoute(route)))!;
-    expect(decoded).toEqual({ destination: '::/0', links: [3], isUnicast: true });
+    expect(decoded).toEqual({ destination: '::/0', links: [3], isUnicast: true, table: 1000, priority: 7 });
     expect(isDefaultRoute(decoded)).toBe(true);
   });
 
@@ -117,6 +124,8 @@ describe('routes', () => {
     [{ destination: '::/0', gateway: '10.0.0.1', index: 1 }, 'gateway 10.0.0.1 is IPv4'],
     [{ destination: '0.0.0.0/0', gateway: '10.0.0.1/24', index: 1 }, 'not an IP address'],
     [{ destination: '0.0.0.0/0', index: 0 }, 'not an interface index'],
+    [{ destination: '0.0.0.0/0', index: 1, scope: 256 }, '256 is not the scope'],
+    [{ destination: '0.0.0.0/0', index: 1, priority: 2 ** 32 }, 'not the priority'],
   ])('refuse %j', (route, message) => expect(() => encodeRoute(route)).toThrow(message));
 });
 

@@ -1,7 +1,9 @@
 import { Flags, formatMessage, parseMessages, putS32 } from 'netlink';
 import { describe, expect, it } from 'vitest';
+import { pauses } from '../../../../src/lib/waiting-times.ts';
 import { NetlinkError } from '../../../../src/node/netlink/errors.ts';
 import { RequestSocket } from '../../../../src/node/netlink/socket.ts';
+import { JumpingClock } from '../../../doubles/quirky-card.ts';
 
 const subject = { operation: 'list links', netns: '/run/netns/x' };
 const anyRequest = { type: 18, payload: [Buffer.alloc(16)] };
@@ -62,7 +64,7 @@ const ack = (seq: number, errno = 0) => message(seq, 2, Buffer.concat([putS32(er
 
 function connect() {
   const kernel = new KernelEnd();
-  return { kernel, socket: new RequestSocket(kernel) };
+  return { kernel, socket: new RequestSocket(kernel, new JumpingClock()) };
 }
 const tick = () => new Promise((resolve) => setImmediate(resolve));
 
@@ -75,6 +77,27 @@ describe('RequestSocket', () => {
     kernel.answer([message(kernel.seq, 16, Buffer.from('link'))]);
     kernel.answer([ack(kernel.seq)]);
     expect((await answer).map(({ data }) => data.toString())).toEqual(['link']);
+  });
+
+  it.each(['request', 'dump'] as const)('makes a %s again while the kernel is busy, for a second', async (method) => {
+    const { kernel, socket } = connect();
+    const [ebusy, eagain] = [-16, -11];
+    const refuse = async (errno: number) => {
+      await tick();
+      kernel.answer([method === 'dump' ? done(kernel.seq, errno) : ack(kernel.seq, errno)]);
+    };
+    const answer = socket[method](anyRequest, subject);
+    await refuse(ebusy);
+    await refuse(eagain);
+    await refuse(0);
+    expect(await answer).toEqual([]);
+    const failing = socket[method](anyRequest, subject).catch((error: unknown) => error);
+    for (const atMs of [0, 20, 60, 140, 300, 620, 940, 1_260]) {
+      await refuse(ebusy);
+      if (atMs < pauses.busy.untilMs) await tick();
+    }
+    expect(await failing).toMatchObject({ errno: 'EBUSY', retriable: true });
+    expect(kernel.sent).toHaveLength(3 + 8);
   });
 
   it('sends what is asked while it waits for an answer only after that, even if it is an error', async () => {
@@ -174,16 +197,16 @@ describe('RequestSocket', () => {
     const answer = socket.dump(anyRequest, subject, 1);
     await tick();
     kernel.answer([part(kernel.seq, 'one ')]);
-    kernel.answer([ack(kernel.seq, -12)]);
-    await expect(answer).rejects.toMatchObject({ code: 'netlink-refused', errno: 'ENOMEM' });
+    kernel.answer([ack(kernel.seq, -22)]);
+    await expect(answer).rejects.toMatchObject({ code: 'netlink-refused', errno: 'EINVAL' });
   });
 
   it('fails a dump that ends with an error', async () => {
     const { kernel, socket } = connect();
     const answer = socket.dump(anyRequest, subject);
     await tick();
-    kernel.answer([part(kernel.seq, 'half'), done(kernel.seq, -12)]);
-    await expect(answer).rejects.toMatchObject({ code: 'netlink-refused', errno: 'ENOMEM', retriable: true });
+    kernel.answer([part(kernel.seq, 'half'), done(kernel.seq, -22)]);
+    await expect(answer).rejects.toMatchObject({ code: 'netlink-refused', errno: 'EINVAL', retriable: false });
   });
 
   it('says what was refused, where, and what to do', async () => {

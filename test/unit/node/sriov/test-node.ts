@@ -117,5 +117,5 @@ export class TestNode implements Disposable {
 }
 
 export function defaultRoute(...indices: number[]): Route {
-  return { destination: '0.0.0.0/0', links: indices, isUnicast: true };
+  return { destination: '0.0.0.0/0', links: indices, isUnicast: true, table: 254, priority: 0 };
 }

@@ -1,6 +1,6 @@
-import { rmSync } from 'node:fs';
+import { renameSync, rmSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../../src/lib/clock.ts';
+import { type Clock, systemClock } from '../../../../src/lib/clock.ts';
 import { defined } from '../../../../src/lib/defined.ts';
 import { explain } from '../../../../src/lib/errors.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
@@ -12,7 +12,7 @@ afterEach(() => {
   for (const each of stack.splice(0)) each[Symbol.dispose]();
 });
 
-function open(options?: SriovCardOptions) {
+function open(options?: SriovCardOptions, clock: Clock = systemClock) {
   const card = new SriovCard(options);
   stack.push(card);
   const { root, write, host, ethtool } = card;
@@ -20,7 +20,7 @@ function open(options?: SriovCardOptions) {
     binding: new DriverBinding(root, write),
     host,
     ethtool,
-    clock: systemClock,
+    clock,
     nodes: new DeviceNodes(root),
   });
   return { card, hardware };
@@ -233,7 +233,7 @@ describe('a VF that its pod has changed', () => {
     const error = await hardware.restore(card.address(0), before).catch((each: unknown) => each);
     expect(error).toMatchObject({ code: 'restore-incomplete', properties: ['link.name'], retriable: true });
     expect(explain(error)).toMatch(
-      /cannot rename link #\d+ to ens1f0v0: the name is taken by link #11 .*rename or delete/,
+      /cannot rename link #\d+ to ens1f0v0: the name is taken by link #12 .*rename or delete/,
     );
     expect(card.state(0)).toEqual({ ...state, link: { ...state.link, name: expect.stringMatching(/^netdra\d+$/) } });
     Object.assign(card.link(1) ?? {}, { name: 'other' });
@@ -339,6 +339,47 @@ describe('a rebind that is due', () => {
     await new DriverBinding(card.root, card.write).rebind(vfAddress(0));
     await hardware.configure(card.address(0), wanted, before);
     expect(card.link(0)).toMatchObject({ name: 'ens1f0v0', mtuBytes: 1400, up: true, ...wanted.vf });
+  });
+});
+
+describe('the RDMA device of a VF', () => {
+  it('is awaited after a bind, and is read again under the name that udev gives it', async () => {
+    const { card, hardware } = open();
+    const dir = `bus/pci/devices/${vfAddress(0)}`;
+    setTimeout(() => card.writeText(`${dir}/infiniband/mlx5_24/node_type`, '1: CA\n'), 40);
+    setTimeout(() => card.writeText(`${dir}/infiniband_verbs/uverbs24/uevent`, 'DEVNAME=infiniband/uverbs24\n'), 80);
+    const access = await hardware.access(card.address(0), { vhost: false, rdma: true });
+    expect(access).toMatchObject({ rdmaDevice: 'mlx5_24', nodes: ['/dev/infiniband/uverbs24'] });
+    renameSync(card.path(dir, 'infiniband/mlx5_24'), card.path(dir, 'infiniband/rocep59s0f0v0'));
+    expect(await hardware.rdmaDevice(card.address(0))).toBe('rocep59s0f0v0');
+  });
+
+  it('fails the claim for the time being if it does not appear, and at once if it cannot be used', async () => {
+    let nowMs = 0;
+    const sleep = async (ms: number) => {
+      nowMs += ms;
+    };
+    const { card, hardware } = open({}, { ...systemClock, nowMs: () => nowMs, sleep });
+    const absent = hardware.access(card.address(0), { vhost: false, rdma: true });
+    await expect(absent).rejects.toMatchObject({ code: 'device-node-missing', retriable: true });
+    expect(nowMs).toBeGreaterThan(1_000);
+    const waitedMs = nowMs;
+    card.writeText('module/ib_core/parameters/netns_mode', 'N\n');
+    card.writeText(`bus/pci/devices/${vfAddress(0)}/infiniband/mlx5_24/node_type`, '1: CA\n');
+    const refused = hardware.access(card.address(0), { vhost: false, rdma: true });
+    await expect(refused).rejects.toMatchObject({ code: 'device-node-missing', retriable: false });
+    expect(nowMs).toBe(waitedMs);
+  });
+});
+
+describe('the MTU of a VF', () => {
+  it('is limited by its interface, and by its PF also while it has none', async () => {
+    const { card, hardware } = open({ mtu: { pf: 2000, vf: 1900 } });
+    const pf = { minBytes: 0, maxBytes: 2000, of: 'its PF pf0' };
+    const limits = await hardware.mtuLimits(card.address(0));
+    expect(limits).toEqual([{ minBytes: 68, maxBytes: 1900, of: `its interface ${card.link(0)?.name}` }, pf]);
+    card.moveAway(0);
+    expect(await hardware.mtuLimits(card.address(0))).toEqual([pf]);
   });
 });
 
@@ -637,15 +678,6 @@ describe('a write into sysfs', () => {
     await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
     expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
     await hardware.restore(card.address(0), before);
-    const { setVf } = card.host;
-    const errnos = ['EBUSY', 'EAGAIN'];
-    card.host.setVf = async (pf, vf, change) => {
-      const errno = errnos.shift();
-      if (errno !== undefined) throw new NetlinkError('netlink-refused', 'VF in reset', { errno, retriable: true });
-      await setVf(pf, vf, change);
-    };
-    await hardware.configure(card.address(0), { vf: { trust: true } }, before);
-    expect([card.info(0)?.trust, errnos]).toEqual([true, []]);
     card.refusals.push('EIO', 'EIO');
     await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
       ...{ code: 'binding-failed', cause: expect.objectContaining({ code: 'EIO' }) },

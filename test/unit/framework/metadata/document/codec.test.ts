@@ -120,7 +120,7 @@ describe('decodeStream', () => {
     ['"generation": 3', '"generation": 1.5', 'metadata.generation: a whole number expected'],
     ['"podClaimName": "nic"', '"podClaimName": []', 'podClaimName: a string expected'],
     ['"requests": [', '"requests": {}, "others": [', 'requests: a list expected'],
-    ['"name": "vf/large"', '"name": null', 'requests[0].name: a string expected'],
+    ['"name": "vf/large"', '"name": 1', 'requests[0].name: a string expected'],
     ['"driver": "sriov.netdra.dev"', '"driver": 1', 'requests[0].devices[0].driver: a string expected'],
     ['"int": 1', '"int": 1.5', 'requests[0].devices[0].attributes[vfIndex].int: a whole number of 64 bits expected'],
     ['"int": 1', '"int": 9223372036854775808', 'attributes[vfIndex].int: a whole number of 64 bits expected'],
@@ -136,7 +136,35 @@ describe('decodeStream', () => {
     expect(() => decodeStream(text.replace(before, after))).toThrow(message);
   });
 
-  it('passes over fields and kinds that it does not know', () => {
+  it('takes what is absent or null for empty, as Go does', () => {
+    const version = { apiVersion: 'metadata.resource.k8s.io/v1beta1', kind: 'DeviceMetadata' };
+    const claim = { name: '', namespace: '', uid: '' };
+    expect(decodeMetadata(JSON.stringify(version))).toEqual({ claim, generation: 0, requests: [] });
+    const attributes = { a: null, b: { strings: [null], ints: [null], bools: [null] } };
+    const device = { driver: null, attributes, networkData: { ips: [null] } };
+    const object = { ...version, metadata: { generation: null }, requests: [null, { devices: [null, device] }] };
+    const nothing = { driver: '', pool: '', name: '' };
+    const read = { a: {}, b: { strings: [''], ints: [0], bools: [false] } };
+    expect(decodeMetadata(JSON.stringify(object))).toEqual({
+      ...{ claim, generation: 0 },
+      requests: [
+        { name: '', devices: [] },
+        { name: '', devices: [nothing, { ...nothing, attributes: read, networkData: { ips: [''] } }] },
+      ],
+    });
+  });
+
+  it('refuses a known version of another kind, although a document follows', () => {
+    const other = '{"apiVersion":"metadata.resource.k8s.io/v1beta1","kind":"DeviceMetadataList"}';
+    expect(() => decodeStream(other + stream(document))).toThrow(
+      expect.objectContaining({
+        code: 'metadata-malformed',
+        message: 'metadata.resource.k8s.io/v1beta1: kind DeviceMetadata expected, DeviceMetadataList found',
+      }),
+    );
+  });
+
+  it('passes over fields and kinds of values that it does not know', () => {
     const text = encodeObject(document, 'v1beta1')
       .replace('"generation": 3', '"generation": 3, "labels": {"a": "b"}')
       .replace('"int": 1', '"int": 1, "quantity": "1Gi"')

@@ -15,7 +15,10 @@ import {
   ClaimMetadata,
   type ClaimRecord,
   type DeviceMetadata,
+  inspectClaim,
   layouts,
+  type MetadataVersion,
+  RecordFiles,
   readMetadataFile,
 } from '../../../../../src/framework/metadata/index.ts';
 import { tempDir } from '../../../../doubles/temp-dir.ts';
@@ -35,12 +38,10 @@ describe('ClaimMetadata', () => {
   let dir: ReturnType<typeof tempDir>;
   let metadata: ClaimMetadata;
   let file: string;
-  const open = () =>
+  const open = (versions?: MetadataVersion[]) =>
     new ClaimMetadata({
-      driver,
-      dataDir: join(dir.path, 'data'),
-      cdiDir: join(dir.path, 'cdi'),
-      layouts: [layouts.v1, layouts.kep],
+      ...{ driver, dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') },
+      ...{ layouts: [layouts.v1, layouts.kep], ...(versions && { versions }) },
     });
 
   beforeEach(() => {
@@ -50,22 +51,57 @@ describe('ClaimMetadata', () => {
   });
   afterEach(() => dir[Symbol.dispose]());
 
-  it('reports that a claim is prepared when everything is laid down, also if there is nothing to lay down', async () => {
-    const reported: [string, boolean][] = [];
-    const [dataDir, cdiDir] = [join(dir.path, 'other'), join(dir.path, 'cdi')];
-    const prepare = (enabled: boolean) =>
-      new ClaimMetadata({
-        ...{ driver, dataDir, cdiDir, layouts: [layouts.v1], enabled },
-        gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
-        onPrepared: ({ uid }) => reported.push([uid, readdirSync(cdiDir).some((name) => name.includes(uid))]),
-      }).prepare(record, new Map([['vf', [deviceWith('192.0.2.1/24')]]]));
-    mkdirSync(cdiDir, { recursive: true });
-    await prepare(false);
-    await prepare(true);
-    expect(reported).toEqual([
-      [claim.uid, false],
-      [claim.uid, true],
+  it('writes the chosen versions, with the bytes that each has beside others, and keeps those of a prepared claim', async () => {
+    const textWith = async (versions: MetadataVersion[], uid: string) => {
+      await open(versions).prepare({ ...record, claim: { ...claim, uid } }, new Map([['vf', [deviceWith('::1/128')]]]));
+      return readFileSync(file, 'utf8').replaceAll(uid, 'uid');
+    };
+    const both = await textWith(['v1beta1', 'v1alpha1'], 'a-uid');
+    const [newer, older] = [await textWith(['v1beta1'], 'b-uid'), await textWith(['v1alpha1'], 'c-uid')];
+    expect(newer + older).toBe(both);
+    expect(older).toContain('metadata.resource.k8s.io/v1alpha1');
+    const dirs = { dataDir: join(dir.path, 'data'), attributesDir: dir.path, downwardApiDir: dir.path };
+    expect((await inspectClaim(driver, dirs, claim))?.files).toContainEqual(
+      expect.objectContaining({ layout: 'v1', state: 'current' }),
+    );
+    expect((await textWith(['v1beta1'], 'c-uid')).trimEnd()).toBe(both.trimEnd());
+    expect(() => open([])).toThrow('no version of device metadata is chosen');
+  });
+
+  it('writes the records of several claims in one step, with what its driver stores, and one that fails does not count', async () => {
+    const steps: string[] = [];
+    const [dataDir, cdiDir] = [join(dir.path, 'data'), join(dir.path, 'cdi')];
+    class NotedRecords extends RecordFiles {
+      together(task: () => void): void {
+        steps.push('begin');
+        task();
+        steps.push('end');
+      }
+      override write(name: string, text: string): void {
+        steps.push(`write ${name}`);
+        super.write(name, text);
+      }
+    }
+    metadata = new ClaimMetadata({
+      ...{ driver, dataDir, cdiDir, layouts: [layouts.v1], records: new NotedRecords(dataDir) },
+      onPrepared: ({ name }) => {
+        steps.push(`prepared ${name}`);
+        if (name === 'slow-net') throw new Error('its VF is taken');
+      },
+    });
+    const claims = ['fast-net', 'slow-net', 'bad/name'].map((name) => ({
+      record: { ...record, claim: { ...claim, name, uid: `${name[0]}-uid` } },
+      contents: new Map(),
+    }));
+    const results = await metadata.prepareAll(claims);
+    expect(steps).toEqual([
+      ...['begin', 'write default_fast-net', 'prepared fast-net', 'write default_slow-net', 'prepared slow-net', 'end'],
     ]);
+    expect(Object.fromEntries(results)).toEqual({
+      'f-uid': new Map([['vf', `${driver}/metadata=f-uid_vf`]]),
+      's-uid': new Error('its VF is taken'),
+      'b-uid': expect.objectContaining({ code: 'metadata-name-invalid' }),
+    });
   });
 
   it('changes a file in place, so that a bind mount of it shows the change, shorter or longer', async () => {
@@ -120,6 +156,16 @@ describe('ClaimMetadata', () => {
     damage(other);
     expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 1 });
     for (const each of [file, other]) expect(await readMetadataFile(each)).toMatchObject({ generation: 1 });
+  });
+
+  it('writes a file that was known at prepare again when its sandbox is served, if another process has removed or damaged it', async () => {
+    await metadata.prepare(record, new Map([['vf', [deviceWith('192.0.2.1/24')]]]));
+    const before = readFileSync(file, 'utf8');
+    for (const spoil of [() => unlinkSync(file), () => truncateSync(file, 9)]) {
+      spoil();
+      await metadata.openGate(claim, 'sandbox-1');
+      expect(readFileSync(file, 'utf8').trimEnd()).toBe(before.trimEnd());
+    }
   });
 
   describe('with a record that cannot be read', () => {
@@ -222,16 +268,10 @@ describe('ClaimMetadata', () => {
       }
     });
 
-    it('is listed with the reason, and its files are counted', async () => {
-      const [entry] = await metadata.list();
-      expect(entry).toEqual({ dir: 'default_fast-net', claim });
+    it('does not count as one, nor do its files', async () => {
+      expect(metadata.isRecorded(claim)).toBe(true);
       writeFileSync(recordPath(), '');
-      const problem = expect.objectContaining({ code: 'metadata-malformed', path: recordPath() });
-      expect(await metadata.list()).toEqual([{ dir: 'default_fast-net', problem }]);
-      expect(await metadata.countFiles()).toBe(1);
-      replaceByDirectory();
-      await expect(metadata.removeUnclaimed('default_fast-net')).rejects.toMatchObject({ code: 'metadata-io' });
-      expect(existsSync(file)).toBe(true);
+      expect([metadata.isRecorded(claim), await metadata.countFiles()]).toEqual([false, 0]);
     });
   });
 });

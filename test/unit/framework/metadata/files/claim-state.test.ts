@@ -6,7 +6,7 @@ import { ClaimStates } from '../../../../../src/framework/metadata/files/claim-s
 import { tempDir } from '../../../../doubles/temp-dir.ts';
 
 const claim = { namespace: 'default', name: 'nic', uid: 'uid-1' };
-const stateOf = (podUid: string) => ({ claim, podUid, layouts: [], requests: {} });
+const stateOf = (podUid: string) => ({ claim, podUid, layouts: [], requests: {}, servedBy: null });
 
 describe('the record of a claim', () => {
   it('is parsed again only after a change, and readers cannot modify it', () => {

@@ -2,7 +2,7 @@ import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { formatGate, parseGate } from '../../../../../src/framework/metadata/gate/gate.ts';
+import { formatGate, parseGate, readGate } from '../../../../../src/framework/metadata/gate/gate.ts';
 import { type ClaimMetadata, inspectClaim } from '../../../../../src/framework/metadata/index.ts';
 import { Bench } from '../bench.ts';
 import { claim, documentOf, driver, golden, podUid, recordOf, samples } from '../samples.ts';
@@ -24,6 +24,7 @@ afterEach(() => bench[Symbol.dispose]());
 
 const gatePath = () => join(bench.dataDir, 'dra-device-metadata/default_fast-net/gate');
 const gateText = () => (existsSync(gatePath()) ? readFileSync(gatePath(), 'utf8') : undefined);
+const gateOf = () => readGate(bench.dataDir, claim);
 /** The files that are hidden while there is nothing to say. */
 const hidden = () => [
   join(bench.path, request, 'metadata.json'),
@@ -85,20 +86,20 @@ describe('a claim with a gate', () => {
 
   it('says for which sandbox containers may start', async () => {
     await metadata.prepare(record, new Map());
-    expect([gateText(), await metadata.gateOf(claim)]).toEqual([undefined, undefined]);
+    expect([gateText(), gateOf()]).toEqual([undefined, undefined]);
     await metadata.holdGate(claim, a, 'the VF is in another pod');
     expect(gateText()).toBe('netdra-gate 1\nwaiting sandbox-a the VF is in another pod\n');
-    expect(await metadata.gateOf(claim)).toEqual({
+    expect(gateOf()).toEqual({
       state: 'waiting',
       sandboxId: a,
       reason: 'the VF is in another pod',
     });
     await serve(a);
     expect(gateText()).toBe('netdra-gate 1\nserved sandbox-a\n');
-    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+    expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
     await metadata.endGate(claim, a);
     expect(gateText()).toBe('netdra-gate 1\nended sandbox-a\n');
-    expect(await metadata.gateOf(claim)).toEqual({ state: 'ended', sandboxId: a });
+    expect(gateOf()).toEqual({ state: 'ended', sandboxId: a });
     // For what runs on the node as root, and for those who look.
     expect(statSync(gatePath()).mode & 0o777).toBe(0o644);
   });
@@ -118,9 +119,9 @@ describe('a claim with a gate', () => {
     await serve(b);
     await metadata.endGate(claim, a);
     await metadata.holdGate(claim, a, 'late');
-    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: b });
+    expect(gateOf()).toEqual({ state: 'served', sandboxId: b });
     await metadata.holdGate(claim, b, 'the VF has gone');
-    expect(await metadata.gateOf(claim)).toMatchObject({ state: 'waiting', sandboxId: b });
+    expect(gateOf()).toMatchObject({ state: 'waiting', sandboxId: b });
   });
 
   it('opens when all requests say something, and not before', async () => {
@@ -138,7 +139,7 @@ describe('a claim with a gate', () => {
     await metadata.withdraw(claim);
     await metadata.prepare(record, new Map());
     await serve(b);
-    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: b });
+    expect(gateOf()).toEqual({ state: 'served', sandboxId: b });
   });
 
   it('refuses to open for a claim that is not prepared, and what is no sandbox id', async () => {
@@ -152,7 +153,7 @@ describe('a claim with a gate', () => {
     }
     await metadata.holdGate(other, a, 'of another claim');
     await metadata.endGate(other, a);
-    expect([gateText(), await metadata.gateOf(other)]).toEqual([undefined, undefined]);
+    expect(gateText()).toBeUndefined();
   });
 
   it('treats a damaged gate file as closed', async () => {
@@ -160,10 +161,45 @@ describe('a claim with a gate', () => {
     await serve(a);
     for (const text of ['', 'netdra-gate 2\nserved sandbox-a\n', 'netdra-gate 1\nserved\n', '\0']) {
       writeFileSync(gatePath(), text);
-      expect(await metadata.gateOf(claim)).toBeUndefined();
+      expect(gateOf()).toBeUndefined();
     }
     await metadata.openGate(claim, a);
-    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+    expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
+  });
+
+  it('is made again from the record with its hook and its files, as are those of an older version', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    const damage = () => {
+      for (const path of [gatePath(), ...hidden()]) rmSync(path);
+      for (const spec of bench.files(bench.cdiDir)) writeFileSync(join(bench.cdiDir, spec), '{}');
+    };
+    damage();
+    expect(await bench.start({ gate }).restore()).toEqual([]);
+    expect([gateText(), hidden().some(isBlank), bench.edits(claim.uid)[0]?.hooks?.length]).toEqual([
+      'netdra-gate 1\nserved sandbox-a\n',
+      false,
+      1,
+    ]);
+    const { ino } = statSync(join(bench.cdiDir, String(bench.files(bench.cdiDir)[0])));
+    await bench.start({ gate }).restore();
+    expect(statSync(join(bench.cdiDir, String(bench.files(bench.cdiDir)[0]))).ino).toBe(ino);
+    damage();
+    await metadata.withdraw(claim);
+    writeFileSync(gatePath(), formatGate({ state: 'served', sandboxId: b }));
+    await bench.start({ gate }).restore();
+    expect([gateText(), hidden().every(isBlank)]).toEqual([undefined, true]);
+    // An older version has only the gate.
+    await serve(a);
+    const recordPath = join(gatePath(), '../claim.json');
+    const { servedBy, ...older } = JSON.parse(readFileSync(recordPath, 'utf8'));
+    writeFileSync(recordPath, JSON.stringify(older));
+    await bench.start({ gate }).restore();
+    expect([servedBy, gateText()]).toEqual([a, 'netdra-gate 1\nserved sandbox-a\n']);
+    await bench.start().restore();
+    expect(bench.edits(claim.uid)[0]?.hooks).toHaveLength(1);
+    writeFileSync(recordPath, '{');
+    expect(await bench.start({ gate }).restore()).toMatchObject([{ code: 'metadata-malformed' }]);
   });
 
   it('closes it when a boot has ended its sandbox, and when the claim goes', async () => {
@@ -181,14 +217,14 @@ describe('a claim with a gate', () => {
   it('closes its gate when metadata is switched on, and opens it with the content, in the same sandbox', async () => {
     metadata = bench.start({ gate, enabled: false });
     await metadata.prepare(record, new Map());
-    await serve(a);
+    await metadata.openGate(claim, a);
     metadata = bench.start({ gate });
     await metadata.prepare(record, new Map());
     expect([bench.mounts(claim.uid).size > 0, hidden().every(isBlank)]).toEqual([true, true]);
-    expect(await metadata.gateOf(claim)).toBeUndefined();
+    expect(gateOf()).toBeUndefined();
     await serve(a);
     expect(hidden().some(isBlank)).toBe(false);
-    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+    expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
   it('closes its gate when a request is added that has no content yet', async () => {
@@ -199,11 +235,11 @@ describe('a claim with a gate', () => {
       { ...record, requests: { ...record.requests, two: { name: 'two', devices: two } } },
       new Map(),
     );
-    expect(await metadata.gateOf(claim)).toBeUndefined();
+    expect(gateOf()).toBeUndefined();
     await expect(metadata.openGate(claim, a)).rejects.toMatchObject({ code: 'metadata-not-written' });
     await metadata.update(claim, 'two', [{ driver, pool: 'node-1', name: 'dev-2' }]);
     await metadata.openGate(claim, a);
-    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+    expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
   it('leaves its gate open when a layout is added: that gets the content at once', async () => {
@@ -213,7 +249,7 @@ describe('a claim with a gate', () => {
     metadata = bench.start({ gate });
     await metadata.prepare(record, new Map());
     expect(hidden().some(isBlank)).toBe(false);
-    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+    expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
   it('does not trust an open gate that was left in its directory', async () => {
@@ -233,9 +269,9 @@ describe('a claim with a gate', () => {
     const inodes = hidden().map((path) => statSync(path).ino);
     damage(join(gatePath(), '../claim.json'));
     await metadata.prepare(record, new Map());
-    expect([await metadata.gateOf(claim), hidden().every(isBlank)]).toEqual([undefined, true]);
+    expect([gateOf(), hidden().every(isBlank)]).toEqual([undefined, true]);
     await serve(a);
-    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+    expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
     expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 2 });
     expect(hidden().map((path) => statSync(path).ino)).toEqual(inodes);
   });
@@ -276,10 +312,10 @@ describe('a claim with a gate', () => {
     await metadata.prepare(record, new Map());
     await metadata.holdGate(claim, a, 'the VF is in another pod');
     await metadata.prepare(record, new Map());
-    expect(await metadata.gateOf(claim)).toMatchObject({ state: 'waiting', reason: 'the VF is in another pod' });
+    expect(gateOf()).toMatchObject({ state: 'waiting', reason: 'the VF is in another pod' });
     await metadata.endGate(claim, a);
     await metadata.prepare(record, new Map());
-    expect(await metadata.gateOf(claim)).toEqual({ state: 'ended', sandboxId: a });
+    expect(gateOf()).toEqual({ state: 'ended', sandboxId: a });
   });
 
   it('reports each prepare after which its containers wait, so that a sandbox that is there is served again', async () => {
@@ -288,7 +324,7 @@ describe('a claim with a gate', () => {
     metadata = open(false);
     await metadata.prepare(record, new Map());
     expect(pending.splice(0)).toEqual([claim.uid]);
-    await serve(a);
+    await metadata.openGate(claim, a);
     await metadata.prepare(record, new Map());
     expect(pending).toEqual([]);
     metadata = open(true);
@@ -324,7 +360,7 @@ describe('in whatever order the driver is killed', () => {
   it('closes the gate before the files of a layout that was switched on are there', async () => {
     metadata = bench.start({ gate, enabled: false });
     await metadata.prepare(record, new Map());
-    await serve(a);
+    await metadata.openGate(claim, a);
     metadata = bench.start({ gate });
     const { CdiSpecs } = await import('../../../../../src/framework/metadata/files/cdi.ts');
     const { ClaimFiles } = await import('../../../../../src/framework/metadata/files/claim-files.ts');
@@ -376,7 +412,7 @@ describe('a driver started with a gate, or without', () => {
     await updated.update(claim, 'vf', devices);
     await updated.openGate(claim, a);
     await updated.holdGate(claim, a, 'no');
-    expect([gateText(), await updated.gateOf(claim)]).toEqual([undefined, undefined]);
+    expect(gateText()).toBeUndefined();
     await updated.withdraw(claim);
     expect(hidden().some((path) => existsSync(path))).toBe(false);
     await updated.prepare(record, new Map());
@@ -393,9 +429,9 @@ describe('a driver started with a gate, or without', () => {
     await metadata.prepare(record, new Map());
     expect(hidden().map((path) => statSync(path).ino)).toEqual(inodes);
     // New containers wait until the driver has said that the sandbox is still served.
-    expect(await metadata.gateOf(claim)).toBeUndefined();
+    expect(gateOf()).toBeUndefined();
     await serve(a);
-    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+    expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
   it('takes hook, gate and empty files away when the option has gone', async () => {
@@ -430,7 +466,7 @@ describe('while metadata is off', () => {
     expect(bench.files(bench.dataDir)).toEqual(['dra-device-metadata/default_fast-net/claim.json']);
     expect(await metadata.update(claim, 'vf', devices)).toEqual({ generation: 0, isWritten: false });
     await metadata.openGate(claim, a);
-    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+    expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
     await metadata.withdraw(claim);
     expect(gateText()).toBeUndefined();
     expect(await metadata.countFiles()).toBe(0);
@@ -445,7 +481,7 @@ describe('while metadata is off', () => {
     await metadata.unprepare(claim);
     await bench.start({ gate, enabled: false }).prepare(record, new Map());
     expect(await bench.start({ enabled: false }).prepare(record, new Map())).toEqual(new Map());
-    expect(bench.files()).toEqual([]);
+    expect(bench.files()).toEqual(['data/dra-device-metadata/default_fast-net/claim.json']);
   });
 
   it('nothing is laid down for a claim without deferred requests', async () => {

@@ -2,10 +2,14 @@ import { runOnCluster } from '../../e2e/cluster/launch.ts';
 import { fetchClusterPrograms, kubernetesVersions, runtimeNames } from '../../e2e/cluster/programs.ts';
 import { GoBuildError } from '../../e2e/go/build.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
+import { type CommandResult, runCommand } from '../../scripts/run-command.ts';
 import type { Report } from './report.ts';
 
 const choice = { kubernetes: kubernetesVersions[0], runtime: runtimeNames[0] };
-const command = ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', 'api/policy-agrees'];
+const policyCommand = ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', 'api/policy-agrees'];
+const onNode = ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--project', 'integration'];
+const effectsCommand = [...onNode, 'test/integration/class-effects.test.ts'];
+const needsRoot = 'a node of its own needs root';
 /** From the output of a failed test. */
 const shownLines = 60;
 
@@ -13,8 +17,23 @@ const shownLines = 60;
 export async function comparePolicyAndDriver(seconds: number, seed: number): Promise<Report> {
   const leftOut = await whyNot();
   if (leftOut !== undefined) return { inputs: undefined, findings: [], leftOut };
-  const env = { NETDRA_FUZZ_MINUTES: String(seconds / 60), NETDRA_FUZZ_SEED: String(seed) };
-  const { output, succeeded } = await runOnCluster(choice, command, { env, show: false });
+  return toReport(await runOnCluster(choice, policyCommand, { env: toEnv(seconds, seed), show: false }), seed);
+}
+
+/**
+ * Compares the limits of classes with what configurations do in the kernel of this machine:
+ * `test/integration/class-effects.test.ts`.
+ */
+export async function compareClassAndEffects(seconds: number, seed: number): Promise<Report> {
+  if (process.getuid?.() !== 0) return { inputs: undefined, findings: [], leftOut: needsRoot };
+  return toReport(await runCommand(effectsCommand, toEnv(seconds, seed)), seed);
+}
+
+function toEnv(seconds: number, seed: number): Record<string, string> {
+  return { NETDRA_FUZZ_MINUTES: String(seconds / 60), NETDRA_FUZZ_SEED: String(seed) };
+}
+
+function toReport({ output, succeeded }: CommandResult, seed: number): Report {
   const counts = [...output.matchAll(/(\d+) configurations taken and (\d+) refused by both/g)];
   const total = counts.reduce((sum, [, taken, refused]) => sum + Number(taken) + Number(refused), 0);
   const inputs = counts.length === 0 ? undefined : total;
@@ -23,7 +42,7 @@ export async function comparePolicyAndDriver(seconds: number, seed: number): Pro
 }
 
 async function whyNot(): Promise<string | undefined> {
-  if (process.getuid?.() !== 0) return 'a node of its own for the API server needs root';
+  if (process.getuid?.() !== 0) return needsRoot;
   try {
     await fetchClusterPrograms(cacheFolder(process.env), choice, (line) => process.stderr.write(`${line}\n`));
     return undefined;

@@ -1,0 +1,98 @@
+import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import type { DeviceState } from '../driver/ports.ts';
+import { NetdraError } from '../lib/errors.ts';
+import type { Logger } from '../lib/logger.ts';
+import { replaceFile } from '../lib/replace-file.ts';
+import type { Settings } from './settings.ts';
+
+/** What the instance of the driver that was started last on this node has written for the tools. */
+export interface InstanceFacts extends DeviceState {
+  settings: Partial<Settings>;
+  /** Of the boot in which it ran: a device that hung before hangs no more. */
+  bootId: string;
+  /** Identifies the mount namespace in which the paths of the settings are valid. */
+  mounts: string;
+  /** Unix time, ms. */
+  startedAtMs: number;
+}
+
+const fileName = 'instance.json';
+
+function mountNamespace(): string {
+  return readlinkSync('/proc/self/ns/mnt');
+}
+
+/** Writes the facts of an instance when they change. */
+export class InstanceFile {
+  readonly #path: string;
+  readonly #facts: Omit<InstanceFacts, keyof DeviceState>;
+  readonly #logger: Logger;
+  #text: string | undefined;
+
+  /** @param dataDir the driver's directory below the kubelet's `plugins` */
+  constructor(dataDir: string, { settings, bootId, logger }: { settings: Settings; bootId: string; logger: Logger }) {
+    this.#path = join(dataDir, fileName);
+    this.#facts = { settings, bootId, mounts: mountNamespace(), startedAtMs: Date.now() };
+    this.#logger = logger;
+  }
+
+  /** A failure is only logged: the driver itself does not read the file. */
+  write(state: DeviceState): void {
+    const text = `${JSON.stringify({ ...this.#facts, ...state })}\n`;
+    if (text === this.#text) return;
+    try {
+      // During a rolling update the newer instance is the one to describe.
+      if (startOf(this.#path) <= this.#facts.startedAtMs) replaceFile(this.#path, text, 0o600);
+      this.#text = text;
+    } catch (error) {
+      this.#logger.warn({ err: error }, 'the tools on this node will not know the settings of the driver');
+    }
+  }
+}
+
+/**
+ * Finds the driver's instance file on this node.
+ * @param driverName absent: the driver of this node if there is only one
+ * @returns `undefined` if no driver has run here
+ * @throws NetdraError `instance-unreadable`
+ */
+export function readInstance(kubeletPluginsDir: string, driverName?: string): InstanceFacts | undefined {
+  if (driverName !== undefined) return readFacts(join(kubeletPluginsDir, driverName, fileName));
+  const names = existsSync(kubeletPluginsDir) ? readdirSync(kubeletPluginsDir) : [];
+  const paths = names.map((name) => join(kubeletPluginsDir, name, fileName)).filter((path) => existsSync(path));
+  const [path, ...others] = paths;
+  if (others.length > 0) {
+    const message = `${paths.length} drivers have run on this node: ${paths.join(', ')}`;
+    throw new NetdraError('instance-unreadable', message, { hint: 'select one with --driver-name' });
+  }
+  return path === undefined ? undefined : readFacts(path);
+}
+
+/** Settings of an instance that are valid here: some of its paths are those of its container only. */
+export function settingsHere({ settings, mounts }: InstanceFacts): Partial<Settings> {
+  if (mounts === mountNamespace()) return settings;
+  const { procSysDir: _procSysDir, kubeconfig: _kubeconfig, inventoryPolicy: _policy, ...valid } = settings;
+  return valid;
+}
+
+/** @returns 0 for a file that is missing or damaged, and to be written anew */
+function startOf(path: string): number {
+  try {
+    return readFacts(path)?.startedAtMs ?? 0;
+  } catch {
+    return 0;
+  }
+}
+
+function readFacts(path: string): InstanceFacts | undefined {
+  if (!existsSync(path)) return undefined;
+  try {
+    return JSON.parse(readFileSync(path, 'utf8'));
+  } catch (cause) {
+    const hint = 'give the flags of the driver on the command line; the driver writes the file anew when it starts';
+    throw new NetdraError('instance-unreadable', `cannot read the settings of the driver from ${path}`, {
+      ...{ cause, path, hint },
+    });
+  }
+}

@@ -1,0 +1,143 @@
+import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import { NetdraError } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { isRepresentor, type LinkTraffic, type VfTraffic } from '../../node/netlink/index.ts';
+import { isUserSpace, type Store, type StoredDevice } from '../state/index.ts';
+import type { HostVfs } from './host-vfs.ts';
+import type { Networks } from './networks.ts';
+import { PodLinks } from './pod-links.ts';
+
+/** Limits the number of series of a node. */
+const maxVfs = 512;
+
+/** What the counters of a VF are about. `interface` is empty for a VF in user space, unless its claim names one. */
+export interface TrafficLabels {
+  device: string;
+  namespace: string;
+  pod: string;
+  claim: string;
+  interface: string;
+}
+
+export interface TrafficSample {
+  labels: TrafficLabels;
+  /** Absent counters are unknown. */
+  counters: Partial<LinkTraffic>;
+}
+
+export interface TrafficReport {
+  samples: TrafficSample[];
+  /** VFs in pods that are left out: beyond the limit, or because their counters cannot be read now. */
+  missing: { limit: number; unreadable: number };
+}
+
+export interface TrafficReaderOptions {
+  store: Pick<Store, 'claims'>;
+  networks: Networks;
+  vfs: Pick<HostVfs, 'isSimulated' | 'linkKey'>;
+  /** The name of a VF's interface in its pod. */
+  interfaceNameOf: (claim: ClaimIdentity, device: StoredDevice) => string | undefined;
+  logger: Logger;
+}
+
+/** A VF in a pod. */
+interface PodVf {
+  device: StoredDevice;
+  netnsPath: string;
+  labels: TrafficLabels;
+}
+
+/**
+ * Reads the counters of the VFs that pods have. Those of a real VF are the PF's, which also counts for VFs in user space; only
+ * errors are those of its interface. A simulated VF has no PF that counts.
+ */
+export class TrafficReader {
+  readonly #options: TrafficReaderOptions;
+  /** Failures that were logged and go on. */
+  #logged = new Set<string>();
+
+  constructor(options: TrafficReaderOptions) {
+    this.#options = options;
+  }
+
+  /** Never rejects: what cannot be read is counted as missing, and logged once. */
+  async read(): Promise<TrafficReport> {
+    const all = this.#podVfs();
+    const vfs = all.slice(0, maxVfs);
+    const failures = new Set<string>();
+    const ofPfs = await this.#readPfs(vfs, failures);
+    const samples: TrafficSample[] = [];
+    for (const vf of vfs) {
+      const ofVf = this.#options.vfs.isSimulated ? {} : ofPfs(vf.device);
+      const ofLink = isUserSpace(vf.device) ? undefined : await this.#attempt(failures, () => this.#readLink(vf));
+      const { rxErrors, txErrors } = ofLink ?? {};
+      const errors = rxErrors === undefined || txErrors === undefined ? {} : { rxErrors, txErrors };
+      const counters = this.#options.vfs.isSimulated ? ofLink : ofVf && { ...ofVf, ...errors };
+      if (counters !== undefined) samples.push({ labels: vf.labels, counters });
+    }
+    this.#logged = failures;
+    return { samples, missing: { limit: all.length - vfs.length, unreadable: vfs.length - samples.length } };
+  }
+
+  #podVfs(): PodVf[] {
+    const { store, interfaceNameOf } = this.#options;
+    return store.claims().flatMap(({ identity, devices }) =>
+      devices.flatMap((device) => {
+        const { podName: pod, netnsPath } = device.attachment ?? {};
+        if (pod === undefined || netnsPath === undefined) return [];
+        const { namespace, name: claim } = identity;
+        const labels = {
+          device: device.name,
+          namespace,
+          pod,
+          claim,
+          interface: interfaceNameOf(identity, device) ?? device.config.interfaceName ?? '',
+        };
+        return [{ device, netnsPath, labels }];
+      }),
+    );
+  }
+
+  /** One request for each PF. @returns the counters of a device, `undefined` if its PF does not report them */
+  async #readPfs(vfs: readonly PodVf[], failures: Set<string>) {
+    const pfs = new Map<string, VfTraffic[]>();
+    const addresses = this.#options.vfs.isSimulated ? [] : vfs.flatMap(({ device }) => device.pfAddress ?? []);
+    for (const address of new Set(addresses)) {
+      pfs.set(address, (await this.#attempt(failures, () => this.#readPf(address))) ?? []);
+    }
+    return ({ pfAddress, vfIndex }: StoredDevice) => {
+      const found = pfs.get(pfAddress ?? '')?.find((each) => each.vfIndex === vfIndex);
+      if (found === undefined) return undefined;
+      const { vfIndex: _vfIndex, ...counters } = found;
+      return counters;
+    };
+  }
+
+  async #readPf(pciAddress: string): Promise<VfTraffic[]> {
+    const { connection } = this.#options.networks.host;
+    const links = await connection.links([{ pciAddress }]);
+    const link = links.find((each) => each.parentDevice === pciAddress && !isRepresentor(each));
+    return link === undefined ? [] : await connection.vfTraffic(link.index);
+  }
+
+  /** By what the VF is found, since the pod can rename its interface. @returns `undefined` if it has left the pod */
+  async #readLink({ device, netnsPath }: PodVf): Promise<LinkTraffic | undefined> {
+    const { networks, vfs } = this.#options;
+    using namespace = networks.open(netnsPath);
+    if (namespace === undefined || namespace.isHost) return undefined;
+    const link = await new PodLinks(namespace, (pciAddress) => vfs.linkKey(pciAddress)).find(device);
+    return link && (await namespace.connection.linkTraffic(link.index));
+  }
+
+  async #attempt<T>(failures: Set<string>, read: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await read();
+    } catch (error) {
+      if (!(error instanceof NetdraError)) throw error;
+      failures.add(error.message);
+      if (!this.#logged.has(error.message))
+        this.#options.logger.warn({ err: error }, 'traffic counters cannot be read');
+      return undefined;
+    }
+  }
+}

@@ -1,0 +1,39 @@
+/** Items that go through the same steps. One that fails in a step takes no further part, and does not affect the others. */
+export class Batch<Item extends { readonly uid: string }> {
+  readonly #items: readonly Item[];
+  /** By UID. */
+  readonly errors: Map<string, Error>;
+
+  constructor(items: readonly Item[], errors = new Map<string, Error>()) {
+    this.#items = items;
+    this.errors = errors;
+  }
+
+  /** Those that have not failed. */
+  get alive(): Item[] {
+    return this.#items.filter(({ uid }) => !this.errors.has(uid));
+  }
+
+  /** Runs a step for one after the other. */
+  run(step: (item: Item) => void): void {
+    for (const item of this.alive) {
+      try {
+        step(item);
+      } catch (error) {
+        this.errors.set(item.uid, error as Error);
+      }
+    }
+  }
+
+  /** Goes on with the results of a step. */
+  map<Result extends { readonly uid: string }>(step: (item: Item) => Result): Batch<Result> {
+    const results: Result[] = [];
+    this.run((item) => results.push(step(item)));
+    return new Batch(results, this.errors);
+  }
+
+  /** Like `run`, for an asynchronous step. */
+  async each(step: (item: Item) => Promise<void>): Promise<void> {
+    for (const item of this.alive) await step(item).catch((error: Error) => this.errors.set(item.uid, error));
+  }
+}

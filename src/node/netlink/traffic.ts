@@ -1,0 +1,75 @@
+import { getU32 } from 'netlink';
+import { Attributes, listAttributes } from './attributes.ts';
+import { infoListType } from './vf-settings.ts';
+
+/** Counters since the link or the VF was made, as it sees the traffic: what arrives at it is received. */
+export interface TrafficCounters {
+  rxBytes: number;
+  txBytes: number;
+  rxPackets: number;
+  txPackets: number;
+  rxDropped: number;
+  txDropped: number;
+}
+
+/** An interface's own counters. PFs count no errors for their VFs. */
+export interface LinkTraffic extends TrafficCounters {
+  rxErrors: number;
+  txErrors: number;
+}
+
+/** A PF's counters for one of its VFs. A PF whose kernel driver does not count reports zeros. */
+export interface VfTraffic extends TrafficCounters {
+  vfIndex: number;
+}
+
+const linkHeaderBytes = 16;
+/** `IFLA_STATS64`, and the places of the counters in `struct rtnl_link_stats64` of Linux `if_link.h`. */
+const stats64Type = 23;
+const linkPlaces: Record<keyof LinkTraffic, number> = {
+  ...{ rxPackets: 0, txPackets: 1, rxBytes: 2, txBytes: 3 },
+  ...{ rxErrors: 4, txErrors: 5, rxDropped: 6, txDropped: 7 },
+};
+/** `IFLA_VF_STATS`, and its `IFLA_VF_STATS_*`. */
+const vfStatsType = 8;
+const vfTypes: Record<keyof TrafficCounters, number> = {
+  ...{ rxPackets: 0, txPackets: 1, rxBytes: 2, txBytes: 3 },
+  ...{ rxDropped: 7, txDropped: 8 },
+};
+const counterBytes = 8;
+
+/** The counters in an interface's link message; `undefined` without them. */
+export function decodeLinkTraffic(message: Buffer): LinkTraffic | undefined {
+  const stats = new Attributes(message.subarray(linkHeaderBytes)).get(stats64Type);
+  if (stats === undefined) return undefined;
+  return readCounters(linkPlaces, (place) => stats.subarray(counterBytes * place, counterBytes * (place + 1)));
+}
+
+/** The counters in a PF's link message, of the VFs that it reports. */
+export function decodeVfTraffic(message: Buffer): VfTraffic[] {
+  const list = new Attributes(message.subarray(linkHeaderBytes)).get(infoListType);
+  if (list === undefined) return [];
+  return listAttributes(list).flatMap(({ data }) => {
+    const stats = new Attributes(data).get(vfStatsType);
+    // Every other value is a struct that starts with the number of the VF; the first one is the MAC.
+    const first = listAttributes(data)[0]?.data;
+    if (stats === undefined || first === undefined) return [];
+    const attributes = new Attributes(stats);
+    const counters = readCounters(vfTypes, (type) => attributes.get(type));
+    return counters === undefined ? [] : [{ vfIndex: getU32(first.subarray(0, 4)), ...counters }];
+  });
+}
+
+/** @returns `undefined` if one is missing: a kernel that sends some sends all of these */
+function readCounters<Name extends string>(
+  places: Record<Name, number>,
+  bytesAt: (place: number) => Buffer | undefined,
+): Record<Name, number> | undefined {
+  const counters: Partial<Record<Name, number>> = {};
+  for (const name in places) {
+    const bytes = bytesAt(places[name]);
+    if (bytes?.length !== counterBytes) return undefined;
+    counters[name] = Number(bytes.readBigUInt64LE());
+  }
+  return counters as Record<Name, number>;
+}

@@ -1,0 +1,26 @@
+import { isEthernetAddress, type Link } from '../netlink/index.ts';
+
+/** MTUs that one of its interfaces allows a VF. */
+export interface MtuLimit {
+  minBytes: number;
+  maxBytes: number;
+  /** `its PF ens1f0`. */
+  of: string;
+}
+
+/**
+ * Drivers of Ethernet cards refuse a VF more than its PF has, unless the VF has it already.
+ * @param own the VF's interface, if it is on the host
+ */
+export function limitsOf(own: Link | undefined, pf: Link | undefined): MtuLimit[] {
+  const limits: MtuLimit[] = [];
+  if (own !== undefined) {
+    const { name, minMtuBytes = 0, maxMtuBytes = Number.POSITIVE_INFINITY } = own;
+    limits.push({ minBytes: minMtuBytes, maxBytes: maxMtuBytes, of: `its interface ${name}` });
+  }
+  if (pf !== undefined && isEthernetAddress(pf.hardwareAddress ?? '')) {
+    const { name, mtuBytes } = pf;
+    limits.push({ minBytes: 0, maxBytes: Math.max(mtuBytes, own?.mtuBytes ?? 0), of: `its PF ${name}` });
+  }
+  return limits;
+}

@@ -1,0 +1,126 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { NetworkNamespace, Networks } from '../../../../src/driver/sandbox/index.ts';
+import type { StoredClaim, StoredDevice } from '../../../../src/driver/state/index.ts';
+import { TrafficReader } from '../../../../src/driver/vf/index.ts';
+import { type Link, NetlinkError } from '../../../../src/node/netlink/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+
+const pf = '0000:3b:00.0';
+const counters = { rxBytes: 1000, txBytes: 2000, rxPackets: 10, txPackets: 20, rxDropped: 1, txDropped: 2 };
+const errors = { rxErrors: 3, txErrors: 4 };
+const link = (name: string, parentDevice: string, more: Partial<Link> = {}) =>
+  ({ index: 5, name, parentDevice, ...more }) as Link;
+
+function vf(vfIndex: number, more: Partial<StoredDevice> = {}): StoredDevice {
+  const pciAddress = `0000:3b:02.${vfIndex}`;
+  const place = { podUid: 'p', podNamespace: 'apps', podName: 'web-0', sandboxId: 's', netnsPath: '/netns/s' };
+  return {
+    ...{ pciAddress, pfAddress: pf, vfIndex, pool: 'n', name: `vf-${vfIndex}`, request: 'vf', config: {} },
+    attachment: place,
+    ...more,
+  };
+}
+
+const inUserSpace = (vfIndex: number) =>
+  vf(vfIndex, { access: { vfio: { device: '/dev/vfio/7', iommuGroup: '7' }, nodes: [] } });
+
+let devices: StoredDevice[];
+let isSimulated: boolean;
+let vfTraffic: () => Promise<object[]>;
+let podLinks: Link[] | undefined;
+const logger = new RecordingLogger();
+beforeEach(() => {
+  devices = [vf(0)];
+  isSimulated = false;
+  vfTraffic = async () => [
+    { vfIndex: 0, ...counters },
+    { vfIndex: 1, ...counters, rxBytes: 7 },
+  ];
+  podLinks = [link('renamed', vf(0).pciAddress)];
+  logger.lines.length = 0;
+});
+
+const networks = {
+  host: {
+    connection: {
+      links: async () => [link('rep', pf, { portName: 'pf0vf0', index: 4 }), link('ens1', pf, { index: 9 })],
+      vfTraffic: async (index: number) => (index === 9 ? await vfTraffic() : []),
+    },
+  },
+  open: (): NetworkNamespace | undefined => {
+    const links = podLinks;
+    if (links === undefined) return undefined;
+    const connection = {
+      linkTable: async () => ({ all: () => links, candidates: () => links }),
+      linkTraffic: async () => ({ ...counters, rxBytes: 5, ...errors }),
+    };
+    return { isHost: false, connection, [Symbol.dispose]: () => undefined } as unknown as NetworkNamespace;
+  },
+} as unknown as Networks;
+
+const reader = () =>
+  new TrafficReader({
+    ...{ networks, logger },
+    store: {
+      claims: () =>
+        [{ identity: { namespace: 'apps', name: 'fast-net', uid: 'u' }, devices }] as unknown as StoredClaim[],
+    },
+    vfs: {
+      get isSimulated() {
+        return isSimulated;
+      },
+      linkKey: (pciAddress) => ({ pciAddress }),
+    },
+    interfaceNameOf: (_claim, { access }) => (access === undefined ? 'net1' : undefined),
+  });
+const labels = { device: 'vf-0', namespace: 'apps', pod: 'web-0', claim: 'fast-net', interface: 'net1' };
+const none = { limit: 0, unreadable: 0 };
+
+describe('TrafficReader', () => {
+  it("reads the PF's counters, also of a VF in user space, and errors from the interface, whatever the pod calls it", async () => {
+    devices = [vf(0), inUserSpace(1)];
+    expect(await reader().read()).toEqual({
+      samples: [
+        { labels, counters: { ...counters, ...errors } },
+        { labels: { ...labels, device: 'vf-1', interface: '' }, counters: { ...counters, rxBytes: 7 } },
+      ],
+      missing: none,
+    });
+  });
+
+  it('reads the interface of a simulated VF, and of a VF that has left its pod only what the PF counts', async () => {
+    podLinks = undefined;
+    expect(await reader().read()).toEqual({ samples: [{ labels, counters }], missing: none });
+    isSimulated = true;
+    expect(await reader().read()).toEqual({ samples: [], missing: { limit: 0, unreadable: 1 } });
+    podLinks = [link('net1', vf(0).pciAddress)];
+    const { samples } = await reader().read();
+    expect(samples).toEqual([{ labels, counters: { ...counters, rxBytes: 5, ...errors } }]);
+  });
+
+  it('has nothing of VFs that are in no pod, and counts those beyond the limit', async () => {
+    const { attachment: _attachment, ...free } = vf(0);
+    devices = [free];
+    expect(await reader().read()).toEqual({ samples: [], missing: none });
+    devices = Array.from({ length: 600 }, () => vf(0));
+    const { samples, missing } = await reader().read();
+    expect([samples.length, missing]).toEqual([512, { limit: 88, unreadable: 0 }]);
+  });
+
+  it('counts VFs whose PF does not report them, logs a failure once until it is over, and goes on', async () => {
+    devices = [vf(0), vf(1), vf(2)];
+    const own = reader();
+    expect((await own.read()).missing).toEqual({ limit: 0, unreadable: 1 });
+    const works = vfTraffic;
+    vfTraffic = async () => {
+      throw new NetlinkError('netlink-refused', 'cannot read the counters: EMSGSIZE', { errno: 'EMSGSIZE' });
+    };
+    for (const _ of [1, 2]) expect((await own.read()).missing).toEqual({ limit: 0, unreadable: 3 });
+    expect(logger.messages('warn')).toEqual(['traffic counters cannot be read']);
+    vfTraffic = works;
+    await own.read();
+    vfTraffic = async () => Promise.reject(new NetlinkError('netlink-refused', 'cannot read the counters: EMSGSIZE'));
+    await own.read();
+    expect(logger.messages('warn')).toHaveLength(2);
+  });
+});

@@ -1,0 +1,22 @@
+import { expect, it } from 'vitest';
+import { Batch } from '../../../src/lib/batch.ts';
+
+it('Batch takes an item that fails out of all further steps, and no other', async () => {
+  const log: string[] = [];
+  const batch = new Batch(['a', 'b', 'c', 'd'].map((uid) => ({ uid })));
+  const failures = new Map(['a', 'b', 'c'].map((uid) => [uid, new Error(`of ${uid}`)]));
+  const step = (name: string, failing: string, uid: string) => {
+    log.push(`${name} ${uid}`);
+    if (uid === failing) throw failures.get(uid);
+  };
+  await batch.each(async ({ uid }) => step('first', 'a', uid));
+  const next = batch.map(({ uid }) => {
+    step('second', 'b', uid);
+    return { uid, isNext: true };
+  });
+  next.run(({ uid, isNext }) => step(String(isNext), 'c', uid));
+  await batch.each(async ({ uid }) => step('last', '', uid));
+  const firsts = ['first a', 'first b', 'first c', 'first d'];
+  expect(log).toEqual([...firsts, 'second b', 'second c', 'second d', 'true c', 'true d', 'last d']);
+  expect([batch.errors, next.alive]).toEqual([failures, [{ uid: 'd', isNext: true }]]);
+});
