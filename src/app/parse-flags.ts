@@ -1,5 +1,5 @@
 import { closedFields } from '../driver/api/claim-fields.ts';
-import { cniUses } from '../driver/api/cni-rules.ts';
+import { cniUses } from '../driver/api/cni-uses.ts';
 import { metadataVersions } from '../framework/metadata/document/codec.ts';
 import { layoutNames } from '../framework/metadata/layouts/layout.ts';
 

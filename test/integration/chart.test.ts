@@ -1,7 +1,13 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { loadYaml, type V1ClusterRole, type V1DaemonSet, type V1Pod } from '@kubernetes/client-node';
+import {
+  loadYaml,
+  type V1ClusterRole,
+  type V1DaemonSet,
+  type V1DeviceClass,
+  type V1Pod,
+} from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { policySchema } from '../../deploy/helm/values-schema.ts';
@@ -94,6 +100,13 @@ describe('the chart', () => {
     expect(testPod({ deviceClasses: { kernel: { create: false } } })).toBeUndefined();
     const selector = find<V1DaemonSet>('DaemonSet', {}).spec?.selector.matchLabels;
     expect(testPod({})?.metadata?.labels).not.toMatchObject(selector ?? {});
+  });
+
+  it('can have a class for whole NICs, to which VFs in a virtual machine belong: it asks nothing of a PF', () => {
+    const objects = renderObjects({ values: { deviceClasses: { nic: { create: true } } } });
+    const { spec } = objects.find(({ metadata }) => metadata?.name === 'netdra-nic') as V1DeviceClass;
+    const expression = 'device.driver == "sriov.netdra.dev" && device.attributes["sriov.netdra.dev"].kind == "nic"';
+    expect(spec).toEqual({ extendedResourceName: 'netdra.dev/nic', selectors: [{ cel: { expression } }] });
   });
 
   it('has default values that fit its schema, each of which the schema has, and the other way round', () => {

@@ -81,6 +81,34 @@ describe('what a class sets is final, says the API server', () => {
     expect(await answer(name, 'attach' in ofClass ? {} : ofClass)).toBe('accepted');
   });
 
+  it('and may be repeated, of sysctls some of them, whichever entry of the class has them', async () => {
+    const key = (name: string) => `net.ipv4.conf.IFNAME.${name}`;
+    const entries = [{ [key('rp_filter')]: 2, [key('arp_ignore')]: 0 }, { [key('arp_ignore')]: 1 }];
+    await createClass('tuned', ...entries.map((sysctls) => ({ sysctls })));
+    const judge = (sysctls: object) => answer('tuned', { sysctls });
+    await expect
+      .poll(() => judge({ [key('rp_filter')]: 1 }), { timeout: 10_000 })
+      .toContain('the claim sets sysctls to');
+    for (const same of [{}, { [key('rp_filter')]: 2 }, { [key('rp_filter')]: 2, [key('arp_ignore')]: 1 }]) {
+      expect(await judge(same)).toBe('accepted');
+    }
+    for (const other of [{ [key('arp_ignore')]: 0 }, { [key('arp_ignore')]: 1, [key('arp_notify')]: 1 }]) {
+      expect(await judge(other)).toContain('the claim sets sysctls to');
+    }
+  });
+
+  it('and its limits for addresses hold for attach: observe, unless it allows that', async () => {
+    const limits = { addressRanges: ['192.0.2.0/24'] };
+    await createClass('watched', { limits });
+    await createClass('watched-open', { limits, overridable: ['attach'] });
+    await createClass('watched-set', { limits, attach: 'observe' });
+    const judge = (name: string) => answer(name, { attach: 'observe' });
+    await expect
+      .poll(() => judge('watched'), { timeout: 10_000 })
+      .toContain('sets attach to observe, with which another');
+    for (const name of ['watched-open', 'watched-set', 'netdra-kernel']) expect(await judge(name)).toBe('accepted');
+  });
+
   it('for the request that has the class, whichever way it names it', async () => {
     const [two, either] = ['two', 'either'].map((name) => ({ name }));
     const requests = [

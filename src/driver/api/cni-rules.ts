@@ -2,11 +2,8 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
 import type { DriverError } from '../claims/errors.ts';
 import type { VfConfig } from '../state/index.ts';
+import { type CniUse, cniUses } from './cni-uses.ts';
 import { refusal } from './refusal.ts';
-
-/** What CNI plugins may be used for: to attach VFs, and to give addresses. */
-export const cniUses = ['attach', 'ipam'] as const;
-export type CniUse = (typeof cniUses)[number];
 
 /** What the operator lets CNI plugins do: they run as root on the node. `'*'` in a list stands for everything. */
 export interface CniRules {

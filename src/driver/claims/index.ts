@@ -1,5 +1,5 @@
 export { type ClaimField, type ClosedField, claimFields, closedFields } from '../api/claim-fields.ts';
-export { allCni, type CniRules, type CniUse, cniUses } from '../api/cni-rules.ts';
+export { allCni, type CniRules } from '../api/cni-rules.ts';
 export type { NamespaceReader } from '../api/namespace-rules.ts';
 export { checkAllocation } from './allocation-check.ts';
 export { type DeviceClass, DeviceClasses } from './device-classes.ts';

@@ -141,7 +141,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     plant: inPart('control', (control) =>
       altered(control, {
         async configure(address, wanted, before) {
-          if (!isNothing(wanted)) await control.configure(address, wanted, before);
+          const { driver } = await control.access(address, { vhost: false, rdma: false });
+          if (driver !== undefined) await control.configure(address, wanted, before);
         },
       }),
     ),
