@@ -69,11 +69,14 @@ export function readInstance(kubeletPluginsDir: string, driverName?: string): In
   return path === undefined ? undefined : readFacts(path);
 }
 
-/** Settings of an instance that are valid here: some of its paths are those of its container only. */
+/**
+ * Settings of an instance that are valid here: some of its paths are those of its container only. The file of the policy is not
+ * among them: another policy than that of the file may be in force.
+ */
 export function settingsHere({ settings, mounts }: InstanceFacts): Partial<Settings> {
-  if (mounts === mountNamespace()) return settings;
-  const { procSysDir: _procSysDir, kubeconfig: _kubeconfig, inventoryPolicy: _policy, ...valid } = settings;
-  return valid;
+  const { inventoryPolicy: _policy, ...inContainer } = settings;
+  const { procSysDir: _procSysDir, kubeconfig: _kubeconfig, ...anywhere } = inContainer;
+  return mounts === mountNamespace() ? inContainer : anywhere;
 }
 
 /** @returns 0 for a file that is missing or damaged, and to be written anew */

@@ -10,6 +10,7 @@ const state = { hungWrites: [], keepsTaints: true };
 const settings = {
   ...defaultSettings(),
   nodeName: 'n',
+  inventoryPolicy: '/etc/netdra/p.yaml',
   procSysDir: '/host/proc/sys',
   simulate: { pfs: 1, vfsPerPf: 8 },
 };
@@ -38,6 +39,8 @@ describe('the file of an instance', () => {
       simulate: { pfs: 1, vfsPerPf: 8 },
       procSysDir: '/host/proc/sys',
     });
+    // The policy in force is among the facts.
+    expect(facts && settingsHere(facts)).not.toHaveProperty('inventoryPolicy');
     // On the host, outside of the driver's container.
     const outside = facts && settingsHere({ ...facts, mounts: 'mnt:[1]' });
     expect(outside).toMatchObject({ simulate: { pfs: 1, vfsPerPf: 8 } });
