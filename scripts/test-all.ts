@@ -80,17 +80,6 @@ const onCluster = (...files: string[]) => [
   ...files,
 ];
 
-/**
- * Cases about the DaemonSet and about the example driver, the same on any version, and the storm, in which all parts are
- * killed that other cases kill one by one. `npm run e2e:cluster -- --kubernetes 1.34` has them, too.
- */
-const onceOnly = [
-  ...['during a rolling update', 'a drained node', 'running pods keep what they have', 'none fails, none'],
-  'the example driver',
-];
-/** On the other pairs parts are killed while fewer pods come, for the sake of time. */
-const fewerPods = { NETDRA_FAULT_PODS: '12' };
-
 /** The suite on each of the tested pairs, and the parts that are equal for all pairs and run on the first one. */
 function clusterParts(): { first: Part; others: Part[]; machine: Part; release: Part } {
   let last: Promise<unknown> = Promise.resolve();
@@ -99,10 +88,8 @@ function clusterParts(): { first: Part; others: Part[]; machine: Part; release: 
     const after = last.catch(() => undefined);
     const needs = buildCluster(choice, after);
     last = needs;
-    const chosen = index === 0 ? [] : ['-t', `^(?!.*(${onceOnly.join('|')}))`];
-    const command = onCluster('suite.test.ts', 'api/', ...chosen);
-    const env = index === 0 ? needs : needs.then((programs) => ({ ...programs, ...fewerPods }));
-    return { name: `cluster ${index + 1}`, versions: describePair(choice), command, needs: env };
+    const command = onCluster('suite.test.ts', 'api/', '--tags-filter', index === 0 ? '!oldest' : '!newest');
+    return { name: `cluster ${index + 1}`, versions: describePair(choice), command, needs };
   });
   const { versions, needs } = first!;
   const inMachine = ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', 'e2e/vm/cluster/vitest.config.ts'];

@@ -49,8 +49,8 @@ export function formatCompatibility(results: readonly PairResult[]): string {
 
 Results of the suite of \`e2e/cluster\` on a real cluster of one node, with each version of Kubernetes and each container
 runtime, written by \`npm run e2e:cluster -- --all\`. Arguments behind a second \`--\` choose among the cases and head the table.
-\`npm test\` runs all cases on the newest and the oldest Kubernetes. Cases are skipped where the version or the runtime does
-not have what they test; the run names the reason. CRI-O is in no package registry that the suite could build it from, so
+\`npm test\` runs the cases on the newest and the oldest Kubernetes, and those that do not depend on the versions on one of them.
+Cases are skipped where the version or the runtime does not have what they test; the run names the reason. CRI-O is in no package registry that the suite could build it from, so
 its programs are named by \`--crio DIR\`.
 
 ${sections.join('\n')}`;

@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config';
+import { caseTags } from './case-tags.ts';
 
 /** The cases on a real cluster of one node. Started by run.ts, which passes the paths of its programs. */
 export default defineConfig({
@@ -10,5 +11,6 @@ export default defineConfig({
     expect: { poll: { timeout: 30_000 } },
     hookTimeout: 300_000,
     fileParallelism: false,
+    tags: caseTags,
   },
 });

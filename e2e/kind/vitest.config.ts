@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config';
+import { caseTags } from '../cluster/case-tags.ts';
 
 /** The cases of e2e/cluster on a Kubernetes cluster. Started by run.ts, which passes the target. */
 export default defineConfig({
@@ -11,5 +12,6 @@ export default defineConfig({
     expect: { poll: { timeout: 30_000 } },
     hookTimeout: 180_000,
     fileParallelism: false,
+    tags: caseTags,
   },
 });

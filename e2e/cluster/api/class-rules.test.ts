@@ -54,7 +54,7 @@ async function answer(deviceClassName: string, fields: object, asked: Asked = {}
     .then(() => 'accepted', explain);
 }
 
-describe('what a class sets is final, says the API server', () => {
+describe('what a class sets is final, says the API server', { tags: 'newest' }, () => {
   it.each([
     [{ vf: { vlan: 100, maxTxRate: 1000 } }, { vf: { vlan: 0, maxTxRate: 0 } }, 'vf.vlan to 0', 'to 100'],
     [{ vf: { maxTxRate: 1000 } }, { vf: { maxTxRate: 0 } }, 'vf.maxTxRate to 0', 'to 1000'],

@@ -81,7 +81,7 @@ function byDriver(className: string, parameters: object): string | undefined {
   }
 }
 
-describe('admission policy and driver', () => {
+describe('admission policy and driver', { tags: 'newest' }, () => {
   it.each<[string, string[], fc.Arbitrary<Record<string, unknown>>]>([
     ['the form of every VFConfig', ['open'], vfConfigParameters],
     ['addresses and routes within the limits of a class', [...classes.keys()], routeParameters],

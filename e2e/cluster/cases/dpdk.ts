@@ -17,7 +17,7 @@ printf 'show port info 0\\nquit\\n' |
 }
 
 export function describeDpdk(get: GetCluster, { simulated }: CaseOptions): void {
-  describe('a DPDK application', () => {
+  describe('a DPDK application', { tags: 'newest' }, () => {
     it('starts on the VF of its claim, knowing nothing but its metadata file', async () => {
       const { cluster } = get();
       const { kernel, dpdk } = cluster.target.classes;

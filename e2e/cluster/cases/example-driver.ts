@@ -36,7 +36,7 @@ function loadExample(cluster: Cluster): KubernetesObject[] {
 
 /** The driver of the guide for authors of drivers, installed from the npm package, with a real kubelet. */
 export function describeExampleDriver(get: GetCluster, getNode: () => RealNode): void {
-  describe('the example driver', () => {
+  describe('the example driver', { tags: 'newest' }, () => {
     it('serves a container that finds what its metadata says, also when killed, and releases its devices', async () => {
       const { cluster, view } = get();
       const node = getNode();

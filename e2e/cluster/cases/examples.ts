@@ -78,7 +78,7 @@ export function describeExamples(get: GetCluster): void {
       for (const object of loadExample(cluster, file)) await cluster.create(adapt(cluster, object));
     }
 
-    it('kernel-mode.yaml: the pod says what it has been given', async () => {
+    it('kernel-mode.yaml: the pod says what it has been given', { tags: 'newest' }, async () => {
       const { cluster } = get();
       await start('kernel-mode.yaml');
       const { status } = await cluster.waitUntilEnded('kernel-mode');
@@ -88,7 +88,7 @@ export function describeExamples(get: GetCluster): void {
       expect(log).toMatch(/^\d+: net1 +inet 192\.0\.2\.10\/24 /m);
     });
 
-    it('dpdk-testpmd.yaml: testpmd forwards on the VF', async () => {
+    it('dpdk-testpmd.yaml: testpmd forwards on the VF', { tags: 'newest' }, async () => {
       const { cluster } = get();
       await start('dpdk-testpmd.yaml');
       await cluster.waitUntilRunning('dpdk-testpmd');
@@ -97,7 +97,7 @@ export function describeExamples(get: GetCluster): void {
         .toMatch(/NIC statistics for port 0/);
     });
 
-    it('multi-nic.yaml: testpmd has two VFs, the control container the third one', async () => {
+    it('multi-nic.yaml: testpmd has two VFs, the control container the third one', { tags: 'newest' }, async () => {
       const { cluster } = get();
       await start('multi-nic.yaml');
       await cluster.waitUntilRunning('gateway');

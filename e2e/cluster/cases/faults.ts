@@ -7,15 +7,15 @@ import type { GetCluster, TestCluster } from '../describe-cluster.ts';
 import { nodeParts, type RealNode } from '../node/real-node.ts';
 import { testClaim, testPod, testTemplate } from '../objects.ts';
 
-/** How many pods are being created when a part of the node is killed. `npm test` takes fewer on its second cluster. */
-export const faultPods = Number(process.env.NETDRA_FAULT_PODS ?? 30);
+/** How many pods are being created when a part of the node is killed. The storm has more. */
+export const faultPods = 12;
 /** Time for pods to run after a fault. A driver that was killed before is restarted after 10 s, then 20 s. */
 const recovery = { timeout: 120_000, interval: 500 };
 
 /** Pods that come and go on a real node while parts of it are killed or replaced. */
 export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
   describe('faults of a node', () => {
-    it('pods that are created while the kubelet is down run when it is back', async () => {
+    it('pods that are created while the kubelet is down run when it is back', { tags: 'oldest' }, async () => {
       const { cluster } = get();
       const { kubelet } = getNode();
       await kubelet.stop('SIGKILL');
@@ -36,6 +36,7 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
     ];
     it.each(faults)(
       `${faultPods} pods run, though $name is killed with SIGKILL while they are created`,
+      { tags: 'oldest' },
       async ({ parts }) => {
         const { cluster } = get();
         const pods = await createPods(cluster, faultPods);
@@ -47,7 +48,7 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       },
     );
 
-    it('force deletion of pods that run, and of pods that are being created, leaves nothing behind', async () => {
+    it('force deletion of pods that run, or are being created, leaves nothing behind', { tags: 'oldest' }, async () => {
       const { cluster } = get();
       const running = await createPods(cluster, 5);
       await expectServed(get(), running);
@@ -65,8 +66,8 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
     });
 
     // A minute if the machine is not busy.
-    const updateTimeout = { timeout: 2 * recovery.timeout };
-    it('pods come and go during a rolling update, with two instances of the driver', updateTimeout, async () => {
+    const update = { timeout: 2 * recovery.timeout, tags: 'newest' };
+    it('pods come and go during a rolling update, with two instances of the driver', update, async () => {
       const { cluster, view } = get();
       const node = getNode();
       const rollout = (...args: string[]) =>
@@ -92,7 +93,9 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       expect(await read()).toBe(document);
     });
 
-    it('a drained node has all its VFs back, and serves pods again when it is uncordoned', async () => {
+    it('a drained node has all its VFs back, and serves pods again when it is uncordoned', {
+      tags: 'newest',
+    }, async () => {
       const { cluster } = get();
       const node = getNode();
       const config = { interfaceName: 'net1', addresses: ['192.0.2.1/24'] };

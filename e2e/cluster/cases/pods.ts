@@ -38,7 +38,8 @@ export function describePods(get: GetCluster): void {
       }
     });
 
-    it('a pod that is never restarted, and a job, run to their ends, and their VFs are free afterwards', async () => {
+    const ends = 'a pod that is never restarted, and a job, run to their ends, and their VFs are free afterwards';
+    it(ends, { tags: 'oldest' }, async () => {
       const { cluster, nodeFiles } = get();
       const before = await nodeFiles.simulatedVfs();
       await cluster.create(testTemplate(cluster, 'nics', [{ name: 'vf', config }]));
@@ -55,34 +56,9 @@ export function describePods(get: GetCluster): void {
       await expect.poll(() => nodeFiles.simulatedVfs(), { timeout: 20_000, interval: 250 }).toEqual(before);
     });
 
-    it('the health of a VF is in the status of its container', async ({ skip }) => {
+    it('the file follows each change of the interface with a new generation, also while the driver is replaced, and new pods get theirs', async () => {
       const { cluster, nodeFiles, view } = get();
-      skip(!cluster.target.simulated, 'a real VF is not taken away from its card');
-      skip(!(await cluster.features()).has('ResourceHealthStatus'), 'the feature gate ResourceHealthStatus is off');
-      await cluster.create(testClaim(cluster, 'health', [{ name: 'vf' }]));
-      // Under the claim's own name, the only one that kubelet 1.34 supports (see UpdateAllocatedResourcesStatus).
-      await cluster.create(testPod(cluster, 'health', { claims: [{ name: 'health', resourceClaimName: 'health' }] }));
-      await cluster.waitUntilRunning('health');
-      const health = async () => {
-        const { status } = (await cluster.find<V1Pod>('Pod', 'health')) ?? {};
-        const [resource] = status?.containerStatuses?.[0]?.allocatedResourcesStatus ?? [];
-        return [resource?.name, ...(resource?.resources ?? []).map((each) => each.health)];
-      };
-      const timeout = { timeout: 60_000, interval: 250 };
-      await expect.poll(health, timeout).toEqual(['claim:health', 'Healthy']);
-      const [device] = (await view('health').metadata('resourceclaims/health', 'vf')).devices;
-      const offered = (await cluster.devices()).length;
-      await nodeFiles.loseSimulatedVf(device?.attributes?.['resource.kubernetes.io/pciBusID']?.string ?? '');
-      await expect.poll(health, timeout).toEqual(['claim:health', 'Unhealthy']);
-      // After a restart the simulation has all its VFs again.
-      await cluster.remove('Pod', 'health');
-      await cluster.restartDriver();
-      await expect.poll(async () => (await cluster.devices()).length, timeout).toBe(offered);
-    });
-
-    it('the file follows each change of the interface with a new generation, also after a restart of the driver', async () => {
-      const { cluster, view } = get();
-      await cluster.create(testClaim(cluster, 'live', [{ name: 'vf', config }]));
+      const claim = await cluster.create(testClaim(cluster, 'live', [{ name: 'vf', config }]));
       const containers = [{ name: 'main', capabilities: { add: ['NET_ADMIN'] } }];
       const pod = { claims: [{ name: 'nic', resourceClaimName: 'live' }], containers };
       await cluster.create(testPod(cluster, 'live', pod));
@@ -112,11 +88,23 @@ export function describePods(get: GetCluster): void {
         await expect.poll(read, { timeout: 10_000 }).toMatchObject({ devices: [expected] });
       };
       for (const change of changes) await follow(change);
+      const text = () => container.read('cat', container.metadataPath('resourceclaims/live', 'vf'));
+      const before = await text();
       await cluster.restartDriver();
+      expect(await text()).toBe(before);
       await follow({
         command: ['link', 'set', 'net1', 'mtu', '1290'],
         expected: { attributes: { mtu: { int: 1290 } } },
       });
+      await cluster.create(testTemplate(cluster, 'nics', [{ name: 'vf', config }]));
+      await cluster.create(testPod(cluster, 'after', { claims }));
+      await cluster.waitUntilRunning('after');
+      const { devices } = await view('after').metadata('resourceclaimtemplates/nic', 'vf');
+      expect(devices[0]?.networkData?.ips).toEqual(config.addresses);
+      expect(devices[0]?.name).not.toBe((await read()).devices[0]?.name);
+      // The new instance unprepares the claims that the old one prepared.
+      await cluster.remove('Pod', 'live');
+      await expect.poll(() => nodeFiles.ofClaim(claim), { timeout: 60_000, interval: 250 }).toEqual([]);
     });
 
     it('a pod in a user namespace has its VF and reads its file', async ({ skip }) => {
@@ -134,7 +122,7 @@ export function describePods(get: GetCluster): void {
       expect(devices[0]?.networkData).toEqual(expectedNetworkData(link));
     });
 
-    it('a named claim passes to the next pod when its pod is gone', async () => {
+    it('a named claim passes to the next pod when its pod is gone', { tags: 'oldest' }, async () => {
       const { cluster, view } = get();
       await cluster.create(testClaim(cluster, 'passed', [{ name: 'vf', config }]));
       const create = (name: string) =>

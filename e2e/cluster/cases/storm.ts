@@ -31,7 +31,7 @@ const withoutDevice = 42;
 
 /** Pods that must neither fail nor start without their VF, whatever is killed while they are created. */
 export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
-  describe('pods in a storm of faults', () => {
+  describe('pods in a storm of faults', { tags: 'newest' }, () => {
     const timeout = rounds * 30 * 60_000;
     it(`${podCount} pods, ${rounds} times: none fails, none starts without its VF`, { timeout }, async () => {
       const { cluster } = get();

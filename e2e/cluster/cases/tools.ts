@@ -40,7 +40,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       expect(elsewhere).toContainEqual(expect.objectContaining({ check: 'CDI', level: 'problem', message }));
     });
 
-    it('claims, inventory and metadata show a VF where it is', async () => {
+    it('claims, inventory and metadata show a VF where it is', { tags: 'newest' }, async () => {
       const { cluster } = get();
       const config = { interfaceName: 'net1', addresses: ['192.0.2.10/24'] };
       await cluster.create(testClaim(cluster, 'shown', [{ name: 'vf', config }]));
