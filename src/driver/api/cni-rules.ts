@@ -1,5 +1,4 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
 import type { DriverError } from '../claims/errors.ts';
 import type { VfConfig } from '../state/index.ts';
 import { type CniUse, cniUses } from './cni-uses.ts';
@@ -37,15 +36,13 @@ export function checkCniUse(claim: AllocatedClaim, config: VfConfig, rules: CniR
 }
 
 /**
- * Checks the plugins themselves, including those that another plugin calls for addresses.
- * @throws DriverError `cni-refused`; CniError `cni-config-invalid`
+ * Checks the plugins themselves.
+ * @param types of all that run, including those that another plugin calls for addresses
+ * @throws DriverError `cni-refused`
  */
-export function checkCniPlugins(claim: AllocatedClaim, { cni, ipam }: VfConfig, { allowedPlugins }: CniRules): void {
-  const of = `claim ${claim.identity.namespace}/${claim.identity.name}`;
-  const chain = cni === undefined ? [] : parseCniNetwork(cni, of, { defaultName: 'netdra' }).plugins;
-  const alone = ipam === undefined ? [] : [parseCniIpam(ipam, of, { name: 'netdra' }).ipam.type];
-  for (const type of [...chain.flatMap((plugin) => [plugin.type, plugin.ipam?.type]), ...alone]) {
-    if (!type || isListed(allowedPlugins, type)) continue;
+export function checkCniPlugins(claim: AllocatedClaim, types: readonly string[], { allowedPlugins }: CniRules): void {
+  for (const type of types) {
+    if (isListed(allowedPlugins, type)) continue;
     const hint = 'the operator can add it to cni.allowedPlugins in the chart';
     throw refused(claim, `the CNI plugin ${type} may not run`, hint);
   }

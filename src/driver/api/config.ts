@@ -59,6 +59,15 @@ function checkWhole(claim: AllocatedClaim, config: VfConfig): void {
   if (config.ipam !== undefined) parseCniIpam(config.ipam, of, { name: 'netdra' });
 }
 
+/** Types of the CNI plugins that a configuration runs, also of those that a plugin calls for addresses. @throws CniError */
+export function cniPluginTypes({ identity }: AllocatedClaim, { cni, ipam }: VfConfig): string[] {
+  const of = `claim ${identity.namespace}/${identity.name}`;
+  const chain = cni === undefined ? [] : parseCniNetwork(cni, of, { defaultName: 'netdra' }).plugins;
+  const types = chain.flatMap((plugin) => [plugin.type, plugin.ipam?.type]);
+  if (ipam !== undefined) types.push(parseCniIpam(ipam, of, { name: 'netdra' }).ipam.type);
+  return types.filter((type) => type !== undefined && type !== '') as string[];
+}
+
 /** @param problems each as `field: what is allowed` */
 export function invalidConfig(claim: AllocatedClaim, problems: string[], origin = ''): DriverError {
   const subject = `${claim.identity.namespace}/${claim.identity.name}`;

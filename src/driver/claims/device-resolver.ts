@@ -7,7 +7,7 @@ import type { VfAddress } from '../../node/sriov/index.ts';
 import type { ClosedField } from '../api/claim-fields.ts';
 import { type ClaimRules, checkDeviceCount } from '../api/class-rules.ts';
 import { type CniRules, checkCniPlugins, checkCniUse } from '../api/cni-rules.ts';
-import { classConfigsOf, configForDevice, invalidConfig, resolveVfConfig } from '../api/config.ts';
+import { classConfigsOf, cniPluginTypes, configForDevice, invalidConfig, resolveVfConfig } from '../api/config.ts';
 import { checkNamespace, type NamespaceReader } from '../api/namespace-rules.ts';
 import { refusal } from '../api/refusal.ts';
 import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
@@ -98,7 +98,7 @@ export class DeviceResolver {
       const config = resolveVfConfig(driver, claim, request, rules);
       checkCniUse(claim, config, cni);
       const complete = await resolveNetworkAttachment(config, claim, networkAttachments, signal);
-      checkCniPlugins(claim, complete, cni);
+      checkCniPlugins(claim, cniPluginTypes(claim, complete), cni);
       configs.set(request, complete);
     }
     return configs;
