@@ -3,7 +3,7 @@ import { Batch } from '../../../lib/batch.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
-import { checkGateHook, closeGate, formatGate, type Gate, isGateOf, putGate, writeGate } from '../gate/gate.ts';
+import { checkGateHook, closeGate, formatGate, type Gate, isGateOf, openFor, writeGate } from '../gate/gate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
 import { ClaimDirs, type ClaimMetadataOptions } from './claim-dirs.ts';
 import { ClaimFiles, variableOf } from './claim-files.ts';
@@ -105,8 +105,8 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Makes CDI specs, files and gates of all claims again from their records: a crash may have left them behind, and earlier
-   * versions wrote other specs. What is right already is not touched.
+   * Makes CDI specs and files of all claims again from their records, and closes gates that are open for another sandbox: a crash
+   * may have left them behind, and earlier versions wrote other specs. What is right already is not touched.
    * @returns why those of a claim could not be made
    */
   async restore(): Promise<MetadataError[]> {
@@ -294,7 +294,10 @@ export class ClaimMetadata extends ClaimDirs {
     const kept = found?.claim.uid === record.claim.uid ? found : undefined;
     const layouts = this.#isEnabled ? this.#layouts : [];
     const isGated = gate !== undefined;
-    const state = prepareState({ record, contents, layouts, isGated, bootId, attributesOf, now: this.now() }, kept);
+    const next = prepareState({ record, contents, layouts, isGated, bootId, attributesOf, now: this.now() }, kept);
+    // A gate that is not open any more, or not yet there, opens when the sandbox was looked at again.
+    const isOpen = !hasGate(next) || openFor(this.options.dataDir, next.claim) === next.servedBy;
+    const state: ClaimState = isOpen ? next : { ...next, servedBy: null };
     this.#files.check(state);
     if (found !== undefined && kept === undefined) {
       this.#files.remove(found);
@@ -342,7 +345,7 @@ export class ClaimMetadata extends ClaimDirs {
         const isWritten = this.#files.layDown(next, base);
         return [request, { generation: next.layouts.length === 0 ? 0 : requestOf(next, base).generation, isWritten }];
       });
-      if (sandboxId !== undefined && hasGate(next)) putGate(dataDir, claim, sandboxId);
+      if (sandboxId !== undefined && hasGate(next)) writeGate(dataDir, claim, { state: 'served', sandboxId });
       return new Map(updates);
     });
   }
