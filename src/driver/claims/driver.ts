@@ -108,6 +108,7 @@ export class Driver implements DraPlugin {
   forget({ uid }: ClaimIdentity): void {
     this.#options.store.deleteClaim(uid, this.#over.get(uid));
     this.#over.delete(uid);
+    this.#ready.delete(uid);
   }
 
   /**

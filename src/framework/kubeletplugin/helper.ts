@@ -96,7 +96,7 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
    * driver that knows that the content no longer holds: the devices have left the pod's sandbox.
    */
   withdrawMetadata: ClaimMetadata['withdraw'];
-  /** Makes files, gates and CDI specs again from the records of claims: for the start of a driver. */
+  /** Makes files and CDI specs again from the records of claims, and closes gates that they do not open: for the start of a driver. */
   restoreMetadata: ClaimMetadata['restore'];
   /**
    * Unprepares a claim as if the kubelet had asked for it, with its files and CDI specs: for a claim that no kubelet

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { defined } from '../../../lib/defined.ts';
 import type { ClaimIdentity } from '../document/document.ts';
-import { closeGate, gateHook, putGate } from '../gate/gate.ts';
+import { closeGate, gateHook, openFor } from '../gate/gate.ts';
 import { type HostDirs, type LayoutName, placeOf } from '../layouts/layout.ts';
 import { attributesFilePrefix } from '../layouts/layout-attributes-json.ts';
 import { claimDirectory } from '../layouts/layout-v1.ts';
@@ -49,16 +49,16 @@ export class ClaimFiles {
     else {
       // Containers wait only in a directory that is there, whether it has files or not.
       makeDirectory(claimDirectory(dataDir, state.claim));
-      if (!state.servedBy) putGate(dataDir, state.claim, null);
+      // What it says to containers that wait, or have ended, stays. It opens only for a sandbox that was looked at.
+      if (!state.servedBy && openFor(dataDir, state.claim) !== null) closeGate(dataDir, state.claim);
     }
     this.#writeSpecs(state, true);
   }
 
-  /** To be called after the state is recorded: files, the other specs, and the gate if a sandbox is served. */
+  /** To be called after the state is recorded: files and the other specs. */
   layDownFiles(state: ClaimState): void {
     for (const base of Object.keys(state.requests)) this.layDown(state, base);
     this.#writeSpecs(state, false);
-    if (state.servedBy && hasGate(state)) putGate(this.#dirs.dataDir, state.claim, state.servedBy);
   }
 
   /** The CDI device id of each request that has a spec. */

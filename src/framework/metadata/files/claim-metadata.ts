@@ -4,7 +4,7 @@ import { metadataVersions } from '../document/codec.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
-import { checkGateHook, closeGate, formatGate, type Gate, isGateOf, putGate, writeGate } from '../gate/gate.ts';
+import { checkGateHook, closeGate, formatGate, type Gate, isGateOf, openFor, writeGate } from '../gate/gate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
 import { ClaimDirs, type ClaimMetadataOptions } from './claim-dirs.ts';
 import { ClaimFiles, variableOf } from './claim-files.ts';
@@ -107,8 +107,8 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Makes CDI specs, files and gates of all claims again from their records: a crash may have left them behind, and earlier
-   * versions wrote other specs. What is right already is not touched.
+   * Makes CDI specs and files of all claims again from their records, and closes gates that are open for another sandbox: a crash
+   * may have left them behind, and earlier versions wrote other specs. What is right already is not touched.
    * @returns why those of a claim could not be made
    */
   async restore(): Promise<MetadataError[]> {
@@ -297,7 +297,10 @@ export class ClaimMetadata extends ClaimDirs {
     const layouts = this.#isEnabled ? this.#layouts : [];
     const isGated = gate !== undefined;
     const preparation = { record, contents, layouts, versions, isGated, bootId, attributesOf, now: this.now() };
-    const state = prepareState(preparation, kept);
+    const next = prepareState(preparation, kept);
+    // A gate that is not open any more, or not yet there, opens when the sandbox was looked at again.
+    const isOpen = !hasGate(next) || openFor(this.options.dataDir, next.claim) === next.servedBy;
+    const state: ClaimState = isOpen ? next : { ...next, servedBy: null };
     this.#files.check(state);
     if (found !== undefined && kept === undefined) {
       this.#files.remove(found);
@@ -350,7 +353,7 @@ export class ClaimMetadata extends ClaimDirs {
         for (const [base, { isGated }] of Object.entries(next.requests)) {
           if (isGated !== true) this.#files.layDown(next, base);
         }
-        if (hasGate(next)) putGate(dataDir, claim, sandboxId);
+        if (hasGate(next)) writeGate(dataDir, claim, { state: 'served', sandboxId });
       }
       return new Map(updates);
     });

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { decodeStream } from '../document/decode.ts';
 import type { ClaimIdentity, MetadataDocument } from '../document/document.ts';
 import { MetadataError, type MetadataErrorCode } from '../errors.ts';
-import { readGate } from '../gate/gate.ts';
+import { openFor } from '../gate/gate.ts';
 import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 import { claimDirName } from '../layouts/paths.ts';
 import type { ClaimRecord } from './claim-record.ts';
@@ -39,8 +39,7 @@ export class ClaimStates {
     const text = this.#records.read(dir);
     const state = text === undefined ? undefined : parseClaimState(text, dir, this.#records.locate(dir));
     if (state === undefined || state.servedBy !== undefined) return state;
-    const gate = hasGate(state) ? readGate(this.dataDir, state.claim) : undefined;
-    return { ...state, servedBy: gate?.state === 'served' ? gate.sandboxId : null };
+    return { ...state, servedBy: hasGate(state) ? openFor(this.dataDir, state.claim) : null };
   }
 
   /** The states of all claims. Records that cannot be read are left to the calls that need them. @throws MetadataError `metadata-io` */

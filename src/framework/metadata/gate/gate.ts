@@ -69,13 +69,10 @@ export function writeGate(dataDir: string, claim: ClaimIdentity, gate: Gate): vo
   if (readFileIfThere(file) !== text) createFile(file, text);
 }
 
-/**
- * Makes a gate follow from the sandbox that is served, if any. What it says to containers that wait, or have ended, stays.
- * @throws MetadataError `metadata-io`
- */
-export function putGate(dataDir: string, claim: ClaimIdentity, servedBy: string | null): void {
-  if (servedBy !== null) writeGate(dataDir, claim, { state: 'served', sandboxId: servedBy });
-  else if (readGate(dataDir, claim)?.state === 'served') closeGate(dataDir, claim);
+/** The sandbox for which a gate is open, if it is open. @throws MetadataError `metadata-io` */
+export function openFor(dataDir: string, claim: ClaimIdentity): string | null {
+  const gate = readGate(dataDir, claim);
+  return gate?.state === 'served' ? gate.sandboxId : null;
 }
 
 /** From now on no container starts. @throws MetadataError `metadata-io` */
