@@ -7,6 +7,7 @@ import type { SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
 import { directoriesOf, periodicSleepsMs } from './instance.ts';
 import type { Namespace, SimLink } from './kernel.ts';
+import type { ClaimPlan } from './plan.ts';
 import { Reports } from './reports.ts';
 import type { SimContainer, SimSandbox } from './runtime.ts';
 import type { Process } from './simulator.ts';
@@ -26,8 +27,10 @@ export class Violation extends Error {
 const goneMs = 40_000;
 /** Time after the end of a sandbox in which an undisturbed driver detaches its VFs and ends its gates. */
 const endMs = 60_000;
+/** Time in which an undisturbed driver ends a container that waits in the start gate, after the deletion of its pod. */
+const waitMs = 30_000;
 /** Time in which an undisturbed driver notices that a VF has left its pod: a round of reconciliation, and what it does. */
-const noticeMs = 20_000;
+const noticeMs = { byEvent: 3_000, byRound: 20_000 };
 /** In calm, also while pods start or end, no second takes the driver more steps than this. */
 const stepsPerSecond = 400;
 
@@ -47,6 +50,8 @@ export class Checks {
   readonly #away = new Set<string>();
   /** By PCI address: when it left a pod otherwise than by the driver. */
   readonly #leftAtMs = new Map<string, number>();
+  /** Pods that have moved a VF away. */
+  readonly #movedOut = new Set<SimPod>();
   #damagedAtMs: number | undefined;
   #lastSteps = { atMs: 0, steps: 0 };
   readonly reports: Reports;
@@ -165,8 +170,12 @@ export class Checks {
     const withVfs = claims.filter(({ devices }) => devices.some(({ adminAccess }) => !adminAccess));
     if (withVfs.some(({ plan, reservedFor }) => plan.isBroken || reservedFor.length > 1)) return false;
     if (withVfs.length > 0 && pod.plan.isOnHost) return false;
-    // A pod whose VF was reset in user space has to be deleted; one that Multus has moved comes back with the pod.
-    return this.#resets === 0 || claims.every(({ plan: { attach } }) => attach === 'netlink' || attach === 'cni');
+    // A VF that a process has moved to a namespace of its own stays there until the pod ends.
+    if ([...this.#node.runtime.sandboxes.values()].some((each) => each.pod === pod && each.ownNamespace !== undefined))
+      return false;
+    // A pod whose VF was reset in user space has to be deleted; one that Multus has moved into the pod comes back with the next.
+    const isWhole = this.#resets === 0 && !this.#movedOut.has(pod);
+    return isWhole || claims.every(({ plan: { attach } }) => attach === 'netlink' || attach === 'cni');
   }
 
   /** Claims of a pod whose other claim fails for good, and that are not in its sandbox nevertheless. */
@@ -205,10 +214,21 @@ export class Checks {
       throw new Violation('endless', `${count} steps in ${seconds} s without faults`);
     }
     this.#lastSteps = { atMs: nowMs, steps };
+    // The gate of a claim that another pod has stays open for that one.
+    const late = this.#node.pods.find(
+      ({ deletedAtMs, plan }) => deletedAtMs !== undefined && nowMs - deletedAtMs >= waitMs && !plan.shares,
+    );
+    if (late !== undefined && this.#node.isUndisturbedFor(waitMs) && this.#isAtGate(late)) {
+      throw new Violation('late-end', `${late.uid} was deleted, and its container still waits in the start gate`);
+    }
     if (!this.#node.isUndisturbedFor(endMs)) return;
     for (const sandbox of runtime.sandboxes.values()) {
       if (nowMs - (sandbox.endedAtMs ?? nowMs) >= endMs) this.#checkEnd(sandbox);
     }
+  }
+
+  #isAtGate(pod: SimPod): boolean {
+    return [...this.#node.runtime.containers.values()].some(({ isAtGate, sandbox }) => isAtGate && sandbox.pod === pod);
   }
 
   #checkEnd({ id, network, pod }: SimSandbox): void {
@@ -294,21 +314,33 @@ export class Checks {
       if (claim?.reservedFor.includes(pod.uid) !== true) continue;
       for (const { device, request, adminAccess } of claim.devices) {
         const where = `${container.id} of ${sandbox.id} runs with ${device} of ${claim.name}`;
-        const isGated = container.edits.hooks.some(({ args }) => args.includes(this.#claimDir(claim)));
-        const isMounted = container.edits.mounts.some(({ hostPath }) =>
-          hostPath.includes(`/default_${name}/${request}/`),
-        );
+        const { settings } = this.#node.plan;
+        const { hooks, mounts } = container.edits;
+        const isGated =
+          settings.every(({ gate }) => gate === 'hook') ||
+          hooks.some(({ args }) => args.includes(this.#claimDir(claim)));
+        const isMounted =
+          settings.every(({ metadata }) => metadata) ||
+          mounts.some(({ hostPath }) => hostPath.includes(`/default_${name}/${request}/`));
         const vf = this.#node.hardware.vfs.find((each) => each.name === device);
         const hasVf = !adminAccess && vf !== undefined;
-        // With neither, containers are held back only while an instance runs.
-        if (hasVf && (isGated || isMounted)) this.#checkPlace(where, sandbox, vf);
-        if (!isMounted || !this.#isNoticed(this.#damagedAtMs) || (hasVf && !this.#isSettled(vf))) continue;
+        // Without a gate, a file of the earlier sandbox lets containers start while no instance runs.
+        const isGuarded = isGated || (isMounted && this.#node.isUndisturbedFor(noticeMs.byEvent));
+        if (hasVf && isGuarded) this.#checkPlace(where, sandbox, vf);
+        if (!isMounted || !isGuarded || this.#isDamaged() || (hasVf && !this.#isSettled(vf))) continue;
         const document = this.#readDocument(claim, request);
         if (document === undefined) throw new Violation('no-metadata', `${where} and no metadata`);
         if (document.generation < 1) throw new Violation('no-metadata', `${where}, generation ${document.generation}`);
-        if (hasVf) this.#checkDocument(where, sandbox, vf, document);
+        if (hasVf) this.#checkDocument(where, sandbox, vf, document, claim);
       }
     }
+  }
+
+  /** Whether a file may be damaged that no round of reconciliation has seen yet. */
+  #isDamaged(): boolean {
+    const nowMs = this.#node.simulator.nowMs;
+    if (this.#damagedAtMs === undefined) return false;
+    return nowMs - this.#damagedAtMs < noticeMs.byRound || !this.#node.isUndisturbedFor(noticeMs.byRound);
   }
 
   /** Whether it never left its pod by itself, or the driver had the time to notice that it did. */
@@ -318,7 +350,8 @@ export class Checks {
 
   #isNoticed(sinceMs: number | undefined): boolean {
     if (sinceMs === undefined) return true;
-    return this.#node.simulator.nowMs - sinceMs > noticeMs && this.#node.isUndisturbedFor(noticeMs);
+    const ms = this.#node.plan.liveUpdates ? noticeMs.byEvent : noticeMs.byRound;
+    return this.#node.simulator.nowMs - sinceMs > ms && this.#node.isUndisturbedFor(ms);
   }
 
   #checkPlace(where: string, { id, network }: SimSandbox, vf: SimVf): void {
@@ -335,8 +368,21 @@ export class Checks {
     throw new Violation('not-attached', `${where}, which is ${place}`);
   }
 
+  /** The VF is what the claim asks for. */
+  #checkSettings(where: string, vf: SimVf, link: SimLink, { attach, config }: ClaimPlan): void {
+    if (attach !== 'netlink') return;
+    const { mtu, vf: { vlan } = {} } = config as NonNullable<ClaimSettings>;
+    const wrong = [
+      ...(link.up ? [] : ['down']),
+      ...(mtu === undefined || link.mtuBytes === mtu ? [] : [`MTU ${link.mtuBytes}`]),
+      ...(vlan === undefined || vf.settings.vlan?.id === vlan ? [] : [`VLAN ${vf.settings.vlan?.id}`]),
+    ];
+    if (wrong.length > 0)
+      throw new Violation('not-configured', `${where}, which has not what it asks for: ${wrong.join(', ')}`);
+  }
+
   /** The file's content matches the kernel's state. */
-  #checkDocument(where: string, sandbox: SimSandbox, vf: SimVf, document: MetadataDocument): void {
+  #checkDocument(where: string, sandbox: SimSandbox, vf: SimVf, document: MetadataDocument, claim: SimClaim): void {
     const data = document.devices.find(({ name }) => name === vf.name)?.networkData;
     const { link } = vf;
     if (link === undefined) {
@@ -350,6 +396,7 @@ export class Checks {
       return;
     }
     if (this.#changed.has(sandbox.id)) return;
+    this.#checkSettings(where, vf, link, claim.plan);
     const actual = {
       interfaceName: link.name,
       hardwareAddress: link.hardwareAddress,
@@ -381,8 +428,12 @@ export class Checks {
       const document = toDocument(text);
       if (document === undefined || document.claim.uid !== claim.uid) continue;
       const { generation } = document;
-      if (generation < before.generation) {
-        this.#violation ??= new Violation('generation', `${key} goes from ${before.generation} to ${generation}`);
+      const isSame = generation === before.generation && text.trim() !== before.text.trim();
+      if (generation < before.generation || isSame) {
+        const how = isSame
+          ? `has two contents of generation ${generation}`
+          : `goes from ${before.generation} to ${generation}`;
+        this.#violation ??= new Violation('generation', `${key} ${how}`);
       }
       this.#generations.set(key, { generation, text });
     }
@@ -457,6 +508,7 @@ export class Checks {
     if (sandbox === undefined) return;
     if (by === sandbox.id) {
       this.#leftAtMs.set(link.parentDevice ?? '', this.#node.simulator.nowMs);
+      this.#movedOut.add(sandbox.pod);
       return;
     }
     const isRunning = this.#node.runtime.containersOf(sandbox).some(({ state }) => state === 'running');

@@ -135,7 +135,6 @@ export function drawPlan(tape: Tape): Plan {
     if (pods[index + 1]?.takesOver === true && tape.chance(0.4)) pod.isForced = true;
   }
   const faults = drawFaults(tape, pods);
-  const isShared = faults.some(({ kind }) => kind === 'update driver');
   const killCount = tape.weighted([
     [3, 0],
     [3, 1],
@@ -163,16 +162,16 @@ export function drawPlan(tape: Tape): Plan {
     leakRate: often(0.5, 0.7),
     kubeletCancels: tape.chance(0.5),
     calmAtMs: horizonMs,
-    isShared,
   };
   const losesNamespaces = plan.flavour === 'containerd' && plan.listsUnfinished;
-  return { ...plan, losesNamespaces, ...drawMore(tape, plan) };
+  const more = { ...plan, losesNamespaces, ...drawMore(tape, plan) };
+  return { ...more, isShared: more.faults.some(({ kind }) => kind === 'update driver') };
 }
 
-type More = Pick<Plan, 'pods' | 'faults' | 'instantShare' | 'settings'>;
+type More = Pick<Plan, 'pods' | 'faults' | 'instantShare' | 'slowShare' | 'settings'>;
 
 /** From a generator of its own, so that schedules without any of it are what they were. */
-function drawMore(tape: Tape, { pods, faults }: Pick<Plan, 'pods' | 'faults'>): More {
+function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | 'faults' | 'slowShare'>): More {
   const count = tape.weighted(
     [
       [5, 0],
@@ -181,12 +180,30 @@ function drawMore(tape: Tape, { pods, faults }: Pick<Plan, 'pods' | 'faults'>): 
     ],
     'more',
   );
+  const others = Array.from({ length: count }, () => drawMoreFault(tape));
+  const isContested = tape.chance(0.04, 'more');
   return {
-    faults: [...faults, ...Array.from({ length: count }, () => drawMoreFault(tape))],
+    faults: isContested ? drawContest(tape, pods) : [...faults, ...others],
+    slowShare: isContested ? 0.5 : slowShare,
     instantShare: tape.chance(0.15, 'more') ? 0.7 : 0,
     settings: drawSettings(tape),
     pods: tape.chance(0.25, 'more') ? pods.map((pod, index) => drawMoreOfPod(tape, pod, index)) : pods,
   };
+}
+
+/**
+ * Two instances serve a pod, the newer one stops while it may be waiting for the older one, and goes on when the pod has
+ * its next sandbox.
+ */
+function drawContest(tape: Tape, pods: readonly PodPlan[]): Fault[] {
+  const startMs = pods[0]?.arrivesAtMs ?? 0;
+  const stallMs = startMs + 100 + tape.below(1_500, 'more');
+  const lostMs = stallMs + 100 + tape.below(2_000, 'more');
+  return [
+    { kind: 'update driver', atMs: startMs - 500, forMs: 20_000, isKilled: true },
+    { kind: 'stall driver', atMs: stallMs, forMs: 4_000 + tape.below(4_000, 'more') },
+    { kind: 'lose sandbox', atMs: lostMs, forMs: 0, isDriverAway: false },
+  ];
 }
 
 function drawMoreFault(tape: Tape): Fault {

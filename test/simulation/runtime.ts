@@ -31,6 +31,8 @@ export interface SimSandbox {
   isNetnsLost: boolean;
   /** Since when it is to end, or is gone. */
   endedAtMs: number | undefined;
+  /** A network namespace that a process in it has made, and that ends with it. */
+  ownNamespace: Namespace | undefined;
 }
 
 export interface SimContainer {
@@ -45,8 +47,6 @@ export interface SimContainer {
   cdiDevices: string[];
   edits: Edits;
   startedAtMs: number;
-  /** A network namespace that a process in it has made, and that ends with it. */
-  ownNamespace: Namespace | undefined;
 }
 
 interface Edits {
@@ -140,6 +140,7 @@ export class Runtime {
       isEnding: false,
       isNetnsLost: false,
       endedAtMs: undefined,
+      ownNamespace: undefined,
     };
     this.sandboxes.set(id, sandbox);
     const hardwareAddress = `0a:58:0a:00:00:0${number % 10}`;
@@ -183,7 +184,6 @@ export class Runtime {
       cdiDevices,
       edits,
       startedAtMs: 0,
-      ownNamespace: undefined,
     };
     await this.#work('snapshot', 5, 500, signal);
     await this.#event(`CreateContainer in ${sandboxId}`, (instance, context) =>
@@ -226,9 +226,6 @@ export class Runtime {
     if (container.state === 'exited') return;
     container.state = 'exited';
     container.reason = reason;
-    const { ownNamespace } = container;
-    if (ownNamespace !== undefined) this.#node.kernel.release(ownNamespace, container);
-    container.ownNamespace = undefined;
   }
 
   async stopPodSandbox(id: string, signal: AbortSignal): Promise<void> {
@@ -452,6 +449,7 @@ export class Runtime {
   #endPause(sandbox: SimSandbox): void {
     if (sandbox.pause === undefined) return;
     this.#node.kernel.release(sandbox.network, sandbox.pause);
+    if (sandbox.ownNamespace !== undefined) this.#node.kernel.release(sandbox.ownNamespace, sandbox);
     sandbox.pause = undefined;
   }
 
@@ -473,7 +471,7 @@ function viewOf({ id, pod, path, isNetnsLost }: SimSandbox): PodSandbox {
     pid: 0,
     ips: [],
     // One on the host's network still has other namespaces.
-    namespaces: isNetnsLost ? [] : [{ type: 'pid', path: '' }, ...(path === '' ? [] : [{ type: 'network', path }])],
+    namespaces: isNetnsLost ? [] : [...(path === '' ? [] : [{ type: 'network', path }]), { type: 'pid', path: '' }],
     cgroupParent: '',
     cgroupsPath: '',
   };

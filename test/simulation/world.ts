@@ -28,6 +28,7 @@ export interface SimPod {
   isBound: boolean;
   /** Its deletion was requested. */
   isDeleted: boolean;
+  deletedAtMs: number | undefined;
   isFailed: boolean;
   /** The kubelet has no more work for it. */
   isDone: boolean;
@@ -341,6 +342,7 @@ export class Node {
       claims: [],
       isBound: false,
       isDeleted: false,
+      deletedAtMs: undefined,
       isFailed: false,
       isDone: false,
       cancel: new AbortController(),
@@ -411,6 +413,7 @@ export class Node {
     if (pod.isDeleted) return;
     simulatorTrace(this, `${pod.uid} is deleted${isForced ? ' by force' : ''}`);
     pod.isDeleted = true;
+    pod.deletedAtMs = this.simulator.nowMs;
     if (!pod.isBound) pod.isDone = true;
     if (isForced) this.releaseClaims(pod);
     if (!this.plan.kubeletCancels) return;
@@ -590,13 +593,15 @@ export class Node {
     if (container.state !== 'running' || link === undefined) return;
     this.checks.podChanges(container.sandbox);
     const target =
-      pod.plan.vfLeavesTo === 'host' ? this.kernel.host : this.kernel.createNamespace(`${id} itself`, container);
+      pod.plan.vfLeavesTo === 'host'
+        ? this.kernel.host
+        : this.kernel.createNamespace(`${id} itself`, container.sandbox);
     try {
       this.kernel.change(network, link.index, {}, target, id);
     } catch (error) {
       this.simulator.trace(id, `is refused: ${(error as Error).message}`);
     }
-    container.ownNamespace = target.isHost ? undefined : target;
+    container.sandbox.ownNamespace = target.isHost ? undefined : target;
   }
 
   #calmDown(): void {

@@ -8,6 +8,7 @@ import { formatGate } from '../../../src/framework/metadata/gate/gate.ts';
 import { KeyedMutex } from '../../../src/lib/keyed-mutex.ts';
 import type { VfHardware, VfWanted } from '../../../src/node/sriov/index.ts';
 import { faultNearUpdate, pod, restartAtStart } from './needs.ts';
+import { otherBugs } from './other-bugs.ts';
 import {
   all,
   altered,
@@ -74,7 +75,7 @@ function devicesOf(store: Parameters<Parameters<typeof inStore>[0]>[0], uid: str
   return store.claim(uid)?.devices ?? [];
 }
 
-/** Defects of earlier versions, as the driver would behave with them. */
+/** Defects of earlier versions, as the driver would behave with them, and one of each other kind. */
 export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'blocked-by-a-name',
@@ -320,7 +321,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'earlier-sandbox-served-late',
     what: 'an instance that has waited for the lock takes the VF out of the next sandbox of its pod',
-    needs: faultNearUpdate('lose sandbox', 'restart runtime'),
+    needs: faultNearUpdate('stall driver'),
     plant: (ports, directories) => {
       const isLocked = new AsyncLocalStorage<boolean>();
       const { locks } = ports.disk;
@@ -375,4 +376,5 @@ export const plantedBugs: readonly PlantedBug[] = [
       return request.method === 'PUT' ? (request.body as unknown) : await send(request);
     }),
   },
+  ...otherBugs,
 ];

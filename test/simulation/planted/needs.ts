@@ -28,3 +28,8 @@ export function faultNearUpdate(...kinds: Fault['kind'][]): Needs {
     return faults.some((each) => each.kind === 'update driver' && faults.some(isNear(each)));
   };
 }
+
+/** One of these faults happens. */
+export function fault(...kinds: Fault['kind'][]): Needs {
+  return ({ faults }) => faults.some(({ kind }) => kinds.includes(kind));
+}

@@ -48,15 +48,15 @@ describe('a schedule', () => {
 });
 
 describe('a planted bug', () => {
-  it('has a seed that finds it, 23 of 24 at least', () => {
+  it('has a seed that finds it, 44 of 46 at least', () => {
     const names = plantedBugs.map(({ name }) => name);
-    expect(names).toHaveLength(24);
+    expect(names).toHaveLength(46);
     expect(names).toEqual(expect.arrayContaining(kept.map(({ name }) => name)));
-    expect(kept.length).toBeGreaterThanOrEqual(23);
+    expect(kept.length).toBeGreaterThanOrEqual(44);
   });
 
   // A seed shows another schedule when the code makes other calls: `npm run simulate -- --planted NAME --keep` finds a new one.
-  it.each(kept)('$name is found with seed $seed', async ({ name, seed, rule }) => {
+  it.each(kept)('$name is found with seed $seed', { timeout: 60_000 }, async ({ name, seed, rule }) => {
     using simulation = openSimulation(name);
     expect((await simulation.run(seed)).violation?.rule).toBe(rule);
   });

@@ -1,0 +1,312 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { NodePorts } from '../../../src/driver/ports.ts';
+import { KubeError } from '../../../src/framework/kube/index.ts';
+import type { ClaimIdentity } from '../../../src/framework/metadata/index.ts';
+import type { LinkChange } from '../../../src/node/netlink/index.ts';
+import { fault, pod } from './needs.ts';
+import {
+  altered,
+  type Directories,
+  inHandlers,
+  inHelper,
+  inPart,
+  inPlugin,
+  inRequests,
+  inStore,
+  onHost,
+  onNamespaces,
+  type Plant,
+  type PlantedBug,
+} from './plant.ts';
+
+type PodNamespace = NonNullable<ReturnType<NodePorts['kernel']['networks']['open']>>;
+
+/** Changes rtnetlink in the namespaces of pods. */
+function inPods(change: (connection: PodNamespace['connection']) => Partial<PodNamespace['connection']>): Plant {
+  return onNamespaces((networks) => ({
+    open(path) {
+      const namespace = networks.open(path);
+      if (namespace === undefined) return undefined;
+      // Not a proxy: `using` does not find a method of one.
+      return { ...namespace, connection: altered(namespace.connection, change(namespace.connection)) };
+    },
+  }));
+}
+
+function without({ ...change }: LinkChange, ...keys: (keyof LinkChange)[]): LinkChange {
+  for (const key of keys) delete change[key];
+  return change;
+}
+
+function fileOf(claim: ClaimIdentity, { dataDir }: Directories, ...path: string[]): string {
+  return join(dataDir, 'dra-device-metadata', `${claim.namespace}_${claim.name}`, ...path);
+}
+
+function textOf(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}
+
+/** One bug of each of many kinds. */
+export const otherBugs: readonly PlantedBug[] = [
+  {
+    name: 'mtu-is-not-restored',
+    what: 'a VF keeps the MTU of its pod, or the one that its driver gives it',
+    plant: onHost((host) => ({ setLink: (index, change) => host.setLink(index, without(change, 'mtuBytes')) })),
+  },
+  {
+    name: 'interface-stays-down',
+    what: 'the interface of a VF is moved into its pod and not set up there',
+    plant: inPods((connection) => ({ setLink: (index, change) => connection.setLink(index, without(change, 'up')) })),
+  },
+  {
+    name: 'configured-once',
+    what: 'a VF whose PF was reset is attached without the settings that its claim asks for',
+    needs: fault('reset card'),
+    plant: inPart('control', (control) => {
+      const known = new Set<string>();
+      return altered(control, {
+        async configure(address, wanted, before) {
+          const key = JSON.stringify([address.pciAddress, wanted]);
+          if (known.has(key)) return;
+          await control.configure(address, wanted, before);
+          known.add(key);
+        },
+        async restore(address, before, options) {
+          known.clear();
+          return await control.restore(address, before, options);
+        },
+      });
+    }),
+  },
+  {
+    name: 'failing-claim-holds-up-others',
+    what: 'a claim that cannot be attached keeps the other claims of its pod out of the sandbox',
+    needs: pod(({ claims }) => claims.some(({ isBroken }) => isBroken)),
+    plant: (ports, directories) => {
+      const failed = new Set<string>();
+      const cni = altered(ports.cni, {
+        add: (attachment, options) =>
+          ports.cni.add(attachment, options).catch((error: unknown) => {
+            failed.add(attachment.netnsPath);
+            throw error;
+          }),
+      });
+      return onHost((host) => ({
+        async setLink(index, change) {
+          if (change.netns !== undefined && failed.has(`${change.netns.path}`)) throw new Error('another claim fails');
+          await host.setLink(index, change);
+        },
+      }))({ ...ports, cni }, directories);
+    },
+  },
+  {
+    name: 'refusal-ignored',
+    what: 'a container without start gate is created although its claim is not ready, or in another pod',
+    needs: (plan) =>
+      plan.settings[0].gate === 'file' && plan.settings[0].metadata && pod((_pod, next) => next?.shares === true)(plan),
+    plant: inHandlers((handlers) => ({
+      async createContainer(...call) {
+        try {
+          await handlers.createContainer?.(...call);
+        } catch {
+          // It goes on.
+        }
+      },
+    })),
+  },
+  {
+    name: 'attachment-stored-late',
+    what: 'the place of a VF is stored after the VF was moved there',
+    plant: (ports, directories) =>
+      inStore((store) => ({
+        setAttachments(uid, changes) {
+          void ports.clock.sleep(50).then(() => store.setAttachments(uid, changes));
+        },
+      }))(ports, directories),
+  },
+  {
+    name: 'deleted-before-restored',
+    what: 'a claim is deleted from the store before its VFs are restored',
+    plant: inStore((store) => ({
+      setState: (uid, state) => (state === 'unpreparing' ? store.deleteClaim(uid) : store.setState(uid, state)),
+    })),
+  },
+  {
+    name: 'failed-restore-forgotten',
+    what: 'a VF that cannot be restored is offered as if it was',
+    needs: fault('card refuses', 'interfaces late', 'reset card'),
+    plant: inStore((store) => ({
+      deleteClaim: (uid) => store.deleteClaim(uid),
+      putUnrestored: () => undefined,
+    })),
+  },
+  {
+    name: 'unreadable-store-is-empty',
+    what: 'a store that cannot be read for a moment counts as one without claims',
+    needs: ({ faults }) => faults.some((each) => each.kind === 'reads fail' && each.of === 'store'),
+    plant: inStore((store) => {
+      const orNone = <T>(read: () => T, none: T): T => {
+        try {
+          return read();
+        } catch {
+          return none;
+        }
+      };
+      return {
+        claim: (uid) => orNone(() => store.claim(uid), undefined),
+        claims: () => orNone(() => store.claims(), []),
+        claimsOfPod: (uid) => orNone(() => store.claimsOfPod(uid), []),
+      };
+    }),
+  },
+  {
+    name: 'generation-given-twice',
+    what: 'two contents of a metadata file have the same generation',
+    plant: (ports, directories) => {
+      const { store } = ports.disk;
+      const { records } = store;
+      const write: typeof records.write = (dir, record) =>
+        records.write(dir, record.replaceAll(/"generation":\s*[2-9]/g, '"generation": 1'));
+      return inStore(() => ({ records: altered(records, { write }) }))(ports, directories);
+    },
+  },
+  {
+    name: 'written-in-two-steps',
+    what: 'readers of a metadata file can see its first half',
+    plant: inHelper((helper, _ports, directories) => ({
+      async updateRequestMetadata(claim, request, devices) {
+        const update = await helper.updateRequestMetadata(claim, request, devices);
+        const file = fileOf(claim, directories, request.split('/')[0] ?? '', 'metadata.json');
+        const text = textOf(file) ?? '';
+        if (!update.isWritten || text === '') return update;
+        writeFileSync(file, text.slice(0, text.length / 2));
+        await _ports.clock.sleep(1);
+        writeFileSync(file, text);
+        return update;
+      },
+    })),
+  },
+  {
+    name: 'addresses-read-too-early',
+    what: 'the metadata of a pod lacks addresses that its interface has',
+    plant: inPods((connection) => ({
+      addresses: async (index) => (await connection.addresses(index)).slice(0, 1),
+    })),
+  },
+  {
+    name: 'rounds-without-end',
+    what: 'a task of reconciliation requests the next round each time',
+    plant: inPart('task', (task, { clock }) => ({
+      ...task,
+      async run(signal) {
+        await task.run(signal);
+        if (task.name !== 'VFs to restore') return;
+        for (let count = 0; count < 1_000 && !signal.aborted; count++) {
+          await clock.sleep(1);
+          await task.run(signal);
+        }
+      },
+    })),
+  },
+  {
+    name: 'leases-stay',
+    what: 'an address that a killed instance has leased is never released',
+    plant: (ports) => ({
+      ...ports,
+      cni: altered(ports.cni, { cachedAttachments: async () => ({ attachments: [], problems: [] }) }),
+    }),
+  },
+  {
+    name: 'lease-of-each-attempt',
+    what: 'each attempt to attach a VF leases another address, and the last one is released',
+    plant: (ports) => {
+      let attempts = 0;
+      const ipamAdd: typeof ports.cni.ipamAdd = (attachment, options) =>
+        ports.cni.ipamAdd({ ...attachment, ifName: `${attachment.ifName}${attempts++}` }, options);
+      return { ...ports, cni: altered(ports.cni, { ipamAdd }) };
+    },
+  },
+  {
+    name: 'gate-stays-open',
+    what: 'the start gate stays open when a VF has left its pod',
+    needs: (plan) => plan.liveUpdates && pod(({ vfLeavesTo, exits }) => vfLeavesTo === 'own' && exits > 0)(plan),
+    plant: inHelper((helper, _ports, directories) => ({
+      async withdrawMetadata(claim, requests) {
+        const gate = textOf(fileOf(claim, directories, 'gate'));
+        await helper.withdrawMetadata(claim, requests);
+        if (gate !== undefined) writeFileSync(fileOf(claim, directories, 'gate'), gate);
+      },
+    })),
+  },
+  {
+    name: 'gate-never-ends',
+    what: 'a container that waits for a claim of a deleted pod waits to the end of its time',
+    needs: pod(({ isOnHost, claims, shares }) => isOnHost || shares || claims.some(({ isBroken }) => isBroken)),
+    plant: inHelper(() => ({ endGate: async () => undefined })),
+  },
+  {
+    name: 'prepare-starts-over',
+    what: 'a second prepare, as by a kubelet that has restarted, undoes the first',
+    plant: inPlugin((plugin) => ({
+      async prepareResourceClaims(claims, context) {
+        await plugin.unprepareResourceClaims(
+          claims.map(({ identity }) => identity),
+          context,
+        );
+        return await plugin.prepareResourceClaims(claims, context);
+      },
+    })),
+  },
+  {
+    name: 'held-vf-not-offered',
+    what: 'a VF that a claim holds is missing in its slice',
+    plant: (ports, directories) =>
+      inRequests(async (request, send) => {
+        const { spec } = (request.body ?? {}) as { spec?: { devices?: { name: string }[] } };
+        if (spec?.devices === undefined) return await send(request);
+        const held = ports.disk.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name));
+        const devices = spec.devices.filter(({ name }) => !held.includes(name));
+        return await send({ ...request, body: { ...request.body, spec: { ...spec, devices } } });
+      })(ports, directories),
+  },
+  {
+    name: 'entries-are-not-removed',
+    what: 'the status of a claim keeps the entries of devices that it has no more',
+    plant: inRequests(async (request, send) => {
+      const operations = request.body as unknown as { op: string; path: string }[];
+      const isRemoval =
+        Array.isArray(operations) && operations.some(({ op, path }) => op === 'remove' && /devices/.test(path));
+      return isRemoval
+        ? await send({ ...request, method: 'GET', path: request.path.replace(/\/status$/, '') })
+        : await send(request);
+    }),
+  },
+  {
+    name: 'exception-in-an-event',
+    what: 'an exception at the end of a connection ends the process',
+    plant: inHandlers((handlers) => ({
+      disconnected(error) {
+        handlers.disconnected?.(error);
+        throw new Error('the connection has ended');
+      },
+    })),
+  },
+  {
+    name: 'unreachable-means-deleted',
+    what: 'a pod that cannot be read from the API server counts as deleted',
+    needs: ({ apiErrorRate, faults }) => apiErrorRate > 0 || faults.some(({ kind }) => kind === 'API server away'),
+    plant: inRequests(async (request, send) => {
+      try {
+        return await send(request);
+      } catch (error) {
+        if (request.method !== 'GET' || !/\/pods\//.test(request.path)) throw error;
+        throw new KubeError('api-not-found', 'pod not found', { httpStatus: 404 });
+      }
+    }),
+  },
+];
