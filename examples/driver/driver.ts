@@ -60,7 +60,7 @@ async function unprepare(uid: string): Promise<void> {
     await rm(join(scratchDir, slot), { recursive: true, force: true });
     await rm(ownerFile(slot));
   }
-  await specs.removeClaim(uid);
+  specs.removeClaims([uid]);
 }
 
 const plugin: DraPlugin = {
