@@ -1,9 +1,8 @@
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import type { V1Pod } from '@kubernetes/client-node';
 import { expect } from 'vitest';
-import { Store, type StoredClaim } from '../../src/driver/state/index.ts';
-import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
+import { Store } from '../../src/driver/state/index.ts';
+import { decodeStream } from '../../src/framework/metadata/index.ts';
 import { buildClaim, buildPod, type Identified, testDriver } from '../../test/doubles/objects.ts';
 import { expectedNetworkData } from '../ip-link.ts';
 import { type Bench, ipLinks, type RunningContainer } from './bench.ts';
@@ -42,16 +41,11 @@ export async function addVfPod(
 const pathInContainer = (claim: string) =>
   `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/${claim}/vf/${testDriver}-metadata.json`;
 
-/** The metadata that a container of the pod reads. @throws Error if there is none */
-export async function readTold(container: RunningContainer, pod: VfPod): Promise<MetadataDocument> {
-  const { stdout, stderr, exitCode } = await container.exec('cat', pathInContainer(pod.metadata.name));
-  if (exitCode !== 0) throw new Error(`the container has no metadata: ${stderr}`);
-  return decodeStream(stdout);
-}
-
 /** Checks that a container reads correct metadata. @returns the generation */
 export async function expectTold(container: RunningContainer, sandbox: Sandbox, pod: VfPod): Promise<number> {
-  const { generation, devices } = await readTold(container, pod);
+  const { stdout, stderr, exitCode } = await container.exec('cat', pathInContainer(pod.metadata.name));
+  if (exitCode !== 0) throw new Error(`the container has no metadata: ${stderr}`);
+  const { generation, devices } = decodeStream(stdout);
   const link = ipLinks(sandbox).find(({ ifname }) => ifname === 'net1');
   expect(devices.map(({ networkData }) => networkData)).toEqual([expectedNetworkData(link)]);
   return generation;
@@ -62,23 +56,10 @@ export async function expectTruth(bench: Bench, sandbox: Sandbox, pod: VfPod): P
   return await expectTold(await bench.startContainer(sandbox, pod), sandbox, pod);
 }
 
-const storePath = ({ settings }: Bench) => join(settings.kubeletPluginsDir, testDriver, 'state.db');
-
-/** Claims in the driver's store. */
-export function storedClaims(bench: Bench): readonly StoredClaim[] {
-  using store = new Store(storePath(bench));
-  return store.claims();
-}
-
-/** Changes the driver's store behind its back. */
-export function changeStore(bench: Bench, statement: string): void {
-  using database = new DatabaseSync(storePath(bench), { timeout: 5_000 });
-  database.exec(statement);
-}
-
 /** Nothing is left of any pod: no files, specs or rows, and all VFs are in the host's namespace. */
 export async function expectClean(bench: Bench, vfs = 8): Promise<void> {
   await expect.poll(() => bench.hostVfs().length, { timeout: 10_000 }).toBe(vfs);
   expect(bench.claimFiles()).toEqual([]);
-  expect(storedClaims(bench)).toEqual([]);
+  using store = new Store(join(bench.settings.kubeletPluginsDir, testDriver, 'state.db'));
+  expect(store.claims()).toEqual([]);
 }

@@ -113,11 +113,6 @@ export function vfAt(vfs: VfState[], pf: string, index: number): VfState {
 }
 
 /** Switches off all VFs of a PF, then switches on this many; 0 leaves none. Names are as when the machine started. */
-export function switchVfs(pf: string, count: number): void {
-  execFileSync('bash', ['-euc', switchVfsScript(pf, count)]);
-}
-
-/** The same for another machine. */
 export function switchVfsScript(pf: string, count: number): string {
   const device = `/sys/class/net/${pf}/device`;
   return `echo 0 >${device}/sriov_numvfs

@@ -6,7 +6,7 @@ import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { listFolder } from '../../node/host-state.ts';
 import { packageChart, pushChart } from '../../release/chart.ts';
 import { locateDriverImage } from '../../release/driver-image.ts';
-import { helmVersions, valueArguments } from '../../release/helm.ts';
+import { valueArguments } from '../../release/helm.ts';
 import { driverNamespace, type InstalledDriver } from '../node/driver.ts';
 import { nodePaths, type RealNode } from '../node/real-node.ts';
 
@@ -24,9 +24,12 @@ const wait = ['--wait', '--timeout', '2m'];
 const settled = { timeout: 30_000, interval: 500 };
 const nextTag = 'e2e-next';
 
-/** The life of a release, once with each version of Helm: each one installs again what the other has uninstalled. */
+/** Helm 4 runs the commands of the operators' pages. */
+const version = 'helm-3';
+
+/** The life of a release. */
 export function describeRelease(get: () => ReleaseSite): void {
-  describe.each(helmVersions)('a release by %s', (version) => {
+  describe(`a release by ${version}`, () => {
     let chart: string;
     const helm = (...args: string[]) => get().driver.helm(args, version);
     const kubectl = (...args: string[]) =>
@@ -112,8 +115,6 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(
         [join(dir, 'dra-device-metadata'), `${nodePaths.kubeletPlugins}_registry`, nodePaths.cdi].flatMap(listFolder),
       ).toEqual([]);
-      // Checked once, as it takes long: otherwise the next version takes over the remaining slices.
-      if (version !== helmVersions.at(-1)) return;
       // The kubelet deletes the slices of a driver that has been absent for half a minute.
       const slices = () => node.kubectl('get', 'resourceslices');
       await expect.poll(slices, { timeout: 60_000, interval: 500 }).toContain('No resources found');

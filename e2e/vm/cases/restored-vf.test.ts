@@ -129,28 +129,4 @@ describe('after unprepare a VF is in its original state', () => {
     execFileSync('ip', ['link', 'set', linkOf(vf)!.ifname, 'name', vf.name, 'address', vf.address]);
     expect(hostVfStates()).toEqual(vfs);
   });
-
-  it('when the driver is killed between prepare and hook, and between hook and stop', async ({ node, vfs }) => {
-    const [hooked, stopped] = [vfs[3]!, vfs[4]!];
-    const prepared = createPod(node, 'no-hook', hooked);
-    await node.bench.prepare(prepared);
-    const running = createPod(node, 'no-stop', stopped);
-    await expectChanged(node, running, await node.bench.startPod(running), stopped);
-
-    await node.killDriver();
-    await node.bench.endSandboxes(running);
-    await expectBackUnrestored(stopped);
-    const sandbox = await node.bench.runSandbox(prepared);
-    // The driver was not running for the hook: the container waits until it is back.
-    const starting = node.bench.startContainer(sandbox, prepared);
-    starting.catch(() => undefined);
-
-    await node.startDriver();
-    await starting;
-    await expectChanged(node, prepared, sandbox, hooked);
-    await node.bench.endPod(running);
-    expect(linkOf(stopped)?.ifname).toBe(stopped.name);
-    await node.bench.endPod(prepared);
-    expect(hostVfStates()).toEqual(vfs);
-  });
 });
