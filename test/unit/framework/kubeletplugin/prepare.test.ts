@@ -314,7 +314,7 @@ describe('calls at once', () => {
     await using bench = await startBench(behaviour, { clock: new ManualClock() });
     const { wire } = bench.addPod('a');
     const client = new DraClient(join(bench.dataDir(), 'dra.sock'));
-    const refused = expect(client.nodePrepareResources([wire], 200)).rejects.toThrow(/DEADLINE_EXCEEDED/);
+    const refused = expect(client.nodePrepareResources([wire], 1_000)).rejects.toThrow(/DEADLINE_EXCEEDED/);
     await expect.poll(() => calls).toHaveLength(1);
     await refused;
     client[Symbol.dispose]();
