@@ -120,10 +120,6 @@ class Bench implements AsyncDisposable {
     for (const device of this.devices(claim)) await this.#attachments.detach(claim, device);
   }
 
-  async takeBack(claim: string): Promise<void> {
-    for (const device of this.devices(claim)) await this.#attachments.detachLost(device);
-  }
-
   devices(claim: string): StoredDevice[] {
     return (this.store.claim(claim)?.devices ?? []).map((device) => ({ ...device }));
   }
