@@ -49,7 +49,6 @@ export interface ContainerConfig {
   image: { image: string };
   command?: string[];
   args?: string[];
-  workingDir?: string;
   envs?: { key: string; value: string }[];
   mounts?: { containerPath: string; hostPath: string; readonly?: boolean }[];
   labels?: Record<string, string>;

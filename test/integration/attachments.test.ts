@@ -121,10 +121,6 @@ class Bench implements AsyncDisposable {
     for (const device of this.devices(claim)) await this.#attachments.detach(claim, device);
   }
 
-  async takeBack(claim: string): Promise<void> {
-    for (const device of this.devices(claim)) await this.#attachments.detachLost(device);
-  }
-
   /** Counters of the VFs in pods. */
   readonly traffic = new TrafficReader({
     store: this.store,

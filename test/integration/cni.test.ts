@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { locateTools } from '../../e2e/node/tools.ts';
 import { systemClock } from '../../src/lib/clock.ts';
-import { type CniAttachment, CniRunner, cniVersions, parseCniIpam, parseCniNetwork } from '../../src/node/cni/index.ts';
+import { type CniAttachment, CniRunner, parseCniIpam, parseCniNetwork } from '../../src/node/cni/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
@@ -174,7 +174,8 @@ describe('a device moved by host-device and set up by tuning', () => {
     { type: 'tuning', mtu: 1400, mac: '02:00:00:00:00:aa', sysctl: { 'net.ipv4.conf.net1.arp_notify': '1' } },
   ];
 
-  it.each(cniVersions)('is in the pod as the result says, and back after DEL: version %s', async (cniVersion) => {
+  // The results of all versions: test/unit/node/cni/result.test.ts.
+  it.each(['0.3.0', '1.1.0'])('is in the pod as a result of %s says, and back after DEL', async (cniVersion) => {
     using _vf = createVf();
     const attachment = setup.attachment(chainOf(), { cniVersion, args: { K8S_POD_NAME: 'app' } });
     const result = await setup.runner.add(attachment, never);

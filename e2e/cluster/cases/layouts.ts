@@ -88,7 +88,8 @@ export function describeLayouts(get: () => ReleaseSite): void {
       expect(addresses('kept')).toEqual(described([ownAddress]));
       const attributes = kubectl('exec', 'kept', '--', 'sh', '-c', `cat ${defaultHostDirs.attributesDir}/*-vf.json`);
       const { claims } = JSON.parse(attributes);
-      expect(claims[0].requests).toMatchObject([{ requestName: 'vf', attributes: { vfIndex: expect.anything() } }]);
+      const busId = { 'resource.kubernetes.io/pciBusID': expect.any(String) };
+      expect(claims[0].requests).toMatchObject([{ requestName: 'vf', attributes: busId }]);
       expect(filesOnNode()).toHaveLength(2);
       await upgradeAll(['v1', 'kep']);
       kubectl('exec', 'kept', '--', 'ip', 'address', 'add', addedAddress, 'dev', 'net1');

@@ -138,7 +138,7 @@ export const pagePlans: PagePlan[] = [
       [/--existing --values/, [uninstall]],
       [/--existing --no-install/, [install]],
     ],
-    additions: [[/--existing/, '-- -t Cleanup']],
+    additions: [[/--existing/, '-- -t CDI']],
     output: [[/--existing/, /Tests +1 passed/]],
   },
 ];
