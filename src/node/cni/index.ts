@@ -3,3 +3,4 @@ export { CniError } from './errors.ts';
 export { parseCniIpam, parseCniNetwork } from './network.ts';
 export type { CniResult, CniRoute } from './result.ts';
 export { type CachedAttachment, CniRunner } from './runner.ts';
+export { cniVersions } from './versions.ts';
