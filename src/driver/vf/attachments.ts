@@ -100,6 +100,11 @@ export class Attachments {
     this.#record(claimUid, device, undefined);
   }
 
+  /** Records that a VF is in no sandbox any more, after it was restored in another way. @param device as for `detach` */
+  forget(claimUid: string, device: StoredDevice): void {
+    this.#record(claimUid, device, undefined);
+  }
+
   /** Whether a VF that another component attaches is on the host. */
   async isOnHost(device: StoredDevice): Promise<boolean> {
     return await this.#links.isOnHost(device);

@@ -4,7 +4,7 @@ import type { VfControl } from './host-vfs.ts';
 import { toVfWanted } from './vf-wanted.ts';
 
 /** Detaches VFs from the sandboxes that they are in. */
-export type VfDetacher = Pick<Attachments, 'detach'>;
+export type VfDetacher = Pick<Attachments, 'detach' | 'forget'>;
 
 /**
  * Detaches a VF and restores its snapshot. If detaching could not restore everything, it is tried once more after the
@@ -30,4 +30,6 @@ export async function restore(
     await control.restore(device, before, { changed }).catch((error: unknown) => errors.push(error));
   if (!isDetached && before?.link === undefined) await detach();
   if (errors.length > 0) throw errors[0];
+  // Otherwise the end of its sandbox would restore the state at the time of attaching, before the claim is deleted.
+  if (device.attachment !== undefined) attachments.forget(claimUid, device);
 }

@@ -143,7 +143,7 @@ export class DriverBench implements Disposable {
       networkAttachments,
       control: this.control,
       attributesOf: (pciAddress) => ({ 'resource.kubernetes.io/pciBusID': { string: pciAddress } }),
-      attachments: { detach: (_, device) => this.#release(device) },
+      attachments: { detach: (_, device) => this.#release(device), forget: () => undefined },
       deviceSpecs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'device' }),
       dialectFiles: new DialectFiles({
         specs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'dialects' }),
@@ -184,7 +184,7 @@ export class DriverBench implements Disposable {
   /** One round of the task that restores VFs of claims that are gone. */
   async restoreAll(): Promise<void> {
     const { store, control, logger } = this;
-    const attachments = { detach: (_: string, device: StoredDevice) => this.#release(device) };
+    const attachments = { detach: (_: string, device: StoredDevice) => this.#release(device), forget: () => undefined };
     await restoreVfs({ store, attachments, control, locks: new KeyedMutex(), logger });
   }
 

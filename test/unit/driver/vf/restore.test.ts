@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { SandboxError } from '../../../../src/driver/sandbox/index.ts';
 import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 import { restore } from '../../../../src/driver/vf/index.ts';
+import { defined } from '../../../../src/lib/defined.ts';
 
 const device: StoredDevice = {
   pciAddress: '0000:01:02.0',
@@ -12,6 +13,8 @@ const device: StoredDevice = {
 };
 const link = { name: 'ens1v0', hardwareAddress: '3c:fd:fe:00:01:00', mtuBytes: 1500, up: false };
 
+const attachment = { podUid: 'p', podNamespace: 'apps', podName: 'web', sandboxId: 's', netnsPath: '/run/netns/s' };
+
 /** The calls made for a VF whose state from before its attachment cannot be restored. */
 async function outcomeOf(before: StoredDevice['before']) {
   const calls: string[] = [];
@@ -19,9 +22,10 @@ async function outcomeOf(before: StoredDevice['before']) {
     calls.push('detach');
     throw new SandboxError('restore-incomplete', 'cannot restore hardwareAddress');
   };
-  const attachments = { detach };
+  const forget = () => void calls.push('forget');
+  const attachments = { detach, forget };
   const control = { restore: async () => void calls.push('restore') };
-  const restored = restore({ attachments, control }, 'uid', before === undefined ? device : { ...device, before });
+  const restored = restore({ attachments, control }, 'uid', { ...device, attachment, ...defined({ before }) });
   const outcome = await restored.then(
     () => 'restored',
     (error: Error) => error.message,
@@ -30,9 +34,10 @@ async function outcomeOf(before: StoredDevice['before']) {
 }
 
 describe('restore', () => {
-  // Found by the simulation: the PF refuses the claim's MAC once the VF has its own again, and the VF was never offered again.
+  // Found by the simulation: the end of its sandbox gave the VF the claim's MAC while unprepare was not over.
+  // And: the PF refuses the claim's MAC once the VF has its own again, and the VF was never offered again.
   it('does not make a VF again what its claim had made of it, after the snapshot from before the claim', async () => {
-    expect(await outcomeOf({ vf: {}, link })).toEqual({ calls: ['detach', 'restore'], outcome: 'restored' });
+    expect(await outcomeOf({ vf: {}, link })).toEqual({ calls: ['detach', 'restore', 'forget'], outcome: 'restored' });
   });
 
   it('tries once more where the snapshot has no interface', async () => {
