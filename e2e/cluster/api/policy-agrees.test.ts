@@ -100,8 +100,8 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
         { numRuns: 10_000_000, interruptAfterTimeLimit: (minutes * 60_000) / 2, seed },
       );
       console.info(`seed ${seed}: ${counts.taken} configurations taken and ${counts.refused} refused by both`);
-      expect(counts.taken).toBeGreaterThan(20);
-      expect(counts.refused).toBeGreaterThan(20);
+      expect(counts.taken).toBeGreaterThan(5);
+      expect(counts.refused).toBeGreaterThan(5);
     },
     minutes * 60_000 + 120_000,
   );
