@@ -38,7 +38,7 @@ async function restoreOne(
       const { before = { vf: {} } } = device;
       if (device.lacksInterface === true) await control.configure(device, { driver: 'default' }, before);
     } finally {
-      await restore({ attachments, control }, '', device);
+      await restore({ attachments, control }, '', { ...device });
     }
     store.deleteUnrestored(pciAddress);
     logger.info({ device: device.name }, 'VF restored; it is available again');
