@@ -208,20 +208,6 @@ describe('a device moved by host-device and set up by tuning', () => {
     expect((await setup.runner.cachedAttachments()).attachments).toEqual([]);
   });
 
-  it('comes back when a later plugin of the chain fails', async () => {
-    using _vf = createVf();
-    const [hostDevice, tuning] = chainOf();
-    const attachment = setup.attachment([hostDevice!, { ...tuning, sysctl: { 'net.no.such.thing': '1' } }]);
-    await expect(setup.runner.add(attachment, never)).rejects.toMatchObject({
-      code: 'cni-plugin-failed',
-      plugin: 'tuning',
-      message: expect.stringContaining('no/such/thing'),
-    });
-    expect(setup.inPod('net1')).toBeUndefined();
-    expect(hostLinks()).toContain('vf0');
-    expect(setup.leases()).toEqual([]);
-  });
-
   it('comes back when the driver was killed in the middle of ADD, by the cache alone', async () => {
     using _vf = createVf();
     const pidFile = setup.writeHangingPlugin();
