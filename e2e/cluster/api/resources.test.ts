@@ -218,7 +218,7 @@ describe('the policies of a chart that opens fields to claims', () => {
         .then(() => 'accepted', explain);
     };
     // Policies take effect shortly after they are installed.
-    await eventually(() => answer({ driver: 'vfio-pci' })).toContain('driver of a VFConfig is for DeviceClasses');
+    await eventually(() => answer({ vhost: true })).toContain('vhost of a VFConfig is for DeviceClasses');
     expect(await answer({ macAddress: '02:00:00:00:00:01' })).toBe('accepted');
   });
 });
