@@ -83,7 +83,14 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   const { logger, kube, observer, decorate = (_name, part) => part } = ports;
   const { store } = ports.disk;
   const { driverName: driver, nodeName: node } = settings;
-  const podUidsOf = ({ uid }: ClaimIdentity) => store.claim(uid)?.podUids ?? [];
+  const podUidsOf = ({ uid }: ClaimIdentity) => {
+    try {
+      return store.claim(uid)?.podUids ?? [];
+    } catch {
+      // A store that cannot be read is reported by the work that needs it.
+      return [];
+    }
+  };
   const base: Base = { ...ports, settings, stack, decorate, resources: new ResourceApi(kube), podUidsOf };
 
   // Until it exists, this instance has served no sandbox, and serves all of them once it does.

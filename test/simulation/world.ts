@@ -15,7 +15,7 @@ import { type ClaimPlan, drawPlan, type Fault, type Plan, type PodPlan, type Rea
 import type { Plant } from './planted/plant.ts';
 import { rpc } from './rpc.ts';
 import { Runtime, type SimContainer } from './runtime.ts';
-import type { Process, Simulator } from './simulator.ts';
+import { Killed, type Process, type Simulator } from './simulator.ts';
 
 /** A pod as seen by the API server and the kubelet. */
 export interface SimPod {
@@ -223,7 +223,8 @@ export class Node {
   }
 
   onSurprise(error: unknown): void {
-    this.surprise ??= error;
+    // In a process that has ended, nothing follows from it.
+    if (!(error instanceof Killed)) this.surprise ??= error;
   }
 
   onStored(change: string, argument: unknown, process: Process): void {

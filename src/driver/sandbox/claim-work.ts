@@ -2,7 +2,7 @@ import type { ClaimIdentity, ClaimMetadata } from '../../framework/metadata/inde
 import type { Locks, SandboxPlace, Store, StoredClaim, StoredDevice } from '../state/index.ts';
 import { type Attachments, left, type PodLinks } from '../vf/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
-import { asOneError, type SandboxError } from './errors.ts';
+import { asOneError } from './errors.ts';
 import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-writer.ts';
 import { netnsMissing } from './pod.ts';
 import { metadataOf } from './pod-metadata.ts';
@@ -22,9 +22,9 @@ export interface ClaimWorkOptions {
 
 /**
  * What became of a claim that was served: `ready`; `tentative` if its addresses will change soon; `gone` if it is not prepared
- * for the pod any more; `withdrawn` if VFs have left the pod, so that no container can start with it.
+ * for the pod any more; `withdrawn`, and why, if its metadata is not there any more, so that no container can start with it.
  */
-export type Served = 'ready' | 'tentative' | 'gone' | { withdrawn: SandboxError };
+export type Served = 'ready' | 'tentative' | 'gone' | { withdrawn: unknown };
 
 /** The operations on one claim in one sandbox. All but `end` hold the claim's lock. */
 export class ClaimWork {
@@ -46,7 +46,7 @@ export class ClaimWork {
    * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError: what containers find stays as it was
    */
   async serve({ uid }: ClaimIdentity, place: SandboxPlace, pod: PodLinks, signal: AbortSignal): Promise<Served> {
-    const { locks, writer, files, networks } = this.#options;
+    const { locks, writer, files, networks, attachments } = this.#options;
     return await locks.run(uid, async () => {
       signal.throwIfAborted();
       const claim = this.#preparedFor(place.podUid, uid);
@@ -62,12 +62,17 @@ export class ClaimWork {
       const readings: DeviceReading[] = [];
       const lost: StoredDevice[] = [];
       const errors: unknown[] = [];
+      let isDescribed = true;
       for (const stored of devices) {
         const device = { ...stored };
+        const known = this.#knownOf(identity, device, place);
+        isDescribed &&= known !== undefined;
         const reading: DeviceReading = { request: device.request, device, state: undefined };
         readings.push(reading);
         try {
-          reading.state = await this.#attach(claim, device, place, pod, signal);
+          reading.state = await (known === undefined
+            ? this.#attach(claim, device, place, pod, signal)
+            : attachments.read(device, pod, known.networkData));
           if (reading.state !== undefined) continue;
           lost.push(device);
           // The next call finds no metadata of it, and attaches it again.
@@ -80,6 +85,8 @@ export class ClaimWork {
       signal.throwIfAborted();
       await writer.write(identity, place.sandboxId, readings).catch((error: unknown) => errors.push(error));
       if (lost.length > 0) return { withdrawn: left(lost, place, asOneError(errors)) };
+      // Perhaps another instance of the driver has withdrawn it since: a claim that was ready is not.
+      if (errors.length > 0 && !isDescribed) return { withdrawn: asOneError(errors) };
       if (errors.length > 0) throw asOneError(errors);
       return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
     });
@@ -139,19 +146,16 @@ export class ClaimWork {
     return claim?.state === 'prepared' && claim.podUids.includes(podUid) ? claim : undefined;
   }
 
-  /**
-   * Metadata of an attached VF is that of its sandbox: it is withdrawn before the VF leaves it.
-   * @returns `undefined` if the VF was attached here and has left the pod
-   */
+  /** The metadata of a VF that is attached here: it is withdrawn before the VF leaves the sandbox. */
+  #knownOf(claim: ClaimIdentity, device: StoredDevice, { sandboxId }: SandboxPlace) {
+    return device.attachment?.sandboxId === sandboxId ? metadataOf(this.#options.metadata, claim, device) : undefined;
+  }
+
   async #attach(claim: StoredClaim, device: StoredDevice, place: SandboxPlace, pod: PodLinks, signal: AbortSignal) {
-    const { attachments, metadata } = this.#options;
     const { attachment, ...unattached } = device;
-    const sandboxId = attachment?.sandboxId;
-    const known = sandboxId === place.sandboxId ? metadataOf(metadata, claim.identity, device) : undefined;
-    if (known !== undefined) return await attachments.read(device, pod, known.networkData);
     const assure = () => this.#options.assure(claim, unattached);
-    if (sandboxId === undefined) await assure();
-    return await attachments.attach(claim.identity.uid, device, place, pod, signal, assure);
+    if (attachment === undefined) await assure();
+    return await this.#options.attachments.attach(claim.identity.uid, device, place, pod, signal, assure);
   }
 }
 

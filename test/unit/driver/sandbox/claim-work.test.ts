@@ -134,7 +134,8 @@ describe('the VFs of a claim', () => {
     pod.delete('dev-1');
     await serve();
     calls.length = 0;
-    await expect(serve()).rejects.toMatchObject({ code: 'vf-missing' });
+    // It was ready, and is not: perhaps another instance of the driver has seen the VF leave.
+    expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-missing' } });
     expect([calls, gate(), dataOf(1)]).toEqual([['assure dev-1, free', 'attach dev-1'], 'none', undefined]);
     pod.set('dev-1', { ...stateOf(1), interfaceName: 'net9' });
     expect(await serve()).toBe('ready');
@@ -161,7 +162,7 @@ describe('the VFs of a claim', () => {
     expect([gate(), file('vf-1'), file('vf-2')]).toEqual(['none', '', expect.stringContaining('192.0.2.22')]);
     pod.set('dev-1', new Error('no answer'));
     pod.set('dev-2', { ...stateOf(2), ips: ['192.0.2.23/24'] });
-    await expect(serve()).rejects.toThrow('no answer');
+    expect(await serve()).toMatchObject({ withdrawn: { message: 'no answer' } });
     expect([gate(), file('vf-2')]).toEqual(['none', expect.stringContaining('192.0.2.23')]);
   });
 
@@ -178,13 +179,12 @@ describe('the VFs of a claim', () => {
 
   it('are attached although another one of the claim cannot be, and no container starts', async () => {
     pod.delete('dev-1');
-    await expect(serve()).rejects.toThrow('dev-1 is nowhere');
+    expect(await serve()).toMatchObject({ withdrawn: { message: 'dev-1 is nowhere' } });
     expect(calls).toEqual(['assure dev-1, free', 'attach dev-1', 'assure dev-2, free', 'attach dev-2']);
     expect([gate(), file('vf-1'), dataOf(2)]).toEqual(['none', '', expect.anything()]);
     pod.set('dev-2', new Error('no answer'));
-    await expect(serve()).rejects.toMatchObject({
-      code: 'several-failures',
-      message: 'dev-1 is nowhere; no answer',
+    expect(await serve()).toMatchObject({
+      withdrawn: { code: 'several-failures', message: 'dev-1 is nowhere; no answer' },
     });
   });
 
