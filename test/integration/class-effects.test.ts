@@ -181,11 +181,16 @@ function violations({ addresses, routes, vlan }: Effects, limits: Limits, asked:
   const outside = addressRanges && set.find((address) => !isInAny(address, addressRanges));
   if (outside !== undefined) found.push(`has the address ${outside}`);
   if (set.length > maxAddresses) found.push(`has ${set.length} addresses`);
-  // Linux adds no route for it in IPv4; it counts as what it says.
-  const whole = asked.flatMap((each) => each.addresses ?? []).find((address) => address.endsWith('/0'));
-  if (whole !== undefined && !limits.routes?.some((each) => each.endsWith('/0'))) found.push(`has ${whole}`);
+  // Linux adds no route to a network that begins with 0, which an address near it can have; it counts as what it says.
+  const ofZero = asked
+    .flatMap((each) => each.addresses ?? [])
+    .map(toNetwork)
+    .filter(
+      (network) => /^(0\.0\.0\.0|::)\//.test(network) && !routes.some(({ destination }) => destination === network),
+    )
+    .map((destination) => ({ destination, isConnected: true }));
   const isDefault = (destination: string) => Number(destination.split('/')[1]) <= 1;
-  const counted = routes.filter(({ destination, isConnected }) => {
+  const counted = [...routes, ...ofZero].filter(({ destination, isConnected }) => {
     if (isConnected && destination === linkLocal && !asksForLinkLocal) return false;
     return !(isConnected && !isDefault(destination) && addressRanges && isInAny(destination, addressRanges));
   });
