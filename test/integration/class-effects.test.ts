@@ -182,9 +182,8 @@ function violations({ addresses, routes, vlan }: Effects, limits: Limits, asked:
   if (outside !== undefined) found.push(`has the address ${outside}`);
   if (set.length > maxAddresses) found.push(`has ${set.length} addresses`);
   // Linux adds no route to a network that begins with 0, which an address near it can have; it counts as what it says.
-  const ofZero = asked
-    .flatMap((each) => each.addresses ?? [])
-    .map(toNetwork)
+  const inForce = asked.findLast((each) => each.addresses !== undefined)?.addresses ?? [];
+  const ofZero = [...new Set(inForce.map(toNetwork))]
     .filter(
       (network) => /^(0\.0\.0\.0|::)\//.test(network) && !routes.some(({ destination }) => destination === network),
     )
