@@ -9,7 +9,7 @@ import { type Link, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { TestNode } from '../sriov/test-node.ts';
 
 /** `npm test` has more of them. */
-const runs = Number(process.env.NETDRA_QUIRK_RUNS ?? 50);
+const runs = Number(process.env.NETDRA_QUIRK_RUNS ?? 10);
 
 const cards = ['0000:3b:00.0', '10000:5e:00.0'] as const;
 const vfsOf = (card: number) => [0, 1].map((index) => cards[card]!.replace('00.0', `02.${index}`));

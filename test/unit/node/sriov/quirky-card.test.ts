@@ -7,7 +7,7 @@ import { allQuirks, type Habits, passingQuirks, type Quirks, QuirkyCard } from '
 import { type SriovCardOptions, vfAddress } from '../../../doubles/sriov-card.ts';
 
 /** Of each property; `npm test` has more of them. */
-const runs = Number(process.env.NETDRA_QUIRK_RUNS ?? 50);
+const runs = Number(process.env.NETDRA_QUIRK_RUNS ?? 10);
 /** The kubelet waits for two minutes. */
 const callMs = 60_000;
 
