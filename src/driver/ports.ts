@@ -128,7 +128,7 @@ export interface NodeObserver {
 
 /** What decides on the devices that are offered, besides the node and the store. Plain data. */
 export interface DeviceState {
-  /** The policy in force; absent: there is none. */
+  /** The policy in force, if the driver has one. */
   policy?: InventoryPolicy;
   /** Why the file of the policy is not in force. */
   policyFault?: string;

@@ -115,7 +115,7 @@ describe('the chart', () => {
     const inSchema = (each: { properties?: Record<string, object> }, path = ''): string[] =>
       Object.entries(each.properties ?? {}).flatMap(([key, inner]) => {
         const nested = inSchema(inner, `${path}${key}.`);
-        // Its default is none of it.
+        // By default the chart sets no policy, so the values have none of its fields.
         return nested.length > 0 && key !== 'inventoryPolicy' ? nested : [`${path}${key}`];
       });
     const known = inSchema(schema);

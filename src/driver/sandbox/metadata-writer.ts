@@ -71,11 +71,8 @@ export class MetadataWriter {
       const devices = contents.get(request)?.map(({ name }) => name);
       if (isWritten) logger.info({ claim, request, devices, generation }, 'metadata written');
     }
-    if (isWhole && known.length > 0)
-      this.#report(
-        identity,
-        known.every(({ state }) => !state.tentative),
-      );
+    const isSettled = known.every(({ state }) => !state.tentative);
+    if (isWhole && known.length > 0) this.#report(identity, isSettled);
   }
 
   async #open(identity: ClaimIdentity, sandboxId: string, contents: Contents): Promise<Updates> {

@@ -1,7 +1,7 @@
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import { NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { isRepresentor, type LinkTraffic, type VfTraffic } from '../../node/netlink/index.ts';
+import { findVf, type LinkTraffic, type VfTraffic } from '../../node/netlink/index.ts';
 import { isUserSpace, type Store, type StoredDevice } from '../state/index.ts';
 import type { HostVfs } from './host-vfs.ts';
 import type { Networks } from './networks.ts';
@@ -115,8 +115,7 @@ export class TrafficReader {
 
   async #readPf(pciAddress: string): Promise<VfTraffic[]> {
     const { connection } = this.#options.networks.host;
-    const links = await connection.links([{ pciAddress }]);
-    const link = links.find((each) => each.parentDevice === pciAddress && !isRepresentor(each));
+    const link = findVf(await connection.links([{ pciAddress }]), { pciAddress });
     return link === undefined ? [] : await connection.vfTraffic(link.index);
   }
 

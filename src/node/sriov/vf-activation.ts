@@ -1,5 +1,6 @@
 import { pauseMs } from '../../lib/backoff.ts';
 import { type Clock, resolvesWithin } from '../../lib/clock.ts';
+import { poll } from '../../lib/poll.ts';
 import { isRepresentor, type Link, type RtnlConnection } from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
 import type { Pf, Sysfs } from './sysfs.ts';
@@ -7,8 +8,7 @@ import type { Pf, Sysfs } from './sysfs.ts';
 /** Most cards need a few seconds. */
 const waitMs = 10_000;
 /** How long the VFs may take to appear after the kernel has taken their number. */
-const appearMs = 2_000;
-const pollMs = 100;
+const appear = { forMs: 2_000, everyMs: 100 };
 /** Each attempt can interrupt the card. */
 const pauses = { firstMs: 30_000, longestMs: 1_800_000 };
 
@@ -24,7 +24,7 @@ export interface VfsOfPf {
 /** Makes sure that PFs have VFs. */
 export interface VfSwitch {
   /**
-   * @param numVfs how many are switched on if there is none; 0: they are left as they are
+   * @param numVfs how many are switched on if the PF has no VFs; 0: none are
    * @throws SriovError if the PF cannot be read
    */
   ensure(pf: LinkedPf, numVfs: number): Promise<VfsOfPf>;
@@ -113,10 +113,8 @@ export class VfActivation implements VfSwitch {
 
   async #countVfs({ pciAddress }: Pf, wanted: number): Promise<number> {
     const { sysfs, clock } = this.#options;
-    for (const endsAt = clock.nowMs() + appearMs; ; await clock.sleep(pollMs)) {
-      const { length } = (await sysfs.pf(pciAddress)).vfs;
-      if (length >= wanted || clock.nowMs() >= endsAt) return length;
-    }
+    const count = async () => (await sysfs.pf(pciAddress)).vfs.length;
+    return await poll(clock, appear, count, (made) => made >= wanted);
   }
 }
 

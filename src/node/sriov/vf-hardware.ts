@@ -2,8 +2,8 @@ import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { poll } from '../../lib/poll.ts';
 import {
+  findVf,
   isEthernetAddress,
-  isRepresentor,
   type Link,
   type LinkEthtool,
   type LinkState,
@@ -373,8 +373,7 @@ export class VfHardware {
   }
 
   async #link(pciAddress: string): Promise<Link | undefined> {
-    const links = await this.#host.links([{ pciAddress }]);
-    return links.find((link) => link.parentDevice === pciAddress && !isRepresentor(link));
+    return findVf(await this.#host.links([{ pciAddress }]), { pciAddress });
   }
 }
 

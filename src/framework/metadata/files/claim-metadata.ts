@@ -224,7 +224,7 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * The document of a request, as its files have it; `undefined` while there is none. Also without files, while metadata is off.
+   * The document of a request, as its files have it; `undefined` before its first content. Also while metadata is off, without files.
    * @throws MetadataError as the record cannot be read
    */
   read(claim: ClaimIdentity, request: string): MetadataDocument | undefined {

@@ -39,7 +39,7 @@ describe('decodeLink', () => {
     );
   });
 
-  it('reads the limits of the MTU, of which 0 is none', () => {
+  it('reads the limits of the MTU; 0 means no limit', () => {
     const limits = (min: number, max: number) =>
       decodeLink(linkMessage([attribute(50, putU32(min)), attribute(51, putU32(max))]));
     expect(limits(68, 9216)).toMatchObject({ minMtuBytes: 68, maxMtuBytes: 9216 });
