@@ -1,8 +1,3 @@
-import { closedFields } from '../driver/api/claim-fields.ts';
-import { cniUses } from '../driver/api/cni-uses.ts';
-import { metadataVersions } from '../framework/metadata/document/codec.ts';
-import { layoutNames } from '../framework/metadata/layouts/layout.ts';
-
 /** How many virtual functions to simulate. */
 export interface Simulation {
   pfs: number;
@@ -44,16 +39,8 @@ export function parseHandlers(text: string): string[] {
   throw new Error('give names of runtime handlers, lower-case, with * for any characters, such as kata,kata-*');
 }
 
-/** Comma-separated layout names, at least one. */
-export const parseLayouts = parserOf(layoutNames);
-/** Comma-separated versions of the metadata. */
-export const parseVersions = parserOf(metadataVersions);
-/** Comma-separated uses of CNI plugins; may be empty. */
-export const parseCniUses = parserOf(cniUses, { mayBeEmpty: true });
-/** Comma-separated paths of closed fields; may be empty. */
-export const parseClaimFields = parserOf(closedFields, { mayBeEmpty: true });
-
-function parserOf<Name extends string>(known: readonly Name[], { mayBeEmpty = false } = {}) {
+/** A parser of comma-separated names, of which the known ones are allowed. */
+export function namesAmong<Name extends string>(known: readonly Name[], { mayBeEmpty = false } = {}) {
   return (text: string): Name[] => {
     if (mayBeEmpty && text.trim() === '') return [];
     const names = [...new Set(text.split(',').map((name) => name.trim()))];

@@ -7,16 +7,13 @@ import { defaultHooklessHandlers, startGateModes } from '../framework/metadata/g
 import { defaultHostDirs, layoutNames } from '../framework/metadata/layouts/layout.ts';
 import { parseAddress } from './ops/http-server.ts';
 import {
+  namesAmong,
   parseBoolean,
-  parseClaimFields,
-  parseCniUses,
   parseDriverName,
   parseHandlers,
-  parseLayouts,
   parseList,
   parseSeconds,
   parseSimulation,
-  parseVersions,
 } from './parse-flags.ts';
 
 /** A flag of `netdra run`, and the setting that it becomes. */
@@ -76,7 +73,7 @@ const flags = {
     help: 'directories of CNI plugins, searched in this order; comma-separated',
   },
   cniUses: {
-    ...{ value: '<uses>', default: cniUses.join(','), parse: parseCniUses },
+    ...{ value: '<uses>', default: cniUses.join(','), parse: namesAmong(cniUses, { mayBeEmpty: true }) },
     help: `what CNI plugins may do, comma-separated: ${cniUses.join(', ')}; empty: nothing`,
   },
   cniAllowedPlugins: {
@@ -98,11 +95,11 @@ const flags = {
   nriPluginName: { value: '<name>', default: 'netdra', help: 'NRI plugin name' },
   nriPluginIndex: { value: '<nn>', default: '10', help: 'two digits that order the NRI plugins' },
   metadataLayouts: {
-    ...{ value: '<names>', default: 'v1,kep', parse: parseLayouts },
+    ...{ value: '<names>', default: 'v1,kep', parse: namesAmong(layoutNames) },
     help: `layouts of the metadata file (docs/metadata.md), comma-separated: ${layoutNames.join(', ')}`,
   },
   metadataVersions: {
-    ...{ value: '<versions>', default: metadataVersions.join(','), parse: parseVersions },
+    ...{ value: '<versions>', default: metadataVersions.join(','), parse: namesAmong(metadataVersions) },
     help: `versions of metadata.resource.k8s.io in the layout v1, comma-separated: ${metadataVersions.join(', ')}`,
   },
   attributesDir: {
@@ -139,7 +136,7 @@ const flags = {
     help: 'follow changes of addresses, MTU, MAC and link in running pods',
   },
   openClaimFields: {
-    ...{ value: '<fields>', default: '', parse: parseClaimFields },
+    ...{ value: '<fields>', default: '', parse: namesAmong(closedFields, { mayBeEmpty: true }) },
     help: `closed fields that claims may set where their DeviceClass does not; comma-separated: ${closedFields.join(', ')}`,
   },
   inventoryPolicy: {

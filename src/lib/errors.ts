@@ -56,6 +56,18 @@ export function explain(error: unknown): string {
   return printable(text.replaceAll(/\s*\n\s*/g, ' ').trim());
 }
 
+const fileHints: Readonly<Record<string, string>> = {
+  ENOSPC: 'free space on that file system',
+  EROFS: 'the file system is read-only: check the mounts of the driver',
+  EACCES: 'the driver needs write access to that directory',
+  EIO: 'the disk or its file system fails: see the log of the kernel',
+};
+
+/** What to do about a file of the driver that cannot be read or written, by the kernel's error. */
+export function fileHint(error: unknown): string {
+  return fileHints[errnoCode(error) ?? ''] ?? 'check that path and its file system: the driver tries again';
+}
+
 /** The `code` of a Node.js or kernel error (`ENOENT`, …), if it has one. */
 export function errnoCode(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;

@@ -1,17 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import { renameSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 
 /**
  * Writes a file in one step, also on the disk: who reads it at the same moment, or after a loss of power, gets either the
  * whole file or the old one.
- * @param mode permissions of the file
+ * @param mode permissions of the file, whatever the umask
  * @throws the Node.js error, after which the old file is still there
  */
-export function replaceFile(path: string, text: string, mode: number): void {
+export function replaceFile(path: string, content: string | Uint8Array, mode: number): void {
   const temporary = join(dirname(path), `.${basename(path)}.${randomUUID()}.tmp`);
   try {
-    writeFileSync(temporary, text, { flag: 'wx', mode, flush: true });
+    writeFileSync(temporary, content, { flag: 'wx', mode, flush: true });
+    chmodSync(temporary, mode);
     renameSync(temporary, path);
   } catch (error) {
     rmSync(temporary, { force: true });

@@ -3,6 +3,7 @@ import { stat } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import { type AddressInfo, isIPv6, type Socket } from 'node:net';
+import { resolvesWithin, systemClock } from '../../lib/clock.ts';
 import { NetdraError } from '../../lib/errors.ts';
 import type { InstanceToken } from './instance-token.ts';
 import type { Metrics } from './metrics.ts';
@@ -100,13 +101,7 @@ async function answer(
 
 /** Whether files can be read: that is done by threads, and blocked file systems can occupy all of them. */
 async function poolAnswers(): Promise<boolean> {
-  const { promise: expired, resolve } = Promise.withResolvers<boolean>();
-  const timer = setTimeout(() => resolve(false), poolTimeoutMs);
-  try {
-    return await Promise.race([stat('/proc/self').then(() => true), expired]);
-  } finally {
-    clearTimeout(timer);
-  }
+  return await resolvesWithin(systemClock, poolTimeoutMs, stat('/proc/self'));
 }
 
 /** @throws NetdraError `address-invalid` */

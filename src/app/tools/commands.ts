@@ -1,12 +1,13 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
+import { formatExactJson } from '../../framework/metadata/document/json-stream.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import type { InstanceFacts } from '../instance-file.ts';
 import { type FlagName, flagOption, type Settings } from '../settings.ts';
 import { formatFindings } from './finding.ts';
-import { formatJson, openTerminal, type Terminal } from './terminal.ts';
+import { openTerminal, type Terminal } from './terminal.ts';
 
 // Commands load their code when they are run: what is imported above is loaded by the driver, too.
 
@@ -190,7 +191,7 @@ async function withInstance<Name extends FlagName>(command: Command): Promise<To
 /** Writes the result of a command, for people or for programs. */
 function writeOutput<T>({ output }: OutputOptions, value: T, format: (terminal: Terminal, value: T) => string): void {
   const terminal = openTerminal(process.stdout);
-  terminal.write(output === 'json' ? formatJson(value) : format(terminal, value));
+  terminal.write(output === 'json' ? `${formatExactJson(value)}\n` : format(terminal, value));
 }
 
 /** Runs a command; a failure is reported in one line, with exit code 1. */

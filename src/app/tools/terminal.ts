@@ -32,10 +32,3 @@ export function formatTable(terminal: Terminal, head: string[], rows: string[][]
   const [first = '', ...rest] = lines;
   return [terminal.style('bold', first), ...rest].map((line) => `${line}\n`).join('');
 }
-
-/** JSON for programs; numbers that JavaScript cannot hold exactly keep all their digits. */
-export function formatJson(value: unknown): string {
-  const raw = JSON as unknown as { rawJSON(text: string): unknown };
-  const exact = (_key: string, each: unknown) => (typeof each === 'bigint' ? raw.rawJSON(String(each)) : each);
-  return `${JSON.stringify(value, exact, 2)}\n`;
-}

@@ -3,7 +3,7 @@ import { mkdir, open, readdir, readFile, rename, rm, writeFile } from 'node:fs/p
 import { join } from 'node:path';
 import * as z from 'zod';
 import { defined } from '../../lib/defined.ts';
-import { errnoCode } from '../../lib/errors.ts';
+import { errnoCode, fileHint } from '../../lib/errors.ts';
 import { type CniTask, chainTask } from './attachment.ts';
 import { CniError } from './errors.ts';
 import { describeIssues, parseCniNetwork } from './network.ts';
@@ -154,12 +154,6 @@ function parseEntry(text: string, path: string): CacheEntry {
 }
 
 function unusable(verb: string, path: string, cause: unknown): CniError {
-  const hints: Record<string, string> = {
-    ENOSPC: 'free space on that file system',
-    EROFS: 'the file system is read-only: check the mounts of the driver',
-    EACCES: 'the driver needs write access to that directory',
-  };
-  const hint = hints[errnoCode(cause) ?? ''];
   const message = `cannot ${verb} the cache of CNI attachments at ${path}`;
-  return new CniError('cni-cache-unusable', message, { cause, path, retriable: true, hint });
+  return new CniError('cni-cache-unusable', message, { cause, path, retriable: true, hint: fileHint(cause) });
 }

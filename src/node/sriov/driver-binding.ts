@@ -1,11 +1,11 @@
-import { readdir, readFile, readlink, writeFile } from 'node:fs/promises';
+import { readdir, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { type Clock, systemClock } from '../../lib/clock.ts';
-import { type ErrorDetails, errnoCode } from '../../lib/errors.ts';
+import type { ErrorDetails } from '../../lib/errors.ts';
 import { poll } from '../../lib/poll.ts';
 import { whileBusy } from '../../lib/while-busy.ts';
 import { SriovError } from './errors.ts';
-import { readOptionalText } from './sysfs-files.ts';
+import { attempt, linkTarget, listOptionalDir, readOptionalText, readText } from './sysfs-files.ts';
 import { isBusy, writeHint } from './write-hints.ts';
 
 /** PCI base class of bridges, which are members of the group but need no vfio driver. */
@@ -33,7 +33,8 @@ export interface IommuGroup {
 
 /**
  * Reads and changes the kernel driver of a PCI function, by `driver_override`, so that no other device with the same
- * ids is affected. Source: kernel Documentation/ABI/testing/sysfs-bus-pci.
+ * ids is affected. All methods throw SriovError `sysfs-unreadable`.
+ * Source: kernel Documentation/ABI/testing/sysfs-bus-pci.
  */
 export class DriverBinding {
   readonly #root: string;
@@ -52,28 +53,24 @@ export class DriverBinding {
 
   /** Whether the function exists: VFs can be switched off, and cards can be pulled. */
   async isPresent(pciAddress: string): Promise<boolean> {
-    const dir = this.#deviceDir(pciAddress);
-    return (await unlessMissing(pciAddress, 'the device', () => readdir(dir))) !== undefined;
+    return (await listOptionalDir(this.#deviceDir(pciAddress))) !== undefined;
   }
 
   /** `undefined` when no driver is bound. */
   async driverOf(pciAddress: string): Promise<string | undefined> {
-    const path = join(this.#deviceDir(pciAddress), 'driver');
-    const target = await unlessMissing(pciAddress, 'the driver of', () => readlink(path));
+    const target = await linkTarget(join(this.#deviceDir(pciAddress), 'driver'));
     return target && basename(target);
   }
 
   /** Whether the function has an interface, in whatever network namespace: its directory is visible from all of them. */
   async hasInterface(pciAddress: string): Promise<boolean> {
-    const dir = join(this.#deviceDir(pciAddress), 'net');
-    return (await unlessMissing(pciAddress, 'the interfaces of', () => readdir(dir))) !== undefined;
+    return (await listOptionalDir(join(this.#deviceDir(pciAddress), 'net'))) !== undefined;
   }
 
   /** Driver that an administrator has set for the function, for example with driverctl; `undefined`: none. */
   async overrideOf(pciAddress: string): Promise<string | undefined> {
-    const path = join(this.#deviceDir(pciAddress), 'driver_override');
-    const text = await unlessMissing(pciAddress, 'the driver_override of', () => readFile(path, 'utf8'));
-    return text === undefined || ['', '(null)'].includes(text.trim()) ? undefined : text.trim();
+    const text = await readOptionalText(join(this.#deviceDir(pciAddress), 'driver_override'));
+    return text === undefined || ['', '(null)'].includes(text) ? undefined : text;
   }
 
   async setOverride(pciAddress: string, driver: string | undefined): Promise<void> {
@@ -140,14 +137,14 @@ export class DriverBinding {
 
   /**
    * The IOMMU group of a function; a group goes to user space as a whole.
-   * @throws SriovError `binding-failed` if its members cannot be listed
+   * @throws SriovError `sysfs-unreadable` if its members cannot be listed
    */
   async iommuGroup(pciAddress: string): Promise<IommuGroup> {
-    const what = 'the IOMMU group of';
-    const dir = join(this.#deviceDir(pciAddress), 'iommu_group');
-    const target = await unlessMissing(pciAddress, what, () => readlink(dir));
+    const link = join(this.#deviceDir(pciAddress), 'iommu_group');
+    const target = await linkTarget(link);
     if (target === undefined) return { group: undefined, others: [], foreign: [] };
-    const members = await orFail(pciAddress, what, () => readdir(join(dir, 'devices')));
+    const dir = join(link, 'devices');
+    const members = await attempt(dir, () => readdir(dir));
     const others: string[] = [];
     const foreign: string[] = [];
     for (const member of members.filter((each) => each !== pciAddress).sort()) {
@@ -170,21 +167,12 @@ export class DriverBinding {
       });
     }
     // Without an IOMMU, vfio creates a group of its own when the device is bound, if the administrator allows it.
-    if (group !== undefined || (await this.#allowsNoIommu())) return;
+    const noIommuMode = join(this.#root, 'module/vfio/parameters/enable_unsafe_noiommu_mode');
+    if (group !== undefined || (await readOptionalText(noIommuMode)) === 'Y') return;
     throw new SriovError('binding-failed', `${pciAddress} has no IOMMU group, which vfio needs`, {
       device: pciAddress,
       hint: 'switch the IOMMU on, in the firmware and on Intel machines with intel_iommu=on; without one, only vfio enable_unsafe_noiommu_mode=1',
     });
-  }
-
-  /** Whether vfio may take devices that no IOMMU isolates from the rest of the memory. */
-  async #allowsNoIommu(): Promise<boolean> {
-    const path = join(this.#root, 'module/vfio/parameters/enable_unsafe_noiommu_mode');
-    try {
-      return (await readFile(path, 'utf8')).trim() === 'Y';
-    } catch {
-      return false;
-    }
   }
 
   /**
@@ -195,7 +183,7 @@ export class DriverBinding {
     try {
       const driver = await this.driverOf(member);
       // Read last: it shows that the member existed when it had no driver.
-      const classCode = await readFile(join(this.#deviceDir(member), 'class'), 'utf8');
+      const classCode = await readText(join(this.#deviceDir(member), 'class'));
       if (bridgeClass.test(classCode)) return 'bridge';
       return driver === undefined || driver === 'pci-stub' || isVfio(driver) ? 'none' : 'kernel';
     } catch {
@@ -244,26 +232,6 @@ export class DriverBinding {
 
   #deviceDir(pciAddress: string): string {
     return join(this.#root, 'bus/pci/devices', pciAddress);
-  }
-}
-
-/** @returns `undefined` if the kernel has no such file */
-async function unlessMissing<T>(pciAddress: string, what: string, read: () => Promise<T>): Promise<T | undefined> {
-  return await orFail(pciAddress, what, async () => {
-    try {
-      return await read();
-    } catch (error) {
-      if (errnoCode(error) === 'ENOENT') return undefined;
-      throw error;
-    }
-  });
-}
-
-async function orFail<T>(pciAddress: string, what: string, read: () => Promise<T>): Promise<T> {
-  try {
-    return await read();
-  } catch (cause) {
-    throw failed(pciAddress, `cannot read ${what} ${pciAddress}`, { cause, hint: 'mount /sys and run as root' });
   }
 }
 

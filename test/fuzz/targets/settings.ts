@@ -1,11 +1,5 @@
 import fc from 'fast-check';
-import {
-  parseClaimFields,
-  parseDriverName,
-  parseLayouts,
-  parseSeconds,
-  parseSimulation,
-} from '../../../src/app/parse-flags.ts';
+import { namesAmong, parseDriverName, parseSeconds, parseSimulation } from '../../../src/app/parse-flags.ts';
 import { closedFields } from '../../../src/driver/claims/index.ts';
 import { layoutNames } from '../../../src/framework/metadata/index.ts';
 import { expectThat, type FuzzTarget, isAnnounced, utf8 } from '../target.ts';
@@ -17,14 +11,14 @@ const checks: readonly ((text: string) => void)[] = [
     expectThat(Number.isInteger(vfsPerPf) && vfsPerPf >= 1 && vfsPerPf <= 128, `${vfsPerPf} VFs`);
   },
   (text) => {
-    const names = parseLayouts(text);
+    const names = namesAmong(layoutNames)(text);
     expectThat(names.length > 0 && new Set(names).size === names.length, 'layouts twice, or none');
     expectThat(
       names.every((name) => layoutNames.includes(name)),
       'a layout that there is not',
     );
   },
-  (text) => void parseClaimFields(text),
+  (text) => void namesAmong(closedFields, { mayBeEmpty: true })(text),
   (text) => expectThat(parseSeconds(text) >= 0 && parseSeconds(text) < Infinity, 'no number of seconds'),
   (text) => {
     const name = parseDriverName(text);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { parseDriverName, parseHandlers, parseLayouts, parseSimulation } from '../../../src/app/parse-flags.ts';
+import { namesAmong, parseDriverName, parseHandlers, parseSimulation } from '../../../src/app/parse-flags.ts';
+import { layoutNames } from '../../../src/framework/metadata/index.ts';
 
 describe('flags', () => {
   it('reads how many VFs to simulate', () => {
@@ -12,6 +13,7 @@ describe('flags', () => {
   });
 
   it('reads layouts once each', () => {
+    const parseLayouts = namesAmong(layoutNames);
     expect(parseLayouts('kep, v1,kep')).toEqual(['kep', 'v1']);
     expect(() => parseLayouts('v1,v2')).toThrow('unknown: v2; known are v1, kep');
     expect(() => parseLayouts('')).toThrow(/unknown/);

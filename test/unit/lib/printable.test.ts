@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { formatJson, formatTable } from '../../../src/app/tools/terminal.ts';
+import { formatTable } from '../../../src/app/tools/terminal.ts';
+import { formatExactJson } from '../../../src/framework/metadata/document/json-stream.ts';
 import { layoutNames, placeOf } from '../../../src/framework/metadata/layouts/layout.ts';
 import { v1 } from '../../../src/framework/metadata/layouts/layout-v1.ts';
 import { layouts } from '../../../src/framework/metadata/layouts/layouts.ts';
@@ -26,7 +27,7 @@ describe('text of others', () => {
   it('keeps our own colours and lines on a terminal, and JSON valid', () => {
     expect(printableStyled('\u001b[31mred\u001b[39m\n\u001b[2J')).toBe('\u001b[31mred\u001b[39m\n\\u001b[2J');
     const value = { name: `${hostile}\u{e0001}` };
-    expect(JSON.parse(printableStyled(formatJson(value)))).toEqual(value);
+    expect(JSON.parse(printableStyled(formatExactJson(value)))).toEqual(value);
   });
 
   it('is escaped in tables, in errors, and in what CNI plugins say', () => {

@@ -9,17 +9,17 @@ type SourceReviver = (this: unknown, key: string, value: unknown, context: { sou
 
 /**
  * Serializes as Go's `json.MarshalIndent` with two spaces does, so that our bytes equal the Go helper's for the same
- * content: `<`, `>`, `&` and the two Unicode line separators are escaped, which `JSON.stringify` does not do. A `bigint`
- * is written as a number with all its digits.
+ * content: `<`, `>`, `&` and the two Unicode line separators are escaped, which `JSON.stringify` does not do.
  */
 export function formatGoJson(value: unknown): string {
-  return formatJson(value).replace(
+  return formatExactJson(value).replace(
     /[<>&\u2028\u2029]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
 }
 
-function formatJson(value: unknown): string {
+/** JSON with two spaces, in which a `bigint` is a number with all its digits. */
+export function formatExactJson(value: unknown): string {
   try {
     return JSON.stringify(value, undefined, 2);
   } catch {

@@ -18,7 +18,7 @@ import {
 } from 'node:fs';
 import { readdir, rmdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { errnoCode } from '../../../lib/errors.ts';
+import { errnoCode, fileHint } from '../../../lib/errors.ts';
 import { MetadataError } from '../errors.ts';
 import { HeldDirectories, holdDirectories, type OpenDirectory } from './held-directories.ts';
 
@@ -339,18 +339,10 @@ function nameOf({ parts }: HostFile): string {
   return parts.at(-1) as string;
 }
 
-const hints: Record<string, string> = {
-  ENOSPC: 'free space on that file system',
-  EROFS: 'the file system is read-only: check the mounts of the driver',
-  EACCES: 'the driver needs write access to that directory',
-  EIO: 'the disk or its file system fails: see the log of the kernel',
-};
-
 function ioError(verb: string, file: HostFile, cause: unknown): MetadataError {
   const path = hostPath(file);
   const link = firstLink(file);
-  const known = hints[errnoCode(cause) ?? ''] ?? 'check that path and its file system: the driver tries again';
-  const hint = link === undefined ? known : `${link} is a symbolic link, remove it`;
+  const hint = link === undefined ? fileHint(cause) : `${link} is a symbolic link, remove it`;
   return new MetadataError('metadata-io', `cannot ${verb} ${path}`, { cause, path, hint, retriable: true });
 }
 

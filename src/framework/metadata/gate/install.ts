@@ -1,22 +1,8 @@
-import { randomUUID } from 'node:crypto';
-import {
-  accessSync,
-  closeSync,
-  constants,
-  existsSync,
-  fchmodSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { accessSync, constants, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { errnoCode } from '../../../lib/errors.ts';
+import { replaceFile } from '../../../lib/replace-file.ts';
 import { GateError } from './errors.ts';
 
 const programName = 'netdra-gate';
@@ -51,7 +37,8 @@ export async function installGate({ from, dataDir }: { from: string; dataDir: st
   try {
     mkdirSync(join(dataDir, 'bin'), { recursive: true, mode: programMode });
     removeStale(join(dataDir, 'bin'));
-    if (!isInstalled(path, program)) replace(path, program);
+    // In one step, since it may be running.
+    if (!isInstalled(path, program)) replaceFile(path, program, programMode);
   } catch (cause) {
     throw new GateError('gate-not-installed', `cannot install ${programName} as ${path}`, {
       cause,
@@ -78,24 +65,6 @@ function readProgram(from: string): Buffer {
 function isInstalled(path: string, program: Buffer): boolean {
   const stat = statSync(path, { throwIfNoEntry: false });
   return stat?.isFile() === true && (stat.mode & 0o777) === programMode && readFileSync(path).equals(program);
-}
-
-/** By rename, since it may be running. Two instances of the driver may do so at once: each uses its own name. */
-function replace(path: string, program: Buffer): void {
-  const temporary = join(path, `../.${programName}.${randomUUID()}.tmp`);
-  try {
-    const file = openSync(temporary, 'wx', programMode);
-    try {
-      writeFileSync(file, program);
-      fchmodSync(file, programMode);
-    } finally {
-      closeSync(file);
-    }
-    renameSync(temporary, path);
-  } catch (error) {
-    rmSync(temporary, { force: true });
-    throw error;
-  }
 }
 
 function removeStale(dir: string): void {
