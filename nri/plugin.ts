@@ -8,38 +8,19 @@ import { backoffMs, onAbort, pause } from './timers.ts';
 import { createTtrpcCodec, type TtrpcCodec } from './ttrpc/codec.ts';
 import { createNriCodec, type NriCodec } from './wire.ts';
 
-export interface Plugin extends AsyncDisposable {
-  /**
-   * Starts to connect, and reconnects whenever the connection is lost. A second call does nothing.
-   * @throws ConnectionClosedError after the plugin was disposed of
-   */
-  start(): void;
-  readonly connected: boolean;
-  readonly runtime: RuntimeInfo | undefined;
-  /**
-   * Waits until the runtime sends events.
-   * @throws ConnectionClosedError if it never will, since the plugin was disposed of or its only connection has ended;
-   * or the signal's reason
-   */
-  whenConnected(signal?: AbortSignal): Promise<RuntimeInfo>;
+/** Creates a plugin; nothing is opened before `start`. @throws OptionError `bad-option`; NriError `proto-not-loaded` */
+export function createPlugin(options: PluginOptions): Plugin {
+  const resolved = resolveOptions(options);
+  return new Plugin(resolved, createTtrpcCodec(resolved.protoDir), createNriCodec(resolved.protoDir));
+}
+
+export class Plugin implements AsyncDisposable {
+  readonly #finished = Promise.withResolvers<void>();
   /**
    * Resolves, never rejects, when no further connection will be made: after disposing; and, in a process that the
    * runtime started, when the runtime closes the connection.
    */
-  readonly finished: Promise<void>;
-  /** Lets running handlers answer, closes the connection and ends `finished`. Repeated calls wait for the same. */
-  [Symbol.asyncDispose](): Promise<void>;
-}
-
-/** Creates a plugin; nothing is opened before `start`. @throws OptionError `bad-option`; NriError `proto-not-loaded` */
-export function createPlugin(options: PluginOptions): Plugin {
-  const resolved = resolveOptions(options);
-  return new ReconnectingPlugin(resolved, createTtrpcCodec(resolved.protoDir), createNriCodec(resolved.protoDir));
-}
-
-class ReconnectingPlugin implements Plugin {
-  readonly #finished = Promise.withResolvers<void>();
-  readonly finished = this.#finished.promise;
+  readonly finished: Promise<void> = this.#finished.promise;
   readonly #options: ResolvedOptions;
   readonly #ttrpc: TtrpcCodec;
   readonly #nri: NriCodec;
@@ -65,6 +46,10 @@ class ReconnectingPlugin implements Plugin {
     return this.#runtime;
   }
 
+  /**
+   * Starts to connect, and reconnects whenever the connection is lost. A second call does nothing.
+   * @throws ConnectionClosedError after the plugin was disposed of
+   */
   start(): void {
     if (this.#stop.signal.aborted) throw new ConnectionClosedError('the plugin');
     if (this.#started) return;
@@ -76,6 +61,11 @@ class ReconnectingPlugin implements Plugin {
       .then(() => this.#finish());
   }
 
+  /**
+   * Waits until the runtime sends events.
+   * @throws ConnectionClosedError if it never will, since the plugin was disposed of or its only connection has ended;
+   * or the signal's reason
+   */
   whenConnected(signal?: AbortSignal): Promise<RuntimeInfo> {
     const { promise: aborted, reject } = Promise.withResolvers<never>();
     const listener = onAbort(signal, () => reject(signal?.reason));
@@ -85,6 +75,7 @@ class ReconnectingPlugin implements Plugin {
     return ready;
   }
 
+  /** Lets running handlers answer, closes the connection and ends `finished`. Repeated calls wait for the same. */
   [Symbol.asyncDispose](): Promise<void> {
     this.#disposing ??= this.#dispose();
     return this.#disposing;

@@ -1,12 +1,11 @@
 import { createNode, type NetworkNode } from '../driver/create.ts';
 import { openApiAccess } from '../framework/kube/index.ts';
 import type { Logger } from '../lib/logger.ts';
-import { layoutDirectories } from './layout-directories.ts';
 import { openPorts } from './ports.ts';
 import { labelDirectories } from './selinux.ts';
 import type { Settings } from './settings.ts';
 import { openStored } from './tools/stored-claims.ts';
-import { checkWritableDirectories, driverDirectories } from './writable-directories.ts';
+import { checkWritableDirectories, driverDirectories, layoutDirectories } from './writable-directories.ts';
 
 /** The running driver. Disposing stops it; prepared claims stay prepared. */
 export type App = Pick<NetworkNode, 'whenConnected'> & AsyncDisposable;

@@ -1,23 +1,19 @@
+// Each of these parsers throws an Error with what is allowed.
+
 /** How many virtual functions to simulate. */
 export interface Simulation {
   pfs: number;
   vfsPerPf: number;
 }
 
-/**
- * Parses seconds, such as `60` or `0.5`, into milliseconds.
- * @throws Error with what is allowed
- */
+/** Parses seconds, such as `60` or `0.5`, into milliseconds. */
 export function parseSeconds(text: string): number {
   const ms = Math.round(Number(text) * 1_000);
   if (text.trim() !== '' && ms >= 100 && ms <= 86_400_000) return ms;
   throw new Error('give seconds, from 0.1 to 86400');
 }
 
-/**
- * Parses `8` (one PF with 8 VFs) or `2x4` (two PFs with 4 each).
- * @throws Error with what is allowed
- */
+/** Parses `8` (one PF with 8 VFs) or `2x4` (two PFs with 4 each). */
 export function parseSimulation(text: string): Simulation {
   const [, pfs, vfs] = /^(?:(\d+)x)?(\d+)$/.exec(text) ?? [];
   const simulation = { pfs: Number(pfs ?? 1), vfsPerPf: Number(vfs) };
@@ -50,7 +46,6 @@ export function namesAmong<Name extends string>(known: readonly Name[], { mayBeE
   };
 }
 
-/** @throws Error with what is allowed */
 export function parseBoolean(text: string): boolean {
   if (text === 'true' || text === '1') return true;
   if (text === 'false' || text === '0') return false;

@@ -13,8 +13,8 @@ export function runCommand(): Command {
 
 async function run(settings: Settings): Promise<void> {
   // Imported lazily: the API client alone takes half a second to load, and --help does not need it.
-  const { createLogger } = await import('./pino-logger.ts');
-  const logger = createLogger(settings.logLevel);
+  const { pino } = await import('pino');
+  const logger = pino({ level: settings.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime });
   // One line, in one of the streams: logs of a container have both. Our own errors need no stack.
   const fail = (error: unknown, message: string): never => {
     if (error instanceof NetdraError || settings.logLevel === 'silent') {

@@ -39,7 +39,8 @@ const fileSchema = z.object({
 
 /**
  * Attachments that still need a DEL, one file each. Durable: entries survive a power loss. The file names are hashes,
- * since network and interface names come from users; the content identifies an entry.
+ * since network and interface names come from users; the content identifies an entry. Methods throw CniError
+ * `cni-cache-unusable`.
  */
 export class CniCache {
   readonly #dir: string;
@@ -49,18 +50,12 @@ export class CniCache {
     this.#dir = dir;
   }
 
-  /**
-   * The entry for the network, container and interface of the task; `undefined` if there is none.
-   * @throws CniError `cni-cache-unusable`
-   */
+  /** The entry for the network, container and interface of the task; `undefined` if there is none. */
   async read(task: CniTask): Promise<CacheEntry | undefined> {
     return await this.#readFile(fileName(task));
   }
 
-  /**
-   * Adds or replaces an entry.
-   * @throws CniError `cni-cache-unusable`
-   */
+  /** Adds or replaces an entry. */
   async write(entry: CacheEntry): Promise<void> {
     const name = fileName(entry);
     const path = join(this.#dir, name);
@@ -77,10 +72,7 @@ export class CniCache {
     }
   }
 
-  /**
-   * Removes an entry, and what an interrupted write may have left.
-   * @throws CniError `cni-cache-unusable`
-   */
+  /** Removes an entry, and what an interrupted write may have left. */
   async remove(task: CniTask): Promise<void> {
     const name = fileName(task);
     try {
@@ -92,10 +84,7 @@ export class CniCache {
     }
   }
 
-  /**
-   * All entries, and why other files are not valid entries.
-   * @throws CniError `cni-cache-unusable` if the directory cannot be read
-   */
+  /** All entries, and why other files are not valid entries. */
   async list(): Promise<{ entries: CacheEntry[]; problems: CniError[] }> {
     const entries: CacheEntry[] = [];
     const problems: CniError[] = [];

@@ -1,15 +1,13 @@
 import { NetlinkError } from './errors.ts';
 
+// Functions whose names begin with `assert` return what they check. All throw NetlinkError `netlink-invalid`.
+
 /** Linux `IFNAMSIZ` without the final NUL byte. */
 export const maxInterfaceNameBytes = 15;
 /** Linux `IFALIASZ` without the final NUL byte. */
 const maxAliasBytes = 255;
 
-/**
- * The rules of the kernel's `dev_valid_name`, and one more: `%` would make the kernel fill in a number.
- * @returns the name
- * @throws NetlinkError `netlink-invalid`
- */
+/** The rules of the kernel's `dev_valid_name`, and one more: `%` would make the kernel fill in a number. */
 export function assertInterfaceName(name: string): string {
   const bytes = Buffer.byteLength(name);
   const isFree = name !== '.' && name !== '..' && !/[\s/:%\0]/.test(name);
@@ -21,23 +19,17 @@ export function assertInterfaceName(name: string): string {
   );
 }
 
-/** @returns the alias; @throws NetlinkError `netlink-invalid` */
 export function assertAlias(alias: string): string {
   if (Buffer.byteLength(alias) <= maxAliasBytes && !alias.includes('\0')) return alias;
   throw invalid(`${JSON.stringify(alias)} is not an interface alias`, `use at most ${maxAliasBytes} bytes, no NUL`);
 }
 
-/** @returns the index; @throws NetlinkError `netlink-invalid` */
 export function assertIndex(index: number): number {
   if (Number.isInteger(index) && index >= 1 && index <= 0x7fffffff) return index;
   throw invalid(`${index} is not an interface index`, 'take it from a link that was read before');
 }
 
-/**
- * 68 bytes is the IPv4 minimum; the kernel checks the limits of the device.
- * @returns the MTU
- * @throws NetlinkError `netlink-invalid`
- */
+/** 68 bytes is the IPv4 minimum; the kernel checks the limits of the device. */
 export function assertMtu(mtuBytes: number): number {
   if (Number.isInteger(mtuBytes) && mtuBytes >= 68 && mtuBytes <= 65_535) return mtuBytes;
   throw invalid(`${mtuBytes} is not an MTU`, 'use 68 to 65535 bytes');
@@ -46,7 +38,6 @@ export function assertMtu(mtuBytes: number): number {
 /**
  * The octets of an Ethernet address.
  * @param text six octets with colons, in either case; neither multicast nor zero, which an interface cannot have
- * @throws NetlinkError `netlink-invalid`
  */
 export function parseHardwareAddress(text: string): Buffer {
   const octets = Buffer.from(text.replaceAll(':', ''), 'hex');
@@ -57,10 +48,7 @@ export function parseHardwareAddress(text: string): Buffer {
   );
 }
 
-/**
- * The octets of any hardware address, 20 for InfiniBand.
- * @throws NetlinkError `netlink-invalid`
- */
+/** The octets of any hardware address, 20 for InfiniBand. */
 export function parseOctets(text: string): Buffer {
   if (/^[0-9a-f]{2}(:[0-9a-f]{2}){0,31}$/i.test(text)) return Buffer.from(text.replaceAll(':', ''), 'hex');
   throw invalid(`${JSON.stringify(text)} is not a hardware address`, 'use up to 32 octets with colons');

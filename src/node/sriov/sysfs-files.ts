@@ -3,10 +3,11 @@ import { readFile } from 'node:fs/promises';
 import { errnoCode } from '../../lib/errors.ts';
 import { SriovError } from './errors.ts';
 
+// All of these functions throw SriovError `sysfs-unreadable`, and `sysfs-malformed` for what the kernel does not document.
+
 /** Missing files, and attributes that the driver does not have for this device or not now. */
 const absent = ['ENOENT', 'EOPNOTSUPP', 'ENOTSUP'];
 
-/** @throws SriovError `sysfs-unreadable` */
 export async function readText(path: string): Promise<string> {
   return (await attempt(path, () => readAttribute(path))).trim();
 }
@@ -24,7 +25,7 @@ function readAttribute(path: string): string | Promise<string> {
   return path.includes('/net/') ? readFile(path, 'utf8') : readFileSync(path, 'utf8');
 }
 
-/** Four hexadecimal digits, without the prefix that the kernel writes. @throws SriovError `sysfs-malformed` */
+/** Four hexadecimal digits, without the prefix that the kernel writes. */
 export async function readId(path: string): Promise<string> {
   const text = await readText(path);
   const [, digits] = /^0x([0-9a-f]{4})$/.exec(text) ?? [];
@@ -42,13 +43,12 @@ export async function listOptionalDir(path: string): Promise<string[] | undefine
   return (await unlessAbsent(path, () => readdirSync(path)))?.sort();
 }
 
-/** @throws SriovError `sysfs-malformed` */
 export function parseCount(path: string, text: string): number {
   if (!/^\d{1,9}$/.test(text)) throw malformed(path, text, 'a number');
   return Number(text);
 }
 
-/** Translates errors of the file system. @throws SriovError `sysfs-unreadable` */
+/** Translates errors of the file system. */
 export async function attempt<T>(path: string, read: () => T | Promise<T>): Promise<T> {
   try {
     return await read();

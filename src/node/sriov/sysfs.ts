@@ -69,7 +69,8 @@ type FunctionKind = 'pf' | 'vf' | 'other' | 'bridge' | 'no-network';
 
 /**
  * Reads PCI functions and their virtual functions. Designed for repeated calls: facts that cannot change while a
- * function exists are read once.
+ * function exists are read once. Reading throws SriovError `sysfs-unreadable` (`retriable` if the function is gone) or
+ * `sysfs-malformed`.
  * Source: kernel Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net, sysfs-class-infiniband.
  */
 export class Sysfs {
@@ -91,7 +92,6 @@ export class Sysfs {
     this.#clock = clock;
   }
 
-  /** @throws SriovError `sysfs-unreadable` */
   async networkFunctions(): Promise<NetworkFunctions> {
     const dir = join(this.#root, 'bus/pci/devices');
     const addresses = (await attempt(dir, () => readdir(dir))).filter(isPciAddress).sort();
@@ -111,10 +111,7 @@ export class Sysfs {
     };
   }
 
-  /**
-   * @param pciAddress one of the `pfs` of {@link networkFunctions}
-   * @throws SriovError `sysfs-unreadable`, `sysfs-malformed`
-   */
+  /** @param pciAddress one of the `pfs` of {@link networkFunctions} */
   async pf(pciAddress: string): Promise<Pf> {
     const dir = this.#dirOf(pciAddress);
     const totalVfs = parseCount(join(dir, 'sriov_totalvfs'), await readText(join(dir, 'sriov_totalvfs')));
@@ -131,15 +128,10 @@ export class Sysfs {
     return { ...(await this.pciFunction(pciAddress)), totalVfs, vfs: ordered };
   }
 
-  /**
-   * A VF of a PF.
-   * @throws SriovError `sysfs-unreadable` (`retriable` if it is gone), `sysfs-malformed`
-   */
   async vf(pf: Pf, { pciAddress, vfIndex }: Pf['vfs'][number]): Promise<Vf> {
     return { ...(await this.pciFunction(pciAddress)), pfAddress: pf.pciAddress, vfIndex };
   }
 
-  /** @throws SriovError `sysfs-unreadable` (`retriable` if it is gone), `sysfs-malformed` */
   async pciFunction(pciAddress: string): Promise<PciFunction> {
     const dir = this.#dirOf(pciAddress);
     const [identity, driverLink] = await Promise.all([readIdentity(dir), linkTarget(join(dir, 'driver'))]);
@@ -210,10 +202,7 @@ export class Sysfs {
     }
   }
 
-  /**
-   * The other members of a group, without bridges, which need no vfio driver for a group to go to user space.
-   * @throws SriovError `sysfs-unreadable`
-   */
+  /** The other members of a group, without bridges, which need no vfio driver for a group to go to user space. */
   async #peers(group: string, pciAddress: string): Promise<string[]> {
     const dir = join(this.#root, 'kernel/iommu_groups', group, 'devices');
     const members = this.#groups.get(group) ?? (await attempt(dir, () => readdir(dir)));

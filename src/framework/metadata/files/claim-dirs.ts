@@ -64,7 +64,7 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   now?: () => Date;
 }
 
-/** What there is on the host of claims, whichever instance has prepared them. */
+/** What there is on the host of claims, whichever instance has prepared them. Methods throw MetadataError `metadata-io`. */
 export class ClaimDirs {
   protected readonly options: ClaimMetadataOptions;
   protected readonly hostDirs: HostDirs;
@@ -82,22 +82,19 @@ export class ClaimDirs {
     return this.options.now?.() ?? new Date();
   }
 
-  /**
-   * Names of the directories of claims in the driver's own directory, of records, and of directories that are being removed.
-   * @throws MetadataError `metadata-io`
-   */
+  /** Names of the directories of claims in the driver's own directory, of records, and of directories that are being removed. */
   dirs(): string[] {
     const { claims, removed } = this.states.dirs();
     return [...claims, ...removed];
   }
 
-  /** Removes a directory for which there is no claim, and its record. @throws MetadataError `metadata-io` */
+  /** Removes a directory for which there is no claim, and its record. */
   removeDir(dir: string): void {
     removeTree({ base: this.hostDirs.dataDir, parts: [metadataDirName, dir] });
     this.options.records?.remove(dir);
   }
 
-  /** How many requests have a file that containers find, as far as records can be read. @throws MetadataError `metadata-io` */
+  /** How many requests have a file that containers find, as far as records can be read. */
   async countFiles(): Promise<number> {
     const withFiles = this.states.readable().filter(({ layouts }) => layouts.length > 0);
     const requests = withFiles.flatMap((state) => Object.values(state.requests));
@@ -108,7 +105,6 @@ export class ClaimDirs {
    * Sandboxes whose containers are waiting at a gate, with the claim of the directory that they are announced in. Cheap
    * while there are none.
    * @returns `problems` says why an announcement, or the claim that it is for, could not be read
-   * @throws MetadataError `metadata-io`
    */
   async waiting(): Promise<{ sandboxes: WaitingSandbox[]; problems: MetadataError[] }> {
     const sandboxes: WaitingSandbox[] = [];

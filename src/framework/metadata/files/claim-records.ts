@@ -26,7 +26,7 @@ export interface ClaimRecords {
 
 /**
  * Records in files, for drivers without a store: beside the directories of the claim's requests. Only single files are
- * mounted, so no container sees it.
+ * mounted, so no container sees it. Methods throw MetadataError `metadata-io`.
  */
 export class RecordFiles implements ClaimRecords {
   readonly #dataDir: string;
@@ -35,17 +35,14 @@ export class RecordFiles implements ClaimRecords {
     this.#dataDir = dataDir;
   }
 
-  /** @throws MetadataError `metadata-io` */
   read(dir: string): string | undefined {
     return readFileIfThere(this.#file(dir));
   }
 
-  /** @throws MetadataError `metadata-io` */
   write(dir: string, record: string): void {
     createFile(this.#file(dir), record);
   }
 
-  /** @throws MetadataError `metadata-io` */
   remove(dir: string): void {
     removeFile(this.#file(dir));
   }

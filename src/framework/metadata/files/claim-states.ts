@@ -14,7 +14,7 @@ import { type Recovery, recoverState } from './recover-state.ts';
 
 /**
  * Reads the states of claims. Only a missing record means that a claim is not prepared; what cannot be read is an
- * error, except where a method says otherwise.
+ * error, except where a method says otherwise: MetadataError `metadata-io`, or an error of the driver's own records.
  */
 export class ClaimStates {
   readonly dataDir: string;
@@ -28,7 +28,7 @@ export class ClaimStates {
 
   /**
    * @returns `undefined` if the claim is not prepared
-   * @throws MetadataError `metadata-io`, `metadata-malformed`, `metadata-version-unknown`; errors of the driver's own records
+   * @throws MetadataError `metadata-malformed`, `metadata-version-unknown`
    */
   read(claim: Pick<ClaimIdentity, 'namespace' | 'name'>): ClaimState | undefined {
     return this.readIn(claimDirName(claim));
@@ -42,7 +42,7 @@ export class ClaimStates {
     return { ...state, servedBy: hasGate(state) ? openFor(this.dataDir, state.claim) : null };
   }
 
-  /** The states of all claims. Records that cannot be read are left to the calls that need them. @throws MetadataError `metadata-io` */
+  /** The states of all claims. Records that cannot be read are left to the calls that need them. */
   readable(): ClaimState[] {
     return this.dirs().claims.flatMap((dir) => {
       try {
@@ -72,7 +72,6 @@ export class ClaimStates {
   /**
    * Names of the directories of claims, also of those that have only a record left, and of removed ones that are not fully
    * deleted yet.
-   * @throws MetadataError `metadata-io`
    */
   dirs(): { claims: string[]; removed: string[] } {
     const all = listDir(join(this.dataDir, metadataDirName));
@@ -84,7 +83,7 @@ export class ClaimStates {
   /**
    * For a claim that is being prepared: what its files show if its record is damaged, or gone while they are there.
    * @returns `isRecorded`: whether this is what the record says; `problem`: why it cannot be read
-   * @throws MetadataError `metadata-io`; `metadata-version-unknown`: that of a newer version is not overwritten
+   * @throws MetadataError `metadata-version-unknown`: that of a newer version is not overwritten
    */
   readOrRecover(
     record: ClaimRecord,
@@ -105,10 +104,7 @@ export class ClaimStates {
     return { state, isRecorded: false, problem };
   }
 
-  /**
-   * An unreadable record must not keep a claim from being unprepared: nothing else would ever remove it.
-   * @throws MetadataError `metadata-io`
-   */
+  /** An unreadable record must not keep a claim from being unprepared: nothing else would ever remove it. */
   readForRemoval(claim: ClaimIdentity): ClaimState | 'unreadable' | undefined {
     try {
       return this.read(claim);
@@ -118,10 +114,7 @@ export class ClaimStates {
     }
   }
 
-  /**
-   * Whether the files of a directory without a readable record show that it is that of another claim of the name.
-   * @throws MetadataError `metadata-io`
-   */
+  /** Whether the files of a directory without a readable record show that it is that of another claim of the name. */
   isOfOther(claim: ClaimIdentity): boolean {
     const documents = readDocuments(this.dataDir, claimDirName(claim));
     return documents.length > 0 && documents.every((document) => document.claim.uid !== claim.uid);
@@ -132,7 +125,7 @@ function isCode(error: unknown, code: MetadataErrorCode): error is MetadataError
   return error instanceof MetadataError && error.code === code;
 }
 
-/** The documents in the files of a claim's directory. @throws MetadataError `metadata-io` */
+/** The documents in the files of a claim's directory. */
 function readDocuments(dataDir: string, dir: string): MetadataDocument[] {
   const claimDir: HostFile = { base: dataDir, parts: [metadataDirName, dir] };
   return listSubdirectories(claimDir).flatMap((base) => {

@@ -40,7 +40,8 @@ const maxCreateAttempts = 5;
  * stands for `openat`), so no link can be put there in between.
  *
  * All operations are synchronous: each takes some microseconds in the kernel's cache, and a trip to the thread pool ten
- * times that, with a pod waiting. A simulation can then decide the order of everything else.
+ * times that, with a pod waiting. A simulation can then decide the order of everything else. All throw MetadataError
+ * `metadata-io`.
  */
 export interface HostFile {
   base: string;
@@ -63,7 +64,6 @@ export function hostPath({ base, parts }: HostFile): string {
  * process left disappears with the next write or removal. No fsync: after a power loss the kubelet prepares the claim
  * again.
  * @param options.mode of the file from the start; default: everybody may read it
- * @throws MetadataError `metadata-io`
  */
 export function createFile(file: HostFile, text: string, { mode = fileMode }: { mode?: number } = {}): void {
   holdDirectories((held) => {
@@ -124,7 +124,6 @@ function removeIfThere(path: string): void {
  * content is padded with blanks, which JSON ignores; for longer content the file is first extended with blanks. An
  * empty text leaves only blanks. A file that has this content already is not touched.
  * @returns whether anything was written
- * @throws MetadataError `metadata-io`
  */
 export function putFile(file: HostFile, text: string): boolean {
   const found = withFile(file, 'update', O_RDWR, (descriptor, size) => {
@@ -141,20 +140,19 @@ export function putFile(file: HostFile, text: string): boolean {
   return found !== 'equal';
 }
 
-/** The file's text, or `undefined` if it does not exist. @throws MetadataError `metadata-io` */
+/** The file's text, or `undefined` if it does not exist. */
 export function readFileIfThere(file: HostFile): string | undefined {
   return withFile(file, 'read', O_RDONLY, (descriptor) => readFileSync(descriptor, 'utf8'));
 }
 
-/** Whether a file has this text. Cheap if it does not exist. @throws MetadataError `metadata-io` */
+/** Whether a file has this text. Cheap if it does not exist. */
 export function hasText(file: HostFile, text: string): boolean {
   const read = (descriptor: number) => readFileSync(descriptor, 'utf8');
   return withFile(file, 'read', O_RDONLY, read, { isRare: true }) === text;
 }
 
 /**
- * A file that others write, and the time of its last change.
- * @returns `undefined` if it does not exist
+ * A file that others write, and the time of its last change; `undefined` if it does not exist.
  * @throws MetadataError `metadata-io`, also if it is longer than `maxBytes`
  */
 export function readSmallFile(file: HostFile, maxBytes: number): { text: string; modifiedMs: number } | undefined {
@@ -166,7 +164,7 @@ export function readSmallFile(file: HostFile, maxBytes: number): { text: string;
   });
 }
 
-/** Removes a file and its temporary file; neither has to exist. @throws MetadataError `metadata-io` */
+/** Removes a file and its temporary file; neither has to exist. */
 export function removeFile(file: HostFile): void {
   inDirectory(file, (dir) => {
     for (const name of [temporaryName(nameOf(file)), nameOf(file)]) {
@@ -184,7 +182,7 @@ export function temporaryName(name: string): string {
   return `.${name.slice(0, 240)}.tmp`;
 }
 
-/** Makes a directory, and those above it, if it does not exist. @throws MetadataError `metadata-io` */
+/** Makes a directory, and those above it, if it does not exist. */
 export function makeDirectory(directory: HostFile): void {
   try {
     holdDirectories((held) => held.make({ ...directory, parts: [...directory.parts, ''] }));
@@ -193,7 +191,7 @@ export function makeDirectory(directory: HostFile): void {
   }
 }
 
-/** Removes a directory and its content; a link in its place is removed itself. @throws MetadataError `metadata-io` */
+/** Removes a directory and its content; a link in its place is removed itself. */
 export function removeTree(file: HostFile): void {
   inDirectory(file, (dir, held) => {
     held.forget(file);
@@ -208,7 +206,6 @@ export type Later = (task: () => Promise<void>) => void;
  * Moves a directory away at once and removes its content later, in threads: freeing the inodes takes longer than
  * everything else, on a busy disk some milliseconds. Until then it is next to its old place, under a name that begins
  * with {@link removedPrefix}. What a crash or an error leaves is found by the search for directories without a claim.
- * @throws MetadataError `metadata-io`
  */
 export function takeTreeAway(file: HostFile, later: Later): void {
   const removed: HostFile = { ...file, parts: [...file.parts.slice(0, -1), `${removedPrefix}${randomUUID()}`] };
@@ -240,7 +237,7 @@ async function removeDirectory(path: string): Promise<void> {
   await rmdir(path);
 }
 
-/** Removes a directory if it is empty. @throws MetadataError `metadata-io` */
+/** Removes a directory if it is empty. */
 export function removeEmptyDir(file: HostFile): void {
   inDirectory(file, (dir, held) => {
     held.forget(file);
@@ -252,7 +249,7 @@ export function removeEmptyDir(file: HostFile): void {
   });
 }
 
-/** The entries of a directory given by the operator; none if it does not exist. @throws MetadataError `metadata-io` */
+/** The entries of a directory given by the operator; none if it does not exist. */
 export function listDir(path: string): string[] {
   try {
     return readdirSync(path);
@@ -262,10 +259,7 @@ export function listDir(path: string): string[] {
   }
 }
 
-/**
- * Names of the directories in a directory, without links; none if it does not exist.
- * @throws MetadataError `metadata-io`
- */
+/** Names of the directories in a directory, without links; none if it does not exist. */
 export function listSubdirectories(directory: HostFile): string[] {
   try {
     const entries = readdirSync(hostPath(directory), { withFileTypes: true });

@@ -1,9 +1,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { layoutDirectories } from '../../../src/app/layout-directories.ts';
 import type { Settings } from '../../../src/app/settings.ts';
-import { checkWritableDirectories } from '../../../src/app/writable-directories.ts';
+import { checkWritableDirectories, layoutDirectories } from '../../../src/app/writable-directories.ts';
 import { type LayoutName, RecordFiles } from '../../../src/framework/metadata/index.ts';
 import { explain } from '../../../src/lib/errors.ts';
 import { Bench } from '../framework/metadata/bench.ts';
