@@ -1,12 +1,12 @@
 /**
  * Provides the requirements of the tests of the image, chart and alert rules, before they run without a network:
- * the driver's image, Helm, a registry and promtool:
+ * the driver's image, Helm, a registry and Prometheus:
  * `node scripts/fetch-release-tools.ts [--without-image]`.
  */
 import { parseArgs } from 'node:util';
-import { fetchPromtool } from '../deploy/alerts/promtool.ts';
 import { buildDriverImage } from '../e2e/release/driver-image.ts';
 import { fetchHelm } from '../e2e/release/helm.ts';
+import { fetchPrometheus } from '../e2e/release/prometheus.ts';
 import { fetchRegistry } from '../e2e/release/registry.ts';
 import { explain, NetdraError } from '../src/lib/errors.ts';
 import { cacheFolder } from './packages/cache-folder.ts';
@@ -16,7 +16,7 @@ const log = (line: string) => console.error(`netdra: ${line}`);
 const cacheDir = cacheFolder(process.env);
 
 try {
-  fetchPromtool(cacheDir, process.env, log);
+  fetchPrometheus(cacheDir, process.env, log);
   await fetchHelm(cacheDir, log);
   await fetchRegistry(cacheDir, log);
   if (!values['without-image']) buildDriverImage(cacheDir, log);

@@ -194,3 +194,18 @@ export function toContainer(
     ...(capabilities === undefined ? {} : { securityContext: { capabilities } }),
   };
 }
+
+/** The definition of a kind of another project, with any fields: which version the user has does not matter. */
+export function anyFieldsDefinition(group: string, version: string, kind: string) {
+  const singular = kind.toLowerCase();
+  const schema = { openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true } };
+  return {
+    apiVersion: 'apiextensions.k8s.io/v1',
+    kind: 'CustomResourceDefinition',
+    metadata: { name: `${singular}s.${group}` },
+    spec: {
+      ...{ group, scope: 'Namespaced', names: { kind, plural: `${singular}s`, singular, listKind: `${kind}List` } },
+      versions: [{ name: version, served: true, storage: true, schema }],
+    },
+  };
+}

@@ -112,6 +112,8 @@ static bool add_requests(struct loader *loader, const struct candidate *file, co
   if (requests == NULL) return true;
   for (const struct json *entry = requests->first; entry != NULL; entry = entry->next) {
     const char *name = base_request(loader->arena, json_string_of(json_member(entry, name_key)));
+    // The scheduler has chosen the name of the request.
+    if (file->kind == kind_extended) name = file->request;
     if (file->request != NULL && strcmp(file->request, name) != 0) {
       struct problem problem;
       fail(&problem, exit_malformed, "%s is no metadata of request %s: it describes %s", file->path, file->request, name);
@@ -142,6 +144,8 @@ static void add_document(struct loader *loader, const struct candidate *file, co
 
 static void load_file(struct loader *loader, const struct candidate *file) {
   struct problem problem = {0};
+  // The same file is there under the names of its claim and request.
+  if (file->kind == kind_extended && loader->count == 0) return;
   if (file->claim != NULL && !is_wanted(loader, file->kind, file->claim, file->request)) return;
   size_t length;
   const char *text = read_stable_file(loader->arena, file->path, &length, &problem);
@@ -173,8 +177,8 @@ static void check_reference(struct loader *loader, const struct place *place, co
   for (const struct request *each = loader->catalog->requests; each != NULL; each = each->next) {
     if (!reference_fits(reference, each->kind, each->claim, each->name)) continue;
     if (found != NULL) {
-      fail(&problem, exit_usage, "%s is a claim and a claim of a template: say resourceclaims/%s or resourceclaimtemplates/%s",
-           reference->text, reference->text, reference->text);
+      fail(&problem, exit_usage, "%s is of two kinds: say %s/%s or %s/%s", reference->text, claim_folder(found->kind),
+           reference->text, claim_folder(each->kind), reference->text);
       add_complaint(loader, &problem);
       return;
     }

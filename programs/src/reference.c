@@ -13,14 +13,16 @@ static const char *take_part(struct arena *arena, const char **rest) {
   return *part == '\0' || strcmp(part, ".") == 0 || strcmp(part, "..") == 0 ? NULL : part;
 }
 
-static enum claim_kind kind_of_folder(const char *folder) {
-  return strcmp(folder, "resourceclaims") == 0           ? kind_claim
-         : strcmp(folder, "resourceclaimtemplates") == 0 ? kind_template
-                                                         : kind_unknown;
+const char *claim_folder(enum claim_kind kind) {
+  static const char *const folders[] = {"resourceclaims", "resourceclaims", "resourceclaimtemplates", "extended-resources"};
+  return folders[kind];
 }
 
-const char *claim_folder(enum claim_kind kind) {
-  return kind == kind_template ? "resourceclaimtemplates" : "resourceclaims";
+static enum claim_kind kind_of_folder(const char *folder) {
+  for (enum claim_kind kind = kind_claim; kind <= kind_extended; kind++) {
+    if (strcmp(folder, claim_folder(kind)) == 0) return kind;
+  }
+  return kind_unknown;
 }
 
 bool reference_parse(struct arena *arena, const char *text, struct reference *reference, struct problem *problem) {
@@ -38,7 +40,7 @@ bool reference_parse(struct arena *arena, const char *text, struct reference *re
   if (reference->claim != NULL && reference->request != NULL && rest == NULL && more == (reference->subrequest != NULL)) {
     return true;
   }
-  return fail(problem, exit_usage, "%s: a claim and a request expected, as in nic/vf", text);
+  return fail(problem, exit_usage, "%s: a claim and a request expected, as in nic/vf, or an extended resource", text);
 }
 
 bool reference_fits(const struct reference *reference, enum claim_kind kind, const char *claim, const char *request) {

@@ -6,12 +6,13 @@
 #include "problem.h"
 
 /* The kind of name by which a claim is known: layout v1 separates them by folders, the others do not record it. */
-enum claim_kind { kind_unknown, kind_claim, kind_template };
+enum claim_kind { kind_unknown, kind_claim, kind_template, kind_extended };
 
 /*
  * `claim/request`, or `claim/request/subrequest` for a subrequest chosen by firstAvailable. `claim` is the name of the
- * claim, or the pod's own name for a claim made from a template. The prefix `resourceclaims/` or `resourceclaimtemplates/`
- * selects one of the two, as in the paths of layout v1.
+ * claim, or the pod's own name for a claim made from a template. Or the name of an extended resource that the container
+ * asks for, such as `example.com/vf`, with its domain as `claim`. The prefix `resourceclaims/`, `resourceclaimtemplates/` or
+ * `extended-resources/` selects one of the three, as in the paths of layout v1.
  */
 struct reference {
   const char *text; /* as given */
@@ -23,10 +24,10 @@ struct reference {
 /* Fails with exit_usage. */
 bool reference_parse(struct arena *arena, const char *text, struct reference *reference, struct problem *problem);
 
-/* `resourceclaims` or `resourceclaimtemplates`. */
+/* `resourceclaims`, `resourceclaimtemplates` or `extended-resources`. */
 const char *claim_folder(enum claim_kind kind);
 
-/* Whether a claim and a request match the reference; a reference without kind matches both kinds. */
+/* Whether a claim and a request match the reference; a reference without kind matches all kinds. */
 bool reference_fits(const struct reference *reference, enum claim_kind kind, const char *claim, const char *request);
 
 /* The part of `request/subrequest` before the slash. */

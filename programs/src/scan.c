@@ -95,7 +95,9 @@ static void visit_claim(struct scan *scan, const struct candidate *entry) {
 
 /* In the shared folder, the folders of layout v1 are not claims. */
 static void visit_kep_claim(struct scan *scan, const struct candidate *entry) {
-  if (strcmp(entry->file, claim_folder(kind_claim)) == 0 || strcmp(entry->file, claim_folder(kind_template)) == 0) return;
+  for (enum claim_kind kind = kind_claim; kind <= kind_extended; kind++) {
+    if (strcmp(entry->file, claim_folder(kind)) == 0) return;
+  }
   visit_claim(scan, entry);
 }
 
@@ -104,7 +106,7 @@ static void visit_flat_file(struct scan *scan, const struct candidate *entry) {
 }
 
 static void scan_v1(struct scan *scan, const char *path) {
-  for (enum claim_kind kind = kind_claim; kind <= kind_template; kind++) {
+  for (enum claim_kind kind = kind_claim; kind <= kind_extended; kind++) {
     struct candidate folder = {.kind = kind};
     folder.path = arena_format(scan->arena, "%s/%s", path, claim_folder(kind));
     visit_folder(scan, &folder, visit_claim);

@@ -18,7 +18,7 @@ struct candidate {
   const char *path;
   const char *file; /* the last part of the path */
   enum claim_kind kind;
-  const char *claim, *request; /* from the folders; NULL if only the content has them */
+  const char *claim, *request; /* from the folders, for an extended resource its domain and name; NULL if only the content has them */
   struct candidate *next;
 };
 

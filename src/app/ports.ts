@@ -4,11 +4,13 @@ import packageInfo from '../../package.json' with { type: 'json' };
 import type { NodePorts, NodeSettings } from '../driver/ports.ts';
 import { readBootId } from '../driver/recovery/index.ts';
 import { KernelNetworks } from '../driver/sandbox/index.ts';
-import { ClaimLocks, Store } from '../driver/state/index.ts';
+import { StateError, Store } from '../driver/state/index.ts';
 import { type ApiAccess, KubeClient } from '../framework/kube/index.ts';
 import { startKubeletPlugin } from '../framework/kubeletplugin/index.ts';
 import { systemClock as clock } from '../lib/clock.ts';
+import { CloseWatch } from '../lib/close-watch.ts';
 import { defined } from '../lib/defined.ts';
+import { FileMutex } from '../lib/file-mutex.ts';
 import { KeyedMutex } from '../lib/keyed-mutex.ts';
 import type { Logger } from '../lib/logger.ts';
 import { CniRunner } from '../node/cni/index.ts';
@@ -42,7 +44,7 @@ export async function openPorts(
   const gate = await openStartGate(settings, { kube, dataDir, logger });
   const networks = stack.use(new KernelNetworks({ procSysDir: settings.procSysDir }));
   const instance = new InstanceFile(dataDir, { settings, bootId, logger });
-  const locks = stack.use(new ClaimLocks(join(stateDir, 'claims.lock'), clock));
+  const locks = stack.use(new FileMutex(join(stateDir, 'claims.lock'), new CloseWatch(clock), StateError));
   const removals = new KeyedMutex();
   return {
     ...{ clock, now: () => new Date(), logger, random: Math.random, kube },

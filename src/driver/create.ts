@@ -237,7 +237,7 @@ function createClaims(
 ) {
   const { clock, logger, random } = base;
   const { driverName: driver, nodeName, cdiDir: dir } = settings;
-  const { store, locks } = disk;
+  const { store } = disk;
   const control = base.decorate('control', devices.vfs.control);
   const deviceSpecs = new CdiSpecs({ dir, driver, class: 'device' });
   const dialectFiles = new DialectFiles({
@@ -246,7 +246,7 @@ function createClaims(
   });
   const classes = stack.use(new DeviceClasses({ resources, clock, logger, random }));
   const networkDriver = new Driver({
-    ...{ driver, store, attachments, control, deviceSpecs, dialectFiles, locks, logger },
+    ...{ driver, store, attachments, control, deviceSpecs, dialectFiles, logger },
     inventory: { pool: nodeName, find: (name) => devices.findUsable(name) },
     attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     networkAttachments: createKubeNetworkAttachmentReader(kube),
@@ -263,7 +263,7 @@ function createClaims(
 }
 
 async function serveKubelet(
-  { kubelet, observer, resources, settings, stack }: Base,
+  { kubelet, disk: { locks }, observer, resources, settings, stack }: Base,
   plugin: DraPlugin,
   metadata: ClaimMetadata,
   publisher: SlicePublisher,
@@ -271,7 +271,7 @@ async function serveKubelet(
   const { driverName: driver, dataDir } = settings;
   return stack.use(
     await kubelet.serve(plugin, {
-      ...{ driver, dataDir, claims: resources, metadata },
+      ...{ driver, dataDir, claims: resources, metadata, locks },
       // The kubelet deletes our slices while the driver is unavailable.
       onRegistration: (registration) => {
         observer.connected('kubelet', registration.registered ? undefined : `refused: ${registration.error}`);
@@ -325,7 +325,7 @@ function createReconciler(
     // The next pod may already exist.
     onHandedOver: nudge,
   });
-  const orphans = new OrphanedFiles({ store, metadata, logger });
+  const orphans = new OrphanedFiles({ store, metadata, locks, logger });
   const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
   const vfs = { store, attachments, control, locks, logger };
   const tasks = [

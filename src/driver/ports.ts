@@ -3,6 +3,7 @@ import type { KubeApi } from '../framework/kube/index.ts';
 import type { DraPlugin, KubeletPluginHelper, KubeletPluginOptions } from '../framework/kubeletplugin/index.ts';
 import type { ClaimMetadataOptions, LayoutName, MetadataVersion } from '../framework/metadata/index.ts';
 import type { Clock } from '../lib/clock.ts';
+import type { Locks } from '../lib/keyed-mutex.ts';
 import type { Logger } from '../lib/logger.ts';
 import type { InventoryPolicy } from '../node/inventory/index.ts';
 import type { HungWrite } from '../node/sriov/index.ts';
@@ -10,7 +11,7 @@ import type { ClosedField, CniRules } from './claims/index.ts';
 import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devices.ts';
 import type { InactiveClaimsOptions, ReconcileTask } from './recovery/index.ts';
 import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, VfHost } from './sandbox/index.ts';
-import type { Locks, Store } from './state/index.ts';
+import type { Store } from './state/index.ts';
 import type { TrafficReport, VfControl } from './vf/index.ts';
 
 /** What the driver does, independent of the machine that it runs on. Directories are absolute. */
@@ -74,7 +75,7 @@ export interface DiskPort {
   /** Of the node's current boot. */
   bootId: string;
   store: Store;
-  /** Shared with other instances of the driver. */
+  /** Shared with other instances of the driver. All work on a claim holds its `claimKey`. */
   locks: Locks;
   /** The start gate's program, once it is installed, and who runs it. */
   gate: StartGatePort;
@@ -94,9 +95,8 @@ export interface KubeletPort {
   /** Serves a plugin to the kubelet until disposed. */
   serve(
     plugin: DraPlugin,
-    options: Pick<KubeletPluginOptions, 'driver' | 'dataDir' | 'claims' | 'onRegistration'> & {
-      metadata: NonNullable<KubeletPluginOptions['metadata']>;
-    },
+    options: Pick<KubeletPluginOptions, 'driver' | 'dataDir' | 'claims' | 'onRegistration'> &
+      Required<Pick<KubeletPluginOptions, 'metadata' | 'locks'>>,
   ): Promise<KubeletSide>;
 }
 

@@ -6,6 +6,9 @@ interface Queue {
   waiting: Set<() => void>;
 }
 
+/** What tasks of one process, or of several, wait in. */
+export type Locks = Pick<KeyedMutex, 'run' | 'acquireAll' | 'waiting'>;
+
 /** Runs tasks with the same key one after the other, in the order of the calls; other keys do not wait. */
 export class KeyedMutex {
   readonly #limit: number;
@@ -16,6 +19,7 @@ export class KeyedMutex {
     this.#limit = limit;
   }
 
+  /** How many tasks of this process wait for one another. */
   get waiting(): number {
     return [...this.#queues.values()].reduce((sum, { waiting }) => sum + waiting.size, 0);
   }
@@ -26,21 +30,20 @@ export class KeyedMutex {
     return await task();
   }
 
-  /** Runs a task under several keys at once: it waits for all tasks that use one of them. */
-  async runAll<T>(keys: readonly string[], task: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    using _ = await this.acquireAll(keys, signal);
-    return await task();
+  /** Waits for the turn of a task that ends when the result is disposed. @throws the signal's reason if it fires before */
+  acquire(key: string, signal?: AbortSignal): Promise<Disposable> {
+    return this.acquireAll([key], signal);
   }
 
+  /** The same under several keys at once: it waits for all tasks that use one of them. */
   async acquireAll(keys: readonly string[], signal?: AbortSignal): Promise<Disposable> {
     using turns = new DisposableStack();
     // Each key once and always in the same order, so that two tasks never wait for each other.
-    for (const key of [...new Set(keys)].sort()) turns.use(await this.acquire(key, signal));
+    for (const key of [...new Set(keys)].sort()) turns.use(await this.#turn(key, signal));
     return turns.move();
   }
 
-  /** Waits for the turn of a task that ends when the result is disposed. @throws the signal's reason if it fires before */
-  async acquire(key: string, signal?: AbortSignal): Promise<Disposable> {
+  async #turn(key: string, signal?: AbortSignal): Promise<Disposable> {
     signal?.throwIfAborted();
     const queue = this.#queues.get(key) ?? { running: 0, waiting: new Set() };
     this.#queues.set(key, queue);

@@ -370,7 +370,7 @@ describe('the chart', () => {
 
   it('has the alert rules as they are', () => {
     const { spec } = find<{ spec: object }>('PrometheusRule', { prometheusRule: { enabled: true } });
-    const rules = read('alerts/netdra.yaml');
+    const rules = read('helm/netdra/alerts.yaml');
     expect(spec).toEqual(loadYaml(rules));
     const prefix = 'https://git.example.com/netdra/blob/main/';
     const prefixed = find<{ spec: object }>('PrometheusRule', {
@@ -394,6 +394,6 @@ describe('the chart', () => {
     const service = objects.find(({ kind }) => kind === 'Service');
     const job = service?.metadata?.labels?.[monitor.spec?.jobLabel ?? ''];
     expect(job).toBe('netdra');
-    expect(read('alerts/netdra.yaml')).toContain(`up{job="${job}"} == 0`);
+    expect(read('helm/netdra/alerts.yaml')).toContain(`up{job="${job}"} == 0`);
   });
 });

@@ -11,9 +11,10 @@ import {
   KernelNetworks,
   type SandboxSide,
 } from '../../src/driver/sandbox/index.ts';
-import { ClaimLocks, Store, type VfConfig } from '../../src/driver/state/index.ts';
+import { Store, type VfConfig } from '../../src/driver/state/index.ts';
 import { ClaimMetadata, layouts } from '../../src/framework/metadata/index.ts';
 import { systemClock } from '../../src/lib/clock.ts';
+import { KeyedMutex } from '../../src/lib/keyed-mutex.ts';
 import { CniRunner } from '../../src/node/cni/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
@@ -75,9 +76,8 @@ class Instance implements AsyncDisposable {
       gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
     });
     this.metadata = metadata;
-    const locks = this.#stack.use(new ClaimLocks(join(dir, 'claims.lock'), systemClock));
     this.side = createSandboxSide({
-      ...{ ...parts, driver: testDriver, locks, metadata, clock: systemClock, liveUpdates: true },
+      ...{ ...parts, driver: testDriver, locks: new KeyedMutex(), metadata, clock: systemClock, liveUpdates: true },
       files: {
         updateRequestMetadata: metadata.update.bind(metadata),
         withdrawMetadata: metadata.withdraw.bind(metadata),

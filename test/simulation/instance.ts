@@ -4,10 +4,12 @@ import { Readiness } from '../../src/app/ops/readiness.ts';
 import { allCni } from '../../src/driver/claims/index.ts';
 import { createNode, type NetworkNode } from '../../src/driver/create.ts';
 import type { KubeletPort, NodeObserver, NodePorts, NodeSettings } from '../../src/driver/ports.ts';
-import { ClaimLocks, Store, type StoreOptions } from '../../src/driver/state/index.ts';
+import { StateError, Store, type StoreOptions } from '../../src/driver/state/index.ts';
 import type { DeviceHealth } from '../../src/framework/kubeletplugin/index.ts';
-import { InstanceLock, shareMetadataFiles } from '../../src/framework/kubeletplugin/instance-lock.ts';
-import { type MetadataFiles, PluginCalls } from '../../src/framework/kubeletplugin/plugin-calls.ts';
+import { PluginCalls } from '../../src/framework/kubeletplugin/plugin-calls.ts';
+import { restoreEach } from '../../src/framework/kubeletplugin/shared-files.ts';
+import { FileMutex } from '../../src/lib/file-mutex.ts';
+import { KeyedMutex } from '../../src/lib/keyed-mutex.ts';
 import type { Logger } from '../../src/lib/logger.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { driverName, nodeName } from './api-server.ts';
@@ -115,12 +117,11 @@ export class Instance {
   }
 
   #ports(): NodePorts {
-    const { simulator, kernel, hardware, faults, apiServer, cni, bootCount, directories } = this.#node;
+    const { simulator, kernel, hardware, faults, apiServer, cni, bootCount } = this.#node;
     const { process } = this;
     const isLost = () => simulator.tape.chance(faults.lostRate, 'kernel');
     const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost });
-    const locks = new ClaimLocks(join(directories.locks, 'claims.lock'), this.#lockClock());
-    process.onEnd(() => locks[Symbol.dispose]());
+    const locks = this.#isShared ? this.#sharedLocks() : new KeyedMutex();
     const isGated = this.#chosen.gate === 'hook';
     const gate = {
       ...(isGated ? { hook: { program: '/opt/netdra/netdra-gate', timeoutSeconds: 100 } } : {}),
@@ -155,20 +156,20 @@ export class Instance {
     };
   }
 
-  /** The kubelet plugin helper without its sockets. */
-  #serve(...[plugin, { metadata, claims, onRegistration }]: Parameters<KubeletPort['serve']>) {
-    const { locks } = this.#node.directories;
-    const [clock, logger, driver] = [this.#clock, this.#logger, driverName];
-    const lockOf = (file: string) => {
-      if (!this.#isShared) return undefined;
-      const lock = new InstanceLock(join(locks, file), this.#lockClock());
-      this.process.onEnd(() => lock[Symbol.dispose]());
-      return lock;
+  #sharedLocks(): FileMutex {
+    const until = async (_: number, isMet: () => boolean, signal?: AbortSignal) => {
+      while (!isMet()) await this.#clock.sleep(lockPollMs, signal);
     };
-    const filesLock = lockOf('files.lock');
-    const files: MetadataFiles = filesLock === undefined ? metadata : shareMetadataFiles(metadata, filesLock, clock);
+    const locks = new FileMutex(join(this.#node.directories.locks, 'claims.lock'), { until }, StateError);
+    this.process.onEnd(() => locks[Symbol.dispose]());
+    return locks;
+  }
+
+  /** The kubelet plugin helper without its sockets. */
+  #serve(...[plugin, { metadata: files, claims, locks, onRegistration }]: Parameters<KubeletPort['serve']>) {
+    const [clock, logger, driver] = [this.#clock, this.#logger, driverName];
     const calls = new PluginCalls(plugin, {
-      ...{ driver, claims, metadata: files, lock: lockOf('calls.lock'), serialize: false, clock, logger },
+      ...{ driver, claims, metadata: files, locks, serialize: false, clock, logger },
     });
     this.calls = calls;
     this.#node.simulator.schedule(5, this.process, 'registered', () => {
@@ -182,7 +183,7 @@ export class Instance {
       reclaim: calls.reclaim.bind(calls),
       prepareAgain: calls.prepareAgain.bind(calls),
       updateRequestMetadata: files.update.bind(files),
-      restoreMetadata: files.restore.bind(files),
+      restoreMetadata: () => restoreEach(files, locks, clock),
       withdrawMetadata: files.withdraw.bind(files),
       openGate: files.openGate.bind(files),
       holdGate: files.holdGate.bind(files),
@@ -219,15 +220,6 @@ export class Instance {
       writeFailed: () => undefined,
       reported: () => undefined,
       started: () => undefined,
-    };
-  }
-
-  #lockClock() {
-    const clock = this.#clock;
-    return {
-      nowMs: () => clock.nowMs(),
-      deadline: (timeoutMs: number, parent?: AbortSignal) => clock.deadline(timeoutMs, parent),
-      sleep: (_ms: number) => clock.sleep(lockPollMs),
     };
   }
 }

@@ -110,6 +110,12 @@ describe('sizes and names', () => {
   });
 });
 
+it('no text has the marks of a merge conflict', () => {
+  const texts = ['docs', 'deploy', 'examples'].flatMap((folder) => filesBelow(folder, /\.(md|yaml|json)$/));
+  const marked = (path: string) => /^(<{7} |={7}$|>{7} )/m.test(read(path));
+  expect([...texts, 'README.md', 'CHANGELOG.md', 'CONTRIBUTING.md'].filter(marked)).toEqual([]);
+});
+
 describe('language', () => {
   const pattern = new RegExp(`\\b(${banned.join('|')})\\b`, 'i');
   const texts = [

@@ -52,7 +52,11 @@ function adaptContainer({ target }: Cluster, container: V1Container): void {
   container.image = target.consumerImage;
   // The entry point of the tool's image.
   if (image?.includes('/metadata-tool:')) container.command = ['netdra-metadata'];
-  if (resources !== undefined) container.resources = { claims: resources.claims ?? [] };
+  if (resources !== undefined) {
+    const extended = Object.entries(resources.limits ?? {}).filter(([name]) => name.includes('/'));
+    const limits = extended.length === 0 ? {} : { limits: Object.fromEntries(extended) };
+    container.resources = { claims: resources.claims ?? [], ...limits };
+  }
   if (container.args?.[0] !== 'dpdk-testpmd') return;
   container.command = container.command?.flatMap((word) => (word === 'exec' ? [word, '--af-packet'] : [word])) ?? [];
   container.args = container.args.flatMap((word) => {
@@ -86,6 +90,20 @@ export function describeExamples(get: GetCluster): void {
       expect(status?.phase, log).toBe('Succeeded');
       expect(log).toMatch(/^interface net1 with 192\.0\.2\.10\/24 2001:db8::10\/64, MTU 1400, MAC [0-9a-f:]{17}$/m);
       expect(log).toMatch(/^\d+: net1 +inet 192\.0\.2\.10\/24 /m);
+    });
+
+    it('unchanged-pod.yaml: a pod of the device plugin runs when its class is there', async ({ skip }) => {
+      const { cluster } = get();
+      skip(!(await cluster.features()).has('DRAExtendedResource'), 'the feature gate DRAExtendedResource is off');
+      await using _class = {
+        [Symbol.asyncDispose]: () => cluster.remove('DeviceClass', 'intel-sriov-netdevice'),
+      };
+      await start('unchanged-pod.yaml');
+      const { status } = await cluster.waitUntilEnded('unchanged');
+      const log = await cluster.log('unchanged', 'app');
+      expect(status?.phase, log).toBe('Succeeded');
+      const address = '[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]';
+      expect(log).toMatch(new RegExp(`^VFs ${address},${address}\n"interfaceName": *"[^"]+"\n$`));
     });
 
     it('dpdk-testpmd.yaml: testpmd forwards on the VF', { tags: 'newest' }, async () => {

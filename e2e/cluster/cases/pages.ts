@@ -1,12 +1,12 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { locatePromtool } from '../../../deploy/alerts/promtool.ts';
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { createCertificate } from '../../../test/doubles/certificate.ts';
 import { writeConsumerArchive } from '../../release/consumer-image.ts';
 import { locateDriverImage } from '../../release/driver-image.ts';
 import { locateHelm } from '../../release/helm.ts';
+import { locatePrometheus } from '../../release/prometheus.ts';
 import { downwardApiDir } from '../node/driver.ts';
 import { nodeName } from '../node/real-node.ts';
 import { pagePlans, type Site } from '../pages/plans.ts';
@@ -41,7 +41,7 @@ export function describePages(get: () => ReleaseSite): void {
       node.registry.push(archive, 'netdra-consumer:e2e');
       const kubeconfig = node.controlPlane.adminKubeconfig;
       const kubectl = join(programs.kubernetes, 'kubectl');
-      const promtool = locatePromtool(cacheDir, process.env);
+      const promtool = locatePrometheus('promtool', cacheDir, process.env);
       shell = openShell(node.dir, { kubectl, promtool, helm: locateHelm(cacheDir, 'helm-4') }, kubeconfig);
       const [values, holder] = [join(node.dir, 'values.yaml'), join(node.dir, 'my-pod.yaml')];
       const directories = { downwardApiDirectoryPath: downwardApiDir };

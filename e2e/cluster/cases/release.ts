@@ -1,14 +1,17 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { V1Pod } from '@kubernetes/client-node';
+import type { V1EndpointSlice, V1Pod, V1Service } from '@kubernetes/client-node';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { listFolder } from '../../node/host-state.ts';
 import { packageChart, pushChart } from '../../release/chart.ts';
 import { locateDriverImage } from '../../release/driver-image.ts';
 import { valueArguments } from '../../release/helm.ts';
+import { dashboardExpressions } from '../../release/prometheus.ts';
 import { driverNamespace, type InstalledDriver } from '../node/driver.ts';
-import { nodePaths, type RealNode } from '../node/real-node.ts';
+import { nodeName, nodePaths, type RealNode } from '../node/real-node.ts';
+import { anyFieldsDefinition } from '../objects.ts';
+import { Prometheus, type PrometheusRule, type ServiceMonitor } from '../prometheus.ts';
 
 /** A node without the driver, and what is needed to install the chart and the image. */
 export interface ReleaseSite {
@@ -17,7 +20,11 @@ export interface ReleaseSite {
 }
 
 const cacheDir = cacheFolder(process.env);
-const kinds = 'daemonsets,pods,services,serviceaccounts,configmaps,resourceclaims,resourceclaimtemplates';
+const monitoring = ['ServiceMonitor', 'PrometheusRule'].map((kind) =>
+  anyFieldsDefinition('monitoring.coreos.com', 'v1', kind),
+);
+const kinds =
+  'daemonsets,pods,services,serviceaccounts,configmaps,resourceclaims,resourceclaimtemplates,servicemonitors,prometheusrules';
 const clusterKinds =
   'clusterroles,clusterrolebindings,deviceclasses,validatingadmissionpolicies,validatingadmissionpolicybindings';
 const wait = ['--wait', '--timeout', '2m'];
@@ -47,8 +54,21 @@ export function describeRelease(get: () => ReleaseSite): void {
         'jsonpath={.items[*].spec.containers[*].image}',
       );
 
+    const apply = (name: string, content: object) => {
+      const path = join(get().node.dir, `${name}.json`);
+      writeFileSync(path, JSON.stringify(content));
+      return kubectl('apply', '--filename', path);
+    };
+    const startHolder = () => {
+      apply('holder', holderObjects('holder', 'holder', get().driver.target.consumerImage));
+      expect(kubectl('wait', 'pod/holder', '--for=condition=Ready', '--timeout=60s')).toContain('condition met');
+    };
+
     beforeAll(() => {
       const { node } = get();
+      expect(apply('monitoring', { apiVersion: 'v1', kind: 'List', items: monitoring })).toContain('created');
+      const names = monitoring.map(({ metadata }) => `crd/${metadata.name}`);
+      expect(kubectl('wait', '--for=condition=Established', ...names, '--timeout=30s')).toContain('condition met');
       node.registry.push(locateDriverImage(cacheDir), `netdra:${nextTag}`);
       chart = pushChart(cacheDir, packageChart(cacheDir, node.dir, version), node.registry.address, version);
     });
@@ -59,7 +79,13 @@ export function describeRelease(get: () => ReleaseSite): void {
 
     it('is installed from a registry and offers VFs', async () => {
       const { node, driver } = get();
-      const values = valueArguments({ ...driver.values, 'kubeletPlugin.minReadySeconds': 0 });
+      const values = valueArguments({
+        ...driver.values,
+        'kubeletPlugin.minReadySeconds': 0,
+        'kubeletPlugin.vfTraffic': true,
+        serviceMonitor: { enabled: true, interval: '1s' },
+        prometheusRule: { enabled: true, runbookUrlPrefix: 'https://docs.example.com/' },
+      });
       helm('install', 'netdra', chart, '--plain-http', '--create-namespace', ...values, ...wait);
       const offered = () =>
         node.kubectl('get', 'resourceslices', '--output', 'jsonpath={.items[*].spec.devices[*].name}');
@@ -72,13 +98,38 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(kubectl('get', 'pods,resourceclaimtemplates', ...selector)).toContain('No resources found');
     });
 
+    it('is scraped by Prometheus, with the traffic of a pod, and fires no alert', async () => {
+      const { node } = get();
+      startHolder();
+      const find = <T>(kind: string) => JSON.parse(kubectl('get', kind, 'netdra', '--output', 'json')) as T;
+      const list = <T>(kind: string) => JSON.parse(kubectl('get', kind, '--output', 'json')).items as T[];
+      const rule = find<PrometheusRule>('prometheusrule');
+      await using prometheus = await Prometheus.start({
+        dir: node.dir,
+        monitor: find<ServiceMonitor>('servicemonitor'),
+        services: list<V1Service>('services'),
+        slices: list<V1EndpointSlice>('endpointslices'),
+        rule,
+      });
+      const query = async (expression: string) =>
+        (await prometheus.query(expression)).map(({ metric, value }) => [metric.node, Number(value[1])]);
+
+      await expect.poll(() => query('up{job="netdra"}'), settled).toEqual([[nodeName, 1]]);
+      expect(await query('netdra_devices_offered')).toEqual([[nodeName, 4]]);
+      const labels = '{namespace="netdra", pod="holder", claim="holder", interface!=""}';
+      const sent = async () =>
+        (await query(`netdra_vf_transmit_bytes_total${labels}`)).map(([, bytes]) => Number(bytes) > 0);
+      await expect.poll(sent, settled).toEqual([true]);
+      const ok = rule.spec.groups.flatMap(({ rules }) => rules.map(({ alert }) => [alert, 'ok']));
+      await expect.poll(() => prometheus.alerts(), settled).toEqual(Object.fromEntries(ok));
+      expect(await prometheus.query('ALERTS{alertstate="firing"}')).toEqual([]);
+      for (const expression of dashboardExpressions()) await prometheus.query(expression);
+    });
+
     it('is upgraded to another image and rolled back under a pod with a VF, which goes on as it was', async () => {
-      const { node, driver } = get();
+      const { node } = get();
       const image = `${node.registry.address}/netdra`;
-      const path = join(node.dir, 'holder.json');
-      writeFileSync(path, JSON.stringify(holderObjects('holder', 'holder', driver.target.consumerImage)));
-      kubectl('apply', '--filename', path);
-      expect(kubectl('wait', 'pod/holder', '--for=condition=Ready', '--timeout=60s')).toContain('condition met');
+      startHolder();
       const before = holder();
       const links = () => kubectl('exec', 'holder', '--', 'ip', '-o', 'link');
       const linksBefore = links();

@@ -67,7 +67,7 @@ export function describeRequests(get: GetCluster): void {
       expect(names.map(mtuOf)).toEqual([1400, 1400, 1300]);
     });
 
-    it('extended resources: the files of the claim that the scheduler makes are found without its name', async ({
+    it('extended resources: the files of the claim that the scheduler makes are found by the name of the resource', async ({
       skip,
     }) => {
       const { cluster, view } = get();
@@ -89,9 +89,14 @@ export function describeRequests(get: GetCluster): void {
       const seen: string[] = [];
       for (const { containerName, requestName } of mappings) {
         const container = view('extended', containerName);
+        const byResource = [
+          extendedResourceName,
+          `deviceclass.resource.kubernetes.io/${cluster.target.classes.kernel}`,
+        ];
         const paths = [
           container.kepPath(claim, requestName),
           container.metadataPath(`resourceclaims/${claim}`, requestName),
+          ...byResource.map((resource) => container.metadataPath('extended-resources', resource)),
         ];
         expect(await container.metadataFiles()).toEqual(paths.sort());
         // The tool finds them without knowing the name of the claim.
@@ -99,8 +104,7 @@ export function describeRequests(get: GetCluster): void {
         const column = (name: string) => rows.map((row) => row.split(/\s+/)[header.split(/\s+/).indexOf(name)] ?? '');
         expect(column('REQUEST')).toEqual(rows.map(() => `${claim}/${requestName}`));
         // As docs/cnf-developers.md shows it.
-        const script = `eval "$(netdra-metadata env)"
-          eval "$(netdra-metadata env "$NETDRA_REQUESTS" --prefix NIC)"
+        const script = `eval "$(netdra-metadata env ${extendedResourceName} --prefix NIC)"
           echo "$NIC_COUNT $NIC_0_MAC"`;
         expect(await container.read('sh', '-euc', script)).toBe(`${rows.length} ${column('MAC')[0]}\n`);
         seen.push(...column('MAC'));

@@ -7,7 +7,7 @@ import { findForeignPlugin } from '../../node/foreign-cni.ts';
 import type { GetCluster } from '../describe-cluster.ts';
 import { cniStateDir } from '../node/driver.ts';
 import type { RealNode } from '../node/real-node.ts';
-import { testClaim, testClass, testPod } from '../objects.ts';
+import { anyFieldsDefinition, testClaim, testClass, testPod } from '../objects.ts';
 
 const user = 'whereabouts';
 // Visible to the driver's pod; the usual place, below /etc/cni/net.d, is not mounted there.
@@ -17,21 +17,6 @@ const group = 'whereabouts.cni.cncf.io';
 
 interface IpPool extends KubernetesObject {
   spec: { range: string; allocations: Record<string, { podref: string }> };
-}
-
-/** The definition of a whereabouts kind, with any fields: the user's plugin may have any version. */
-function resourceDefinition(kind: string) {
-  const singular = kind.toLowerCase();
-  const schema = { openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true } };
-  return {
-    apiVersion: 'apiextensions.k8s.io/v1',
-    kind: 'CustomResourceDefinition',
-    metadata: { name: `${singular}s.${group}` },
-    spec: {
-      ...{ group, scope: 'Namespaced', names: { kind, plural: `${singular}s`, singular, listKind: `${kind}List` } },
-      versions: [{ name: 'v1alpha1', served: true, storage: true, schema }],
-    },
-  };
 }
 
 const permissions = {
@@ -50,7 +35,9 @@ const binding = {
   roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: user },
   subjects: [{ apiGroup: 'rbac.authorization.k8s.io', kind: 'User', name: user }],
 };
-const definitions = ['IPPool', 'OverlappingRangeIPReservation'].map(resourceDefinition);
+const definitions = ['IPPool', 'OverlappingRangeIPReservation'].map((kind) =>
+  anyFieldsDefinition(group, 'v1alpha1', kind),
+);
 
 /** Installs what whereabouts needs in a cluster; disposing removes it again. @throws CommandError */
 function installWhereabouts(node: RealNode): Disposable {

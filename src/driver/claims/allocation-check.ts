@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
-import { isKubeError } from '../../framework/kube/index.ts';
+import { type DeviceClass, isKubeError } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import { classOf } from '../api/class-rules.ts';
 import { entriesFor, withoutRepeats } from '../api/config.ts';
 import { refusal } from '../api/refusal.ts';
-import type { DeviceClass, DeviceClasses } from './device-classes.ts';
+import type { DeviceClasses } from './device-classes.ts';
 import { DriverError } from './errors.ts';
 
 /**

@@ -1,16 +1,10 @@
-import { ListWatch, type ObjectMeta, type ResourceApi } from '../../framework/kube/index.ts';
+import { type DeviceClass, ListWatch, type ResourceApi } from '../../framework/kube/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { periods } from '../../lib/waiting-times.ts';
 
-/** The part of a resource.k8s.io/v1 DeviceClass that an allocation repeats. */
-export interface DeviceClass {
-  metadata: ObjectMeta;
-  spec: { config?: { opaque?: { driver: string; parameters: unknown } }[] };
-}
-
 export interface DeviceClassesOptions {
-  resources: Pick<ResourceApi, 'request' | 'list' | 'watch'>;
+  resources: Pick<ResourceApi, 'readDeviceClass' | 'list' | 'watch'>;
   clock: Clock;
   logger: Logger;
   /** From 0 up to 1; default `Math.random`. */
@@ -61,8 +55,7 @@ export class DeviceClasses implements AsyncDisposable {
   async read(name: string): Promise<DeviceClass> {
     const started = this.#reading.get(name);
     if (started !== undefined) return await started;
-    const request = { method: 'GET' as const, path: `${path}/${encodeURIComponent(name)}` };
-    const reading = this.#options.resources.request<DeviceClass>(request);
+    const reading = this.#options.resources.readDeviceClass(name);
     this.#reading.set(name, reading);
     try {
       return await reading;

@@ -1,5 +1,5 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { claimName } from '../../framework/metadata/index.ts';
+import { baseRequest, claimName } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { NetworkDevice } from '../../node/inventory/index.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
@@ -69,7 +69,12 @@ export class DeviceResolver {
       const siblings = results.filter((result) => result.request === request);
       const index = siblings.findIndex((sibling) => sibling.device === name && sibling.pool === pool);
       const config = configForDevice(configs.get(request) ?? {}, claimName(claim.identity), index, siblings.length);
-      return { pciAddress, ...defined({ pfAddress, vfIndex }), pool, name, request, config, offered };
+      const [extendedResource] = claim.extendedResources?.get(baseRequest(request)) ?? [];
+      return {
+        ...{ pciAddress, pool, name, request, offered },
+        ...defined({ pfAddress, vfIndex, extendedResource }),
+        config: extendedResource === undefined ? config : withVariables(config, extendedResource),
+      };
     });
   }
 
@@ -158,6 +163,11 @@ export class DeviceResolver {
       );
     return new Map(names);
   }
+}
+
+/** Images that ask for an extended resource were made for the device plugin, unless the class says what they were made for. */
+function withVariables(config: VfConfig, resourceName: string): VfConfig {
+  return { dialects: { devicePlugin: { resourceName } }, ...config };
 }
 
 /** Read only for claims that add routes, by themselves or by the networks of addresses. */

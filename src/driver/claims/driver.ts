@@ -16,14 +16,7 @@ import { findUserSpaceProblems } from '../api/config-rules.ts';
 import { refusal } from '../api/refusal.ts';
 import type { DialectFiles } from '../dialects/index.ts';
 import { PodDialects } from '../dialects/pod-dialects.ts';
-import {
-  isUserSpace,
-  type Locks,
-  type Store,
-  type StoredClaim,
-  type StoredDevice,
-  type UnrestoredVf,
-} from '../state/index.ts';
+import { isUserSpace, type Store, type StoredClaim, type StoredDevice, type UnrestoredVf } from '../state/index.ts';
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 import { toVfWanted } from '../vf/vf-wanted.ts';
 import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
@@ -42,8 +35,6 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
   deviceSpecs: CdiSpecs;
   /** Files and variables for software that does not read the metadata. */
   dialectFiles: Pick<DialectFiles, 'write' | 'removeClaim'>;
-  /** Shared with the sandbox side. */
-  locks: Locks;
   logger: Logger;
 }
 
@@ -51,7 +42,7 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
  * Prepares VFs for claims: configures them from outside and stores their original state. Their state in the pod is known only
  * in its sandbox, so metadata is deferred; VFs without device files have nothing else to mount, and the result is empty
  * then. VFs of requests with `adminAccess` belong to other claims or to none: they are described, and neither changed nor
- * stored.
+ * stored. The methods are to be called with the locks of the claims held.
  */
 export class Driver implements DraPlugin {
   readonly #options: DriverOptions;
@@ -74,20 +65,18 @@ export class Driver implements DraPlugin {
     claims: AllocatedClaim[],
     { signal }: { signal: AbortSignal },
   ): Promise<Map<string, PrepareResult>> {
-    const uids = claims.map(({ identity }) => identity.uid);
     try {
-      return await this.#options.locks.runAll(uids, () => this.#prepare(claims, signal));
+      return await this.#prepare(claims, signal);
     } catch (error) {
-      return new Map(uids.map((uid) => [uid, { error: error as Error }]));
+      return new Map(claims.map(({ identity }) => [identity.uid, { error: error as Error }]));
     }
   }
 
   async unprepareResourceClaims(claims: ClaimIdentity[]): Promise<Map<string, Error | undefined>> {
-    const uids = claims.map(({ uid }) => uid);
     try {
-      return await this.#options.locks.runAll(uids, () => this.#unprepare(claims));
+      return await this.#unprepare(claims);
     } catch (error) {
-      return new Map(uids.map((uid) => [uid, error as Error]));
+      return new Map(claims.map(({ uid }) => [uid, error as Error]));
     }
   }
 
@@ -120,7 +109,7 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * With the locks of the claims held. They are stored three times: when their VFs are reserved, when the original state of
+   * The claims are stored three times: when their VFs are reserved, when the original state of
    * the VFs is known, and with the framework's record, see `complete`.
    * @throws StateError
    */
@@ -320,7 +309,7 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * With the locks of the claims held. A VF that cannot be restored does not keep its claim from being unprepared, which
+   * A VF that cannot be restored does not keep its claim from being unprepared, which
    * would keep the pod from ending: it is unavailable until it is restored. The claim stays stored until the framework has
    * removed its files, see `forget`.
    * @returns for each claim, why it is still prepared

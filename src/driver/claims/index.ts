@@ -2,7 +2,7 @@ export { type ClaimField, type ClosedField, claimFields, closedFields } from '..
 export { allCni, type CniRules } from '../api/cni-rules.ts';
 export type { NamespaceReader } from '../api/namespace-rules.ts';
 export { checkAllocation } from './allocation-check.ts';
-export { type DeviceClass, DeviceClasses } from './device-classes.ts';
+export { DeviceClasses } from './device-classes.ts';
 export { type DeviceFinder, DeviceResolver } from './device-resolver.ts';
 export { Driver } from './driver.ts';
 export { DriverError } from './errors.ts';

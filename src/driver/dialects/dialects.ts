@@ -29,23 +29,36 @@ export function formatEnv(env: Env): string[] {
   return Object.entries(env).map(([name, value]) => `${name}=${value}`);
 }
 
+/** The variables of a request of a pod. */
+export interface RequestEnv {
+  /** As the user knows it. */
+  request: string;
+  env: Env;
+  /** The extended resource that it was made for. */
+  extendedResource?: string | undefined;
+}
+
 /**
  * Finds variables to which two requests of a pod would give different values. The runtime would decide which one a
- * container with both requests gets: two VFs, of which the application sees one.
- * @param parts variables of each request, with its name as the user knows it
+ * container with both requests gets: two VFs, of which the application sees one. No container has two requests for the same
+ * extended resource.
  * @returns problems, e.g. `PCIDEVICE_INTEL_COM_DPDK: requests nics/left and nics/right give it different values`
  */
-export function findEnvConflicts(parts: readonly { request: string; env: Env }[]): string[] {
-  const owners = new Map<string, { request: string; value: string }>();
-  const problems: string[] = [];
-  for (const { request, env } of parts) {
-    for (const [name, value] of Object.entries(env)) {
-      const owner = owners.get(name);
-      if (owner === undefined) owners.set(name, { request, value });
-      else if (owner.value !== value) {
-        problems.push(`${name}: requests ${owner.request} and ${request} give it different values`);
-      }
-    }
-  }
-  return problems;
+export function findEnvConflicts(parts: readonly RequestEnv[]): string[] {
+  const names = [...new Set(parts.flatMap(({ env }) => Object.keys(env)))];
+  return names.flatMap((name) => {
+    const owners = parts.filter(({ env }) => env[name] !== undefined);
+    return owners.flatMap((owner, index) => {
+      const other = owners
+        .slice(0, index)
+        .find((before) => before.env[name] !== owner.env[name] && canMeet(before, owner));
+      if (other === undefined) return [];
+      return [`${name}: requests ${other.request} and ${owner.request} give it different values`];
+    });
+  });
+}
+
+/** Whether one container can have both requests. */
+function canMeet(a: RequestEnv, b: RequestEnv): boolean {
+  return a.extendedResource === undefined || a.extendedResource !== b.extendedResource;
 }

@@ -29,6 +29,7 @@ export class PodDialects {
       requestsOf(each).map((request) => ({
         request: `${each.identity.name}/${request.name}`,
         env: viewInDialects(request.config, request.devices).env,
+        extendedResource: request.devices[0]?.extendedResource,
       })),
     );
     const problems = findEnvConflicts(parts).map((problem) => `dialects: ${problem}`);
@@ -78,7 +79,7 @@ function hasPodVariable({ devices }: ClaimOfPod): boolean {
 }
 
 /** The requests that use some dialect, with their devices in the order of the allocation. */
-function requestsOf({ devices }: Pick<ClaimOfPod, 'devices'>): DialectRequest[] {
+function requestsOf({ devices }: Pick<ClaimOfPod, 'devices'>) {
   const requests = new Map<string, DialectRequest & { devices: StoredDevice[] }>();
   for (const device of devices) {
     const name = baseRequest(device.request);

@@ -1,15 +1,9 @@
-import { claimName } from '../../framework/metadata/index.ts';
+import { claimKey, claimName } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
+import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Attachments, SandboxRegistry } from '../sandbox/index.ts';
-import {
-  isUserSpace,
-  type Locks,
-  StateError,
-  type Store,
-  type StoredClaim,
-  type StoredDevice,
-} from '../state/index.ts';
+import { isUserSpace, StateError, type Store, type StoredClaim, type StoredDevice } from '../state/index.ts';
 import { eachByItself } from './each-by-itself.ts';
 
 /** The kubelet gives a sandbox four minutes to start; the component that attaches its VFs may need part of that. */
@@ -41,17 +35,18 @@ export class ObservedVfs {
   async sweep(signal: AbortSignal): Promise<void> {
     const { store, sandboxes, locks } = this.#options;
     if (!sandboxes.isFresh) return this.#awaySinceMs.clear();
-    const claims = store.claims().map(({ identity, ...claim }) => [identity.uid, unseenDevices(claim)] as const);
-    const unseen = claims.flatMap(([uid, devices]) => devices.map(({ pciAddress }) => ({ uid, pciAddress })));
+    const claims = store.claims().map(({ identity, ...claim }) => [identity, unseenDevices(claim)] as const);
+    const unseen = claims.flatMap(([claim, devices]) => devices.map(({ pciAddress }) => ({ claim, pciAddress })));
     const away = new Set<string>();
     try {
       await eachByItself(
         unseen,
-        async ({ uid, pciAddress }) => {
+        async ({ claim, pciAddress }) => {
           if (signal.aborted || !sandboxes.isFresh) return;
           // Also one that fails: it is tried again in the next sweep, not after another four minutes.
           away.add(pciAddress);
-          if (!(await locks.run(uid, () => this.#isAway(uid, pciAddress)))) away.delete(pciAddress);
+          const isAway = await locks.run(claimKey(claim), () => this.#isAway(claim.uid, pciAddress));
+          if (!isAway) away.delete(pciAddress);
         },
         (error) => error instanceof StateError,
       );

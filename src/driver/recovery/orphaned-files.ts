@@ -1,11 +1,13 @@
-import { type ClaimMetadata, claimDirName, MetadataError } from '../../framework/metadata/index.ts';
+import { type ClaimMetadata, claimKey, MetadataError } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
+import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Store } from '../state/index.ts';
 
 export interface OrphanedFilesOptions {
   store: Pick<Store, 'claims'>;
   metadata: Pick<ClaimMetadata, 'dirs' | 'removeDir'>;
+  locks: Pick<Locks, 'run'>;
   logger: Logger;
 }
 
@@ -25,15 +27,20 @@ export class OrphanedFiles {
 
   /** @throws MetadataError `metadata-io`; StateError `store-unusable` */
   async sweep(): Promise<void> {
-    const { metadata, store, logger } = this.#options;
+    const { metadata, store, locks, logger } = this.#options;
+    const known = () => new Set(store.claims().map(({ identity }) => claimKey(identity)));
     // In this order: whatever has a directory has a claim by then.
     const dirs = metadata.dirs();
-    const known = new Set(store.claims().map(({ identity }) => claimDirName(identity)));
+    const hadClaim = known();
     const problems = new Set<string>();
-    for (const dir of dirs.filter((name) => !known.has(name))) {
+    for (const dir of dirs.filter((name) => !hadClaim.has(name))) {
       try {
-        metadata.removeDir(dir);
-        logger.warn({ dir }, 'removed the metadata directory of a claim that is no longer prepared');
+        await locks.run(dir, async () => {
+          // A claim of the name may have come since.
+          if (known().has(dir)) return;
+          metadata.removeDir(dir);
+          logger.warn({ dir }, 'removed the metadata directory of a claim that is no longer prepared');
+        });
       } catch (err) {
         if (!(err instanceof MetadataError)) throw err;
         problems.add(explain(err));

@@ -1,6 +1,7 @@
 import { explain } from '../../lib/errors.ts';
+import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { Locks, Store } from '../state/index.ts';
+import type { Store } from '../state/index.ts';
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 
 export interface RestoreVfsOptions {
@@ -13,7 +14,8 @@ export interface RestoreVfsOptions {
 
 /**
  * Tries again to restore the VFs that could not be restored when their claims were unprepared, and whether those that had no
- * interface can have one now. All at once: a driver may take ten seconds to make none.
+ * interface can have one now. All at once: a driver may take ten seconds to make none. Such a VF belongs to no claim, so its PCI
+ * address is what is locked.
  * @throws StateError `store-unusable`
  */
 export async function restoreVfs(options: RestoreVfsOptions): Promise<void> {

@@ -1,5 +1,6 @@
-import type { ClaimIdentity, ClaimMetadata } from '../../framework/metadata/index.ts';
-import type { Locks, SandboxPlace, Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import { type ClaimIdentity, type ClaimMetadata, claimKey } from '../../framework/metadata/index.ts';
+import type { Locks } from '../../lib/keyed-mutex.ts';
+import type { SandboxPlace, Store, StoredClaim, StoredDevice } from '../state/index.ts';
 import { type Attachments, left, type PodLinks } from '../vf/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
 import { asOneError } from './errors.ts';
@@ -45,13 +46,13 @@ export class ClaimWork {
    * gate closed; the next call attaches it again.
    * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError: what containers find stays as it was
    */
-  async serve({ uid }: ClaimIdentity, place: SandboxPlace, pod: PodLinks, signal: AbortSignal): Promise<Served> {
+  async serve(identity: ClaimIdentity, place: SandboxPlace, pod: PodLinks, signal: AbortSignal): Promise<Served> {
     const { locks, writer, files, networks, attachments } = this.#options;
-    return await locks.run(uid, async () => {
+    return await locks.run(claimKey(identity), async () => {
       signal.throwIfAborted();
-      const claim = this.#preparedFor(place.podUid, uid);
+      const claim = this.#preparedFor(place.podUid, identity.uid);
       if (claim === undefined) return 'gone';
-      const { identity, devices } = claim;
+      const { devices } = claim;
       const isElsewhere = devices.some(({ attachment }) => attachment && attachment.sandboxId !== place.sandboxId);
       if (isElsewhere) {
         // While we waited for the lock, another instance may have served the pod's next sandbox.
@@ -93,10 +94,10 @@ export class ClaimWork {
   }
 
   /** Completes a claim that holds no VF, such as one with `adminAccess` only: it needs nothing of the pod's network. */
-  async serveWithoutVfs({ uid }: ClaimIdentity, place: Pick<SandboxPlace, 'podUid' | 'sandboxId'>): Promise<Served> {
+  async serveWithoutVfs(identity: ClaimIdentity, place: Pick<SandboxPlace, 'podUid' | 'sandboxId'>): Promise<Served> {
     const { locks, writer } = this.#options;
-    return await locks.run(uid, async () => {
-      const claim = this.#preparedFor(place.podUid, uid);
+    return await locks.run(claimKey(identity), async () => {
+      const claim = this.#preparedFor(place.podUid, identity.uid);
       if (claim === undefined || claim.devices.length > 0) return 'gone';
       await writer.write(claim.identity, place.sandboxId, []);
       return 'ready';
@@ -108,12 +109,12 @@ export class ClaimWork {
    * @param goal what is wanted of the sandbox
    * @returns how many VFs were in it
    */
-  async detach({ uid }: ClaimIdentity, sandboxId: string, goal: Exclude<Wanted, 'ready'>): Promise<number> {
+  async detach(identity: ClaimIdentity, sandboxId: string, goal: Exclude<Wanted, 'ready'>): Promise<number> {
     const { store, locks, files, attachments } = this.#options;
-    return await locks.run(uid, async () => {
-      const claim = store.claim(uid);
-      if (claim === undefined) return 0;
-      const { identity, devices } = claim;
+    const { uid } = identity;
+    return await locks.run(claimKey(identity), async () => {
+      const devices = store.claim(uid)?.devices;
+      if (devices === undefined) return 0;
       const here = devices.filter(({ attachment }) => attachment?.sandboxId === sandboxId);
       // Before any VF is detached: the files must not describe a VF that is gone.
       if (here.length > 0) await files.withdrawMetadata(identity, requestsOf(devices));
@@ -128,11 +129,10 @@ export class ClaimWork {
   }
 
   /** Records why containers wait for the claim in the sandbox: they fail with it when their time is over. */
-  async hold({ uid }: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
+  async hold(identity: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
     const { store, locks, files } = this.#options;
-    await locks.run(uid, async () => {
-      const claim = store.claim(uid);
-      if (claim?.state === 'prepared') await files.holdGate(claim.identity, sandboxId, reason);
+    await locks.run(claimKey(identity), async () => {
+      if (store.claim(identity.uid)?.state === 'prepared') await files.holdGate(identity, sandboxId, reason);
     });
   }
 

@@ -1,5 +1,4 @@
 export { kubernetesName, network, type VfConfig, vfConfigSchema } from '../api/vf-config.ts';
-export { ClaimLocks, type Locks } from './claim-locks.ts';
 export { StateError } from './errors.ts';
 export { Store, type StoreOptions } from './store.ts';
 export type { Database } from './store-schema.ts';

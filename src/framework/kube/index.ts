@@ -11,6 +11,7 @@ export type {
   AllocatedDevice,
   AllocatedDeviceStatus,
   Condition,
+  DeviceClass,
   JsonPatchOperation,
   KubeList,
   ObjectMeta,

@@ -1,7 +1,8 @@
+import { defined } from '../../lib/defined.ts';
 import { isKubeError, KubeError } from './errors.ts';
 import type { KubeApi, KubeRequest, WatchEvent } from './kube-client.ts';
 import { fromResourceVersion, type ResourceVersion, resourceVersions, toResourceVersion } from './resource-versions.ts';
-import type { JsonPatchOperation, KubeList, ResourceClaim } from './types.ts';
+import type { DeviceClass, JsonPatchOperation, KubeList, ResourceClaim } from './types.ts';
 
 /**
  * A request below `/apis/resource.k8s.io/<version>/`. Its body, an object with its `kind`, and the response have the v1
@@ -51,7 +52,12 @@ export class ResourceApi {
 
   async readClaim(namespace: string, name: string, signal?: AbortSignal): Promise<ResourceClaim> {
     const path = `namespaces/${namespace}/resourceclaims/${name}`;
-    return await this.request<ResourceClaim>({ method: 'GET', path, ...(signal === undefined ? {} : { signal }) });
+    return await this.request<ResourceClaim>({ method: 'GET', path, ...defined({ signal }) });
+  }
+
+  async readDeviceClass(name: string, signal?: AbortSignal): Promise<DeviceClass> {
+    const path = `deviceclasses/${encodeURIComponent(name)}`;
+    return await this.request<DeviceClass>({ method: 'GET', path, ...defined({ signal }) });
   }
 
   /**

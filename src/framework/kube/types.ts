@@ -92,6 +92,12 @@ export interface ResourceClaim {
   };
 }
 
+/** The part of a resource.k8s.io/v1 DeviceClass that drivers read. */
+export interface DeviceClass {
+  metadata: ObjectMeta;
+  spec: { config?: { opaque?: OpaqueConfiguration }[]; extendedResourceName?: string };
+}
+
 /** One step of a JSON patch. Source: RFC 6902. */
 export type JsonPatchOperation =
   | { op: 'add' | 'replace'; path: string; value: unknown }

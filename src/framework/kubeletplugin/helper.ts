@@ -1,5 +1,8 @@
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../lib/clock.ts';
+import { CloseWatch } from '../../lib/close-watch.ts';
+import { FileMutex } from '../../lib/file-mutex.ts';
+import { KeyedMutex, type Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { ClaimMetadata } from '../metadata/index.ts';
 import type { ClaimReader } from './claims.ts';
@@ -8,10 +11,10 @@ import { KubeletPluginError } from './errors.ts';
 import { GrpcServer, type GrpcService } from './grpc-server.ts';
 import { type DeviceHealth, HealthBoard } from './health.ts';
 import { createHealthService, healthVersions } from './health-service.ts';
-import { InstanceLock, shareMetadataFiles } from './instance-lock.ts';
 import type { DraPlugin } from './plugin.ts';
 import { type MetadataFiles, PluginCalls } from './plugin-calls.ts';
 import { Registration, type RegistrationStatus } from './registration.ts';
+import { restoreEach, shareMetadataFiles } from './shared-files.ts';
 import { removeDeadSockets } from './socket-file.ts';
 import {
   chooseSocketPaths,
@@ -27,6 +30,8 @@ const abortGraceMs = 2_000;
 /** Time for the kubelet's last call about the registration. */
 const registrationDrainMs = 1_000;
 const lockAtStartMs = 10_000;
+/** For the sockets of all instances. No claim has a key with a space. */
+const socketsKey = 'all sockets';
 
 export interface KubeletPluginOptions {
   driver: string;
@@ -47,9 +52,16 @@ export interface KubeletPluginOptions {
   health?: boolean;
   /**
    * Whether calls run one at a time, as in the Go helper. `false`: only calls about the same claim do, so that a slow
-   * device or server delays only its own pod; in a rolling update instances still wait for each other. Default true.
+   * device or server delays only its own pod. In a rolling update the same is true of the calls of both instances. Default true.
    */
   serialize?: boolean;
+  /**
+   * For a driver that itself locks a claim, by its `claimKey`, whenever it works on it: the same locks, shared by its instances. Its
+   * methods for prepare and unprepare are called with the locks of the claims held, and its calls about metadata expect the
+   * claim's lock to be held. Only `endGate` may come without, if `ClaimMetadata` has records that can do several steps `together`.
+   * Absent: locks in `dataDir`, which calls about metadata take by themselves.
+   */
+  locks?: Locks;
   /** How long stopping waits for calls in flight. Default 20 s, less than a pod's grace period. */
   drainMs?: number;
   clock?: Clock;
@@ -132,7 +144,7 @@ export async function startKubeletPlugin(
     },
     whenRegistered: (signal) => running.registration.whenRegistered(signal),
     setHealth: (devices) => running.setHealth(devices),
-    restoreMetadata: async () => (await running.withFiles((files) => files.restore())) ?? [],
+    restoreMetadata: async () => (await running.withFiles((files) => running.restore(files))) ?? [],
     withdrawMetadata: (claim, requests) => running.withFiles((files) => files.withdraw(claim, requests)),
     openGate: async (claim, sandboxId, contents) =>
       (await running.withFiles((files) => files.openGate(claim, sandboxId, contents))) ?? new Map(),
@@ -157,30 +169,30 @@ class Running {
   readonly #metadata: MetadataFiles | undefined;
   readonly calls: PluginCalls;
   readonly #health: HealthBoard | undefined;
-  readonly #filesLock: InstanceLock | undefined;
+  readonly #locks: Locks;
   readonly #streams = new AbortController();
   readonly #updates = new Set<Promise<unknown>>();
   readonly #servers = new DisposableStack();
-  readonly #locks = new DisposableStack();
+  readonly #ownLocks = new DisposableStack();
   #loadContract: (() => void) | undefined;
   #draServer: GrpcServer | undefined;
   #registrationServer: GrpcServer | undefined;
   #stopped: Promise<void> | undefined;
 
   constructor(plugin: DraPlugin, options: KubeletPluginOptions) {
-    const { driver, dataDir, podUid, logger, metadata, clock = systemClock } = options;
+    const { driver, dataDir, podUid, logger, metadata, locks, clock = systemClock } = options;
     this.#options = options;
     this.#clock = clock;
     this.sockets = chooseSocketPaths(options);
-    const lock = (name: string) =>
-      podUid === undefined ? undefined : this.#locks.use(new InstanceLock(join(dataDir, name), clock));
-    this.#filesLock = lock('files.lock');
-    this.#metadata = metadata && this.#filesLock ? shareMetadataFiles(metadata, this.#filesLock, clock) : metadata;
+    const path = join(dataDir, 'claims.lock');
+    const openLocks = () => this.#ownLocks.use(new FileMutex(path, new CloseWatch(clock), KubeletPluginError));
+    this.#locks = locks ?? (podUid === undefined ? new KeyedMutex() : openLocks());
+    this.#metadata = metadata && locks === undefined ? shareMetadataFiles(metadata, this.#locks, clock) : metadata;
     const { claims, serialize = true } = options;
     this.calls = new PluginCalls(plugin, {
       ...{ driver, claims, serialize, clock, logger },
       metadata: this.#metadata,
-      lock: lock('calls.lock'),
+      locks: this.#locks,
     });
     this.#health = options.health === true ? new HealthBoard() : undefined;
     this.registration = new Registration({
@@ -212,6 +224,10 @@ class Running {
     return this.#metadata === undefined ? undefined : await this.tracked(task(this.#metadata));
   }
 
+  async restore(files: MetadataFiles): Promise<Error[]> {
+    return await (this.#options.locks ? restoreEach(files, this.#locks, this.#clock) : files.restore());
+  }
+
   /** Makes stopping wait for the work. */
   async tracked<T>(work: Promise<T>): Promise<T> {
     const settled = work.catch(() => undefined).finally(() => this.#updates.delete(settled));
@@ -228,7 +244,7 @@ class Running {
     try {
       // While one instance removes sockets without a listener, no other may be about to listen on its own.
       using deadline = this.#clock.deadline(lockAtStartMs);
-      using _ = await this.#filesLock?.acquire(deadline.signal);
+      using _ = await this.#locks.acquireAll([socketsKey], deadline.signal);
       await this.#removeLeftovers();
       const { dra, registration } = this.sockets;
       this.#draServer = this.#servers.use(await GrpcServer.start(dra, this.#services()));
@@ -236,7 +252,7 @@ class Running {
       this.#registrationServer = this.#servers.use(await GrpcServer.start(registration, services));
     } catch (error) {
       this.#servers.dispose();
-      this.#locks.dispose();
+      this.#ownLocks.dispose();
       throw error;
     }
   }
@@ -277,6 +293,6 @@ class Running {
     }
     this.#servers.dispose();
     await Promise.all(this.#updates);
-    this.#locks.dispose();
+    this.#ownLocks.dispose();
   }
 }

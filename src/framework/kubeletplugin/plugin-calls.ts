@@ -1,13 +1,12 @@
 import { abortable } from '../../lib/abort.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
-import { KeyedMutex } from '../../lib/keyed-mutex.ts';
-import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimName } from '../metadata/index.ts';
+import type { Locks } from '../../lib/keyed-mutex.ts';
+import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimKey, claimName } from '../metadata/index.ts';
 import { fetchClaims } from './claims.ts';
 import type { CallContext, WireDevice } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { KubeletPluginOptions } from './helper.ts';
-import type { InstanceLock } from './instance-lock.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
 import { type PreparedClaim, resolvePreparedClaim } from './prepared-claim.ts';
 
@@ -27,8 +26,8 @@ export type PluginCallsOptions = Pick<KubeletPluginOptions, 'driver' | 'claims' 
   Required<Pick<KubeletPluginOptions, 'serialize' | 'clock'>> & {
     /** Absent: device metadata is off, no CDI specs and no files. */
     metadata: MetadataFiles | undefined;
-    /** Held while any call is at work; absent: there are no other instances. */
-    lock: InstanceLock | undefined;
+    /** Of the claims that a call is about, by `claimKey`, held while it is at work. */
+    locks: Locks;
   };
 
 interface CallFacts {
@@ -41,7 +40,6 @@ export class PluginCalls {
   readonly #plugin: DraPlugin;
   readonly #options: PluginCallsOptions;
   readonly #stopping = new AbortController();
-  readonly #turns = new KeyedMutex();
   #lastRequestId = 0;
 
   constructor(plugin: DraPlugin, options: PluginCallsOptions) {
@@ -131,13 +129,16 @@ export class PluginCalls {
   }
 
   async #inTurn<T>(claims: ClaimIdentity[], signal: AbortSignal, task: () => Promise<T>): Promise<T> {
-    const { lock, serialize } = this.#options;
-    if (this.#turns.waiting >= maxWaiting) throw aborted(`${maxWaiting} calls are waiting already`);
-    const keys = serialize ? ['all'] : claims.map(({ uid }) => uid);
-    using _turn = await this.#turns.acquireAll(keys, signal).catch((cause) => {
-      throw aborted('serialize gRPC: the calls before this one have not ended', cause);
+    const { locks, serialize } = this.#options;
+    if (locks.waiting >= maxWaiting) throw aborted(`${maxWaiting} calls are waiting already`);
+    const keys = claims.map(claimKey);
+    using _ = await locks.acquireAll(serialize ? ['all', ...keys] : keys, signal).catch((cause) => {
+      if (!signal.aborted) throw new Error('serialize gRPC: lock file', { cause });
+      throw aborted(
+        'serialize gRPC: other calls, or other work on the claim, have not ended, perhaps in another instance',
+        cause,
+      );
     });
-    using _lock = await failWith('serialize gRPC: lock file', async () => lock?.acquire(signal));
     return await task();
   }
 

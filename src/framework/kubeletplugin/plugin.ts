@@ -14,6 +14,11 @@ export interface AllocatedClaim {
   /** Allocation results of all drivers, in the order of the allocator. */
   results: AllocatedDevice[];
   podUids: string[];
+  /**
+   * Of a claim that the scheduler has made for a pod's extended resources (KEP-5004): by the base name of a request, the names
+   * by which its only container may have asked for it. The name that the class has comes before the implicit one.
+   */
+  extendedResources?: ReadonlyMap<string, readonly string[]>;
   object: ClaimObject;
 }
 

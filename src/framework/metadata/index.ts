@@ -31,7 +31,7 @@ export {
   type RequestPlace,
 } from './layouts/layout.ts';
 export { layouts } from './layouts/layouts.ts';
-export { claimDirName } from './layouts/paths.ts';
+export { claimDirName, claimKey } from './layouts/paths.ts';
 export { readMetadata, readMetadataFile } from './reader/reader.ts';
 export {
   listRequests,

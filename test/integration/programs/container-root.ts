@@ -21,6 +21,8 @@ export interface PreparedRequest {
   /** Default `vf`. */
   request?: string;
   driver?: string;
+  /** The names of the extended resources that the container has asked for. */
+  extendedResources?: string[];
   /** Without driver, pool and name: these are filled in. None: there is no file yet. */
   devices?: Omit<DeviceMetadata, 'driver' | 'pool' | 'name'>[];
   layouts?: readonly LayoutName[];
@@ -36,7 +38,7 @@ export class ContainerRoot implements Disposable {
 
   /** Prepares a request, as it is when its container starts. @returns changes its devices, and tells the generation */
   async prepare(prepared: PreparedRequest): Promise<(devices: PreparedRequest['devices']) => Promise<number>> {
-    const { driver = testDriver, request = 'vf', devices, podClaimName } = prepared;
+    const { driver = testDriver, request = 'vf', devices, podClaimName, extendedResources = [] } = prepared;
     const claim = { namespace: 'default', name: prepared.claim, uid: prepared.uid ?? `uid-${prepared.claim}` };
     const names = (devices ?? [{}]).map((_device, index) => ({ pool: 'node-1', name: `dev-${index}` }));
     const full = (list: PreparedRequest['devices']) =>
@@ -46,7 +48,7 @@ export class ContainerRoot implements Disposable {
       claim,
       podUid: 'pod-1',
       ...(podClaimName === undefined ? {} : { podClaimName }),
-      requests: { [baseRequest(request)]: { name: request, devices: names } },
+      requests: { [baseRequest(request)]: { name: request, devices: names, extendedResources } },
     };
     await metadata.prepare(record, new Map());
     if (devices !== undefined) await metadata.update(claim, request, full(devices));

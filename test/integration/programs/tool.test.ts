@@ -92,6 +92,38 @@ describe('every layout', () => {
   });
 });
 
+describe('an extended resource', () => {
+  const claim = 'app-extended-resources-x7k2p';
+  const request = 'container-0-request-0';
+
+  it('is found by its name, whatever the scheduler has called its claim and its request', async () => {
+    await root.prepare({ claim, request, extendedResources: ['intel.com/sriov'], devices: [vf(1), vf(2)] });
+    await root.prepare({ claim: 'other', devices: [vf(3)] });
+    expect(output('eal-args', 'intel.com/sriov')).toBe('-a 0000:3b:02.1 -a 0000:3b:02.2\n');
+    expect(output('env', 'intel.com/sriov', '--prefix', 'NIC')).toContain("NIC_COUNT='2'\n");
+    expect(output('get', 'extended-resources/intel.com/sriov', '.requests[0].name')).toBe(`${request}\n`);
+    // One request, with a line for each of its devices.
+    expect(lines(output('list', '--no-headers')).map((line) => line.split('\t')[0])).toEqual([
+      ...[`${claim}/${request}`, `${claim}/${request}`],
+      'other/vf',
+    ]);
+    expect(run('eal-args', 'intel.com/other')).toMatchObject({
+      exitCode: 3,
+      stderr: expect.stringContaining('intel.com/sriov'),
+    });
+  });
+
+  it('is not taken for a claim of that name', async () => {
+    await root.prepare({ claim, request, extendedResources: ['intel.com/vf'], devices: [vf(1)], layouts: ['v1'] });
+    await root.prepare({ claim: 'intel.com', devices: [vf(2)], layouts: ['v1'] });
+    expect(run('eal-args', 'intel.com/vf')).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining('say resourceclaims/intel.com/vf or extended-resources/intel.com/vf'),
+    });
+    expect(output('eal-args', 'extended-resources/intel.com/vf')).toBe('-a 0000:3b:02.1\n');
+  });
+});
+
 describe('several drivers', () => {
   it('merges their files of a request: all devices, the lowest generation', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], driver: 'b.example' });

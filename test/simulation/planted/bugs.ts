@@ -215,11 +215,7 @@ export const plantedBugs: readonly PlantedBug[] = [
           store.setAttachments(claim.identity.uid, new Map(given));
         },
       })),
-      (ports) => {
-        const mutex = new KeyedMutex();
-        const locks = { run: mutex.run.bind(mutex), runAll: mutex.runAll.bind(mutex) };
-        return { ...ports, disk: { ...ports.disk, locks } };
-      },
+      (ports) => ({ ...ports, disk: { ...ports.disk, locks: new KeyedMutex() } }),
     ),
   },
   {

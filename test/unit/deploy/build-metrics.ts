@@ -9,7 +9,18 @@ export function buildMetrics(): Metrics {
     devicesWithheld: () => ({ unrestored: 1 }),
     deviceProblems: () => 1,
     isPolicyValid: () => true,
-    vfTraffic: async () => ({ samples: [], missing: { limit: 0, unreadable: 0 } }),
+    vfTraffic: async () => ({
+      samples: [
+        {
+          labels: { device: 'vf', namespace: 'tenant', pod: 'dpdk', claim: 'nic', interface: 'net1' },
+          counters: {
+            ...{ rxBytes: 1, txBytes: 1, rxPackets: 1, txPackets: 1 },
+            ...{ rxDropped: 1, txDropped: 1, rxErrors: 1, txErrors: 1 },
+          },
+        },
+      ],
+      missing: { limit: 0, unreadable: 0 },
+    }),
     claimsByState: () => ({}),
     devicesAttached: () => 1,
     metadataFiles: async () => 1,

@@ -13,7 +13,7 @@ interface Rule {
   labels: { severity: string };
   annotations: Record<string, string>;
 }
-const rules = loadYaml<{ groups: { rules: Rule[] }[] }>(read('deploy/alerts/netdra.yaml')).groups.flatMap(
+const rules = loadYaml<{ groups: { rules: Rule[] }[] }>(read('deploy/helm/netdra/alerts.yaml')).groups.flatMap(
   (each) => each.rules,
 );
 interface Panel {
@@ -45,7 +45,7 @@ async function knownSeries(): Promise<Map<string, Set<string>>> {
   return series;
 }
 
-const functions = ['sum', 'min', 'count', 'increase', 'rate', 'histogram_quantile', 'last_over_time', 'vector'];
+const functions = ['sum', 'min', 'count', 'increase', 'rate', 'histogram_quantile', 'last_over_time', 'vector', 'topk'];
 const keywords = ['by', 'on', 'or', 'and'];
 
 /** Names in an expression that are no series, and labels that their series do not have. */

@@ -29,6 +29,9 @@ export interface PreparedRecord {
   contents: ReadonlyMap<string, PreparedContent>;
 }
 
+/** Runs a task for a claim with the claim's lock held. */
+type RunLocked = (key: string, task: () => Promise<void>) => Promise<void>;
+
 /** What of a container says which claims it has: its variables, and its OCI hooks. */
 export interface ContainerParts {
   /** As `NAME=value`. */
@@ -109,23 +112,22 @@ export class ClaimMetadata extends ClaimDirs {
   /**
    * Makes CDI specs and files of all claims again from their records, and closes gates that are open for another sandbox: a crash
    * may have left them behind, and earlier versions wrote other specs. What is right already is not touched.
+   * @param locked runs the task for one claim, by its `claimKey`
    * @returns why those of a claim could not be made
+   * @throws MetadataError `metadata-io`; errors of the driver's own records
    */
-  async restore(): Promise<MetadataError[]> {
-    return this.states.dirs().claims.flatMap((dir) => {
-      try {
-        holdDirectories(() => {
-          const state = this.states.readIn(dir);
-          if (state === undefined) return;
-          this.#files.layDownGate(state);
-          this.#files.layDownFiles(state);
-        });
-        return [];
-      } catch (error) {
-        if (error instanceof MetadataError) return [error];
-        throw error;
-      }
-    });
+  async restore(locked: RunLocked = (_key, task) => task()): Promise<Error[]> {
+    const restoreOne = (dir: string) =>
+      holdDirectories(() => {
+        const state = this.states.readIn(dir);
+        if (state === undefined) return;
+        this.#files.layDownGate(state);
+        this.#files.layDownFiles(state);
+      });
+    const restored = await Promise.allSettled(
+      this.states.dirs().claims.map((dir) => locked(dir, async () => restoreOne(dir))),
+    );
+    return restored.flatMap((each) => (each.status === 'rejected' ? [each.reason as Error] : []));
   }
 
   /**
@@ -382,7 +384,13 @@ export class ClaimMetadata extends ClaimDirs {
       if (state.servedBy && state.servedBy !== gate.sandboxId) return;
       // First the gate, which must not be open longer than the record says.
       writeGate(this.options.dataDir, claim, gate);
-      if (state.servedBy) this.states.write({ ...state, servedBy: null });
+      if (!state.servedBy) return;
+      // Read again: a sandbox that ends does not wait for the lock of its claims, which another instance may hold.
+      this.states.together(() => {
+        const current = this.states.read(claim);
+        const isSame = current?.claim.uid === claim.uid && current.servedBy === gate.sandboxId;
+        if (isSame) this.states.write({ ...current, servedBy: null });
+      });
     });
   }
 }

@@ -11,6 +11,8 @@ export interface RequestRecord {
   /** The full reference, `request` or `request/subrequest`. */
   name: string;
   devices: DeviceName[];
+  /** Names by which its container may have asked for it instead of by a claim. */
+  extendedResources?: readonly string[];
 }
 
 /** What the driver prepared for a claim. */

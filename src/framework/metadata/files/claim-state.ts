@@ -14,6 +14,8 @@ export interface RequestState {
   /** The full reference, `request` or `request/subrequest`. */
   name: string;
   devices: PublishedDevice[];
+  /** Names by which its container may have asked for it instead of by a claim. */
+  extendedResources?: readonly string[];
   /** The highest generation that containers were ever given; 0 if there was no file yet. */
   generation: number;
   /** Content of the files; absent while containers must find none. */
@@ -74,6 +76,7 @@ const stateSchema = z.object({
             .transform((value) => decodeAttributes(value ?? {}, 'attributes')),
         }),
       ),
+      extendedResources: z.array(z.string()).optional(),
       generation: z.int(),
       content: z
         .object({
@@ -152,11 +155,11 @@ function damaged(path: string, problem: string, cause?: unknown): MetadataError 
 
 /** What layouts need to know about one request. */
 export function contentOf(state: ClaimState, base: string, driver: string): RequestContent & { podUid?: string } {
-  const { name: request, devices, generation, content } = requestOf(state, base);
+  const { name: request, devices, extendedResources, generation, content } = requestOf(state, base);
   const { claim, podClaimName, podUid, versions } = state;
   const identity = { claim, ...defined({ podClaimName }) };
   const document = content && { ...identity, generation, request, devices: content.devices };
-  const more = defined({ podUid, document, versions, readySince: content?.since });
+  const more = defined({ podUid, document, versions, extendedResources, readySince: content?.since });
   return { ...identity, request, driver, published: devices, ...more };
 }
 

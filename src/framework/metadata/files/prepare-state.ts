@@ -66,7 +66,7 @@ function versionsOf(wanted: readonly MetadataVersion[], kept: ClaimState | undef
 
 function prepareRequest(
   { attributesOf, now, isGated }: Preparation,
-  { name, devices }: RequestRecord,
+  { name, devices, extendedResources }: RequestRecord,
   prepared: PreparedContent,
   kept: (RequestState & { isOver: boolean }) | undefined,
 ): RequestState {
@@ -79,7 +79,10 @@ function prepareRequest(
       ...find(given, device)?.attributes,
     },
   }));
-  const request: RequestState = { name, devices: published, generation: kept?.generation ?? 0 };
+  const request: RequestState = {
+    ...{ name, devices: published, generation: kept?.generation ?? 0 },
+    ...defined({ extendedResources }),
+  };
   const known = kept?.isOver === false ? kept.content : undefined;
   if (prepared === 'deferred') {
     return { ...request, ...defined({ content: known, isGated: isGated || undefined }) };

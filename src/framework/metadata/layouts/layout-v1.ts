@@ -6,6 +6,11 @@ import { claimDirName, pathPart } from './paths.ts';
 
 /** Where containers find the files of Kubernetes 1.36 and later. */
 export const v1ContainerDir = '/var/run/kubernetes.io/dra-device-attributes';
+/**
+ * Below it: a directory for each extended resource, such as `example.com/vf`, that the container has asked for. The scheduler
+ * chooses the names of their claim and its requests, so they cannot be written into an image. This is no part of KEP-5304.
+ */
+export const extendedResourcesDir = 'extended-resources';
 export const metadataFileSuffix = '-metadata.json';
 
 /**
@@ -15,10 +20,11 @@ export const metadataFileSuffix = '-metadata.json';
 export const v1: Layout = {
   name: 'v1',
   hostFile: (dirs, place) => requestFile(dirs, place, 'metadata.json'),
-  containerPaths({ claim, podClaimName, request, driver }) {
+  containerPaths({ claim, podClaimName, request, driver, extendedResources = [] }) {
     // An empty annotation does not make it a template claim (the Go helper's rule).
     const claimDir = podClaimName ? `resourceclaimtemplates/${podClaimName}` : `resourceclaims/${claim.name}`;
-    return [`${v1ContainerDir}/${claimDir}/${request}/${driver}${metadataFileSuffix}`];
+    const dirs = [`${claimDir}/${request}`, ...extendedResources.map((name) => `${extendedResourcesDir}/${name}`)];
+    return dirs.map((dir) => `${v1ContainerDir}/${dir}/${driver}${metadataFileSuffix}`);
   },
   encode: ({ document, versions }) => document && encodeVersions(document, versions),
 };

@@ -30,6 +30,8 @@ export interface RequestPlace {
   podUid?: string;
   request: string;
   driver: string;
+  /** Names by which its container may have asked for it instead of by a claim: a domain and a name, with a slash between. */
+  extendedResources?: readonly string[];
 }
 
 export interface PublishedDevice {
@@ -68,7 +70,7 @@ export interface Layout {
  * @throws MetadataError `metadata-name-invalid`
  */
 export function placeOf(content: Omit<RequestContent, 'published'> & { podUid?: string }): RequestPlace {
-  const { claim, podClaimName, podUid, request, driver } = content;
+  const { claim, podClaimName, podUid, request, driver, extendedResources } = content;
   pathPart(claim.namespace, 'claim namespace');
   pathPart(claim.name, 'claim name');
   pathPart(baseRequest(request), 'request');
@@ -76,7 +78,8 @@ export function placeOf(content: Omit<RequestContent, 'published'> & { podUid?: 
   if (podUid !== undefined) pathPart(podUid, 'pod UID');
   // An empty annotation does not make it a template claim (the Go helper's rule).
   if (podClaimName) pathPart(podClaimName, 'pod claim name');
-  return { claim, request: baseRequest(request), driver, ...defined({ podClaimName, podUid }) };
+  for (const part of extendedResources?.flatMap((name) => name.split('/')) ?? []) pathPart(part, 'extended resource');
+  return { claim, request: baseRequest(request), driver, ...defined({ podClaimName, podUid, extendedResources }) };
 }
 
 /**

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { ClaimIdentity } from '../document/document.ts';
+import { type ClaimIdentity, claimName } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 
 /** Kernel limit for one component of a path, in bytes. Source: linux/limits.h `NAME_MAX`. */
@@ -44,4 +44,16 @@ export function claimDirName(claim: Pick<ClaimIdentity, 'namespace' | 'name'>): 
     .toString('latin1')
     .slice(0, 200)
     .replace(/[^\w.-]/g, '-')}~${digest}`;
+}
+
+/**
+ * The key under which a claim is locked: the name of its directory, since a later claim of the same name has the same one. A claim
+ * that cannot have a directory has a key, too.
+ */
+export function claimKey(claim: Pick<ClaimIdentity, 'namespace' | 'name'>): string {
+  try {
+    return claimDirName(claim);
+  } catch {
+    return claimName(claim);
+  }
 }

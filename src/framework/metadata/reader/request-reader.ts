@@ -5,16 +5,18 @@ import { errnoCode } from '../../../lib/errors.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import { kepContainerDir } from '../layouts/layout-kep.ts';
-import { metadataFileSuffix, v1ContainerDir } from '../layouts/layout-v1.ts';
+import { extendedResourcesDir, metadataFileSuffix, v1ContainerDir } from '../layouts/layout-v1.ts';
 import { pathPart } from '../layouts/paths.ts';
 import { readMetadata } from './reader.ts';
 
+/** `request` is the name of the request in the claim; for a subrequest the part before the slash. */
 export type RequestQuery = (
-  | /** `metadata.name` of a claim that the pod names. */ { claim: string }
-  | /** `spec.resourceClaims[].name` of the pod, for a claim from a template. */ { podClaim: string }
+  | /** `metadata.name` of a claim that the pod names. */ { claim: string; request: string }
+  | /** `spec.resourceClaims[].name` of the pod, for a claim from a template. */ { podClaim: string; request: string }
+  | /** Name in the container's `resources.limits`, for drivers made with netdra's framework. */ {
+      extendedResource: string;
+    }
 ) & {
-  /** Name of the request in the claim; for a subrequest the part before the slash. */
-  request: string;
   /** Only the data of this driver; default: all drivers. */
   driver?: string;
 };
@@ -50,7 +52,7 @@ export async function readRequestMetadata(query: RequestQuery, options: ReaderOp
   }
   const drivers = [...paths.keys()].filter((driver) => query.driver === undefined || driver === query.driver).sort();
   if (drivers.length === 0) throw notFound(query, dirs, [...paths.keys()]);
-  const base = baseRequest(query.request);
+  const base = 'request' in query ? baseRequest(query.request) : undefined;
   const files = await Promise.all(drivers.map((driver) => readFile(paths.get(driver) as string, driver, base)));
   return merge(files);
 }
@@ -85,6 +87,10 @@ async function listClaimDir(dir: string): Promise<[string, string][]> {
 }
 
 function requestDirs(query: RequestQuery, root: string): string[] {
+  if ('extendedResource' in query) {
+    const parts = query.extendedResource.split('/').map((part) => pathPart(part, 'extended resource'));
+    return [join(root, v1ContainerDir, extendedResourcesDir, ...parts)];
+  }
   const request = pathPart(baseRequest(query.request), 'request');
   const [kind, name] =
     'claim' in query
@@ -110,14 +116,17 @@ async function listNames(dir: string): Promise<string[]> {
   }
 }
 
-/** @throws MetadataError `metadata-malformed` if the file has no such request */
-async function readFile(path: string, driver: string, base: string): Promise<RequestMetadata> {
+/**
+ * @param base absent: all that the file has
+ * @throws MetadataError `metadata-malformed` if the file has no such request
+ */
+async function readFile(path: string, driver: string, base: string | undefined): Promise<RequestMetadata> {
   const { generation, requests, ...rest } = await readMetadata(path);
-  const found = requests.filter(({ name }) => baseRequest(name) === base);
+  const found = requests.filter(({ name }) => base === undefined || baseRequest(name) === base);
   const [first] = found;
   if (first === undefined) {
     const names = requests.map(({ name }) => name).join(', ') || 'none';
-    const message = `metadata file ${path} has no request ${base}, it has ${names}`;
+    const message = `metadata file ${path} has no request ${base ?? 'at all'}, it has ${names}`;
     throw new MetadataError('metadata-malformed', message, { path });
   }
   const devices = found.flatMap((request) => request.devices);
@@ -141,11 +150,18 @@ function merge(parts: RequestMetadata[]): RequestMetadata {
 }
 
 function notFound(query: RequestQuery, dirs: string[], drivers: string[]): MetadataError {
-  const claim = 'claim' in query ? `claim ${query.claim}` : `pod claim ${query.podClaim}`;
   const driver = query.driver === undefined ? '' : ` of driver ${query.driver}`;
-  const message = `no metadata file${driver} for ${claim}, request ${query.request} in ${dirs.join(' or ')}`;
+  const message = `no metadata file${driver} for ${describe(query)} in ${dirs.join(' or ')}`;
   const rule =
-    'the container must name the claim in resources.claims; claims from a template go by the name in the pod';
+    'extendedResource' in query
+      ? 'the container must name the resource in resources.limits, and its DeviceClass must be of such a driver'
+      : 'the container must name the claim in resources.claims; claims from a template go by the name in the pod';
   const hint = drivers.length > 0 ? `there are files of ${drivers.join(', ')}` : rule;
   return new MetadataError('metadata-not-found', message, { path: dirs[0], hint });
+}
+
+function describe(query: RequestQuery): string {
+  if ('extendedResource' in query) return `extended resource ${query.extendedResource}`;
+  const claim = 'claim' in query ? `claim ${query.claim}` : `pod claim ${query.podClaim}`;
+  return `${claim}, request ${query.request}`;
 }

@@ -165,6 +165,29 @@ describe('two requests that would give a variable different values', () => {
     expect([bench.control.count('apply'), bench.store.claims(), files(bench.cdiDir)]).toEqual([0, [], []]);
   });
 
+  it('are those of two containers where they are for one extended resource', async () => {
+    const requests = [0, 1].map((index) => ({ name: `container-${index}-request-0`, devices: [`dev-${index}`] }));
+    const extendedResources = new Map(requests.map(({ name }) => [name, [resourceName]]));
+    const pods = [buildPod('app')];
+    const claim = { ...allocated('app-extended', [], { pods, requests }), extendedResources };
+    // Without a word about it in the class: images that ask for such a resource were made for the device plugin.
+    expect((await prepared(claim)).map(envOf)).toMatchObject([
+      { PCIDEVICE_INTEL_COM_NIC: '0000:00:00.0' },
+      { PCIDEVICE_INTEL_COM_NIC: '0000:00:00.1' },
+    ]);
+    // A container can have a request of this claim and one of another.
+    const other = allocated('other', ['dev-2'], { pods, config: [fromClass(named(resourceName))] });
+    expect(await bench.prepare(other)).toMatchObject(
+      refusal('requests app-extended/container-0-request-0 and other/vf'),
+    );
+  });
+
+  it('are none where the class of an extended resource wants no variables', async () => {
+    const claim = allocated('app-extended', ['dev-1'], { config: [fromClass({ dialects: {} })] });
+    const extendedResources = new Map([['vf', [resourceName]]]);
+    expect(await prepared({ ...claim, extendedResources })).toEqual([]);
+  });
+
   it('are refused in two claims of a pod, not in two pods', async () => {
     const pods = [buildPod('app')];
     const config = [fromClass(named(resourceName))];

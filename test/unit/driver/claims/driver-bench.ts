@@ -157,7 +157,6 @@ export class DriverBench implements Disposable {
         this.networkReads++;
         return [parseCidr('10.1.0.5/16')];
       },
-      locks: new KeyedMutex(),
       logger: this.logger,
     });
   }

@@ -7,6 +7,7 @@ import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/ind
 import { PluginCalls } from '../../../../src/framework/kubeletplugin/plugin-calls.ts';
 import { ClaimMetadata, layouts, MetadataError } from '../../../../src/framework/metadata/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
+import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../../doubles/objects.ts';
 import { allocated, DriverBench } from '../claims/driver-bench.ts';
@@ -300,7 +301,15 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
       onPrepared: (prepared) => bench.driver.complete(prepared),
     });
     const calls = new PluginCalls(bench.driver, {
-      ...{ driver: testDriver, claims, metadata, lock: undefined, serialize: false, clock: systemClock, logger },
+      ...{
+        driver: testDriver,
+        claims,
+        metadata,
+        locks: new KeyedMutex(),
+        serialize: false,
+        clock: systemClock,
+        logger,
+      },
     });
     const answers = await calls.nodePrepareResources([claim.identity], { timeoutMs: 45_000, signal: never });
     expect(answers.get(claim.identity.uid)?.error).toBeUndefined();

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { OrphanedFiles } from '../../../../src/driver/recovery/index.ts';
 import { Store, StoredRecords } from '../../../../src/driver/state/index.ts';
 import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
+import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
@@ -16,6 +17,7 @@ describe('OrphanedFiles', () => {
   let metadata: ClaimMetadata;
   let orphans: OrphanedFiles;
   let logger: RecordingLogger;
+  const locks = new KeyedMutex();
   const top = () => join(dir.path, 'dra-device-metadata');
 
   beforeEach(() => {
@@ -26,7 +28,7 @@ describe('OrphanedFiles', () => {
       ...{ driver: testDriver, dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] },
       records: new StoredRecords({ store, dataDir: dir.path }),
     });
-    orphans = new OrphanedFiles({ store, metadata, logger });
+    orphans = new OrphanedFiles({ store, metadata, locks, logger });
   });
   afterEach(() => {
     store[Symbol.dispose]();
@@ -52,6 +54,16 @@ describe('OrphanedFiles', () => {
     expect(logger.messages('warn')).toHaveLength(2);
     await orphans.sweep();
     expect(logger.messages('warn')).toHaveLength(2);
+  });
+
+  it('leaves a directory to a claim of its name that comes while the sweep waits for the lock', async () => {
+    await layDown('nic');
+    const held = await locks.acquire('default_nic');
+    const swept = orphans.sweep();
+    put('nic');
+    held[Symbol.dispose]();
+    await swept;
+    expect([readdirSync(top()), store.records.names()]).toEqual([['default_nic'], ['default_nic']]);
   });
 
   it.each(['preparing', 'prepared', 'unpreparing'] as const)(

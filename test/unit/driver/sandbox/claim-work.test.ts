@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ClaimWork, type ClaimWorkOptions } from '../../../../src/driver/sandbox/claim-work.ts';
+import { ClaimWork } from '../../../../src/driver/sandbox/claim-work.ts';
 import { type Attachments, SandboxError } from '../../../../src/driver/sandbox/index.ts';
 import { MetadataWriter } from '../../../../src/driver/sandbox/metadata-writer.ts';
 import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
@@ -88,7 +88,7 @@ describe('the VFs of a claim', () => {
     };
     const logger = new RecordingLogger();
     work = new ClaimWork({
-      ...{ store, attachments, locks: new KeyedMutex() as unknown as ClaimWorkOptions['locks'] },
+      ...{ store, attachments, locks: new KeyedMutex() },
       networks: { isGone: () => false },
       ...{ files, metadata },
       writer: new MetadataWriter({ driver: testDriver, files, attributesOf: () => ({}), logger }),

@@ -159,6 +159,56 @@ describe('places', () => {
   });
 });
 
+describe('the claim that the scheduler makes for extended resources', () => {
+  const annotations = { 'resource.kubernetes.io/extended-resource-claim': 'true' };
+  const request = { name: 'container-0-request-0', deviceClassName: 'vfs', devices: ['dev-1'] };
+  const ofResource = (name: string) => `${root}/extended-resources/${name}/${testDriver}-metadata.json`;
+  const deviceClass = (name: string, extendedResourceName?: string) => ({
+    ...{ apiVersion: 'resource.k8s.io/v1', kind: 'DeviceClass', metadata: { name } },
+    spec: extendedResourceName === undefined ? {} : { extendedResourceName },
+  });
+
+  it('has its files by the names of the resource, too, in containers and after an update', async () => {
+    await using bench = await startBench();
+    bench.api.create(deviceClass('vfs', 'intel.com/intel_sriov_netdevice'));
+    const { pod, wire } = bench.addPod('a', { annotations, requests: [request] });
+    await bench.kubelet.prepare(pod);
+    await bench.helper.updateRequestMetadata(wire, request.name, [owned('dev-1')]);
+    const mounts = bench.mountsOf(pod);
+    const paths = [
+      pathOf('a', request.name),
+      ofResource('intel.com/intel_sriov_netdevice'),
+      ofResource('deviceclass.resource.kubernetes.io/vfs'),
+    ];
+    expect(Object.keys(mounts)).toEqual(paths);
+    for (const path of paths) expect(decode(mounts[path])).toMatchObject({ request: request.name, generation: 1 });
+  });
+
+  it('has the name that every class has where its class has no other, or is gone', async () => {
+    await using bench = await startBench();
+    bench.api.create(deviceClass('vfs'));
+    for (const name of ['a', 'b']) {
+      const { pod } = bench.addPod(name, { annotations, requests: [request] });
+      await bench.kubelet.prepare(pod);
+      const expected = [pathOf(name, request.name), ofResource('deviceclass.resource.kubernetes.io/vfs')];
+      expect(Object.keys(bench.mountsOf(pod))).toEqual(expected);
+      bench.api.delete('DeviceClass', 'vfs');
+    }
+  });
+
+  it('is not prepared while its class cannot be read, and the class of no other claim is read', async () => {
+    await using bench = await startBench();
+    using _down = bench.api.failNext('/deviceclasses/', 500, { times: Number.POSITIVE_INFINITY });
+    const claim = bench.addPod('a', { annotations, requests: [request] }).wire;
+    const other = bench.addPod('b', { requests: [request] }).wire;
+    const client = bench.kubelet.client(testDriver);
+    expect((await client.nodePrepareResources([other])).claims[other.uid]?.error).toBe('');
+    await expect(client.nodePrepareResources([claim])).rejects.toMatchObject({
+      details: expect.stringContaining('retrieve the extended resources of claim default/a'),
+    });
+  });
+});
+
 describe('isolation', () => {
   const containers = [
     { name: 'whole', claims: [{ name: 'nic' }] },

@@ -4,6 +4,7 @@ import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
 import { describe, expect } from 'vitest';
 import type { ClaimIdentity, PrepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
+import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { itWith } from '../../../doubles/it-with.ts';
 import { DraClient } from '../../../doubles/kubelet-dra-client.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
@@ -245,6 +246,24 @@ describe('calls at once', () => {
     expect(most()).toBe(1);
   });
 
+  it('hold the locks of a driver that locks its claims, until their files are written', async () => {
+    const { calls, behaviour } = heldDriver();
+    const locks = new KeyedMutex();
+    await using bench = await startBench(behaviour, { locks, serialize: false });
+    const client = bench.kubelet.client(testDriver);
+    const { wire } = bench.addPod('a');
+    const held = await locks.acquire('default_a');
+    const running = client.nodePrepareResources([wire]);
+    await expect.poll(() => locks.waiting).toBe(1);
+    const hook = locks.run('default_a', async () => bench.claimDirs());
+    held[Symbol.dispose]();
+    await expect.poll(() => calls).toHaveLength(1);
+    expect(locks.waiting).toBe(1);
+    calls[0]?.finish();
+    expect(await hook).toEqual(['default_a']);
+    await running;
+  });
+
   it('facts §3.1: fetch their claims without waiting for each other', async () => {
     const { calls, behaviour } = heldDriver();
     await using bench = await startBench(behaviour);
@@ -276,7 +295,9 @@ describe('calls at once', () => {
       expect(slow).rejects.toThrow(
         /NodePrepareResources did not end in time: deadline of 4[12]\d{3}(\.\d+)? ms passed/,
       ),
-      expect(behind).rejects.toThrow(/serialize gRPC: the calls before this one have not ended|did not end in time/),
+      expect(behind).rejects.toThrow(
+        /serialize gRPC: other calls, or other work on the claim, have not ended|did not end in time/,
+      ),
     ]);
     clock.advance(41_000);
     expect(calls[0]?.signal.aborted).toBe(false);

@@ -82,6 +82,32 @@ describe('a rolling update', () => {
     expect(gate()).toBe('netdra-gate 1\nended sandbox-1\n');
   });
 
+  it('lets calls about different claims of both instances run at once, if they do in one', async ({ own: bench }) => {
+    const { promise: ended, resolve: end } = Promise.withResolvers<void>();
+    const { notes, behaviour } = notingDriver();
+    const slow: Behaviour = {
+      prepareResourceClaims: async (claims, context) => {
+        await ended;
+        return await behaviour.prepareResourceClaims!(claims, context);
+      },
+    };
+    const old = await bench.startHelper(slow, { podUid: oldUid, serialize: false });
+    const next = await bench.startHelper(behaviour, { podUid: newUid, serialize: false });
+    const [a, b] = ['a', 'b'].map((name) => bench.addPod(name).wire);
+    const prepareBy = async ({ sockets }: typeof old, claim: typeof a) => {
+      using client = new DraClient(sockets.dra);
+      return await client.nodePrepareResources([claim!]);
+    };
+    const first = prepareBy(old, a);
+    await bench.api.until(() => bench.api.log.some(({ path, endedMs }) => path.endsWith('/a') && endedMs));
+    const again = prepareBy(next, a);
+    await prepareBy(next, b);
+    expect(notes).toEqual(['prepare b']);
+    end();
+    await Promise.all([first, again]);
+    expect(notes).toEqual(['prepare b', 'prepare a', 'prepare a']);
+  });
+
   it('facts §2.6: removes the sockets of instances that were killed, and no others', async ({ own: bench }) => {
     const other = await bench.startHelper({}, { driver: 'other.example', podUid: oldUid });
     const alive = await bench.startHelper({}, { podUid: oldUid });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { formatGate, parseGate, readGate } from '../../../../../src/framework/metadata/gate/gate.ts';
-import { type ClaimMetadata, inspectClaim } from '../../../../../src/framework/metadata/index.ts';
+import { type ClaimMetadata, inspectClaim, RecordFiles } from '../../../../../src/framework/metadata/index.ts';
 import { Bench } from '../bench.ts';
 import { claim, documentOf, driver, golden, podUid, recordOf, samples } from '../samples.ts';
 
@@ -122,6 +122,19 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: b });
     await metadata.holdGate(claim, b, 'the VF has gone');
     expect(gateOf()).toMatchObject({ state: 'waiting', sandboxId: b });
+  });
+
+  it("ends without the claim's lock, and without undoing what another instance stores meanwhile", async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    class Records extends RecordFiles {
+      together(task: () => void): void {
+        void metadata.withdraw(claim);
+        task();
+      }
+    }
+    await bench.start({ gate, records: new Records(bench.dataDir) }).endGate(claim, a);
+    expect(metadata.read(claim, 'vf')).toBeUndefined();
   });
 
   it('opens when all requests say something, and not before', async () => {

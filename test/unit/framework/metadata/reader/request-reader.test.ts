@@ -23,14 +23,22 @@ afterEach(() => bench[Symbol.dispose]());
 
 /** Prepares a claim with one request, as one driver, and enters a container that has it. */
 async function container(
-  options: { driver?: string; layouts?: LayoutName[]; podClaimName?: string; request?: string; uid?: string } = {},
+  options: {
+    driver?: string;
+    layouts?: LayoutName[];
+    podClaimName?: string;
+    request?: string;
+    uid?: string;
+    extendedResources?: string[];
+  } = {},
 ) {
   const { driver: name = driver, layouts = ['v1', 'kep'], podClaimName, request = 'vf', uid } = options;
+  const { extendedResources = [] } = options;
   const identity = { ...(podClaimName === undefined ? claim : templateClaim), ...(uid === undefined ? {} : { uid }) };
   const base = request.split('/')[0] ?? '';
   const device: DeviceMetadata = { driver: name, pool: 'node-1', name: `of-${name.split('.')[0]}` };
   const metadata = bench.start({ driver: name, dataDir: join(bench.dataDir, name), layouts });
-  const record = { claim: identity, requests: { [base]: { name: request, devices: [device] } } };
+  const record = { claim: identity, requests: { [base]: { name: request, devices: [device], extendedResources } } };
   await metadata.prepare({ ...record, ...(podClaimName === undefined ? {} : { podClaimName }) }, new Map());
   await metadata.update(identity, base, [device]);
   return { root: bench.enter(identity.uid, 'container', name), metadata, identity, device };
@@ -54,6 +62,20 @@ describe('readRequestMetadata', () => {
       const metadata = await readRequestMetadata({ podClaim: 'nic', request: 'vf' }, { root });
       expect(metadata).toMatchObject({ claim: templateClaim, podClaimName: 'nic', request: 'vf' });
     }
+  });
+
+  it('reads what a container has asked for as an extended resource', async () => {
+    const { root, device } = await container({ extendedResources: ['example.com/vf'] });
+    const query = { extendedResource: 'example.com/vf' };
+    expect(await readRequestMetadata(query, { root })).toMatchObject({ claim, request: 'vf', devices: [device] });
+    await expect(readRequestMetadata({ extendedResource: 'example.com/other' }, { root })).rejects.toMatchObject({
+      code: 'metadata-not-found',
+      message: expect.stringContaining('no metadata file for extended resource example.com/other in'),
+      hint: expect.stringContaining('resources.limits'),
+    });
+    await expect(readRequestMetadata({ extendedResource: '../vf' }, { root })).rejects.toMatchObject({
+      code: 'metadata-name-invalid',
+    });
   });
 
   it('finds a subrequest by its base, and gives the full reference', async () => {

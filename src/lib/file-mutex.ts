@@ -1,67 +1,70 @@
+import { hash } from 'node:crypto';
 import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 import koffi from 'koffi';
-import type { Clock } from './clock.ts';
+import type { FileWait } from './close-watch.ts';
 import type { ErrorDetails } from './errors.ts';
 import { KeyedMutex } from './keyed-mutex.ts';
-import { periods } from './waiting-times.ts';
 
 type LockErrorClass = new (code: 'lock-unavailable', message: string, details: ErrorDetails) => Error;
 
 /**
- * Locks between processes: each byte of an empty file is one, locked by fcntl(2) for an open file description. The kernel
- * releases it when its holder ends, for whatever reason. Unlike a pid file it works across containers. Nothing is ever
- * written. Tasks of one process get a lock in the order of their calls; other processes in no order.
- *
- * A task that finds a lock taken tries again every 10 ms, and does not wait in the kernel (`F_OFD_SETLKW`). Such a wait keeps a
- * thread of libuv's pool of four, without which the process cannot end; and a limit for these threads would be one more lock,
- * for which holders of others would wait.
+ * A mutex that processes share. Each key is one byte of an empty file, locked by fcntl(2) for an open file description. The
+ * kernel releases it when its holder ends, for whatever reason. Unlike a pid file it works across containers. Nothing is ever
+ * written. Tasks of one process get a key in the order of their calls; other processes in no order.
  */
-export class FileLock implements Disposable {
+export class FileMutex extends KeyedMutex implements Disposable {
   readonly #path: string;
-  readonly #clock: Clock;
+  readonly #wait: FileWait;
   readonly #LockError: LockErrorClass;
-  readonly #turns = new KeyedMutex();
-  /** Descriptors of the locks that are held. */
-  readonly #held = new Set<number>();
-
-  /** @param LockError thrown, also by `acquire`, as `lock-unavailable` if the file cannot be opened or locked */
-  constructor(path: string, clock: Clock, LockError: LockErrorClass) {
-    this.#path = path;
-    this.#clock = clock;
-    this.#LockError = LockError;
-    this.#guard(() => mkdirSync(dirname(path), { recursive: true, mode: 0o750 }));
-    closeSync(this.#open());
-  }
+  /** Descriptors of the tasks that have keys, or wait for other processes. */
+  readonly #open = new Set<number>();
 
   /**
-   * Waits until the lock is acquired; disposing releases it.
-   * @param byte the offset, which need not be within the file
-   * @throws LockError; the signal's reason if it fires before
+   * @param wait for other processes
+   * @param LockError thrown, also by all methods, as `lock-unavailable` if the file cannot be opened or locked
    */
-  async acquire(byte: number, signal?: AbortSignal): Promise<Disposable> {
+  constructor(path: string, wait: FileWait, LockError: LockErrorClass) {
+    super();
+    this.#path = path;
+    this.#wait = wait;
+    this.#LockError = LockError;
+    this.#guard(() => mkdirSync(dirname(path), { recursive: true, mode: 0o750 }));
+    closeSync(this.#openFile());
+  }
+
+  /** Two keys with the same byte wait for each other, which is harmless and rare. */
+  override async acquireAll(keys: readonly string[], signal?: AbortSignal): Promise<Disposable> {
+    // In an order that is the same in all processes, so that two tasks never wait for each other.
+    const bytes = [...new Set(keys.map(byteOf))].sort((a, b) => a - b);
     using stack = new DisposableStack();
-    stack.use(await this.#turns.acquire(String(byte), signal));
-    // Opened each time: the file may have been removed and created anew since.
-    const descriptor = this.#open();
-    this.#held.add(descriptor);
+    stack.use(await super.acquireAll(bytes.map(String), signal));
+    if (bytes.length === 0) return stack.move();
+    // Opened each time: the file may have been removed and created anew since. Closing it is what others wait for.
+    const descriptor = this.#openFile();
+    this.#open.add(descriptor);
     stack.defer(() => this.#close(descriptor));
-    while (!this.#guard(() => tryLockByte(descriptor, byte))) await this.#clock.sleep(periods.fileLock, signal);
+    let locked = 0;
+    const isLocked = () => {
+      while (locked < bytes.length && this.#guard(() => tryLockByte(descriptor, bytes[locked]!))) locked++;
+      return locked === bytes.length;
+    };
+    await this.#wait.until(descriptor, isLocked, signal);
     return stack.move();
   }
 
-  /** Releases all locks, as the end of the process does. */
+  /** Releases all keys, as the end of the process does. */
   [Symbol.dispose](): void {
-    for (const descriptor of this.#held) this.#close(descriptor);
+    for (const descriptor of this.#open) this.#close(descriptor);
   }
 
-  #open(): number {
+  #openFile(): number {
     return this.#guard(() => openSync(this.#path, 'a+', 0o600));
   }
 
   /** Only once: its number may be that of another file by then. */
   #close(descriptor: number): void {
-    if (this.#held.delete(descriptor)) closeSync(descriptor);
+    if (this.#open.delete(descriptor)) closeSync(descriptor);
   }
 
   #guard<T>(task: () => T): T {
@@ -74,6 +77,10 @@ export class FileLock implements Disposable {
       });
     }
   }
+}
+
+function byteOf(key: string): number {
+  return hash('sha256', key, 'buffer').readUIntBE(0, 6);
 }
 
 /** Linux `F_OFD_SETLK`, `F_WRLCK`. Source: fcntl(2). */

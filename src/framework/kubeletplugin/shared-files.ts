@@ -1,0 +1,35 @@
+import type { Clock } from '../../lib/clock.ts';
+import { intercept } from '../../lib/intercept.ts';
+import type { Locks } from '../../lib/keyed-mutex.ts';
+import { KubeletPluginError } from './errors.ts';
+import type { MetadataFiles } from './plugin-calls.ts';
+
+/** No claim has a key with a space. */
+const filesKey = 'all files';
+/** A hook that updates metadata has 2 s in all, and a start should not wait for what another instance does for a claim. */
+const timeoutMs = 1_500;
+
+/**
+ * The same files for two instances of a driver that does not lock its claims: the lock makes reading a generation and writing the
+ * next one atomic. It is one for all claims, besides those of the claims: a driver may update metadata from within its prepare.
+ */
+export function shareMetadataFiles(files: MetadataFiles, locks: Locks, clock: Clock): MetadataFiles {
+  return intercept(files, async ({ next }) => {
+    return await inTime(locks, filesKey, clock, async () => await next());
+  });
+}
+
+/** For a driver that locks its claims: makes the files of each again with its lock held. @returns why those of a claim could not be made */
+export async function restoreEach(files: MetadataFiles, locks: Locks, clock: Clock): Promise<Error[]> {
+  return await files.restore((key, task) => inTime(locks, key, clock, task));
+}
+
+async function inTime<T>(locks: Locks, key: string, clock: Clock, task: () => Promise<T>): Promise<T> {
+  using deadline = clock.deadline(timeoutMs);
+  using _ = await locks.acquireAll([key], deadline.signal).catch((cause) => {
+    if (!deadline.signal.aborted) throw cause;
+    const message = `another instance of the driver holds the lock of ${key}`;
+    throw new KubeletPluginError('call-aborted', message, { cause, retriable: true });
+  });
+  return await task();
+}

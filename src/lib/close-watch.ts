@@ -1,0 +1,133 @@
+import { closeSync, read } from 'node:fs';
+import koffi from 'koffi';
+import { abortable } from './abort.ts';
+import type { Clock } from './clock.ts';
+import { periods } from './waiting-times.ts';
+
+/** How to wait for others who have a file open. */
+export interface FileWait {
+  /**
+   * Waits until a condition is met that becomes true only when others close the file.
+   * @param descriptor of the file
+   * @throws what the condition throws; the signal's reason if it fires before
+   */
+  until(descriptor: number, isMet: () => boolean, signal?: AbortSignal): Promise<void>;
+}
+
+/**
+ * Waits for files that other processes have open for writing, by inotify(7): the kernel reports when they close one, also when
+ * they end. `fs.watch` reports other events only. All tasks that wait share one thread of libuv's pool, which is returned
+ * with the last of them. Where the kernel has no inotify instance or watch left, the condition is tried every 10 ms.
+ */
+export class CloseWatch implements FileWait {
+  readonly #clock: Clock;
+  #waiting = 0;
+  #closes: Closes | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  async until(descriptor: number, isMet: () => boolean, signal?: AbortSignal): Promise<void> {
+    if (isMet()) return;
+    this.#waiting++;
+    try {
+      this.#closes ??= Closes.open();
+      const closes = this.#closes?.add(descriptor) ? this.#closes : undefined;
+      for (;;) {
+        // Asked for before the condition is tried, so that no close in between is missed.
+        const next = closes?.next;
+        if (isMet()) return;
+        if (next === undefined) await this.#clock.sleep(periods.fileLock, signal);
+        else await (signal === undefined ? next : abortable(next, signal, () => signal.reason));
+      }
+    } finally {
+      if (--this.#waiting === 0) {
+        this.#closes?.[Symbol.dispose]();
+        this.#closes = undefined;
+      }
+    }
+  }
+}
+
+/** Linux `IN_CLOEXEC`, `IN_CLOSE_WRITE`. Source: inotify(7). */
+const closeOnExec = 0o2000000;
+const closedAfterWrite = 0x8;
+/** A `struct inotify_event` without a name has 16 bytes; what does not fit is read next. */
+const bufferBytes = 1_024;
+
+/** The closes of files, from one inotify instance. */
+class Closes implements Disposable {
+  readonly #descriptor: number;
+  readonly #buffer = Buffer.alloc(bufferBytes);
+  /** A process does not end before its threads: the end of a watch is an event, with which the thread that reads returns. */
+  readonly #unwatch = () => void loadInotify().removeWatch(this.#descriptor, this.#watch);
+  /** The last one added; -1: nothing is watched, nor read. */
+  #watch = -1;
+  #isOver = false;
+  #next = Promise.withResolvers<void>();
+
+  private constructor(descriptor: number) {
+    this.#descriptor = descriptor;
+  }
+
+  /** @returns `undefined` if the kernel has no instance left */
+  static open(): Closes | undefined {
+    const descriptor = loadInotify().init(closeOnExec);
+    return descriptor < 0 ? undefined : new Closes(descriptor);
+  }
+
+  /** Watches the file of a descriptor, whatever its path is by now. @returns `false` if the kernel has no watch left */
+  add(descriptor: number): boolean {
+    const isFirst = this.#watch < 0;
+    const watch = loadInotify().addWatch(this.#descriptor, `/proc/self/fd/${descriptor}`, closedAfterWrite);
+    if (watch < 0) return false;
+    this.#watch = watch;
+    if (!isFirst) return true;
+    process.on('exit', this.#unwatch);
+    this.#read();
+    return true;
+  }
+
+  /** Resolves at the next close. @throws Error if the kernel's events cannot be read */
+  get next(): Promise<void> {
+    return this.#next.promise;
+  }
+
+  [Symbol.dispose](): void {
+    this.#isOver = true;
+    process.off('exit', this.#unwatch);
+    if (this.#watch < 0) closeSync(this.#descriptor);
+    else this.#unwatch();
+  }
+
+  #read(): void {
+    read(this.#descriptor, this.#buffer, 0, bufferBytes, null, (error) => {
+      if (this.#isOver) return closeSync(this.#descriptor);
+      if (error !== null) return this.#next.reject(error);
+      this.#next.resolve();
+      this.#next = Promise.withResolvers<void>();
+      this.#read();
+    });
+  }
+}
+
+interface Inotify {
+  init: (flags: number) => number;
+  addWatch: (descriptor: number, path: string, mask: number) => number;
+  removeWatch: (descriptor: number, watch: number) => number;
+}
+
+let inotify: Inotify | undefined;
+
+/** Resolved once: each koffi lookup costs memory for good. */
+function loadInotify(): Inotify {
+  if (inotify !== undefined) return inotify;
+  const library = koffi.load(null);
+  inotify = {
+    init: library.func('int inotify_init1(int flags)'),
+    addWatch: library.func('int inotify_add_watch(int fd, const char *path, uint32_t mask)'),
+    removeWatch: library.func('int inotify_rm_watch(int fd, int wd)'),
+  };
+  return inotify;
+}
