@@ -5,6 +5,7 @@ import { gateProgramPath } from '../framework/metadata/gate/index.ts';
 import { metadataDirName } from '../framework/metadata/layouts/layout-v1.ts';
 import { explain, NetdraError } from '../lib/errors.ts';
 import type { Logger } from '../lib/logger.ts';
+import { errnoName } from '../node/netlink/netns.ts';
 
 /**
  * Label of files that every container may read, whatever its categories. Source: container-selinux, `container.te`:
@@ -53,8 +54,8 @@ export function labelForContainers(dirs: readonly string[], { enforce = enforceP
 }
 
 function refused(path: string, errno: number): NetdraError {
-  const name = Object.entries(koffi.os.errno).find(([, value]) => value === errno)?.[0] ?? errno;
-  return new NetdraError('selinux-label', `cannot give ${path} the SELinux label ${containerLabel} (${name})`, {
+  const message = `cannot give ${path} the SELinux label ${containerLabel} (${errnoName(errno)})`;
+  return new NetdraError('selinux-label', message, {
     path,
     hint: 'containers may be refused their metadata files: set kubeletPlugin.seLinuxOptions to type spc_t and level s0',
   });

@@ -33,8 +33,7 @@ export function doctorCommand(): Command {
       const { runDoctor } = await import('./doctor.ts');
       const { readCriRuntime } = await import('./cri-runtime.ts');
       const { probeNri } = await import('./nri-probe.ts');
-      const { hasServiceAccount, KubeClient } = await import('../../framework/kube/index.ts');
-      const { loadKubeConfig } = await import('../../framework/kube/kube-config.ts');
+      const { hasServiceAccount, KubeClient, openApiAccess } = await import('../../framework/kube/index.ts');
       const { systemClock: clock } = await import('../../lib/clock.ts');
       const { kubeconfig, simulate } = options;
       const { criSocket, netnsDir } = command.opts<{ criSocket?: string; netnsDir: string }>();
@@ -44,10 +43,10 @@ export function doctorCommand(): Command {
         criSockets: criSocket === undefined ? criSockets : [criSocket],
         readCri: readCriRuntime,
         probeNri,
-        openKube: () =>
+        openKube: async () =>
           kubeconfig === undefined && !hasServiceAccount()
             ? undefined
-            : new KubeClient(loadKubeConfig(kubeconfig), { clock, userAgent: 'netdra/doctor' }),
+            : new KubeClient(await openApiAccess(kubeconfig), { clock, userAgent: 'netdra/doctor' }),
       });
       writeOutput(options, findings, formatFindings);
       if (findings.some(({ level }) => level === 'problem')) process.exitCode = 1;

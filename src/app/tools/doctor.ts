@@ -26,7 +26,7 @@ export interface DoctorOptions extends RuntimeCheck, DirectoriesCheck {
   /** The driver runs with `--simulate`. */
   simulated: boolean;
   /** @returns `undefined` if there is no configuration to reach it; @throws NetdraError */
-  openKube(): KubeClient | undefined;
+  openKube(): Promise<KubeClient | undefined>;
 }
 
 /** Checks everything on the node that the driver depends on. Changes nothing. Never rejects. */

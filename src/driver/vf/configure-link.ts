@@ -1,11 +1,4 @@
-import {
-  formatCidr,
-  isSameRoute,
-  type Link,
-  NetlinkError,
-  type NewRoute,
-  parseCidr,
-} from '../../node/netlink/index.ts';
+import { isSameRoute, type Link, NetlinkError, type NewRoute } from '../../node/netlink/index.ts';
 import type { VfConfig } from '../state/index.ts';
 import type { NetworkNamespace } from './networks.ts';
 
@@ -51,10 +44,4 @@ async function unlessThere(change: Promise<void>, isThere: () => Promise<boolean
   } catch (error) {
     if (!(error instanceof NetlinkError && error.errno === 'EEXIST' && (await isThere()))) throw error;
   }
-}
-
-/** In the form of the kernel's own entries, which the API requires. */
-export function canonicalCidr(text: string): string {
-  const { octets, prefixLength } = parseCidr(text);
-  return formatCidr(octets, prefixLength);
 }

@@ -83,7 +83,7 @@ export class KernelNetworks implements Networks, Disposable {
   }
 
   open(path: string): NetworkNamespace | undefined {
-    const netns = openIfThere(path);
+    const netns = NetnsHandle.openIfThere(path);
     return netns && openNamespace(netns, this.host.netns, this.#options.procSysDir);
   }
 
@@ -138,16 +138,6 @@ function openNamespace(netns: NetnsHandle, host: NetnsHandle, procSysDir: string
       netns[Symbol.dispose]();
     },
   };
-}
-
-function openIfThere(path: string): NetnsHandle | undefined {
-  try {
-    return NetnsHandle.open(path);
-  } catch (error) {
-    // A runtime that was killed may leave the plain file on which it had bound the namespace.
-    if (error instanceof NetlinkError && ['netns-missing', 'netns-invalid'].includes(error.code)) return undefined;
-    throw error;
-  }
 }
 
 function identityOf({ dev, ino }: NetnsHandle['inode']): string {

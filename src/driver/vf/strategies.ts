@@ -1,8 +1,8 @@
 import { defined } from '../../lib/defined.ts';
-import { maxReportedAddresses, type NetworkState } from '../../node/netlink/index.ts';
+import { canonicalCidr, maxReportedAddresses, type NetworkState } from '../../node/netlink/index.ts';
 import type { StoredDevice } from '../state/index.ts';
 import type { CniAttacher } from './cni-attacher.ts';
-import { canonicalCidr, configureLink } from './configure-link.ts';
+import { configureLink } from './configure-link.ts';
 import { pfSettingsOf } from './pf-settings.ts';
 import { type AttachStrategy, missing, type VfState } from './strategy.ts';
 import type { VfHost, VfLinks } from './vf-links.ts';

@@ -1,4 +1,5 @@
 import type { RequestOptions } from 'node:https';
+import { NetdraError } from '../../lib/errors.ts';
 import { hasServiceAccount, ServiceAccount } from './service-account.ts';
 
 /** Address of the API server and our credentials for it. client-node's `KubeConfig` implements it. */
@@ -18,7 +19,12 @@ export interface ApiAccess {
  * @throws NetdraError `kubeconfig-missing`, `kubeconfig-unusable`
  */
 export async function openApiAccess(kubeconfig: string | undefined): Promise<ApiAccess> {
-  if (kubeconfig === undefined && hasServiceAccount()) return new ServiceAccount();
+  if (kubeconfig === undefined) {
+    if (hasServiceAccount()) return new ServiceAccount();
+    throw new NetdraError('kubeconfig-missing', 'no API server is known: this is not a pod with a service account', {
+      hint: 'give --kubeconfig, or KUBECONFIG in the environment',
+    });
+  }
   // Imported lazily: it costs more memory than all the rest of the driver, and in a cluster it is not needed.
   const { loadKubeConfig } = await import('./kube-config.ts');
   return loadKubeConfig(kubeconfig);

@@ -1,28 +1,13 @@
 import { KubeConfig } from '@kubernetes/client-node';
 import { NetdraError } from '../../lib/errors.ts';
-import { hasServiceAccount } from './service-account.ts';
 
 /**
- * Access to the API server with all features of client-node; see `openApiAccess` for what the driver uses.
- * @param path of a kubeconfig; absent: the service account of the pod
- * @throws NetdraError `kubeconfig-missing` if there is neither; `kubeconfig-unusable` if it can never work, so that
- * retrying would not help
+ * Access to the API server with all features of client-node.
+ * @param path of a kubeconfig
+ * @throws NetdraError `kubeconfig-unusable` if it can never work, so that retrying would not help
  */
-export function loadKubeConfig(path: string | undefined): KubeConfig {
+export function loadKubeConfig(path: string): KubeConfig {
   const config = new KubeConfig();
-  if (path !== undefined) {
-    load(config, path);
-  } else if (hasServiceAccount()) {
-    config.loadFromCluster();
-  } else {
-    throw new NetdraError('kubeconfig-missing', 'no API server is known: this is not a pod with a service account', {
-      hint: 'give --kubeconfig, or KUBECONFIG in the environment',
-    });
-  }
-  return config;
-}
-
-function load(config: KubeConfig, path: string): void {
   try {
     config.loadFromFile(path);
   } catch (cause) {
@@ -34,6 +19,7 @@ function load(config: KubeConfig, path: string): void {
   if (problem !== undefined) {
     throw new NetdraError('kubeconfig-unusable', `kubeconfig ${path} cannot be used: ${problem}`, { path });
   }
+  return config;
 }
 
 /** Finds what would fail at every request. Files that the kubeconfig names may still appear or be renewed. */

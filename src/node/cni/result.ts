@@ -1,6 +1,6 @@
 import { isIPv4 } from 'node:net';
 import * as z from 'zod';
-import { formatCidr, NetlinkError, parseCidr } from '../netlink/index.ts';
+import { canonicalCidr, NetlinkError } from '../netlink/index.ts';
 import { CniError, type CniErrorDetails } from './errors.ts';
 import { describeIssues, isObject } from './network.ts';
 import { type CniVersion, describeUnknownVersion, isAtLeast, isCniVersion } from './versions.ts';
@@ -14,11 +14,11 @@ const nonEmpty = z
   .transform((text) => text || undefined);
 /** Canonical, with prefix length. */
 const cidr = z.string().transform((text, context) => {
-  return canonicalCidr(text) ?? refuse(context, `must be an address with prefix length, not ${JSON.stringify(text)}`);
+  return readCidr(text) ?? refuse(context, `must be an address with prefix length, not ${JSON.stringify(text)}`);
 });
 const ipAddress = nonEmpty.transform((text, context) => {
   if (text === undefined) return undefined;
-  const single = canonicalCidr(`${text}/${isIPv4(text) ? 32 : 128}`)?.split('/')[0];
+  const single = readCidr(`${text}/${isIPv4(text) ? 32 : 128}`)?.split('/')[0];
   return single ?? refuse(context, `must be an IP address, not ${JSON.stringify(text)}`);
 });
 const count = z.int().min(0).max(0xffffffff).nullish();
@@ -123,10 +123,9 @@ export function convertCniResult(raw: RawCniResult, cniVersion: CniVersion): Raw
   return { ...raw, cniVersion, ips };
 }
 
-function canonicalCidr(text: string): string | undefined {
+function readCidr(text: string): string | undefined {
   try {
-    const { octets, prefixLength } = parseCidr(text);
-    return formatCidr(octets, prefixLength);
+    return canonicalCidr(text);
   } catch (error) {
     if (error instanceof NetlinkError) return undefined;
     throw error;

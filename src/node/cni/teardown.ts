@@ -91,14 +91,13 @@ export class Teardown {
   }
 }
 
-/** Whether the namespace still exists. A killed runtime may leave the plain file that it was bound to. */
+/** Whether the namespace still exists, as far as that can be seen. */
 export function hasNetns({ netnsPath }: CniAttachment): boolean {
-  if (netnsPath === '') return false;
   try {
-    NetnsHandle.open(netnsPath)[Symbol.dispose]();
-    return true;
+    using netns = netnsPath === '' ? undefined : NetnsHandle.openIfThere(netnsPath);
+    return netns !== undefined;
   } catch (error) {
-    if (error instanceof NetlinkError) return !['netns-missing', 'netns-invalid'].includes(error.code);
+    if (error instanceof NetlinkError) return true;
     throw error;
   }
 }

@@ -56,6 +56,12 @@ export function formatCidr(octets: Uint8Array, prefixLength: number): string {
   return `${formatIpAddress(cidr.octets)}/${cidr.prefixLength}`;
 }
 
+/** @param text as for {@link parseCidr} @returns as of {@link formatCidr} */
+export function canonicalCidr(text: string): string {
+  const { octets, prefixLength } = parseCidr(text);
+  return formatCidr(octets, prefixLength);
+}
+
 /** Canonical text of 4 or 16 octets. */
 export function formatIpAddress(octets: Uint8Array): string {
   if (octets.length === 4) return octets.join('.');

@@ -3,6 +3,7 @@ export { assertInterfaceName, isEthernetAddress, maxInterfaceNameBytes, parseHar
 export {
   AddressFamily,
   type Cidr,
+  canonicalCidr,
   formatCidr,
   isNetwork,
   isUnicast,

@@ -52,6 +52,19 @@ export class NetnsHandle implements Disposable {
     }
   }
 
+  /**
+   * The same; `undefined` if there is no namespace at the path. A killed runtime may leave the plain file on which it had
+   * bound one.
+   */
+  static openIfThere(path: string): NetnsHandle | undefined {
+    try {
+      return NetnsHandle.open(path);
+    } catch (error) {
+      if (error instanceof NetlinkError && ['netns-missing', 'netns-invalid'].includes(error.code)) return undefined;
+      throw error;
+    }
+  }
+
   /** The network namespace that this thread is in; in the driver, that of the host. */
   static own(): NetnsHandle {
     return NetnsHandle.open(ownNetnsPath);
@@ -111,7 +124,8 @@ function enter(fd: number): string | undefined {
   return setns(fd, cloneNewNet) === 0 ? undefined : errnoName(errno());
 }
 
-function errnoName(errno: number): string {
+/** The name of an error of the kernel: `EPERM`. */
+export function errnoName(errno: number): string {
   const entry = Object.entries(koffi.os.errno).find(([, value]) => value === errno);
   return entry?.[0] ?? `errno ${errno}`;
 }

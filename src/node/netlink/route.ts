@@ -1,7 +1,7 @@
 import { getS32, getU16, getU32, putU16, putU32 } from 'netlink';
 import { type Attribute, Attributes, encodeAttributes } from './attributes.ts';
 import { assertIndex, invalid } from './checks.ts';
-import { AddressFamily, type Cidr, formatCidr, isNetwork, parseCidr, parseIpAddress } from './cidr.ts';
+import { AddressFamily, type Cidr, canonicalCidr, formatCidr, isNetwork, parseCidr, parseIpAddress } from './cidr.ts';
 
 /** `RTA_*` of Linux `rtnetlink.h`. */
 const RouteAttribute = {
@@ -59,18 +59,14 @@ export interface NewRoute {
 
 /** What tells routes of one link apart for the kernel: it refuses a second one with EEXIST. */
 export function isSameRoute(route: Route, wanted: NewRoute): boolean {
-  const { family, octets, prefixLength } = parseCidr(wanted.destination);
   const { table = 0, priority = 0 } = wanted;
+  const destination = canonicalCidr(wanted.destination);
   return (
-    route.destination === formatCidr(octets, prefixLength) &&
+    route.destination === destination &&
     route.links.includes(wanted.index) &&
     route.table === (table || mainTable) &&
-    route.priority === (priority || defaultPriority(family))
+    route.priority === (priority || (destination.includes(':') ? defaultIpv6Priority : 0))
   );
-}
-
-function defaultPriority(family: AddressFamily): number {
-  return family === AddressFamily.ipv6 ? defaultIpv6Priority : 0;
 }
 
 /** Whether the destination of a route message has the prefix length 0. Source: `rtm_dst_len` of Linux `rtnetlink.h`. */

@@ -47,10 +47,13 @@ const permissionsOf = (driverName: string): Permission[] => [
  * @param driverName the driver's `--driver-name`
  * @param open `undefined` when neither a kubeconfig nor a service account is there
  */
-export async function checkApiServer(driverName: string, open: () => KubeClient | undefined): Promise<Verdict[]> {
+export async function checkApiServer(
+  driverName: string,
+  open: () => Promise<KubeClient | undefined>,
+): Promise<Verdict[]> {
   let kube: KubeClient | undefined;
   try {
-    kube = open();
+    kube = await open();
   } catch (error) {
     return [problem(explain(error), 'give a kubeconfig that can be read: --kubeconfig')];
   }

@@ -89,7 +89,7 @@ export class BrokenNode implements Disposable {
       criSockets: [this.path('cri.sock')],
       driverName: 'sriov.netdra.dev',
       simulated: false,
-      openKube: () => undefined,
+      openKube: async () => undefined,
       async readCri() {
         if (cri === undefined) throw new NetdraError('cri-unavailable', 'the runtime does not answer');
         return cri;

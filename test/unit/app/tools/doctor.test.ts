@@ -187,7 +187,7 @@ describe('runDoctor', () => {
 describe('runDoctor, of the API server', () => {
   const openKube = (api: ApiServer) => {
     const config = kubeConfigOf(api);
-    return () => new KubeClient(config, { clock: systemClock, userAgent: 'netdra/test' });
+    return async () => new KubeClient(config, { clock: systemClock, userAgent: 'netdra/test' });
   };
   const askAbout = async (api: ApiServer) => {
     using node = new BrokenNode({ options: { openKube: openKube(api) } });

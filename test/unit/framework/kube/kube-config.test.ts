@@ -1,6 +1,7 @@
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { openApiAccess } from '../../../../src/framework/kube/index.ts';
 import { loadKubeConfig } from '../../../../src/framework/kube/kube-config.ts';
 import { explain } from '../../../../src/lib/errors.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
@@ -22,14 +23,8 @@ const withCluster = (cluster: object) =>
     contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
   });
 
-function failureOf(path: string | undefined): string {
-  try {
-    loadKubeConfig(path);
-  } catch (error) {
-    return explain(error);
-  }
-  return expect.unreachable('it was taken');
-}
+const failureOf = (path: string | undefined) =>
+  openApiAccess(path).then(() => expect.unreachable('it was taken'), explain);
 
 describe('loadKubeConfig', () => {
   it.each([
@@ -48,16 +43,16 @@ describe('loadKubeConfig', () => {
     ['one with half a URL', withCluster({ server: '10.0.0.1' }), /: server "10.0.0.1" is not a URL$/],
     ['another protocol', withCluster({ server: 'ftp://a' }), /: server ftp:\/\/a has to begin with https:\/\/$/],
     ['a connection in the clear', withCluster({ server: 'http://a' }), /needs insecure-skip-tls-verify: true$/],
-  ])('refuses %s, in one line', (_, text, message) => {
-    const failure = failureOf(write(text));
+  ])('refuses %s, in one line', async (_, text, message) => {
+    const failure = await failureOf(write(text));
     expect(failure).toMatch(message);
     expect(failure).not.toMatch(/\n|secret/);
   });
 
-  it('says what is missing outside of a cluster', () => {
+  it('says what is missing outside of a cluster', async () => {
     vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
     onTestFinished(() => void vi.unstubAllEnvs());
-    expect(failureOf(undefined)).toBe(
+    expect(await failureOf(undefined)).toBe(
       'no API server is known: this is not a pod with a service account (give --kubeconfig, or KUBECONFIG in the environment)',
     );
   });
