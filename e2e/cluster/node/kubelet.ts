@@ -2,8 +2,8 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { get } from 'node:http';
 import { join } from 'node:path';
 import { run } from '../../../scripts/packages/run.ts';
+import { Program } from '../../node/program.ts';
 import type { CertificateAuthority } from './certificates.ts';
-import { Program } from './program.ts';
 
 export interface KubeletFiles {
   /** Folder for certificates and configuration. Files contain this path, so the kubelet must see them there. */

@@ -6,15 +6,15 @@ import { dirname, join } from 'node:path';
 import type { KubernetesObject } from '@kubernetes/client-node';
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { run } from '../../../scripts/packages/run.ts';
+import { NodeError } from '../../node/errors.ts';
 import { listFolder, listProcesses } from '../../node/host-state.ts';
+import type { Program } from '../../node/program.ts';
 import { endProcesses, killProcess, removeCgroups, unmountBelow } from '../../node/teardown.ts';
 import { type Registry, startRegistry } from '../../release/registry.ts';
 import { ControlPlane } from '../control-plane.ts';
 import { type ContainerdPrograms, startContainerdRuntime } from './containerd.ts';
 import { type CrioPrograms, startCrio } from './crio.ts';
-import { NodeError } from './errors.ts';
 import { kubeletDir, makeCgroup, startKubelet } from './kubelet.ts';
-import type { Program } from './program.ts';
 import type { Runtime } from './runtime.ts';
 
 export type RuntimePrograms = ContainerdPrograms | CrioPrograms;

@@ -16,12 +16,13 @@ import {
   type ExclusionReason,
   Inventory,
   type InventoryAttribute,
+  type InventoryOptions,
   type InventoryPolicy,
   type NetworkDevice,
   whyNothing,
 } from '../../node/inventory/index.ts';
 import type { RtnlConnection } from '../../node/netlink/index.ts';
-import { hungWriteHint, SriovError, Sysfs, type VfSwitch } from '../../node/sriov/index.ts';
+import { hungWriteHint, SriovError, Sysfs } from '../../node/sriov/index.ts';
 import { formatTable, type Terminal } from './terminal.ts';
 
 /** Devices that the node offers, and those that it does not offer. */
@@ -88,7 +89,7 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
   const policy = policyPath === undefined ? (state?.policy ?? {}) : await readPolicy(policyPath);
   const sysfs = new Sysfs(simulatedIn === undefined ? sysfsRoot : findTree(simulatedIn));
   const switchedOnAtStart: InventoryView['switchedOnAtStart'] = [];
-  const vfSwitch: VfSwitch = {
+  const vfSwitch: InventoryOptions['vfSwitch'] = {
     async ensure({ pciAddress, vfs }, numVfs) {
       if (numVfs > 0 && vfs.length === 0) switchedOnAtStart.push({ pciAddress, numVfs });
       return { vfs };

@@ -3,7 +3,7 @@ import { isRepresentor } from '../netlink/index.ts';
 import { SriovError } from '../sriov/errors.ts';
 import { formatDeviceName } from '../sriov/pci-address.ts';
 import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
-import type { VfSwitch } from '../sriov/vf-activation.ts';
+import type { VfActivation } from '../sriov/vf-activation.ts';
 import type { EswitchMode, NetworkDevice } from './device.ts';
 import { type Exclusion, type ExclusionReason, judgeNic, judgeVf } from './exclusion.ts';
 import type { Usage } from './host-network.ts';
@@ -41,7 +41,7 @@ export interface PfSummary extends Pick<Pf, 'pciAddress' | 'totalVfs'> {
 
 export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'connection' | 'simulated'> {
   policy?: InventoryPolicy;
-  vfSwitch: VfSwitch;
+  vfSwitch: Pick<VfActivation, 'ensure'>;
 }
 
 /** Shared state of a scan. */

@@ -8,7 +8,7 @@ export { formatSimulatedAlias } from './pci-address.ts';
 export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';
 export { SimulatedControl } from './simulated-control.ts';
 export { type PciFunction, type Pf, Sysfs, type Vf } from './sysfs.ts';
-export { VfActivation, type VfSwitch } from './vf-activation.ts';
+export { VfActivation } from './vf-activation.ts';
 export {
   type AccessWanted,
   type RestoreOptions,

@@ -8,14 +8,11 @@ import { formatGoJson, parseExactJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
 import { type LayoutName, layoutNames, type PublishedDevice, type RequestContent } from '../layouts/layout.ts';
 import { claimDirName } from '../layouts/paths.ts';
+import type { RequestRecord } from './claim-record.ts';
 
 /** State of one request of a prepared claim. */
-export interface RequestState {
-  /** The full reference, `request` or `request/subrequest`. */
-  name: string;
+export interface RequestState extends RequestRecord {
   devices: PublishedDevice[];
-  /** Names by which its container may have asked for it instead of by a claim. */
-  extendedResources?: readonly string[];
   /** The highest generation that containers were ever given; 0 if there was no file yet. */
   generation: number;
   /** Content of the files; absent while containers must find none. */
