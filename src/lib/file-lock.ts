@@ -6,6 +6,9 @@ import type { ErrorDetails } from './errors.ts';
 import { KeyedMutex } from './keyed-mutex.ts';
 import { periods } from './waiting-times.ts';
 
+/** Locks a byte for an open file. @returns `false` if another open file description holds it */
+export type LockByte = (descriptor: number, byte: number) => boolean;
+
 type LockErrorClass = new (code: 'lock-unavailable', message: string, details: ErrorDetails) => Error;
 
 /**
@@ -21,15 +24,17 @@ export class FileLock implements Disposable {
   readonly #path: string;
   readonly #clock: Clock;
   readonly #LockError: LockErrorClass;
+  readonly #lockByte: LockByte;
   readonly #turns = new KeyedMutex();
   /** Descriptors of the locks that are held. */
   readonly #held = new Set<number>();
 
   /** @param LockError thrown, also by `acquire`, as `lock-unavailable` if the file cannot be opened or locked */
-  constructor(path: string, clock: Clock, LockError: LockErrorClass) {
+  constructor(path: string, clock: Clock, LockError: LockErrorClass, lockByte: LockByte = tryLockByte) {
     this.#path = path;
     this.#clock = clock;
     this.#LockError = LockError;
+    this.#lockByte = lockByte;
     this.#guard(() => mkdirSync(dirname(path), { recursive: true, mode: 0o750 }));
     closeSync(this.#open());
   }
@@ -46,7 +51,7 @@ export class FileLock implements Disposable {
     const descriptor = this.#open();
     this.#held.add(descriptor);
     stack.defer(() => this.#close(descriptor));
-    while (!this.#guard(() => tryLockByte(descriptor, byte))) await this.#clock.sleep(periods.fileLock, signal);
+    while (!this.#guard(() => this.#lockByte(descriptor, byte))) await this.#clock.sleep(periods.fileLock, signal);
     return stack.move();
   }
 
@@ -85,7 +90,7 @@ const lock = new Uint32Array(8);
 let fcntl: ((descriptor: number, command: number, lock: Uint32Array) => number) | undefined;
 const word = { typeAndWhence: 0, start: 2, length: 4 };
 
-/** @returns `false` if another open file description holds it @throws Error with the errno */
+/** @throws Error with the errno */
 function tryLockByte(descriptor: number, offset: number): boolean {
   lock[word.typeAndWhence] = writeLock;
   lock[word.start] = offset;

@@ -14,14 +14,12 @@ import { driverName, nodeName } from './api-server.ts';
 import { openSimCard } from './hardware.ts';
 import { SimNetworks } from './networks.ts';
 import type { InstanceSettings } from './plan.ts';
-import { Process, SimulatedClock } from './simulator.ts';
+import { Process } from './simulator.ts';
 import type { Node } from './world.ts';
 
 /** The files of an instance, and of its successor. */
 export interface Directories {
   root: string;
-  /** For files that are locked, which are real. */
-  locks: string;
 }
 
 export function directoriesOf({ root }: Directories) {
@@ -51,7 +49,6 @@ export class Instance {
   health: readonly DeviceHealth[] = [];
   readonly readiness = new Readiness();
   readonly #node: Node;
-  readonly #clock: SimulatedClock;
   readonly #isShared: boolean;
   readonly #chosen: InstanceSettings;
   readonly #logger: Logger;
@@ -64,7 +61,6 @@ export class Instance {
     this.#isShared = isShared;
     this.#chosen = chosen;
     this.process = process;
-    this.#clock = new SimulatedClock(node.simulator, process);
     this.#logger = loggerOf(node, process);
     const open: StoreOptions['open'] = (path, options) =>
       node.databases.open(path, options, (sql) => node.beforeStatement(sql));
@@ -115,11 +111,12 @@ export class Instance {
   }
 
   #ports(): NodePorts {
-    const { simulator, kernel, hardware, faults, apiServer, cni, bootCount, directories } = this.#node;
+    const { simulator, kernel, hardware, faults, apiServer, cni, bootCount, disk } = this.#node;
+    const { files } = disk;
     const { process } = this;
     const isLost = () => simulator.tape.chance(faults.lostRate, 'kernel');
     const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost });
-    const locks = new ClaimLocks(join(directories.locks, 'claims.lock'), this.#lockClock());
+    const locks = new ClaimLocks(join(files.root, 'claims.lock'), this.#lockClock(), files.lockByte.bind(files));
     process.onEnd(() => locks[Symbol.dispose]());
     const isGated = this.#chosen.gate === 'hook';
     const gate = {
@@ -127,7 +124,7 @@ export class Instance {
       runsHooks: () => isGated,
     };
     return {
-      clock: this.#clock,
+      clock: this.process.clock,
       now: () => new Date(this.#node.wallMs()),
       logger: this.#logger,
       random: () => 0,
@@ -157,11 +154,11 @@ export class Instance {
 
   /** The kubelet plugin helper without its sockets. */
   #serve(...[plugin, { metadata, claims, onRegistration }]: Parameters<KubeletPort['serve']>) {
-    const { locks } = this.#node.directories;
-    const [clock, logger, driver] = [this.#clock, this.#logger, driverName];
+    const { files: disk } = this.#node.disk;
+    const [clock, logger, driver] = [this.process.clock, this.#logger, driverName];
     const lockOf = (file: string) => {
       if (!this.#isShared) return undefined;
-      const lock = new InstanceLock(join(locks, file), this.#lockClock());
+      const lock = new InstanceLock(join(disk.root, file), this.#lockClock(), disk.lockByte.bind(disk));
       this.process.onEnd(() => lock[Symbol.dispose]());
       return lock;
     };
@@ -223,7 +220,7 @@ export class Instance {
   }
 
   #lockClock() {
-    const clock = this.#clock;
+    const clock = this.process.clock;
     return {
       nowMs: () => clock.nowMs(),
       deadline: (timeoutMs: number, parent?: AbortSignal) => clock.deadline(timeoutMs, parent),

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Clock } from '../../lib/clock.ts';
-import { FileLock } from '../../lib/file-lock.ts';
+import { FileLock, type LockByte } from '../../lib/file-lock.ts';
 import { StateError } from './errors.ts';
 
 /** Serializes work on the VFs of a claim. */
@@ -16,8 +16,8 @@ export class ClaimLocks implements Locks, Disposable {
   readonly #lock: FileLock;
 
   /** @throws StateError `lock-unavailable` */
-  constructor(path: string, clock: Clock) {
-    this.#lock = new FileLock(path, clock, StateError);
+  constructor(path: string, clock: Clock, lockByte?: LockByte) {
+    this.#lock = new FileLock(path, clock, StateError, lockByte);
   }
 
   async run<T>(claimUid: string, task: () => Promise<T>): Promise<T> {

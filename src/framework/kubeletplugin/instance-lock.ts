@@ -1,5 +1,5 @@
 import type { Clock } from '../../lib/clock.ts';
-import { FileLock } from '../../lib/file-lock.ts';
+import { FileLock, type LockByte } from '../../lib/file-lock.ts';
 import { intercept } from '../../lib/intercept.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import { KubeletPluginError } from './errors.ts';
@@ -19,9 +19,9 @@ export class InstanceLock implements Disposable {
   #held: Disposable | undefined;
 
   /** @throws KubeletPluginError `lock-unavailable` */
-  constructor(path: string, clock: Clock) {
+  constructor(path: string, clock: Clock, lockByte?: LockByte) {
     this.#path = path;
-    this.#lock = new FileLock(path, clock, KubeletPluginError);
+    this.#lock = new FileLock(path, clock, KubeletPluginError, lockByte);
   }
 
   /** @throws KubeletPluginError `lock-unavailable`, `call-aborted` if the signal fires first */
