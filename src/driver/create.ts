@@ -23,7 +23,7 @@ import {
 } from './claims/index.ts';
 import type { DeviceList } from './devices/device-list.ts';
 import { reportDevices, reportHealth } from './devices/device-report.ts';
-import { heldDevices } from './devices/held-devices.ts';
+import { heldBy } from './devices/held-devices.ts';
 import { openDevices } from './devices/open-devices.ts';
 import { DialectFiles } from './dialects/index.ts';
 import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
@@ -173,7 +173,7 @@ async function findDevices(
   const devices = stack.use(
     await openDevices(settings, {
       ...{ driver, host, stateDir, clock, now, logger, ...sources },
-      held: () => heldDevices(store.claims()),
+      held: heldBy(store),
       unrestored: () => store.unrestored(),
       ...defined({ ethtool, policyPath: inventoryPolicy }),
     }),

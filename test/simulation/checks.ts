@@ -194,7 +194,7 @@ export class Checks {
   }
 
   /** What slices, status, health and readiness say, and the node does not. */
-  disagreements(): string[] {
+  disagreements(): Iterable<string> {
     // A pod whose VF was reset with the card has to be deleted.
     return this.reports.disagreements(this.#resets === 0 ? ({ id }) => !this.#changed.has(id) : undefined);
   }
@@ -243,37 +243,33 @@ export class Checks {
     }
   }
 
-  /** All differences of the node from its state before the first pod. */
-  remaining(): string[] {
+  /** All differences of the node from its state before the first pod; those that last longest, and are cheap to find, first. */
+  *remaining(): Generator<string> {
     const { pods, hardware, cni, kernel, runtime, kubelet } = this.#node;
     const { dataDir, cdiDir } = directoriesOf(this.#node.directories);
-    const remaining: string[] = [];
     const instance = this.#node.registered();
-    for (const pod of pods) if (!pod.isDone) remaining.push(`${pod.uid} has not ended`);
-    if (!kubelet.isIdle) remaining.push('the kubelet is not done');
-    for (const vf of hardware.vfs) {
-      remaining.push(...hardware.changesOf(vf).map((change) => `${vf.name}: ${change}`));
-    }
-    if (instance === undefined) remaining.push('the driver does not run');
+    for (const pod of pods) if (!pod.isDone) yield `${pod.uid} has not ended`;
+    if (!kubelet.isIdle) yield 'the kubelet is not done';
+    for (const sandbox of runtime.list()) yield `sandbox ${sandbox.id}`;
+    if (instance === undefined) yield 'the driver does not run';
     else {
-      for (const { identity, state } of instance.store.claims())
-        remaining.push(`${identity.name} is stored as ${state}`);
-      remaining.push(...this.#unexpectedWork(instance.process));
-      remaining.push(...instance.store.records.names().map((name) => `record ${name}`));
+      yield* this.#unexpectedWork(instance.process);
+      for (const { identity, state } of instance.store.claims()) yield `${identity.name} is stored as ${state}`;
+      for (const name of instance.store.records.names()) yield `record ${name}`;
       for (const { device, reason } of instance.store.unrestored()) {
-        remaining.push(`${device.name} is stored as not restored: ${reason}`);
+        yield `${device.name} is stored as not restored: ${reason}`;
       }
     }
+    for (const vf of hardware.vfs) for (const change of hardware.changesOf(vf)) yield `${vf.name}: ${change}`;
     for (const dir of [join(dataDir, 'dra-device-metadata'), cdiDir]) {
-      if (existsSync(dir)) remaining.push(...readdirSync(dir).map((file) => `file ${file}`));
+      if (existsSync(dir)) for (const file of readdirSync(dir)) yield `file ${file}`;
     }
-    for (const address of cni.addresses) remaining.push(`address ${address} was not released`);
-    if (cni.entries.size > 0) remaining.push(`${cni.entries.size} CNI attachments`);
-    const strangers = kernel.host.links.filter(({ name, parentDevice }) => name !== 'lo' && parentDevice === undefined);
-    remaining.push(...strangers.map(({ name }) => `link ${name}`));
-    remaining.push(...this.disagreements());
-    for (const sandbox of runtime.list()) remaining.push(`sandbox ${sandbox.id}`);
-    return remaining;
+    for (const address of cni.addresses) yield `address ${address} was not released`;
+    if (cni.entries.size > 0) yield `${cni.entries.size} CNI attachments`;
+    for (const { name, parentDevice } of kernel.host.links) {
+      if (name !== 'lo' && parentDevice === undefined) yield `link ${name}`;
+    }
+    yield* this.disagreements();
   }
 
   /** The location of a VF is stored before it leaves the host, and until it is back. */

@@ -124,10 +124,9 @@ export class Hardware {
 
   /** Differences from the VF's initial state; those that a reset of the card undoes do not count. */
   changesOf(vf: SimVf): string[] {
-    const now = this.stateOf(vf);
-    const found = this.foundStateOf(vf);
     if (vf.wasReset) return vf.link?.namespace.isHost === true ? [] : ['its interface is not on the host'];
-    return differences(found, JSON.parse(JSON.stringify(now)), '');
+    const now = JSON.stringify(this.stateOf(vf));
+    return now === this.#found[vf.vfIndex] ? [] : differences(this.foundStateOf(vf), JSON.parse(now), '');
   }
 
   /** As it was before the first pod. */
@@ -347,6 +346,10 @@ class SimDeviceNodes extends DeviceNodes {
   override async vfio(pciAddress: string) {
     const iommuGroup = `${40 + (this.#hardware.find(pciAddress)?.vfIndex ?? 0)}`;
     return { device: `/dev/vfio/${iommuGroup}`, iommuGroup, nodes: ['/dev/vfio/vfio', `/dev/vfio/${iommuGroup}`] };
+  }
+
+  override async rdmaDevice() {
+    return undefined;
   }
 }
 

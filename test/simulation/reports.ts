@@ -23,15 +23,13 @@ export class Reports {
   }
 
   /** @param isUnchanged whether the pod has left the interfaces in its sandbox as they were; absent: status is not checked */
-  disagreements(isUnchanged: ((sandbox: SimSandbox) => boolean) | undefined): string[] {
+  *disagreements(isUnchanged: ((sandbox: SimSandbox) => boolean) | undefined): Generator<string> {
     const instance = this.#node.registered();
-    if (instance === undefined) return ['the driver does not run'];
-    return [
-      ...(instance.readiness.ready ? [] : [`the driver is not ready: ${instance.readiness.report()}`]),
-      ...this.#ofSlices(instance),
-      ...this.#ofHealth(instance),
-      ...(isUnchanged === undefined ? [] : this.#ofStatus(instance, isUnchanged)),
-    ];
+    if (instance === undefined) return yield 'the driver does not run';
+    if (!instance.readiness.ready) yield `the driver is not ready: ${instance.readiness.report()}`;
+    yield* this.#ofSlices(instance);
+    yield* this.#ofHealth(instance);
+    if (isUnchanged !== undefined) yield* this.#ofStatus(instance, isUnchanged);
   }
 
   /** Each VF that is usable is offered exactly once; one that is not restored, or that something else has taken, is not. */

@@ -91,7 +91,7 @@ export class Node {
   /** The operator's choice of devices. */
   policy: InventoryPolicy = {};
   bootCount = 1;
-  readonly #disk: Disk;
+  readonly disk: Disk;
   readonly #processes = new Set<Process>();
   #instanceCount = 0;
   #driverAwayUntilMs = 0;
@@ -105,7 +105,7 @@ export class Node {
     this.simulator = simulator;
     this.directories = directories;
     this.databases = databases;
-    this.#disk = disk;
+    this.disk = disk;
     const plan = drawPlan(simulator.tape);
     this.plan = plan;
     simulator.tape.slowShare = plan.slowShare;
@@ -160,13 +160,14 @@ export class Node {
   }
 
   /** @throws Violation if the list is not empty in time */
-  async #await(rule: string, withinMs: number, list: () => string[], check: () => void): Promise<void> {
+  async #await(rule: string, withinMs: number, list: () => Iterable<string>, check: () => void): Promise<void> {
     const { simulator } = this;
     const endsAtMs = simulator.nowMs + withinMs;
-    for (let left = list(); left.length > 0; left = list()) {
+    // Only the end needs the whole list.
+    for (let [left] = list(); left !== undefined; [left] = list()) {
       this.checks.bounds();
       if (simulator.nowMs >= endsAtMs) {
-        throw new Violation(rule, `after ${withinMs / 1_000} s without faults: ${left.join('; ')}`);
+        throw new Violation(rule, `after ${withinMs / 1_000} s without faults: ${[...list()].join('; ')}`);
       }
       await simulator.runUntil(simulator.nowMs + settleStepMs, check);
     }
@@ -177,7 +178,7 @@ export class Node {
     this.runtime.process.kill();
     this.kubelet.process.kill();
     this.simulator.end();
-    this.#disk.user = undefined;
+    this.disk.user = undefined;
   }
 
   claimsOf({ claims }: SimPod): SimClaim[] {

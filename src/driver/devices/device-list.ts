@@ -80,7 +80,7 @@ export class DeviceList implements AsyncDisposable {
     this.#inventory = new Inventory({ sysfs, connection: host, simulated, vfSwitch });
     this.#quarantine = new Quarantine(options, () => this.vfs.hungWrites);
     this.#schedule = new ScanSchedule(options, () => ({
-      held: JSON.stringify([...held()]),
+      held: held(),
       quarantine: this.#quarantine.fingerprint(),
     }));
   }

@@ -37,15 +37,17 @@ export function reportDevices(options: DeviceReportOptions): void {
   const offered = devices.offered();
   const names = offered.map(({ name }) => name);
   publisher.publish({ pools: { [node]: { devices: offered, maxDevicesPerSlice } } });
-  reportHealth(options);
+  reportHealth(options, names);
   events.devicesFound(node, names, store.claims());
   events.devicesHung(node, devices.hung());
   events.devicesUnrestored(node, store.unrestored());
 }
 
 /** Reports the health of the node's devices to the kubelet: to be repeated after each scan. */
-export function reportHealth({ node, devices, store, kubelet }: DeviceReportOptions): void {
-  const names = devices.offered().map(({ name }) => name);
+export function reportHealth(
+  { node, devices, store, kubelet }: DeviceReportOptions,
+  names = devices.offered().map(({ name }) => name),
+): void {
   const checked = { checkedAt: devices.scannedAt, timeoutSeconds: healthySeconds };
   const health = deviceHealth(node, names, store.claims(), devices.hung());
   kubelet.setHealth(health.map((device) => ({ ...device, ...checked })));

@@ -70,8 +70,7 @@ export class Quarantine {
    */
   withdrawn(): Map<string, Withdrawal> {
     const unrestored = this.#options.unrestored().filter(({ device }) => !this.isHung(device.pciAddress));
-    const held = this.#options.held();
-    const hung = this.keepsTaints ? [] : this.hung.filter(({ device }) => !held.has(device));
+    const hung = this.keepsTaints ? [] : this.hung.filter(({ device }) => !this.#options.held().has(device));
     return new Map([
       ...unrestored.map(({ device: { pciAddress }, reason: detail }): [string, Withdrawal] => [
         pciAddress,

@@ -120,7 +120,7 @@ export class Store implements Disposable {
   putClaim(claim: StoredClaim, unrestored: readonly UnrestoredVf[] = []): void {
     this.together(() => {
       for (const each of unrestored) this.putUnrestored(each);
-      const stored = new Map(this.#devices(claim.identity.uid).map((device) => [device.pciAddress, device]));
+      const stored = new Map(this.#devicesOf(claim.identity.uid).map((device) => [device.pciAddress, device]));
       const added = claim.devices.filter(({ pciAddress }) => unrestored.length > 0 || !stored.has(pciAddress));
       this.#checkFree(claim, added);
       this.#putClaimRow(claim);
@@ -163,8 +163,9 @@ export class Store implements Disposable {
   setAttachments(claimUid: string, changes: ReadonlyMap<string, Attachment | undefined>): void {
     if (changes.size === 0) return;
     this.together(() => {
+      const devices = this.#devicesOf(claimUid);
       this.#changed.add(claimUid);
-      for (const { pciAddress, ...rest } of this.#devices(claimUid)) {
+      for (const { pciAddress, ...rest } of devices) {
         if (!changes.has(pciAddress)) continue;
         const data = JSON.stringify({ ...rest, attachment: changes.get(pciAddress) });
         this.#query('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
@@ -289,9 +290,8 @@ export class Store implements Disposable {
     return deepFreeze([...claims.values()]);
   }
 
-  #devices(claimUid: string): StoredDevice[] {
-    const rows = this.#query('SELECT * FROM devices WHERE claim_uid = ? ORDER BY rowid', claimUid);
-    return this.#guard(() => rows.map(toDevice));
+  #devicesOf(claimUid: string): readonly StoredDevice[] {
+    return this.claim(claimUid)?.devices ?? [];
   }
 
   /** Runs a statement. It is kept: there are only a handful of them. */

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { AllocatedDeviceStatus, Condition } from '../kube/index.ts';
 import type { NetworkDeviceData } from '../metadata/index.ts';
 
@@ -64,6 +63,6 @@ export function readyCondition(entry: AllocatedDeviceStatus | undefined): Condit
 export type DeviceId = Pick<AllocatedDeviceStatus, 'driver' | 'pool' | 'device' | 'shareID'>;
 
 export function isSameDevice(left: DeviceId, right: DeviceId): boolean {
-  const keys = ({ driver, pool, device, shareID = '' }: DeviceId) => [driver, pool, device, shareID];
-  return isDeepStrictEqual(keys(left), keys(right));
+  const isSame = left.driver === right.driver && left.pool === right.pool && left.device === right.device;
+  return isSame && (left.shareID ?? '') === (right.shareID ?? '');
 }
