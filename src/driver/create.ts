@@ -233,7 +233,13 @@ function createReports(
     attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     onCompared: (result) => observer.numaCompared(result),
     onMisaligned: (pod, claim, reason) => events.numaMisaligned(pod, claim, reason),
-    onCondition: (claim) => status.report(claim),
+    onCondition: (claim) => {
+      try {
+        status.report(claim);
+      } catch (err) {
+        logger.warn({ claim: claimName(claim), err }, 'claim status not updated');
+      }
+    },
   });
   const status = new StatusReport({ store, metadata, writer: statusWriter, numa });
   return { publisher, events, statusWriter, status, numa };

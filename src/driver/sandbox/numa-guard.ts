@@ -123,7 +123,10 @@ export class NumaGuard {
     return results.length === 0 ? undefined : worstOf(results);
   }
 
-  /** The condition `NumaAligned` of a device; `undefined` if no container with exclusive CPUs was seen of its claim. */
+  /**
+   * The condition `NumaAligned` of a device; `undefined` if its claim has none yet, or keeps the one that it has: no container
+   * with exclusive CPUs was created, or marked.
+   */
   conditionOf(claimUid: string, device: string): DeviceCondition | undefined {
     const { containers } = this.#claims.get(claimUid) ?? {};
     if (containers === undefined) return undefined;
@@ -139,7 +142,11 @@ export class NumaGuard {
       ({ result }) => result === worst,
     );
     const type = 'NumaAligned';
-    if (shown.length === 0) return { type, status: 'Unknown', reason: 'NotCompared', message };
+    if (shown.length === 0) {
+      // The first refusals change nothing.
+      if ([...containers.values()].some(({ refusals }) => refusals > 0)) return undefined;
+      return { type, status: 'Unknown', reason: 'NotCompared', message };
+    }
     const { status, reason } = conditions[worst];
     return { type, status, reason: marked.length > 0 ? 'ContainerRefused' : reason, message };
   }
