@@ -114,7 +114,7 @@ export interface ContainerSpec {
   capabilities?: V1Capabilities;
   /** For an init container: it keeps running beside the others (a sidecar). */
   restartPolicy?: 'Always';
-  /** Extended resources, by their names. */
+  /** Resources by their names, as requests and limits. */
   limits?: Record<string, string>;
 }
 

@@ -42,6 +42,7 @@ import {
   CniCleanUp,
   createSandboxSide,
   metadataOf,
+  NumaGuard,
   type SandboxRegistry,
   StatusReport,
 } from './sandbox/index.ts';
@@ -226,8 +227,22 @@ function createReports(
       onError: (error) => observer.writeFailed('status', error),
     }),
   );
-  const status = new StatusReport({ store: disk.store, metadata, writer: statusWriter });
-  return { publisher, events, statusWriter, status };
+  const { store } = disk;
+  const numa = new NumaGuard({
+    ...{ store, metadata, numaNodes: base.kernel.numaNodes },
+    attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
+    onCompared: (result) => observer.numaCompared(result),
+    onMisaligned: (pod, claim, reason) => events.numaMisaligned(pod, claim, reason),
+    onCondition: (claim) => {
+      try {
+        status.report(claim);
+      } catch (err) {
+        logger.warn({ claim: claimName(claim), err }, 'claim status not updated');
+      }
+    },
+  });
+  const status = new StatusReport({ store, metadata, writer: statusWriter, numa });
+  return { publisher, events, statusWriter, status, numa };
 }
 
 function createClaims(
@@ -287,11 +302,11 @@ function createSandboxes(
   nudge: () => void,
 ) {
   const { store, locks, gate } = disk;
-  const { devices, metadata, attachments, events, status, driver, kubelet } = parts;
+  const { devices, metadata, attachments, events, status, numa, driver, kubelet } = parts;
   const { clock, logger, observer } = base;
   const side = createSandboxSide({
     ...{ driver: settings.driverName, store, locks, attachments, networks: kernel.networks, metadata, clock, logger },
-    files: observer.files(kubelet),
+    ...{ files: observer.files(kubelet), numa },
     attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     assure: (claim, device) => driver.assure(claim, device),
     isWanted: (pod, signal) => isPodWanted(kube, pod, signal),

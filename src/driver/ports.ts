@@ -6,11 +6,12 @@ import type { Clock } from '../lib/clock.ts';
 import type { Locks } from '../lib/keyed-mutex.ts';
 import type { Logger } from '../lib/logger.ts';
 import type { InventoryPolicy } from '../node/inventory/index.ts';
+import type { NumaNodes } from '../node/numa/index.ts';
 import type { HungWrite } from '../node/sriov/index.ts';
 import type { ClosedField, CniRules } from './claims/index.ts';
 import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devices.ts';
 import type { InactiveClaimsOptions, ReconcileTask } from './recovery/index.ts';
-import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, VfHost } from './sandbox/index.ts';
+import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, NumaResult, VfHost } from './sandbox/index.ts';
 import type { Store } from './state/index.ts';
 import type { TrafficReport, VfControl } from './vf/index.ts';
 
@@ -67,6 +68,8 @@ export interface NodePorts {
 
 export interface KernelPort extends Pick<OpenDevicesOptions, 'openCard' | 'policy'> {
   networks: Networks & { readonly host: { readonly connection: OpenDevicesOptions['host'] } };
+  /** The NUMA nodes of the machine. @throws Error if they cannot be read */
+  numaNodes: () => NumaNodes;
   /** Reports changes of the host's devices and interfaces. */
   watchHost: (onChange: () => void) => Disposable;
 }
@@ -120,6 +123,8 @@ export interface NodeObserver {
   published(failure?: string): void;
   /** A write to the API server has failed, and is logged. */
   writeFailed(object: ApiObject, error: unknown): void;
+  /** A container with exclusive CPUs was compared with the NUMA nodes of its devices. */
+  numaCompared(result: NumaResult | 'refused'): void;
   /** Called when the driver starts and at each change. */
   reported(state: DeviceState): void;
   /** Called once, when the driver has started. */

@@ -86,6 +86,7 @@ class Instance implements AsyncDisposable {
         endGate: metadata.endGate.bind(metadata),
       },
       attributesOf: () => ({}),
+      numa: { check: () => false, observe: () => undefined, alignmentOf: () => undefined },
       assure: async (_, { name }) => void this.assured.push(name),
       isWanted: async () => true,
       runsHooks: () => true,

@@ -7,6 +7,7 @@ import type { SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
 import { directoriesOf, periodicSleepsMs } from './instance.ts';
 import type { Namespace, SimLink } from './kernel.ts';
+import { farVfs, isNumaRequired } from './numa.ts';
 import type { ClaimPlan } from './plan.ts';
 import { Reports } from './reports.ts';
 import type { SimContainer, SimSandbox } from './runtime.ts';
@@ -170,12 +171,28 @@ export class Checks {
     const withVfs = claims.filter(({ devices }) => devices.some(({ adminAccess }) => !adminAccess));
     if (withVfs.some(({ plan, reservedFor }) => plan.isBroken || reservedFor.length > 1)) return false;
     if (withVfs.length > 0 && pod.plan.isOnHost) return false;
+    if (this.#isRefused(pod)) return false;
     // A VF that a process has moved to a namespace of its own stays there until the pod ends.
     if ([...this.#node.runtime.sandboxes.values()].some((each) => each.pod === pod && each.ownNamespace !== undefined))
       return false;
     // A pod whose VF was reset in user space has to be deleted; one that Multus has moved into the pod comes back with the next.
     const isWhole = this.#resets === 0 && !this.#movedOut.has(pod);
     return isWhole || claims.every(({ plan: { attach } }) => attach === 'netlink' || attach === 'cni');
+  }
+
+  /** The claims of a pod, as far as they were not deleted. */
+  #existing(pod: SimPod): SimClaim[] {
+    return pod.claims.flatMap((name) => this.#node.apiServer.claims.get(name) ?? []);
+  }
+
+  /** Whether a claim that requires to be near the pod's CPUs is not. */
+  #isRefused(pod: SimPod): boolean {
+    const claims = this.#existing(pod);
+    const vfs = claims.flatMap((claim) => this.#node.hardware.allocatedTo(claim));
+    const far = farVfs(pod.plan.cpus, vfs);
+    return claims.some((claim) => {
+      return isNumaRequired(claim) && this.#node.hardware.allocatedTo(claim).some((vf) => far.includes(vf));
+    });
   }
 
   /** Claims of a pod whose other claim fails for good, and that are not in its sandbox nevertheless. */
@@ -304,6 +321,10 @@ export class Checks {
   #checkContainer(container: SimContainer): void {
     const { sandbox } = container;
     const { pod } = sandbox;
+    const isItsOwn = this.#existing(pod).every(({ reservedFor }) => reservedFor.includes(pod.uid));
+    if (container.isApproved && isItsOwn && this.#isRefused(pod)) {
+      throw new Violation('wrong-node', `${container.id} runs on CPUs ${pod.plan.cpus}, which its claim refuses`);
+    }
     for (const name of pod.claims) {
       const claim = this.#node.apiServer.claims.get(name);
       // After a pod was force-deleted, its claim may have other devices, for the next pod.

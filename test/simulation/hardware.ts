@@ -10,6 +10,7 @@ import {
   SriovError,
   Sysfs,
 } from '../../src/node/sriov/index.ts';
+import type { SimClaim } from './api-server.ts';
 import {
   changeSettings,
   defaultVfSettings,
@@ -19,6 +20,7 @@ import {
   type VfSettings,
   viewOfSettings,
 } from './kernel.ts';
+import { numaNodeOf } from './numa.ts';
 import type { Process, Simulator } from './simulator.ts';
 
 /** A VF of the simulated card. */
@@ -120,6 +122,12 @@ export class Hardware {
 
   find(pciAddress: string): SimVf | undefined {
     return this.vfs.find((vf) => vf.pciAddress === pciAddress);
+  }
+
+  /** The VFs that a claim has for itself. */
+  allocatedTo({ devices }: Pick<SimClaim, 'devices'>): SimVf[] {
+    const names = devices.flatMap(({ device, adminAccess }) => (adminAccess ? [] : [device]));
+    return this.vfs.filter(({ name }) => names.includes(name));
   }
 
   /** Differences from the VF's initial state; those that a reset of the card undoes do not count. */
@@ -381,12 +389,18 @@ class SimSysfs extends Sysfs {
 
   override async pciFunction(pciAddress: string): Promise<PciFunction> {
     this.#read(pciAddress);
-    const facts = { pciAddress, vendor: '8086', numaNode: 0, pcieRoot: 'pci0000:00', iommuPeers: [] };
+    const facts = { pciAddress, vendor: '8086', pcieRoot: 'pci0000:00', iommuPeers: [] };
     if (pciAddress === pfAddress) return { ...facts, device: '1592', driver: 'ice', iommuGroup: '39' };
     const vf = this.#hardware.find(pciAddress);
     if (vf === undefined) throw new SriovError('sysfs-unreadable', `${pciAddress} is not there`, { retriable: true });
     const iommuGroup = `${40 + vf.vfIndex}`;
-    return { ...facts, device: '1889', iommuGroup, ...(vf.driver === undefined ? {} : { driver: vf.driver }) };
+    return {
+      ...facts,
+      device: '1889',
+      numaNode: numaNodeOf(vf),
+      iommuGroup,
+      ...(vf.driver === undefined ? {} : { driver: vf.driver }),
+    };
   }
 
   override async interfaces(pciAddress: string) {

@@ -15,6 +15,7 @@ import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.
 import { driverName, nodeName } from './api-server.ts';
 import { openSimCard } from './hardware.ts';
 import { SimNetworks } from './networks.ts';
+import { numaNodes } from './numa.ts';
 import type { InstanceSettings } from './plan.ts';
 import { Process } from './simulator.ts';
 import type { Node } from './world.ts';
@@ -130,6 +131,7 @@ export class Instance {
       random: () => 0,
       kernel: {
         networks,
+        numaNodes: () => numaNodes,
         watchHost: (onChange) => networks.host.watch(onChange),
         openCard: () => openSimCard(hardware, process, simulator, () => this.#node.readFails('card')),
         policy: this.#policyFile(),
@@ -216,6 +218,7 @@ export class Instance {
       connected: (peer, failure) => this.readiness.set(peer, state(failure)),
       published: (failure) => this.readiness.set('slices', state(failure)),
       writeFailed: () => undefined,
+      numaCompared: () => undefined,
       reported: () => undefined,
       started: () => undefined,
     };

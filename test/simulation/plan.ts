@@ -38,6 +38,8 @@ export interface PodPlan {
   mutations: number;
   /** Number of times that its container exits by itself. */
   exits: number;
+  /** CPUs that only its container has; none: it shares all of them. */
+  cpus: number[];
 }
 
 /** About half of the driver's reads of its files, of its store or of sysfs fail. */
@@ -187,8 +189,21 @@ function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | '
     slowShare: isContested ? 0.5 : slowShare,
     instantShare: tape.chance(0.15, 'more') ? 0.7 : 0,
     settings: drawSettings(tape),
-    pods: tape.chance(0.25, 'more') ? pods.map((pod, index) => drawMoreOfPod(tape, pod, index)) : pods,
+    pods: drawCpus(tape, tape.chance(0.25, 'more') ? pods.map((pod, index) => drawMoreOfPod(tape, pod, index)) : pods),
   };
+}
+
+/** Some pods get CPUs of their own, on either socket or on both. */
+function drawCpus(tape: Tape, pods: PodPlan[]): PodPlan[] {
+  if (!tape.chance(0.15, 'numa')) return pods;
+  return pods.map((pod) => ({
+    ...pod,
+    cpus: tape.pick([[], [0, 1], [2], [1, 2]], 'numa'),
+    claims: pod.claims.map((claim) => {
+      const numa = tape.pick([undefined, 'require', 'report'], 'numa');
+      return numa === undefined ? claim : { ...claim, config: { ...claim.config, numa } };
+    }),
+  }));
 }
 
 /**
@@ -278,6 +293,7 @@ function drawPod(tape: Tape, index: number): PodPlan {
       [8, 0],
       [2, 1],
     ]),
+    cpus: [],
   };
 }
 

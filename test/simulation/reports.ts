@@ -3,6 +3,7 @@ import type { Device } from '../../src/framework/resourceslice/index.ts';
 import { driverName, type SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
 import type { Instance } from './instance.ts';
+import { farVfs } from './numa.ts';
 import type { SimSandbox } from './runtime.ts';
 import type { Process } from './simulator.ts';
 import type { Node } from './world.ts';
@@ -102,7 +103,7 @@ export class Reports {
   #differencesOfStatus(
     { name, devices }: SimClaim,
     entries: AllocatedDeviceStatus[],
-    { network }: SimSandbox,
+    { network, pod }: SimSandbox,
     isUnchanged: boolean,
   ): string[] {
     const own = devices.filter(({ adminAccess }) => !adminAccess);
@@ -111,6 +112,11 @@ export class Reports {
       const link = this.#node.hardware.vfs.find((each) => each.name === device)?.link;
       return link === undefined || link.namespace === network;
     });
+    const claims = this.#node.claimsOf(pod);
+    const far = farVfs(
+      pod.plan.cpus,
+      claims.flatMap((each) => this.#node.hardware.allocatedTo(each)),
+    );
     return own.flatMap(({ device }) => {
       const vf = this.#node.hardware.vfs.find((each) => each.name === device);
       const found = entries.filter((entry) => entry.device === device);
@@ -118,11 +124,13 @@ export class Reports {
       const expected = [
         isWhole ? 'True' : 'False',
         vf?.pciAddress,
+        ...(pod.plan.cpus.length === 0 ? [] : [far.some(({ name }) => name === device) ? 'False' : 'True']),
         ...(link === undefined ? [] : [link.name, link.hardwareAddress, [...link.addresses.keys()].sort().join()]),
       ];
       const shown = found.map(({ conditions = [], data, networkData }) => [
         conditions.find(({ type }) => type === 'Ready')?.status,
         (data as { pciAddress?: string } | undefined)?.pciAddress,
+        ...(pod.plan.cpus.length === 0 ? [] : [conditions.find(({ type }) => type === 'NumaAligned')?.status]),
         ...(link === undefined
           ? []
           : [networkData?.interfaceName, networkData?.hardwareAddress, (networkData?.ips ?? []).join()]),

@@ -68,6 +68,12 @@ export class FailureEvents {
     this.#report(claim, pods, { reason: 'DeviceNotAttached', action: 'Attaching', note });
   }
 
+  /** A container starts nevertheless. @param reason where its CPUs and its devices are */
+  numaMisaligned(pod: PodName, claim: ClaimIdentity, reason: string): void {
+    const note = `Devices of claim ${claimName(claim)} are on another NUMA node than CPUs or memory: ${reason}`;
+    this.#report(claim, [pod], { reason: 'NumaMisaligned', action: 'CreatingContainer', note });
+  }
+
   /** Nothing is wrong with the device, but its metadata and status may be out of date. */
   flapping(claim: ClaimIdentity, podUids: string[]): void {
     const note = `The pod's network is flapping. Metadata and status of claim ${claimName(claim)} are updated at most every 30 s until it settles.`;

@@ -10,6 +10,7 @@ import { defined } from '../../lib/defined.ts';
 import type { VfAccess } from '../../node/sriov/index.ts';
 import type { StoredDevice } from '../state/index.ts';
 import type { VfState } from '../vf/index.ts';
+import type { NumaResult } from './numa-placement.ts';
 
 /** What was last written of a VF; `undefined` while there is nothing. @throws MetadataError, StateError */
 export function metadataOf(
@@ -31,15 +32,27 @@ export function toDeviceMetadata(
   device: StoredDevice,
   attributes: DeviceAttributes,
   state: VfState,
+  alignment?: NumaResult,
 ): DeviceMetadata {
   const { pool, name, access } = device;
   return {
     driver,
     pool,
     name,
-    attributes: { ...attributes, ...(access === undefined ? {} : toAccessAttributes(access)), ...toAttributes(state) },
+    attributes: {
+      ...attributes,
+      ...(access === undefined ? {} : toAccessAttributes(access)),
+      ...toAttributes(state),
+      ...(alignment !== undefined && alignment !== 'unknown' && { numaAligned: { bool: alignment === 'aligned' } }),
+    },
     networkData: toNetworkData(state),
   };
+}
+
+/** What metadata says: where the driver has restarted since, it is all that is known. */
+export function alignmentIn(metadata: DeviceMetadata | undefined): NumaResult | undefined {
+  const { bool } = metadata?.attributes?.numaAligned ?? {};
+  return bool === undefined ? undefined : bool ? 'aligned' : 'misaligned';
 }
 
 function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan, rdmaDevice }: VfState): DeviceAttributes {

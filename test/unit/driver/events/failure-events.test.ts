@@ -122,6 +122,15 @@ describe('FailureEvents', () => {
     expect(reported().filter((line) => line === 'Pod web-0 DeviceNotAttached')).toHaveLength(1);
   });
 
+  it('reports a container on another NUMA node on its claim and its pod, which it knows from the event', () => {
+    const { events, reported, reports } = record();
+    events.numaMisaligned(pod, identity, 'container main: its CPUs 2-3 are on NUMA node 1, and …');
+    expect(reported()).toEqual(['ResourceClaim fast-net NumaMisaligned', 'Pod web-0 NumaMisaligned']);
+    expect(reports[0]?.note).toMatch(
+      /^Devices of claim apps\/fast-net are on another NUMA node .*: container main: its/,
+    );
+  });
+
   it('reports a status that cannot be written on the claim and on its pods', () => {
     const { events, reported, reports } = record();
     events.sandboxSeen({ id: 's-1', ...pod });
