@@ -15,7 +15,7 @@ import {
   readVersion,
   recordsSince,
 } from './store-schema.ts';
-import type { Attachment, StoredClaim, StoredDevice, UnrestoredVf } from './stored.ts';
+import type { Attachment, StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from './stored.ts';
 
 export interface StoreOptions {
   /** Current boot of the node, with which rows are marked. Absent: boots are not distinguished. */
@@ -189,6 +189,26 @@ export class Store implements Disposable {
   deleteUnrestored(pciAddress: string): void {
     this.#query('DELETE FROM unrestored WHERE pci_address = ?', pciAddress);
     delete this.#known?.unrestored;
+  }
+
+  /** What is or was wrong with functions of cards, in the order of their addresses. */
+  conditions(): StoredCondition[] {
+    const rows = this.#query('SELECT * FROM conditions ORDER BY pci_address, condition');
+    return this.#guard(() =>
+      rows.map(({ pci_address: pciAddress, condition, data }) => ({
+        ...{ pciAddress: String(pciAddress), condition: condition as StoredCondition['condition'] },
+        ...JSON.parse(String(data)),
+      })),
+    );
+  }
+
+  putCondition({ pciAddress, condition, ...rest }: StoredCondition): void {
+    const statement = 'INSERT OR REPLACE INTO conditions (pci_address, condition, data) VALUES (?, ?, ?)';
+    this.#query(statement, pciAddress, condition, JSON.stringify(rest));
+  }
+
+  deleteCondition({ pciAddress, condition }: Pick<StoredCondition, 'pciAddress' | 'condition'>): void {
+    this.#query('DELETE FROM conditions WHERE pci_address = ? AND condition = ?', pciAddress, condition);
   }
 
   /** Deletes a claim and keeps those of its devices that could not be restored, in one transaction. */
