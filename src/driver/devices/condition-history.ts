@@ -20,24 +20,25 @@ export type ActiveCondition = StoredCondition & { sinceMs: number };
 
 /**
  * Which conditions are in force. One begins with the first reading of it, and ends when it has been over for some time, so that a link
- * that flaps changes little for the scheduler. All of it is stored: a restart neither ends a condition nor forgets its flaps.
+ * that flaps changes little for the scheduler. All of it is in the store: a restart neither ends a condition nor forgets its flaps, and
+ * two instances publish the same.
  * Decision: docs/decisions/0035-devices-that-say-they-are-broken.md
  */
 export class ConditionHistory {
   readonly #options: ConditionHistoryOptions;
-  /** By subject and condition; absent until it was read from the store. */
-  #entries: Map<string, StoredCondition> | undefined;
+  /** By subject and condition. */
+  #entries = new Map<string, StoredCondition>();
+  /** Changes that the store has not taken yet; `undefined`: the entry is to be deleted. */
+  readonly #unstored = new Map<string, StoredCondition | undefined>();
   #failure: string | undefined;
 
   constructor(options: ConditionHistoryOptions) {
     this.#options = options;
   }
 
-  /** In the order in which they began to be seen. */
+  /** As of the last {@link observe}. */
   get active(): readonly ActiveCondition[] {
-    return [...(this.#entries?.values() ?? [])].filter(
-      (entry): entry is ActiveCondition => entry.sinceMs !== undefined,
-    );
+    return [...this.#entries.values()].filter((entry): entry is ActiveCondition => entry.sinceMs !== undefined);
   }
 
   /**
@@ -45,27 +46,27 @@ export class ConditionHistory {
    * @param readings what is missing is unknown, and stays as it was
    * @param functions PCI addresses of all functions of the node; a function that is gone has no condition. Absent: not all are known
    * @returns whether another condition is in force than before
-   * @throws StateError `store-unusable` as long as the conditions of an earlier process cannot be read
+   * @throws StateError `store-unusable` if the store cannot be read
    */
   observe(readings: readonly ConditionReading[], functions?: ReadonlySet<string>): boolean {
-    const entries = this.#load();
     const before = this.#fingerprint();
+    this.#read();
     const nowMs = this.#options.now().getTime();
     for (const { isPresent, isSilent: _isSilent, ...reading } of readings) this.#follow(reading, isPresent, nowMs);
-    for (const entry of entries.values()) {
+    for (const entry of this.#entries.values()) {
       if (functions !== undefined && !functions.has(entry.pciAddress)) this.#follow(entry, false, nowMs);
     }
-    for (const entry of entries.values()) this.#age(entry, nowMs);
+    for (const entry of this.#entries.values()) this.#age(entry, nowMs);
     return this.#fingerprint() !== before;
   }
 
-  #load(): Map<string, StoredCondition> {
-    this.#entries ??= new Map(this.#options.store.conditions().map((entry) => [keyOf(entry), entry]));
-    return this.#entries;
+  #read(): void {
+    this.#entries = new Map(this.#options.store.conditions().map((entry) => [keyOf(entry), entry]));
+    for (const [key, entry] of this.#unstored) this.#set(key, entry);
   }
 
   #follow(seen: Omit<ConditionReading, 'isPresent' | 'isSilent'>, isPresent: boolean, nowMs: number): void {
-    const known = this.#entries?.get(keyOf(seen));
+    const known = this.#entries.get(keyOf(seen));
     if (!isPresent) {
       if (known !== undefined && known.overMs === undefined) this.#put({ ...known, overMs: nowMs });
     } else if (known === undefined) {
@@ -82,28 +83,29 @@ export class ConditionHistory {
     // The clock was set back.
     if (overMs > nowMs) this.#put({ ...entry, overMs: nowMs });
     else if (sinceMs !== undefined && nowMs - overMs >= entry.holdMs) this.#put({ ...rest, overMs: nowMs });
-    else if (sinceMs === undefined && nowMs - overMs >= forgetMs) this.#delete(entry);
+    else if (sinceMs === undefined && nowMs - overMs >= forgetMs) this.#set(keyOf(entry), undefined);
   }
 
   #put(entry: StoredCondition): void {
-    this.#entries?.set(keyOf(entry), entry);
-    this.#write((store) => store.putCondition(entry));
+    this.#set(keyOf(entry), entry);
   }
 
-  #delete(entry: StoredCondition): void {
-    this.#entries?.delete(keyOf(entry));
-    this.#write((store) => store.deleteCondition(entry));
-  }
-
-  /** What is in force does not depend on the store, as long as this process runs. */
-  #write(change: (store: ConditionHistoryOptions['store']) => void): void {
+  /** @param entry `undefined`: there is none any more. What is in force does not depend on whether the store takes it */
+  #set(key: string, entry: StoredCondition | undefined): void {
+    const { store, logger } = this.#options;
+    const known = this.#entries.get(key);
+    if (entry === undefined) this.#entries.delete(key);
+    else this.#entries.set(key, entry);
     try {
-      change(this.#options.store);
+      if (entry !== undefined) store.putCondition(entry);
+      else if (known !== undefined) store.deleteCondition(known);
+      this.#unstored.delete(key);
       this.#failure = undefined;
     } catch (error) {
       if (!(error instanceof StateError)) throw error;
+      this.#unstored.set(key, entry);
       const reason = explain(error);
-      if (reason !== this.#failure) this.#options.logger.warn({ err: error }, 'condition of a device is not stored');
+      if (reason !== this.#failure) logger.warn({ err: error }, 'condition of a device is not stored');
       this.#failure = reason;
     }
   }

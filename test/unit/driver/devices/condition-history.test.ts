@@ -105,22 +105,22 @@ describe('ConditionHistory', () => {
   });
 
   it('goes on after a restart where it was, also if the condition ended meanwhile', (link) => {
+    /** The next process of the driver. @returns what is in force after its first look */
+    const restart = (isPresent: boolean | undefined) => {
+      link.restart();
+      link.see(isPresent);
+      return link.active();
+    };
     link.see(true);
     link.pass(50);
-    link.restart();
-    expect([link.see(true), link.active()]).toEqual([undefined, ['no-carrier 0']]);
-    link.restart();
     // Unknown is not healthy.
-    expect([link.see(undefined), link.active()]).toEqual([undefined, ['no-carrier 0']]);
-    link.see(false);
-    link.restart();
+    for (const seen of [true, undefined, false]) expect(restart(seen)).toEqual(['no-carrier 0']);
     link.pass(10);
-    expect([link.see(false), link.active()]).toEqual([[], []]);
-    link.restart();
+    expect(restart(false)).toEqual([]);
     link.see(true);
     link.see(false);
     link.pass(10);
-    expect(link.see(false)).toBeUndefined();
+    expect(restart(false)).toEqual(['no-carrier 60']);
   });
 
   it('ends the conditions of a function that is gone', (link) => {
@@ -131,6 +131,15 @@ describe('ConditionHistory', () => {
     link.see(undefined, []);
     link.pass(10);
     expect(link.see(undefined, [])).toEqual([]);
+  });
+
+  it('is that of both instances during a rolling update', (link, path) => {
+    using other = bench(path);
+    link.see(true);
+    link.see(false);
+    expect(other.see(undefined)).toEqual(['no-carrier 0']);
+    for (const each of [link, other]) each.pass(10);
+    expect([other.see(false), link.see(false)]).toEqual([[], []]);
   });
 
   it('waits no longer because the clock was set back', (link) => {
@@ -149,6 +158,7 @@ describe('ConditionHistory', () => {
     expect(link.see(true)).toEqual(['no-carrier 0']);
     link.see(false);
     expect(link.logger.messages('warn')).toEqual(['condition of a device is not stored']);
+    expect([link.active(), link.store.conditions()]).toEqual([['no-carrier 0'], []]);
     other.exec('ROLLBACK');
     link.see(true);
     expect(link.store.conditions()).toMatchObject([{ condition: 'no-carrier', kind: 'PF', holdMs: 20_000 }]);
