@@ -173,7 +173,7 @@ async function findDevices(
   const { connection: host, ethtool } = networks.host;
   const devices = stack.use(
     await openDevices(settings, {
-      ...{ driver, host, stateDir, clock, now, logger, ...sources },
+      ...{ driver, host, stateDir, store, clock, now, logger, ...sources },
       held: heldBy(store),
       unrestored: () => store.unrestored(),
       ...defined({ ethtool, policyPath: inventoryPolicy }),
@@ -212,7 +212,7 @@ function createReports(
         observer.published(explain(error));
         observer.writeFailed('slices', error);
         events.slicesNotPublished(nodeName, error);
-        if (dropsTaints(error)) devices.withdrawHung();
+        if (dropsTaints(error)) devices.withdrawTainted();
       },
       onSynced: () => {
         observer.published();
@@ -366,6 +366,7 @@ function factsOf(base: Base, devices: DeviceList, metadata: ClaimMetadata): Node
   return {
     devicesOffered: () => devices.offered().length,
     devicesWithheld: () => devices.withheld(),
+    devicesUnhealthy: () => devices.conditionCounts(),
     deviceProblems: () => devices.problemCount,
     isPolicyValid: () => devices.policyFault === undefined,
     claimsByState: () => {

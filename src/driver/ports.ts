@@ -9,6 +9,7 @@ import type { InventoryPolicy } from '../node/inventory/index.ts';
 import type { NumaNodes } from '../node/numa/index.ts';
 import type { HungWrite } from '../node/sriov/index.ts';
 import type { ClosedField, CniRules } from './claims/index.ts';
+import type { ActiveCondition } from './devices/condition-history.ts';
 import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devices.ts';
 import type { InactiveClaimsOptions, ReconcileTask } from './recovery/index.ts';
 import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, NumaResult, VfHost } from './sandbox/index.ts';
@@ -139,8 +140,10 @@ export interface DeviceState {
   policyFault?: string;
   /** Writes that the kernel has not returned from. */
   hungWrites: readonly HungWrite[];
-  /** Whether the API server stores the taints of hung devices; otherwise these are not offered. */
+  /** Whether the API server stores the taints of devices; otherwise these are not offered. */
   keepsTaints: boolean;
+  /** What is wrong with functions of cards. Absent in files of older versions. */
+  conditions?: readonly ActiveCondition[];
 }
 
 /** What the driver writes to the API server. */
@@ -152,6 +155,8 @@ export interface NodeFacts {
   devicesOffered(): number;
   /** How many devices new claims cannot get, by reason. */
   devicesWithheld(): Record<string, number>;
+  /** How many devices are in each condition. */
+  devicesUnhealthy(): Record<string, number>;
   /** How many problems there are with reading the node's devices. */
   deviceProblems(): number;
   /** Whether the inventory policy, if there is one, is in force as it is in its file. */

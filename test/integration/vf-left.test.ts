@@ -47,7 +47,7 @@ class Instance implements AsyncDisposable {
     const settings = { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nleft' };
     const devices = stack.use(
       await openDevices(settings as Parameters<typeof openDevices>[0], {
-        ...{ driver: testDriver, host: networks.host.connection, clock, stateDir: dir, logger },
+        ...{ driver: testDriver, host: networks.host.connection, clock, stateDir: dir, store, logger },
         held: () => heldDevices(store.claims()),
         unrestored: () => [],
       }),

@@ -60,6 +60,8 @@ export class ApiServer {
   /** By claim UID: the last version and its content. */
   readonly #versions = new Map<string, { version: number; text: string }>();
   #version = 1;
+  /** Called before a slice is replaced. */
+  onSlice: (before: ResourceSlice, after: ResourceSlice) => void = () => undefined;
   /** Existing pods. */
   pods: readonly { uid: string; isDeleted: boolean }[] = [];
   /** It does not answer before this time. */
@@ -173,6 +175,7 @@ export class ApiServer {
     }
     const uid = known?.metadata.uid ?? `uid-slice-${this.#version}`;
     const stored = { ...slice, metadata: { ...slice.metadata, uid } };
+    if (known !== undefined) this.onSlice(known, stored);
     this.slices.set(slice.metadata.name, stored);
     this.#changed('resourceslices', method === 'POST' ? 'ADDED' : 'MODIFIED', stored);
     return stored;

@@ -63,7 +63,9 @@ export class Checks {
 
   constructor(node: Node) {
     this.#node = node;
-    this.reports = new Reports(node);
+    this.reports = new Reports(node, (rule, message) => {
+      this.#violation ??= new Violation(rule, message);
+    });
     node.kernel.observers.push({
       moved: (link, from, to, by) => this.#moved(link, from, to, by),
       removed: (link, by) => this.#leaves(link, by),

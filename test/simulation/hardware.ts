@@ -153,6 +153,13 @@ export class Hardware {
     return { driver, override, settings, link: { ...view, altNames: view.altNames.sort(), addresses, qdiscs, place } };
   }
 
+  /** Someone pulls the cable of the card, or plugs it in again. */
+  setCable(isPlugged: boolean): void {
+    this.#simulator.trace('card', isPlugged ? 'has a cable' : 'has no cable');
+    this.pfLink.hasCable = isPlugged;
+    this.#kernel.host.changed();
+  }
+
   /** A reset of the PF: its VFs are recreated, in the host's namespace, as if they had never been changed. */
   reset(): void {
     this.#simulator.trace('card', 'is reset');

@@ -227,7 +227,7 @@ export class Instance {
 
 const storeChanges = [
   ...['putClaim', 'setState', 'setAttachments'],
-  ...['putUnrestored', 'deleteUnrestored', 'deleteClaim'],
+  ...['putUnrestored', 'deleteUnrestored', 'deleteClaim', 'putCondition', 'deleteCondition'],
 ];
 const recordChanges = ['write', 'delete'];
 const storeReads = ['claim', 'claims', 'claimsOfPod', 'holderOf', 'unrestored', 'claimsOfEarlierBoots'];

@@ -74,6 +74,7 @@ export type Fault =
   | { kind: PlainFault; atMs: number; forMs: number }
   | ReadFault
   | Damage
+  | { kind: 'cable out'; atMs: number; forMs: number }
   | { kind: 'clock step'; atMs: number; byMs: number }
   | { kind: 'restart kubelet'; atMs: number; forMs: number; isStateLost: boolean }
   | { kind: 'lose sandbox'; atMs: number; forMs: number; isDriverAway: boolean }
@@ -185,7 +186,7 @@ function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | '
   const others = Array.from({ length: count }, () => drawMoreFault(tape));
   const isContested = tape.chance(0.04, 'more');
   return {
-    faults: isContested ? drawContest(tape, pods) : [...faults, ...others],
+    faults: [...(isContested ? drawContest(tape, pods) : [...faults, ...others]), ...drawOutages(tape)],
     slowShare: isContested ? 0.5 : slowShare,
     instantShare: tape.chance(0.15, 'more') ? 0.7 : 0,
     settings: drawSettings(tape),
@@ -219,6 +220,21 @@ function drawContest(tape: Tape, pods: readonly PodPlan[]): Fault[] {
     { kind: 'stall driver', atMs: stallMs, forMs: 4_000 + tape.below(4_000, 'more') },
     { kind: 'lose sandbox', atMs: lostMs, forMs: 0, isDriverAway: false },
   ];
+}
+
+/** One outage of the card's cable, or a link that flaps. From a generator of its own, like the rest of what came later. */
+function drawOutages(tape: Tape): Fault[] {
+  if (!tape.chance(0.12, 'cable')) return [];
+  const flaps = 2 + tape.below(12, 'cable');
+  const [count, longestMs] = tape.chance(0.4, 'cable') ? [flaps, 3_000] : [1, 25_000];
+  let atMs = 0;
+  return Array.from({ length: count }, (): Fault => {
+    atMs += 500 + tape.below(longestMs > 3_000 ? 15_000 : 2_500, 'cable');
+    const forMs = 100 + tape.below(longestMs, 'cable');
+    const outage = { kind: 'cable out' as const, atMs, forMs };
+    atMs += forMs;
+    return outage;
+  }).filter(({ atMs }) => atMs < horizonMs - 10_000);
 }
 
 function drawMoreFault(tape: Tape): Fault {

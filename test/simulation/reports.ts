@@ -1,5 +1,5 @@
 import type { AllocatedDeviceStatus } from '../../src/framework/kube/index.ts';
-import type { Device } from '../../src/framework/resourceslice/index.ts';
+import type { Device, ResourceSlice } from '../../src/framework/resourceslice/index.ts';
 import { driverName, type SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
 import type { Instance } from './instance.ts';
@@ -8,14 +8,56 @@ import type { SimSandbox } from './runtime.ts';
 import type { Process } from './simulator.ts';
 import type { Node } from './world.ts';
 
+/** Time in which an undisturbed driver has a taint in its slices after the card has lost its cable. */
+const noticeMs = 10_000;
+/** Time that the taint stays after the link is back, at least. */
+const holdMs = 10_000;
+/** In a schedule: the holds are 10, 20, 40 s and so on, and faults end after 36 s. */
+const maxTaintChanges = 8;
+
 /** Compares what the driver reports to the cluster with the node. What it reports may be late, so this is for calm times. */
 export class Reports {
   readonly #node: Node;
   /** By claim UID: the process that has released its devices. */
   readonly #releasedBy = new Map<string, Process>();
 
-  constructor(node: Node) {
+  /** When the card has got its cable back. */
+  #pluggedInAtMs = Number.NEGATIVE_INFINITY;
+  /** How often a slice with a taint became one without, or the reverse. */
+  #taintChanges = 0;
+  readonly #onViolation: (rule: string, message: string) => void;
+
+  constructor(node: Node, onViolation: (rule: string, message: string) => void) {
     this.#node = node;
+    this.#onViolation = onViolation;
+    node.apiServer.onSlice = (before, after) => this.#sliceChanges(before, after);
+  }
+
+  /** The card had no cable for some time, and has one from now on. */
+  cablePluggedIn(afterMs: number): void {
+    const { apiServer, plan, simulator } = this.#node;
+    this.#pluggedInAtMs = simulator.nowMs;
+    const isDue = afterMs >= noticeMs && plan.apiErrorRate === 0 && this.#node.isUndisturbedFor(noticeMs);
+    const untainted = apiServer.offered().filter(({ taints = [] }) => taints.length === 0);
+    if (!isDue || untainted.length === 0) return;
+    const names = untainted.map(({ name }) => name).join(' and ');
+    this.#onViolation('no-taint', `the card had no cable for ${afterMs / 1_000} s, and ${names} no taint`);
+  }
+
+  /** A link that flaps changes the slices a few times, and a taint ends late. */
+  #sliceChanges(before: ResourceSlice, after: ResourceSlice): void {
+    const isTainted = ({ spec }: ResourceSlice) => spec.devices?.some(({ taints = [] }) => taints.length > 0) === true;
+    const names = new Set(after.spec.devices?.map(({ name }) => name));
+    const isSame = before.spec.devices?.every(({ name }) => names.has(name)) === true;
+    if (!isSame || isTainted(before) === isTainted(after)) return;
+    this.#taintChanges += 1;
+    const sinceMs = this.#node.simulator.nowMs - this.#pluggedInAtMs;
+    // Of two instances one may notice later, and publishes until then what it knows.
+    const isExcused = this.#node.plan.faults.some(({ kind }) => kind === 'clock step' || kind === 'update driver');
+    if (isTainted(before) && sinceMs < holdMs && !isExcused)
+      this.#onViolation('taint-ends-early', `the taint has gone ${sinceMs} ms after the cable was plugged in`);
+    if (this.#taintChanges > maxTaintChanges)
+      this.#onViolation('taint-flaps', `the slices have changed ${this.#taintChanges} times with a link that flaps`);
   }
 
   /** A process has stored that a claim is not prepared any more. */
@@ -48,6 +90,7 @@ export class Reports {
       const count = device === undefined ? 0 : 1 + more.length;
       if (count !== expected) problems.push(`${vf.name} is offered ${count} times, not ${expected}`);
       if (device !== undefined) problems.push(...this.#differencesOf(device, vf, isHeld));
+      if (device?.taints !== undefined) problems.push(`${vf.name} has a taint, and the card a cable`);
     }
     return problems;
   }

@@ -73,6 +73,8 @@ export class Metrics {
     this.#read('netdra_policy_valid', policy, () => Number(sources.isPolicyValid()));
     const withheld = 'Devices that new claims cannot get, by reason.';
     this.#readBy('reason', 'netdra_devices_withheld', withheld, sources.devicesWithheld);
+    const unhealthy = 'Devices with which something is wrong, by condition, whatever the inventory policy makes of it.';
+    this.#readBy('condition', 'netdra_devices_unhealthy', unhealthy, sources.devicesUnhealthy);
     this.#read('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
     this.#read('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
     const claims = 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.';

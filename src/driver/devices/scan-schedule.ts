@@ -45,6 +45,11 @@ export class ScanSchedule implements Disposable {
     this.#read = read;
   }
 
+  /** Whether the node has reported a change since the last tick. */
+  get hasNews(): boolean {
+    return this.#isBusy;
+  }
+
   /** Waits for the next tick. Watches the node from then on, so that no change after the scan is missed. */
   async tick(signal: AbortSignal): Promise<void> {
     await this.#options.clock.sleep(rescanMs, signal);

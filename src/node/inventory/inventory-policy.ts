@@ -56,6 +56,17 @@ const nicRule = z.strictObject({
   resourceName: resourceName.optional(),
 });
 
+/** What the scheduler, and the controller that evicts pods, make of a condition of a device. */
+const effect = z.enum(['None', 'NoSchedule', 'NoExecute']);
+
+const taints = z.strictObject({
+  noCarrier: effect.describe('The PF, or the representor of the VF, has no carrier.').optional(),
+  lacpPartnerLost: effect.describe('The PF is in a bond in mode 802.3ad, and its partner does not answer.').optional(),
+  missingDriver: effect.describe('The PF has no kernel driver.').optional(),
+  // Such a device can be prepared for no claim: it must not be offered without a taint.
+  hung: effect.exclude(['None']).describe('The kernel does not return from a write for the device.').optional(),
+});
+
 /**
  * Which devices are offered. VFs: without `pfs`, all VFs of every PF that the node itself does not use; with it, those
  * that a rule covers, by the first such rule. Whole NICs: only those that a rule of `nics` selects.
@@ -66,6 +77,7 @@ export const inventoryPolicySchema = z.strictObject({
   pfs: z.array(pfRule).optional(),
   nics: z.array(nicRule).optional(),
   resourceName: resourceName.optional(),
+  taints: taints.describe('Effect of the taint for each condition of a device. Default: NoSchedule.').optional(),
 });
 
 type Selector = z.infer<typeof selector>;

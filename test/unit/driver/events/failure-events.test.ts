@@ -207,4 +207,18 @@ describe('FailureEvents', () => {
     events.devicesHung('node-1', [hung]);
     expect(reported()).toHaveLength(2);
   });
+
+  it('reports on the node what is wrong with a card, once, and when it is over', () => {
+    const { events, reports, reported } = record();
+    const subject = 'PF ens1f0 (0000:3b:00.0)';
+    const lost = { name: 'no-carrier' as const, subject, message: `${subject} has no carrier: check its cable.` };
+    events.cardsUnhealthy('node-1', []);
+    for (const _ of [1, 2]) events.cardsUnhealthy('node-1', [lost]);
+    events.cardsUnhealthy('node-1', []);
+    expect(reported()).toEqual(['Node node-1 DeviceUnhealthy', 'Node node-1 DeviceHealthy']);
+    expect(reports.map(({ type, note }) => [type, note])).toEqual([
+      ['Warning', lost.message],
+      ['Normal', `${subject} is healthy again: no-carrier is over`],
+    ]);
+  });
 });
