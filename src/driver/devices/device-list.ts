@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { DeviceAttributes } from '../../framework/metadata/index.ts';
-import type { Device } from '../../framework/resourceslice/index.ts';
+import type { CounterSet, Device } from '../../framework/resourceslice/index.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import {
@@ -16,6 +16,7 @@ import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
 import type { DeviceState } from '../ports.ts';
 import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
 import { heldDevices } from './held-devices.ts';
+import { offeredBandwidth, portCounters } from './offered-bandwidth.ts';
 import { PolicyFile } from './policy-file.ts';
 import { Quarantine, type QuarantineOptions } from './quarantine.ts';
 import { ScanSchedule, type ScanScheduleOptions } from './scan-schedule.ts';
@@ -181,8 +182,14 @@ export class DeviceList implements AsyncDisposable {
     return this.#quarantine.withoutWithdrawn(this.#devices).map((device) => ({
       name: device.name,
       attributes: deviceAttributes(device),
+      ...offeredBandwidth(device),
       ...this.#quarantine.taintsOf(device.pciAddress),
     }));
+  }
+
+  /** The ports whose bandwidth the offered devices share. */
+  sharedCounters(): CounterSet[] {
+    return portCounters(this.#devices);
   }
 
   /** Devices whose kernel driver does not return from a write. */

@@ -11,7 +11,10 @@ import { longestRescanMs } from './scan-schedule.ts';
 export interface DeviceReportOptions {
   /** Name of the node, and of its pool: so it is unique in the cluster. */
   node: string;
-  devices: Pick<DeviceList, 'failure' | 'hung' | 'isListed' | 'offered' | 'policyFault' | 'scannedAt' | 'state'>;
+  devices: Pick<
+    DeviceList,
+    'failure' | 'hung' | 'isListed' | 'offered' | 'policyFault' | 'scannedAt' | 'sharedCounters' | 'state'
+  >;
   store: Pick<Store, 'claims' | 'unrestored'>;
   publisher: Pick<SlicePublisher, 'publish'>;
   kubelet: Pick<KubeletPluginHelper, 'setHealth'>;
@@ -36,7 +39,8 @@ export function reportDevices(options: DeviceReportOptions): void {
   }
   const offered = devices.offered();
   const names = offered.map(({ name }) => name);
-  publisher.publish({ pools: { [node]: { devices: offered, maxDevicesPerSlice } } });
+  const sharedCounters = devices.sharedCounters();
+  publisher.publish({ pools: { [node]: { devices: offered, sharedCounters, maxDevicesPerSlice } } });
   reportHealth(options);
   events.devicesFound(node, names, store.claims());
   events.devicesHung(node, devices.hung());

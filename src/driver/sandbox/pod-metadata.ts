@@ -8,7 +8,7 @@ import type {
 import { baseRequest } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { VfAccess } from '../../node/sriov/index.ts';
-import type { StoredDevice } from '../state/index.ts';
+import type { StoredDevice, VfConfig } from '../state/index.ts';
 import type { VfState } from '../vf/index.ts';
 
 /** What was last written of a VF; `undefined` while there is nothing. @throws MetadataError, StateError */
@@ -32,12 +32,17 @@ export function toDeviceMetadata(
   attributes: DeviceAttributes,
   state: VfState,
 ): DeviceMetadata {
-  const { pool, name, access } = device;
+  const { pool, name, access, config } = device;
   return {
     driver,
     pool,
     name,
-    attributes: { ...attributes, ...(access === undefined ? {} : toAccessAttributes(access)), ...toAttributes(state) },
+    attributes: {
+      ...attributes,
+      ...(access === undefined ? {} : toAccessAttributes(access)),
+      ...toRateAttributes(config),
+      ...toAttributes(state),
+    },
     networkData: toNetworkData(state),
   };
 }
@@ -49,6 +54,13 @@ function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan, rdmaDevice }: V
     ...(hardwareAddress !== undefined && { mac: { string: hardwareAddress } }),
     ...(vlan !== undefined && { vlan: { int: vlan } }),
     ...(rdmaDevice !== undefined && { rdmaDevice: { string: rdmaDevice } }),
+  };
+}
+
+function toRateAttributes({ vf: { minTxRate = 0, maxTxRate = 0 } = {} }: VfConfig): DeviceAttributes {
+  return {
+    ...(minTxRate !== 0 && { minTxRate: { int: minTxRate } }),
+    ...(maxTxRate !== 0 && { maxTxRate: { int: maxTxRate } }),
   };
 }
 

@@ -55,7 +55,14 @@ describe('reportDevices', () => {
     const [publish, setHealth] = [vi.fn(), vi.fn()];
     const known = { failure: undefined, policyFault: undefined, state: { hungWrites: [], keepsTaints: true } };
     const parts = {
-      devices: { ...known, hung: () => [], isListed: true, offered: () => offered, scannedAt },
+      devices: {
+        ...known,
+        hung: () => [],
+        isListed: true,
+        offered: () => offered,
+        sharedCounters: () => [],
+        scannedAt,
+      },
       store: { claims: () => [], unrestored: () => [] },
       events: { devicesFound: vi.fn(), devicesHung: vi.fn(), devicesUnrestored: vi.fn(), policyRejected: vi.fn() },
       observer: { published: vi.fn(), reported: vi.fn() },
