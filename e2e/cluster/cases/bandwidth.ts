@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ResourceV1ResourceSlice, V1Pod } from '@kubernetes/client-node';
+import type { V1ResourceSlice, V1Pod } from '@kubernetes/client-node';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { chartDir } from '../../release/chart.ts';
 import { valueArguments } from '../../release/helm.ts';
@@ -35,7 +35,7 @@ export function describeBandwidth(get: () => ReleaseSite): void {
 
     it('is in the slices: of each VF, and of the port that they share', async () => {
       const { node } = get();
-      const slices = () => node.list<ResourceV1ResourceSlice>('resourceslices').map(({ spec }) => spec);
+      const slices = () => node.list<V1ResourceSlice>('resourceslices').map(({ spec }) => spec);
       await expect.poll(() => slices().flatMap(({ devices = [] }) => devices), settled).toHaveLength(4);
       const guarantee = { bandwidth: { value: '4G' } };
       for (const { capacity, consumesCounters = [] } of slices().flatMap(({ devices = [] }) => devices)) {
