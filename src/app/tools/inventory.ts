@@ -171,6 +171,8 @@ const explanations: Record<ExclusionReason, string> = {
   'has-vfs': 'its VFs are on, or switched on by the policy, and are offered in its place',
   virtio: 'a virtual device of the hypervisor; there is no card to offer',
   'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
+  'port-speed-unknown': 'the speed of its port is not known; the policy can say portMbps',
+  'guarantee-above-port': 'the policy guarantees it more than its port has',
 };
 
 export function formatInventory(terminal: Terminal, view: InventoryView): string {

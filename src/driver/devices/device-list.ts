@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { DeviceAttributes } from '../../framework/metadata/index.ts';
-import type { Device } from '../../framework/resourceslice/index.ts';
+import type { CounterSet, Device } from '../../framework/resourceslice/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import {
   deviceAttributes,
@@ -24,6 +24,7 @@ import {
   type DeviceConditionsOptions,
 } from './device-conditions.ts';
 import { heldDevices } from './held-devices.ts';
+import { offeredBandwidth, portCounters } from './offered-bandwidth.ts';
 import { PolicyFile } from './policy-file.ts';
 import { ScanSchedule, type ScanScheduleOptions } from './scan-schedule.ts';
 
@@ -194,8 +195,14 @@ export class DeviceList implements AsyncDisposable {
     return devices.map((device) => ({
       name: device.name,
       attributes: deviceAttributes(device),
+      ...offeredBandwidth(device),
       ...this.#conditions.taintsOf(device),
     }));
+  }
+
+  /** The ports whose bandwidth the offered devices share. */
+  sharedCounters(): CounterSet[] {
+    return portCounters(this.#devices);
   }
 
   /** Writes for devices that the kernel has not returned from. */

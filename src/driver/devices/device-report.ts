@@ -13,7 +13,16 @@ export interface DeviceReportOptions {
   node: string;
   devices: Pick<
     DeviceList,
-    'failure' | 'hung' | 'isListed' | 'offered' | 'policyFault' | 'scannedAt' | 'state' | 'cardConditions' | 'unhealthy'
+    | 'failure'
+    | 'hung'
+    | 'isListed'
+    | 'offered'
+    | 'policyFault'
+    | 'scannedAt'
+    | 'sharedCounters'
+    | 'state'
+    | 'cardConditions'
+    | 'unhealthy'
   >;
   store: Pick<Store, 'claims' | 'unrestored'>;
   publisher: Pick<SlicePublisher, 'publish'>;
@@ -42,7 +51,8 @@ export function reportDevices(options: DeviceReportOptions): void {
   }
   const offered = devices.offered();
   const names = offered.map(({ name }) => name);
-  publisher.publish({ pools: { [node]: { devices: offered, maxDevicesPerSlice } } });
+  const sharedCounters = devices.sharedCounters();
+  publisher.publish({ pools: { [node]: { devices: offered, sharedCounters, maxDevicesPerSlice } } });
   reportHealth(options, names);
   events.devicesFound(node, names, store.claims());
   events.devicesHung(node, devices.hung());

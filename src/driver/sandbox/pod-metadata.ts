@@ -8,7 +8,7 @@ import type {
 import { baseRequest } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { VfAccess } from '../../node/sriov/index.ts';
-import type { StoredDevice } from '../state/index.ts';
+import type { StoredDevice, VfConfig } from '../state/index.ts';
 import type { VfState } from '../vf/index.ts';
 import type { NumaResult } from './numa-placement.ts';
 
@@ -34,7 +34,7 @@ export function toDeviceMetadata(
   state: VfState,
   alignment?: NumaResult,
 ): DeviceMetadata {
-  const { pool, name, access } = device;
+  const { pool, name, access, config } = device;
   return {
     driver,
     pool,
@@ -42,6 +42,7 @@ export function toDeviceMetadata(
     attributes: {
       ...attributes,
       ...(access === undefined ? {} : toAccessAttributes(access)),
+      ...toRateAttributes(config),
       ...toAttributes(state),
       ...(alignment !== undefined && alignment !== 'unknown' && { numaAligned: { bool: alignment === 'aligned' } }),
     },
@@ -62,6 +63,13 @@ function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan, rdmaDevice }: V
     ...(hardwareAddress !== undefined && { mac: { string: hardwareAddress } }),
     ...(vlan !== undefined && { vlan: { int: vlan } }),
     ...(rdmaDevice !== undefined && { rdmaDevice: { string: rdmaDevice } }),
+  };
+}
+
+function toRateAttributes({ vf: { minTxRate = 0, maxTxRate = 0 } = {} }: VfConfig): DeviceAttributes {
+  return {
+    ...(minTxRate !== 0 && { minTxRate: { int: minTxRate } }),
+    ...(maxTxRate !== 0 && { maxTxRate: { int: maxTxRate } }),
   };
 }
 

@@ -24,6 +24,9 @@ const resourceName = z
   .regex(/^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$/, 'a name such as example.com/sriov')
   .describe('Attribute k8s.cni.cncf.io/resourceName of the devices, for Multus.');
 
+/** Mbit/s, as netlink has rates. */
+const rate = z.int().min(1).max(0xfffffffe);
+
 /** The physical functions that a rule covers; every field that is given must match. */
 const selector = z.strictObject({
   name: oneOrMore(name).describe('Interface name, or an alternative one.').optional(),
@@ -44,6 +47,17 @@ const pfRule = z.strictObject({
   allowInUse: z
     .boolean()
     .describe("Offer VFs also if the PF carries the node's default route or is a port of a bond or bridge.")
+    .optional(),
+  bandwidth: z
+    .strictObject({
+      guaranteedMbps: rate.describe('Mbit/s that each VF is sure of. Without burst it sends no more, either.'),
+      portMbps: rate.describe('Speed of the port. Default: as the kernel reports it.').optional(),
+      burst: z
+        .boolean()
+        .describe('Let VFs send more while the port is free. For cards with a minimum rate. Default: false.')
+        .optional(),
+    })
+    .describe('Claims get no more VFs of a port than it has bandwidth for.')
     .optional(),
   resourceName: resourceName.optional(),
 });

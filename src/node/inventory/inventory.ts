@@ -4,7 +4,8 @@ import { SriovError } from '../sriov/errors.ts';
 import { formatDeviceName } from '../sriov/pci-address.ts';
 import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
 import type { VfActivation } from '../sriov/vf-activation.ts';
-import { type EswitchMode, linkIdentity, type NetworkDevice } from './device.ts';
+import { bandwidthOf } from './bandwidth.ts';
+import { type EswitchMode, linkIdentity, type NetworkDevice, type VfDevice } from './device.ts';
 import { type Exclusion, type ExclusionReason, judgeNic, judgeVf } from './exclusion.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
 import {
@@ -170,11 +171,18 @@ export class Inventory {
     const { pciAddress, pfAddress } = vf;
     const rule = rules.find((each) => coversVf(each, vf));
     const common = this.#common(vf, rule, survey);
+    const bandwidth = bandwidthOf(rule, vf.linkSpeedMbps);
+    const isLimited = typeof bandwidth === 'object';
     const verdict = held.has(pciAddress)
       ? undefined
-      : (judgeVf(rule, survey.ownUsageOf(seen), usage) ?? this.#judgePlace(seen, scan));
+      : (judgeVf(rule, survey.ownUsageOf(seen), usage) ??
+        this.#judgePlace(seen, scan) ??
+        (isLimited || bandwidth === undefined ? undefined : { reason: bandwidth }));
     if (verdict !== undefined) report.excluded.push({ pciAddress, pfAddress, ...verdict });
-    else report.devices.push(held.get(pciAddress)?.offered ?? { ...vf, ...common, ...ofPf(pf), kind: 'vf' });
+    else {
+      const offered: VfDevice = { ...vf, ...common, ...ofPf(pf), ...(isLimited ? { bandwidth } : {}), kind: 'vf' };
+      report.devices.push(held.get(pciAddress)?.offered ?? offered);
+    }
   }
 
   /**

@@ -54,7 +54,7 @@ describe('reportDevices', () => {
     const parts = {
       devices: {
         ...{ ...known, hung: () => [], unhealthy: () => new Map(), cardConditions: () => [] },
-        ...{ isListed: true, offered: () => offered, scannedAt },
+        ...{ isListed: true, offered: () => offered, sharedCounters: () => [], scannedAt },
       },
       store: { claims: () => [], unrestored: () => [] },
       events: {

@@ -5,6 +5,7 @@ import { DeviceList, type DeviceListOptions } from '../../../../src/driver/devic
 import { heldDevices } from '../../../../src/driver/devices/held-devices.ts';
 import { openDevices, type SimulationSettings } from '../../../../src/driver/devices/open-devices.ts';
 import type { StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from '../../../../src/driver/state/index.ts';
+import { validatePool } from '../../../../src/framework/resourceslice/validate.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { NetlinkError, type RtnlConnection } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
@@ -104,6 +105,24 @@ describe('DeviceList', () => {
     takeAway();
     expect(await source.scan()).toBe(false);
     expect(source.offered()).toEqual(before);
+  });
+
+  it('offers VFs with guarantees with what they take of their port, and the port once', async () => {
+    const path = join(node.root, 'policy.yaml');
+    const rule = 'select: { pciAddress: "0000:01:00.0" }, bandwidth: { guaranteedMbps: 400, portMbps: 1000 }';
+    writeFileSync(path, `${head}pfs: [{ ${rule} }, { select: {} }]\n`);
+    const source = open(path);
+    await source.scan();
+    const offered = source.offered();
+    const guarantee = { bandwidth: { value: '400M' } };
+    expect(offered.find(({ name }) => name === '0000-01-10-0')).toMatchObject({
+      capacity: guarantee,
+      consumesCounters: [{ counterSet: 'port-0000-01-00-0', counters: guarantee }],
+    });
+    const sharedCounters = source.sharedCounters();
+    expect(sharedCounters).toEqual([{ name: 'port-0000-01-00-0', counters: { bandwidth: { value: '1000M' } } }]);
+    expect(validatePool('n', { devices: offered, sharedCounters }, testDriver)).toEqual([]);
+    expect(offered.filter(({ capacity }) => capacity === undefined)).not.toEqual([]);
   });
 
   it('knows after a restart what a VF was that is in a pod', async () => {
