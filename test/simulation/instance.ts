@@ -63,7 +63,7 @@ export class Instance {
     this.process = process;
     this.#logger = loggerOf(node, process);
     const open: StoreOptions['open'] = (path, options) =>
-      node.databases.open(path, options, (sql) => node.beforeStatement(sql));
+      node.databases.open(path, options, (isRead) => node.beforeStatement(isRead));
     const { database } = directoriesOf(node.directories);
     this.store = openStore(node, process, database, { bootId: `boot-${node.bootCount}`, open });
     process.onEnd(() => this.store[Symbol.dispose]());

@@ -234,9 +234,9 @@ export class Node {
   }
 
   /** @throws Error of SQLite, if it is to fail */
-  beforeStatement(sql: string): void {
+  beforeStatement(isRead: boolean): void {
     const { faults } = this;
-    if (/^(SELECT|PRAGMA)/.test(sql)) {
+    if (isRead) {
       if (this.readFails('store')) throw Object.assign(new Error('disk I/O error'), { errcode: 10 });
     } else if (faults.storeErrors > 0 && faults.statementsBefore-- <= 0) {
       faults.storeErrors -= 1;
