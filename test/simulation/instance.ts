@@ -116,7 +116,11 @@ export class Instance {
     const { process } = this;
     const isLost = () => simulator.tape.chance(faults.lostRate, 'kernel');
     const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost });
-    const locks = new ClaimLocks(join(files.root, 'claims.lock'), this.#lockClock(), files.lockByte.bind(files));
+    const locks = new ClaimLocks(join(files.root, 'claims.lock'), this.#lockClock(), (descriptor, byte) => {
+      const isLocked = files.lockByte(descriptor, byte);
+      if (!isLocked) this.#node.onLockTaken(process);
+      return isLocked;
+    });
     process.onEnd(() => locks[Symbol.dispose]());
     const isGated = this.#chosen.gate === 'hook';
     const gate = {

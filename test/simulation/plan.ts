@@ -73,6 +73,8 @@ export type Fault =
   | ReadFault
   | Damage
   | { kind: 'clock step'; atMs: number; byMs: number }
+  /** The newest instance stops when it next waits for the lock of a claim, and a sandbox is lost meanwhile. */
+  | { kind: 'stall in wait'; atMs: number; forMs: number; lostAfterMs: number }
   | { kind: 'restart kubelet'; atMs: number; forMs: number; isStateLost: boolean }
   | { kind: 'lose sandbox'; atMs: number; forMs: number; isDriverAway: boolean }
   | { kind: 'update driver'; atMs: number; forMs: number; isKilled: boolean };
@@ -192,17 +194,19 @@ function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | '
 }
 
 /**
- * Two instances serve a pod, the newer one stops while it may be waiting for the older one, and goes on when the pod has
+ * Two instances serve a pod, the newer one stops while it waits for the older one, or may do so, and goes on when the pod has
  * its next sandbox.
  */
 function drawContest(tape: Tape, pods: readonly PodPlan[]): Fault[] {
   const startMs = pods[0]?.arrivesAtMs ?? 0;
   const stallMs = startMs + 100 + tape.below(1_500, 'more');
-  const lostMs = stallMs + 100 + tape.below(2_000, 'more');
+  const lostAfterMs = 100 + tape.below(2_000, 'more');
+  const forMs = 4_000 + tape.below(4_000, 'more');
   return [
     { kind: 'update driver', atMs: startMs - 500, forMs: 20_000, isKilled: true },
-    { kind: 'stall driver', atMs: stallMs, forMs: 4_000 + tape.below(4_000, 'more') },
-    { kind: 'lose sandbox', atMs: lostMs, forMs: 0, isDriverAway: false },
+    { kind: 'stall in wait', atMs: startMs, forMs: 2 * forMs, lostAfterMs },
+    { kind: 'stall driver', atMs: stallMs, forMs },
+    { kind: 'lose sandbox', atMs: stallMs + lostAfterMs, forMs: 0, isDriverAway: false },
   ];
 }
 

@@ -98,6 +98,7 @@ export class Node {
   #claimCount = 0;
   surprise: unknown;
   #disturbedUntilMs = 0;
+  #stallInWait: Extract<Fault, { kind: 'stall in wait' }> | undefined;
   #clockStepMs = 0;
 
   constructor(simulator: Simulator, { directories, disk, databases, plant }: Place) {
@@ -451,6 +452,9 @@ export class Node {
       case 'stall driver':
         if (driver !== undefined) driver.process.stalledUntilMs = nowMs + fault.forMs;
         break;
+      case 'stall in wait':
+        this.#stallInWait = fault;
+        break;
       case 'restart kubelet':
         kubelet.restart(fault.forMs, fault.isStateLost);
         break;
@@ -464,12 +468,10 @@ export class Node {
         this.checks.cardReset();
         hardware.reset();
         break;
-      case 'lose sandbox': {
-        const [sandbox] = runtime.list().filter(({ state }) => state === 'ready');
+      case 'lose sandbox':
         if (fault.isDriverAway) this.#keepDriverAway(fault.forMs);
-        if (sandbox !== undefined) runtime.loseSandbox(sandbox);
+        this.#loseSandbox();
         break;
-      }
       case 'API server away':
         apiServer.goDown(fault.forMs);
         break;
@@ -512,6 +514,22 @@ export class Node {
         this.#update(fault);
         break;
     }
+  }
+
+  #loseSandbox(): void {
+    const sandbox = this.runtime.list().find(({ state }) => state === 'ready');
+    if (sandbox !== undefined) this.runtime.loseSandbox(sandbox);
+  }
+
+  /** A process has found the lock of a claim taken. */
+  onLockTaken(process: Process): void {
+    const fault = this.#stallInWait;
+    if (fault === undefined || this.registered()?.process !== process) return;
+    this.#stallInWait = undefined;
+    simulatorTrace(this, `${process.name} stops while it waits for a lock`);
+    this.#disturb(fault.forMs);
+    process.stalledUntilMs = this.simulator.nowMs + fault.forMs;
+    this.simulator.schedule(fault.lostAfterMs, undefined, 'lose sandbox', () => this.#loseSandbox());
   }
 
   #resetPolicy(): void {
@@ -609,6 +627,7 @@ export class Node {
   #calmDown(): void {
     const { faults, cni, apiServer } = this;
     this.isCalm = true;
+    this.#stallInWait = undefined;
     this.#disturb(0);
     simulatorTrace(this, 'faults end');
     Object.assign(this.hardware, { refusesUntilMs: 0, lateUntilMs: 0 });
