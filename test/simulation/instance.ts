@@ -114,8 +114,9 @@ export class Instance {
     const { simulator, kernel, hardware, faults, apiServer, cni, bootCount, disk } = this.#node;
     const { files } = disk;
     const { process } = this;
+    const readFails = () => this.#node.readFails('files');
     const isLost = () => simulator.tape.chance(faults.lostRate, 'kernel');
-    const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost });
+    const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost, readFails });
     const locks = new ClaimLocks(join(files.root, 'claims.lock'), this.#lockClock(), (descriptor, byte) => {
       const isLocked = files.lockByte(descriptor, byte);
       if (!isLocked) this.#node.onLockTaken(process);

@@ -48,11 +48,11 @@ export interface ReadFault {
   of: 'files' | 'store' | 'card';
 }
 
-/** A file of the driver that something else has damaged. */
+/** A file of the driver that something else has damaged; a CDI spec while the driver is away, which makes it again when it starts. */
 export interface Damage {
   kind: 'damage file';
   atMs: number;
-  of: 'gate' | 'metadata';
+  of: 'gate' | 'metadata' | 'CDI spec';
   how: 'empty' | 'torn' | 'newer' | 'removed';
 }
 
@@ -228,7 +228,7 @@ function drawMoreFault(tape: Tape): Fault {
   if (kind === 'reads fail') return { kind, atMs, forMs, of: tape.pick(['files', 'store', 'card'], 'more') };
   if (kind === 'clock step') return { kind, atMs, byMs: tape.pick([3_600_000, -3_600_000, 4_000, -4_000], 'more') };
   if (kind !== 'damage file') return { kind: kind as PlainFault, atMs, forMs };
-  const of = tape.pick<Damage['of']>(['gate', 'metadata'], 'more');
+  const of = tape.chance(0.2, 'CDI') ? 'CDI spec' : tape.pick<Damage['of']>(['gate', 'metadata'], 'more');
   return { kind, atMs, of, how: tape.pick<Damage['how']>(['empty', 'torn', 'newer', 'removed'], 'more') };
 }
 

@@ -501,6 +501,7 @@ export class Node {
         this.#clockStepMs += fault.byMs;
         break;
       case 'damage file':
+        if (fault.of === 'CDI spec') this.#keepDriverAway(1_000);
         damage(this, fault);
         break;
       case 'reads fail':
