@@ -63,4 +63,6 @@ case "$(node --version)" in
   *) fail "node_modules/.bin/node is $(node --version), not 24 or later." \
     'Remove node_modules and run this again; npm must be allowed to run the install script of the package "node".' ;;
 esac
+# Much of what runs next starts Node.js many times, which would compile the same files each time.
+export NODE_COMPILE_CACHE=${NODE_COMPILE_CACHE-$PWD/.cache/node}
 exec "$@"

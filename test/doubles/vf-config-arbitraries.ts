@@ -1,10 +1,11 @@
 import fc from 'fast-check';
 import { formatCidr, networkOf, parseCidr } from '../../src/node/netlink/cidr.ts';
+import { codePoint } from './code-point.ts';
 
 /** Of each kind of value some are valid, some just invalid, and some of another kind. */
 const oddity = fc.oneof(
   fc.constantFrom<unknown>(null, true, false, 0, -1, 1.5, '', ' ', [], {}, [null], { a: 1 }, 'x'.repeat(300)),
-  fc.string({ unit: 'binary', maxLength: 20 }),
+  fc.string({ unit: codePoint, maxLength: 20 }),
   fc.double({ noNaN: true }),
   fc.jsonValue({ maxDepth: 2 }),
 );
@@ -90,7 +91,7 @@ const interfaceName = fc.oneof(
     '!~',
   ),
   fc.string({ unit: 'grapheme-ascii', maxLength: 17 }),
-  fc.string({ unit: 'binary', maxLength: 16 }),
+  fc.string({ unit: codePoint, maxLength: 16 }),
 );
 const kubernetesName = fc.oneof(
   fc.constantFrom('a', 'A', '-', 'a-', 'a.b', 'a..b', 'a\n', 'a'.repeat(253), 'a'.repeat(254)),

@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import { codePoint } from '../doubles/code-point.ts';
 
 /** Limits of integers and adjacent numbers: typical failures of lengths and counts. */
 const lengths = [
@@ -148,7 +149,7 @@ function nest(value: unknown, depth: number, inArrays: boolean): unknown {
 
 /** A string for a string, a number for a number: other types are rejected at once. */
 function jsonEdit(words: readonly string[]): fc.Arbitrary<JsonEdit> {
-  const word = fc.oneof(fc.constantFrom(...texts, ...words), fc.string({ unit: 'binary', maxLength: 12 }));
+  const word = fc.oneof(fc.constantFrom(...texts, ...words), fc.string({ unit: codePoint, maxLength: 12 }));
   const number = fc.oneof(fc.constantFrom(...numbers), fc.integer());
   const value = fc.oneof(
     word,

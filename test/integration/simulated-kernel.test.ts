@@ -117,7 +117,14 @@ async function simulated(): Promise<Line[]> {
   const process = new Process(simulator, 'test');
   const hardware = new Hardware({ kernel, simulator, count: 0 });
   kernel.removeLink(hardware.pfLink);
-  const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost: () => false });
+  const networks = new SimNetworks({
+    simulator,
+    kernel,
+    hardware,
+    process,
+    isLost: () => false,
+    readFails: () => false,
+  });
   kernel.mounts.set('/pod', kernel.createNamespace('pod', {}));
   kernel.addVeth(
     kernel.host,

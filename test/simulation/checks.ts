@@ -42,6 +42,8 @@ export class Checks {
   readonly #node: Node;
   /** Names of the claims that a VF was ever allocated to, by PCI address, with their pods. */
   readonly #pods = new Map<string, Set<string>>();
+  /** By their text: a file is read more often than it is written. */
+  readonly #documents = new Map<string, MetadataDocument>();
   readonly #generations = new Map<string, { generation: number; text: string }>();
   /** Ids of sandboxes whose pod has changed its own interface. */
   readonly #changed = new Set<string>();
@@ -444,7 +446,7 @@ export class Checks {
       const before = this.#generations.get(key) ?? { generation: 0, text: '' };
       const text = this.#readFile(claim, request) ?? '';
       if (text === before.text || this.#damagedAtMs !== undefined) continue;
-      const document = toDocument(text);
+      const document = this.#toDocument(text);
       if (document === undefined || document.claim.uid !== claim.uid) continue;
       const { generation } = document;
       const isSame = generation === before.generation && text.trim() !== before.text.trim();
@@ -464,7 +466,19 @@ export class Checks {
 
   #readDocument(claim: SimClaim, request: string): MetadataDocument | undefined {
     const text = this.#readFile(claim, request);
-    return text === undefined ? undefined : toDocument(text);
+    return text === undefined ? undefined : this.#toDocument(text);
+  }
+
+  /** A blank file has no content. */
+  #toDocument(text: string): MetadataDocument | undefined {
+    if (text.trim() === '') return undefined;
+    try {
+      const document = this.#documents.get(text) ?? decodeStream(text);
+      this.#documents.set(text, document);
+      return document;
+    } catch (error) {
+      throw new Violation('torn-file', `a file of metadata cannot be read: ${(error as Error).message}`);
+    }
   }
 
   #readFile(claim: SimClaim, request: string): string | undefined {
@@ -541,14 +555,4 @@ export class Checks {
 
 function readIfThere(path: string): string | undefined {
   return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
-}
-
-/** A blank file has no content. */
-function toDocument(text: string): MetadataDocument | undefined {
-  if (text.trim() === '') return undefined;
-  try {
-    return decodeStream(text);
-  } catch (error) {
-    throw new Violation('torn-file', `a file of metadata cannot be read: ${(error as Error).message}`);
-  }
 }

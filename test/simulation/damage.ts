@@ -13,13 +13,16 @@ const how: Record<Damage['how'], (text: string) => string | undefined> = {
 
 /** Damages a file of one claim, as an administrator, a full disk or a newer version may leave it. */
 export function damage({ directories, simulator, checks }: Node, fault: Damage): void {
-  const { dataDir } = directoriesOf(directories);
+  const { dataDir, cdiDir } = directoriesOf(directories);
+  const [dir, name] = {
+    gate: [join(dataDir, 'dra-device-metadata'), /\/gate$/] as const,
+    metadata: [join(dataDir, 'dra-device-metadata'), /\/metadata\.json$/] as const,
+    'CDI spec': [cdiDir, /_metadata_.*\.json$/] as const,
+  }[fault.of];
   const change = how[fault.how];
-  const path = filesOf(join(dataDir, 'dra-device-metadata')).find((each) =>
-    each.endsWith(fault.of === 'gate' ? '/gate' : '/metadata.json'),
-  );
+  const path = filesOf(dir).find((each) => name.test(each));
   if (path === undefined) return;
-  checks.damaged();
+  if (fault.of !== 'CDI spec') checks.damaged();
   simulator.trace('disk', `${path} is ${fault.how}`);
   const text = change(readFileSync(path, 'utf8'));
   if (text === undefined) rmSync(path);

@@ -7,6 +7,9 @@ interface Connection {
   statements: Map<string, StatementSync>;
 }
 
+/** @param isRead whether the statement changes nothing */
+type Before = (isRead: boolean) => void;
+
 /**
  * In-memory databases, whose connections stay open from one user to the next: writing to a file, opening it and
  * preparing statements took a quarter of the time of a schedule. Still real SQLite, with transactions, and with locks
@@ -20,7 +23,7 @@ export class MemoryDatabases implements Disposable {
    * Connections to the same path share the same database until this is disposed of.
    * @param before called before each statement; what it throws is the failure of the statement
    */
-  open(path: string, options: DatabaseSyncOptions = {}, before: (sql: string) => void = () => undefined): Database {
+  open(path: string, options: DatabaseSyncOptions = {}, before: Before = () => undefined): Database {
     const idle = this.#idle.get(path) ?? [];
     this.#idle.set(path, idle);
     const connection = idle.pop() ?? this.#connect(path, options);
@@ -41,11 +44,11 @@ export class MemoryDatabases implements Disposable {
 
 /** Once closed it stays closed, even if its connection is reused. */
 class MemoryDatabase implements Database {
-  readonly #before: (sql: string) => void;
+  readonly #before: Before;
   readonly #onClose: () => void;
   #connection: Connection | undefined;
 
-  constructor(connection: Connection, before: (sql: string) => void, onClose: () => void) {
+  constructor(connection: Connection, before: Before, onClose: () => void) {
     this.#connection = connection;
     this.#before = before;
     this.#onClose = onClose;
@@ -67,8 +70,9 @@ class MemoryDatabase implements Database {
     const { database, statements } = this.#open;
     const known = statements.get(sql) ?? database.prepare(sql);
     statements.set(sql, known);
+    const isRead = /^(SELECT|PRAGMA)/.test(sql);
     const all = (...values: SQLInputValue[]) => {
-      this.#before(sql);
+      this.#before(isRead);
       return known.all(...values);
     };
     return { all, get: known.get.bind(known), run: known.run.bind(known) } as unknown as StatementSync;

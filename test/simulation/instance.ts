@@ -66,7 +66,7 @@ export class Instance {
     this.process = process;
     this.#logger = loggerOf(node, process);
     const open: StoreOptions['open'] = (path, options) =>
-      node.databases.open(path, options, (sql) => node.beforeStatement(sql));
+      node.databases.open(path, options, (isRead) => node.beforeStatement(isRead));
     const { database } = directoriesOf(node.directories);
     this.store = openStore(node, process, database, { bootId: `boot-${node.bootCount}`, open });
     process.onEnd(() => this.store[Symbol.dispose]());
@@ -116,8 +116,9 @@ export class Instance {
   #ports(): NodePorts {
     const { simulator, kernel, hardware, faults, apiServer, cni, bootCount } = this.#node;
     const { process } = this;
+    const readFails = () => this.#node.readFails('files');
     const isLost = () => simulator.tape.chance(faults.lostRate, 'kernel');
-    const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost });
+    const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost, readFails });
     const locks = this.#isShared ? this.#sharedLocks() : new KeyedMutex();
     const isGated = this.#chosen.gate === 'hook';
     const gate = {
@@ -160,7 +161,11 @@ export class Instance {
       while (!isMet()) await this.process.clock.sleep(lockPollMs, signal);
     };
     const path = join(files.root, 'claims.lock');
-    const locks = new FileMutex(path, { until }, StateError, files.lockByte.bind(files));
+    const locks = new FileMutex(path, { until }, StateError, (descriptor, byte) => {
+      const isLocked = files.lockByte(descriptor, byte);
+      if (!isLocked) this.#node.onLockTaken(this.process);
+      return isLocked;
+    });
     this.process.onEnd(() => locks[Symbol.dispose]());
     return locks;
   }

@@ -38,7 +38,8 @@ interface FilePlace {
 
 /** No real descriptor has such a number. */
 const firstDescriptor = 1_000_000_000;
-const inDescriptor = /^\/proc\/self\/fd\/(\d{10})\//;
+const inDescriptors = '/proc/self/fd/';
+const firstInDescriptor = `${inDescriptors}100`;
 
 // biome-ignore lint/suspicious/noExplicitAny: each has other parameters.
 type Call = (...args: any[]) => unknown;
@@ -61,7 +62,7 @@ export class MemoryFiles {
   /** Whether a path or descriptor belongs to these files. */
   owns(file: unknown): boolean {
     if (typeof file === 'number') return file >= firstDescriptor;
-    return typeof file === 'string' && (file.startsWith(this.root) || inDescriptor.test(file));
+    return typeof file === 'string' && (file.startsWith(this.root) || file.startsWith(firstInDescriptor));
   }
 
   /** Removes all of them. */
@@ -175,9 +176,9 @@ export class MemoryFiles {
 
   /** @returns `undefined` if its directory does not exist */
   #find(path: string): FilePlace | undefined {
-    const [held = `${this.root}/`, descriptor] = inDescriptor.exec(path) ?? [];
-    let directory = descriptor === undefined ? this.#tree : this.#open.get(Number(descriptor));
-    let at = held.length;
+    const isInDescriptor = path.startsWith(firstInDescriptor);
+    let at = isInDescriptor ? path.indexOf('/', firstInDescriptor.length) + 1 : this.root.length + 1;
+    let directory = isInDescriptor ? this.#open.get(Number(path.slice(inDescriptors.length, at - 1))) : this.#tree;
     for (let end = path.indexOf('/', at); end !== -1; end = path.indexOf('/', at)) {
       directory = directory?.entries?.get(path.slice(at, end));
       at = end + 1;

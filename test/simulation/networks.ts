@@ -37,6 +37,8 @@ export interface SystemOptions {
   process: Process;
   /** Whether the current request to the kernel gets lost. */
   isLost: () => boolean;
+  /** Whether there is no descriptor for the current call. */
+  readFails: () => boolean;
 }
 
 /** rtnetlink in one namespace, for one process. */
@@ -209,15 +211,18 @@ export class SimNetworks implements Networks {
   }
 
   open(path: string): NetworkNamespace | undefined {
-    const { kernel, process } = this.#options;
+    const { kernel, process, readFails } = this.#options;
     process.point(`open ${path}`);
+    if (readFails()) {
+      throw new NetlinkError('netns-refused', `cannot open network namespace ${path}`, { errno: 'EMFILE' });
+    }
     const namespace = kernel.mounts.get(path);
     if (namespace === undefined || namespace === 'plain file' || namespace.isDying) return undefined;
     return this.#handle(namespace, path);
   }
 
   isGone(path: string): boolean {
-    return !this.#options.kernel.mounts.has(path);
+    return !this.#options.readFails() && !this.#options.kernel.mounts.has(path);
   }
 
   isStill(identity: string, path: string): boolean {

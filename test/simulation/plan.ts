@@ -50,11 +50,11 @@ export interface ReadFault {
   of: 'files' | 'store' | 'card';
 }
 
-/** A file of the driver that something else has damaged. */
+/** A file of the driver that something else has damaged; a CDI spec while the driver is away, which makes it again when it starts. */
 export interface Damage {
   kind: 'damage file';
   atMs: number;
-  of: 'gate' | 'metadata';
+  of: 'gate' | 'metadata' | 'CDI spec';
   how: 'empty' | 'torn' | 'newer' | 'removed';
 }
 
@@ -76,6 +76,8 @@ export type Fault =
   | Damage
   | { kind: 'cable out'; atMs: number; forMs: number }
   | { kind: 'clock step'; atMs: number; byMs: number }
+  /** The newest instance stops when it next waits for the lock of a claim, and a sandbox is lost meanwhile. */
+  | { kind: 'stall in wait'; atMs: number; forMs: number; lostAfterMs: number }
   | { kind: 'restart kubelet'; atMs: number; forMs: number; isStateLost: boolean }
   | { kind: 'lose sandbox'; atMs: number; forMs: number; isDriverAway: boolean }
   | { kind: 'update driver'; atMs: number; forMs: number; isKilled: boolean };
@@ -208,17 +210,19 @@ function drawCpus(tape: Tape, pods: PodPlan[]): PodPlan[] {
 }
 
 /**
- * Two instances serve a pod, the newer one stops while it may be waiting for the older one, and goes on when the pod has
+ * Two instances serve a pod, the newer one stops while it waits for the older one, or may do so, and goes on when the pod has
  * its next sandbox.
  */
 function drawContest(tape: Tape, pods: readonly PodPlan[]): Fault[] {
   const startMs = pods[0]?.arrivesAtMs ?? 0;
   const stallMs = startMs + 100 + tape.below(1_500, 'more');
-  const lostMs = stallMs + 100 + tape.below(2_000, 'more');
+  const lostAfterMs = 100 + tape.below(2_000, 'more');
+  const forMs = 4_000 + tape.below(4_000, 'more');
   return [
     { kind: 'update driver', atMs: startMs - 500, forMs: 20_000, isKilled: true },
-    { kind: 'stall driver', atMs: stallMs, forMs: 4_000 + tape.below(4_000, 'more') },
-    { kind: 'lose sandbox', atMs: lostMs, forMs: 0, isDriverAway: false },
+    { kind: 'stall in wait', atMs: startMs, forMs: 2 * forMs, lostAfterMs },
+    { kind: 'stall driver', atMs: stallMs, forMs },
+    { kind: 'lose sandbox', atMs: stallMs + lostAfterMs, forMs: 0, isDriverAway: false },
   ];
 }
 
@@ -255,7 +259,7 @@ function drawMoreFault(tape: Tape): Fault {
   if (kind === 'reads fail') return { kind, atMs, forMs, of: tape.pick(['files', 'store', 'card'], 'more') };
   if (kind === 'clock step') return { kind, atMs, byMs: tape.pick([3_600_000, -3_600_000, 4_000, -4_000], 'more') };
   if (kind !== 'damage file') return { kind: kind as PlainFault, atMs, forMs };
-  const of = tape.pick<Damage['of']>(['gate', 'metadata'], 'more');
+  const of = tape.chance(0.2, 'CDI') ? 'CDI spec' : tape.pick<Damage['of']>(['gate', 'metadata'], 'more');
   return { kind, atMs, of, how: tape.pick<Damage['how']>(['empty', 'torn', 'newer', 'removed'], 'more') };
 }
 

@@ -524,12 +524,21 @@ interface CdiSpec {
   devices: { name: string; containerEdits: Partial<Edits> }[];
 }
 
+/** A spec that is not valid does not affect the others. */
+function specIn(text: string): CdiSpec | undefined {
+  try {
+    return JSON.parse(text) as CdiSpec;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Resolves CDI devices like a runtime: from the current files. @throws Error `unresolvable CDI devices` */
 function readCdi(dir: string, ids: readonly string[]): Edits {
   const files = existsSync(dir)
     ? readdirSync(dir).filter((file) => file.endsWith('.json') && !file.startsWith('.'))
     : [];
-  const specs = files.map((file) => JSON.parse(readFileSync(join(dir, file), 'utf8')) as CdiSpec);
+  const specs = files.flatMap((file) => specIn(readFileSync(join(dir, file), 'utf8')) ?? []);
   const devices = new Map(
     specs.flatMap(({ kind, devices }) =>
       devices.map(({ name, containerEdits }) => [`${kind}=${name}`, containerEdits]),

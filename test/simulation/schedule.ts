@@ -39,7 +39,7 @@ export class Workplace implements Disposable {
     const { cdiDir, database } = directoriesOf(this.directories);
     mkdirSync(cdiDir, { recursive: true });
     const opened = this.databases.open(database);
-    opened.exec('DELETE FROM devices; DELETE FROM claims; DELETE FROM unrestored; DELETE FROM records');
+    for (const table of ['devices', 'claims', 'unrestored', 'records']) opened.prepare(`DELETE FROM ${table}`).run();
     opened.close();
   }
 

@@ -100,6 +100,7 @@ export class Node {
   #claimCount = 0;
   surprise: unknown;
   #disturbedUntilMs = 0;
+  #stallInWait: Extract<Fault, { kind: 'stall in wait' }> | undefined;
   #clockStepMs = 0;
 
   constructor(simulator: Simulator, { directories, disk, databases, plant }: Place) {
@@ -237,9 +238,9 @@ export class Node {
   }
 
   /** @throws Error of SQLite, if it is to fail */
-  beforeStatement(sql: string): void {
+  beforeStatement(isRead: boolean): void {
     const { faults } = this;
-    if (/^(SELECT|PRAGMA)/.test(sql)) {
+    if (isRead) {
       if (this.readFails('store')) throw Object.assign(new Error('disk I/O error'), { errcode: 10 });
     } else if (faults.storeErrors > 0 && faults.statementsBefore-- <= 0) {
       faults.storeErrors -= 1;
@@ -457,6 +458,9 @@ export class Node {
       case 'stall driver':
         if (driver !== undefined) driver.process.stalledUntilMs = nowMs + fault.forMs;
         break;
+      case 'stall in wait':
+        this.#stallInWait = fault;
+        break;
       case 'restart kubelet':
         kubelet.restart(fault.forMs, fault.isStateLost);
         break;
@@ -470,12 +474,10 @@ export class Node {
         this.checks.cardReset();
         hardware.reset();
         break;
-      case 'lose sandbox': {
-        const [sandbox] = runtime.list().filter(({ state }) => state === 'ready');
+      case 'lose sandbox':
         if (fault.isDriverAway) this.#keepDriverAway(fault.forMs);
-        if (sandbox !== undefined) runtime.loseSandbox(sandbox);
+        this.#loseSandbox();
         break;
-      }
       case 'API server away':
         apiServer.goDown(fault.forMs);
         break;
@@ -512,6 +514,7 @@ export class Node {
         this.#clockStepMs += fault.byMs;
         break;
       case 'damage file':
+        if (fault.of === 'CDI spec') this.#keepDriverAway(1_000);
         damage(this, fault);
         break;
       case 'reads fail':
@@ -525,6 +528,22 @@ export class Node {
         this.#update(fault);
         break;
     }
+  }
+
+  #loseSandbox(): void {
+    const sandbox = this.runtime.list().find(({ state }) => state === 'ready');
+    if (sandbox !== undefined) this.runtime.loseSandbox(sandbox);
+  }
+
+  /** A process has found the lock of a claim taken. */
+  onLockTaken(process: Process): void {
+    const fault = this.#stallInWait;
+    if (fault === undefined || this.registered()?.process !== process) return;
+    this.#stallInWait = undefined;
+    simulatorTrace(this, `${process.name} stops while it waits for a lock`);
+    this.#disturb(fault.forMs);
+    process.stalledUntilMs = this.simulator.nowMs + fault.forMs;
+    this.simulator.schedule(fault.lostAfterMs, undefined, 'lose sandbox', () => this.#loseSandbox());
   }
 
   #resetPolicy(): void {
@@ -622,6 +641,7 @@ export class Node {
   #calmDown(): void {
     const { faults, cni, apiServer } = this;
     this.isCalm = true;
+    this.#stallInWait = undefined;
     this.#disturb(0);
     simulatorTrace(this, 'faults end');
     Object.assign(this.hardware, { refusesUntilMs: 0, lateUntilMs: 0 });

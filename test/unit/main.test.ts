@@ -10,7 +10,7 @@ const mainPath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 function netdra(args: string[], env: Record<string, string> = {}) {
   const { status, stdout, stderr } = spawnSync(process.execPath, [mainPath, ...args], {
     encoding: 'utf8',
-    env: { PATH: process.env.PATH, ...env },
+    env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE, ...env },
   });
   return { status, stdout, stderr };
 }

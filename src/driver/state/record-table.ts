@@ -1,5 +1,12 @@
 type Query = (sql: string, ...values: string[]) => Record<string, unknown>[];
 
+/** What was read of the table since another instance has last written. */
+export interface KnownRecords {
+  /** By directory; `undefined` for one without a record. */
+  texts: Map<string, string | undefined>;
+  names: string[] | undefined;
+}
+
 /**
  * The table of the framework's records: one text for each claim, under the name of the claim's directory.
  * Every method throws StateError `store-unusable`.
@@ -8,28 +15,46 @@ export class RecordTable {
   readonly isReadOnly: boolean;
   readonly #query: Query;
   readonly #exists: boolean;
+  readonly #known: () => KnownRecords;
 
   /** @param options.exists `false` for a store that a tool reads before its driver has migrated it */
-  constructor(query: Query, options: { isReadOnly: boolean; exists: boolean }) {
+  constructor(query: Query, options: { isReadOnly: boolean; exists: boolean; known: () => KnownRecords }) {
     this.#query = query;
     this.isReadOnly = options.isReadOnly;
     this.#exists = options.exists;
+    this.#known = options.known;
   }
 
   read(dir: string): string | undefined {
-    const [row] = this.#exists ? this.#query('SELECT record FROM records WHERE dir = ?', dir) : [];
-    return row && String(row.record);
+    if (!this.#exists) return undefined;
+    const { texts } = this.#known();
+    if (!texts.has(dir)) {
+      const [row] = this.#query('SELECT record FROM records WHERE dir = ?', dir);
+      texts.set(dir, row && String(row.record));
+    }
+    return texts.get(dir);
   }
 
   names(): string[] {
-    return this.#exists ? this.#query('SELECT dir FROM records').map(({ dir }) => String(dir)) : [];
+    if (!this.#exists) return [];
+    const known = this.#known();
+    known.names ??= this.#query('SELECT dir FROM records').map(({ dir }) => String(dir));
+    return known.names;
   }
 
   write(dir: string, record: string): void {
     this.#query('INSERT OR REPLACE INTO records (dir, record) VALUES (?, ?)', dir, record);
+    this.#changed(dir, record);
   }
 
   delete(dir: string): void {
     this.#query('DELETE FROM records WHERE dir = ?', dir);
+    this.#changed(dir, undefined);
+  }
+
+  #changed(dir: string, record: string | undefined): void {
+    const known = this.#known();
+    known.texts.set(dir, record);
+    known.names = undefined;
   }
 }

@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { claimName } from '../../framework/metadata/index.ts';
 import { deepFreeze } from '../../lib/freeze.ts';
 import { StateError } from './errors.ts';
-import { RecordTable } from './record-table.ts';
+import { type KnownRecords, RecordTable } from './record-table.ts';
 import {
   type Database,
   damagedHint,
@@ -24,14 +24,6 @@ export interface StoreOptions {
   readOnly?: boolean;
   /** Default: the file at the path, by `node:sqlite`. */
   open?: OpenDatabase;
-}
-
-/** What was read last, all of it from one version of the file; what is absent has to be read again. */
-interface Known {
-  dataVersion: unknown;
-  claims: readonly StoredClaim[];
-  unrestored?: readonly UnrestoredVf[];
-  conditions?: readonly StoredCondition[];
 }
 
 /** SQLite's codes for a file that is damaged or not a database. Source: sqlite.org/rescode.html. */
@@ -56,11 +48,13 @@ export class Store implements Disposable {
   readonly records: RecordTable;
   readonly #statements = new Map<string, StatementSync>();
   /** What was read last; absent if all has to be read again. */
-  #known: Known | undefined;
+  #known: KnownContent | undefined;
   /** UIDs of claims that this instance has changed since. */
   readonly #changed = new Set<string>();
   /** Whether the store was checked for writes of other instances in the open transaction, which keeps them waiting. */
   #isAlone = false;
+  /** Whether it was checked by the synchronous code that runs now, which waits for nothing that another instance does. */
+  #isChecked = false;
 
   /** @param path of the database file; it and its directory are made if missing, unless `readOnly` */
   constructor(path: string, { bootId, readOnly = false, open = openFile }: StoreOptions = {}) {
@@ -74,7 +68,7 @@ export class Store implements Disposable {
     });
     const query = (sql: string, ...values: string[]) => this.#query(sql, ...values);
     const exists = this.#guard(() => readVersion(this.#database)) >= recordsSince;
-    this.records = new RecordTable(query, { isReadOnly: readOnly, exists });
+    this.records = new RecordTable(query, { isReadOnly: readOnly, exists, known: () => this.#readChanges().records });
   }
 
   claim(uid: string): StoredClaim | undefined {
@@ -151,6 +145,8 @@ export class Store implements Disposable {
     const isInner = this.#database.isTransaction;
     const [begin, commit, undo] = isInner ? innerSteps : outerSteps;
     this.#query(begin);
+    // Another instance may have written while this one waited.
+    this.#isChecked &&= isInner;
     try {
       task();
       this.#query(commit);
@@ -281,10 +277,15 @@ export class Store implements Disposable {
   #readChanges() {
     // Changes with each commit of another instance.
     const read = () => this.#query('PRAGMA data_version')[0]?.data_version;
-    const dataVersion = this.#isAlone ? this.#known?.dataVersion : read();
+    const dataVersion = this.#isAlone || this.#isChecked ? this.#known?.dataVersion : read();
     this.#isAlone = this.#database.isTransaction;
+    if (!this.#isChecked)
+      void endOfTurn.then(() => {
+        this.#isChecked = false;
+      });
+    this.#isChecked = true;
     if (this.#known === undefined || this.#known.dataVersion !== dataVersion) {
-      this.#known = { dataVersion, claims: this.#claims('') };
+      this.#known = { dataVersion, claims: this.#claims(''), records: { texts: new Map(), names: undefined } };
     } else if (this.#changed.size > 0) {
       const others = this.#known.claims.filter(({ identity }) => !this.#changed.has(identity.uid));
       const own = [...this.#changed].flatMap((uid) => this.#claims('WHERE uid = ?', uid));
@@ -352,6 +353,18 @@ export class Store implements Disposable {
     if (this.#isReadOnly) return 'run this as root, in the same version as the driver';
     return 'check space and permissions of its directory; without it nothing is done';
   }
+}
+
+/** What waits for it runs after the synchronous code that runs now. */
+const endOfTurn = Promise.resolve();
+
+/** What was read of a version of the database; what is absent has to be read again. */
+interface KnownContent {
+  dataVersion: unknown;
+  claims: readonly StoredClaim[];
+  unrestored?: readonly UnrestoredVf[];
+  conditions?: readonly StoredCondition[];
+  records: KnownRecords;
 }
 
 type Row = Record<string, unknown>;

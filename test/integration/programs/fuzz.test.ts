@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { codePoint } from '../../doubles/code-point.ts';
 import { fuzzPrograms } from '../../fuzz/c-programs.ts';
 import { buildTimeoutMs, checkedTool } from './checked-tool.ts';
 import { ContainerRoot, runProgram } from './container-root.ts';
@@ -23,7 +24,7 @@ describe('the parsers', () => {
   }, 180_000);
 
   /** JSON as this tool takes it: no NUL in a text, at most as deep as a document is. */
-  const text = fc.string({ unit: 'binary' }).map((each) => each.toWellFormed().replaceAll('\0', ''));
+  const text = fc.string({ unit: codePoint }).map((each) => each.toWellFormed().replaceAll('\0', ''));
   const json = fc.letrec((tie) => ({
     value: fc.oneof(
       { maxDepth: 5 },

@@ -7,7 +7,7 @@ import { toVfWanted } from '../../../src/driver/vf/vf-wanted.ts';
 import { formatGate } from '../../../src/framework/metadata/gate/gate.ts';
 import { KeyedMutex } from '../../../src/lib/keyed-mutex.ts';
 import type { VfHardware, VfWanted } from '../../../src/node/sriov/index.ts';
-import { faultNearUpdate, pod, restartAtStart } from './needs.ts';
+import { fault, faultNearUpdate, pod, restartAtStart } from './needs.ts';
 import { otherBugs } from './other-bugs.ts';
 import {
   all,
@@ -317,7 +317,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'earlier-sandbox-served-late',
     what: 'an instance that has waited for the lock takes the VF out of the next sandbox of its pod',
-    needs: faultNearUpdate('stall driver'),
+    needs: fault('stall in wait'),
     plant: (ports, directories) => {
       const isLocked = new AsyncLocalStorage<boolean>();
       const { locks } = ports.disk;

@@ -309,4 +309,29 @@ export const otherBugs: readonly PlantedBug[] = [
       }
     }),
   },
+  {
+    name: 'damaged-spec-stays',
+    what: 'a CDI spec that something else has damaged is not made again',
+    needs: ({ faults }) => faults.some((each) => each.kind === 'damage file' && each.of === 'CDI spec'),
+    plant: inHelper(() => ({ restoreMetadata: async () => [] })),
+  },
+  {
+    name: 'out-of-files-means-gone',
+    what: 'a network namespace that cannot be opened for lack of descriptors counts as gone',
+    needs: ({ faults }) => faults.some((each) => each.kind === 'reads fail' && each.of === 'files'),
+    plant: onNamespaces((networks) => {
+      const open: typeof networks.open = (path) => {
+        try {
+          return networks.open(path);
+        } catch {
+          return undefined;
+        }
+      };
+      const isGone: typeof networks.isGone = (path) => {
+        using found = open(path);
+        return found === undefined;
+      };
+      return { open, isGone };
+    }),
+  },
 ];

@@ -8,6 +8,7 @@ import { layouts } from '../../../src/framework/metadata/layouts/layouts.ts';
 import { explain, NetdraError } from '../../../src/lib/errors.ts';
 import { printable, printableStyled } from '../../../src/lib/printable.ts';
 import { findFailure } from '../../../src/node/cni/failure.ts';
+import { codePoint } from '../../doubles/code-point.ts';
 
 const hostile = '\u001b]0;pwn\u0007\u001b[2Jx\u009b31m\u202etxt.exe';
 
@@ -17,7 +18,7 @@ describe('text of others', () => {
     expect(printable('A'.repeat(900_000))).toBe(`${'A'.repeat(4096)}…`);
     expect(printable('ü 日本 😀')).toBe('ü 日本 😀');
     fc.assert(
-      fc.property(fc.string({ unit: 'binary' }), (text) => {
+      fc.property(fc.string({ unit: codePoint }), (text) => {
         expect(printable(text)).not.toMatch(/[\p{Cc}\p{Cf}\p{Cs}]/u);
         expect(printableStyled(text.replaceAll('\u001b', ''))).not.toMatch(/[^\P{Cc}\n]/u);
       }),

@@ -11,7 +11,7 @@ const mainPath = fileURLToPath(new URL('../../../../src/main.ts', import.meta.ur
 function netdra(args: string[], env: Record<string, string> = {}) {
   return spawnSync(process.execPath, [mainPath, ...args], {
     encoding: 'utf8',
-    env: { PATH: process.env.PATH, ...env },
+    env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE, ...env },
   });
 }
 

@@ -67,7 +67,7 @@ const claimOf = (device: Partial<StoredDevice>): StoredClaim => ({
 });
 /** Lets ticks of two seconds go by, with all that comes of them. */
 const tick = async (clock: ManualClock, ticks = 1) => {
-  const isAsleep = () => vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+  const isAsleep = () => vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), { timeout: 5_000, interval: 5 });
   for (let count = 0; count < ticks; count++) {
     await isAsleep();
     clock.advance(2_000);
@@ -463,7 +463,7 @@ describe('DeviceList, on a node whose devices cannot be listed', () => {
     let changes = 0;
     source.watch(() => changes++);
     links = async () => [];
-    await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+    await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), { timeout: 5_000, interval: 5 });
     clock.advance(2_000);
     await vi.waitFor(() => expect(changes).toBe(1), 5_000);
   });

@@ -20,8 +20,11 @@ const it = base.extend<{ path: string }>({
   },
 });
 
+/** What another instance writes is seen by code that runs later. */
+const otherTurn = Promise.resolve();
+
 describe('Store', () => {
-  it('gives a device to one claim only, also when two processes ask, and says who has it', ({ path }) => {
+  it('gives a device to one claim only, also when two processes ask, and says who has it', async ({ path }) => {
     using first = new Store(path);
     using second = new Store(path);
     first.putClaim({ identity, podUids: [], state: 'preparing', devices: [device] });
@@ -32,6 +35,7 @@ describe('Store', () => {
     first.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
     first.deleteClaim('u');
     put();
+    await otherTurn;
     expect(first.holderOf(device.pciAddress)?.identity).toEqual(other);
   });
 
@@ -50,7 +54,7 @@ describe('Store', () => {
     expect(store.claims()).toEqual([{ ...claim, state: 'unpreparing' }]);
   });
 
-  it('keeps all of several changes or none, and undoes one that fails by itself', ({ path }) => {
+  it('keeps all of several changes or none, and undoes one that fails by itself', async ({ path }) => {
     using store = new Store(path);
     using other = new Store(path);
     const put = (uid: string, pciAddress: string) =>
@@ -73,6 +77,7 @@ describe('Store', () => {
       expect(() => put('v', '0000:00:00.1')).toThrow(/it is prepared for claim/);
       put('w', '0000:00:00.2');
     });
+    await otherTurn;
     expect(uids()).toEqual(['u', 'w']);
   });
 
@@ -211,12 +216,13 @@ describe('Store', () => {
     store.putClaim({ ...next, state: 'preparing' });
   });
 
-  it('reads again what was not restored, after this instance or another one has changed it', ({ path }) => {
+  it('reads again what was not restored, after this instance or another one has changed it', async ({ path }) => {
     using store = new Store(path);
     using other = new Store(path);
     const reasons = () => store.unrestored().map(({ reason }) => reason);
     expect(reasons()).toEqual([]);
     other.putUnrestored({ device, reason: 'x' });
+    await otherTurn;
     expect(reasons()).toEqual(['x']);
     store.putUnrestored({ device, reason: 'y' });
     expect(reasons()).toEqual(['y']);
@@ -229,6 +235,7 @@ describe('Store', () => {
     expect(() => store.together(undone)).toThrow('stop');
     expect(reasons()).toEqual(['y']);
     other.deleteUnrestored(device.pciAddress);
+    await otherTurn;
     expect(reasons()).toEqual([]);
   });
 

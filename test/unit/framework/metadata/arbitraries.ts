@@ -5,6 +5,7 @@ import type {
   MetadataDocument,
   NetworkDeviceData,
 } from '../../../../src/framework/metadata/index.ts';
+import { codePoint } from '../../../doubles/code-point.ts';
 
 /** What passes validation: every document that we can build. */
 const label = fc.stringMatching(/^[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?$/);
@@ -14,7 +15,7 @@ const attributeName = fc.oneof(
   identifier,
   fc.tuple(subdomain, identifier).map((parts) => parts.join('/')),
 );
-const value = fc.string({ unit: 'binary', maxLength: 64 }).filter((text) => Buffer.byteLength(text) <= 64);
+const value = fc.string({ unit: codePoint, maxLength: 64 }).filter((text) => Buffer.byteLength(text) <= 64);
 const int = fc.oneof(
   fc.maxSafeInteger(),
   fc
@@ -46,9 +47,9 @@ const ip = fc.oneof(
 
 export const networkData: fc.Arbitrary<NetworkDeviceData> = fc.record(
   {
-    interfaceName: fc.string({ unit: 'binary', minLength: 1, maxLength: 64 }),
+    interfaceName: fc.string({ unit: codePoint, minLength: 1, maxLength: 64 }),
     ips: fc.uniqueArray(ip, { minLength: 1, maxLength: 16 }),
-    hardwareAddress: fc.string({ unit: 'binary', minLength: 1, maxLength: 32 }),
+    hardwareAddress: fc.string({ unit: codePoint, minLength: 1, maxLength: 32 }),
   },
   { requiredKeys: [] },
 );

@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** One call of a plugin, as the plugin saw it. */
@@ -9,7 +9,7 @@ export interface RecordedCall {
   config: any;
 }
 
-/** CNI plugins that are shell scripts: real programs that record how they are called and then do what the test says. */
+/** CNI plugins that are shell scripts: real programs that record how they are called and then do what the test says. Each starts as few programs as can be. */
 export class ScriptPlugins {
   readonly binDir: string;
   readonly #callsDir: string;
@@ -24,12 +24,11 @@ export class ScriptPlugins {
   /** @param body shell commands; the configuration is in `$config` */
   write(name: string, body: string): void {
     const script = `#!/bin/sh
-config=$(cat)
-call=${this.#callsDir}/$(date +%s%N)-$$
-mkdir "$call"
-tr '\\0' '\\n' </proc/$$/environ >"$call/env"
-printf '%s' "$config" >"$call/config"
-printf ${name} >"$call/name" && mv "$call/name" "$call/plugin"
+IFS= read -r config || :
+call=${this.#callsDir}/$$
+cp /proc/$$/environ "$call.env"
+printf '%s' "$config" >"$call.config"
+: >"$call.is-${name}"
 ${body}
 `;
     const path = join(this.binDir, name);
@@ -55,14 +54,20 @@ ${body}
 
   /** All calls so far, in their order. */
   calls(): RecordedCall[] {
-    return readdirSync(this.#callsDir)
-      .filter((name) => existsSync(join(this.#callsDir, name, 'plugin')))
-      .sort()
-      .map((name) => {
-        const read = (file: string) => readFileSync(join(this.#callsDir, name, file), 'utf8');
-        const env = read('env').trim().split('\n');
+    // Times are those of the kernel's ticks, so two calls may have the same.
+    const whole = readdirSync(this.#callsDir).flatMap((file) => {
+      const [, pid, plugin = ''] = /^(\d+)\.is-(.*)$/.exec(file) ?? [];
+      return pid === undefined ? [] : [{ pid, plugin, atMs: statSync(join(this.#callsDir, file)).mtimeMs }];
+    });
+    return whole
+      .sort((one, other) => one.atMs - other.atMs || Number(one.pid) - Number(other.pid))
+      .map(({ pid, plugin }) => {
+        const read = (file: string) => readFileSync(join(this.#callsDir, `${pid}.${file}`), 'utf8');
+        const env = read('env')
+          .split('\0')
+          .filter((line) => line !== '');
         return {
-          plugin: read('plugin'),
+          plugin,
           env: Object.fromEntries(env.map((line) => [line.split('=')[0]!, line.slice(line.indexOf('=') + 1)])),
           config: JSON.parse(read('config')),
         };

@@ -188,7 +188,7 @@ describe('a card with quirks', { timeout: 400 * runs + 15_000 }, () => {
     assertRules(lasting, { numRuns: runs }));
 
   it.each(planted)('shows a driver in which $kind', async ({ shownBy, plant }) => {
-    const search = assertRules(shownBy, { seed: 1, numRuns: 100, endOnFailure: true }, plant());
+    const search = assertRules(shownBy, { seed: 2, numRuns: 100, endOnFailure: true }, plant());
     await expect(search).rejects.toThrow('Property failed');
   });
 });

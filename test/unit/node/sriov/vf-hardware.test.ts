@@ -1,10 +1,10 @@
 import { renameSync, rmSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
-import { type Clock, systemClock } from '../../../../src/lib/clock.ts';
 import { defined } from '../../../../src/lib/defined.ts';
 import { explain } from '../../../../src/lib/errors.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { DeviceNodes, DriverBinding, VfHardware, type VfWanted } from '../../../../src/node/sriov/index.ts';
+import { JumpingClock } from '../../../doubles/quirky-card.ts';
 import { SriovCard, type SriovCardOptions, soundCard, vfAddress } from '../../../doubles/sriov-card.ts';
 
 const stack: Disposable[] = [];
@@ -12,18 +12,19 @@ afterEach(() => {
   for (const each of stack.splice(0)) each[Symbol.dispose]();
 });
 
-function open(options?: SriovCardOptions, clock: Clock = systemClock) {
+function open(options?: SriovCardOptions) {
+  const clock = new JumpingClock();
   const card = new SriovCard(options);
   stack.push(card);
   const { root, write, host, ethtool } = card;
   const hardware = new VfHardware({
-    binding: new DriverBinding(root, write),
+    binding: new DriverBinding(root, write, clock),
     host,
     ethtool,
     clock,
     nodes: new DeviceNodes(root),
   });
-  return { card, hardware };
+  return { card, hardware, clock };
 }
 
 /** Applies and restores; what the host sees must be the same as before. */
@@ -177,12 +178,12 @@ describe('a VF that its pod has changed', () => {
   }
 
   async function prepare(options?: SriovCardOptions) {
-    const { card, hardware } = open(options);
+    const { card, hardware, clock } = open(options);
     Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', altNames: ['enp1s16'], alias: 'first', up: true });
     card.changeSettings(0, { rings: { rx: 512, tx: 256 }, features: { 'rx-checksum': true } });
     const [state, before] = [card.state(0), await hardware.snapshot(card.address(0))];
     // As the store does.
-    return { card, hardware, state, before: JSON.parse(JSON.stringify(before)) };
+    return { card, hardware, clock, state, before: JSON.parse(JSON.stringify(before)) };
   }
 
   it.each([true, false])(
@@ -244,7 +245,7 @@ describe('a VF that its pod has changed', () => {
   it.each(['hardwareAddress', 'mtuBytes'] as const)(
     'is not restored if its driver accepts the old %s and keeps the new one; it may take a moment',
     async (property) => {
-      const { card, hardware, state, before } = await prepare();
+      const { card, hardware, state, before, clock } = await prepare();
       const { setLink } = card.host;
       const change = () => Object.assign(card.link(0) ?? {}, { mtuBytes: 1280, hardwareAddress: '02:66:00:00:00:01' });
       change();
@@ -253,7 +254,7 @@ describe('a VF that its pod has changed', () => {
         code: 'restore-incomplete',
         properties: [`link.${property}`],
       });
-      card.host.setLink = async (index, wanted) => void setTimeout(() => void setLink(index, wanted), 200);
+      card.host.setLink = async (index, wanted) => clock.after(200, () => void setLink(index, wanted));
       change();
       await hardware.restore(card.address(0), before, { reset: false });
       expect(card.state(0)).toEqual(state);
@@ -332,11 +333,11 @@ describe('a rebind that is due', () => {
   });
 
   it('leaves an interface that was cut short after it with the name of before', async () => {
-    const { card, hardware } = open();
+    const { card, hardware, clock } = open();
     Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', mtuBytes: 1400, up: true });
     const before = await hardware.snapshot(card.address(0));
     await card.host.setVf(5, 0, wanted.vf);
-    await new DriverBinding(card.root, card.write).rebind(vfAddress(0));
+    await new DriverBinding(card.root, card.write, clock).rebind(vfAddress(0));
     await hardware.configure(card.address(0), wanted, before);
     expect(card.link(0)).toMatchObject({ name: 'ens1f0v0', mtuBytes: 1400, up: true, ...wanted.vf });
   });
@@ -344,10 +345,10 @@ describe('a rebind that is due', () => {
 
 describe('the RDMA device of a VF', () => {
   it('is awaited after a bind, and is read again under the name that udev gives it', async () => {
-    const { card, hardware } = open();
+    const { card, hardware, clock } = open();
     const dir = `bus/pci/devices/${vfAddress(0)}`;
-    setTimeout(() => card.writeText(`${dir}/infiniband/mlx5_24/node_type`, '1: CA\n'), 40);
-    setTimeout(() => card.writeText(`${dir}/infiniband_verbs/uverbs24/uevent`, 'DEVNAME=infiniband/uverbs24\n'), 80);
+    clock.after(40, () => card.writeText(`${dir}/infiniband/mlx5_24/node_type`, '1: CA\n'));
+    clock.after(80, () => card.writeText(`${dir}/infiniband_verbs/uverbs24/uevent`, 'DEVNAME=infiniband/uverbs24\n'));
     const access = await hardware.access(card.address(0), { vhost: false, rdma: true });
     expect(access).toMatchObject({ rdmaDevice: 'mlx5_24', nodes: ['/dev/infiniband/uverbs24'] });
     renameSync(card.path(dir, 'infiniband/mlx5_24'), card.path(dir, 'infiniband/rocep59s0f0v0'));
@@ -355,20 +356,16 @@ describe('the RDMA device of a VF', () => {
   });
 
   it('fails the claim for the time being if it does not appear, and at once if it cannot be used', async () => {
-    let nowMs = 0;
-    const sleep = async (ms: number) => {
-      nowMs += ms;
-    };
-    const { card, hardware } = open({}, { ...systemClock, nowMs: () => nowMs, sleep });
+    const { card, hardware, clock } = open();
     const absent = hardware.access(card.address(0), { vhost: false, rdma: true });
     await expect(absent).rejects.toMatchObject({ code: 'device-node-missing', retriable: true });
-    expect(nowMs).toBeGreaterThan(1_000);
-    const waitedMs = nowMs;
+    const waitedMs = clock.nowMs();
+    expect(waitedMs).toBeGreaterThan(1_000);
     card.writeText('module/ib_core/parameters/netns_mode', 'N\n');
     card.writeText(`bus/pci/devices/${vfAddress(0)}/infiniband/mlx5_24/node_type`, '1: CA\n');
     const refused = hardware.access(card.address(0), { vhost: false, rdma: true });
     await expect(refused).rejects.toMatchObject({ code: 'device-node-missing', retriable: false });
-    expect(nowMs).toBe(waitedMs);
+    expect(clock.nowMs()).toBe(waitedMs);
   });
 });
 
@@ -631,11 +628,11 @@ describe('a VF without an interface', () => {
   });
 
   it('is waited for while its driver takes a moment, and not bound again', async () => {
-    const { card, hardware } = open();
+    const { card, hardware, clock } = open();
     card.silentProbes.set('igbvf', 1);
     await unbound(card, 'igbvf');
     card.log.length = 0;
-    setTimeout(() => card.writeText(`bus/pci/devices/${vfAddress(0)}/net/eth0/mtu`, '1500'), 300);
+    clock.after(300, () => card.writeText(`bus/pci/devices/${vfAddress(0)}/net/eth0/mtu`, '1500'));
     await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
     expect(card.log).toEqual([]);
   });
@@ -647,7 +644,7 @@ describe('a VF without an interface', () => {
     expect(card.log).toEqual([]);
   });
 
-  it('is refused with the name of its driver if that makes none again', { timeout: 20_000 }, async () => {
+  it('is refused with the name of its driver if that makes none again', async () => {
     const { card, hardware } = open();
     card.silentProbes.set('igbvf', 2);
     await unbound(card, 'igbvf');
@@ -661,11 +658,11 @@ describe('a VF without an interface', () => {
 
 describe('a driver that is bound', () => {
   it('may show a moment after the kernel has returned', async () => {
-    const { card, hardware } = open();
+    const { card, hardware, clock } = open();
     const { write } = card;
     const late = async (path: string, text: string) =>
-      path.endsWith('drivers_probe') ? void setTimeout(() => void write(path, text), 300) : await write(path, text);
-    const binding = new DriverBinding(card.root, late);
+      path.endsWith('drivers_probe') ? clock.after(300, () => void write(path, text)) : await write(path, text);
+    const binding = new DriverBinding(card.root, late, clock);
     await binding.bind(vfAddress(0), 'vfio-pci').catch(() => undefined);
     expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
     await binding.bindDefault(vfAddress(0));
@@ -692,15 +689,15 @@ describe('a write into sysfs', () => {
 
 describe('DriverBinding.bindDefault', () => {
   it('says when the kernel has no driver for a VF, or gives it vfio', async () => {
-    const { card } = open();
-    const binding = new DriverBinding(card.root, card.write);
+    const { card, clock } = open();
+    const binding = new DriverBinding(card.root, card.write, clock);
     await binding.bind(vfAddress(0), 'vfio-pci');
     card.failingDrivers.add('igbvf');
     expect(await failure(binding.bindDefault(vfAddress(0)))).toMatch(
       /gives 0000:01:10\.0 no driver, so that it has no interface \(load/,
     );
     const { card: stubborn } = open({ defaultDriver: 'vfio-pci' });
-    const other = new DriverBinding(stubborn.root, stubborn.write);
+    const other = new DriverBinding(stubborn.root, stubborn.write, clock);
     expect(await failure(other.bindDefault(vfAddress(0)))).toMatch(/gives 0000:01:10\.0 vfio-pci, .*\(vfio-pci claims/);
   });
 });

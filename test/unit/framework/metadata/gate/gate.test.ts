@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { formatGate, parseGate, readGate } from '../../../../../src/framework/metadata/gate/gate.ts';
 import { type ClaimMetadata, inspectClaim, RecordFiles } from '../../../../../src/framework/metadata/index.ts';
+import { codePoint } from '../../../../doubles/code-point.ts';
 import { Bench } from '../bench.ts';
 import { claim, documentOf, driver, golden, podUid, recordOf, samples } from '../samples.ts';
 
@@ -512,7 +513,7 @@ describe('while metadata is off', () => {
 describe('the text of a gate', () => {
   it('is two short lines whatever the reason is', () => {
     fc.assert(
-      fc.property(fc.string({ unit: 'binary', maxLength: 2000 }), (reason) => {
+      fc.property(fc.string({ unit: codePoint, maxLength: 2000 }), (reason) => {
         const text = formatGate({ state: 'waiting', sandboxId: a, reason });
         expect(text).toMatch(/^netdra-gate 1\nwaiting sandbox-a[^\n\p{Cc}]*\n$/u);
         expect(text.length).toBeLessThan(600);
