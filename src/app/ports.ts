@@ -7,11 +7,11 @@ import { KernelNetworks } from '../driver/sandbox/index.ts';
 import { StateError, Store } from '../driver/state/index.ts';
 import { type ApiAccess, KubeClient } from '../framework/kube/index.ts';
 import { startKubeletPlugin } from '../framework/kubeletplugin/index.ts';
+import { Backlog } from '../lib/backlog.ts';
 import { systemClock as clock } from '../lib/clock.ts';
 import { CloseWatch } from '../lib/close-watch.ts';
 import { defined } from '../lib/defined.ts';
 import { FileMutex } from '../lib/file-mutex.ts';
-import { KeyedMutex } from '../lib/keyed-mutex.ts';
 import type { Logger } from '../lib/logger.ts';
 import { CniRunner } from '../node/cni/index.ts';
 import { NetworkWatch } from '../node/netlink/index.ts';
@@ -46,7 +46,7 @@ export async function openPorts(
   const networks = stack.use(new KernelNetworks({ procSysDir: settings.procSysDir }));
   const instance = new InstanceFile(dataDir, { settings, bootId, logger });
   const locks = stack.use(new FileMutex(join(stateDir, 'claims.lock'), new CloseWatch(clock), StateError));
-  const removals = new KeyedMutex();
+  const removals = stack.use(new Backlog());
   return {
     ...{ clock, now: () => new Date(), logger, random: Math.random, kube },
     kernel: {
@@ -55,7 +55,7 @@ export async function openPorts(
       numaNodes: () => readNumaNodes(),
     },
     // What a failed removal leaves is found by the next reconciliation.
-    disk: { bootId, store, locks, gate, later: (task) => void removals.run('', task).catch(() => undefined) },
+    disk: { bootId, store, locks, gate, later: (task) => removals.add(task) },
     kubelet: {
       serve: (plugin, options) =>
         startKubeletPlugin(plugin, {

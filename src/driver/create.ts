@@ -49,6 +49,9 @@ import {
 import { StoredRecords } from './state/index.ts';
 import { TrafficReader, type TrafficReaderOptions } from './vf/index.ts';
 
+/** One look for the claims of many pods that start at once. What changes within this time could as well change after a prepare. */
+const nodeNetworksKeptMs = 1_000;
+
 /** The driver of one node. Disposing stops it; prepared claims stay prepared, and the ports stay open. */
 export interface NetworkNode extends AsyncDisposable {
   /** Serves sandboxes whose containers wait, connects to the runtime, and offers the devices. */
@@ -269,10 +272,13 @@ function createClaims(
     cni: settings.cni,
     checkAllocation: (claim) => checkAllocation(driver, classes, claim),
     openClaimFields: settings.openClaimFields,
-    nodeNetworks: shared(async () => {
-      const addresses = await kernel.networks.host.connection.reachableAddresses();
-      return addresses.filter(({ scope }) => scope === 'global').map(({ cidr }) => parseCidr(cidr));
-    }),
+    nodeNetworks: shared(
+      async () => {
+        const addresses = await kernel.networks.host.connection.reachableAddresses();
+        return addresses.filter(({ scope }) => scope === 'global').map(({ cidr }) => parseCidr(cidr));
+      },
+      { ms: nodeNetworksKeptMs, clock },
+    ),
   });
   return { driver: networkDriver, control };
 }

@@ -83,7 +83,7 @@ export interface DiskPort {
   locks: Locks;
   /** The start gate's program, once it is installed, and who runs it. */
   gate: StartGatePort;
-  /** Runs the removal of files in the background; absent: unprepare waits for it. */
+  /** Runs the removal of files later, and ignores its errors; absent: unprepare waits for it. */
   later?: NonNullable<ClaimMetadataOptions['later']>;
 }
 

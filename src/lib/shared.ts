@@ -1,10 +1,27 @@
-/** Makes concurrent calls of a task share one run: a call that comes while one is running gets its result. */
-export function shared<T>(task: () => Promise<T>): () => Promise<T> {
-  let running: Promise<T> | undefined;
+import type { Clock } from './clock.ts';
+
+/**
+ * Makes calls of a task share one run: a call that comes while one is running gets its result.
+ * @param kept so do calls within this time of its start, unless it has failed
+ */
+export function shared<T>(
+  task: () => Promise<T>,
+  kept?: { ms: number; clock: Pick<Clock, 'nowMs'> },
+): () => Promise<T> {
+  let last: { result: Promise<T>; endsAtMs: number } | undefined;
   return () => {
-    running ??= task().finally(() => {
-      running = undefined;
-    });
-    return running;
+    const nowMs = kept?.clock.nowMs() ?? 0;
+    if (last !== undefined && nowMs < last.endsAtMs) return last.result;
+    const run = { result: task(), endsAtMs: Number.POSITIVE_INFINITY };
+    last = run;
+    run.result.then(
+      () => {
+        run.endsAtMs = nowMs + (kept?.ms ?? 0);
+      },
+      () => {
+        run.endsAtMs = 0;
+      },
+    );
+    return run.result;
   };
 }

@@ -18,7 +18,7 @@ import type { DialectFiles } from '../dialects/index.ts';
 import { PodDialects } from '../dialects/pod-dialects.ts';
 import { isUserSpace, type Store, type StoredClaim, type StoredDevice, type UnrestoredVf } from '../state/index.ts';
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
-import { toVfWanted } from '../vf/vf-wanted.ts';
+import { mayChange, toVfWanted } from '../vf/vf-wanted.ts';
 import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
 import { DriverError } from './errors.ts';
 import { checkGuarantees } from './guarantees.ts';
@@ -110,8 +110,8 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * The claims are stored three times: when their VFs are reserved, when the original state of
-   * the VFs is known, and with the framework's record, see `complete`.
+   * The claims are stored when their VFs are reserved, which has to come before the VFs are read; when the original state of the
+   * VFs is known, if it is going to be changed; and with the framework's record, see `complete`.
    * @throws StateError
    */
   async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
@@ -128,9 +128,10 @@ export class Driver implements DraPlugin {
     await batch.each((work) => this.#resolve(work, signal, nodeNetworks));
     together((work) => this.#reserve(work, passing.map(storedOf)));
     await batch.each((work) => this.#snapshotAll(work));
-    together((work) => {
-      if (!work.isAgain) store.putClaim({ ...storedOf(work), state: 'preparing' });
-    });
+    if (batch.alive.some(changesHost))
+      together((work) => {
+        if (changesHost(work)) store.putClaim({ ...storedOf(work), state: 'preparing' });
+      });
     await batch.each((work) => this.#configureAll(work));
     batch.run((work) => {
       this.#checkGroups(work.claim, work.groups);
@@ -321,9 +322,7 @@ export class Driver implements DraPlugin {
     const { store, deviceSpecs } = this.#options;
     const known = new Map(identities.map(({ uid }) => [uid, store.claim(uid)]));
     const batch = new Batch(identities);
-    store.together(() => {
-      for (const [uid, claim] of known) if (claim !== undefined) store.setState(uid, 'unpreparing');
-    });
+    store.setState([...known.keys()], 'unpreparing');
     for (const [uid, claim] of known) {
       if (claim !== undefined) this.#over.set(uid, await this.#restoreAll(claim.identity, claim.devices));
     }
@@ -338,7 +337,7 @@ export class Driver implements DraPlugin {
   /** Restores the devices of a claim that stays stored. @returns VFs that are withdrawn */
   async #restoreEarlier(claim: StoredClaim): Promise<UnrestoredVf[]> {
     const { store, deviceSpecs } = this.#options;
-    store.setState(claim.identity.uid, 'unpreparing');
+    store.setState([claim.identity.uid], 'unpreparing');
     const unrestored = await this.#restoreAll(claim.identity, claim.devices);
     deviceSpecs.removeClaims([claim.identity.uid]);
     this.#dialects.remove(claim);
@@ -365,6 +364,11 @@ export class Driver implements DraPlugin {
     }
     return unrestored;
   }
+}
+
+/** Whether prepare may change one of a claim's VFs. */
+function changesHost({ isAgain, devices }: PrepareWork): boolean {
+  return !isAgain && devices.some(({ config, before }) => before && mayChange(toVfWanted(config), before));
 }
 
 /** @throws DriverError `claim-shared` */

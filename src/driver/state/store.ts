@@ -130,10 +130,12 @@ export class Store implements Disposable {
     });
   }
 
-  /** Changes only the state of a claim. */
-  setState(uid: string, state: StoredClaim['state']): void {
-    this.#changed.add(uid);
-    this.#query('UPDATE claims SET state = ?, boot_id = ? WHERE uid = ?', state, this.#bootId ?? null, uid);
+  /** Changes only the state of claims; those that are not stored are ignored. */
+  setState(uids: readonly string[], state: StoredClaim['state']): void {
+    for (const uid of uids) this.#changed.add(uid);
+    const which = 'uid IN (SELECT value FROM json_each(?))';
+    const update = `UPDATE claims SET state = ?, boot_id = ? WHERE ${which}`;
+    this.#query(update, state, this.#bootId ?? null, JSON.stringify(uids));
   }
 
   /**
@@ -258,17 +260,15 @@ export class Store implements Disposable {
   #checkFree({ identity }: StoredClaim, devices: readonly StoredDevice[]): void {
     const claim = claimName(identity);
     for (const { pciAddress, name } of devices) {
-      const [row] = this.#query('SELECT reason FROM unrestored WHERE pci_address = ?', pciAddress);
-      if (row !== undefined) {
-        const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is withdrawn since its last claim: ${row.reason}`;
+      const unrestored = this.unrestored().find(({ device }) => device.pciAddress === pciAddress);
+      if (unrestored !== undefined) {
+        const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is withdrawn since its last claim: ${unrestored.reason}`;
         const hint = 'the driver tries again every minute and then offers it again; netdra inventory lists it';
         throw new StateError('device-unrestored', message, { claim, device: name, retriable: true, hint });
       }
-      const held =
-        'SELECT namespace, name FROM devices JOIN claims ON uid = claim_uid WHERE pci_address = ? AND uid <> ?';
-      const [holder] = this.#query(held, pciAddress, identity.uid);
-      if (holder === undefined) continue;
-      const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is prepared for claim ${holder.namespace}/${holder.name}`;
+      const holder = this.holderOf(pciAddress);
+      if (holder === undefined || holder.identity.uid === identity.uid) continue;
+      const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is prepared for claim ${claimName(holder.identity)}`;
       const hint = 'it is free again when that claim is unprepared';
       throw new StateError('device-in-use', message, { claim, device: name, retriable: true, hint });
     }

@@ -1,11 +1,20 @@
 import { defined } from '../../lib/defined.ts';
-import type { VfWanted } from '../../node/sriov/index.ts';
+import { simulatedDriver, type VfSnapshot, type VfWanted } from '../../node/sriov/index.ts';
 import type { VfConfig } from '../state/index.ts';
 
 /** Changes to the VF from outside, made before it moves to a pod. */
 export function toVfWanted(config: VfConfig): VfWanted {
   const driver = config.driver === 'kernel' ? 'default' : config.driver;
   return { vf: toProperties(config), ...defined({ driver }) };
+}
+
+/**
+ * Whether configuring a VF may change it. One without an interface is bound until it has one, whatever is wanted; of a simulated one
+ * nothing can be changed from outside.
+ */
+export function mayChange({ driver, vf = {} }: VfWanted, before: VfSnapshot): boolean {
+  if (before.driver === simulatedDriver) return false;
+  return before.link === undefined || driver !== undefined || Object.keys(vf).length > 0;
 }
 
 function toProperties({ macAddress, vf = {} }: VfConfig): NonNullable<VfWanted['vf']> {

@@ -133,7 +133,10 @@ export const otherBugs: readonly PlantedBug[] = [
     name: 'deleted-before-restored',
     what: 'a claim is deleted from the store before its VFs are restored',
     plant: inStore((store) => ({
-      setState: (uid, state) => (state === 'unpreparing' ? store.deleteClaim(uid) : store.setState(uid, state)),
+      setState(uids, state) {
+        if (state !== 'unpreparing') return store.setState(uids, state);
+        for (const uid of uids) store.deleteClaim(uid);
+      },
     })),
   },
   {

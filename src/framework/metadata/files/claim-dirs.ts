@@ -58,7 +58,7 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   onPending?: (claim: ClaimIdentity) => void;
   /** Called when a prepare writes the damaged record of a claim anew. */
   onRecovered?: (claim: ClaimIdentity, problem: MetadataError) => void;
-  /** Runs a task in the background: the removal of a claim's files. Default: unprepare waits for it. */
+  /** Runs a task later, the removal of a claim's files, whose errors it may ignore. Default: unprepare waits for it. */
   later?: Later;
   /** For `lastTransitionTime` in the layout `downward-api`. Default: the system's clock. */
   now?: () => Date;

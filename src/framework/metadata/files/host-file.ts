@@ -16,11 +16,10 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { readdir, rmdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errnoCode, fileHint } from '../../../lib/errors.ts';
 import { MetadataError } from '../errors.ts';
-import { HeldDirectories, holdDirectories, type OpenDirectory } from './held-directories.ts';
+import { type HeldDirectories, holdDirectories, type OpenDirectory } from './held-directories.ts';
 
 const fileMode = 0o644;
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = constants;
@@ -199,42 +198,21 @@ export function removeTree(file: HostFile): void {
   });
 }
 
-/** Runs a task in the background. */
-export type Later = (task: () => Promise<void>) => void;
+/** Runs a task some time later. */
+export type Later = (task: () => void) => void;
 
 /**
- * Moves a directory away at once and removes its content later, in threads: freeing the inodes takes longer than
- * everything else, on a busy disk some milliseconds. Until then it is next to its old place, under a name that begins
- * with {@link removedPrefix}. What a crash or an error leaves is found by the search for directories without a claim.
+ * Moves a directory away at once and removes it later: freeing the inodes takes longer than everything else. Until then it is next
+ * to its old place, under a name that begins with {@link removedPrefix}. What a crash or an error leaves is found by the search for
+ * directories without a claim.
  */
 export function takeTreeAway(file: HostFile, later: Later): void {
   const removed: HostFile = { ...file, parts: [...file.parts.slice(0, -1), `${removedPrefix}${randomUUID()}`] };
   inDirectory(file, (dir, held) => {
     held.forget(file);
     renameSync(dir.at(nameOf(file)), dir.at(nameOf(removed)));
-    later(async () => {
-      using own = new HeldDirectories();
-      const path = own.find(removed)?.at(nameOf(removed));
-      if (path === undefined) return;
-      await removeDirectory(path).catch((error: unknown) => {
-        // The sweep for directories without a claim may remove it at the same time.
-        if (errnoCode(error) !== 'ENOENT') throw error;
-      });
-    });
+    later(() => removeTree(removed));
   });
-}
-
-/**
- * Removes a directory with its content. `rm` of Node.js needs twice as many calls, each of them a trip to a thread: it stats
- * each entry, and first tries to remove directories that are not empty.
- */
-async function removeDirectory(path: string): Promise<void> {
-  const entries = await readdir(path, { withFileTypes: true });
-  for (const entry of entries) {
-    const inside = `${path}/${entry.name}`;
-    await (entry.isDirectory() ? removeDirectory(inside) : unlink(inside));
-  }
-  await rmdir(path);
 }
 
 /** Removes a directory if it is empty. */

@@ -531,7 +531,7 @@ describe('a claim whose unpreparing was cut short', () => {
   it('has its VF restored before it is prepared again, whatever it asks for', async () => {
     const claim = allocated('c', ['dev-1']);
     await bench.prepare(claim);
-    bench.store.setState(claim.identity.uid, 'unpreparing');
+    bench.store.setState([claim.identity.uid], 'unpreparing');
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
     expect([bench.control.count('restore 0000:00:00.1'), bench.released]).toEqual([1, ['dev-1']]);
     expect(bench.store.claim(claim.identity.uid)).toMatchObject({ state: 'prepared', devices: [{ before: {} }] });
@@ -540,7 +540,7 @@ describe('a claim whose unpreparing was cut short', () => {
   it('is not prepared while its VF cannot be restored', async () => {
     const claim = allocated('c', ['dev-1']);
     await bench.prepare(claim);
-    bench.store.setState(claim.identity.uid, 'unpreparing');
+    bench.store.setState([claim.identity.uid], 'unpreparing');
     bench.control.failures.set('restore', new Error('card says no'));
     expect(await bench.prepare(claim)).toMatchObject(refusal('device-unrestored'));
     bench.control.failures.clear();

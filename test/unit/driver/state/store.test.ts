@@ -49,8 +49,7 @@ describe('Store', () => {
       devices: [{ ...device, attachment }],
     };
     store.putClaim(claim);
-    store.setState('u', 'unpreparing');
-    store.setState('never heard of', 'unpreparing');
+    store.setState(['u', 'never heard of'], 'unpreparing');
     expect(store.claims()).toEqual([{ ...claim, state: 'unpreparing' }]);
   });
 
