@@ -10,6 +10,7 @@ import {
   SriovError,
   Sysfs,
 } from '../../src/node/sriov/index.ts';
+import type { SimClaim } from './api-server.ts';
 import {
   changeSettings,
   defaultVfSettings,
@@ -19,6 +20,7 @@ import {
   type VfSettings,
   viewOfSettings,
 } from './kernel.ts';
+import { numaNodeOf } from './numa.ts';
 import type { Process, Simulator } from './simulator.ts';
 
 /** A VF of the simulated card. */
@@ -122,12 +124,17 @@ export class Hardware {
     return this.vfs.find((vf) => vf.pciAddress === pciAddress);
   }
 
+  /** The VFs that a claim has for itself. */
+  allocatedTo({ devices }: Pick<SimClaim, 'devices'>): SimVf[] {
+    const names = devices.flatMap(({ device, adminAccess }) => (adminAccess ? [] : [device]));
+    return this.vfs.filter(({ name }) => names.includes(name));
+  }
+
   /** Differences from the VF's initial state; those that a reset of the card undoes do not count. */
   changesOf(vf: SimVf): string[] {
-    const now = this.stateOf(vf);
-    const found = this.foundStateOf(vf);
     if (vf.wasReset) return vf.link?.namespace.isHost === true ? [] : ['its interface is not on the host'];
-    return differences(found, JSON.parse(JSON.stringify(now)), '');
+    const now = JSON.stringify(this.stateOf(vf));
+    return now === this.#found[vf.vfIndex] ? [] : differences(this.foundStateOf(vf), JSON.parse(now), '');
   }
 
   /** As it was before the first pod. */
@@ -144,6 +151,13 @@ export class Hardware {
     const place = namespace.isHost ? 'host' : `${namespace.owner}`;
     const qdiscs = link.qdiscs;
     return { driver, override, settings, link: { ...view, altNames: view.altNames.sort(), addresses, qdiscs, place } };
+  }
+
+  /** Someone pulls the cable of the card, or plugs it in again. */
+  setCable(isPlugged: boolean): void {
+    this.#simulator.trace('card', isPlugged ? 'has a cable' : 'has no cable');
+    this.pfLink.hasCable = isPlugged;
+    this.#kernel.host.changed();
   }
 
   /** A reset of the PF: its VFs are recreated, in the host's namespace, as if they had never been changed. */
@@ -348,6 +362,10 @@ class SimDeviceNodes extends DeviceNodes {
     const iommuGroup = `${40 + (this.#hardware.find(pciAddress)?.vfIndex ?? 0)}`;
     return { device: `/dev/vfio/${iommuGroup}`, iommuGroup, nodes: ['/dev/vfio/vfio', `/dev/vfio/${iommuGroup}`] };
   }
+
+  override async rdmaDevice() {
+    return undefined;
+  }
 }
 
 /** What sysfs shows of the card. Reading takes no time: the kernel has it in memory. */
@@ -378,12 +396,18 @@ class SimSysfs extends Sysfs {
 
   override async pciFunction(pciAddress: string): Promise<PciFunction> {
     this.#read(pciAddress);
-    const facts = { pciAddress, vendor: '8086', numaNode: 0, pcieRoot: 'pci0000:00', iommuPeers: [] };
+    const facts = { pciAddress, vendor: '8086', pcieRoot: 'pci0000:00', iommuPeers: [] };
     if (pciAddress === pfAddress) return { ...facts, device: '1592', driver: 'ice', iommuGroup: '39' };
     const vf = this.#hardware.find(pciAddress);
     if (vf === undefined) throw new SriovError('sysfs-unreadable', `${pciAddress} is not there`, { retriable: true });
     const iommuGroup = `${40 + vf.vfIndex}`;
-    return { ...facts, device: '1889', iommuGroup, ...(vf.driver === undefined ? {} : { driver: vf.driver }) };
+    return {
+      ...facts,
+      device: '1889',
+      numaNode: numaNodeOf(vf),
+      iommuGroup,
+      ...(vf.driver === undefined ? {} : { driver: vf.driver }),
+    };
   }
 
   override async interfaces(pciAddress: string) {

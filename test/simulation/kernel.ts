@@ -70,6 +70,8 @@ export class SimLink {
   /** The other end of a veth pair. */
   peer: SimLink | undefined;
   isGone = false;
+  /** Of a card's port. */
+  hasCable = true;
   /** Set if the PF has assigned the VF an address: it can have no other then. */
   adminAddress: (() => string | undefined) | undefined;
 
@@ -95,7 +97,7 @@ export class SimLink {
       hardwareAddress,
       mtuBytes,
       up,
-      carrier: up,
+      carrier: up && this.hasCable,
       altNames: [...this.altNames],
       flags: [...this.flags].sort(),
       linkMode: this.linkMode,

@@ -19,6 +19,8 @@ export interface KubeletFiles {
   /** The parent cgroup of pods. */
   cgroupRoot: string;
   featureGates?: Record<string, boolean>;
+  /** Whether containers of Guaranteed pods that request whole CPUs get CPUs of their own. */
+  pinsCpus?: boolean;
 }
 
 export interface KubeletOptions extends KubeletFiles {
@@ -87,6 +89,8 @@ function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletFiles
     imageGCHighThresholdPercent: 100,
     protectKernelDefaults: true,
     featureGates: options.featureGates ?? {},
+    // One CPU is kept for all others: part of one is enough for that, and leaves the rest to the requests of pods.
+    ...(options.pinsCpus === true ? { cpuManagerPolicy: 'static', systemReserved: { cpu: '100m' } } : {}),
     maxPods: 250,
     // Many pods are created and deleted here.
     kubeAPIQPS: 200,

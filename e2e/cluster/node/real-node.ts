@@ -26,6 +26,7 @@ export interface RealNodeOptions {
   kubernetes: string;
   runtime: RuntimePrograms;
   featureGates?: Record<string, boolean>;
+  pinsCpus?: boolean;
 }
 
 export const nodeName = 'netdra-e2e';
@@ -91,7 +92,7 @@ export class RealNode implements AsyncDisposable {
     for (const folder of [...Object.values(nodePaths), dirname(bootIdPath)]) mkdirSync(folder, { recursive: true });
     writeBootId();
     run('mount', ['--bind', bootIdPath, '/proc/sys/kernel/random/boot_id']);
-    const { etcd, kubernetes, featureGates } = options;
+    const { etcd, kubernetes, featureGates, pinsCpus = false } = options;
     const gates = featureGates === undefined ? {} : { featureGates };
     const registry = stack.use(await startRegistry({ cacheDir: cacheFolder(process.env) }));
     const [controlPlane, runtime] = await Promise.all([
@@ -101,7 +102,7 @@ export class RealNode implements AsyncDisposable {
     stack.use(controlPlane);
     stack.use(runtime);
     const kubelet = await startKubelet({
-      ...{ dir, nodeName, nodeAddress, ...gates },
+      ...{ dir, nodeName, nodeAddress, pinsCpus, ...gates },
       program: join(kubernetes, 'kubelet'),
       authority: controlPlane.authority,
       server: controlPlane.server,

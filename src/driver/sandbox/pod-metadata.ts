@@ -8,8 +8,9 @@ import type {
 import { baseRequest } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { VfAccess } from '../../node/sriov/index.ts';
-import type { StoredDevice } from '../state/index.ts';
+import type { StoredDevice, VfConfig } from '../state/index.ts';
 import type { VfState } from '../vf/index.ts';
+import type { NumaResult } from './numa-placement.ts';
 
 /** What was last written of a VF; `undefined` while there is nothing. @throws MetadataError, StateError */
 export function metadataOf(
@@ -31,15 +32,28 @@ export function toDeviceMetadata(
   device: StoredDevice,
   attributes: DeviceAttributes,
   state: VfState,
+  alignment?: NumaResult,
 ): DeviceMetadata {
-  const { pool, name, access } = device;
+  const { pool, name, access, config } = device;
   return {
     driver,
     pool,
     name,
-    attributes: { ...attributes, ...(access === undefined ? {} : toAccessAttributes(access)), ...toAttributes(state) },
+    attributes: {
+      ...attributes,
+      ...(access === undefined ? {} : toAccessAttributes(access)),
+      ...toRateAttributes(config),
+      ...toAttributes(state),
+      ...(alignment !== undefined && alignment !== 'unknown' && { numaAligned: { bool: alignment === 'aligned' } }),
+    },
     networkData: toNetworkData(state),
   };
+}
+
+/** What metadata says: where the driver has restarted since, it is all that is known. */
+export function alignmentIn(metadata: DeviceMetadata | undefined): NumaResult | undefined {
+  const { bool } = metadata?.attributes?.numaAligned ?? {};
+  return bool === undefined ? undefined : bool ? 'aligned' : 'misaligned';
 }
 
 function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan, rdmaDevice }: VfState): DeviceAttributes {
@@ -49,6 +63,13 @@ function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan, rdmaDevice }: V
     ...(hardwareAddress !== undefined && { mac: { string: hardwareAddress } }),
     ...(vlan !== undefined && { vlan: { int: vlan } }),
     ...(rdmaDevice !== undefined && { rdmaDevice: { string: rdmaDevice } }),
+  };
+}
+
+function toRateAttributes({ vf: { minTxRate = 0, maxTxRate = 0 } = {} }: VfConfig): DeviceAttributes {
+  return {
+    ...(minTxRate !== 0 && { minTxRate: { int: minTxRate } }),
+    ...(maxTxRate !== 0 && { maxTxRate: { int: maxTxRate } }),
   };
 }
 

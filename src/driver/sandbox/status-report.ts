@@ -2,12 +2,14 @@ import type { ClaimStatusWriter, DeviceStatus } from '../../framework/claimstatu
 import type { ClaimIdentity, ClaimMetadata, NetworkDeviceData } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import type { NumaGuard } from './numa-guard.ts';
 import { metadataOf } from './pod-metadata.ts';
 
 export interface StatusReportOptions {
   store: Pick<Store, 'claim' | 'claims'>;
   metadata: Pick<ClaimMetadata, 'read'>;
   writer: Pick<ClaimStatusWriter, 'set'>;
+  numa: Pick<NumaGuard, 'conditionOf'>;
 }
 
 /** Reports where the VFs of prepared claims are, in the status of the claims. */
@@ -23,11 +25,15 @@ export class StatusReport {
    * @param failure why the VFs are not in their pod, as a message for users
    */
   report(claim: ClaimIdentity, isSettled = true, failure?: string): void {
-    const { store, writer } = this.#options;
+    const { store, writer, numa } = this.#options;
     const stored = store.claim(claim.uid);
     if (stored?.state !== 'prepared') return;
     const networkDataOf = (device: StoredDevice) => this.#networkDataOf(stored, device);
-    writer.set(claim, toDeviceStatuses(stored, failure ?? networkDataOf), isSettled);
+    const statuses = toDeviceStatuses(stored, failure ?? networkDataOf).map((status) => {
+      const condition = numa.conditionOf(claim.uid, status.device);
+      return condition === undefined ? status : { ...status, conditions: [condition] };
+    });
+    writer.set(claim, statuses, isSettled);
   }
 
   /** For the start: reports what could not be written before the driver was stopped. */

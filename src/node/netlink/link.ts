@@ -1,4 +1,4 @@
-import { getS32, getU8, getU32, putS32, putU32 } from 'netlink';
+import { getS32, getU8, getU16, getU32, putS32, putU32 } from 'netlink';
 import { defined } from '../../lib/defined.ts';
 import {
   type Attribute,
@@ -52,6 +52,12 @@ export const LinkAttribute = {
 
 const infoKind = 1;
 const infoData = 2;
+const infoPortKind = 4;
+const infoPortData = 5;
+/** `IFLA_BOND_SLAVE_AD_PARTNER_OPER_PORT_STATE`, which only ports of a bond in mode 802.3ad have. */
+const bondPartnerState = 8;
+/** `LACP_STATE_SYNCHRONIZATION`: cleared as soon as the partner's LACPDUs fail to arrive in time. Source: 802.1AX 6.4.2.3. */
+const partnerInSync = 0x8;
 const vethInfoPeer = 1;
 const headerBytes = 16;
 const flagUp = 1;
@@ -113,6 +119,8 @@ export interface Link {
   kind?: string;
   /** Index of the bridge or bond that it is a port of. */
   master?: number;
+  /** Of a port of a bond in mode 802.3ad: whether its LACP partner is there and in sync. */
+  lacpPartnerInSync?: boolean;
   /** Index of the other end of a veth pair, or of the link below a VLAN. In `lowerNetnsId`'s namespace, if set. */
   lower?: number;
   /** The kernel's number for the namespace that `lower` is in, if it is another one. */
@@ -184,6 +192,7 @@ export function decodeLink(message: Buffer): Link {
       txQueueLength: number(LinkAttribute.txQueueLength, getU32),
       offloadLimits: decodeOffloadLimits(attributes),
       xdp: decodeXdp(attributes.get(LinkAttribute.xdp)),
+      lacpPartnerInSync: decodePartner(info),
     }),
   };
 }
@@ -208,6 +217,12 @@ function decodeOffloadLimits(attributes: Attributes): OffloadLimits | undefined 
     return data === undefined ? [] : [[limit, getU32(data)]];
   });
   return entries.length === 0 ? undefined : Object.fromEntries(entries);
+}
+
+function decodePartner(info: Attributes): boolean | undefined {
+  const data = decodeString(info.get(infoPortKind)) === 'bond' ? info.get(infoPortData) : undefined;
+  const state = data && new Attributes(data).get(bondPartnerState);
+  return state && (getU16(state) & partnerInSync) !== 0;
 }
 
 function decodeXdp(data: Buffer | undefined): XdpMode[] | undefined {

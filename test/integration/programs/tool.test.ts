@@ -108,7 +108,7 @@ describe('an extended resource', () => {
       'other/vf',
     ]);
     expect(run('eal-args', 'intel.com/other')).toMatchObject({
-      exitCode: 3,
+      exitCode: 1,
       stderr: expect.stringContaining('intel.com/sriov'),
     });
   });

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { copyOf } from '../../../lib/copy.ts';
 import { defined } from '../../../lib/defined.ts';
 import { deepFreeze } from '../../../lib/freeze.ts';
 import { type MetadataVersion, metadataVersions } from '../document/codec.ts';
@@ -88,7 +89,10 @@ const stateSchema = z.object({
 });
 
 export function formatClaimState(state: ClaimState): string {
-  return `${formatGoJson({ schema, ...state })}\n`;
+  const text = `${formatGoJson({ schema, ...state })}\n`;
+  // It is read soon, and parsing it takes several times as long as a copy.
+  remember(text, copyOf(state));
+  return text;
 }
 
 /**
@@ -98,7 +102,7 @@ export function formatClaimState(state: ClaimState): string {
  * unreadable state never counts as "nothing prepared"
  */
 export function parseClaimState(text: string, dir: string, where: string): ClaimState {
-  const state = parsed.get(text) ?? parseRecord(text, where);
+  const state = known.get(text) ?? parseRecord(text, where);
   // The record decides what is removed with a claim: that of another claim must not be taken for ours.
   if (isIn(state, dir)) return state;
   const cause = new Error(`it is that of claim ${claimName(state.claim)}`);
@@ -115,8 +119,14 @@ function isIn({ claim }: ClaimState, dir: string): boolean {
 }
 
 /** The latest records by text, since each is read several times while its pod starts. Frozen: readers share them. */
-const parsed = new Map<string, ClaimState>();
-const parsedAtMost = 64;
+const known = new Map<string, ClaimState>();
+const knownAtMost = 64;
+
+function remember(text: string, state: ClaimState): ClaimState {
+  known.set(text, deepFreeze(state));
+  if (known.size > knownAtMost) known.delete(known.keys().next().value as string);
+  return state;
+}
 
 function parseRecord(text: string, path: string): ClaimState {
   let value: { schema?: unknown } | null;
@@ -135,10 +145,7 @@ function parseRecord(text: string, path: string): ClaimState {
     });
   }
   try {
-    const state = deepFreeze(stateSchema.parse(value) as ClaimState);
-    parsed.set(text, state);
-    if (parsed.size > parsedAtMost) parsed.delete(parsed.keys().next().value as string);
-    return state;
+    return remember(text, stateSchema.parse(value) as ClaimState);
   } catch (cause) {
     throw damaged(path, 'is damaged', cause);
   }
