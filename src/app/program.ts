@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import packageInfo from '../../package.json' with { type: 'json' };
-import { runCommand } from './run-command.ts';
+import { explain, NetdraError } from '../lib/errors.ts';
+import { flagNames, flagOption, type Settings } from './settings.ts';
 import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand, seccompCommand } from './tools/commands.ts';
 
 /** The command line of netdra. Commands load their code when they are run: the driver alone takes half a second. */
@@ -15,4 +16,41 @@ export function createProgram(): Command {
     .addCommand(claimsCommand())
     .addCommand(metadataCommand())
     .addCommand(seccompCommand());
+}
+
+/** `netdra run`: the driver. */
+function runCommand(): Command {
+  const command = new Command('run')
+    .showHelpAfterError('(netdra run --help lists the flags)')
+    .description('serve the VFs of this node: kubelet plugin and NRI plugin in one process');
+  for (const name of flagNames) command.addOption(flagOption(name));
+  return command.action(runDriver);
+}
+
+async function runDriver(settings: Settings): Promise<void> {
+  // Imported lazily: the API client alone takes half a second to load, and --help does not need it.
+  const { pino } = await import('pino');
+  const logger = pino({ level: settings.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime });
+  // One line, in one of the streams: logs of a container have both. Our own errors need no stack.
+  const fail = (error: unknown, message: string): never => {
+    if (error instanceof NetdraError || settings.logLevel === 'silent') {
+      process.stderr.write(`netdra: ${message}: ${explain(error)}\n`);
+    } else {
+      logger.fatal({ err: error }, `${message}: ${explain(error)}`);
+    }
+    process.exit(1);
+  };
+  process.on('unhandledRejection', (error) => fail(error, 'unexpected failure'));
+  process.on('uncaughtException', (error) => fail(error, 'unexpected failure'));
+  const { startApp } = await import('./app.ts');
+  const app = await startApp(settings, logger).catch((error) => fail(error, 'cannot start'));
+  const end = (signal: string) => {
+    logger.info({ signal }, 'stopping');
+    app[Symbol.asyncDispose]().then(
+      () => process.exit(0),
+      (error) => fail(error, 'cannot stop cleanly'),
+    );
+  };
+  process.once('SIGTERM', () => end('SIGTERM'));
+  process.once('SIGINT', () => end('SIGINT'));
 }

@@ -40,7 +40,6 @@ export interface TrafficReaderOptions {
   logger: Logger;
 }
 
-/** A VF in a pod. */
 interface PodVf {
   device: StoredDevice;
   netnsPath: string;

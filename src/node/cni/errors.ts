@@ -20,7 +20,6 @@ export type CniErrorCode =
 export type CniCommand = 'ADD' | 'DEL';
 
 export interface CniErrorDetails extends ErrorDetails {
-  /** Name of the network. */
   network?: string | undefined;
   /** Type of the plugin: the name of its program. */
   plugin?: string | undefined;
@@ -34,7 +33,6 @@ export interface CniErrorDetails extends ErrorDetails {
   stderr?: string | undefined;
 }
 
-/** Errors of CNI networks and plugins. */
 export class CniError extends NetdraError<CniErrorCode> {
   readonly network: string | undefined;
   readonly plugin: string | undefined;

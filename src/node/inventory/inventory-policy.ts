@@ -118,7 +118,6 @@ export function rulesForNic({ nics = [] }: InventoryPolicy, nic: SelectableFacts
   return nics.filter(({ select }) => selects(select, nic));
 }
 
-/** Whether a rule for a PF also covers one of its VFs. */
 export function coversVf({ vfs, vfDriver }: PfRule, vf: { vfIndex: number; driver?: string | undefined }): boolean {
   if (!fits(vfDriver, vf.driver)) return false;
   if (vfs === undefined) return true;

@@ -12,7 +12,6 @@ const headerBytes = 8;
 export const scopes: Record<number, AddressScope> = { 0: 'global', 200: 'site', 253: 'link', 254: 'host' };
 export type AddressScope = 'global' | 'site' | 'link' | 'host' | 'nowhere';
 
-/** An address of an interface. */
 export interface Address {
   index: number;
   /** Canonical: `192.0.2.7/24`, `2001:db8::7/64`. */

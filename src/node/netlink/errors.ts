@@ -1,3 +1,4 @@
+import { constants } from 'node:os';
 import { getSystemErrorMap } from 'node:util';
 import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
 
@@ -92,17 +93,10 @@ export function refused(errno: number, subject: RequestSubject): NetlinkError {
   });
 }
 
-/** The error for a link that is gone. */
 export function gone(index: number): NetlinkError {
-  return new NetlinkError('netlink-refused', `cannot read the state of link #${index}: no such link (ENODEV)`, {
-    errno: 'ENODEV',
-    operation: 'read the state of link',
-    interfaceName: `#${index}`,
-    hint: 'it was moved or deleted: look for the VF again',
-  });
+  return refused(-constants.errno.ENODEV, { operation: 'read the state of link', interfaceName: `#${index}` });
 }
 
-/** The error for an answer that cannot be decoded. */
 export function malformed(subject: RequestSubject, cause: unknown, problem = 'cannot be read'): NetlinkError {
   const message = `cannot ${describe(subject)}: the answer ${problem}`;
   return new NetlinkError('netlink-malformed', message, { ...subject, cause });

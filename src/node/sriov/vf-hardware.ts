@@ -21,7 +21,6 @@ import { type DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts'
 import { SriovError, UnknownVfStateError } from './errors.ts';
 import { limitsOf, type MtuLimit } from './mtu-limits.ts';
 import { assertNoVfProperties, noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
-
 import { incomplete, linkFailures, type PropertyFailure, toFailures } from './restore-failures.ts';
 import { VfProperties } from './vf-properties.ts';
 
