@@ -195,7 +195,7 @@ export class Checks {
     const vfs = claims.flatMap((claim) => this.#node.hardware.allocatedTo(claim));
     const far = farVfs(pod.plan.cpus, vfs);
     return claims.some((claim) => {
-      return isNumaRequired(claim) && this.#node.hardware.allocatedTo(claim).some((vf) => far.includes(vf));
+      return isNumaRequired(claim.plan) && this.#node.hardware.allocatedTo(claim).some((vf) => far.includes(vf));
     });
   }
 

@@ -1,5 +1,5 @@
-import type { SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
+import type { ClaimPlan } from './plan.ts';
 
 /** Two sockets with two CPUs each. */
 export const numaNodes: ReadonlyMap<number, ReadonlySet<number>> = new Map([
@@ -29,6 +29,6 @@ export function farVfs(cpus: readonly number[], vfs: readonly SimVf[]): SimVf[] 
   return vfs.filter((vf) => !sockets.includes(`${numaNodeOf(vf)}`));
 }
 
-export function isNumaRequired({ plan }: SimClaim): boolean {
-  return (plan.config as { numa?: string }).numa === 'require';
+export function isNumaRequired({ config }: ClaimPlan): boolean {
+  return (config as { numa?: string }).numa === 'require';
 }

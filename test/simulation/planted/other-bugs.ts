@@ -1,9 +1,11 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Container } from '../../../nri/index.ts';
 import type { NodePorts } from '../../../src/driver/ports.ts';
 import { KubeError } from '../../../src/framework/kube/index.ts';
 import type { ClaimIdentity } from '../../../src/framework/metadata/index.ts';
 import type { LinkChange } from '../../../src/node/netlink/index.ts';
+import { isNumaRequired } from '../numa.ts';
 import { fault, pod } from './needs.ts';
 import {
   altered,
@@ -49,6 +51,15 @@ function textOf(path: string): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Changes what the runtime says of the CPUs of a new container. */
+function inContainers(change: (cpu: Container['cpu']) => Container['cpu']): Plant {
+  return inHandlers((handlers) => ({
+    async createContainer(pod, container, context) {
+      await handlers.createContainer?.(pod, { ...container, cpu: change(container.cpu) }, context);
+    },
+  }));
 }
 
 /** One bug of each of many kinds. */
@@ -336,5 +347,17 @@ export const otherBugs: readonly PlantedBug[] = [
       };
       return { open, isGone };
     }),
+  },
+  {
+    name: 'cpus-are-not-seen',
+    what: 'a container with CPUs of its own counts as one without',
+    needs: pod(({ cpus, claims }) => cpus.length > 0 && claims.some(isNumaRequired)),
+    plant: inContainers((cpu) => ({ ...cpu, cpus: '' })),
+  },
+  {
+    name: 'shared-cpus-count',
+    what: 'a container counts as having for itself the CPUs that all share',
+    needs: pod(({ cpus, claims }) => cpus.length === 0 && claims.some(isNumaRequired)),
+    plant: inContainers((cpu) => ({ ...cpu, shares: 4096 })),
   },
 ];
