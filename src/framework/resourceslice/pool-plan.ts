@@ -38,6 +38,8 @@ interface Place {
   spec: SliceSpec;
   existing: ResourceSlice | undefined;
   isSame: boolean;
+  /** Whether it has the same devices with other taints, at most. */
+  hasSameDevices: boolean;
 }
 
 export function planPool(input: PoolPlanInput): PoolPlan {
@@ -56,7 +58,10 @@ export function planPool(input: PoolPlanInput): PoolPlan {
       ...{ driver, nodeName, pool: { name: poolName, generation, resourceSliceCount: contents.length } },
       ...withTaintTimes(content, actual),
     };
-    return { name: name(index), spec, existing, isSame: isInPlace(existing, spec, published) };
+    const isSame = isInPlace(existing, spec, published);
+    const hasSameDevices =
+      isSame || (existing !== undefined && isDeepStrictEqual(untainted(existing.spec), untainted(spec)));
+    return { name: name(index), spec, existing, isSame, hasSameDevices };
   });
   const isRepair = published !== undefined && isDeepStrictEqual(published.contents, contents);
   const generation = Math.max(pool.generation ?? 1, nextGeneration(places, newest, published, isRepair));
@@ -79,8 +84,8 @@ export function planPool(input: PoolPlanInput): PoolPlan {
 
 /**
  * Slices with the same generation belong together. The generation stays if this holds in whatever order the writes are
- * seen: when one slice changes, or when slices are restored to their content in it. Source: facts of the Go helper's
- * controller, which also increments it for restored slices.
+ * seen: when one slice changes and others change their taints only, or when slices are restored to their content in it. Source: facts
+ * of the Go helper's controller, which also increments it for restored slices.
  */
 function nextGeneration(
   places: Place[],
@@ -91,9 +96,13 @@ function nextGeneration(
   if (isRepair && published !== undefined && newest <= published.generation) return published.generation;
   const isMissing = places.some(({ existing }) => existing === undefined);
   const isOld = places.some(({ spec }) => spec.pool.generation !== newest);
-  const changed = places.filter(({ isSame }) => !isSame).length;
+  const changed = places.filter(({ hasSameDevices }) => !hasSameDevices).length;
   if (newest > 0 && !isMissing && !isOld && changed <= 1) return newest;
   return Math.max(newest, published?.generation ?? 0) + 1;
+}
+
+function untainted({ devices = [], ...spec }: SliceSpec): SliceSpec {
+  return { ...spec, devices: devices.map(({ taints: _taints, ...device }) => device) };
 }
 
 function withTaintTimes({ devices, sharedCounters }: SliceContent, actual: ResourceSlice[]): SliceContent {

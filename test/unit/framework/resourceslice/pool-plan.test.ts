@@ -100,6 +100,26 @@ describe('planPool', () => {
       }),
     );
   });
+
+  it('keeps the generation when slices change their taints, since each device stays in its slice', () => {
+    const pool = (tainted: string, names = 'abcdefghi') => ({
+      devices: [...names].map((name) => {
+        const taints = [{ key: 'netdra.dev/no-carrier', effect: 'NoSchedule' as const }];
+        return tainted.includes(name) ? { name, taints } : { name };
+      }),
+      maxDevicesPerSlice: 3,
+    });
+    const first = planFor(pool(''), [], undefined);
+    const actual = carryOut([], first);
+    const written = (after: Pool) => {
+      const { generation, writes } = planFor(after, actual, undefined);
+      return [generation, ...writes.map(({ spec }) => spec.devices?.map(({ name }) => name).join(''))];
+    };
+    expect(written(pool('abef'))).toEqual([1, 'abc', 'def']);
+    // With one other change, too, but not with two.
+    expect(written(pool('ab', 'abcdegh'))).toEqual([2, 'abc', 'de', 'gh']);
+    expect(written(pool('ab', 'abcdeghi'))).toEqual([1, 'abc', 'de']);
+  });
 });
 
 describe('cutPool', () => {
