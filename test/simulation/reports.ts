@@ -36,7 +36,8 @@ export class Reports {
   /** The card had no cable for some time, and has one from now on. */
   cablePluggedIn(afterMs: number): void {
     const { apiServer, plan, simulator } = this.#node;
-    this.#pluggedInAtMs = simulator.nowMs;
+    // One that is shorter may not be noticed.
+    if (afterMs >= noticeMs) this.#pluggedInAtMs = simulator.nowMs;
     const isDue = afterMs >= noticeMs && plan.apiErrorRate === 0 && this.#node.isUndisturbedFor(noticeMs);
     const untainted = apiServer.offered().filter(({ taints = [] }) => taints.length === 0);
     if (!isDue || untainted.length === 0) return;

@@ -39,7 +39,7 @@ export class Workplace implements Disposable {
     const { cdiDir, database } = directoriesOf(this.directories);
     mkdirSync(cdiDir, { recursive: true });
     const opened = this.databases.open(database);
-    for (const table of ['devices', 'claims', 'unrestored', 'records']) opened.prepare(`DELETE FROM ${table}`).run();
+    for (const table of ['devices', 'claims', 'unrestored', 'records', 'conditions']) opened.prepare(`DELETE FROM ${table}`).run();
     opened.close();
   }
 
