@@ -350,6 +350,7 @@ function createReconciler(
   const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
   const vfs = { store, attachments, control, locks, logger };
   const tasks = [
+    { name: 'CPUs of containers', run: async () => parts.numa.observeLeft() },
     { name: 'sandboxes', run: async () => registry.requeueAll() },
     { name: 'VFs to restore', run: () => restoreVfs(vfs) },
     { name: 'VFs', run: (signal: AbortSignal) => devices.recreateLost(signal) },

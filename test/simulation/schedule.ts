@@ -39,7 +39,8 @@ export class Workplace implements Disposable {
     const { cdiDir, database } = directoriesOf(this.directories);
     mkdirSync(cdiDir, { recursive: true });
     const opened = this.databases.open(database);
-    for (const table of ['devices', 'claims', 'unrestored', 'records', 'conditions']) opened.prepare(`DELETE FROM ${table}`).run();
+    for (const table of ['devices', 'claims', 'unrestored', 'records', 'conditions'])
+      opened.prepare(`DELETE FROM ${table}`).run();
     opened.close();
   }
 

@@ -88,10 +88,8 @@ export class DeviceList implements AsyncDisposable {
       active: () => this.#history.active,
       policy: () => this.#inventory.policy,
     });
-    this.#schedule = new ScanSchedule(options, () => ({
-      held: held(),
-      quarantine: this.#conditions.fingerprint(),
-    }));
+    const fingerprint = () => this.#conditions.fingerprint();
+    this.#schedule = new ScanSchedule(options, () => ({ held: held(), quarantine: fingerprint() }));
   }
 
   /** Whether the node's devices were ever listed; if not, nothing is known of any of them. */

@@ -102,13 +102,15 @@ export class NriHooks implements PluginHandlers {
   #observe(pods: readonly PodSandbox[], containers: readonly Container[]): void {
     const { numa, logger } = this.#options;
     const byId = new Map(pods.map((pod) => [pod.id, pod]));
-    try {
-      for (const container of containers) {
-        const pod = byId.get(container.podSandboxId);
-        if (pod !== undefined && container.state !== 'stopped') numa.observe(pod, container);
+    for (const container of containers) {
+      const pod = byId.get(container.podSandboxId);
+      if (pod === undefined || container.state === 'stopped') continue;
+      try {
+        numa.observe(pod, container);
+      } catch (err) {
+        const facts = { err, container: container.name, pod: `${pod.namespace}/${pod.name}` };
+        logger.warn(facts, 'CPUs of a running container not compared with its devices; reconciliation tries again');
       }
-    } catch (err) {
-      logger.warn({ err }, 'CPUs of running containers not compared with their devices');
     }
   }
 

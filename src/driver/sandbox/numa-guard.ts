@@ -74,6 +74,8 @@ export class NumaGuard {
   readonly #options: NumaGuardOptions;
   /** By UID. */
   readonly #claims = new Map<string, ClaimComparison>();
+  /** Running containers that could not be compared, by their ids. */
+  readonly #left = new Map<string, [pod: PodSandbox, container: Container]>();
 
   constructor(options: NumaGuardOptions) {
     this.#options = options;
@@ -105,13 +107,27 @@ export class NumaGuard {
     return changed.length > 0;
   }
 
-  /** Compares a container that was created while the driver was not asked: it is only reported, and once. */
+  /**
+   * Compares a container that was created while the driver was not asked: it is only reported, and once.
+   * @throws StateError: `observeLeft` tries again
+   */
   observe(pod: PodSandbox, container: Container): void {
+    this.#left.set(container.id, [pod, container]);
     const claims = this.#claimsOf(pod, container);
+    this.#left.delete(container.id);
     const found = this.#compare(pod, container, claims);
     const added = claims.filter((claim) => this.#of(claim, pod)?.containers.has(container.name) !== true);
     for (const claim of claims) this.#note(claim, pod, container, { ...found, refusals: 0 });
     this.#report(pod, container, added, found);
+  }
+
+  /** Compares the containers for which that has failed, unless they were created anew since. @throws StateError */
+  observeLeft(): void {
+    for (const [pod, container] of [...this.#left.values()]) {
+      const isKnown = (claim: StoredClaim) => this.#of(claim, pod)?.containers.has(container.name) === true;
+      if (this.#claimsOf(pod, container).some(isKnown)) this.#left.delete(container.id);
+      else this.observe(pod, container);
+    }
   }
 
   /** Whether all containers of a sandbox that have the device are aligned with it; `undefined` if none was compared. */

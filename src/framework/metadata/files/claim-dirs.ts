@@ -1,10 +1,11 @@
 import type { MetadataVersion } from '../document/codec.ts';
 import type { ClaimIdentity, DeviceAttributes } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
-import type { GateHook } from '../gate/gate.ts';
+import { type GateHook, isGateOf } from '../gate/gate.ts';
 import { readAnnouncements, type WaitingSandbox } from '../gate/waiting-sandbox.ts';
 import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from '../layouts/layout.ts';
 import { metadataDirName } from '../layouts/layout-v1.ts';
+import { variableOf } from './claim-files.ts';
 import type { DeviceName } from './claim-record.ts';
 import { type ClaimRecords, RecordFiles } from './claim-records.ts';
 import { ClaimStates } from './claim-states.ts';
@@ -64,6 +65,13 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   now?: () => Date;
 }
 
+/** What of a container says which claims it has: its variables, and its OCI hooks. */
+export interface ContainerParts {
+  /** As `NAME=value`. */
+  env: readonly string[];
+  createRuntimeHooks: readonly { args: readonly string[] }[];
+}
+
 /** What there is on the host of claims, whichever instance has prepared them. Methods throw MetadataError `metadata-io`. */
 export class ClaimDirs {
   protected readonly options: ClaimMetadataOptions;
@@ -86,6 +94,25 @@ export class ClaimDirs {
   dirs(): string[] {
     const { claims, removed } = this.states.dirs();
     return [...claims, ...removed];
+  }
+
+  /** Whether a container waits at the gate of a claim. */
+  hasGateOf(claim: ClaimIdentity, { createRuntimeHooks }: Pick<ContainerParts, 'createRuntimeHooks'>): boolean {
+    return createRuntimeHooks.some(({ args }) => isGateOf(this.options.dataDir, claim, args));
+  }
+
+  /** Whether a container has a request of a claim. */
+  isUsedBy(claim: ClaimIdentity, container: ContainerParts): boolean {
+    const { marker } = this.options;
+    const isMarked = marker !== undefined && container.env.some((each) => each.startsWith(variableOf(marker, claim)));
+    return isMarked || this.hasGateOf(claim, container);
+  }
+
+  /** Whether a container has a request of any claim: a cheap check for those that have none. */
+  isAnyUsedBy({ env, createRuntimeHooks }: ContainerParts): boolean {
+    const { marker, dataDir } = this.options;
+    const isMarked = marker !== undefined && env.some((each) => each.startsWith(marker));
+    return isMarked || createRuntimeHooks.some(({ args }) => isGateOf(dataDir, undefined, args));
   }
 
   /** Whether there is a record of a claim that can be read. @throws as the driver's own records */

@@ -4,10 +4,10 @@ import { metadataVersions } from '../document/codec.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
-import { checkGateHook, closeGate, formatGate, type Gate, isGateOf, openFor, writeGate } from '../gate/gate.ts';
+import { checkGateHook, closeGate, formatGate, type Gate, openFor, writeGate } from '../gate/gate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
 import { ClaimDirs, type ClaimMetadataOptions } from './claim-dirs.ts';
-import { ClaimFiles, variableOf } from './claim-files.ts';
+import { ClaimFiles } from './claim-files.ts';
 import type { ClaimRecord, PreparedContent } from './claim-record.ts';
 import { type ClaimState, contentOf, findRequest, hasGate, requestOf } from './claim-state.ts';
 import { holdDirectories } from './held-directories.ts';
@@ -31,13 +31,6 @@ export interface PreparedRecord {
 
 /** Runs a task for a claim with the claim's lock held. */
 type RunLocked = (key: string, task: () => Promise<void>) => Promise<void>;
-
-/** What of a container says which claims it has: its variables, and its OCI hooks. */
-export interface ContainerParts {
-  /** As `NAME=value`. */
-  env: readonly string[];
-  createRuntimeHooks: readonly { args: readonly string[] }[];
-}
 
 /** A claim that is being laid down. */
 interface Laying {
@@ -247,18 +240,6 @@ export class ClaimMetadata extends ClaimDirs {
     }
   }
 
-  /** Whether a container waits at the gate of a claim. */
-  hasGateOf(claim: ClaimIdentity, { createRuntimeHooks }: Pick<ContainerParts, 'createRuntimeHooks'>): boolean {
-    return createRuntimeHooks.some(({ args }) => isGateOf(this.options.dataDir, claim, args));
-  }
-
-  /** Whether a container has a request of a claim. */
-  isUsedBy(claim: ClaimIdentity, container: ContainerParts): boolean {
-    const { marker } = this.options;
-    const isMarked = marker !== undefined && container.env.some((each) => each.startsWith(variableOf(marker, claim)));
-    return isMarked || this.hasGateOf(claim, container);
-  }
-
   /** Whether a container that uses a claim has a request of it: it has a file of the request, or the request has none. */
   isRequestUsedBy(
     claim: ClaimIdentity,
@@ -275,13 +256,6 @@ export class ClaimMetadata extends ClaimDirs {
       // An unreadable record is left to the calls that need it.
       return true;
     }
-  }
-
-  /** Whether a container has a request of any claim: a cheap check for those that have none. */
-  isAnyUsedBy({ env, createRuntimeHooks }: ContainerParts): boolean {
-    const { marker, dataDir } = this.options;
-    const isMarked = marker !== undefined && env.some((each) => each.startsWith(marker));
-    return isMarked || createRuntimeHooks.some(({ args }) => isGateOf(dataDir, undefined, args));
   }
 
   get #isEnabled(): boolean {

@@ -32,15 +32,20 @@ describe('NumaGuard', () => {
   /** Results of comparisons, events, and claims whose condition is to be written. */
   let calls: string[];
   let guard: NumaGuard;
+  let storeError: Error | undefined;
 
   beforeEach(() => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0)])];
     nodes = () => twoSockets;
     calls = [];
+    storeError = undefined;
     guard = new NumaGuard({
       store: {
         claim: (uid) => claims.find(({ identity }) => identity.uid === uid),
-        claimsOfPod: (uid) => claims.filter(({ podUids }) => podUids.includes(uid)),
+        claimsOfPod: (uid) => {
+          if (storeError !== undefined) throw storeError;
+          return claims.filter(({ podUids }) => podUids.includes(uid));
+        },
       },
       metadata: {
         // A container names the requests that it has.
@@ -66,7 +71,7 @@ describe('NumaGuard', () => {
     const { name = 'main', shares = 1024 * cpus.split(',').length, mems = '' } = more;
     const has = uses.map((each) => `HAS_${each}`);
     return {
-      ...{ name, env: has, mounts: has.map((source) => ({ source })), cpu: { cpus, shares, mems } },
+      ...{ id: name, name, env: has, mounts: has.map((source) => ({ source })), cpu: { cpus, shares, mems } },
     } as unknown as Container;
   }
 
@@ -189,6 +194,18 @@ describe('NumaGuard', () => {
     guard.observe(pod, containerOf('4'));
     expect(calls).toEqual([expect.stringMatching(/^event for dpdk and nic: container main: /)]);
     expect([alignment(), condition()?.reason]).toEqual(['misaligned', 'OtherNumaNode']);
+  });
+
+  it('compares a running container again for which the store could not be read', () => {
+    claims = [claimOf('nic', [deviceOf('vf-0', 0)])];
+    storeError = new Error('disk I/O error');
+    expect(() => guard.observe(pod, containerOf('4'))).toThrow('disk I/O error');
+    expect(() => guard.observeLeft()).toThrow('disk I/O error');
+    storeError = undefined;
+    guard.observeLeft();
+    guard.observeLeft();
+    expect(calls).toEqual([expect.stringMatching(/^event for dpdk and nic: container main: /)]);
+    expect(alignment()).toBe('misaligned');
   });
 
   it('forgets claims that are unprepared', () => {
