@@ -61,6 +61,8 @@ export interface HardwareOptions {
   kernel: Kernel;
   simulator: Simulator;
   count: number;
+  /** See `Plan`. */
+  writesInVain?: number | undefined;
 }
 
 /** A card with VFs: PCI functions, their drivers, and the PF's settings for each. */
@@ -70,12 +72,15 @@ export class Hardware {
   readonly #kernel: Kernel;
   readonly #simulator: Simulator;
   #found: string[] = [];
+  /** VFs that are not switched on. */
+  #absent: SimVf[] = [];
+  #writesInVain: number;
   /** Until then about half of all changes through the PF are refused. */
   refusesUntilMs = 0;
   /** Until then interfaces appear some time after their driver is bound. */
   lateUntilMs = 0;
 
-  constructor({ kernel, simulator, count }: HardwareOptions) {
+  constructor({ kernel, simulator, count, writesInVain }: HardwareOptions) {
     this.#kernel = kernel;
     this.#simulator = simulator;
     const { host } = kernel;
@@ -116,6 +121,29 @@ export class Hardware {
         if (tape.chance(0.3)) link.mtuBytes = 9000;
         if (tape.chance(0.3)) link.up = true;
       }
+    }
+    this.#writesInVain = writesInVain ?? 0;
+    if (writesInVain !== undefined) {
+      for (const vf of this.vfs) this.unbind(vf);
+      this.#absent = this.vfs.splice(0);
+    }
+    this.#found = this.vfs.map((vf) => JSON.stringify(this.stateOf(vf)));
+  }
+
+  get isOff(): boolean {
+    return this.#absent.length > 0;
+  }
+
+  /** What a write to `sriov_numvfs` does. */
+  switchOn(): void {
+    if (this.#writesInVain-- > 0) {
+      this.#simulator.trace('card', 'makes no VFs');
+      return;
+    }
+    for (const vf of this.#absent.splice(0)) {
+      this.vfs.push(vf);
+      vf.driver = vf.ownDriver;
+      this.#addLink(vf);
     }
     this.#found = this.vfs.map((vf) => JSON.stringify(this.stateOf(vf)));
   }
@@ -371,11 +399,13 @@ class SimDeviceNodes extends DeviceNodes {
 /** What sysfs shows of the card. Reading takes no time: the kernel has it in memory. */
 class SimSysfs extends Sysfs {
   readonly #hardware: Hardware;
+  readonly #process: Process;
   readonly #fails: () => boolean;
 
-  constructor(hardware: Hardware, fails: () => boolean) {
+  constructor(hardware: Hardware, process: Process, fails: () => boolean) {
     super('/nonexistent');
     this.#hardware = hardware;
+    this.#process = process;
     this.#fails = fails;
   }
 
@@ -392,6 +422,11 @@ class SimSysfs extends Sysfs {
     this.#read(pciAddress);
     const vfs = this.#hardware.vfs.map(({ vfIndex, pciAddress: address }) => ({ vfIndex, pciAddress: address }));
     return { ...(await this.pciFunction(pciAddress)), totalVfs: 8, vfs };
+  }
+
+  override async setNumVfs(): Promise<void> {
+    this.#process.point('sriov_numvfs');
+    this.#hardware.switchOn();
   }
 
   override async pciFunction(pciAddress: string): Promise<PciFunction> {
@@ -441,7 +476,7 @@ class SimSysfs extends Sysfs {
 /** @param fails whether the current read of sysfs fails */
 export function openSimCard(hardware: Hardware, process: Process, simulator: Simulator, fails: () => boolean): Card {
   return {
-    sysfs: new SimSysfs(hardware, fails),
+    sysfs: new SimSysfs(hardware, process, fails),
     binding: new SimBinding(hardware, process, simulator),
     nodes: new SimDeviceNodes(hardware),
     writes: { hung: [], [Symbol.dispose]: () => undefined },

@@ -88,6 +88,8 @@ export type Flavour = 'containerd' | 'cri-o';
 export interface Plan {
   flavour: Flavour;
   vfs: number;
+  /** How often `sriov_numvfs` is written without effect before there are VFs; absent: they are there from the start. */
+  writesInVain: number | undefined;
   pods: PodPlan[];
   faults: Fault[];
   /** Number of changes after which each successive instance is killed; 0: it is not killed. */
@@ -173,7 +175,7 @@ export function drawPlan(tape: Tape): Plan {
   return { ...more, isShared: more.faults.some(({ kind }) => kind === 'update driver') };
 }
 
-type More = Pick<Plan, 'pods' | 'faults' | 'instantShare' | 'slowShare' | 'settings'>;
+type More = Pick<Plan, 'pods' | 'faults' | 'instantShare' | 'slowShare' | 'settings' | 'writesInVain'>;
 
 /** From a generator of its own, so that schedules without any of it are what they were. */
 function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | 'faults' | 'slowShare'>): More {
@@ -187,7 +189,10 @@ function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | '
   );
   const others = Array.from({ length: count }, () => drawMoreFault(tape));
   const isContested = tape.chance(0.04, 'more');
+  // A boot takes the VFs away again, and claims with them.
+  const hasNoVfs = tape.chance(0.04, 'numvfs') && faults.every(({ kind }) => kind !== 'reboot');
   return {
+    writesInVain: hasNoVfs ? tape.below(3, 'numvfs') : undefined,
     faults: [...(isContested ? drawContest(tape, pods) : [...faults, ...others]), ...drawOutages(tape)],
     slowShare: isContested ? 0.5 : slowShare,
     instantShare: tape.chance(0.15, 'more') ? 0.7 : 0,

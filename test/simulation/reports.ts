@@ -71,6 +71,7 @@ export class Reports {
     const instance = this.#node.registered();
     if (instance === undefined) return yield 'the driver does not run';
     if (!instance.readiness.ready) yield `the driver is not ready: ${instance.readiness.report()}`;
+    if (this.#node.hardware.isOff) yield 'the VFs that the policy asks for are not there';
     yield* this.#ofSlices(instance);
     yield* this.#ofHealth(instance);
     if (isUnchanged !== undefined) yield* this.#ofStatus(instance, isUnchanged);

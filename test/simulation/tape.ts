@@ -17,6 +17,7 @@ export type ChoiceKind =
   | 'cni'
   | 'api'
   | 'reads'
+  | 'numvfs'
   | 'numa'
   | 'cable';
 

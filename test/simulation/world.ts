@@ -121,7 +121,7 @@ export class Node {
       udevAddsAltNames,
       udevNameOf: ({ parentDevice = '' }) => this.hardware.find(parentDevice)?.fresh.name,
     });
-    this.hardware = new Hardware({ kernel: this.kernel, simulator, count: plan.vfs });
+    this.hardware = new Hardware({ kernel: this.kernel, simulator, count: plan.vfs, writesInVain: plan.writesInVain });
     this.cni = new CniNode({ simulator, kernel: this.kernel, hardware: this.hardware });
     this.cni.failureRate = plan.cniFailureRate;
     this.cni.hangRate = plan.cniHangRate;
@@ -129,6 +129,7 @@ export class Node {
     this.apiServer.errorRate = plan.apiErrorRate;
     this.apiServer.pods = this.pods;
     this.faults.lostRate = plan.lostRate;
+    this.#resetPolicy();
     this.runtime = new Runtime(this);
     this.kubelet = new Kubelet(this);
     this.checks = new Checks(this);
@@ -547,7 +548,8 @@ export class Node {
   }
 
   #resetPolicy(): void {
-    this.policy = {};
+    const { vfs, writesInVain } = this.plan;
+    this.policy = writesInVain === undefined ? {} : { pfs: [{ select: {}, numVfs: vfs }] };
   }
 
   /** All processes end, the card is reset to its initial state, and the content of tmpfs is lost. */

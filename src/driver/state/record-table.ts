@@ -43,17 +43,17 @@ export class RecordTable {
   }
 
   write(dir: string, record: string): void {
-    this.#query('INSERT OR REPLACE INTO records (dir, record) VALUES (?, ?)', dir, record);
-    this.#changed(dir, record);
+    this.#change(dir, record, 'INSERT OR REPLACE INTO records (dir, record) VALUES (?, ?)', dir, record);
   }
 
   delete(dir: string): void {
-    this.#query('DELETE FROM records WHERE dir = ?', dir);
-    this.#changed(dir, undefined);
+    this.#change(dir, undefined, 'DELETE FROM records WHERE dir = ?', dir);
   }
 
-  #changed(dir: string, record: string | undefined): void {
+  /** Reads what is known first: what throws after the change would look as if there were none. */
+  #change(dir: string, record: string | undefined, ...statement: Parameters<Query>): void {
     const known = this.#known();
+    this.#query(...statement);
     known.texts.set(dir, record);
     known.names = undefined;
   }

@@ -6,6 +6,7 @@ import { claimName } from '../../framework/metadata/index.ts';
 import { deepFreeze } from '../../lib/freeze.ts';
 import { StateError } from './errors.ts';
 import { type KnownRecords, RecordTable } from './record-table.ts';
+import { type Row, toClaim, toDevice } from './rows.ts';
 import {
   type Database,
   damagedHint,
@@ -66,9 +67,9 @@ export class Store implements Disposable {
       mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
       return openDatabase(open, path, bootId);
     });
-    const query = (sql: string, ...values: string[]) => this.#query(sql, ...values);
     const exists = this.#guard(() => readVersion(this.#database)) >= recordsSince;
-    this.records = new RecordTable(query, { isReadOnly: readOnly, exists, known: () => this.#readChanges().records });
+    const known = () => this.#readChanges().records;
+    this.records = new RecordTable(this.#query.bind(this), { isReadOnly: readOnly, exists, known });
   }
 
   claim(uid: string): StoredClaim | undefined {
@@ -367,29 +368,9 @@ interface KnownContent {
   records: KnownRecords;
 }
 
-type Row = Record<string, unknown>;
-
-function toClaim({ uid, namespace, name, pod_uids, state, allocation }: Row): StoredClaim {
-  return {
-    identity: { uid: String(uid), namespace: String(namespace), name: String(name) },
-    podUids: JSON.parse(String(pod_uids)),
-    // An older version stores it so until it has laid the metadata down.
-    state: state === 'configured' ? 'preparing' : (state as StoredClaim['state']),
-    ...(typeof allocation === 'string' && { allocation }),
-    devices: [],
-  };
-}
-
 function byName({ identity: one }: StoredClaim, { identity: other }: StoredClaim): number {
   const [a, b] = one.namespace === other.namespace ? [one.name, other.name] : [one.namespace, other.namespace];
   return a < b ? -1 : Number(a > b);
-}
-
-function toDevice({ pci_address, data }: Row): StoredDevice {
-  // Older versions stored network data with the VF, too: the claim's record has it.
-  const { networkData: _older, attachment, ...device } = JSON.parse(String(data));
-  const { networkData: _old, ...place } = attachment ?? {};
-  return { pciAddress: String(pci_address), ...device, ...(attachment === undefined ? {} : { attachment: place }) };
 }
 
 /** Whether the file is damaged: SQLite says so, or the driver cannot have written its content. */

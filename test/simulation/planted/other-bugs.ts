@@ -360,4 +360,22 @@ export const otherBugs: readonly PlantedBug[] = [
     needs: pod(({ cpus, claims }) => cpus.length === 0 && claims.some(isNumaRequired)),
     plant: inContainers((cpu) => ({ ...cpu, shares: 4096 })),
   },
+  {
+    name: 'write-in-vain-is-final',
+    what: 'the number of VFs is written once only, though no VFs came of it',
+    needs: ({ writesInVain = 0 }) => writesInVain > 0,
+    plant: (ports) => {
+      let isWritten = false;
+      const open = ports.kernel.openCard as NonNullable<typeof ports.kernel.openCard>;
+      const openCard: typeof open = (...options) => {
+        const card = open(...options);
+        const setNumVfs: typeof card.sysfs.setNumVfs = async (...call) => {
+          if (!isWritten) await card.sysfs.setNumVfs(...call);
+          isWritten = true;
+        };
+        return { ...card, sysfs: altered(card.sysfs, { setNumVfs }) };
+      };
+      return { ...ports, kernel: { ...ports.kernel, openCard } };
+    },
+  },
 ];
