@@ -6,8 +6,8 @@ export { HostLinks } from './host-links.ts';
 export { type HungWrite, hungWriteHint, KernelWriter, type KernelWriterOptions } from './kernel-writer.ts';
 export { formatSimulatedAlias } from './pci-address.ts';
 export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';
-export { simulatedDriver } from './simulated-layout.ts';
 export { SimulatedControl } from './simulated-control.ts';
+export { simulatedDriver } from './simulated-layout.ts';
 export { type PciFunction, type Pf, Sysfs, type Vf } from './sysfs.ts';
 export { VfActivation, type VfSwitch } from './vf-activation.ts';
 export {
