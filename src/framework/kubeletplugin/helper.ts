@@ -109,7 +109,7 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
    */
   withdrawMetadata: ClaimMetadata['withdraw'];
   /** Makes files and CDI specs again from the records of claims, and closes gates that they do not open: for the start of a driver. */
-  restoreMetadata: ClaimMetadata['restore'];
+  restoreMetadata(): Promise<Error[]>;
   /**
    * Unprepares a claim as if the kubelet had asked for it, with its files and CDI specs: for a claim that no kubelet
    * knows any more. Failures are logged.

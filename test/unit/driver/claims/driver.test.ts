@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { explain } from '../../../../src/lib/errors.ts';
-import { SriovError } from '../../../../src/node/sriov/index.ts';
+import { SriovError, type VfSnapshot } from '../../../../src/node/sriov/index.ts';
 import { buildPod, testDriver } from '../../../doubles/objects.ts';
 import { allocated, DriverBench, fromClaim, fromClass, vfOf } from './driver-bench.ts';
 
@@ -402,6 +402,25 @@ describe('VFs that are changed from outside', () => {
       'access 0000:00:00.1',
       'restore 0000:00:00.1 {"driver":"igbvf","vf":{"trust":false}}',
     ]);
+  });
+
+  const link = { name: 'ens1v0' } as VfSnapshot['link'] & object;
+  it.each([
+    ['is read only', {}, { driver: 'igbvf', link }, false],
+    ['gets an interface', {}, { driver: 'igbvf' }, true],
+    ['gets properties', { vf: { trust: true } }, { driver: 'igbvf', link }, true],
+    ['gets another driver', { driver: 'vfio-pci' }, { driver: 'igbvf', link }, true],
+    ['is simulated', {}, { driver: 'veth' }, false],
+  ] as const)('are stored as they were before one that %s is configured', async (_what, fields, before, isStored) => {
+    const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
+    bench.control.snapshot = async () => ({ vf: {}, ...before });
+    let stored: StoredDevice | undefined;
+    bench.control.onCall = (call) => {
+      if (call.startsWith('apply')) stored = bench.store.claim(claim.identity.uid)?.devices[0];
+    };
+    await bench.prepare(claim);
+    expect([stored?.name, stored?.before !== undefined]).toEqual(['dev-1', isStored]);
+    expect(bench.store.claim(claim.identity.uid)?.devices[0]?.before).toEqual({ vf: {}, ...before });
   });
 
   it.each([
