@@ -116,7 +116,7 @@ export class Reports {
     return own.flatMap(({ device }) => {
       const vf = this.#node.hardware.vfs.find((each) => each.name === device);
       const found = entries.filter((entry) => entry.device === device);
-      const link = isUnchanged ? vf?.link : undefined;
+      const link = isUnchanged ? vf?.link?.used : undefined;
       const expected = [
         isWhole ? 'True' : 'False',
         vf?.pciAddress,

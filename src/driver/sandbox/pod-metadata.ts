@@ -9,7 +9,7 @@ import { baseRequest } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { VfAccess } from '../../node/sriov/index.ts';
 import type { StoredDevice } from '../state/index.ts';
-import type { VfState } from '../vf/index.ts';
+import type { MemberState, VfState } from '../vf/index.ts';
 
 /** What was last written of a VF; `undefined` while there is nothing. @throws MetadataError, StateError */
 export function metadataOf(
@@ -37,7 +37,12 @@ export function toDeviceMetadata(
     driver,
     pool,
     name,
-    attributes: { ...attributes, ...(access === undefined ? {} : toAccessAttributes(access)), ...toAttributes(state) },
+    attributes: {
+      ...attributes,
+      ...(access === undefined ? {} : toAccessAttributes(access)),
+      ...toAttributes(state),
+      ...(state.member === undefined ? {} : toMemberAttributes(device, state.member)),
+    },
     networkData: toNetworkData(state),
   };
 }
@@ -49,6 +54,21 @@ function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan, rdmaDevice }: V
     ...(hardwareAddress !== undefined && { mac: { string: hardwareAddress } }),
     ...(vlan !== undefined && { vlan: { int: vlan } }),
     ...(rdmaDevice !== undefined && { rdmaDevice: { string: rdmaDevice } }),
+  };
+}
+
+/** Of a member of a bond, the attributes are the VF's own, and the network data are the bond's. */
+function toMemberAttributes(
+  { config }: StoredDevice,
+  { interfaceName, isActive, ...own }: MemberState,
+): DeviceAttributes {
+  const { name = '', mode = 'active-backup' } = config.bond ?? {};
+  return {
+    ...toAttributes({ ...own, ips: [], tentative: false }),
+    bond: { string: name },
+    bondMode: { string: mode },
+    bondMember: { string: interfaceName },
+    bondActive: { bool: isActive },
   };
 }
 

@@ -9,6 +9,7 @@ import {
   encodeString,
   listAttributes,
 } from './attributes.ts';
+import { type BondOptions, decodeIsActive, encodeBond } from './bond.ts';
 import {
   assertAlias,
   assertIndex,
@@ -52,6 +53,8 @@ export const LinkAttribute = {
 
 const infoKind = 1;
 const infoData = 2;
+const infoSlaveKind = 4;
+const infoSlaveData = 5;
 const vethInfoPeer = 1;
 const headerBytes = 16;
 const flagUp = 1;
@@ -113,6 +116,8 @@ export interface Link {
   kind?: string;
   /** Index of the bridge or bond that it is a port of. */
   master?: number;
+  /** Of a member of a bond: whether it carries traffic. */
+  isActiveMember?: boolean;
   /** Index of the other end of a veth pair, or of the link below a VLAN. In `lowerNetnsId`'s namespace, if set. */
   lower?: number;
   /** The kernel's number for the namespace that `lower` is in, if it is another one. */
@@ -174,6 +179,7 @@ export function decodeLink(message: Buffer): Link {
       portName: decodeString(attributes.get(LinkAttribute.physPortName)),
       kind: decodeString(info.get(infoKind)),
       master: number(LinkAttribute.master, getU32),
+      isActiveMember: decodeMember(info),
       lower: number(LinkAttribute.link, getU32),
       lowerNetnsId: number(LinkAttribute.linkNetnsId, getS32),
       minMtuBytes: number(LinkAttribute.minMtu, getU32) || undefined,
@@ -208,6 +214,11 @@ function decodeOffloadLimits(attributes: Attributes): OffloadLimits | undefined 
     return data === undefined ? [] : [[limit, getU32(data)]];
   });
   return entries.length === 0 ? undefined : Object.fromEntries(entries);
+}
+
+function decodeMember(info: Attributes): boolean | undefined {
+  if (decodeString(info.get(infoSlaveKind)) !== 'bond') return undefined;
+  return decodeIsActive(info.get(infoSlaveData) ?? Buffer.alloc(0));
 }
 
 function decodeXdp(data: Buffer | undefined): XdpMode[] | undefined {
@@ -248,6 +259,11 @@ export function encodeVeth(end: LinkChange, peer: LinkChange): Uint8Array[] {
   const peerMessage = Buffer.concat(encodeLink(0, encodeProperties(peer)));
   const data = [{ type: vethInfoPeer, value: peerMessage }];
   return encodeLink(0, [...encodeProperties(end), encodeKind('veth', data)]);
+}
+
+/** The message for a new bond. @throws NetlinkError `netlink-invalid` */
+export function encodeNewBond(bond: LinkChange & BondOptions): Uint8Array[] {
+  return encodeLink(0, [...encodeProperties(bond), encodeKind('bond', encodeBond(bond))]);
 }
 
 /** `IFLA_LINKINFO` of a new link. */
