@@ -58,7 +58,7 @@ const routeHints = {
   ENETDOWN: 'set the interface up first',
 };
 
-const newLinkHints = { EEXIST: 'there is a link of that name already', ENOTSUP: 'load the kernel module of such links' };
+const newLinkHints = { EEXIST: 'there is a link of that name', ENOTSUP: 'load the kernel module of such links' };
 
 /** Either, not both. */
 export type LinkSelector = { index: number } | { name: string };
