@@ -22,6 +22,8 @@ export interface Container {
   createRuntimeHooks: { path: string; args: string[] }[];
   namespaces: LinuxNamespace[];
   cgroupsPath: string;
+  /** CPUs and memory nodes that it may use, as lists such as `0-3,8`; empty: all. `shares` is 0 if it has no weight. */
+  cpu: { shares: number; cpus: string; mems: string };
   /** On the host; 0 if it is not running. */
   pid: number;
   /** Nanoseconds since 1970, rounded to the precision of a number (some 200 ns); 0 if it has not happened. */
@@ -36,6 +38,7 @@ export interface Container {
 /** Fills in fields that are absent on the wire. */
 export function parseContainer(message: WireContainer): Container {
   const { linux = {}, hooks = {}, createdAt = 0, startedAt = 0, finishedAt = 0, ...wire } = message;
+  const { cpu = {} } = linux.resources ?? {};
   return {
     ...{ id: '', podSandboxId: '', name: '', args: [], env: [], pid: 0, exitCode: 0, ...wire },
     ...{ createdAtNs: createdAt, startedAtNs: startedAt, finishedAtNs: finishedAt },
@@ -46,6 +49,7 @@ export function parseContainer(message: WireContainer): Container {
     createRuntimeHooks: (hooks.createRuntime ?? []).map((hook) => ({ path: '', args: [], ...hook })),
     namespaces: parseNamespaces(linux.namespaces),
     cgroupsPath: linux.cgroupsPath ?? '',
+    cpu: { shares: cpu.shares?.value ?? 0, cpus: cpu.cpus ?? '', mems: cpu.mems ?? '' },
     cdiDevices: (wire.cdiDevices ?? []).map(({ name = '' }) => name),
   };
 }
@@ -54,13 +58,17 @@ export function parseContainer(message: WireContainer): Container {
 export function formatContainer(container: Partial<Container>): WireContainer {
   const { state, namespaces, cgroupsPath, createdAtNs, startedAtNs, finishedAtNs, cdiDevices, mounts, ...others } =
     container;
-  const { createRuntimeHooks, ...rest } = others;
+  const { createRuntimeHooks, cpu: { shares = 0, cpus, mems } = {}, ...rest } = others;
+  const cpu = withoutEmpty({ shares: withoutEmpty({ value: shares }), cpus, mems });
   return withoutEmpty({
     ...rest,
     state: states.indexOf(state ?? 'unknown'),
     mounts: mounts?.map(withoutEmpty),
     hooks: withoutEmpty({ createRuntime: createRuntimeHooks?.map(withoutEmpty) }),
-    linux: withoutEmpty({ namespaces: namespaces?.map(withoutEmpty), cgroupsPath }),
+    linux: withoutEmpty({
+      ...{ namespaces: namespaces?.map(withoutEmpty), cgroupsPath },
+      resources: withoutEmpty({ cpu }),
+    }),
     createdAt: createdAtNs,
     startedAt: startedAtNs,
     finishedAt: finishedAtNs,

@@ -23,12 +23,18 @@ export type WireContainer = Partial<PlainContainerFields> & {
   state?: number;
   mounts?: Partial<Container['mounts'][number]>[];
   hooks?: { createRuntime?: Partial<Container['createRuntimeHooks'][number]>[] };
-  linux?: { namespaces?: WireNamespace[]; cgroupsPath?: string };
+  linux?: { namespaces?: WireNamespace[]; resources?: { cpu?: WireCpu }; cgroupsPath?: string };
   createdAt?: number;
   startedAt?: number;
   finishedAt?: number;
   cdiDevices?: { name?: string }[];
 };
+
+interface WireCpu {
+  shares?: { value?: number };
+  cpus?: string;
+  mems?: string;
+}
 
 export interface WireConfigureRequest {
   config?: string;

@@ -143,6 +143,12 @@ export class Cluster implements AsyncDisposable {
     await this.until(`${kind} ${name} is gone`, async () => (await this.find(kind, name)) === undefined);
   }
 
+  /** Removes pods, and then the claims of the same names. @param gracePeriodSeconds see `remove` */
+  async removeWithClaims(names: readonly string[], gracePeriodSeconds?: number): Promise<void> {
+    await Promise.all(names.map((name) => this.remove('Pod', name, gracePeriodSeconds)));
+    await Promise.all(names.map((name) => this.remove('ResourceClaim', name)));
+  }
+
   /**
    * The feature gates that the API server has switched on.
    * Source: Kubernetes metrics reference, `kubernetes_feature_enabled`.

@@ -3,8 +3,8 @@ import { mkdirSync, readFileSync } from 'node:fs';
 import { request } from 'node:https';
 import { join } from 'node:path';
 import { run } from '../../scripts/packages/run.ts';
+import { Program } from '../node/program.ts';
 import { CertificateAuthority, makeSigningKey } from './node/certificates.ts';
-import { Program } from './node/program.ts';
 
 /** Address of the API server: the first of the service network, so that pods reach it without kube-proxy. */
 export const apiServerAddress = '10.96.0.1';

@@ -6,6 +6,7 @@ import type {
   V1DeviceClass,
   V1DeviceRequest,
   V1DeviceSubRequest,
+  V1DeviceToleration,
   V1Job,
   V1Pod,
   V1PodSpec,
@@ -21,6 +22,8 @@ export interface RequestSpec {
   adminAccess?: boolean;
   /** CEL expressions that a device must meet besides those of its class. */
   selectors?: string[];
+  /** Taints that its devices may have. */
+  tolerations?: V1DeviceToleration[];
   /** Alternatives that replace all the rest, the best first. */
   firstAvailable?: V1DeviceSubRequest[];
   /** Default: the chart's class for interfaces. */
@@ -57,9 +60,10 @@ function claimSpec(cluster: Cluster, requests: RequestSpec[], shared: SharedConf
 
 function toRequest(cluster: Cluster, { name, count = 1, firstAvailable, ...request }: RequestSpec): V1DeviceRequest {
   if (firstAvailable !== undefined) return { name, firstAvailable };
-  const { deviceClassName = cluster.target.classes.kernel, adminAccess, selectors } = request;
+  const { deviceClassName = cluster.target.classes.kernel, adminAccess, selectors, tolerations } = request;
   const optional = {
     ...(adminAccess === undefined ? {} : { adminAccess }),
+    ...(tolerations === undefined ? {} : { tolerations }),
     ...(selectors === undefined ? {} : { selectors: selectors.map((expression) => ({ cel: { expression } })) }),
   };
   return { name, exactly: { deviceClassName, allocationMode: 'ExactCount', count, ...optional } };
@@ -114,7 +118,7 @@ export interface ContainerSpec {
   capabilities?: V1Capabilities;
   /** For an init container: it keeps running beside the others (a sidecar). */
   restartPolicy?: 'Always';
-  /** Extended resources, by their names. */
+  /** Resources by their names, as requests and limits. */
   limits?: Record<string, string>;
 }
 

@@ -2,8 +2,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { V1EndpointSlice, V1Service } from '@kubernetes/client-node';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
+import { Program } from '../node/program.ts';
 import { locatePrometheus } from '../release/prometheus.ts';
-import { Program } from './node/program.ts';
 
 /** Port on 127.0.0.1 of a node that scripts/in-node.sh has made. */
 const port = 9090;

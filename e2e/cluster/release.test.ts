@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe } from 'vitest';
+import { describeBandwidth } from './cases/bandwidth.ts';
 import { describeLayouts } from './cases/layouts.ts';
 import { describePages } from './cases/pages.ts';
 import { describeRelease } from './cases/release.ts';
@@ -24,6 +25,7 @@ describe(`the chart on Kubernetes ${programs.kubernetesVersion}`, () => {
 
   const get = () => ({ node, driver });
   describeRelease(get);
+  describeBandwidth(get);
   describeLayouts(get);
   describePages(get);
 });

@@ -1,6 +1,7 @@
 import { describeExampleDriver } from './cases/example-driver.ts';
 import { describeFaults } from './cases/faults.ts';
 import { describeInstalledDriver } from './cases/installed-driver.ts';
+import { describeNuma } from './cases/numa.ts';
 import { describeStorm } from './cases/storm.ts';
 import { describeTools } from './cases/tools.ts';
 import { describeWhereabouts } from './cases/whereabouts.ts';
@@ -17,8 +18,8 @@ const options = { simulated: true, admissionPolicies: true };
 const newFeatures = { DRAExtendedResource: true, ResourceHealthStatus: true };
 const featureGates = programs.kubernetesVersion === '1.36' ? {} : newFeatures;
 
-/** Two PFs with 40 VFs each. */
-const simulate = '2x40';
+/** Two PFs with 40 VFs each. A machine with one NUMA node has CPUs near the second one only. */
+const simulate = '2x40@1:0';
 
 let node: RealNode;
 
@@ -26,7 +27,7 @@ describeCluster(
   title,
   async () => {
     await using stack = new AsyncDisposableStack();
-    node = stack.use(await RealNode.start({ ...programs, featureGates }));
+    node = stack.use(await RealNode.start({ ...programs, featureGates, pinsCpus: true }));
     const { target } = await InstalledDriver.install(node, {
       simulate,
       cni: true,
@@ -45,6 +46,7 @@ describeCluster(
     describeInstalledDriver(get, () => node);
     describeTools(get, () => node, simulate);
     describeExampleDriver(get, () => node);
+    describeNuma(get, () => node);
     describeWhereabouts(get, () => node);
     describeFaults(get, () => node);
     describeStorm(get, () => node);

@@ -1,5 +1,5 @@
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { closeSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -7,10 +7,11 @@ import { CommandError } from '../../scripts/packages/run.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
 import type { ContainerdSettings } from './containerd-config.ts';
 import { layOutContainerd } from './containerd-files.ts';
-import { CriError, connectCri } from './cri.ts';
+import { connectCri } from './cri.ts';
 import { busyboxImage, makeImageArchive, pauseImage } from './images.ts';
 import type { PodRuntime } from './pod.ts';
 import { claimPodNetwork, type PodNetwork, releasePodNetwork } from './pod-network.ts';
+import { Program } from './program.ts';
 import { endProcesses, removeCgroups, removeNetwork, removePods, unmountBelow } from './teardown.ts';
 import { type ContainerdSeries, locateTools, type NodeTools } from './tools.ts';
 
@@ -35,36 +36,6 @@ export interface ContainerdOptions {
   env?: NodeJS.ProcessEnv;
 }
 
-/** A running containerd with images, a pod network and NRI. Disposing ends its pods, everything it started and itself. */
-export interface Containerd extends AsyncDisposable {
-  /** The version that it reports, e.g. `2.1.9+unknown`. */
-  readonly version: string;
-  readonly dir: string;
-  readonly socketPath: string;
-  readonly nriSocketPath: string;
-  readonly cdiSpecDirs: readonly string[];
-  readonly network: PodNetwork;
-  readonly cniBinDir: string;
-  readonly cniConfDir: string;
-  readonly logPath: string;
-  /** Pid of the daemon; changes after a restart. */
-  readonly pid: number;
-  /** For the functions of pod.ts. Remains usable after a restart. */
-  readonly cri: PodRuntime;
-  /** The last lines of its log. */
-  logTail(lines?: number): string;
-  /** Pid of a running container's first process, in our PID namespace. */
-  pidOf(containerId: string): Promise<number>;
-  /** Runs `ctr` in the namespace of the pods. @returns its stdout */
-  ctr(...args: string[]): Promise<string>;
-  /** Stops the daemon, not its pods. Default: SIGTERM. */
-  stop(signal?: 'SIGTERM' | 'SIGKILL'): Promise<void>;
-  /** Restarts the daemon after `stop`, and waits until it serves. */
-  start(): Promise<void>;
-  /** `stop` and `start`. */
-  restart(signal?: 'SIGTERM' | 'SIGKILL'): Promise<void>;
-}
-
 /**
  * Starts a containerd with its own root, state, sockets, networks and images in `dir`, and waits until it can run
  * pods. Only on a separate node (scripts/in-node.sh).
@@ -80,7 +51,7 @@ export async function startContainerd(options: ContainerdOptions): Promise<Conta
   const tools = options.tools ?? locateTools(env);
   const network = claimPodNetwork();
   const settings = layOutContainerd(options, tools, network);
-  const daemon = new Daemon(options, tools, settings, network, `${env.NETDRA_CGROUP_PARENT}/${network.name}`);
+  const daemon = new Containerd(options, tools, settings, network, `${env.NETDRA_CGROUP_PARENT}/${network.name}`);
   try {
     await daemon.start();
     await daemon.importImages();
@@ -99,20 +70,26 @@ export async function startContainerd(options: ContainerdOptions): Promise<Conta
   }
 }
 
-class Daemon implements Containerd {
+/** A running containerd with images, a pod network and NRI. Disposing ends its pods, everything it started and itself. */
+export class Containerd implements AsyncDisposable {
+  /** The version that it reports, e.g. `2.1.9+unknown`. */
   version = '';
-  readonly cri: PodRuntime;
   readonly dir: string;
-  readonly cniBinDir: string;
-  readonly logPath: string;
+  readonly socketPath: string;
+  readonly nriSocketPath: string;
+  readonly cdiSpecDirs: readonly string[];
   readonly network: PodNetwork;
-  readonly #tools: NodeTools;
-  readonly #settings: ContainerdSettings;
+  readonly cniBinDir: string;
+  readonly cniConfDir: string;
+  /** For the functions of pod.ts. Remains usable after a restart. */
+  readonly cri: PodRuntime;
+  readonly #busybox: string;
+  readonly #snapshotter: string;
   readonly #binDir: string;
-  readonly #logLevel: string;
-  #child: ChildProcess | undefined;
+  readonly #daemon: Program;
   #disposed: Promise<void> | undefined;
 
+  /** It is not started yet. */
   constructor(
     options: ContainerdOptions,
     tools: NodeTools,
@@ -120,78 +97,62 @@ class Daemon implements Containerd {
     network: PodNetwork,
     cgroupParent: string,
   ) {
-    this.dir = options.dir;
-    this.logPath = join(options.dir, 'containerd.log');
-    this.cniBinDir = tools.cniBinDir;
+    const { dir, logLevel = 'info' } = options;
+    this.dir = dir;
+    this.socketPath = settings.socketPath;
+    this.nriSocketPath = settings.nri.socketPath;
+    this.cdiSpecDirs = settings.cdiSpecDirs;
     this.network = network;
-    this.#tools = tools;
-    this.#settings = settings;
+    this.cniBinDir = tools.cniBinDir;
+    this.cniConfDir = settings.cniConfDir;
+    this.cri = { ...connectCri(settings.socketPath), cgroupParent, podLogsDir: join(dir, 'pod-logs') };
+    this.#busybox = tools.busybox;
+    this.#snapshotter = settings.snapshotter;
     this.#binDir = tools.containerdDirs[options.version];
-    this.#logLevel = options.logLevel ?? 'info';
-    this.cri = { ...connectCri(settings.socketPath), cgroupParent, podLogsDir: join(options.dir, 'pod-logs') };
-  }
-
-  get socketPath() {
-    return this.#settings.socketPath;
-  }
-  get nriSocketPath() {
-    return this.#settings.nri.socketPath;
-  }
-  get cdiSpecDirs() {
-    return this.#settings.cdiSpecDirs;
-  }
-  get cniConfDir() {
-    return this.#settings.cniConfDir;
-  }
-  get pid() {
-    const pid = this.#child?.pid;
-    if (pid === undefined) throw new ContainerdError('containerd-stopped', 'containerd does not run: no pid');
-    return pid;
-  }
-
-  async start(): Promise<void> {
-    const log = openSync(this.logPath, 'a');
-    try {
+    this.#daemon = new Program({
+      program: join(this.#binDir, 'containerd'),
+      args: ['--config', join(dir, 'config.toml'), '--log-level', logLevel],
+      logPath: join(dir, 'containerd.log'),
       // containerd looks for its shim in PATH first.
-      const path = [this.#binDir, dirname(this.#tools.runc), process.env.PATH].join(':');
-      this.#child = spawn(
-        join(this.#binDir, 'containerd'),
-        ['--config', join(this.dir, 'config.toml'), '--log-level', this.#logLevel],
-        { stdio: ['ignore', log, log], env: { ...process.env, PATH: path } },
-      );
-    } finally {
-      closeSync(log);
-    }
-    await this.#waitUntilItServes(this.#child);
+      env: { ...process.env, PATH: [this.#binDir, dirname(tools.runc), process.env.PATH].join(':') },
+      isReady: async () => {
+        this.version = (await this.cri.call('Version', {}, { timeoutMs: 2_000 })).runtimeVersion;
+        return true;
+      },
+    });
   }
 
-  async #waitUntilItServes(child: ChildProcess, timeoutMs = 30_000): Promise<void> {
-    let spawnError: Error | undefined;
-    child.once('error', (error) => {
-      spawnError = error;
-    });
-    const deadline = performance.now() + timeoutMs;
-    for (;;) {
-      if (spawnError) throw spawnError;
-      if (child.exitCode !== null || child.signalCode !== null) {
-        throw new ContainerdError('containerd-ended', `containerd ended with ${child.exitCode ?? child.signalCode}`);
-      }
-      try {
-        this.version = (await this.cri.call('Version', {}, { timeoutMs: 2_000 })).runtimeVersion;
-        return;
-      } catch (error) {
-        if (!(error instanceof CriError) || performance.now() > deadline) throw error;
-        await sleep(25);
-      }
-    }
+  /** Pid of the daemon; changes after a restart. */
+  get pid(): number {
+    return this.#daemon.pid;
+  }
+
+  /** Restarts the daemon after `stop`, and waits until it serves. */
+  start(): Promise<void> {
+    return this.#daemon.start();
+  }
+
+  /** Stops the daemon, not its pods. Default: SIGTERM. */
+  stop(signal?: 'SIGTERM' | 'SIGKILL'): Promise<void> {
+    return this.#daemon.stop(signal);
+  }
+
+  /** `stop` and `start`. */
+  restart(signal?: 'SIGTERM' | 'SIGKILL'): Promise<void> {
+    return this.#daemon.restart(signal);
+  }
+
+  /** The last lines of its log. */
+  logTail(lines = 30): string {
+    return this.#daemon.logTail(lines);
   }
 
   /** Imports the suite's images and waits until the CRI side, which learns of them by an event, knows them. */
   async importImages(): Promise<void> {
     const archive = join(this.dir, 'images.tar');
-    writeFileSync(archive, makeImageArchive(this.#tools.busybox));
+    writeFileSync(archive, makeImageArchive(this.#busybox));
     // Imported by ctr itself: containerd's own import only unpacks for snapshotters in its configuration.
-    await this.ctr('images', 'import', '--local', '--snapshotter', this.#settings.snapshotter, archive);
+    await this.ctr('images', 'import', '--local', '--snapshotter', this.#snapshotter, archive);
     rmSync(archive);
     const deadline = performance.now() + 10_000;
     for (const image of [busyboxImage, pauseImage]) {
@@ -204,11 +165,13 @@ class Daemon implements Containerd {
     }
   }
 
+  /** Pid of a running container's first process, in our PID namespace. */
   async pidOf(containerId: string): Promise<number> {
     const { info } = await this.cri.call('ContainerStatus', { containerId, verbose: true });
     return (JSON.parse(info.info ?? '{}') as { pid: number }).pid;
   }
 
+  /** Runs `ctr` in the namespace of the pods. @returns its stdout */
   async ctr(...args: string[]): Promise<string> {
     const ctr = join(this.#binDir, 'ctr');
     const all = ['--address', this.socketPath, '--namespace', 'k8s.io', ...args];
@@ -220,33 +183,13 @@ class Daemon implements Containerd {
     }
   }
 
-  logTail(lines = 30): string {
-    return readFileSync(this.logPath, 'utf8').trimEnd().split('\n').slice(-lines).join('\n');
-  }
-
-  async stop(signal: 'SIGTERM' | 'SIGKILL' = 'SIGTERM'): Promise<void> {
-    const child = this.#child;
-    this.#child = undefined;
-    if (child?.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
-    const exited = new Promise((resolve) => child.once('exit', resolve));
-    child.kill(signal);
-    const timer = setTimeout(() => child.kill('SIGKILL'), 10_000);
-    await exited;
-    clearTimeout(timer);
-  }
-
-  async restart(signal: 'SIGTERM' | 'SIGKILL' = 'SIGTERM'): Promise<void> {
-    await this.stop(signal);
-    await this.start();
-  }
-
   [Symbol.asyncDispose](): Promise<void> {
     this.#disposed ??= this.#dispose();
     return this.#disposed;
   }
 
   async #dispose(): Promise<void> {
-    if (this.#child && this.version !== '') await removePods(this.cri);
+    if (this.#daemon.isRunning && this.version !== '') await removePods(this.cri);
     await this.stop();
     this.cri[Symbol.dispose]();
     // Left-overs that the runtime could not end: shims have its socket as argument, containers are in its cgroups.

@@ -55,6 +55,7 @@ export interface ContainerConfig {
   annotations?: Record<string, string>;
   /** Relative to the sandbox's `logDirectory`. */
   logPath?: string;
+  linux?: { resources: { cpuShares: number; cpusetCpus: string; cpusetMems: string } };
   CDIDevices?: { name: string }[];
 }
 

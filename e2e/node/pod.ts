@@ -49,6 +49,8 @@ export interface ContainerSpec {
   env?: Record<string, string>;
   mounts?: ContainerConfig['mounts'];
   annotations?: Record<string, string>;
+  /** A CPU of its own, and the NUMA node that its memory is bound to. */
+  pinned?: { cpu: number; memoryNode: number };
 }
 
 const waitingCommand = ['sh', '-c', 'trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done'];
@@ -98,6 +100,7 @@ export function parseSandboxInfo(text: string): { pid: number; netnsPath: string
 
 /** Creates a container. @returns its id @throws CriError e.g. when a CDI device is unknown */
 export async function createContainer(cri: CriClient, sandbox: Sandbox, spec: ContainerSpec): Promise<string> {
+  const { pinned } = spec;
   const config: ContainerConfig = {
     metadata: { name: spec.name, attempt: spec.attempt ?? 0 },
     image: { image: spec.image ?? busyboxImage },
@@ -107,6 +110,11 @@ export async function createContainer(cri: CriClient, sandbox: Sandbox, spec: Co
     labels: { ...sandbox.config.labels, 'io.kubernetes.container.name': spec.name },
     annotations: spec.annotations ?? {},
     logPath: `${spec.name}.log`,
+    ...(pinned && {
+      linux: {
+        resources: { cpuShares: 1024, cpusetCpus: `${pinned.cpu}`, cpusetMems: `${pinned.memoryNode}` },
+      },
+    }),
     CDIDevices: (spec.cdiDevices ?? []).map((name) => ({ name })),
   };
   const request = { podSandboxId: sandbox.id, config, sandboxConfig: sandbox.config };

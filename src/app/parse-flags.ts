@@ -1,9 +1,13 @@
+import { defined } from '../lib/defined.ts';
+
 // Each of these parsers throws an Error with what is allowed.
 
 /** How many virtual functions to simulate. */
 export interface Simulation {
   pfs: number;
   vfsPerPf: number;
+  /** Of each PF; the last one also of those that follow. Absent: they report none. */
+  numaNodes?: number[];
 }
 
 /** Parses seconds, such as `60` or `0.5`, into milliseconds. */
@@ -13,12 +17,16 @@ export function parseSeconds(text: string): number {
   throw new Error('give seconds, from 0.1 to 86400');
 }
 
-/** Parses `8` (one PF with 8 VFs) or `2x4` (two PFs with 4 each). */
+/** Parses `8` (one PF with 8 VFs), `2x4` (two PFs with 4 each), or `2x4@0:1` (on the NUMA nodes 0 and 1). */
 export function parseSimulation(text: string): Simulation {
-  const [, pfs, vfs] = /^(?:(\d+)x)?(\d+)$/.exec(text) ?? [];
-  const simulation = { pfs: Number(pfs ?? 1), vfsPerPf: Number(vfs) };
+  const [, pfs, vfs, nodes] = /^(?:(\d+)x)?(\d+)(?:@(\d{1,3}(?::\d{1,3})*))?$/.exec(text) ?? [];
+  const numaNodes = nodes?.split(':').map(Number);
+  const simulation = { pfs: Number(pfs ?? 1), vfsPerPf: Number(vfs), ...defined({ numaNodes }) };
   const valid = simulation.pfs >= 1 && simulation.pfs <= 8 && simulation.vfsPerPf >= 1 && simulation.vfsPerPf <= 128;
-  if (!valid) throw new Error('give VFS or PFSxVFS, with 1 to 8 PFs and 1 to 128 VFs for each, such as 8 or 2x4');
+  if (!valid) {
+    const form = 'VFS or PFSxVFS, with 1 to 8 PFs and 1 to 128 VFs for each, such as 8 or 2x4';
+    throw new Error(`give ${form}, and perhaps the NUMA nodes of the PFs, as in 2x4@0:1`);
+  }
   return simulation;
 }
 

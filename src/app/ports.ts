@@ -15,6 +15,7 @@ import { KeyedMutex } from '../lib/keyed-mutex.ts';
 import type { Logger } from '../lib/logger.ts';
 import { CniRunner } from '../node/cni/index.ts';
 import { NetworkWatch } from '../node/netlink/index.ts';
+import { readNumaNodes } from '../node/numa/index.ts';
 import { InstanceFile } from './instance-file.ts';
 import { InstanceToken, Operations, observerOf } from './ops/index.ts';
 import type { Settings } from './settings.ts';
@@ -48,7 +49,11 @@ export async function openPorts(
   const removals = new KeyedMutex();
   return {
     ...{ clock, now: () => new Date(), logger, random: Math.random, kube },
-    kernel: { networks, watchHost: (onChange) => NetworkWatch.openHost(onChange) },
+    kernel: {
+      networks,
+      watchHost: (onChange) => NetworkWatch.openHost(onChange),
+      numaNodes: () => readNumaNodes(),
+    },
     // What a failed removal leaves is found by the next reconciliation.
     disk: { bootId, store, locks, gate, later: (task) => void removals.run('', task).catch(() => undefined) },
     kubelet: {

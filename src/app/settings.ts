@@ -162,7 +162,7 @@ const flags = {
   },
   simulate: {
     ...{ value: '<vfs>', env: 'NETDRA_SIMULATE', parse: parseSimulation },
-    help: 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS',
+    help: 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS, with @ the NUMA nodes of the PFs',
   },
   simulatePrefix: { value: '<name>', default: 'nsim', help: 'name prefix of simulated interfaces' },
   logLevel: { value: '<level>', default: 'info', choices: logLevels, help: 'minimum log level' },

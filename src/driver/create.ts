@@ -23,7 +23,7 @@ import {
 } from './claims/index.ts';
 import type { DeviceList } from './devices/device-list.ts';
 import { reportDevices, reportHealth } from './devices/device-report.ts';
-import { heldDevices } from './devices/held-devices.ts';
+import { heldBy } from './devices/held-devices.ts';
 import { openDevices } from './devices/open-devices.ts';
 import { DialectFiles } from './dialects/index.ts';
 import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
@@ -42,6 +42,7 @@ import {
   CniCleanUp,
   createSandboxSide,
   metadataOf,
+  NumaGuard,
   type SandboxRegistry,
   StatusReport,
 } from './sandbox/index.ts';
@@ -172,8 +173,8 @@ async function findDevices(
   const { connection: host, ethtool } = networks.host;
   const devices = stack.use(
     await openDevices(settings, {
-      ...{ driver, host, stateDir, clock, now, logger, ...sources },
-      held: () => heldDevices(store.claims()),
+      ...{ driver, host, stateDir, store, clock, now, logger, ...sources },
+      held: heldBy(store),
       unrestored: () => store.unrestored(),
       ...defined({ ethtool, policyPath: inventoryPolicy }),
     }),
@@ -211,7 +212,7 @@ function createReports(
         observer.published(explain(error));
         observer.writeFailed('slices', error);
         events.slicesNotPublished(nodeName, error);
-        if (dropsTaints(error)) devices.withdrawHung();
+        if (dropsTaints(error)) devices.withdrawTainted();
       },
       onSynced: () => {
         observer.published();
@@ -226,8 +227,22 @@ function createReports(
       onError: (error) => observer.writeFailed('status', error),
     }),
   );
-  const status = new StatusReport({ store: disk.store, metadata, writer: statusWriter });
-  return { publisher, events, statusWriter, status };
+  const { store } = disk;
+  const numa = new NumaGuard({
+    ...{ store, metadata, numaNodes: base.kernel.numaNodes },
+    attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
+    onCompared: (result) => observer.numaCompared(result),
+    onMisaligned: (pod, claim, reason) => events.numaMisaligned(pod, claim, reason),
+    onCondition: (claim) => {
+      try {
+        status.report(claim);
+      } catch (err) {
+        logger.warn({ claim: claimName(claim), err }, 'claim status not updated');
+      }
+    },
+  });
+  const status = new StatusReport({ store, metadata, writer: statusWriter, numa });
+  return { publisher, events, statusWriter, status, numa };
 }
 
 function createClaims(
@@ -287,11 +302,11 @@ function createSandboxes(
   nudge: () => void,
 ) {
   const { store, locks, gate } = disk;
-  const { devices, metadata, attachments, events, status, driver, kubelet } = parts;
+  const { devices, metadata, attachments, events, status, numa, driver, kubelet } = parts;
   const { clock, logger, observer } = base;
   const side = createSandboxSide({
     ...{ driver: settings.driverName, store, locks, attachments, networks: kernel.networks, metadata, clock, logger },
-    files: observer.files(kubelet),
+    ...{ files: observer.files(kubelet), numa },
     attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     assure: (claim, device) => driver.assure(claim, device),
     isWanted: (pod, signal) => isPodWanted(kube, pod, signal),
@@ -351,6 +366,7 @@ function factsOf(base: Base, devices: DeviceList, metadata: ClaimMetadata): Node
   return {
     devicesOffered: () => devices.offered().length,
     devicesWithheld: () => devices.withheld(),
+    devicesUnhealthy: () => devices.conditionCounts(),
     deviceProblems: () => devices.problemCount,
     isPolicyValid: () => devices.policyFault === undefined,
     claimsByState: () => {

@@ -6,11 +6,13 @@ import type { Clock } from '../lib/clock.ts';
 import type { Locks } from '../lib/keyed-mutex.ts';
 import type { Logger } from '../lib/logger.ts';
 import type { InventoryPolicy } from '../node/inventory/index.ts';
+import type { NumaNodes } from '../node/numa/index.ts';
 import type { HungWrite } from '../node/sriov/index.ts';
 import type { ClosedField, CniRules } from './claims/index.ts';
+import type { ActiveCondition } from './devices/condition-history.ts';
 import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devices.ts';
 import type { InactiveClaimsOptions, ReconcileTask } from './recovery/index.ts';
-import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, VfHost } from './sandbox/index.ts';
+import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, NumaResult, VfHost } from './sandbox/index.ts';
 import type { Store } from './state/index.ts';
 import type { TrafficReport, VfControl } from './vf/index.ts';
 
@@ -67,6 +69,8 @@ export interface NodePorts {
 
 export interface KernelPort extends Pick<OpenDevicesOptions, 'openCard' | 'policy'> {
   networks: Networks & { readonly host: { readonly connection: OpenDevicesOptions['host'] } };
+  /** The NUMA nodes of the machine. @throws Error if they cannot be read */
+  numaNodes: () => NumaNodes;
   /** Reports changes of the host's devices and interfaces. */
   watchHost: (onChange: () => void) => Disposable;
 }
@@ -120,6 +124,8 @@ export interface NodeObserver {
   published(failure?: string): void;
   /** A write to the API server has failed, and is logged. */
   writeFailed(object: ApiObject, error: unknown): void;
+  /** A container with exclusive CPUs was compared with the NUMA nodes of its devices. */
+  numaCompared(result: NumaResult | 'refused'): void;
   /** Called when the driver starts and at each change. */
   reported(state: DeviceState): void;
   /** Called once, when the driver has started. */
@@ -134,8 +140,10 @@ export interface DeviceState {
   policyFault?: string;
   /** Writes that the kernel has not returned from. */
   hungWrites: readonly HungWrite[];
-  /** Whether the API server stores the taints of hung devices; otherwise these are not offered. */
+  /** Whether the API server stores the taints of devices; otherwise these are not offered. */
   keepsTaints: boolean;
+  /** What is wrong with functions of cards. Absent in files of older versions. */
+  conditions?: readonly ActiveCondition[];
 }
 
 /** What the driver writes to the API server. */
@@ -147,6 +155,8 @@ export interface NodeFacts {
   devicesOffered(): number;
   /** How many devices new claims cannot get, by reason. */
   devicesWithheld(): Record<string, number>;
+  /** How many devices are in each condition. */
+  devicesUnhealthy(): Record<string, number>;
   /** How many problems there are with reading the node's devices. */
   deviceProblems(): number;
   /** Whether the inventory policy, if there is one, is in force as it is in its file. */

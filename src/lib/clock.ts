@@ -70,11 +70,14 @@ export async function resolvesWithin(
   signal?: AbortSignal,
 ): Promise<boolean> {
   const over = new AbortController();
-  using _ = onAbort(signal, () => over.abort());
+  using _ = onAbort(signal, () => over.abort(isOver));
   const late = clock.sleep(timeoutMs, over.signal).catch(() => undefined);
   try {
     return await Promise.race([promise.then(() => true), late.then(() => false)]);
   } finally {
-    over.abort();
+    over.abort(isOver);
   }
 }
+
+/** No one reads it. Without a reason, an error with its stack is made for each. */
+const isOver = 'over';

@@ -6,6 +6,9 @@ import type { FileWait } from './close-watch.ts';
 import type { ErrorDetails } from './errors.ts';
 import { KeyedMutex } from './keyed-mutex.ts';
 
+/** Locks a byte for an open file. @returns `false` if another open file description holds it */
+export type LockByte = (descriptor: number, byte: number) => boolean;
+
 type LockErrorClass = new (code: 'lock-unavailable', message: string, details: ErrorDetails) => Error;
 
 /**
@@ -17,6 +20,7 @@ export class FileMutex extends KeyedMutex implements Disposable {
   readonly #path: string;
   readonly #wait: FileWait;
   readonly #LockError: LockErrorClass;
+  readonly #lockByte: LockByte;
   /** Descriptors of the tasks that have keys, or wait for other processes. */
   readonly #open = new Set<number>();
 
@@ -24,11 +28,12 @@ export class FileMutex extends KeyedMutex implements Disposable {
    * @param wait for other processes
    * @param LockError thrown, also by all methods, as `lock-unavailable` if the file cannot be opened or locked
    */
-  constructor(path: string, wait: FileWait, LockError: LockErrorClass) {
+  constructor(path: string, wait: FileWait, LockError: LockErrorClass, lockByte: LockByte = tryLockByte) {
     super();
     this.#path = path;
     this.#wait = wait;
     this.#LockError = LockError;
+    this.#lockByte = lockByte;
     this.#guard(() => mkdirSync(dirname(path), { recursive: true, mode: 0o750 }));
     closeSync(this.#openFile());
   }
@@ -46,7 +51,7 @@ export class FileMutex extends KeyedMutex implements Disposable {
     stack.defer(() => this.#close(descriptor));
     let locked = 0;
     const isLocked = () => {
-      while (locked < bytes.length && this.#guard(() => tryLockByte(descriptor, bytes[locked]!))) locked++;
+      while (locked < bytes.length && this.#guard(() => this.#lockByte(descriptor, bytes[locked]!))) locked++;
       return locked === bytes.length;
     };
     await this.#wait.until(descriptor, isLocked, signal);
@@ -92,7 +97,7 @@ const lock = new Uint32Array(8);
 let fcntl: ((descriptor: number, command: number, lock: Uint32Array) => number) | undefined;
 const word = { typeAndWhence: 0, start: 2, length: 4 };
 
-/** @returns `false` if another open file description holds it @throws Error with the errno */
+/** @throws Error with the errno */
 function tryLockByte(descriptor: number, offset: number): boolean {
   lock[word.typeAndWhence] = writeLock;
   lock[word.start] = offset;

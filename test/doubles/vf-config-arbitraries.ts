@@ -151,6 +151,7 @@ const fields: Record<string, fc.Arbitrary<unknown>> = {
   ),
   vhost: fc.boolean(),
   rdma: fc.boolean(),
+  numa: fc.constantFrom('report', 'require', 'Require', 'off'),
   vf: withUnknown(
     some({
       vlan: number(0, 4094),

@@ -239,13 +239,9 @@ describe('reading', () => {
     await setup.hostConnection.addAddress(vf.index, '2001:db8::9/64');
     const early = await readNetworkState(setup.hostConnection, vf.index);
     expect(early).toMatchObject({ ips: [], tentative: true });
-    const deadline = Date.now() + 10_000;
-    let state = early;
-    while (state.tentative && Date.now() < deadline) {
-      await sleep(100);
-      state = await readNetworkState(setup.hostConnection, vf.index);
-    }
-    expect(state).toMatchObject({ ips: ['2001:db8::9/64'], tentative: false });
+    await expect
+      .poll(() => readNetworkState(setup.hostConnection, vf.index))
+      .toMatchObject({ ips: ['2001:db8::9/64'], tentative: false });
   });
 
   it('never reports an address that the neighbour has too', async () => {
@@ -255,10 +251,8 @@ describe('reading', () => {
     await setup.podConnection.addAddress(inPod.index, '2001:db8::9/64', { noDad: true });
     await setup.hostConnection.setLink(vf.index, { up: true });
     await setup.hostConnection.addAddress(vf.index, '2001:db8::9/64');
-    const deadline = Date.now() + 10_000;
     const failed = async () => (await setup.hostConnection.addresses(vf.index)).some(({ dadFailed }) => dadFailed);
-    while (!(await failed()) && Date.now() < deadline) await sleep(100);
-    expect(await failed()).toBe(true);
+    await expect.poll(failed).toBe(true);
     expect((await readNetworkState(setup.hostConnection, vf.index)).ips).not.toContain('2001:db8::9/64');
   });
 
@@ -414,11 +408,8 @@ describe('network namespaces', () => {
     pod.unmount();
     expect((await connection.links()).map(({ name }) => name)).toContain('net1');
     connection[Symbol.dispose]();
-    const deadline = Date.now() + 10_000;
-    const gone = async () => (await setup.hostConnection.link({ name: 'peer0' })) === undefined;
     // The kernel takes namespaces down in the background; a veth end takes its peer along.
-    while (!(await gone()) && Date.now() < deadline) await sleep(50);
-    expect(await gone()).toBe(true);
+    await expect.poll(() => setup.hostConnection.link({ name: 'peer0' })).toBeUndefined();
   });
 
   it('are left again, whatever happens inside', () => {

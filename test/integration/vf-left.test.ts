@@ -47,7 +47,7 @@ class Instance implements AsyncDisposable {
     const settings = { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nleft' };
     const devices = stack.use(
       await openDevices(settings as Parameters<typeof openDevices>[0], {
-        ...{ driver: testDriver, host: networks.host.connection, clock, stateDir: dir, logger },
+        ...{ driver: testDriver, host: networks.host.connection, clock, stateDir: dir, store, logger },
         held: () => heldDevices(store.claims()),
         unrestored: () => [],
       }),
@@ -86,6 +86,7 @@ class Instance implements AsyncDisposable {
         endGate: metadata.endGate.bind(metadata),
       },
       attributesOf: () => ({}),
+      numa: { check: () => false, observe: () => undefined, alignmentOf: () => undefined },
       assure: async (_, { name }) => void this.assured.push(name),
       isWanted: async () => true,
       runsHooks: () => true,

@@ -8,8 +8,9 @@ import {
 } from '../../src/framework/kube/index.ts';
 import type { Device, ResourceSlice } from '../../src/framework/resourceslice/index.ts';
 import { copyOf } from '../../src/lib/copy.ts';
+import { deepFreeze } from '../../src/lib/freeze.ts';
 import type { ClaimPlan } from './plan.ts';
-import { type Process, SimulatedClock, type Simulator } from './simulator.ts';
+import type { Process, Simulator } from './simulator.ts';
 
 export const driverName = 'sriov.netdra.dev';
 export const nodeName = 'node-1';
@@ -59,6 +60,8 @@ export class ApiServer {
   /** By claim UID: the last version and its content. */
   readonly #versions = new Map<string, { version: number; text: string }>();
   #version = 1;
+  /** Called before a slice is replaced. */
+  onSlice: (before: ResourceSlice, after: ResourceSlice) => void = () => undefined;
   /** Existing pods. */
   pods: readonly { uid: string; isDeleted: boolean }[] = [];
   /** It does not answer before this time. */
@@ -102,8 +105,8 @@ export class ApiServer {
     if (isFailing && this.#simulator.tape.chance(0.5, 'api')) throw unreachable();
     // Names of events end in random digits.
     if (method !== 'GET') this.#simulator.trace(process.name, `${method} ${path.replace(/\.[0-9a-f]{16}$/, '')}`);
-    // A copy, as on the wire.
-    const answer = copyOf(this.#answer(method, path, body));
+    // A copy, as on the wire. Its readers share it.
+    const answer = this.#answer(method, path, deepFreeze(copyOf(body)));
     if (method !== 'GET') process.point(`answer to ${what}`);
     if (isFailing) throw unreachable();
     return answer;
@@ -112,7 +115,7 @@ export class ApiServer {
   async #reach(process: Process, signal: AbortSignal | undefined): Promise<void> {
     const { tape, nowMs } = this.#simulator;
     const delayMs = Math.max(tape.delay(3, 3_000), this.downUntilMs - nowMs);
-    await new SimulatedClock(this.#simulator, process).sleep(delayMs, signal);
+    await process.clock.sleep(delayMs, signal);
   }
 
   #answer(method: KubeRequest['method'], path: string, body: object | undefined): object {
@@ -164,7 +167,7 @@ export class ApiServer {
       const { preconditions } = slice as unknown as { preconditions: { uid?: string; resourceVersion?: string } };
       if (preconditions.resourceVersion !== known?.metadata.resourceVersion) throw conflict('Conflict');
       this.slices.delete(name ?? '');
-      this.#changed('resourceslices', 'DELETED', known as ResourceSlice);
+      this.#changed('resourceslices', 'DELETED', { ...known, metadata: { ...known?.metadata } });
       return {};
     }
     if (method === 'PUT' && slice.metadata.resourceVersion !== known?.metadata.resourceVersion) {
@@ -172,6 +175,7 @@ export class ApiServer {
     }
     const uid = known?.metadata.uid ?? `uid-slice-${this.#version}`;
     const stored = { ...slice, metadata: { ...slice.metadata, uid } };
+    if (known !== undefined) this.onSlice(known, stored);
     this.slices.set(slice.metadata.name, stored);
     this.#changed('resourceslices', method === 'POST' ? 'ADDED' : 'MODIFIED', stored);
     return stored;

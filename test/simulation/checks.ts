@@ -7,6 +7,7 @@ import type { SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
 import { directoriesOf, periodicSleepsMs } from './instance.ts';
 import type { Namespace, SimLink } from './kernel.ts';
+import { farVfs, isNumaRequired } from './numa.ts';
 import type { ClaimPlan } from './plan.ts';
 import { Reports } from './reports.ts';
 import type { SimContainer, SimSandbox } from './runtime.ts';
@@ -62,7 +63,9 @@ export class Checks {
 
   constructor(node: Node) {
     this.#node = node;
-    this.reports = new Reports(node);
+    this.reports = new Reports(node, (rule, message) => {
+      this.#violation ??= new Violation(rule, message);
+    });
     node.kernel.observers.push({
       moved: (link, from, to, by) => this.#moved(link, from, to, by),
       removed: (link, by) => this.#leaves(link, by),
@@ -170,12 +173,28 @@ export class Checks {
     const withVfs = claims.filter(({ devices }) => devices.some(({ adminAccess }) => !adminAccess));
     if (withVfs.some(({ plan, reservedFor }) => plan.isBroken || reservedFor.length > 1)) return false;
     if (withVfs.length > 0 && pod.plan.isOnHost) return false;
+    if (this.#isRefused(pod)) return false;
     // A VF that a process has moved to a namespace of its own stays there until the pod ends.
     if ([...this.#node.runtime.sandboxes.values()].some((each) => each.pod === pod && each.ownNamespace !== undefined))
       return false;
     // A pod whose VF was reset in user space has to be deleted; one that Multus has moved into the pod comes back with the next.
     const isWhole = this.#resets === 0 && !this.#movedOut.has(pod);
     return isWhole || claims.every(({ plan: { attach } }) => attach === 'netlink' || attach === 'cni');
+  }
+
+  /** The claims of a pod, as far as they were not deleted. */
+  #existing(pod: SimPod): SimClaim[] {
+    return pod.claims.flatMap((name) => this.#node.apiServer.claims.get(name) ?? []);
+  }
+
+  /** Whether a claim that requires to be near the pod's CPUs is not. */
+  #isRefused(pod: SimPod): boolean {
+    const claims = this.#existing(pod);
+    const vfs = claims.flatMap((claim) => this.#node.hardware.allocatedTo(claim));
+    const far = farVfs(pod.plan.cpus, vfs);
+    return claims.some((claim) => {
+      return isNumaRequired(claim) && this.#node.hardware.allocatedTo(claim).some((vf) => far.includes(vf));
+    });
   }
 
   /** Claims of a pod whose other claim fails for good, and that are not in its sandbox nevertheless. */
@@ -194,7 +213,7 @@ export class Checks {
   }
 
   /** What slices, status, health and readiness say, and the node does not. */
-  disagreements(): string[] {
+  disagreements(): Iterable<string> {
     // A pod whose VF was reset with the card has to be deleted.
     return this.reports.disagreements(this.#resets === 0 ? ({ id }) => !this.#changed.has(id) : undefined);
   }
@@ -243,37 +262,33 @@ export class Checks {
     }
   }
 
-  /** All differences of the node from its state before the first pod. */
-  remaining(): string[] {
+  /** All differences of the node from its state before the first pod; those that last longest, and are cheap to find, first. */
+  *remaining(): Generator<string> {
     const { pods, hardware, cni, kernel, runtime, kubelet } = this.#node;
     const { dataDir, cdiDir } = directoriesOf(this.#node.directories);
-    const remaining: string[] = [];
     const instance = this.#node.registered();
-    for (const pod of pods) if (!pod.isDone) remaining.push(`${pod.uid} has not ended`);
-    if (!kubelet.isIdle) remaining.push('the kubelet is not done');
-    for (const vf of hardware.vfs) {
-      remaining.push(...hardware.changesOf(vf).map((change) => `${vf.name}: ${change}`));
-    }
-    if (instance === undefined) remaining.push('the driver does not run');
+    for (const pod of pods) if (!pod.isDone) yield `${pod.uid} has not ended`;
+    if (!kubelet.isIdle) yield 'the kubelet is not done';
+    for (const sandbox of runtime.list()) yield `sandbox ${sandbox.id}`;
+    if (instance === undefined) yield 'the driver does not run';
     else {
-      for (const { identity, state } of instance.store.claims())
-        remaining.push(`${identity.name} is stored as ${state}`);
-      remaining.push(...this.#unexpectedWork(instance.process));
-      remaining.push(...instance.store.records.names().map((name) => `record ${name}`));
+      yield* this.#unexpectedWork(instance.process);
+      for (const { identity, state } of instance.store.claims()) yield `${identity.name} is stored as ${state}`;
+      for (const name of instance.store.records.names()) yield `record ${name}`;
       for (const { device, reason } of instance.store.unrestored()) {
-        remaining.push(`${device.name} is stored as not restored: ${reason}`);
+        yield `${device.name} is stored as not restored: ${reason}`;
       }
     }
+    for (const vf of hardware.vfs) for (const change of hardware.changesOf(vf)) yield `${vf.name}: ${change}`;
     for (const dir of [join(dataDir, 'dra-device-metadata'), cdiDir]) {
-      if (existsSync(dir)) remaining.push(...readdirSync(dir).map((file) => `file ${file}`));
+      if (existsSync(dir)) for (const file of readdirSync(dir)) yield `file ${file}`;
     }
-    for (const address of cni.addresses) remaining.push(`address ${address} was not released`);
-    if (cni.entries.size > 0) remaining.push(`${cni.entries.size} CNI attachments`);
-    const strangers = kernel.host.links.filter(({ name, parentDevice }) => name !== 'lo' && parentDevice === undefined);
-    remaining.push(...strangers.map(({ name }) => `link ${name}`));
-    remaining.push(...this.disagreements());
-    for (const sandbox of runtime.list()) remaining.push(`sandbox ${sandbox.id}`);
-    return remaining;
+    for (const address of cni.addresses) yield `address ${address} was not released`;
+    if (cni.entries.size > 0) yield `${cni.entries.size} CNI attachments`;
+    for (const { name, parentDevice } of kernel.host.links) {
+      if (name !== 'lo' && parentDevice === undefined) yield `link ${name}`;
+    }
+    yield* this.disagreements();
   }
 
   /** The location of a VF is stored before it leaves the host, and until it is back. */
@@ -308,6 +323,10 @@ export class Checks {
   #checkContainer(container: SimContainer): void {
     const { sandbox } = container;
     const { pod } = sandbox;
+    const isItsOwn = this.#existing(pod).every(({ reservedFor }) => reservedFor.includes(pod.uid));
+    if (container.isApproved && isItsOwn && this.#isRefused(pod)) {
+      throw new Violation('wrong-node', `${container.id} runs on CPUs ${pod.plan.cpus}, which its claim refuses`);
+    }
     for (const name of pod.claims) {
       const claim = this.#node.apiServer.claims.get(name);
       // After a pod was force-deleted, its claim may have other devices, for the next pod.

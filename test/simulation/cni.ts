@@ -1,5 +1,4 @@
 import type { CniPlugins } from '../../src/driver/sandbox/index.ts';
-import type { Clock } from '../../src/lib/clock.ts';
 import {
   type CachedAttachment,
   type CniAttachment,
@@ -9,7 +8,7 @@ import {
 } from '../../src/node/cni/index.ts';
 import type { Hardware } from './hardware.ts';
 import type { Kernel } from './kernel.ts';
-import { type Process, SimulatedClock, type Simulator } from './simulator.ts';
+import type { Process, Simulator } from './simulator.ts';
 
 interface Entry {
   cached: CachedAttachment;
@@ -57,12 +56,10 @@ interface CniCache {
 class Plugins implements CniPlugins, CniCache {
   readonly #node: CniNode;
   readonly #process: Process;
-  readonly #clock: Clock;
 
   constructor(node: CniNode, process: Process) {
     this.#node = node;
     this.#process = process;
-    this.#clock = new SimulatedClock(node.options.simulator, process);
   }
 
   async add(attachment: CniAttachment, { signal }: { signal: AbortSignal }): Promise<CniResult> {
@@ -165,7 +162,7 @@ class Plugins implements CniPlugins, CniCache {
     );
     simulator.trace(this.#process.name, `${what}${outcome === 'ok' ? '' : `, which ${outcome}`}`);
     const delayMs = outcome === 'hangs' ? 600_000 : tape.delay(30, 6_000);
-    await this.#clock.sleep(delayMs, signal).catch((cause: unknown) => {
+    await this.#process.clock.sleep(delayMs, signal).catch((cause: unknown) => {
       throw new CniError('cni-timeout', `${what} was killed`, { retriable: true, cause });
     });
     this.#process.point(what);

@@ -10,6 +10,7 @@ import {
   SriovError,
   Sysfs,
 } from '../../src/node/sriov/index.ts';
+import type { SimClaim } from './api-server.ts';
 import {
   changeSettings,
   defaultVfSettings,
@@ -19,6 +20,7 @@ import {
   type VfSettings,
   viewOfSettings,
 } from './kernel.ts';
+import { numaNodeOf } from './numa.ts';
 import type { Process, Simulator } from './simulator.ts';
 
 /** A VF of the simulated card. */
@@ -131,12 +133,17 @@ export class Hardware {
     return this.pfs.find((pf) => pf.pciAddress === pciAddress);
   }
 
+  /** The VFs that a claim has for itself. */
+  allocatedTo({ devices }: Pick<SimClaim, 'devices'>): SimVf[] {
+    const names = devices.flatMap(({ device, adminAccess }) => (adminAccess ? [] : [device]));
+    return this.vfs.filter(({ name }) => names.includes(name));
+  }
+
   /** Differences from the VF's initial state; those that a reset of the card undoes do not count. */
   changesOf(vf: SimVf): string[] {
-    const now = this.stateOf(vf);
-    const found = this.foundStateOf(vf);
     if (vf.wasReset) return vf.link?.namespace.isHost === true ? [] : ['its interface is not on the host'];
-    return differences(found, JSON.parse(JSON.stringify(now)), '');
+    const now = JSON.stringify(this.stateOf(vf));
+    return now === this.#found[vf.vfIndex] ? [] : differences(this.foundStateOf(vf), JSON.parse(now), '');
   }
 
   /** As it was before the first pod. */
@@ -153,6 +160,14 @@ export class Hardware {
     const place = namespace.isHost ? 'host' : `${namespace.owner}`;
     const qdiscs = link.qdiscs;
     return { driver, override, settings, link: { ...view, altNames: view.altNames.sort(), addresses, qdiscs, place } };
+  }
+
+  /** Someone pulls the cable of the first PF, or plugs it in again. */
+  setCable(isPlugged: boolean): void {
+    const [pf] = this.pfs;
+    this.#simulator.trace('card', isPlugged ? 'has a cable' : 'has no cable');
+    const links = this.vfs.flatMap((vf) => (vf.pf === pf && vf.link !== undefined ? vf.link : []));
+    for (const link of [pf.link, ...links]) this.#kernel.setCable(link, isPlugged);
   }
 
   /** A reset of the PF: its VFs are recreated, in the host's namespace, as if they had never been changed. */
@@ -199,6 +214,7 @@ export class Hardware {
   #addLink(vf: SimVf): void {
     const hardwareAddress = vf.learnt ?? vf.fresh.hardwareAddress;
     vf.link = this.#kernel.addLink(this.#kernel.host, { ...vf.fresh, hardwareAddress });
+    vf.link.hasCable = vf.pf.link.hasCable;
     vf.link.adminAddress = () => (vf.settings.trust ? undefined : vf.settings.hardwareAddress);
   }
 
@@ -358,6 +374,10 @@ class SimDeviceNodes extends DeviceNodes {
     const iommuGroup = `${40 + (this.#hardware.find(pciAddress)?.vfIndex ?? 0)}`;
     return { device: `/dev/vfio/${iommuGroup}`, iommuGroup, nodes: ['/dev/vfio/vfio', `/dev/vfio/${iommuGroup}`] };
   }
+
+  override async rdmaDevice() {
+    return undefined;
+  }
 }
 
 /** What sysfs shows of the card. Reading takes no time: the kernel has it in memory. */
@@ -389,14 +409,20 @@ class SimSysfs extends Sysfs {
 
   override async pciFunction(pciAddress: string): Promise<PciFunction> {
     this.#read(pciAddress);
-    const facts = { pciAddress, vendor: '8086', numaNode: 0, pcieRoot: 'pci0000:00', iommuPeers: [] };
+    const facts = { pciAddress, vendor: '8086', pcieRoot: 'pci0000:00', iommuPeers: [] };
     if (this.#hardware.pfOf(pciAddress) !== undefined) {
       return { ...facts, device: '1592', driver: 'ice', iommuGroup: '39' };
     }
     const vf = this.#hardware.find(pciAddress);
     if (vf === undefined) throw new SriovError('sysfs-unreadable', `${pciAddress} is not there`, { retriable: true });
     const iommuGroup = `${40 + vf.vfIndex}`;
-    return { ...facts, device: '1889', iommuGroup, ...(vf.driver === undefined ? {} : { driver: vf.driver }) };
+    return {
+      ...facts,
+      device: '1889',
+      numaNode: numaNodeOf(vf),
+      iommuGroup,
+      ...(vf.driver === undefined ? {} : { driver: vf.driver }),
+    };
   }
 
   override async interfaces(pciAddress: string) {

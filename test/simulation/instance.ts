@@ -15,15 +15,14 @@ import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.
 import { driverName, nodeName } from './api-server.ts';
 import { openSimCard } from './hardware.ts';
 import { SimNetworks } from './networks.ts';
+import { numaNodes } from './numa.ts';
 import type { InstanceSettings } from './plan.ts';
-import { Process, SimulatedClock } from './simulator.ts';
+import { Process } from './simulator.ts';
 import type { Node } from './world.ts';
 
 /** The files of an instance, and of its successor. */
 export interface Directories {
   root: string;
-  /** For files that are locked, which are real. */
-  locks: string;
 }
 
 export function directoriesOf({ root }: Directories) {
@@ -53,7 +52,6 @@ export class Instance {
   health: readonly DeviceHealth[] = [];
   readonly readiness = new Readiness();
   readonly #node: Node;
-  readonly #clock: SimulatedClock;
   readonly #isShared: boolean;
   readonly #chosen: InstanceSettings;
   readonly #logger: Logger;
@@ -66,7 +64,6 @@ export class Instance {
     this.#isShared = isShared;
     this.#chosen = chosen;
     this.process = process;
-    this.#clock = new SimulatedClock(node.simulator, process);
     this.#logger = loggerOf(node, process);
     const open: StoreOptions['open'] = (path, options) =>
       node.databases.open(path, options, (sql) => node.beforeStatement(sql));
@@ -128,12 +125,13 @@ export class Instance {
       runsHooks: () => isGated,
     };
     return {
-      clock: this.#clock,
+      clock: this.process.clock,
       now: () => new Date(this.#node.wallMs()),
       logger: this.#logger,
       random: () => 0,
       kernel: {
         networks,
+        numaNodes: () => numaNodes,
         watchHost: (onChange) => networks.host.watch(onChange),
         openCard: () => openSimCard(hardware, process, simulator, () => this.#node.readFails('card')),
         policy: this.#policyFile(),
@@ -157,17 +155,19 @@ export class Instance {
   }
 
   #sharedLocks(): FileMutex {
+    const { files } = this.#node.disk;
     const until = async (_: number, isMet: () => boolean, signal?: AbortSignal) => {
-      while (!isMet()) await this.#clock.sleep(lockPollMs, signal);
+      while (!isMet()) await this.process.clock.sleep(lockPollMs, signal);
     };
-    const locks = new FileMutex(join(this.#node.directories.locks, 'claims.lock'), { until }, StateError);
+    const path = join(files.root, 'claims.lock');
+    const locks = new FileMutex(path, { until }, StateError, files.lockByte.bind(files));
     this.process.onEnd(() => locks[Symbol.dispose]());
     return locks;
   }
 
   /** The kubelet plugin helper without its sockets. */
   #serve(...[plugin, { metadata: files, claims, locks, onRegistration }]: Parameters<KubeletPort['serve']>) {
-    const [clock, logger, driver] = [this.#clock, this.#logger, driverName];
+    const [clock, logger, driver] = [this.process.clock, this.#logger, driverName];
     const calls = new PluginCalls(plugin, {
       ...{ driver, claims, metadata: files, locks, serialize: false, clock, logger },
     });
@@ -218,6 +218,7 @@ export class Instance {
       connected: (peer, failure) => this.readiness.set(peer, state(failure)),
       published: (failure) => this.readiness.set('slices', state(failure)),
       writeFailed: () => undefined,
+      numaCompared: () => undefined,
       reported: () => undefined,
       started: () => undefined,
     };
@@ -226,7 +227,7 @@ export class Instance {
 
 const storeChanges = [
   ...['putClaim', 'setState', 'setAttachments'],
-  ...['putUnrestored', 'deleteUnrestored', 'deleteClaim'],
+  ...['putUnrestored', 'deleteUnrestored', 'deleteClaim', 'putCondition', 'deleteCondition'],
 ];
 const recordChanges = ['write', 'delete'];
 const storeReads = ['claim', 'claims', 'claimsOfPod', 'holderOf', 'unrestored', 'claimsOfEarlierBoots'];

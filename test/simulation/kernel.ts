@@ -72,6 +72,8 @@ export class SimLink {
   /** The other end of a veth pair. */
   peer: SimLink | undefined;
   isGone = false;
+  /** Of a card's port. */
+  hasCable = true;
   /** Set if the PF has assigned the VF an address: it can have no other then. */
   adminAddress: (() => string | undefined) | undefined;
 
@@ -102,7 +104,7 @@ export class SimLink {
       hardwareAddress,
       mtuBytes,
       up,
-      carrier: up,
+      carrier: up && this.hasCable,
       altNames: [...this.altNames],
       flags: [...this.flags].sort(),
       linkMode: this.linkMode,
@@ -113,7 +115,7 @@ export class SimLink {
       ...(kind === undefined ? {} : { kind }),
       ...(parentDevice === undefined ? {} : { parentDevice }),
       ...(master === undefined ? {} : { master: master.index }),
-      ...(master?.kind === 'bond' ? { isActiveMember: master.active === this } : {}),
+      ...(master?.kind === 'bond' ? { isActiveMember: master.active === this && this.hasCable } : {}),
       ...(peer === undefined ? {} : { lower: peer.index }),
       ...(peer === undefined || peer.namespace === this.namespace ? {} : { lowerNetnsId: peer.namespace.id }),
       ...(this.xdp.length === 0 ? {} : { xdp: [...this.xdp] }),
@@ -326,6 +328,12 @@ export class Kernel {
     return (link?.routes ?? []).map((route) => seenRoute(route, index));
   }
 
+  setCable(link: SimLink, isPlugged: boolean): void {
+    link.hasCable = isPlugged;
+    if (link.master?.kind === 'bond') chooseActive(link.master);
+    link.namespace.changed();
+  }
+
   #join(link: SimLink, master: SimLink | undefined): void {
     if (master === link.master) return;
     this.#release(link);
@@ -427,8 +435,9 @@ function membersOf(bond: SimLink): SimLink[] {
 
 function chooseActive(bond: SimLink): void {
   const members = membersOf(bond);
-  if (bond.active !== undefined && members.includes(bond.active)) return;
-  bond.active = members[0];
+  const [first] = members.filter(({ hasCable }) => hasCable);
+  if (bond.active !== undefined && members.includes(bond.active) && (bond.active.hasCable || !first)) return;
+  bond.active = first ?? members[0];
   if (bond.active !== undefined) bond.hardwareAddress = bond.active.hardwareAddress;
 }
 

@@ -5,6 +5,8 @@ class FileNode {
   readonly inode: number;
   readonly entries: Map<string, FileNode> | undefined;
   content = Buffer.alloc(0);
+  /** The descriptor that has locked it, by byte. */
+  readonly locks = new Map<number, number>();
   modifiedMs = 0;
   isRemoved = false;
 
@@ -68,14 +70,26 @@ export class MemoryFiles {
     this.#open.clear();
   }
 
+  /** As fcntl(2) locks a byte for an open file description. */
+  lockByte(descriptor: number, byte: number): boolean {
+    const { locks } = this.#node(descriptor);
+    if (!locks.has(byte)) locks.set(byte, descriptor);
+    return locks.get(byte) === descriptor;
+  }
+
   readonly calls: Readonly<Record<string, Call>> = {
     openSync: (path: string, flags: number | string) => {
-      const node = flags === 'wx' ? this.#make(path, false) : this.#node(path);
+      const isMade = flags === 'wx' || (flags === 'a+' && this.#find(path)?.node === undefined);
+      const node = isMade ? this.#make(path, false) : this.#node(path);
       if ((Number(flags) & constants.O_DIRECTORY) !== 0 && !node.isDirectory()) throw failure('ENOTDIR', path);
       this.#open.set(this.#nextDescriptor, node);
       return this.#nextDescriptor++;
     },
-    closeSync: (descriptor: number) => void this.#open.delete(descriptor),
+    closeSync: (descriptor: number) => {
+      const locks = this.#open.get(descriptor)?.locks ?? new Map();
+      for (const [byte, holder] of locks) if (holder === descriptor) locks.delete(byte);
+      this.#open.delete(descriptor);
+    },
     existsSync: (path: string) => this.#find(path)?.node !== undefined,
     fstatSync: (descriptor: number) => this.#node(descriptor).stat(),
     lstatSync: (path: string, options: object) => this.calls.statSync?.(path, options),

@@ -40,6 +40,8 @@ export interface PodPlan {
   mutations: number;
   /** Number of times that its container exits by itself. */
   exits: number;
+  /** CPUs that only its container has; none: it shares all of them. */
+  cpus: number[];
 }
 
 /** About half of the driver's reads of its files, of its store or of sysfs fail. */
@@ -74,6 +76,7 @@ export type Fault =
   | { kind: PlainFault; atMs: number; forMs: number }
   | ReadFault
   | Damage
+  | { kind: 'cable out'; atMs: number; forMs: number }
   | { kind: 'clock step'; atMs: number; byMs: number }
   | { kind: 'restart kubelet'; atMs: number; forMs: number; isStateLost: boolean }
   | { kind: 'lose sandbox'; atMs: number; forMs: number; isDriverAway: boolean }
@@ -186,12 +189,25 @@ function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | '
   const others = Array.from({ length: count }, () => drawMoreFault(tape));
   const isContested = tape.chance(0.04, 'more');
   return {
-    faults: isContested ? drawContest(tape, pods) : [...faults, ...others],
+    faults: [...(isContested ? drawContest(tape, pods) : [...faults, ...others]), ...drawOutages(tape)],
     slowShare: isContested ? 0.5 : slowShare,
     instantShare: tape.chance(0.15, 'more') ? 0.7 : 0,
     settings: drawSettings(tape),
-    pods: tape.chance(0.25, 'more') ? pods.map((pod, index) => drawMoreOfPod(tape, pod, index)) : pods,
+    pods: drawCpus(tape, tape.chance(0.25, 'more') ? pods.map((pod, index) => drawMoreOfPod(tape, pod, index)) : pods),
   };
+}
+
+/** Some pods get CPUs of their own, on either socket or on both. */
+function drawCpus(tape: Tape, pods: PodPlan[]): PodPlan[] {
+  if (!tape.chance(0.15, 'numa')) return pods;
+  return pods.map((pod) => ({
+    ...pod,
+    cpus: tape.pick([[], [0, 1], [2], [1, 2]], 'numa'),
+    claims: pod.claims.map((claim) => {
+      const numa = tape.pick([undefined, 'require', 'report'], 'numa');
+      return numa === undefined ? claim : { ...claim, config: { ...claim.config, numa } };
+    }),
+  }));
 }
 
 /**
@@ -207,6 +223,21 @@ function drawContest(tape: Tape, pods: readonly PodPlan[]): Fault[] {
     { kind: 'stall driver', atMs: stallMs, forMs: 4_000 + tape.below(4_000, 'more') },
     { kind: 'lose sandbox', atMs: lostMs, forMs: 0, isDriverAway: false },
   ];
+}
+
+/** One outage of the card's cable, or a link that flaps. From a generator of its own, like the rest of what came later. */
+function drawOutages(tape: Tape): Fault[] {
+  if (!tape.chance(0.12, 'cable')) return [];
+  const flaps = 2 + tape.below(12, 'cable');
+  const [count, longestMs] = tape.chance(0.4, 'cable') ? [flaps, 3_000] : [1, 25_000];
+  let atMs = 0;
+  return Array.from({ length: count }, (): Fault => {
+    atMs += 500 + tape.below(longestMs > 3_000 ? 15_000 : 2_500, 'cable');
+    const forMs = 100 + tape.below(longestMs, 'cable');
+    const outage = { kind: 'cable out' as const, atMs, forMs };
+    atMs += forMs;
+    return outage;
+  }).filter(({ atMs }) => atMs < horizonMs - 10_000);
 }
 
 function drawMoreFault(tape: Tape): Fault {
@@ -281,6 +312,7 @@ function drawPod(tape: Tape, index: number): PodPlan {
       [8, 0],
       [2, 1],
     ]),
+    cpus: [],
   };
 }
 

@@ -1,11 +1,19 @@
 import type { AllocatedDeviceStatus } from '../../src/framework/kube/index.ts';
-import type { Device } from '../../src/framework/resourceslice/index.ts';
+import type { Device, ResourceSlice } from '../../src/framework/resourceslice/index.ts';
 import { driverName, type SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
 import type { Instance } from './instance.ts';
+import { farVfs } from './numa.ts';
 import type { SimSandbox } from './runtime.ts';
 import type { Process } from './simulator.ts';
 import type { Node } from './world.ts';
+
+/** Time in which an undisturbed driver has a taint in its slices after the card has lost its cable. */
+const noticeMs = 10_000;
+/** Time that the taint stays after the link is back, at least. */
+const holdMs = 10_000;
+/** In a schedule: the holds are 10, 20, 40 s and so on, and faults end after 36 s. */
+const maxTaintChanges = 8;
 
 /** Compares what the driver reports to the cluster with the node. What it reports may be late, so this is for calm times. */
 export class Reports {
@@ -13,8 +21,45 @@ export class Reports {
   /** By claim UID: the process that has released its devices. */
   readonly #releasedBy = new Map<string, Process>();
 
-  constructor(node: Node) {
+  /** When the card has got its cable back. */
+  #pluggedInAtMs = Number.NEGATIVE_INFINITY;
+  /** How often a slice with a taint became one without, or the reverse. */
+  #taintChanges = 0;
+  readonly #onViolation: (rule: string, message: string) => void;
+
+  constructor(node: Node, onViolation: (rule: string, message: string) => void) {
     this.#node = node;
+    this.#onViolation = onViolation;
+    node.apiServer.onSlice = (before, after) => this.#sliceChanges(before, after);
+  }
+
+  /** The card had no cable for some time, and has one from now on. */
+  cablePluggedIn(afterMs: number): void {
+    const { apiServer, plan, simulator } = this.#node;
+    this.#pluggedInAtMs = simulator.nowMs;
+    const isDue = afterMs >= noticeMs && plan.apiErrorRate === 0 && this.#node.isUndisturbedFor(noticeMs);
+    const [pf] = this.#node.hardware.pfs;
+    const own = new Set(this.#node.hardware.vfs.flatMap((vf) => (vf.pf === pf ? vf.name : [])));
+    const untainted = apiServer.offered().filter(({ name, taints = [] }) => own.has(name) && taints.length === 0);
+    if (!isDue || untainted.length === 0) return;
+    const names = untainted.map(({ name }) => name).join(' and ');
+    this.#onViolation('no-taint', `the card had no cable for ${afterMs / 1_000} s, and ${names} no taint`);
+  }
+
+  /** A link that flaps changes the slices a few times, and a taint ends late. */
+  #sliceChanges(before: ResourceSlice, after: ResourceSlice): void {
+    const isTainted = ({ spec }: ResourceSlice) => spec.devices?.some(({ taints = [] }) => taints.length > 0) === true;
+    const names = new Set(after.spec.devices?.map(({ name }) => name));
+    const isSame = before.spec.devices?.every(({ name }) => names.has(name)) === true;
+    if (!isSame || isTainted(before) === isTainted(after)) return;
+    this.#taintChanges += 1;
+    const sinceMs = this.#node.simulator.nowMs - this.#pluggedInAtMs;
+    // Of two instances one may notice later, and publishes until then what it knows.
+    const isExcused = this.#node.plan.faults.some(({ kind }) => kind === 'clock step' || kind === 'update driver');
+    if (isTainted(before) && sinceMs < holdMs && !isExcused)
+      this.#onViolation('taint-ends-early', `the taint has gone ${sinceMs} ms after the cable was plugged in`);
+    if (this.#taintChanges > maxTaintChanges)
+      this.#onViolation('taint-flaps', `the slices have changed ${this.#taintChanges} times with a link that flaps`);
   }
 
   /** A process has stored that a claim is not prepared any more. */
@@ -23,15 +68,13 @@ export class Reports {
   }
 
   /** @param isUnchanged whether the pod has left the interfaces in its sandbox as they were; absent: status is not checked */
-  disagreements(isUnchanged: ((sandbox: SimSandbox) => boolean) | undefined): string[] {
+  *disagreements(isUnchanged: ((sandbox: SimSandbox) => boolean) | undefined): Generator<string> {
     const instance = this.#node.registered();
-    if (instance === undefined) return ['the driver does not run'];
-    return [
-      ...(instance.readiness.ready ? [] : [`the driver is not ready: ${instance.readiness.report()}`]),
-      ...this.#ofSlices(instance),
-      ...this.#ofHealth(instance),
-      ...(isUnchanged === undefined ? [] : this.#ofStatus(instance, isUnchanged)),
-    ];
+    if (instance === undefined) return yield 'the driver does not run';
+    if (!instance.readiness.ready) yield `the driver is not ready: ${instance.readiness.report()}`;
+    yield* this.#ofSlices(instance);
+    yield* this.#ofHealth(instance);
+    if (isUnchanged !== undefined) yield* this.#ofStatus(instance, isUnchanged);
   }
 
   /** Each VF that is usable is offered exactly once; one that is not restored, or that something else has taken, is not. */
@@ -49,6 +92,7 @@ export class Reports {
       const count = device === undefined ? 0 : 1 + more.length;
       if (count !== expected) problems.push(`${vf.name} is offered ${count} times, not ${expected}`);
       if (device !== undefined) problems.push(...this.#differencesOf(device, vf, isHeld));
+      if (device?.taints !== undefined) problems.push(`${vf.name} has a taint, and the card a cable`);
     }
     return problems;
   }
@@ -104,7 +148,7 @@ export class Reports {
   #differencesOfStatus(
     { name, devices }: SimClaim,
     entries: AllocatedDeviceStatus[],
-    { network }: SimSandbox,
+    { network, pod }: SimSandbox,
     isUnchanged: boolean,
   ): string[] {
     const own = devices.filter(({ adminAccess }) => !adminAccess);
@@ -113,6 +157,11 @@ export class Reports {
       const link = this.#node.hardware.vfs.find((each) => each.name === device)?.link;
       return link === undefined || link.namespace === network;
     });
+    const claims = this.#node.claimsOf(pod);
+    const far = farVfs(
+      pod.plan.cpus,
+      claims.flatMap((each) => this.#node.hardware.allocatedTo(each)),
+    );
     return own.flatMap(({ device }) => {
       const vf = this.#node.hardware.vfs.find((each) => each.name === device);
       const found = entries.filter((entry) => entry.device === device);
@@ -120,11 +169,13 @@ export class Reports {
       const expected = [
         isWhole ? 'True' : 'False',
         vf?.pciAddress,
+        ...(pod.plan.cpus.length === 0 ? [] : [far.some(({ name }) => name === device) ? 'False' : 'True']),
         ...(link === undefined ? [] : [link.name, link.hardwareAddress, [...link.addresses.keys()].sort().join()]),
       ];
       const shown = found.map(({ conditions = [], data, networkData }) => [
         conditions.find(({ type }) => type === 'Ready')?.status,
         (data as { pciAddress?: string } | undefined)?.pciAddress,
+        ...(pod.plan.cpus.length === 0 ? [] : [conditions.find(({ type }) => type === 'NumaAligned')?.status]),
         ...(link === undefined
           ? []
           : [networkData?.interfaceName, networkData?.hardwareAddress, (networkData?.ips ?? []).join()]),

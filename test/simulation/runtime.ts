@@ -47,6 +47,8 @@ export interface SimContainer {
   cdiDevices: string[];
   edits: Edits;
   startedAtMs: number;
+  /** Whether a plugin was asked before it was created, and has answered. */
+  isApproved: boolean;
 }
 
 interface Edits {
@@ -184,9 +186,10 @@ export class Runtime {
       cdiDevices,
       edits,
       startedAtMs: 0,
+      isApproved: false,
     };
     await this.#work('snapshot', 5, 500, signal);
-    await this.#event(`CreateContainer in ${sandboxId}`, (instance, context) =>
+    container.isApproved = await this.#event(`CreateContainer in ${sandboxId}`, (instance, context) =>
       instance.handlers.createContainer?.(viewOf(sandbox), viewOfContainer(container), context),
     );
     this.#ready(sandboxId);
@@ -386,15 +389,19 @@ export class Runtime {
     }
   }
 
+  /** @returns whether a plugin has answered in time @throws its refusal */
   async #event(
     what: string,
     send: (instance: Instance, context: { timeoutMs: number; signal: AbortSignal }) => void | Promise<void>,
-  ): Promise<void> {
+  ): Promise<boolean> {
+    let isAnswered = false;
     await this.#nri.run('plugins', async () => {
       for (const connection of [...this.#connections]) {
         await this.#tell(connection, what, (signal) => send(connection.instance, { timeoutMs: nriTimeoutMs, signal }));
+        isAnswered ||= connection.isOpen;
       }
     });
+    return isAnswered;
   }
 
   /** A plugin that is late or gone is disconnected, and the runtime continues. @throws the plugin's refusal */
@@ -472,7 +479,7 @@ function viewOf({ id, pod, path, isNetnsLost }: SimSandbox): PodSandbox {
     ips: [],
     // One on the host's network still has other namespaces.
     namespaces: isNetnsLost ? [] : [...(path === '' ? [] : [{ type: 'network', path }]), { type: 'pid', path: '' }],
-    cgroupParent: '',
+    cgroupParent: `/kubepods/pod${pod.uid}`,
     cgroupsPath: '',
   };
 }
@@ -496,6 +503,7 @@ function viewOfContainer({ id, sandbox, state, cdiDevices, edits }: SimContainer
     createRuntimeHooks: edits.hooks,
     namespaces: [],
     cgroupsPath: '',
+    cpu: cpuOf(sandbox.pod.plan.cpus),
     pid: 0,
     createdAtNs: 0,
     startedAtNs: 0,
@@ -503,6 +511,12 @@ function viewOfContainer({ id, sandbox, state, cdiDevices, edits }: SimContainer
     exitCode: 0,
     cdiDevices,
   };
+}
+
+/** As the kubelet's static CPU manager sets it. */
+function cpuOf(exclusive: readonly number[]): Container['cpu'] {
+  if (exclusive.length === 0) return { shares: 512, cpus: '0-3', mems: '' };
+  return { shares: 1024 * exclusive.length, cpus: exclusive.join(), mems: '' };
 }
 
 interface CdiSpec {

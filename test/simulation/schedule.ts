@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { Store } from '../../src/driver/state/index.ts';
 import { Violation } from './checks.ts';
 import { MemoryDatabases } from './databases.ts';
@@ -24,10 +24,9 @@ export class Workplace implements Disposable {
   readonly plant: Plant | undefined;
   readonly databases = new MemoryDatabases();
 
-  /** @param locks an empty directory */
-  constructor(locks: string, disk: Disk, plant?: Plant) {
+  constructor(disk: Disk, plant?: Plant) {
     this.plant = plant;
-    this.directories = { root: disk.files.root, locks };
+    this.directories = { root: disk.files.root };
     this.disk = disk;
     const { database } = directoriesOf(this.directories);
     new Store(database, { bootId: 'boot-1', open: (path, options) => this.databases.open(path, options) })[
@@ -46,7 +45,6 @@ export class Workplace implements Disposable {
 
   [Symbol.dispose](): void {
     this.databases[Symbol.dispose]();
-    rmSync(this.directories.locks, { recursive: true, force: true });
   }
 }
 

@@ -1,6 +1,3 @@
-import { mkdtempSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Disk } from './disk.ts';
 import type { Plant } from './planted/plant.ts';
 import { type Outcome, runSchedule, Workplace } from './schedule.ts';
@@ -23,7 +20,7 @@ export class Simulation implements Disposable {
 
   /** @param plant a bug for the driver */
   constructor(plant?: Plant) {
-    this.#place = new Workplace(mkdtempSync(join(tmpdir(), 'netdra-simulation-')), this.#disk, plant);
+    this.#place = new Workplace(this.#disk, plant);
   }
 
   async run(seed: number, isTraced = false): Promise<Outcome & { values: readonly number[] }> {

@@ -31,6 +31,7 @@ export interface Cancel {
  */
 export class Process {
   readonly name: string;
+  readonly clock: SimulatedClock;
   readonly #simulator: Simulator;
   readonly #onEnd = new Set<() => void>();
   #state: 'alive' | 'dying' | 'ended' = 'alive';
@@ -42,6 +43,7 @@ export class Process {
   constructor(simulator: Simulator, name: string) {
     this.#simulator = simulator;
     this.name = name;
+    this.clock = new SimulatedClock(simulator, this);
   }
 
   get isAlive(): boolean {
@@ -225,13 +227,18 @@ class Turns {
 }
 
 /** The clock of a process. */
-export class SimulatedClock implements Clock {
+class SimulatedClock implements Clock {
   readonly #simulator: Simulator;
   readonly #process: Process;
+  /** The sleeps that a signal ends share a listener: one for each takes longer than the rest of a sleep. */
+  readonly #wakers = new Map<AbortSignal, { wakers: Set<() => void>; listener: () => void }>();
 
   constructor(simulator: Simulator, process: Process) {
     this.#simulator = simulator;
     this.#process = process;
+    process.onEnd(() => {
+      for (const [signal, { listener }] of this.#wakers) signal.removeEventListener('abort', listener);
+    });
   }
 
   nowMs(): number {
@@ -260,18 +267,29 @@ export class SimulatedClock implements Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
-      const onAbort = () => {
+      const wakers = signal && this.#wakersOf(signal);
+      const wake = () => {
         timer.cancel();
         reject(signal?.reason);
       };
-      const release = () => signal?.removeEventListener('abort', onAbort);
-      const onTimeout = () => {
-        release();
+      const timer = this.#simulator.schedule(ms, this.#process, `sleep ${ms}`, () => {
+        wakers?.delete(wake);
         resolve();
-      };
-      const timer = this.#simulator.schedule(ms, this.#process, `sleep ${ms}`, onTimeout, release);
-      signal?.addEventListener('abort', onAbort, { once: true });
+      });
+      wakers?.add(wake);
     });
+  }
+
+  #wakersOf(signal: AbortSignal): Set<() => void> {
+    const known = this.#wakers.get(signal);
+    if (known !== undefined) return known.wakers;
+    const wakers = new Set<() => void>();
+    const listener = () => {
+      for (const wake of wakers) wake();
+    };
+    this.#wakers.set(signal, { wakers, listener });
+    signal.addEventListener('abort', listener, { once: true });
+    return wakers;
   }
 }
 

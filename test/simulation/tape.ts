@@ -7,7 +7,18 @@ const bound = 65_536;
  * The subject of a choice. With a seed, each kind has its own generator: if the code makes one more call, the delays
  * change, but the faults of the schedule stay.
  */
-export type ChoiceKind = 'plan' | 'more' | 'delay' | 'kernel' | 'card' | 'cni' | 'api' | 'reads' | 'bond';
+export type ChoiceKind =
+  | 'plan'
+  | 'more'
+  | 'delay'
+  | 'kernel'
+  | 'card'
+  | 'cni'
+  | 'api'
+  | 'reads'
+  | 'numa'
+  | 'cable'
+  | 'bond';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

@@ -50,6 +50,8 @@ const everySecondMs = 1_000;
 const runMs = 300_000;
 /** Time for slices and status to show it. */
 const reportMs = 240_000;
+/** How long a link that has flapped keeps its taint. */
+const longestHoldMs = 640_000;
 /** Of the first moment of a simulation. */
 const epochMs = Date.UTC(2026, 0, 1);
 /** How long they continue to run afterwards. */
@@ -91,7 +93,7 @@ export class Node {
   /** The operator's choice of devices. */
   policy: InventoryPolicy = {};
   bootCount = 1;
-  readonly #disk: Disk;
+  readonly disk: Disk;
   readonly #processes = new Set<Process>();
   #instanceCount = 0;
   #driverAwayUntilMs = 0;
@@ -105,7 +107,7 @@ export class Node {
     this.simulator = simulator;
     this.directories = directories;
     this.databases = databases;
-    this.#disk = disk;
+    this.disk = disk;
     const plan = drawPlan(simulator.tape);
     this.plan = plan;
     simulator.tape.slowShare = plan.slowShare;
@@ -152,7 +154,8 @@ export class Node {
     await simulator.runUntil(plan.calmAtMs, check);
     this.#calmDown();
     await this.#await('not-running', runMs, () => this.checks.waiting(), check);
-    await this.#await('not-reported', reportMs, () => this.checks.disagreements(), check);
+    const holdMs = plan.faults.some(({ kind }) => kind === 'cable out') ? longestHoldMs : 0;
+    await this.#await('not-reported', reportMs + holdMs, () => this.checks.disagreements(), check);
     await simulator.runUntil(simulator.nowMs + runOnMs, check);
     this.checks.bounds();
     simulatorTrace(this, 'all pods are deleted');
@@ -161,13 +164,14 @@ export class Node {
   }
 
   /** @throws Violation if the list is not empty in time */
-  async #await(rule: string, withinMs: number, list: () => string[], check: () => void): Promise<void> {
+  async #await(rule: string, withinMs: number, list: () => Iterable<string>, check: () => void): Promise<void> {
     const { simulator } = this;
     const endsAtMs = simulator.nowMs + withinMs;
-    for (let left = list(); left.length > 0; left = list()) {
+    // Only the end needs the whole list.
+    for (let [left] = list(); left !== undefined; [left] = list()) {
       this.checks.bounds();
       if (simulator.nowMs >= endsAtMs) {
-        throw new Violation(rule, `after ${withinMs / 1_000} s without faults: ${left.join('; ')}`);
+        throw new Violation(rule, `after ${withinMs / 1_000} s without faults: ${[...list()].join('; ')}`);
       }
       await simulator.runUntil(simulator.nowMs + settleStepMs, check);
     }
@@ -178,7 +182,7 @@ export class Node {
     this.runtime.process.kill();
     this.kubelet.process.kill();
     this.simulator.end();
-    this.#disk.user = undefined;
+    this.disk.user = undefined;
   }
 
   claimsOf({ claims }: SimPod): SimClaim[] {
@@ -377,7 +381,9 @@ export class Node {
     const allocations = new Map<SimClaim, SimClaim['devices']>();
     for (const claim of claims.filter(({ devices }) => devices.length === 0)) {
       const { vfs, adminAccess, isOneRequest, isBond = false } = claim.plan;
-      const offered = new Set(this.apiServer.offered().map(({ name }) => name));
+      // Claims of the simulation tolerate nothing.
+      const schedulable = this.apiServer.offered().filter(({ taints = [] }) => taints.length === 0);
+      const offered = new Set(schedulable.map(({ name }) => name));
       const available = this.hardware.vfs.filter(({ name }) => offered.has(name) && (adminAccess || !taken.has(name)));
       const inOrder = this.simulator.tape.chance(0.4) ? available.toReversed() : available;
       const free = (isBond ? ofDifferentPfs(inOrder) : inOrder).slice(0, vfs);
@@ -442,7 +448,8 @@ export class Node {
   #inflict(fault: Fault): void {
     const { simulator, runtime, kubelet, hardware, faults, apiServer } = this;
     const { nowMs } = simulator;
-    this.#disturb('forMs' in fault ? fault.forMs : 0);
+    // A cable does not keep the driver from its work.
+    if (fault.kind !== 'cable out') this.#disturb('forMs' in fault ? fault.forMs : 0);
     simulatorTrace(this, `fault: ${JSON.stringify(fault)}`);
     const driver = this.registered();
     switch (fault.kind) {
@@ -489,6 +496,13 @@ export class Node {
         break;
       case 'stall kubelet':
         kubelet.process.stalledUntilMs = nowMs + fault.forMs;
+        break;
+      case 'cable out':
+        hardware.setCable(false);
+        simulator.schedule(fault.forMs, undefined, 'cable is plugged in', () => {
+          this.checks.reports.cablePluggedIn(fault.forMs);
+          hardware.setCable(true);
+        });
         break;
       case 'card refuses':
         hardware.refusesUntilMs = nowMs + fault.forMs;

@@ -28,14 +28,14 @@ function loadExample({ namespace }: Cluster, file: string): KubernetesObject[] {
 /**
  * Adapts an example to simulated VFs and a small node. Replaced: images, by the one of the tests; the class of VFs for
  * DPDK, by the class of interfaces, which DPDK then uses through packet sockets. Left out: huge pages, processors,
- * VLANs, which a PF sets, and constraints, which concern NUMA nodes.
+ * VLANs, which a PF sets, and constraints if no VF is on a NUMA node, since they are about these.
  */
-function adapt(cluster: Cluster, object: KubernetesObject): KubernetesObject {
+function adapt(cluster: Cluster, object: KubernetesObject, hasNumaNodes: boolean): KubernetesObject {
   const { kernel, dpdk } = cluster.target.classes;
   const adapted = JSON.parse(JSON.stringify(object).replaceAll(`"${dpdk}"`, `"${kernel}"`)) as KubernetesObject;
   if (adapted.kind === 'ResourceClaimTemplate') {
     const { devices } = (adapted as V1ResourceClaimTemplate).spec.spec;
-    delete devices?.constraints;
+    if (!hasNumaNodes) delete devices?.constraints;
     for (const { opaque } of devices?.config ?? []) delete (opaque?.parameters as { vf?: object } | undefined)?.vf;
   }
   if (adapted.kind !== 'Pod') return adapted;
@@ -66,6 +66,13 @@ function adaptContainer({ target }: Cluster, container: V1Container): void {
   container.securityContext = { capabilities: { drop: ['ALL'], add: ['NET_RAW'] } };
 }
 
+/** Creates the objects of an example. */
+export async function startExample(cluster: Cluster, file: string): Promise<void> {
+  const devices = await cluster.devices();
+  const hasNumaNodes = devices.some(({ attributes }) => attributes?.['resource.kubernetes.io/numaNode'] !== undefined);
+  for (const object of loadExample(cluster, file)) await cluster.create(adapt(cluster, object, hasNumaNodes));
+}
+
 /** The examples in the documentation: the API server checks all of them, and those that can run are run. */
 export function describeExamples(get: GetCluster): void {
   describe('the examples', () => {
@@ -77,14 +84,9 @@ export function describeExamples(get: GetCluster): void {
       for (const object of known) await cluster.check(object);
     });
 
-    async function start(file: string): Promise<void> {
-      const { cluster } = get();
-      for (const object of loadExample(cluster, file)) await cluster.create(adapt(cluster, object));
-    }
-
     it('kernel-mode.yaml: the pod says what it has been given', { tags: 'newest' }, async () => {
       const { cluster } = get();
-      await start('kernel-mode.yaml');
+      await startExample(cluster, 'kernel-mode.yaml');
       const { status } = await cluster.waitUntilEnded('kernel-mode');
       const log = await cluster.log('kernel-mode', 'app');
       expect(status?.phase, log).toBe('Succeeded');
@@ -98,7 +100,7 @@ export function describeExamples(get: GetCluster): void {
       await using _class = {
         [Symbol.asyncDispose]: () => cluster.remove('DeviceClass', 'intel-sriov-netdevice'),
       };
-      await start('unchanged-pod.yaml');
+      await startExample(cluster, 'unchanged-pod.yaml');
       const { status } = await cluster.waitUntilEnded('unchanged');
       const log = await cluster.log('unchanged', 'app');
       expect(status?.phase, log).toBe('Succeeded');
@@ -108,7 +110,7 @@ export function describeExamples(get: GetCluster): void {
 
     it('dpdk-testpmd.yaml: testpmd forwards on the VF', { tags: 'newest' }, async () => {
       const { cluster } = get();
-      await start('dpdk-testpmd.yaml');
+      await startExample(cluster, 'dpdk-testpmd.yaml');
       await cluster.waitUntilRunning('dpdk-testpmd');
       await expect
         .poll(() => cluster.log('dpdk-testpmd', 'testpmd'), { timeout: 30_000 })
@@ -117,7 +119,7 @@ export function describeExamples(get: GetCluster): void {
 
     it('multi-nic.yaml: testpmd has two VFs, the control container the third one', { tags: 'newest' }, async () => {
       const { cluster } = get();
-      await start('multi-nic.yaml');
+      await startExample(cluster, 'multi-nic.yaml');
       await cluster.waitUntilRunning('gateway');
       await expect
         .poll(() => cluster.log('gateway', 'control'), { timeout: 30_000 })

@@ -55,8 +55,7 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       const creating = await createPods(cluster, 5, 5);
       const all = [...running, ...creating];
       const uids = await Promise.all(all.map(async ({ name }) => (await findPod(cluster, name))?.metadata.uid));
-      await Promise.all(all.map(({ name }) => cluster.remove('Pod', name, 0)));
-      await Promise.all(all.map(({ name }) => cluster.remove('ResourceClaim', name)));
+      await cluster.removeWithClaims(namesOf(all), 0);
       // Their successors have the same names and addresses, and are created while the first ones end.
       const successors = await createPods(cluster, 10);
       // For an exec the kubelet looks up the container by the pod's name, so while both run it may take the wrong one.
@@ -86,7 +85,7 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
         if (performance.now() > endsAt) throw new Error(`the update has not ended: ${status}`);
         const next = await createPods(cluster, 3, first);
         await expectServed(get(), [...pods, ...next]);
-        await removePods(cluster, pods);
+        await cluster.removeWithClaims(namesOf(pods));
         pods = next;
       }
       await expectServed(get(), pods);
@@ -181,10 +180,7 @@ async function createPods(cluster: Cluster, count: number, first = 0): Promise<V
   return pods;
 }
 
-async function removePods(cluster: Cluster, pods: VfPod[]): Promise<void> {
-  await Promise.all(pods.map(({ name }) => cluster.remove('Pod', name)));
-  await Promise.all(pods.map(({ name }) => cluster.remove('ResourceClaim', name)));
-}
+const namesOf = (pods: readonly VfPod[]) => pods.map(({ name }) => name);
 
 /** Sandboxes that the runtime lists as ready and that belong to one of these pods. */
 async function runningSandboxes(node: RealNode, podUids: (string | undefined)[]): Promise<string[]> {
@@ -219,7 +215,7 @@ async function recreateDropped(cluster: Cluster, pods: VfPod[]): Promise<string[
   );
   for (const pod of dropped) {
     console.warn(`the kubelet has dropped the claim info of ${pod.name}: the pod is recreated`);
-    await removePods(cluster, [pod]);
+    await cluster.removeWithClaims([pod.name]);
     await createPods(cluster, 1, pods.indexOf(pod));
   }
   return left;

@@ -54,7 +54,7 @@ export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
         console.log(
           `starts cut off: ${cutOff} of ${podCount} pods with a VF, ${await countCutOff(cluster, others)} of ${othersCount} without`,
         );
-        await removePods(cluster, [...pods, ...others]);
+        await cluster.removeWithClaims([...pods, ...others].map(({ name }) => name));
         await get().expectRestored();
       }
     });
@@ -183,11 +183,6 @@ function isLeftCreated(pod: V1Pod | undefined): boolean {
   const isLeft =
     sandbox?.status === 'False' && Date.now() - new Date(sandbox.lastTransitionTime ?? 0).getTime() > leftCreatedMs;
   return spec?.restartPolicy === 'Never' && status?.phase === 'Pending' && isCreated && isLeft;
-}
-
-async function removePods(cluster: Cluster, pods: readonly StormPod[]): Promise<void> {
-  await Promise.all(pods.map(({ name }) => cluster.remove('Pod', name)));
-  await Promise.all(pods.map(({ name }) => cluster.remove('ResourceClaim', name)));
 }
 
 /** Pods that have not reached their expected final state, with their state as the kubelet reports it. */

@@ -7,10 +7,10 @@ import { connectCri } from '../../node/cri.ts';
 import { makePauseArchive, pauseImage } from '../../node/images.ts';
 import type { PodRuntime } from '../../node/pod.ts';
 import { claimPodNetwork, formatConflist, type PodNetwork, releasePodNetwork } from '../../node/pod-network.ts';
+import { Program } from '../../node/program.ts';
 import { endProcesses, removeCgroups, removeNetwork, removePods, unmountBelow } from '../../node/teardown.ts';
 import { locateTools } from '../../node/tools.ts';
 import type { Registry } from '../../release/registry.ts';
-import { Program } from './program.ts';
 import { isOfUnfinishedSandbox, nriRequestTimeoutMs, type Runtime, type RuntimeOptions } from './runtime.ts';
 
 /** Paths of the programs that make up a CRI-O. */

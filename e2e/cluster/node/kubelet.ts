@@ -2,8 +2,8 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { get } from 'node:http';
 import { join } from 'node:path';
 import { run } from '../../../scripts/packages/run.ts';
+import { Program } from '../../node/program.ts';
 import type { CertificateAuthority } from './certificates.ts';
-import { Program } from './program.ts';
 
 export interface KubeletFiles {
   /** Folder for certificates and configuration. Files contain this path, so the kubelet must see them there. */
@@ -19,6 +19,8 @@ export interface KubeletFiles {
   /** The parent cgroup of pods. */
   cgroupRoot: string;
   featureGates?: Record<string, boolean>;
+  /** Whether containers of Guaranteed pods that request whole CPUs get CPUs of their own. */
+  pinsCpus?: boolean;
 }
 
 export interface KubeletOptions extends KubeletFiles {
@@ -87,6 +89,8 @@ function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletFiles
     imageGCHighThresholdPercent: 100,
     protectKernelDefaults: true,
     featureGates: options.featureGates ?? {},
+    // One CPU is kept for all others: part of one is enough for that, and leaves the rest to the requests of pods.
+    ...(options.pinsCpus === true ? { cpuManagerPolicy: 'static', systemReserved: { cpu: '100m' } } : {}),
     maxPods: 250,
     // Many pods are created and deleted here.
     kubeAPIQPS: 200,

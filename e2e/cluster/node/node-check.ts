@@ -6,11 +6,11 @@ import { run } from '../../../scripts/packages/run.ts';
 import { openStored } from '../../../src/app/tools/stored-claims.ts';
 import { formatSimulatedAlias } from '../../../src/node/sriov/index.ts';
 import type { PodSandbox } from '../../node/cri.ts';
+import { NodeError } from '../../node/errors.ts';
 import { listFolder } from '../../node/host-state.ts';
 import { listLeftovers, type NodeBaseline, takeBaseline } from '../../node/leftovers.ts';
 import type { Slice } from '../cluster-facts.ts';
 import type { ClusterTarget } from '../target.ts';
-import { NodeError } from './errors.ts';
 import type { RealNode } from './real-node.ts';
 
 /** State of a simulated card's link that must be restored. */

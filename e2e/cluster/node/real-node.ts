@@ -6,15 +6,15 @@ import { dirname, join } from 'node:path';
 import type { KubernetesObject } from '@kubernetes/client-node';
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { run } from '../../../scripts/packages/run.ts';
+import { NodeError } from '../../node/errors.ts';
 import { listFolder, listProcesses } from '../../node/host-state.ts';
+import type { Program } from '../../node/program.ts';
 import { endProcesses, killProcess, removeCgroups, unmountBelow } from '../../node/teardown.ts';
 import { type Registry, startRegistry } from '../../release/registry.ts';
 import { ControlPlane } from '../control-plane.ts';
 import { type ContainerdPrograms, startContainerdRuntime } from './containerd.ts';
 import { type CrioPrograms, startCrio } from './crio.ts';
-import { NodeError } from './errors.ts';
 import { kubeletDir, makeCgroup, startKubelet } from './kubelet.ts';
-import type { Program } from './program.ts';
 import type { Runtime } from './runtime.ts';
 
 export type RuntimePrograms = ContainerdPrograms | CrioPrograms;
@@ -26,6 +26,7 @@ export interface RealNodeOptions {
   kubernetes: string;
   runtime: RuntimePrograms;
   featureGates?: Record<string, boolean>;
+  pinsCpus?: boolean;
 }
 
 export const nodeName = 'netdra-e2e';
@@ -91,7 +92,7 @@ export class RealNode implements AsyncDisposable {
     for (const folder of [...Object.values(nodePaths), dirname(bootIdPath)]) mkdirSync(folder, { recursive: true });
     writeBootId();
     run('mount', ['--bind', bootIdPath, '/proc/sys/kernel/random/boot_id']);
-    const { etcd, kubernetes, featureGates } = options;
+    const { etcd, kubernetes, featureGates, pinsCpus = false } = options;
     const gates = featureGates === undefined ? {} : { featureGates };
     const registry = stack.use(await startRegistry({ cacheDir: cacheFolder(process.env) }));
     const [controlPlane, runtime] = await Promise.all([
@@ -101,7 +102,7 @@ export class RealNode implements AsyncDisposable {
     stack.use(controlPlane);
     stack.use(runtime);
     const kubelet = await startKubelet({
-      ...{ dir, nodeName, nodeAddress, ...gates },
+      ...{ dir, nodeName, nodeAddress, pinsCpus, ...gates },
       program: join(kubernetes, 'kubelet'),
       authority: controlPlane.authority,
       server: controlPlane.server,

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Program } from '../node/program.ts';
+import { Program } from '../../node/program.ts';
 
 const now = '{{ Now | Quote }}';
 

@@ -1,8 +1,8 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { goDriverArgs, goDriverName } from '../../../test/bench/go/programs.ts';
+import { Program } from '../../node/program.ts';
 import { kubeletDir } from '../node/kubelet.ts';
-import { Program } from '../node/program.ts';
 import { nodeName, nodePaths, type RealNode } from '../node/real-node.ts';
 
 const registryDir = join(kubeletDir, 'plugins_registry');

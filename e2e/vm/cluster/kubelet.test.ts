@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
+import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster } from '../../cluster/cluster.ts';
 import { ContainerView } from '../../cluster/container-view.ts';
@@ -166,6 +166,51 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
       const link = (await view(name).links()).find(({ ifname }) => ifname === 'net1');
       expect(device?.networkData).toMatchObject({ hardwareAddress: link?.address, ips: [ipv4(index)] });
     }
+  });
+
+  it('new pods avoid a card without a cable unless they tolerate it, and get it when the cable is back', async () => {
+    const key = `${cluster.target.driver}/no-carrier`;
+    const tainted = async () =>
+      (await cluster.devices()).filter(({ taints }) => taints?.some((each) => each.key === key));
+    const areTainted = (count: number) =>
+      cluster.until(
+        `${count} VFs have the taint ${key}`,
+        async () => (await tainted()).length === count,
+        async () => ` (${(await tainted()).length})`,
+      );
+    const versions = async () => (await cluster.slices()).map(({ metadata }) => metadata?.resourceVersion);
+    const before = await versions();
+    await node.setCable('pf1', false);
+    await areTainted(vfCount / 2);
+    const during = await versions();
+    expect(during).not.toEqual(before);
+    const selectors = [`device.attributes["${cluster.target.driver}"].pfName == "pf1"`];
+    const config = (index: number) => ({ interfaceName: 'net1', addresses: [ipv4(index)] });
+    await createPod('waits', { selectors, config: config(0) });
+    const tolerations = [{ key, operator: 'Exists', effect: 'NoSchedule' }];
+    await createPod('tolerates', { selectors, tolerations, config: config(1) });
+    await cluster.waitUntilRunning('tolerates');
+    const pod = async (name: string) => (await cluster.find<V1Pod>('Pod', name))?.status;
+    expect((await pod('waits'))?.conditions).toMatchObject([
+      { type: 'PodScheduled', status: 'False', message: expect.stringContaining('cannot allocate all claims') },
+    ]);
+    const [device] = await tainted();
+    const health = async () => (await pod('tolerates'))?.containerStatuses?.[0]?.allocatedResourcesStatus;
+    await expect.poll(health, slow).toMatchObject([{ resources: [{ health: 'Unhealthy' }] }]);
+    const events = () => node.controlPlane.kubectl('get', 'events', '--field-selector=reason=DeviceUnhealthy');
+    await expect.poll(events, slow).toContain(`PF pf1 (${device?.attributes?.pfPciAddress?.string}) has no carrier`);
+    // A link that stays down costs nothing, also when the driver is killed.
+    const jsonpath =
+      'jsonpath={.items[*].status.containerStatuses[*].restartCount} {.items[*].status.containerStatuses[*].ready}';
+    const driver = () => node.controlPlane.kubectl('get', 'pods', '--namespace', driverNamespace, '--output', jsonpath);
+    const [restarts = ''] = driver().split(' ');
+    await node.killDriver();
+    await expect.poll(driver, slow).toBe(`${Number(restarts) + 1} true`);
+    expect(await versions()).toEqual(during);
+    await node.setCable('pf1', true);
+    await areTainted(0);
+    await cluster.waitUntilRunning('waits');
+    await expect.poll(health, slow).toMatchObject([{ resources: [{ health: 'Healthy' }] }]);
   });
 
   it('VFs of a card that was reset are offered again once they are created anew, and packets go through them', async () => {

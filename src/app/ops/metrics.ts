@@ -1,6 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { ApiObject, NodeFacts } from '../../driver/ports.ts';
+import type { NumaResult } from '../../driver/sandbox/index.ts';
 import type { LinkTraffic } from '../../node/netlink/index.ts';
 
 export interface MetricsOptions {
@@ -50,6 +51,7 @@ export class Metrics {
       this.#own.connects.inc({ peer }, 0);
     }
     // From 0 on, so that the first one counts as an increase.
+    for (const result of ['aligned', 'misaligned', 'unknown', 'refused']) this.#own.numaContainers.inc({ result }, 0);
     for (const errorType of ['metadata-io', 'metadata-invalid', 'metadata-not-prepared', 'other']) {
       this.#own.metadataWriteErrors.inc({ error_type: errorType }, 0);
       this.#own.metadataUpdateErrors.inc({ error_type: errorType }, 0);
@@ -71,6 +73,8 @@ export class Metrics {
     this.#read('netdra_policy_valid', policy, () => Number(sources.isPolicyValid()));
     const withheld = 'Devices that new claims cannot get, by reason.';
     this.#readBy('reason', 'netdra_devices_withheld', withheld, sources.devicesWithheld);
+    const unhealthy = 'Devices with which something is wrong, by condition, whatever the inventory policy makes of it.';
+    this.#readBy('condition', 'netdra_devices_unhealthy', unhealthy, sources.devicesUnhealthy);
     this.#read('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
     this.#read('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
     const claims = 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.';
@@ -119,6 +123,10 @@ export class Metrics {
   hookDone(hook: string, seconds: number, code?: string): void {
     this.#own.hookSeconds.observe({ hook, result: code === undefined ? 'ok' : 'error' }, seconds);
     if (code !== undefined) this.#own.hookErrors.inc({ hook, code });
+  }
+
+  numaCompared(result: NumaResult | 'refused'): void {
+    this.#own.numaContainers.inc({ result });
   }
 
   connected(peer: 'kubelet' | 'nri', isConnected: boolean): void {
@@ -206,6 +214,7 @@ function createOwnMetrics(registers: Registry[]) {
   const registrations = 'Registrations with the kubelet, connections to the runtime.';
   const published = 'Whether the API server has the ResourceSlices as wanted: 0 or 1.';
   const apiErrors = 'Writes to the API server that failed, by what was written: slices, status or events.';
+  const numa = 'Containers with exclusive CPUs and devices that were created, or refused, by where their devices are.';
   const stalls = 'Seconds in which the event loop stalled beyond the threshold.';
   return {
     metadataWrites: counter('dra_metadata_writes_total', 'Metadata writes, including updates.'),
@@ -218,6 +227,7 @@ function createOwnMetrics(registers: Registry[]) {
     claimErrors: counter('netdra_claim_errors_total', 'Claims that failed, by reason.', ['operation', 'code']),
     hookSeconds: histogram('netdra_hook_duration_seconds', hookTime, callBuckets, ['hook', 'result']),
     hookErrors: counter('netdra_hook_errors_total', 'Events that were refused, by reason.', ['hook', 'code']),
+    numaContainers: counter('netdra_numa_containers_total', numa, ['result']),
     connected: gauge('netdra_connected', 'Whether the driver is registered with the peer: 0 or 1.', ['peer']),
     connects: counter('netdra_connects_total', registrations, ['peer']),
     published: gauge('netdra_slices_published', published),

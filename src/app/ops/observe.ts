@@ -88,6 +88,7 @@ export function observerOf(
     connected: (peer, failure) => ops.setConnected(peer, failure),
     published: (failure) => ops.setPublished(failure),
     writeFailed: (object, error) => metrics.writeFailed(object, codeOf(error)),
+    numaCompared: (result) => metrics.numaCompared(result),
     started: (facts) => metrics.readFrom(facts),
   };
 }

@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { type ConditionName, type DeviceCondition, DeviceConditions } from '../../driver/devices/device-conditions.ts';
 import { heldDevices } from '../../driver/devices/held-devices.ts';
 import { PolicyFile } from '../../driver/devices/policy-file.ts';
-import { Quarantine, type Withdrawal } from '../../driver/devices/quarantine.ts';
 import type { DeviceState } from '../../driver/ports.ts';
 import type { StoredClaim, UnrestoredVf } from '../../driver/state/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
@@ -16,12 +16,13 @@ import {
   type ExclusionReason,
   Inventory,
   type InventoryAttribute,
+  type InventoryOptions,
   type InventoryPolicy,
   type NetworkDevice,
   whyNothing,
 } from '../../node/inventory/index.ts';
 import type { RtnlConnection } from '../../node/netlink/index.ts';
-import { hungWriteHint, SriovError, Sysfs, type VfSwitch } from '../../node/sriov/index.ts';
+import { SriovError, Sysfs } from '../../node/sriov/index.ts';
 import { formatTable, type Terminal } from './terminal.ts';
 
 /** Devices that the node offers, and those that it does not offer. */
@@ -45,12 +46,14 @@ export interface OfferedDevice {
   /** As in the ResourceSlice. */
   attributes: Record<string, InventoryAttribute>;
   interfaceName?: string;
-  /** Of a device that hangs: new claims do not get it. */
+  /** New claims that do not tolerate them do not get it. */
   taints?: DeviceTaint[];
+  /** What is wrong with it; absent: nothing. */
+  conditions?: { condition: ConditionName; message: string }[];
 }
 
 export interface ExcludedDevice extends Omit<Exclusion, 'reason'> {
-  reason: ExclusionReason | Withdrawal['reason'];
+  reason: ExclusionReason | ConditionName;
   /** For people. */
   explanation: string;
 }
@@ -79,16 +82,16 @@ export interface InventoryToolOptions {
 export async function takeInventory(options: InventoryToolOptions): Promise<InventoryView> {
   const { driver, connection, sysfsRoot, simulatedIn, policyPath, claims, unrestored, state } = options;
   const held = heldDevices(claims);
-  const quarantine = new Quarantine(
-    { driver, held: () => held, unrestored: () => unrestored, clock: systemClock },
-    () => state?.hungWrites ?? [],
-  );
-  if (state?.keepsTaints === false) quarantine.dropTaints();
   // Before the devices: a policy can be checked where there are none.
   const policy = policyPath === undefined ? (state?.policy ?? {}) : await readPolicy(policyPath);
+  const conditions = new DeviceConditions(
+    { driver, held: () => held, unrestored: () => unrestored, clock: systemClock },
+    { hung: () => state?.hungWrites ?? [], active: () => state?.conditions ?? [], policy: () => policy },
+  );
+  if (state?.keepsTaints === false) conditions.dropTaints();
   const sysfs = new Sysfs(simulatedIn === undefined ? sysfsRoot : findTree(simulatedIn));
   const switchedOnAtStart: InventoryView['switchedOnAtStart'] = [];
-  const vfSwitch: VfSwitch = {
+  const vfSwitch: InventoryOptions['vfSwitch'] = {
     async ensure({ pciAddress, vfs }, numVfs) {
       if (numVfs > 0 && vfs.length === 0) switchedOnAtStart.push({ pciAddress, numVfs });
       return { vfs };
@@ -98,12 +101,17 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
   const asFound = heldDevices([...claims, { devices: unrestored.map(({ device }) => device) }]);
   const report = await inventory.scan(asFound);
   const { devices, excluded, problems, warnings } = report;
-  const withdrawn = quarantine.withdrawn();
+  const withdrawn = conditions.withdrawals(devices);
+  const offered = devices.filter(({ pciAddress }) => !withdrawn.has(pciAddress));
   return {
-    devices: quarantine.withoutWithdrawn(devices).map((device) => {
+    devices: offered.map((device) => {
       const { name, interfaceName, pciAddress } = device;
       const facts = defined({ claim: holderOf(claims, pciAddress), interfaceName });
-      return { name, ...facts, attributes: deviceAttributes(device), ...quarantine.taintsOf(pciAddress) };
+      const wrong = conditions
+        .of(device)
+        .map((condition) => ({ condition: condition.name, message: condition.message }));
+      const health = wrong.length === 0 ? {} : { conditions: wrong };
+      return { name, ...facts, attributes: deviceAttributes(device), ...conditions.taintsOf(device), ...health };
     }),
     excluded: [
       ...excluded.map((exclusion) => ({ ...exclusion, explanation: explanations[exclusion.reason] })),
@@ -134,15 +142,11 @@ function holderOf(claims: readonly StoredClaim[], pciAddress: string): string | 
   return holder && claimName(holder.identity);
 }
 
-function toExcluded(device: NetworkDevice, withdrawal: Withdrawal | undefined): ExcludedDevice | undefined {
+function toExcluded(device: NetworkDevice, withdrawal: DeviceCondition | undefined): ExcludedDevice | undefined {
   if (withdrawal === undefined) return undefined;
   const { pciAddress, interfaceName } = device;
-  const { reason, detail } = withdrawal;
-  const explanation =
-    reason === 'unrestored'
-      ? `it is not restored after its last claim: ${detail}; the driver tries again every minute`
-      : `the kernel does not return from a write to ${detail}; ${hungWriteHint}`;
   const pf = device.kind === 'vf' ? { pfAddress: device.pfAddress } : {};
+  const { name: reason, message: explanation } = withdrawal;
   return { pciAddress, ...pf, ...defined({ interfaceName }), reason, explanation };
 }
 
@@ -167,6 +171,8 @@ const explanations: Record<ExclusionReason, string> = {
   'has-vfs': 'its VFs are on, or switched on by the policy, and are offered in its place',
   virtio: 'a virtual device of the hypervisor; there is no card to offer',
   'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
+  'port-speed-unknown': 'the speed of its port is not known; the policy can say portMbps',
+  'guarantee-above-port': 'the policy guarantees it more than its port has',
 };
 
 export function formatInventory(terminal: Terminal, view: InventoryView): string {
@@ -175,9 +181,7 @@ export function formatInventory(terminal: Terminal, view: InventoryView): string
     devices.length === 0
       ? `no device is offered${view.whyNothing === undefined ? '' : `: ${view.whyNothing}`}\n`
       : formatTable(terminal, head, devices.map(toRow)),
-    ...devices.flatMap(({ name, taints = [] }) =>
-      taints.map(({ key }) => `\n${name}: has the taint ${terminal.style('yellow', key)}, so no new claim gets it\n`),
-    ),
+    ...formatConditions(terminal, devices),
     ...(excluded.length === 0 ? [] : ['\n', formatExcluded(terminal, excluded)]),
     ...switchedOnAtStart.map(
       ({ pciAddress, numVfs }) =>
@@ -201,6 +205,20 @@ function toRow({ name, attributes, interfaceName, claim }: OfferedDevice): strin
     ...[name, text('kind'), text('pfName') || text('pfPciAddress'), vf, text('driver'), interfaceName ?? ''],
     ...[text('mac'), text('mtu'), text('resource.kubernetes.io/numaNode'), text('iommuGroup'), claim ?? ''],
   ];
+}
+
+/** Many devices have the condition of their PF. */
+function formatConditions(terminal: Terminal, devices: readonly OfferedDevice[]): string[] {
+  const all = devices.flatMap(({ name, taints = [], conditions = [] }) =>
+    conditions.map(({ condition, message }) => {
+      const taint = taints.find(({ key }) => key.endsWith(`/${condition}`));
+      const effect = taint === undefined ? 'no taint' : `taint ${taint.key}, ${taint.effect}`;
+      return { name, text: `${terminal.style('yellow', effect)}: ${message}` };
+    }),
+  );
+  return [...Map.groupBy(all, ({ text }) => text)].map(
+    ([text, having]) => `\n${having.map(({ name }) => name).join(', ')}: ${text}\n`,
+  );
 }
 
 function formatExcluded(terminal: Terminal, excluded: InventoryView['excluded']): string {

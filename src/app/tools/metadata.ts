@@ -107,7 +107,7 @@ export function formatFile(terminal: Terminal, { path, document, problem }: File
 
 export function formatClaimFiles(terminal: Terminal, view: ClaimFilesView): string {
   const { claim, requests, files, documents, gate } = view;
-  const title = `claim ${claim.namespace}/${claim.name} (${claim.uid})`;
+  const title = `claim ${claimName(claim)} (${claim.uid})`;
   const lines = requests.flatMap(({ name, base, generation }) => {
     const written = generation === 0 ? 'not written yet' : `generation ${generation}`;
     return [
@@ -143,7 +143,7 @@ function styleState(terminal: Terminal, state: keyof typeof stateTexts): string 
 
 function formatDocument(terminal: Terminal, { claim, generation, podClaimName, requests }: DecodedMetadata): string {
   const lines = [
-    `  claim       ${claim.namespace}/${claim.name} (${claim.uid})`,
+    `  claim       ${claimName(claim)} (${claim.uid})`,
     ...(podClaimName === undefined ? [] : [`  pod claim   ${podClaimName}`]),
     `  generation  ${generation}`,
   ];

@@ -33,7 +33,7 @@ export const closedFields = [
 export type ClosedField = (typeof closedFields)[number];
 
 /** Fields that claims may set where their class does not. */
-const openFields = ['attach', 'interfaceName', 'mtu', 'addresses', 'routes', 'rdma', 'bond'] as const;
+const openFields = ['attach', 'interfaceName', 'mtu', 'addresses', 'routes', 'rdma', 'numa', 'bond'] as const;
 
 /** All fields that a claim can set by itself. */
 export const claimFields = [...openFields, ...closedFields] as const;

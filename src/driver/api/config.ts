@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type * as z from 'zod';
 import type { AllocatedConfiguration } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { baseRequest } from '../../framework/metadata/index.ts';
+import { baseRequest, claimName } from '../../framework/metadata/index.ts';
 import { parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
 import { assertInterfaceName } from '../../node/netlink/index.ts';
 import { DriverError } from '../claims/errors.ts';
@@ -54,23 +54,28 @@ export function classConfigsOf(driver: string, claim: AllocatedClaim, request: s
 function checkWhole(claim: AllocatedClaim, config: VfConfig): void {
   const problems = findContradictions(config);
   if (problems.length > 0) throw invalidConfig(claim, problems);
-  const of = `claim ${claim.identity.namespace}/${claim.identity.name}`;
-  if (config.cni !== undefined) parseCniNetwork(config.cni, of, { defaultName: 'netdra' });
-  if (config.ipam !== undefined) parseCniIpam(config.ipam, of, { name: 'netdra' });
+  parseCni(claim, config);
 }
 
 /** Types of the CNI plugins that a configuration runs, also of those that a plugin calls for addresses. @throws CniError */
-export function cniPluginTypes({ identity }: AllocatedClaim, { cni, ipam }: VfConfig): string[] {
-  const of = `claim ${identity.namespace}/${identity.name}`;
-  const chain = cni === undefined ? [] : parseCniNetwork(cni, of, { defaultName: 'netdra' }).plugins;
-  const types = chain.flatMap((plugin) => [plugin.type, plugin.ipam?.type]);
-  if (ipam !== undefined) types.push(parseCniIpam(ipam, of, { name: 'netdra' }).ipam.type);
-  return types.filter((type) => type !== undefined && type !== '') as string[];
+export function cniPluginTypes(claim: AllocatedClaim, config: VfConfig): string[] {
+  const { network, ipam } = parseCni(claim, config);
+  const types = network?.plugins.flatMap((plugin) => [plugin.type, plugin.ipam?.type]) ?? [];
+  return [...types, ipam?.ipam.type].filter((type) => type !== undefined && type !== '') as string[];
+}
+
+/** @throws CniError */
+function parseCni({ identity }: AllocatedClaim, { cni, ipam }: VfConfig) {
+  const of = `claim ${claimName(identity)}`;
+  return {
+    network: cni === undefined ? undefined : parseCniNetwork(cni, of, { defaultName: 'netdra' }),
+    ipam: ipam === undefined ? undefined : parseCniIpam(ipam, of, { name: 'netdra' }),
+  };
 }
 
 /** @param problems each as `field: what is allowed` */
 export function invalidConfig(claim: AllocatedClaim, problems: string[], origin = ''): DriverError {
-  const subject = `${claim.identity.namespace}/${claim.identity.name}`;
+  const subject = claimName(claim.identity);
   const message = `invalid VFConfig for claim ${subject}${origin}: ${problems.join('; ')}`;
   return new DriverError('config-invalid', message, { claim: subject });
 }

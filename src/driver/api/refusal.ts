@@ -1,4 +1,5 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
 import type { ErrorDetails } from '../../lib/errors.ts';
 import { DriverError, type DriverErrorCode } from '../claims/errors.ts';
 
@@ -7,11 +8,11 @@ import { DriverError, type DriverErrorCode } from '../claims/errors.ts';
  * @param problem follows the name of the claim: ` may not set driver`
  */
 export function refusal(
-  { identity: { namespace, name } }: AllocatedClaim,
+  { identity }: AllocatedClaim,
   code: DriverErrorCode,
   problem: string,
   details: Omit<ErrorDetails, 'claim'>,
 ): DriverError {
-  const claim = `${namespace}/${name}`;
+  const claim = claimName(identity);
   return new DriverError(code, `claim ${claim}${problem}`, { claim, ...details });
 }

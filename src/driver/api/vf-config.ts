@@ -133,6 +133,10 @@ export const vfConfigSchema = z.strictObject({
     .optional(),
   vhost: z.boolean().describe('Containers get /dev/vhost-net and /dev/net/tun too.').optional(),
   rdma: z.boolean().describe("Containers get the character devices of the VF's RDMA device too.").optional(),
+  numa: z
+    .enum(['report', 'require'])
+    .describe('Containers with exclusive CPUs on other NUMA nodes than the VF: are reported, the default, or refused.')
+    .optional(),
   vf: vfProperties.optional(),
   interfaceName: z
     .string()

@@ -12,6 +12,7 @@ import { classConfigsOf, cniPluginTypes, configForDevice, invalidConfig, resolve
 import { checkNamespace, type NamespaceReader } from '../api/namespace-rules.ts';
 import { refusal } from '../api/refusal.ts';
 import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
+import { withGuarantee } from './guarantees.ts';
 import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
 
 /** The node's VFs, by their names in the ResourceSlice. */
@@ -69,7 +70,8 @@ export class DeviceResolver {
       const { pciAddress, pfAddress, vfIndex }: VfAddress = offered;
       const siblings = results.filter((result) => result.request === request);
       const index = siblings.findIndex((sibling) => sibling.device === name && sibling.pool === pool);
-      const config = configForDevice(configs.get(request) ?? {}, claimName(claim.identity), index, siblings.length);
+      const asked = configForDevice(configs.get(request) ?? {}, claimName(claim.identity), index, siblings.length);
+      const config = withGuarantee(claim, offered, asked);
       const [extendedResource] = claim.extendedResources?.get(baseRequest(request)) ?? [];
       return {
         ...{ pciAddress, pool, name, request, offered },

@@ -21,6 +21,7 @@ import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 import { toVfWanted } from '../vf/vf-wanted.ts';
 import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
 import { DriverError } from './errors.ts';
+import { checkGuarantees } from './guarantees.ts';
 import { type PrepareWork, storedOf, toWork } from './prepare-work.ts';
 
 export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'> {
@@ -169,6 +170,7 @@ export class Driver implements DraPlugin {
     work.devices = work.devices.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
     // In one transaction with the claim, so that only one of two claims of a pod gets a variable.
     this.#dialects.check(work.claim, work.devices);
+    checkGuarantees(work.claim, work.devices, () => this.#options.store.claims());
     this.#options.store.putClaim({ ...storedOf(work), state: 'preparing' }, work.unrestored);
   }
 

@@ -21,6 +21,8 @@ export type DriverErrorCode =
   | 'class-unreadable'
   /** Another claim has a device of the same IOMMU group in user space. */
   | 'device-in-use'
+  /** The guarantees of other claims leave too little of the port's bandwidth. */
+  | 'bandwidth-exceeded'
   /** The claim is reserved for several pods, which its devices cannot serve. */
   | 'claim-shared'
   /** The NetworkAttachmentDefinition that the config names is missing, may not be read, or has no configuration. */

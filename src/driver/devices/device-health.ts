@@ -1,28 +1,28 @@
 import type { DeviceHealth } from '../../framework/kubeletplugin/index.ts';
-import { type HungWrite, hungWriteHint } from '../../node/sriov/index.ts';
 import type { StoredClaim } from '../state/index.ts';
+import type { DeviceCondition } from './device-conditions.ts';
 
 /**
- * Health of the node's devices as reported to the kubelet. Devices that were found are healthy unless they hang; a device
- * that a claim holds but that is no longer found is not. While they exist, claimed devices are offered whatever the policy says.
+ * Health of the node's devices as reported to the kubelet. Devices that were found are healthy unless something is wrong with them; a
+ * device that a claim holds but that is no longer found is not. While they exist, claimed devices are offered whatever the policy says.
  * @param offered names of the devices that were found
- * @param hung those whose kernel driver does not return from a write
+ * @param unhealthy what is wrong with devices, by name
  */
 export function deviceHealth(
   poolName: string,
   offered: readonly string[],
   claims: readonly StoredClaim[],
-  hung: readonly (HungWrite & { name?: string })[] = [],
+  unhealthy: ReadonlyMap<string, readonly DeviceCondition[]> = new Map(),
 ): DeviceHealth[] {
   const held = claims.flatMap(({ devices }) => devices.filter(({ pool }) => pool === poolName));
   const missing = new Set(held.map(({ name }) => name).filter((name) => !offered.includes(name)));
   const message = 'not found on the node any more: the pod has to be replaced';
   return [
     ...offered.map((deviceName): DeviceHealth => {
-      const write = hung.find(({ name }) => name === deviceName);
-      if (write === undefined) return { poolName, deviceName, health: 'healthy' };
-      const reason = `the kernel does not return from a write to ${write.path}: ${hungWriteHint}`;
-      return { poolName, deviceName, health: 'unhealthy', message: reason };
+      const conditions = unhealthy.get(deviceName) ?? [];
+      if (conditions.length === 0) return { poolName, deviceName, health: 'healthy' };
+      const reasons = conditions.map((condition) => condition.message).join('; ');
+      return { poolName, deviceName, health: 'unhealthy', message: reasons };
     }),
     ...[...missing].map((deviceName): DeviceHealth => ({ poolName, deviceName, health: 'unhealthy', message })),
   ];

@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { DeviceAttributes } from '../../framework/metadata/index.ts';
-import type { Device } from '../../framework/resourceslice/index.ts';
-import { defined } from '../../lib/defined.ts';
+import type { CounterSet, Device } from '../../framework/resourceslice/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import {
   deviceAttributes,
+  emptyReport,
   type HeldFacts,
   Inventory,
   type InventoryOptions,
@@ -15,13 +15,22 @@ import {
 import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
 import type { DeviceState } from '../ports.ts';
 import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
+import { ConditionHistory, type ConditionHistoryOptions } from './condition-history.ts';
+import {
+  type CardCondition,
+  conditionNames,
+  type DeviceCondition,
+  DeviceConditions,
+  type DeviceConditionsOptions,
+} from './device-conditions.ts';
 import { heldDevices } from './held-devices.ts';
+import { offeredBandwidth, portCounters } from './offered-bandwidth.ts';
 import { PolicyFile } from './policy-file.ts';
-import { Quarantine, type QuarantineOptions } from './quarantine.ts';
 import { ScanSchedule, type ScanScheduleOptions } from './scan-schedule.ts';
 
 export interface DeviceListOptions
-  extends QuarantineOptions,
+  extends DeviceConditionsOptions,
+    Pick<ConditionHistoryOptions, 'store'>,
     ScanScheduleOptions,
     Omit<HostVfsOptions, 'assertListed' | 'deviceAt' | 'onHungChange'> {
   host: HostVfsOptions['host'] & InventoryOptions['connection'];
@@ -33,12 +42,6 @@ export interface DeviceListOptions
   policy?: Pick<PolicyFile, 'follow'>;
 }
 
-/** A device whose kernel driver does not return from a write. */
-export interface HungDevice extends HungWrite {
-  /** Name in its pool; absent if it is not offered, such as a PF. */
-  name?: string;
-}
-
 /** The node's VFs and NICs, real or simulated: which there are, and which of them are offered. */
 export class DeviceList implements AsyncDisposable {
   /** The same devices, as attachments and the driver reach them on the host. */
@@ -46,7 +49,8 @@ export class DeviceList implements AsyncDisposable {
   readonly #options: DeviceListOptions;
   readonly #inventory: Inventory;
   readonly #policyFile: DeviceListOptions['policy'];
-  readonly #quarantine: Quarantine;
+  readonly #history: ConditionHistory;
+  readonly #conditions: DeviceConditions;
   readonly #schedule: ScanSchedule;
   readonly #stop = new AbortController();
   #devices: NetworkDevice[] = [];
@@ -60,7 +64,7 @@ export class DeviceList implements AsyncDisposable {
   /** Why the last scan failed; absent: it did not. */
   #failure: unknown;
   /** Of the last scan that did not fail. */
-  #report: InventoryReport = { devices: [], excluded: [], problems: [], warnings: [], pfs: [] };
+  #report: InventoryReport = emptyReport();
   #policyFault: NetdraError | undefined;
   #watching: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
@@ -78,10 +82,15 @@ export class DeviceList implements AsyncDisposable {
     const { sysfs, isSimulated: simulated } = this.vfs;
     const vfSwitch = new VfActivation({ sysfs, connection: host, clock });
     this.#inventory = new Inventory({ sysfs, connection: host, simulated, vfSwitch });
-    this.#quarantine = new Quarantine(options, () => this.vfs.hungWrites);
+    this.#history = new ConditionHistory({ now: () => new Date(), ...options });
+    this.#conditions = new DeviceConditions(options, {
+      hung: () => this.vfs.hungWrites,
+      active: () => this.#history.active,
+      policy: () => this.#inventory.policy,
+    });
     this.#schedule = new ScanSchedule(options, () => ({
-      held: JSON.stringify([...held()]),
-      quarantine: this.#quarantine.fingerprint(),
+      held: held(),
+      quarantine: this.#conditions.fingerprint(),
     }));
   }
 
@@ -111,8 +120,9 @@ export class DeviceList implements AsyncDisposable {
     return {
       ...(this.#policyFile === undefined ? {} : { policy: this.#inventory.policy }),
       ...(fault === undefined ? {} : { policyFault: explain(fault) }),
-      hungWrites: this.#quarantine.hung,
-      keepsTaints: this.#quarantine.keepsTaints,
+      hungWrites: this.#conditions.hung,
+      keepsTaints: this.#conditions.keepsTaints,
+      conditions: this.#history.active,
     };
   }
 
@@ -156,8 +166,10 @@ export class DeviceList implements AsyncDisposable {
         await this.#schedule.tick(signal);
         try {
           await this.#followPolicy();
-          if (!this.#schedule.isDue()) continue;
-          if (await this.#scan()) onChange();
+          const hasNews = this.#schedule.hasNews;
+          if (!this.#schedule.isDue()) {
+            if (await this.#look(hasNews)) onChange();
+          } else if (await this.#scan()) onChange();
           else onScan();
         } catch (error) {
           this.#failed(error, 'warn');
@@ -176,33 +188,57 @@ export class DeviceList implements AsyncDisposable {
     await this.#watching;
   }
 
-  /** Offered devices, sorted by PCI address. Hung devices have a taint. */
+  /** Offered devices, sorted by PCI address. Those that new claims are to avoid have a taint. */
   offered(): Device[] {
-    return this.#quarantine.withoutWithdrawn(this.#devices).map((device) => ({
+    const withdrawn = this.#conditions.withdrawals(this.#devices);
+    const devices = this.#devices.filter(({ pciAddress }) => !withdrawn.has(pciAddress));
+    return devices.map((device) => ({
       name: device.name,
       attributes: deviceAttributes(device),
-      ...this.#quarantine.taintsOf(device.pciAddress),
+      ...offeredBandwidth(device),
+      ...this.#conditions.taintsOf(device),
     }));
   }
 
-  /** Devices whose kernel driver does not return from a write. */
-  hung(): HungDevice[] {
-    return this.#quarantine.hung.map((write) => ({ ...write, ...defined({ name: this.#at(write.device)?.name }) }));
+  /** The ports whose bandwidth the offered devices share. */
+  sharedCounters(): CounterSet[] {
+    return portCounters(this.#devices);
   }
 
-  /** How many devices new claims cannot get, by reason: that of an {@link Exclusion}, `unrestored` or `hung`. */
+  /** Writes for devices that the kernel has not returned from. */
+  hung(): readonly HungWrite[] {
+    return this.#conditions.hung;
+  }
+
+  /** What is wrong with devices, by their names. */
+  unhealthy(): Map<string, DeviceCondition[]> {
+    const all = this.#devices.map((device): [string, DeviceCondition[]] => [device.name, this.#conditions.of(device)]);
+    return new Map(all.filter(([, conditions]) => conditions.length > 0));
+  }
+
+  /** What is wrong with cards and single VFs, for people. */
+  cardConditions(): CardCondition[] {
+    return this.#conditions.ofCards();
+  }
+
+  /** How many devices new claims cannot get, by reason: that of an {@link Exclusion}, or a condition with a taint. */
   withheld(): Record<string, number> {
-    const counts: Record<string, number> = {
-      unrestored: this.#options.unrestored().length,
-      hung: this.#quarantine.hung.length,
-    };
-    for (const { reason } of this.#report.excluded) counts[reason] = (counts[reason] ?? 0) + 1;
-    return counts;
+    const own = { unrestored: this.#options.unrestored().length, hung: this.#conditions.hung.length };
+    const { unrestored: _unrestored, hung: _hung, ...ofCards } = this.#conditions.counts(this.#devices, 'withheld');
+    const ofReason = Map.groupBy(this.#report.excluded, ({ reason }) => reason);
+    const excluded = Object.fromEntries([...ofReason].map(([reason, found]) => [reason, found.length]));
+    return { ...own, ...ofCards, ...excluded };
   }
 
-  /** For an API server that does not store taints: for an hour, hung devices that no claim holds are withdrawn instead. */
-  withdrawHung(): void {
-    this.#quarantine.dropTaints();
+  /** How many devices are in each condition; each one is there. */
+  conditionCounts(): Record<string, number> {
+    const none = Object.fromEntries(conditionNames.map((name) => [name, 0]));
+    return { ...none, ...this.#conditions.counts(this.#devices) };
+  }
+
+  /** For an API server that does not store taints: for an hour, devices that would have one and that no claim holds are withdrawn instead. */
+  withdrawTainted(): void {
+    this.#conditions.dropTaints();
     this.#onChange?.();
   }
 
@@ -217,7 +253,7 @@ export class DeviceList implements AsyncDisposable {
   findUsable(name: string): NetworkDevice | undefined {
     this.#assertListed();
     const device = this.find(name);
-    if (device !== undefined) this.#quarantine.check(device.pciAddress);
+    if (device !== undefined) this.#conditions.check(device.pciAddress);
     return device;
   }
 
@@ -255,6 +291,7 @@ export class DeviceList implements AsyncDisposable {
     const isMixed = ({ pciAddress }: NetworkDevice) =>
       !known.has(pciAddress) && !isDeepStrictEqual(before.get(pciAddress), after.get(pciAddress));
     if (report.devices.some(isMixed)) return await this.#scan();
+    const isOther = this.#history.observe(report.readings, report.functions);
     this.#readReport(report);
     const seen = report.devices.map((device) => {
       const isHeld = before.has(device.pciAddress) || after.has(device.pciAddress);
@@ -262,7 +299,7 @@ export class DeviceList implements AsyncDisposable {
     });
     this.#devices = [...seen, ...this.#hungAndUnseen(seen)].sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
     const offered = this.offered();
-    const changed = !isDeepStrictEqual(offered, this.#offered) || !this.#isListed;
+    const changed = isOther || !isDeepStrictEqual(offered, this.#offered) || !this.#isListed;
     this.#offered = offered;
     this.#isListed = true;
     this.#scannedAt = startedAt;
@@ -270,9 +307,21 @@ export class DeviceList implements AsyncDisposable {
     return changed;
   }
 
+  /**
+   * Looks between two scans whether cards are still healthy: a busy node is seldom scanned.
+   * @param hasNews whether the node has reported a change
+   * @returns whether other conditions are in force than before
+   */
+  async #look(hasNews: boolean): Promise<boolean> {
+    const isAsked = hasNews || this.#report.readings.some(({ isSilent }) => isSilent);
+    const isOther = this.#history.observe(isAsked ? await this.#inventory.readConditions(this.#options.held()) : []);
+    if (isOther) this.#offered = this.offered();
+    return isOther;
+  }
+
   /** What is known of devices that need not look as they are: those of claims, to be restored, or hung. */
   #heldNow(): Map<string, HeldFacts> {
-    const hung = this.#devices.filter(({ pciAddress }) => this.#quarantine.isHung(pciAddress));
+    const hung = this.#devices.filter(({ pciAddress }) => this.#conditions.isHung(pciAddress));
     const asFound = hung.map(({ pciAddress }): [string, HeldFacts] => [pciAddress, {}]);
     // A VF may go to the next claim as soon as it is restored, before it is seen again.
     const unrestored = heldDevices([{ devices: this.#options.unrestored().map(({ device }) => device) }]);
@@ -323,7 +372,7 @@ export class DeviceList implements AsyncDisposable {
   /** A device can be missing from sysfs halfway through an unbind. */
   #hungAndUnseen(seen: readonly NetworkDevice[]): NetworkDevice[] {
     const isSeen = new Set(seen.map(({ pciAddress }) => pciAddress));
-    return this.#devices.filter(({ pciAddress }) => this.#quarantine.isHung(pciAddress) && !isSeen.has(pciAddress));
+    return this.#devices.filter(({ pciAddress }) => this.#conditions.isHung(pciAddress) && !isSeen.has(pciAddress));
   }
 
   #hungChanged(hung: readonly HungWrite[]): void {

@@ -11,20 +11,35 @@ import { longestRescanMs } from './scan-schedule.ts';
 export interface DeviceReportOptions {
   /** Name of the node, and of its pool: so it is unique in the cluster. */
   node: string;
-  devices: Pick<DeviceList, 'failure' | 'hung' | 'isListed' | 'offered' | 'policyFault' | 'scannedAt' | 'state'>;
+  devices: Pick<
+    DeviceList,
+    | 'failure'
+    | 'hung'
+    | 'isListed'
+    | 'offered'
+    | 'policyFault'
+    | 'scannedAt'
+    | 'sharedCounters'
+    | 'state'
+    | 'cardConditions'
+    | 'unhealthy'
+  >;
   store: Pick<Store, 'claims' | 'unrestored'>;
   publisher: Pick<SlicePublisher, 'publish'>;
   kubelet: Pick<KubeletPluginHelper, 'setHealth'>;
-  events: Pick<FailureEvents, 'devicesFound' | 'devicesHung' | 'devicesUnrestored' | 'policyRejected'>;
+  events: Pick<
+    FailureEvents,
+    'cardsUnhealthy' | 'devicesFound' | 'devicesHung' | 'devicesUnrestored' | 'policyRejected'
+  >;
   observer: Pick<NodeObserver, 'published' | 'reported'>;
 }
 
-/** A device that hangs gets a taint, and with one device that has a taint a slice can have no more than these. */
+/** Any device may get a taint, and with one device that has a taint a slice can have no more than these. */
 const maxDevicesPerSlice = 64;
 /** How long a device stays healthy without a scan: three have not happened. */
 const healthySeconds = (3 * longestRescanMs) / 1_000;
 
-/** Reports the node's devices: to the scheduler in slices, to the kubelet as health, and to users what was lost or hangs. */
+/** Reports the node's devices: to the scheduler in slices, to the kubelet as health, and to users what was lost or is broken. */
 export function reportDevices(options: DeviceReportOptions): void {
   const { node, devices, store, publisher, events, observer } = options;
   observer.reported(devices.state);
@@ -36,17 +51,21 @@ export function reportDevices(options: DeviceReportOptions): void {
   }
   const offered = devices.offered();
   const names = offered.map(({ name }) => name);
-  publisher.publish({ pools: { [node]: { devices: offered, maxDevicesPerSlice } } });
-  reportHealth(options);
+  const sharedCounters = devices.sharedCounters();
+  publisher.publish({ pools: { [node]: { devices: offered, sharedCounters, maxDevicesPerSlice } } });
+  reportHealth(options, names);
   events.devicesFound(node, names, store.claims());
   events.devicesHung(node, devices.hung());
   events.devicesUnrestored(node, store.unrestored());
+  events.cardsUnhealthy(node, devices.cardConditions());
 }
 
 /** Reports the health of the node's devices to the kubelet: to be repeated after each scan. */
-export function reportHealth({ node, devices, store, kubelet }: DeviceReportOptions): void {
-  const names = devices.offered().map(({ name }) => name);
+export function reportHealth(
+  { node, devices, store, kubelet }: DeviceReportOptions,
+  names = devices.offered().map(({ name }) => name),
+): void {
   const checked = { checkedAt: devices.scannedAt, timeoutSeconds: healthySeconds };
-  const health = deviceHealth(node, names, store.claims(), devices.hung());
+  const health = deviceHealth(node, names, store.claims(), devices.unhealthy());
   kubelet.setHealth(health.map((device) => ({ ...device, ...checked })));
 }

@@ -5,7 +5,7 @@ import { DeviceList, type DeviceListOptions } from './device-list.ts';
 /** Which VFs are simulated in place of the node's own. */
 export interface SimulationSettings {
   /** Absent: the node's own devices are used. */
-  simulate?: Pick<SimulatedNicOptions, 'pfs' | 'vfsPerPf'> | undefined;
+  simulate?: Pick<SimulatedNicOptions, 'numaNodes' | 'pfs' | 'vfsPerPf'> | undefined;
   /** Prefix of all simulated interface names. */
   simulatePrefix: string;
 }

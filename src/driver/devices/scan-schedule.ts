@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 
@@ -17,9 +18,11 @@ export interface ScanScheduleOptions {
   logger: Logger;
 }
 
-/** What a scan depends on besides the node, each as a text that differs after a change. */
+/** What a scan depends on besides the node. */
 export interface ScanInputs {
-  held: string;
+  /** Compared deeply; the same object is known to be the same. */
+  held: unknown;
+  /** Differs when other devices are in quarantine. */
   quarantine: string;
 }
 
@@ -27,7 +30,7 @@ export interface ScanInputs {
 export class ScanSchedule implements Disposable {
   readonly #options: ScanScheduleOptions;
   readonly #read: () => ScanInputs;
-  #inputs: ScanInputs = { held: '', quarantine: '' };
+  #inputs: ScanInputs = { held: new Map(), quarantine: '' };
   #hostWatch: Disposable | undefined;
   /** Whether changes of the node are reported; otherwise it is scanned at each tick. */
   #isWatched = true;
@@ -40,6 +43,11 @@ export class ScanSchedule implements Disposable {
   constructor(options: ScanScheduleOptions, read: () => ScanInputs) {
     this.#options = options;
     this.#read = read;
+  }
+
+  /** Whether the node has reported a change since the last tick. */
+  get hasNews(): boolean {
+    return this.#isBusy;
   }
 
   /** Waits for the next tick. Watches the node from then on, so that no change after the scan is missed. */
@@ -80,7 +88,7 @@ export class ScanSchedule implements Disposable {
   #followInputs(): boolean {
     const { held, quarantine } = this.#inputs;
     this.#inputs = this.#read();
-    if (this.#inputs.held !== held) this.#isBusy = true;
+    if (!isDeepStrictEqual(this.#inputs.held, held)) this.#isBusy = true;
     const isUrgent = this.#inputs.quarantine !== quarantine;
     if (this.#isBusy || isUrgent) this.request();
     return isUrgent;

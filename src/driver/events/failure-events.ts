@@ -2,6 +2,7 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { type HungWrite, hungWriteHint } from '../../node/sriov/index.ts';
+import type { CardCondition } from '../devices/device-conditions.ts';
 import type { StoredClaim, UnrestoredVf } from '../state/index.ts';
 import type { EventReport, ObjectReference } from './event.ts';
 import type { EventWriter } from './event-writer.ts';
@@ -27,6 +28,8 @@ export class FailureEvents {
   readonly #pods = new Map<string, { name: PodName; sandboxId: string }>();
   /** Devices whose loss was reported. */
   #lost = new Set<string>();
+  /** What was reported to be wrong with cards. */
+  #cards: readonly CardCondition[] = [];
   /** What was reported of the node and is not over, by reason. */
   readonly #ofNode = new Map<string, ReadonlySet<string>>();
 
@@ -66,6 +69,12 @@ export class FailureEvents {
     const pods = this.#podsOf(podUids);
     const note = `Devices of claim ${claimName(claim)} are not attached yet, retrying: ${reason}`;
     this.#report(claim, pods, { reason: 'DeviceNotAttached', action: 'Attaching', note });
+  }
+
+  /** A container starts nevertheless. @param reason where its CPUs and its devices are */
+  numaMisaligned(pod: PodName, claim: ClaimIdentity, reason: string): void {
+    const note = `Devices of claim ${claimName(claim)} are on another NUMA node than CPUs or memory: ${reason}`;
+    this.#report(claim, [pod], { reason: 'NumaMisaligned', action: 'CreatingContainer', note });
   }
 
   /** Nothing is wrong with the device, but its metadata and status may be out of date. */
@@ -127,6 +136,20 @@ export class FailureEvents {
     this.#reportOnNode(node, { reason: 'DeviceNotRestored', action: 'Restoring' }, notes);
   }
 
+  /** Reports once on the node when something begins to be wrong with a card, and when it is over. */
+  cardsUnhealthy(node: string, conditions: readonly CardCondition[]): void {
+    const keyOf = ({ name, subject }: CardCondition) => `${subject} ${name}`;
+    const notes = conditions.map((each): [string, string] => [keyOf(each), each.message]);
+    const isOver = (known: CardCondition) => !conditions.some((each) => keyOf(each) === keyOf(known));
+    for (const { name, subject } of this.#cards.filter(isOver)) {
+      const note = `${subject} is healthy again: ${name} is over`;
+      const regarding = nodeReference(node);
+      this.#writer.report({ regarding, type: 'Normal', reason: 'DeviceHealthy', action: 'Watching', note });
+    }
+    this.#cards = conditions;
+    this.#reportOnNode(node, { reason: 'DeviceUnhealthy', action: 'Watching' }, notes);
+  }
+
   /** @param fault why the policy file is not in force; absent: it is */
   policyRejected(node: string, fault: Error | undefined): void {
     const note = `The last valid inventory policy stays in force: ${explain(fault)}`;
@@ -149,8 +172,7 @@ export class FailureEvents {
     notes: [key: string, note: string][],
   ): void {
     const known = this.#ofNode.get(what.reason);
-    // The kubelet refers to its node in the same way, since it does not know the UID either.
-    const regarding = { apiVersion: 'v1', kind: 'Node', name: node, uid: node };
+    const regarding = nodeReference(node);
     for (const [key, note] of notes) {
       if (known?.has(key) !== true) this.#writer.report({ regarding, type: 'Warning', ...what, note });
     }
@@ -168,6 +190,11 @@ export class FailureEvents {
       this.#writer.report({ regarding: podReference(pod), related: claimReference, type: 'Warning', ...failure });
     }
   }
+}
+
+/** The kubelet refers to its node in the same way, since it does not know the UID either. */
+function nodeReference(name: string): ObjectReference {
+  return { apiVersion: 'v1', kind: 'Node', name, uid: name };
 }
 
 function podReference({ namespace, name, uid }: PodName): ObjectReference {

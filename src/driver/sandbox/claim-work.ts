@@ -5,8 +5,9 @@ import { type Attachments, left, type PodLinks } from '../vf/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
 import { asOneError } from './errors.ts';
 import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-writer.ts';
+import type { NumaGuard } from './numa-guard.ts';
 import { netnsMissing } from './pod.ts';
-import { metadataOf } from './pod-metadata.ts';
+import { alignmentIn, metadataOf } from './pod-metadata.ts';
 import type { Wanted } from './sandbox.ts';
 
 export interface ClaimWorkOptions {
@@ -16,6 +17,7 @@ export interface ClaimWorkOptions {
   networks: Pick<Networks, 'isGone'>;
   writer: Pick<MetadataWriter, 'write'>;
   metadata: Pick<ClaimMetadata, 'read'>;
+  numa: Pick<NumaGuard, 'alignmentOf'>;
   files: MetadataCalls;
   /** Configures a VF from outside once more, before it is attached: its PF may have been reset since it was prepared. */
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
@@ -47,7 +49,7 @@ export class ClaimWork {
    * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError: what containers find stays as it was
    */
   async serve(identity: ClaimIdentity, place: SandboxPlace, pod: PodLinks, signal: AbortSignal): Promise<Served> {
-    const { locks, writer, files, networks, attachments } = this.#options;
+    const { locks, writer, files, networks, attachments, numa } = this.#options;
     return await locks.run(claimKey(identity), async () => {
       signal.throwIfAborted();
       const claim = this.#preparedFor(place.podUid, identity.uid);
@@ -68,7 +70,8 @@ export class ClaimWork {
         const device = { ...stored };
         const known = this.#knownOf(identity, device, place);
         isDescribed &&= known !== undefined;
-        const reading: DeviceReading = { request: device.request, device, state: undefined };
+        const alignment = numa.alignmentOf(identity.uid, place.sandboxId, device.name) ?? alignmentIn(known);
+        const reading: DeviceReading = { request: device.request, device, state: undefined, alignment };
         readings.push(reading);
         try {
           reading.state = await (known === undefined

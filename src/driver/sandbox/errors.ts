@@ -21,6 +21,10 @@ export type SandboxErrorCode =
   | 'restore-incomplete'
   /** A container would start with a claim that is not ready in its sandbox. */
   | 'not-ready'
+  /** A container would start with CPUs or memory on other NUMA nodes than its devices, which its claim refuses. */
+  | 'numa-mismatch'
+  /** The same, and it is not known whether it would. */
+  | 'numa-unknown'
   /** Several claims of a pod, VFs of a claim or requests have failed, each for its own reason. */
   | 'several-failures';
 

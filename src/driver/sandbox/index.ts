@@ -4,6 +4,8 @@ export { Attachments, type VfHost } from '../vf/index.ts';
 export { KernelNetworks, type LinkConnection, type NetworkNamespace, type Networks } from '../vf/networks.ts';
 export { SandboxError } from './errors.ts';
 export type { MetadataCalls } from './metadata-writer.ts';
+export { NumaGuard } from './numa-guard.ts';
+export type { NumaResult } from './numa-placement.ts';
 export type { SandboxFacts } from './pod.ts';
 export { metadataOf } from './pod-metadata.ts';
 export type { Phase } from './sandbox.ts';

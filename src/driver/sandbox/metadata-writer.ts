@@ -10,6 +10,7 @@ import type { Logger } from '../../lib/logger.ts';
 import type { StoredDevice } from '../state/index.ts';
 import type { VfState } from '../vf/index.ts';
 import { asOneError } from './errors.ts';
+import type { NumaResult } from './numa-placement.ts';
 import { byRequest, toDeviceMetadata } from './pod-metadata.ts';
 
 /** A device of a claim and its state in the pod; no state if it is not there, or could not be read. */
@@ -17,6 +18,8 @@ export interface DeviceReading {
   request: string;
   device: StoredDevice;
   state: VfState | undefined;
+  /** Absent: no container with exclusive CPUs has it. */
+  alignment?: NumaResult | undefined;
 }
 
 /** The framework's calls about the metadata of a claim. */
@@ -61,7 +64,9 @@ export class MetadataWriter {
     const contents = new Map(
       complete.map(({ request, entries }) => [
         request,
-        entries.map(({ device, state }) => toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state)),
+        entries.map(({ device, state, alignment }) =>
+          toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state, alignment),
+        ),
       ]),
     );
     // The state of a claim with a device that is not there is reported as a failure.

@@ -1,6 +1,7 @@
 import type { CallContext, Container, PluginHandlers, PodSandbox, RuntimeInfo } from '../../../nri/index.ts';
 import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
+import type { NumaGuard } from './numa-guard.ts';
 import { factsOf } from './pod.ts';
 import type { SandboxRegistry } from './sandbox-registry.ts';
 import type { StartGuard } from './start-guard.ts';
@@ -17,6 +18,7 @@ const deadlineShare = 0.75;
 export interface NriHooksOptions {
   registry: SandboxRegistry;
   guard: StartGuard;
+  numa: Pick<NumaGuard, 'check' | 'observe'>;
   /** Called after the runtime has listed its sandboxes. */
   onSynchronized: () => void;
   clock: Clock;
@@ -40,6 +42,7 @@ export class NriHooks implements PluginHandlers {
 
   synchronize(pods: PodSandbox[], containers: Container[]): void {
     const { registry, onSynchronized } = this.#options;
+    this.#observe(pods, containers);
     registry.synchronize(pods.map(factsOf), new Set(containers.map(({ podSandboxId }) => podSandboxId)));
     onSynchronized();
   }
@@ -59,11 +62,12 @@ export class NriHooks implements PluginHandlers {
   }
 
   /**
-   * Waits for the work if the container cannot wait by itself: a refused container is retried only seconds later.
-   * @throws SandboxError `not-ready`
+   * Waits for the work if the container cannot wait by itself: a refused container is retried only seconds later. Then for the
+   * metadata that says whether its CPUs are near its devices, so that the container finds it when it starts.
+   * @throws SandboxError `not-ready`, `numa-mismatch`, `numa-unknown`
    */
   async createContainer(pod: PodSandbox, container: Container, context: CallContext): Promise<void> {
-    const { registry, guard } = this.#options;
+    const { registry, guard, numa } = this.#options;
     // Its RunPodSandbox may have been missed while we were not connected.
     const sandbox = registry.adopt(factsOf(pod), true);
     const ready = sandbox.want('ready').catch(() => undefined);
@@ -74,6 +78,9 @@ export class NriHooks implements PluginHandlers {
       await this.#within(Math.min(startBudgetMs, budgetOf(context)), ready);
       guard.check(pod, container, sandbox);
     }
+    if (!numa.check(pod, container)) return;
+    const refreshed = sandbox.refresh().catch(() => undefined);
+    await this.#within(Math.min(startBudgetMs, budgetOf(context)), refreshed);
   }
 
   /**
@@ -89,6 +96,20 @@ export class NriHooks implements PluginHandlers {
   /** After a failure containerd sends this without a stop before it. */
   async removePodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
     await this.stopPodSandbox(pod, context);
+  }
+
+  /** Containers that were created while the driver was not connected. */
+  #observe(pods: readonly PodSandbox[], containers: readonly Container[]): void {
+    const { numa, logger } = this.#options;
+    const byId = new Map(pods.map((pod) => [pod.id, pod]));
+    try {
+      for (const container of containers) {
+        const pod = byId.get(container.podSandboxId);
+        if (pod !== undefined && container.state !== 'stopped') numa.observe(pod, container);
+      }
+    } catch (err) {
+      logger.warn({ err }, 'CPUs of running containers not compared with their devices');
+    }
   }
 
   async #within(budgetMs: number, work: Promise<void>): Promise<void> {

@@ -8,8 +8,9 @@ import type {
 import { baseRequest } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { VfAccess } from '../../node/sriov/index.ts';
-import type { StoredDevice } from '../state/index.ts';
+import type { StoredDevice, VfConfig } from '../state/index.ts';
 import type { MemberState, VfState } from '../vf/index.ts';
+import type { NumaResult } from './numa-placement.ts';
 
 /** What was last written of a VF; `undefined` while there is nothing. @throws MetadataError, StateError */
 export function metadataOf(
@@ -31,8 +32,9 @@ export function toDeviceMetadata(
   device: StoredDevice,
   attributes: DeviceAttributes,
   state: VfState,
+  alignment?: NumaResult,
 ): DeviceMetadata {
-  const { pool, name, access } = device;
+  const { pool, name, access, config } = device;
   return {
     driver,
     pool,
@@ -40,11 +42,19 @@ export function toDeviceMetadata(
     attributes: {
       ...attributes,
       ...(access === undefined ? {} : toAccessAttributes(access)),
+      ...toRateAttributes(config),
       ...toAttributes(state),
-      ...(state.member === undefined ? {} : toMemberAttributes(device, state.member)),
+      ...(state.member === undefined ? {} : toMemberAttributes(config, state.member)),
+      ...(alignment !== undefined && alignment !== 'unknown' && { numaAligned: { bool: alignment === 'aligned' } }),
     },
     networkData: toNetworkData(state),
   };
+}
+
+/** What metadata says: where the driver has restarted since, it is all that is known. */
+export function alignmentIn(metadata: DeviceMetadata | undefined): NumaResult | undefined {
+  const { bool } = metadata?.attributes?.numaAligned ?? {};
+  return bool === undefined ? undefined : bool ? 'aligned' : 'misaligned';
 }
 
 function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan, rdmaDevice }: VfState): DeviceAttributes {
@@ -57,12 +67,16 @@ function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan, rdmaDevice }: V
   };
 }
 
+function toRateAttributes({ vf: { minTxRate = 0, maxTxRate = 0 } = {} }: VfConfig): DeviceAttributes {
+  return {
+    ...(minTxRate !== 0 && { minTxRate: { int: minTxRate } }),
+    ...(maxTxRate !== 0 && { maxTxRate: { int: maxTxRate } }),
+  };
+}
+
 /** Of a member of a bond, the attributes are the VF's own, and the network data are the bond's. */
-function toMemberAttributes(
-  { config }: StoredDevice,
-  { interfaceName, isActive, ...own }: MemberState,
-): DeviceAttributes {
-  const { name = '', mode = 'active-backup' } = config.bond ?? {};
+function toMemberAttributes({ bond }: VfConfig, { interfaceName, isActive, ...own }: MemberState): DeviceAttributes {
+  const { name = '', mode = 'active-backup' } = bond ?? {};
   return {
     ...toAttributes({ ...own, ips: [], tentative: false }),
     bond: { string: name },

@@ -5,6 +5,7 @@ import { DeletedPods, type DeletedPodsOptions } from './deleted-pods.ts';
 import { MetadataWriter, type MetadataWriterOptions } from './metadata-writer.ts';
 import { NamespaceEnds } from './namespace-ends.ts';
 import { NriHooks } from './nri-hooks.ts';
+import type { NumaGuard } from './numa-guard.ts';
 import type { SandboxDeps } from './sandbox.ts';
 import { SandboxRegistry } from './sandbox-registry.ts';
 import { StartGuard, type StartGuardOptions } from './start-guard.ts';
@@ -19,6 +20,7 @@ export interface SandboxSideOptions
   metadata: ClaimWorkOptions['metadata'] & WaitingSandboxesOptions['metadata'] & StartGuardOptions['metadata'];
   store: ClaimWorkOptions['store'] & SandboxDeps['store'] & StartGuardOptions['store'];
   attachments: Attachments;
+  numa: Pick<NumaGuard, 'alignmentOf' | 'check' | 'observe'>;
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
   /** Called after the runtime has listed its sandboxes. */
   onSynchronized: () => void;
@@ -33,13 +35,13 @@ export interface SandboxSide {
 }
 
 export function createSandboxSide(options: SandboxSideOptions): SandboxSide {
-  const { onSynchronized, isWanted, clock, logger } = options;
+  const { onSynchronized, isWanted, numa, clock, logger } = options;
   const writer = new MetadataWriter(options);
   const claims = new ClaimWork({ ...options, writer });
   const registry = new SandboxRegistry({ ...options, claims, ends: new NamespaceEnds(options) });
   const guard = new StartGuard(options);
   const deletedPods = new DeletedPods({ registry, isWanted, clock, logger });
   const waitingSandboxes = new WaitingSandboxes({ ...options, registry });
-  const hooks = new NriHooks({ registry, guard, onSynchronized, clock, logger });
+  const hooks = new NriHooks({ registry, guard, numa, onSynchronized, clock, logger });
   return { registry, deletedPods, waitingSandboxes, hooks };
 }

@@ -2,6 +2,7 @@ import type { ClaimStatusWriter, DeviceStatus } from '../../framework/claimstatu
 import type { ClaimIdentity, ClaimMetadata, DeviceAttribute, DeviceMetadata } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import type { NumaGuard } from './numa-guard.ts';
 import { metadataOf } from './pod-metadata.ts';
 
 type DeviceState = Partial<Pick<DeviceMetadata, 'attributes' | 'networkData'>>;
@@ -10,6 +11,7 @@ export interface StatusReportOptions {
   store: Pick<Store, 'claim' | 'claims'>;
   metadata: Pick<ClaimMetadata, 'read'>;
   writer: Pick<ClaimStatusWriter, 'set'>;
+  numa: Pick<NumaGuard, 'conditionOf'>;
 }
 
 /** Reports where the VFs of prepared claims are, in the status of the claims. */
@@ -25,11 +27,15 @@ export class StatusReport {
    * @param failure why the VFs are not in their pod, as a message for users
    */
   report(claim: ClaimIdentity, isSettled = true, failure?: string): void {
-    const { store, writer } = this.#options;
+    const { store, writer, numa } = this.#options;
     const stored = store.claim(claim.uid);
     if (stored?.state !== 'prepared') return;
     const stateOf = (device: StoredDevice) => this.#stateOf(stored, device);
-    writer.set(claim, toDeviceStatuses(stored, failure ?? stateOf), isSettled);
+    const statuses = toDeviceStatuses(stored, failure ?? stateOf).map((status) => {
+      const condition = numa.conditionOf(claim.uid, status.device);
+      return condition === undefined ? status : { ...status, conditions: [condition] };
+    });
+    writer.set(claim, statuses, isSettled);
   }
 
   /** For the start: reports what could not be written before the driver was stopped. */

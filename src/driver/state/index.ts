@@ -7,6 +7,7 @@ export {
   isUserSpace,
   type SandboxPlace,
   type StoredClaim,
+  type StoredCondition,
   type StoredDevice,
   type UnrestoredVf,
 } from './stored.ts';

@@ -31,6 +31,12 @@ const migrations: readonly string[] = [
   'CREATE TABLE records (dir TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT',
   // Devices have no network data any more, without which an older version attaches the VFs of running pods once more.
   '-- The tables are the same.',
+  // Conditions of devices, with what is known of their flaps.
+  `
+    CREATE TABLE conditions (
+      pci_address TEXT NOT NULL, condition TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (pci_address, condition)
+    ) STRICT;
+  `,
 ];
 
 /** The first schema with a table of records. */

@@ -15,7 +15,7 @@ import {
   readVersion,
   recordsSince,
 } from './store-schema.ts';
-import type { Attachment, StoredClaim, StoredDevice, UnrestoredVf } from './stored.ts';
+import type { Attachment, StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from './stored.ts';
 
 export interface StoreOptions {
   /** Current boot of the node, with which rows are marked. Absent: boots are not distinguished. */
@@ -24,6 +24,14 @@ export interface StoreOptions {
   readOnly?: boolean;
   /** Default: the file at the path, by `node:sqlite`. */
   open?: OpenDatabase;
+}
+
+/** What was read last, all of it from one version of the file; what is absent has to be read again. */
+interface Known {
+  dataVersion: unknown;
+  claims: readonly StoredClaim[];
+  unrestored?: readonly UnrestoredVf[];
+  conditions?: readonly StoredCondition[];
 }
 
 /** SQLite's codes for a file that is damaged or not a database. Source: sqlite.org/rescode.html. */
@@ -48,7 +56,7 @@ export class Store implements Disposable {
   readonly records: RecordTable;
   readonly #statements = new Map<string, StatementSync>();
   /** What was read last; absent if all has to be read again. */
-  #known: { dataVersion: unknown; claims: readonly StoredClaim[]; unrestored?: readonly UnrestoredVf[] } | undefined;
+  #known: Known | undefined;
   /** UIDs of claims that this instance has changed since. */
   readonly #changed = new Set<string>();
   /** Whether the store was checked for writes of other instances in the open transaction, which keeps them waiting. */
@@ -120,7 +128,7 @@ export class Store implements Disposable {
   putClaim(claim: StoredClaim, unrestored: readonly UnrestoredVf[] = []): void {
     this.together(() => {
       for (const each of unrestored) this.putUnrestored(each);
-      const stored = new Map(this.#devices(claim.identity.uid).map((device) => [device.pciAddress, device]));
+      const stored = new Map(this.#devicesOf(claim.identity.uid).map((device) => [device.pciAddress, device]));
       const added = claim.devices.filter(({ pciAddress }) => unrestored.length > 0 || !stored.has(pciAddress));
       this.#checkFree(claim, added);
       this.#putClaimRow(claim);
@@ -163,8 +171,9 @@ export class Store implements Disposable {
   setAttachments(claimUid: string, changes: ReadonlyMap<string, Attachment | undefined>): void {
     if (changes.size === 0) return;
     this.together(() => {
+      const devices = this.#devicesOf(claimUid);
       this.#changed.add(claimUid);
-      for (const { pciAddress, ...rest } of this.#devices(claimUid)) {
+      for (const { pciAddress, ...rest } of devices) {
         if (!changes.has(pciAddress)) continue;
         const data = JSON.stringify({ ...rest, attachment: changes.get(pciAddress) });
         this.#query('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
@@ -189,6 +198,24 @@ export class Store implements Disposable {
   deleteUnrestored(pciAddress: string): void {
     this.#query('DELETE FROM unrestored WHERE pci_address = ?', pciAddress);
     delete this.#known?.unrestored;
+  }
+
+  /** What is or was wrong with functions of cards, in the order of their addresses. */
+  conditions(): readonly StoredCondition[] {
+    const known = this.#readChanges();
+    known.conditions ??= this.#conditions();
+    return known.conditions;
+  }
+
+  putCondition({ pciAddress, condition, ...rest }: StoredCondition): void {
+    const statement = 'INSERT OR REPLACE INTO conditions (pci_address, condition, data) VALUES (?, ?, ?)';
+    this.#query(statement, pciAddress, condition, JSON.stringify(rest));
+    delete this.#known?.conditions;
+  }
+
+  deleteCondition({ pciAddress, condition }: Pick<StoredCondition, 'pciAddress' | 'condition'>): void {
+    this.#query('DELETE FROM conditions WHERE pci_address = ? AND condition = ?', pciAddress, condition);
+    delete this.#known?.conditions;
   }
 
   /** Deletes a claim and keeps those of its devices that could not be restored, in one transaction. */
@@ -272,6 +299,14 @@ export class Store implements Disposable {
     return this.#guard(() => deepFreeze(rows.map((row) => ({ device: toDevice(row), reason: String(row.reason) }))));
   }
 
+  #conditions(): readonly StoredCondition[] {
+    const rows = this.#query('SELECT * FROM conditions ORDER BY pci_address, condition');
+    const read = ({ pci_address, condition, data }: Row): StoredCondition => {
+      return { pciAddress: String(pci_address), condition, ...JSON.parse(String(data)) };
+    };
+    return this.#guard(() => rows.map(read));
+  }
+
   /** In one statement, for a consistent view: another instance may be writing. */
   #claims(where: string, ...parameters: string[]): StoredClaim[] {
     const tables = 'claims LEFT JOIN devices ON claim_uid = uid';
@@ -289,9 +324,8 @@ export class Store implements Disposable {
     return deepFreeze([...claims.values()]);
   }
 
-  #devices(claimUid: string): StoredDevice[] {
-    const rows = this.#query('SELECT * FROM devices WHERE claim_uid = ? ORDER BY rowid', claimUid);
-    return this.#guard(() => rows.map(toDevice));
+  #devicesOf(claimUid: string): readonly StoredDevice[] {
+    return this.claim(claimUid)?.devices ?? [];
   }
 
   /** Runs a statement. It is kept: there are only a handful of them. */

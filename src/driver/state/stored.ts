@@ -1,5 +1,5 @@
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
-import type { NetworkDevice } from '../../node/inventory/index.ts';
+import type { ConditionSubject, LinkCondition, NetworkDevice } from '../../node/inventory/index.ts';
 import type { LinkState } from '../../node/netlink/index.ts';
 import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
 import type { VfConfig } from '../api/vf-config.ts';
@@ -69,6 +69,17 @@ export interface UnrestoredVf {
   device: StoredDevice;
   /** Why, for the operator. */
   reason: string;
+}
+
+/** Something that is, or was lately, wrong with a function of a card. Times are Unix times, ms. */
+export interface StoredCondition extends ConditionSubject {
+  condition: LinkCondition;
+  /** Since when it is reported. Absent: it is over, and kept for its flaps. */
+  sinceMs?: number;
+  /** When it was seen to be over. Absent: it is not. */
+  overMs?: number;
+  /** How long it has to be over before that is reported. */
+  holdMs: number;
 }
 
 /** Whether the VF has no interface: it is bound to vfio. Known once it is prepared. */

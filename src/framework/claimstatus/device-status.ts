@@ -1,6 +1,8 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { AllocatedDeviceStatus, Condition } from '../kube/index.ts';
 import type { NetworkDeviceData } from '../metadata/index.ts';
+
+/** A condition besides `Ready`. */
+export type DeviceCondition = Omit<Condition, 'lastTransitionTime'>;
 
 /** What a claim's status says about one of its devices. */
 export interface DeviceStatus {
@@ -13,6 +15,8 @@ export interface DeviceStatus {
   /** Why, as one CamelCase word: `Attached`. */
   reason: string;
   message?: string;
+  /** Others of the driver's own. Those that an earlier status had and this one lacks stay as they are. */
+  conditions?: DeviceCondition[];
   networkData?: NetworkDeviceData;
   /** Anything else, at most 10 KiB of JSON. */
   data?: object;
@@ -33,20 +37,18 @@ export function toAllocatedStatus(
   known: readonly AllocatedDeviceStatus[],
   now: string,
 ): AllocatedDeviceStatus {
-  const { pool, device, shareId, ready, reason, message = '', networkData, data } = status;
+  const { pool, device, shareId, ready, reason, message = '', conditions = [], networkData, data } = status;
   const entry: AllocatedDeviceStatus = { driver, pool, device, ...(shareId === undefined ? {} : { shareID: shareId }) };
-  const before = readyCondition(known.find((each) => isSameDevice(each, entry)));
-  const wanted = ready ? 'True' : 'False';
-  const condition: Condition = {
-    type: 'Ready',
-    status: wanted,
-    reason,
-    message: message.slice(0, maxMessageLength),
-    lastTransitionTime: before?.status === wanted ? before.lastTransitionTime : now,
+  const before = known.find((each) => isSameDevice(each, entry))?.conditions ?? [];
+  const isReady: DeviceCondition = { type: 'Ready', status: ready ? 'True' : 'False', reason, message };
+  const toCondition = (wanted: DeviceCondition): Condition => {
+    const same = before.find(({ type, status }) => type === wanted.type && status === wanted.status);
+    const { lastTransitionTime = now } = same ?? {};
+    return { ...wanted, message: wanted.message.slice(0, maxMessageLength), lastTransitionTime };
   };
   return {
     ...entry,
-    conditions: [condition],
+    conditions: [isReady, ...conditions].map(toCondition),
     ...(data === undefined ? {} : { data }),
     ...(networkData === undefined ? {} : { networkData: cutNetworkData(networkData) }),
   };
@@ -56,14 +58,10 @@ function cutNetworkData({ ips, ...rest }: NetworkDeviceData): NetworkDeviceData 
   return ips === undefined ? rest : { ...rest, ips: [...new Set(ips)].slice(0, maxIps) };
 }
 
-export function readyCondition(entry: AllocatedDeviceStatus | undefined): Condition | undefined {
-  return entry?.conditions?.find(({ type }) => type === 'Ready');
-}
-
 /** Identifies a device, or a share of one. Source: list map keys of `status.devices`. */
 export type DeviceId = Pick<AllocatedDeviceStatus, 'driver' | 'pool' | 'device' | 'shareID'>;
 
 export function isSameDevice(left: DeviceId, right: DeviceId): boolean {
-  const keys = ({ driver, pool, device, shareID = '' }: DeviceId) => [driver, pool, device, shareID];
-  return isDeepStrictEqual(keys(left), keys(right));
+  const isSame = left.driver === right.driver && left.pool === right.pool && left.device === right.device;
+  return isSame && (left.shareID ?? '') === (right.shareID ?? '');
 }

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { AllocatedDeviceStatus, Condition, JsonPatchOperation } from '../kube/index.ts';
-import { type DeviceId, isSameDevice, readyCondition } from './device-status.ts';
+import type { AllocatedDeviceStatus, JsonPatchOperation } from '../kube/index.ts';
+import { type DeviceId, isSameDevice } from './device-status.ts';
 
 export interface StoredStatus {
   resourceVersion: string;
@@ -62,12 +62,17 @@ function additions(added: AllocatedDeviceStatus[], isListThere: boolean): JsonPa
 
 /** Whether an entry matches the wanted one. Conditions of other components do not count. */
 function isWritten(entry: AllocatedDeviceStatus, wanted: AllocatedDeviceStatus): boolean {
-  const own = (each: AllocatedDeviceStatus) => [readyCondition(each), each.data ?? {}, each.networkData ?? {}];
+  const own = ({ conditions = [], data = {}, networkData }: AllocatedDeviceStatus) => [
+    wanted.conditions?.map(({ type }) => conditions.find((each) => each.type === type)),
+    data,
+    networkData,
+  ];
   return isDeepStrictEqual(own(entry), own(wanted));
 }
 
 /** Other components may set conditions on our devices, such as binding conditions. */
 function withConditionsOfOthers(next: AllocatedDeviceStatus, entry: AllocatedDeviceStatus): AllocatedDeviceStatus {
-  const others: Condition[] = (entry.conditions ?? []).filter(({ type }) => type !== 'Ready');
-  return { ...next, conditions: [...(next.conditions ?? []), ...others] };
+  const { conditions = [] } = next;
+  const others = entry.conditions?.filter(({ type }) => !conditions.some((own) => own.type === type)) ?? [];
+  return { ...next, conditions: [...conditions, ...others] };
 }

@@ -1,3 +1,4 @@
+import { deepFreeze } from '../../lib/freeze.ts';
 import type { NetworkDevice } from './device.ts';
 
 /** One value, in the JSON form of resource.k8s.io/v1. */
@@ -8,13 +9,22 @@ export const maxAttributeBytes = 64;
 
 type Value = string | number | boolean;
 
+/** Of devices, which are not changed once they are found, and whose attributes are needed at each report and each update. */
+const known = new WeakMap<NetworkDevice, Readonly<Record<string, InventoryAttribute>>>();
+
 /**
  * Attributes that claims can select by. Unqualified names belong to the driver's domain and are always present, with an
  * empty string, 0 or -1 for unknown values: a CEL selector that reads an attribute which one device lacks fails for the
  * whole claim. Well-known names are left out when unknown: they are meant to be compared between devices, and two
- * unknown values would be equal.
+ * unknown values would be equal. They are frozen.
  */
-export function deviceAttributes(device: NetworkDevice): Record<string, InventoryAttribute> {
+export function deviceAttributes(device: NetworkDevice): Readonly<Record<string, InventoryAttribute>> {
+  const attributes = known.get(device) ?? deepFreeze(attributesOf(device));
+  known.set(device, attributes);
+  return attributes;
+}
+
+function attributesOf(device: NetworkDevice): Record<string, InventoryAttribute> {
   const { hardwareAddress = '', mtuBytes = 0, linkType = '', linkSpeedMbps = 0 } = device;
   const wellKnown: Record<string, Value | undefined> = {
     'resource.kubernetes.io/pciBusID': device.pciAddress,

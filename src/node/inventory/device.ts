@@ -2,6 +2,7 @@ import type { VfIdentity } from '../netlink/index.ts';
 import type { LinkType } from '../sriov/net-interface.ts';
 import { formatSimulatedAlias } from '../sriov/pci-address.ts';
 import type { PciFunction, Vf } from '../sriov/sysfs.ts';
+import type { Bandwidth } from './bandwidth.ts';
 
 /** How the PF switches between its VFs: by MAC and VLAN, or as set through representors on the host. */
 export type EswitchMode = 'legacy' | 'switchdev';
@@ -29,6 +30,8 @@ export interface VfDevice extends Offered, Vf {
   kind: 'vf';
   pfName?: string;
   eswitchMode?: EswitchMode;
+  /** By the inventory policy; absent: it is sure of none. */
+  bandwidth?: Bandwidth;
 }
 
 /** A physical function that is offered as a whole. */

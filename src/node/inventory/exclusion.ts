@@ -22,7 +22,11 @@ export type ExclusionReason =
   /** A whole NIC that is a hypervisor's virtual device: there is no card to hand out. */
   | 'virtio'
   /** The interface is in another network namespace, and not for one of our claims. */
-  | 'interface-elsewhere';
+  | 'interface-elsewhere'
+  /** The policy guarantees bandwidth of a port whose speed it does not give, and the kernel does not know. */
+  | 'port-speed-unknown'
+  /** The policy guarantees more than the port has. */
+  | 'guarantee-above-port';
 
 /** A device that is not offered, and why. */
 export interface Exclusion {

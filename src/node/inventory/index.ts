@@ -2,7 +2,8 @@
 export { deviceAttributes, type InventoryAttribute } from './attributes.ts';
 export { linkIdentity, type NetworkDevice } from './device.ts';
 export type { Exclusion, ExclusionReason } from './exclusion.ts';
-export { Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
+export { emptyReport, Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
 export { type InventoryPolicy, inventoryPolicySchema } from './inventory-policy.ts';
+export { type ConditionReading, type ConditionSubject, type LinkCondition, linkConditions } from './link-conditions.ts';
 export type { HeldDevices, HeldFacts } from './survey.ts';
 export { whyNothing } from './why-nothing.ts';

@@ -24,6 +24,9 @@ const resourceName = z
   .regex(/^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$/, 'a name such as example.com/sriov')
   .describe('Attribute k8s.cni.cncf.io/resourceName of the devices, for Multus.');
 
+/** Mbit/s, as netlink has rates. */
+const rate = z.int().min(1).max(0xfffffffe);
+
 /** The physical functions that a rule covers; every field that is given must match. */
 const selector = z.strictObject({
   name: oneOrMore(name).describe('Interface name, or an alternative one.').optional(),
@@ -45,6 +48,17 @@ const pfRule = z.strictObject({
     .boolean()
     .describe("Offer VFs also if the PF carries the node's default route or is a port of a bond or bridge.")
     .optional(),
+  bandwidth: z
+    .strictObject({
+      guaranteedMbps: rate.describe('Mbit/s that each VF is sure of. Without burst it sends no more, either.'),
+      portMbps: rate.describe('Speed of the port. Default: as the kernel reports it.').optional(),
+      burst: z
+        .boolean()
+        .describe('Let VFs send more while the port is free. For cards with a minimum rate. Default: false.')
+        .optional(),
+    })
+    .describe('Claims get no more VFs of a port than it has bandwidth for.')
+    .optional(),
   resourceName: resourceName.optional(),
 });
 
@@ -54,6 +68,17 @@ const nicRule = z.strictObject({
     .refine((fields) => Object.keys(fields).length > 0, 'at least one field')
     .meta({ description: 'The NICs that are offered.', minProperties: 1 }),
   resourceName: resourceName.optional(),
+});
+
+/** What the scheduler, and the controller that evicts pods, make of a condition of a device. */
+const effect = z.enum(['None', 'NoSchedule', 'NoExecute']);
+
+const taints = z.strictObject({
+  noCarrier: effect.describe('The PF, or the representor of the VF, has no carrier.').optional(),
+  lacpPartnerLost: effect.describe('The PF is in a bond in mode 802.3ad, and its partner does not answer.').optional(),
+  missingDriver: effect.describe('The PF has no kernel driver.').optional(),
+  // Such a device can be prepared for no claim: it must not be offered without a taint.
+  hung: effect.exclude(['None']).describe('The kernel does not return from a write for the device.').optional(),
 });
 
 /**
@@ -66,6 +91,7 @@ export const inventoryPolicySchema = z.strictObject({
   pfs: z.array(pfRule).optional(),
   nics: z.array(nicRule).optional(),
   resourceName: resourceName.optional(),
+  taints: taints.describe('Effect of the taint for each condition of a device. Default: NoSchedule.').optional(),
 });
 
 type Selector = z.infer<typeof selector>;

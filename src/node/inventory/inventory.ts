@@ -3,10 +3,11 @@ import { isRepresentor } from '../netlink/index.ts';
 import { SriovError } from '../sriov/errors.ts';
 import { formatDeviceName } from '../sriov/pci-address.ts';
 import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
-import type { VfSwitch } from '../sriov/vf-activation.ts';
-import type { EswitchMode, NetworkDevice } from './device.ts';
+import type { VfActivation } from '../sriov/vf-activation.ts';
+import { bandwidthOf } from './bandwidth.ts';
+import { type EswitchMode, linkIdentity, type NetworkDevice, type VfDevice } from './device.ts';
 import { type Exclusion, type ExclusionReason, judgeNic, judgeVf } from './exclusion.ts';
-import type { Usage } from './host-network.ts';
+import { HostNetwork, type Usage } from './host-network.ts';
 import {
   coversVf,
   type InventoryPolicy,
@@ -15,6 +16,7 @@ import {
   rulesForNic,
   rulesForPf,
 } from './inventory-policy.ts';
+import { type ConditionReading, type FunctionFacts, readConditions } from './link-conditions.ts';
 import { type HeldDevices, type Remembered, type Seen, Survey, type SurveyOptions } from './survey.ts';
 
 export interface InventoryReport {
@@ -31,17 +33,25 @@ export interface InventoryReport {
   warnings: string[];
   /** All network functions that can have VFs. */
   pfs: PfSummary[];
+  /** What is wrong with the functions, and what is not. */
+  readings: ConditionReading[];
+  /** PCI addresses of all network functions; absent: not all of them could be read. */
+  functions?: ReadonlySet<string>;
+}
+
+export function emptyReport(): InventoryReport {
+  return { devices: [], excluded: [], problems: [], warnings: [], pfs: [], readings: [] };
 }
 
 /** A PF, and how many VFs it has. */
-export interface PfSummary extends Pick<Pf, 'pciAddress' | 'totalVfs'> {
+export interface PfSummary extends FunctionFacts, Pick<Pf, 'totalVfs'> {
   names: string[];
   numVfs: number;
 }
 
 export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'connection' | 'simulated'> {
   policy?: InventoryPolicy;
-  vfSwitch: VfSwitch;
+  vfSwitch: Pick<VfActivation, 'ensure'>;
 }
 
 /** Shared state of a scan. */
@@ -76,6 +86,8 @@ export class Inventory {
   #remembered: ReadonlyMap<string, Remembered> = new Map();
   /** VFs whose interface was in another network namespace at the last scan, although no claim held them. */
   #elsewhere: ReadonlySet<string> = new Set();
+  /** Of the last scan. */
+  #report: Pick<InventoryReport, 'devices' | 'pfs'> = { devices: [], pfs: [] };
 
   constructor(options: InventoryOptions) {
     this.#options = options;
@@ -89,7 +101,7 @@ export class Inventory {
    */
   async scan(held: HeldDevices = new Map()): Promise<InventoryReport> {
     const survey = await Survey.begin({ ...this.#options, held, remembered: this.#remembered });
-    const report: InventoryReport = { devices: [], excluded: [], problems: [], warnings: [], pfs: [] };
+    const report = emptyReport();
     const isComplete = survey.functions.problems === undefined;
     const scan: Scan = { survey, held, report, elsewhere: new Set(), matched: new Set(), selectable: [], isComplete };
     for (const problem of survey.functions.problems ?? []) addProblem(report, problem);
@@ -97,9 +109,39 @@ export class Inventory {
     for (const address of survey.functions.others) await collectProblem(scan, () => this.#scanNic(address, scan));
     this.#remembered = survey.remembered;
     this.#elsewhere = scan.elsewhere;
-    if (scan.isComplete) report.warnings = warningsOf(this.policy, scan);
+    if (scan.isComplete) {
+      report.warnings = warningsOf(this.policy, scan);
+      report.functions = new Set([...survey.functions.pfs, ...survey.functions.others, ...survey.remembered.keys()]);
+    }
     report.devices.sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
+    this.#report = report;
+    report.readings = this.#readingsOf(survey.network, held);
     return report;
+  }
+
+  /**
+   * Looks only at the links of the functions that the last scan has found, which costs a small part of a scan.
+   * @throws NetlinkError
+   */
+  async readConditions(held: Pick<HeldDevices, 'has'>): Promise<ConditionReading[]> {
+    const { connection, simulated } = this.#options;
+    const found = [...this.#report.pfs, ...this.#report.devices].map(({ pciAddress }) => pciAddress);
+    const identities = found.map((pciAddress) => linkIdentity({ pciAddress, simulated }));
+    return this.#readingsOf(new HostNetwork(await connection.links(identities), []), held);
+  }
+
+  #readingsOf(network: HostNetwork, held: Pick<HeldDevices, 'has'>): ConditionReading[] {
+    const { simulated } = this.#options;
+    const { devices, pfs } = this.#report;
+    return readConditions({
+      ...{ devices, pfs, isHeld: (pciAddress: string) => held.has(pciAddress) },
+      linksOf(pciAddress) {
+        if (!simulated) return network.linksOf(pciAddress, pfs.find((pf) => pf.pciAddress === pciAddress)?.names);
+        const link = network.linkOf({ pciAddress, simulated });
+        // A bridge has no cable: that of a simulated PF has a carrier while it is up.
+        return link === undefined ? [] : [link.kind === 'bridge' ? { ...link, carrier: link.up, up: true } : link];
+      },
+    });
   }
 
   async #scanPf(address: string, scan: Scan): Promise<void> {
@@ -109,8 +151,8 @@ export class Inventory {
     const numVfs = wantedVfs(subject, scan);
     const { vfs: entries, problem } = await this.#options.vfSwitch.ensure(pf, numVfs);
     if (problem !== undefined) report.problems.push(problem);
-    const { pciAddress, totalVfs, names } = pf;
-    report.pfs.push({ pciAddress, totalVfs, names, numVfs: entries.length });
+    const { pciAddress, totalVfs, names, driver } = pf;
+    report.pfs.push({ pciAddress, totalVfs, names, numVfs: entries.length, ...defined({ driver }) });
     for (const rule of subject.rules) scan.matched.add(rule);
     this.#offerNic(pf, subject.usage, entries.length > 0 || numVfs > 0, scan);
     const vfs = await survey.vfs(pf, entries, (each) => addProblem(report, each));
@@ -129,11 +171,18 @@ export class Inventory {
     const { pciAddress, pfAddress } = vf;
     const rule = rules.find((each) => coversVf(each, vf));
     const common = this.#common(vf, rule, survey);
+    const bandwidth = bandwidthOf(rule, vf.linkSpeedMbps);
+    const isLimited = typeof bandwidth === 'object';
     const verdict = held.has(pciAddress)
       ? undefined
-      : (judgeVf(rule, survey.ownUsageOf(seen), usage) ?? this.#judgePlace(seen, scan));
+      : (judgeVf(rule, survey.ownUsageOf(seen), usage) ??
+        this.#judgePlace(seen, scan) ??
+        (isLimited || bandwidth === undefined ? undefined : { reason: bandwidth }));
     if (verdict !== undefined) report.excluded.push({ pciAddress, pfAddress, ...verdict });
-    else report.devices.push(held.get(pciAddress)?.offered ?? { ...vf, ...common, ...ofPf(pf), kind: 'vf' });
+    else {
+      const offered: VfDevice = { ...vf, ...common, ...ofPf(pf), ...(isLimited ? { bandwidth } : {}), kind: 'vf' };
+      report.devices.push(held.get(pciAddress)?.offered ?? offered);
+    }
   }
 
   /**

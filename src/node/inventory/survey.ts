@@ -51,8 +51,8 @@ export class Survey {
   readonly functions: NetworkFunctions;
   /** For the next survey. */
   readonly remembered = new Map<string, Remembered>();
+  readonly network: HostNetwork;
   readonly #options: SurveyOptions;
-  readonly #network: HostNetwork;
   readonly #rdmaDevices: Map<string, string[]>;
 
   private constructor(
@@ -63,7 +63,7 @@ export class Survey {
   ) {
     this.#options = options;
     this.functions = functions;
-    this.#network = network;
+    this.network = network;
     this.#rdmaDevices = rdmaDevices;
   }
 
@@ -123,12 +123,12 @@ export class Survey {
 
   /** How the node uses the function itself; how it uses representors concerns the VFs' traffic only. */
   usageOf({ links }: Seen<PciFunction>): Usage | undefined {
-    return this.#network.usageOf(links.filter((link) => !isRepresentor(link)));
+    return this.network.usageOf(links.filter((link) => !isRepresentor(link)));
   }
 
   /** The same, including uses that keep only the function itself from being handed out. */
   ownUsageOf({ links }: Seen<PciFunction>): Usage | undefined {
-    return this.#network.ownUsageOf(links.filter((link) => !isRepresentor(link)));
+    return this.network.ownUsageOf(links.filter((link) => !isRepresentor(link)));
   }
 
   /** Adds netlink's facts about the function's interface, or those of sysfs if there are no others. */
@@ -137,15 +137,15 @@ export class Survey {
     const { pciAddress } = pciFunction;
     const { altNames = [], offered: _offered, ...heldFacts } = held.get(pciAddress) ?? {};
     const known = overlay(pciFunction, heldFacts);
-    const link = this.#network.linkOf({ pciAddress, simulated });
+    const link = this.network.linkOf({ pciAddress, simulated });
     if (link !== undefined) {
-      const links = simulated ? [link] : this.#network.linksOf(pciAddress);
+      const links = simulated ? [link] : this.network.linksOf(pciAddress);
       const facts = { ...interfaceFacts(link), ...known };
       return { ...facts, names: namesOf(facts, altNames, links), links, isElsewhere: false };
     }
     const names = await sysfs.interfaceNames(pciAddress);
     const visible = names ?? [];
-    const links = this.#network.linksOf(pciAddress, visible);
+    const links = this.network.linksOf(pciAddress, visible);
     // Each file about an interface takes a trip to a thread. What is known of a claimed VF takes precedence anyway.
     const isAsked = links.length === 0 && visible.length > 0 && !isComplete(known);
     const [shown] = isAsked ? await sysfs.interfaces(pciAddress) : [];

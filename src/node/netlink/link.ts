@@ -9,7 +9,7 @@ import {
   encodeString,
   listAttributes,
 } from './attributes.ts';
-import { type BondOptions, decodeIsActive, encodeBond } from './bond.ts';
+import { type BondMember, type BondOptions, decodeMember, encodeBond } from './bond.ts';
 import {
   assertAlias,
   assertIndex,
@@ -53,8 +53,8 @@ export const LinkAttribute = {
 
 const infoKind = 1;
 const infoData = 2;
-const infoSlaveKind = 4;
-const infoSlaveData = 5;
+const infoPortKind = 4;
+const infoPortData = 5;
 const vethInfoPeer = 1;
 const headerBytes = 16;
 const flagUp = 1;
@@ -94,7 +94,7 @@ const xdpFd = 1;
 const xdpFlags = 3;
 
 /** A network interface, as seen from one network namespace. */
-export interface Link {
+export interface Link extends BondMember {
   index: number;
   name: string;
   /** Lower case with colons; absent for links without one, such as tunnels. */
@@ -116,8 +116,6 @@ export interface Link {
   kind?: string;
   /** Index of the bridge or bond that it is a port of. */
   master?: number;
-  /** Of a member of a bond: whether it carries traffic. */
-  isActiveMember?: boolean;
   /** Index of the other end of a veth pair, or of the link below a VLAN. In `lowerNetnsId`'s namespace, if set. */
   lower?: number;
   /** The kernel's number for the namespace that `lower` is in, if it is another one. */
@@ -172,6 +170,7 @@ export function decodeLink(message: Buffer): Link {
     flags: linkFlags.filter((flag) => (flags & flagBits[flag]) !== 0),
     carrier: number(LinkAttribute.carrier, getU8) === 1,
     altNames: decodeAltNames(attributes).map((name) => decodeString(name)),
+    ...decodePort(info),
     ...defined({
       hardwareAddress: decodeHardwareAddress(attributes.get(LinkAttribute.address)),
       parentDevice: decodeString(attributes.get(LinkAttribute.parentDevName)),
@@ -179,7 +178,6 @@ export function decodeLink(message: Buffer): Link {
       portName: decodeString(attributes.get(LinkAttribute.physPortName)),
       kind: decodeString(info.get(infoKind)),
       master: number(LinkAttribute.master, getU32),
-      isActiveMember: decodeMember(info),
       lower: number(LinkAttribute.link, getU32),
       lowerNetnsId: number(LinkAttribute.linkNetnsId, getS32),
       minMtuBytes: number(LinkAttribute.minMtu, getU32) || undefined,
@@ -216,9 +214,8 @@ function decodeOffloadLimits(attributes: Attributes): OffloadLimits | undefined 
   return entries.length === 0 ? undefined : Object.fromEntries(entries);
 }
 
-function decodeMember(info: Attributes): boolean | undefined {
-  if (decodeString(info.get(infoSlaveKind)) !== 'bond') return undefined;
-  return decodeIsActive(info.get(infoSlaveData) ?? Buffer.alloc(0));
+function decodePort(info: Attributes): BondMember {
+  return decodeString(info.get(infoPortKind)) === 'bond' ? decodeMember(info.get(infoPortData)) : {};
 }
 
 function decodeXdp(data: Buffer | undefined): XdpMode[] | undefined {

@@ -4,11 +4,11 @@ export { DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts';
 export { SriovError, UnknownVfStateError } from './errors.ts';
 export { HostLinks } from './host-links.ts';
 export { type HungWrite, hungWriteHint, KernelWriter, type KernelWriterOptions } from './kernel-writer.ts';
-export { formatSimulatedAlias } from './pci-address.ts';
+export { formatDeviceName, formatSimulatedAlias } from './pci-address.ts';
 export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';
 export { SimulatedControl } from './simulated-control.ts';
 export { type PciFunction, type Pf, Sysfs, type Vf } from './sysfs.ts';
-export { VfActivation, type VfSwitch } from './vf-activation.ts';
+export { VfActivation } from './vf-activation.ts';
 export {
   type AccessWanted,
   type RestoreOptions,

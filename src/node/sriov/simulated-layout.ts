@@ -10,6 +10,8 @@ export interface SimulationPlan {
   pfs: number;
   /** For each PF: 1 … 240. */
   vfsPerPf: number;
+  /** NUMA nodes of the PFs; the last one also of those that follow. Absent: they report none. */
+  numaNodes?: readonly number[];
   /** Start of all interface names; does not end with a digit. */
   namePrefix: string;
 }
@@ -32,6 +34,8 @@ export interface SimulatedVf extends SimulatedFunction {
 /** A bridge. */
 export interface SimulatedPf extends SimulatedFunction {
   vfs: SimulatedVf[];
+  /** -1: it reports none. */
+  numaNode: number;
 }
 
 /** No hardware has this PCI domain: firmware counts from 0000, and those of hypervisors and VMD start at 10000. */
@@ -62,14 +66,15 @@ export function planSimulation(plan: SimulationPlan): SimulatedPf[] {
   return Array.from({ length: pfs }, (_, index) => planPf(plan, index));
 }
 
-function planPf({ namePrefix, vfsPerPf }: SimulationPlan, index: number): SimulatedPf {
+function planPf({ namePrefix, vfsPerPf, numaNodes = [] }: SimulationPlan, index: number): SimulatedPf {
   const name = `${namePrefix}${index}`;
   const vfs = Array.from({ length: vfsPerPf }, (_, vfIndex): SimulatedVf => {
     const peerName = `${name}p${vfIndex}`;
     const vf = planFunction(`${name}v${vfIndex}`, index, firstVfFunction + vfIndex);
     return { ...vf, vfIndex, peerName, peerAddress: deriveHardwareAddress(peerName) };
   });
-  return { ...planFunction(name, index, 0), vfs };
+  const numaNode = numaNodes[index] ?? numaNodes.at(-1) ?? -1;
+  return { ...planFunction(name, index, 0), vfs, numaNode };
 }
 
 function planFunction(name: string, bus: number, deviceFunction: number): SimulatedFunction {
@@ -124,7 +129,7 @@ function addFunction(
     ['vendor', '0x1af4'], // Red Hat, of virtio: the nearest to a vendor that veth has
     ['device', pciAddress === pf.pciAddress ? '0xfe00' : '0xfe01'],
     ['class', '0x020000'],
-    ['numa_node', '-1'],
+    ['numa_node', `${pf.numaNode}`],
     [`net/${name}/address`, hardwareAddress],
     [`net/${name}/mtu`, `${mtuBytes}`],
     [`net/${name}/type`, '1'],

@@ -123,7 +123,8 @@ export class SimulatedNic {
       bridge = await this.#read(name);
     }
     if (!isSimulatedPf(bridge, this.#options.namePrefix)) throw nameTaken(bridge);
-    if (!bridge.up || bridge.alias !== alias) await connection.setLink(bridge.index, { alias, up: true });
+    // One that is down later was set down, which is how a simulated PF loses its carrier.
+    if (bridge.alias !== alias) await connection.setLink(bridge.index, { alias, up: true });
     return bridge;
   }
 

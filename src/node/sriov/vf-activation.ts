@@ -21,15 +21,6 @@ export interface VfsOfPf {
   problem?: SriovError;
 }
 
-/** Makes sure that PFs have VFs. */
-export interface VfSwitch {
-  /**
-   * @param numVfs how many are switched on if the PF has no VFs; 0: none are
-   * @throws SriovError if the PF cannot be read
-   */
-  ensure(pf: LinkedPf, numVfs: number): Promise<VfsOfPf>;
-}
-
 export interface VfActivationOptions {
   sysfs: Pick<Sysfs, 'pf' | 'setNumVfs'>;
   /** Connection into the namespace that the PFs' interfaces are in. */
@@ -50,7 +41,7 @@ interface FailedAttempt {
  * while the caller continues without its VFs, and learns the outcome at a later call. A card that fails is left alone for
  * a time that doubles with each failure; its problem stays the same meanwhile.
  */
-export class VfActivation implements VfSwitch {
+export class VfActivation {
   readonly #options: VfActivationOptions;
   /** PFs that are worked on, by PCI address, and whether they had VFs before. */
   readonly #pending = new Map<string, boolean>();
@@ -61,6 +52,11 @@ export class VfActivation implements VfSwitch {
     this.#options = options;
   }
 
+  /**
+   * Makes sure that a PF has VFs.
+   * @param numVfs how many are switched on if it has none; 0: none are
+   * @throws SriovError if the PF cannot be read
+   */
   async ensure(pf: LinkedPf, numVfs: number): Promise<VfsOfPf> {
     const { sysfs, clock } = this.#options;
     const { pciAddress } = pf;

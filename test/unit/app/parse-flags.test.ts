@@ -6,9 +6,10 @@ describe('flags', () => {
   it('reads how many VFs to simulate', () => {
     expect(parseSimulation('8')).toEqual({ pfs: 1, vfsPerPf: 8 });
     expect(parseSimulation('2x4')).toEqual({ pfs: 2, vfsPerPf: 4 });
+    expect(parseSimulation('2x4@0:1')).toEqual({ pfs: 2, vfsPerPf: 4, numaNodes: [0, 1] });
   });
 
-  it.each(['0', '9x1', '1x129', 'x', '', '-1', '2x', '1e3'])('refuses %j VFs', (text) => {
+  it.each(['0', '9x1', '1x129', 'x', '', '-1', '2x', '1e3', '8@', '8@-1', '8@0,1'])('refuses %j VFs', (text) => {
     expect(() => parseSimulation(text)).toThrow(/such as 8 or 2x4/);
   });
 

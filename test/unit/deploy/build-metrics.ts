@@ -7,6 +7,7 @@ export function buildMetrics(): Metrics {
   metrics.readFrom({
     devicesOffered: () => 1,
     devicesWithheld: () => ({ unrestored: 1 }),
+    devicesUnhealthy: () => ({ 'no-carrier': 1 }),
     deviceProblems: () => 1,
     isPolicyValid: () => true,
     vfTraffic: async () => ({

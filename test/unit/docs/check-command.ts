@@ -73,6 +73,7 @@ const others: Record<string, string[]> = {
   'promtool test rules': [],
   'rdma system': [],
   'ip addr': [],
+  'ip link set': [],
 };
 
 /** Programs whose words within a line of text are looked at as commands. */

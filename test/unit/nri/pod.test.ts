@@ -45,6 +45,7 @@ const container = fc.record({
   createRuntimeHooks: fc.array(fc.record({ path: text, args: fc.array(text, { maxLength: 2 }) }), { maxLength: 2 }),
   namespaces,
   cgroupsPath: text,
+  cpu: fc.record({ shares: fc.nat(), cpus: text, mems: text }),
   pid: fc.nat(),
   createdAtNs: fc.nat({ max: Number.MAX_SAFE_INTEGER }),
   startedAtNs: fc.nat(),

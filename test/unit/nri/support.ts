@@ -7,6 +7,7 @@ import { onTestFinished } from 'vitest';
 import { createPlugin, type Plugin, type PluginOptions } from '../../../nri/index.ts';
 import { type FakeRuntime, type FakeRuntimeOptions, startFakeRuntime } from '../../../nri/testing.ts';
 import type { Channel, ChannelReceiver } from '../../../nri/ttrpc/channel.ts';
+import { type TtrpcFrame, TtrpcFrameDecoder } from '../../../nri/ttrpc/frame.ts';
 
 /** A file of captured traffic: test/fixtures/nri-vectors.json. */
 interface Vectors {
@@ -74,6 +75,13 @@ export class TestChannel implements Channel {
   readonly sent: Buffer[] = [];
   receiver: ChannelReceiver | undefined;
   error: Error | undefined;
+
+  /** What was sent, as ttrpc frames. */
+  get frames(): TtrpcFrame[] {
+    const frames: TtrpcFrame[] = [];
+    new TtrpcFrameDecoder().push(Buffer.concat(this.sent), (frame) => frames.push(frame as TtrpcFrame));
+    return frames;
+  }
 
   send(frame: Buffer): void {
     if (this.error !== undefined) throw this.error;

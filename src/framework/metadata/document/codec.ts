@@ -67,5 +67,7 @@ function formatDevice(device: DeviceMetadata, networkData: FormatNetworkData): R
 
 /** In the order in which Go writes the kinds. */
 function formatAttribute(attribute: DeviceAttribute): Record<string, unknown> {
-  return defined(Object.fromEntries(attributeKinds.map((kind) => [kind, attribute[kind]])));
+  const value: Record<string, unknown> = {};
+  for (const kind of attributeKinds) if (attribute[kind] !== undefined) value[kind] = attribute[kind];
+  return value;
 }

@@ -88,6 +88,12 @@ export class ClaimDirs {
     return [...claims, ...removed];
   }
 
+  /** Whether there is a record of a claim that can be read. @throws as the driver's own records */
+  isRecorded(claim: ClaimIdentity): boolean {
+    const state = this.states.readForRemoval(claim);
+    return typeof state === 'object' && state.claim.uid === claim.uid;
+  }
+
   /** Removes a directory for which there is no claim, and its record. */
   removeDir(dir: string): void {
     removeTree({ base: this.hostDirs.dataDir, parts: [metadataDirName, dir] });

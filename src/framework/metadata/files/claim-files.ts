@@ -61,6 +61,11 @@ export class ClaimFiles {
     this.#writeSpecs(state, false);
   }
 
+  /** The files of a request on the host. */
+  pathsOf(state: ClaimState, base: string): string[] {
+    return this.#files(state, base).map(([, file]) => hostPath(file));
+  }
+
   /** The CDI device id of each request that has a spec. */
   idsOf(state: ClaimState, bases: readonly string[]): Map<string, string> {
     const withSpec = bases.filter((base) => this.#containerEdits(state, base) !== undefined);

@@ -236,12 +236,6 @@ export class ClaimMetadata extends ClaimDirs {
     return contentOf(state, base, this.options.driver).document;
   }
 
-  /** Whether there is a record of a claim that can be read. @throws as the driver's own records */
-  isRecorded(claim: ClaimIdentity): boolean {
-    const state = this.states.readForRemoval(claim);
-    return typeof state === 'object' && state.claim.uid === claim.uid;
-  }
-
   /** Whether all containers of a prepared claim wait at the gate by themselves until they may start. */
   isGated(claim: ClaimIdentity): boolean {
     try {
@@ -263,6 +257,24 @@ export class ClaimMetadata extends ClaimDirs {
     const { marker } = this.options;
     const isMarked = marker !== undefined && container.env.some((each) => each.startsWith(variableOf(marker, claim)));
     return isMarked || this.hasGateOf(claim, container);
+  }
+
+  /** Whether a container that uses a claim has a request of it: it has a file of the request, or the request has none. */
+  isRequestUsedBy(
+    claim: ClaimIdentity,
+    request: string,
+    { mounts }: { mounts: readonly { source: string }[] },
+  ): boolean {
+    try {
+      const base = baseRequest(request);
+      const state = this.states.read(claim);
+      if (state?.claim.uid !== claim.uid || findRequest(state.requests, base) === undefined) return true;
+      const paths = this.#files.pathsOf(state, base);
+      return paths.length === 0 || mounts.some(({ source }) => paths.includes(source));
+    } catch {
+      // An unreadable record is left to the calls that need it.
+      return true;
+    }
   }
 
   /** Whether a container has a request of any claim: a cheap check for those that have none. */

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { copyOf } from '../../../lib/copy.ts';
 import { defined } from '../../../lib/defined.ts';
 import { deepFreeze } from '../../../lib/freeze.ts';
 import { type MetadataVersion, metadataVersions } from '../document/codec.ts';
@@ -8,14 +9,11 @@ import { formatGoJson, parseExactJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
 import { type LayoutName, layoutNames, type PublishedDevice, type RequestContent } from '../layouts/layout.ts';
 import { claimDirName } from '../layouts/paths.ts';
+import type { RequestRecord } from './claim-record.ts';
 
 /** State of one request of a prepared claim. */
-export interface RequestState {
-  /** The full reference, `request` or `request/subrequest`. */
-  name: string;
+export interface RequestState extends RequestRecord {
   devices: PublishedDevice[];
-  /** Names by which its container may have asked for it instead of by a claim. */
-  extendedResources?: readonly string[];
   /** The highest generation that containers were ever given; 0 if there was no file yet. */
   generation: number;
   /** Content of the files; absent while containers must find none. */
@@ -91,7 +89,10 @@ const stateSchema = z.object({
 });
 
 export function formatClaimState(state: ClaimState): string {
-  return `${formatGoJson({ schema, ...state })}\n`;
+  const text = `${formatGoJson({ schema, ...state })}\n`;
+  // It is read soon, and parsing it takes several times as long as a copy.
+  remember(text, copyOf(state));
+  return text;
 }
 
 /**
@@ -101,7 +102,7 @@ export function formatClaimState(state: ClaimState): string {
  * unreadable state never counts as "nothing prepared"
  */
 export function parseClaimState(text: string, dir: string, where: string): ClaimState {
-  const state = parsed.get(text) ?? parseRecord(text, where);
+  const state = known.get(text) ?? parseRecord(text, where);
   // The record decides what is removed with a claim: that of another claim must not be taken for ours.
   if (isIn(state, dir)) return state;
   const cause = new Error(`it is that of claim ${claimName(state.claim)}`);
@@ -118,8 +119,14 @@ function isIn({ claim }: ClaimState, dir: string): boolean {
 }
 
 /** The latest records by text, since each is read several times while its pod starts. Frozen: readers share them. */
-const parsed = new Map<string, ClaimState>();
-const parsedAtMost = 64;
+const known = new Map<string, ClaimState>();
+const knownAtMost = 64;
+
+function remember(text: string, state: ClaimState): ClaimState {
+  known.set(text, deepFreeze(state));
+  if (known.size > knownAtMost) known.delete(known.keys().next().value as string);
+  return state;
+}
 
 function parseRecord(text: string, path: string): ClaimState {
   let value: { schema?: unknown } | null;
@@ -138,10 +145,7 @@ function parseRecord(text: string, path: string): ClaimState {
     });
   }
   try {
-    const state = deepFreeze(stateSchema.parse(value) as ClaimState);
-    parsed.set(text, state);
-    if (parsed.size > parsedAtMost) parsed.delete(parsed.keys().next().value as string);
-    return state;
+    return remember(text, stateSchema.parse(value) as ClaimState);
   } catch (cause) {
     throw damaged(path, 'is damaged', cause);
   }

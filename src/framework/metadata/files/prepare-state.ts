@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { defined } from '../../../lib/defined.ts';
 import { encodeObject, type MetadataVersion, metadataVersions } from '../document/codec.ts';
 import type { DeviceAttributes, DeviceMetadata } from '../document/document.ts';
@@ -97,7 +98,7 @@ function prepareRequest(
  */
 export function withContent(request: RequestState, devices: DeviceMetadata[], now: Date): RequestState {
   const { name, generation, content } = request;
-  if (content !== undefined && textOf(name, content.devices) === textOf(name, devices)) return request;
+  if (content !== undefined && looksSame(name, content.devices, devices)) return request;
   return { ...request, generation: generation + 1, content: { devices, since: content?.since ?? formatTime(now) } };
 }
 
@@ -109,6 +110,10 @@ function find<T extends DeviceName>(devices: readonly T[] | undefined, device: D
 function mergeDevice(known: DeviceMetadata | undefined, given: DeviceMetadata): DeviceMetadata {
   const attributes = { ...known?.attributes, ...given.attributes };
   return { ...known, ...given, ...(Object.keys(attributes).length === 0 ? {} : { attributes }) };
+}
+
+function looksSame(request: string, some: DeviceMetadata[], others: DeviceMetadata[]): boolean {
+  return isDeepStrictEqual(some, others) || textOf(request, some) === textOf(request, others);
 }
 
 /** Equal for devices that look the same in a file. */

@@ -11,6 +11,7 @@ function create() {
 const facts: NodeFacts = {
   devicesOffered: () => 0,
   devicesWithheld: () => ({}),
+  devicesUnhealthy: () => ({}),
   deviceProblems: () => 0,
   isPolicyValid: () => true,
   claimsByState: () => ({}),
@@ -72,11 +73,15 @@ describe('Metrics', () => {
     const metrics = create();
     let withheld: Record<string, number> = { unrestored: 0, hung: 1, 'not-selected': 4 };
     let isPolicyValid = true;
-    const more = { devicesWithheld: () => withheld, deviceProblems: () => 2, isPolicyValid: () => isPolicyValid };
+    const devicesUnhealthy = () => ({ 'no-carrier': 7, hung: 0 });
+    const problems = { devicesUnhealthy, deviceProblems: () => 2 };
+    const more = { devicesWithheld: () => withheld, isPolicyValid: () => isPolicyValid, ...problems };
     metrics.readFrom({ ...facts, ...more });
     const before = await scrape(metrics);
     expect(before.get('netdra_devices_withheld{reason="not-selected"}')).toBe(4);
     expect(before.get('netdra_devices_withheld{reason="unrestored"}')).toBe(0);
+    const unhealthy = ['no-carrier', 'hung'].map((name) => before.get(`netdra_devices_unhealthy{condition="${name}"}`));
+    expect(unhealthy).toEqual([7, 0]);
     expect([before.get('netdra_device_problems'), before.get('netdra_policy_valid')]).toEqual([2, 1]);
     withheld = { unrestored: 1, hung: 0 };
     isPolicyValid = false;

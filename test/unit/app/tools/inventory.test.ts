@@ -71,7 +71,9 @@ describe('takeInventory', () => {
     };
     expect(view.excluded).toEqual([unrestored]);
     const text = formatInventory(plainTerminal, view);
-    expect(text).toContain(`0000-3b-02-1: has the taint ${testDriver}/hung, so no new claim gets it\n`);
+    expect(text).toContain(
+      `0000-3b-02-1: taint ${testDriver}/hung, NoSchedule: the kernel does not return from a write to ${write.path}: end`,
+    );
     expect(text).toContain(unrestored.explanation);
     // Where the API server stores no taints.
     const without = await take({ unrestored: [vlan], state: { ...state, keepsTaints: false } });
@@ -82,6 +84,23 @@ describe('takeInventory', () => {
       ['0000:3b:02.1', 'hung'],
     ]);
     expect(formatInventory(plainTerminal, without)).toContain(`does not return from a write to ${write.path}`);
+  });
+
+  it('says once of all VFs of a PF what is wrong with it, and whether they have a taint', async () => {
+    const lost = { pciAddress: '0000:3b:00.0', kind: 'PF' as const, interfaceName: 'ensA', holdMs: 1, sinceMs: 7_999 };
+    const conditions = [{ ...lost, condition: 'no-carrier' as const }];
+    const state = { hungWrites: [], keepsTaints: true, conditions };
+    const view = await take({ state });
+    const taint = { key: `${testDriver}/no-carrier`, effect: 'NoSchedule', timeAdded: '1970-01-01T00:00:07Z' };
+    expect(view.devices.map(({ taints }) => taints)).toEqual([[taint], [taint]]);
+    const text = 'PF ensA (0000:3b:00.0) has no carrier: check its cable and transceiver, and the port of the switch\n';
+    expect(formatInventory(plainTerminal, view)).toContain(
+      `0000-3b-02-0, 0000-3b-02-1: taint ${testDriver}/no-carrier, NoSchedule: ${text}`,
+    );
+    const policy = { taints: { noCarrier: 'None' } };
+    expect(formatInventory(plainTerminal, await take({ state: { ...state, policy } }))).toContain(
+      `0000-3b-02-0, 0000-3b-02-1: no taint: ${text}`,
+    );
   });
 
   it('has the policy that is in force in the driver, whatever is in its file, and says that the file is rejected', async () => {

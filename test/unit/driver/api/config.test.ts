@@ -34,6 +34,7 @@ const samples: {
   driver: { values: ['kernel', 'vfio-pci'] },
   vhost: { values: [true, false] },
   rdma: { values: [false, true] },
+  numa: { values: ['require', 'report'] },
   vf: {
     values: [
       { vlan: 7, trust: true },

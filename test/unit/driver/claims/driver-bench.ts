@@ -127,6 +127,8 @@ export class DriverBench implements Disposable {
   readonly control = new FakeControl();
   readonly logger = new RecordingLogger();
   readonly driver: Driver;
+  /** Of every VF; they are of one port. */
+  bandwidth: { guaranteedMbps: number; portMbps: number; burst?: true } | undefined;
   readonly namespaceLabels = new Map<string, Record<string, string>>();
   /** What is thrown for an allocation that is not what it should be. */
   checkAllocation: (claim: AllocatedClaim) => Promise<void> = async () => undefined;
@@ -139,7 +141,7 @@ export class DriverBench implements Disposable {
     this.driver = new Driver({
       driver: testDriver,
       store: this.store,
-      inventory: { pool: testNode, find: vfOf },
+      inventory: { pool: testNode, find: (name) => this.#find(name) },
       networkAttachments,
       control: this.control,
       attributesOf: (pciAddress) => ({ 'resource.kubernetes.io/pciBusID': { string: pciAddress } }),
@@ -159,6 +161,11 @@ export class DriverBench implements Disposable {
       },
       logger: this.logger,
     });
+  }
+
+  #find(name: string): NetworkDevice | undefined {
+    const vf = vfOf(name);
+    return vf?.kind === 'vf' && this.bandwidth !== undefined ? { ...vf, bandwidth: this.bandwidth } : vf;
   }
 
   /** One call of the kubelet for one claim. */

@@ -293,6 +293,53 @@ describe('a device that is prepared', () => {
   });
 });
 
+describe('a VF with guaranteed bandwidth', () => {
+  const bandwidth = { guaranteedMbps: 400, portMbps: 1000 };
+  const problem = (message: string) => refusal('config-invalid', expect.stringContaining(message));
+
+  it.each([
+    [{}, {}, { maxMbps: 400 }],
+    [{ maxTxRate: 400, minTxRate: 0 }, {}, { minMbps: 0, maxMbps: 400 }],
+    [{}, { burst: true }, { minMbps: 400 }],
+    [{ maxTxRate: 900 }, { burst: true }, { minMbps: 400, maxMbps: 900 }],
+  ] as const)('has it as its rate: %j, %j', async (vf, more, rate) => {
+    bench.bandwidth = { ...bandwidth, ...more };
+    await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass({ vf })] }));
+    expect(bench.control.calls).toContainEqual(`apply 0000:00:00.1 ${JSON.stringify({ vf: { rate } })}`);
+  });
+
+  it.each([
+    [{ maxTxRate: 500 }, {}, 'vf.maxTxRate: 500 Mbit/s are asked for, and the inventory policy guarantees 400'],
+    [{ minTxRate: 300 }, {}, 'vf.minTxRate: 300 Mbit/s are asked for, and the inventory policy guarantees 400'],
+    [{ minTxRate: 500 }, { burst: true }, 'vf.minTxRate: 500 Mbit/s are asked for'],
+    [{ maxTxRate: 300 }, { burst: true }, 'vf.maxTxRate: 300 Mbit/s are less than the 400 that'],
+  ] as const)('cannot have another rate: %j, %j', async (vf, more, message) => {
+    bench.bandwidth = { ...bandwidth, ...more };
+    expect(await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass({ vf })] }))).toMatchObject(
+      problem(message),
+    );
+    expect(bench.store.claims()).toEqual([]);
+  });
+
+  it('is not prepared for a claim that the port has no bandwidth for, until another claim ends', async () => {
+    bench.bandwidth = bandwidth;
+    const [first, second, third] = ['a', 'b', 'c'].map((name, index) => allocated(name, [`dev-${index}`]));
+    const results = [...(await bench.prepareAll([first!, second!])).values()];
+    expect(results).toEqual([{ devices: [] }, { devices: [] }]);
+    const message =
+      'claim default/c needs 400 Mbit/s of the port of PF 0000:01:00.0, and of its 1000 other claims have 800';
+    expect(await bench.prepare(third!)).toMatchObject(refusal('bandwidth-exceeded', message));
+    expect(await bench.prepare(first!)).not.toHaveProperty('error');
+    await bench.unprepare(second!);
+    expect(await bench.prepare(third!)).not.toHaveProperty('error');
+    // Two of one claim count both.
+    await bench.unprepare(third!);
+    expect(await bench.prepare(allocated('d', ['dev-3', 'dev-4']))).toMatchObject(
+      refusal('bandwidth-exceeded', expect.stringContaining('needs 800 Mbit/s')),
+    );
+  });
+});
+
 describe('a claim for several pods', () => {
   const pods = ['pod-b', 'pod-a'].map((name) => buildPod(name));
 

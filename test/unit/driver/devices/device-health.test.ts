@@ -21,17 +21,14 @@ describe('deviceHealth', () => {
     ]);
   });
 
-  it('says of a device that hangs which write does not return, and what to do', () => {
-    const path = '/sys/bus/pci/devices/0000:3b:02.1/driver/unbind';
-    const hung = [{ device: '0000:3b:02.1', name: 'b', path, text: '0000:3b:02.1' }];
-    expect(deviceHealth('node-1', ['a', 'b'], [claimOf('node-1', 'b')], hung)).toEqual([
+  it('says all that is wrong with a device', () => {
+    const conditions = ['PF ens1f0 has no carrier: check its cable', 'the kernel does not return from a write'];
+    const unhealthy = new Map([
+      ['b', conditions.map((message) => ({ name: 'hung' as const, effect: 'NoSchedule' as const, message }))],
+    ]);
+    expect(deviceHealth('node-1', ['a', 'b'], [claimOf('node-1', 'b')], unhealthy)).toEqual([
       { poolName: 'node-1', deviceName: 'a', health: 'healthy' },
-      {
-        poolName: 'node-1',
-        deviceName: 'b',
-        health: 'unhealthy',
-        message: expect.stringMatching(`^the kernel does not return from a write to ${path}: end the process`),
-      },
+      { poolName: 'node-1', deviceName: 'b', health: 'unhealthy', message: conditions.join('; ') },
     ]);
   });
 
@@ -55,9 +52,15 @@ describe('reportDevices', () => {
     const [publish, setHealth] = [vi.fn(), vi.fn()];
     const known = { failure: undefined, policyFault: undefined, state: { hungWrites: [], keepsTaints: true } };
     const parts = {
-      devices: { ...known, hung: () => [], isListed: true, offered: () => offered, scannedAt },
+      devices: {
+        ...{ ...known, hung: () => [], unhealthy: () => new Map(), cardConditions: () => [] },
+        ...{ isListed: true, offered: () => offered, sharedCounters: () => [], scannedAt },
+      },
       store: { claims: () => [], unrestored: () => [] },
-      events: { devicesFound: vi.fn(), devicesHung: vi.fn(), devicesUnrestored: vi.fn(), policyRejected: vi.fn() },
+      events: {
+        ...{ devicesFound: vi.fn(), devicesHung: vi.fn(), devicesUnrestored: vi.fn() },
+        ...{ policyRejected: vi.fn(), cardsUnhealthy: vi.fn() },
+      },
       observer: { published: vi.fn(), reported: vi.fn() },
     };
     const options = {

@@ -4,7 +4,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { DeviceList, type DeviceListOptions } from '../../../../src/driver/devices/device-list.ts';
 import { heldDevices } from '../../../../src/driver/devices/held-devices.ts';
 import { openDevices, type SimulationSettings } from '../../../../src/driver/devices/open-devices.ts';
-import type { StoredClaim, StoredDevice, UnrestoredVf } from '../../../../src/driver/state/index.ts';
+import type { StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from '../../../../src/driver/state/index.ts';
+import { validatePool } from '../../../../src/framework/resourceslice/validate.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { NetlinkError, type RtnlConnection } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
@@ -23,20 +24,29 @@ let node: TestNode;
 let logger: RecordingLogger;
 let claims: StoredClaim[];
 let unrestored: UnrestoredVf[];
+/** What is stored of conditions, in the order in which it was. */
+let conditions: StoredCondition[];
 beforeEach(() => {
   node = new TestNode([...igbTree, ...iceTree]);
   logger = new RecordingLogger();
   claims = [];
   unrestored = [];
+  conditions = [];
 });
 afterEach(() => node[Symbol.dispose]());
 
+const store: DeviceListOptions['store'] = {
+  conditions: () => conditions,
+  putCondition: (condition) => void conditions.push(condition),
+  deleteCondition: () => {},
+};
 const options = (more: Partial<DeviceListOptions> = {}): DeviceListOptions => ({
   driver: testDriver,
   host: node.connection as unknown as RtnlConnection,
   clock: systemClock,
   held: () => heldDevices(claims),
   unrestored: () => unrestored,
+  store,
   sysfsRoot: node.root,
   logger,
   ...more,
@@ -64,6 +74,11 @@ const tick = async (clock: ManualClock, ticks = 1) => {
   }
   await isAsleep();
 };
+/** Lists links, and counts scans: between them only the links of cards are listed. */
+const countScans = (onScan: () => void) => (of?: readonly object[]) => {
+  if (of === undefined) onScan();
+  return node.connection.links();
+};
 /** What happens to a VF that goes to a pod. */
 const takeAway = () => {
   node.takeAway('enp1s0f0v0');
@@ -90,6 +105,24 @@ describe('DeviceList', () => {
     takeAway();
     expect(await source.scan()).toBe(false);
     expect(source.offered()).toEqual(before);
+  });
+
+  it('offers VFs with guarantees with what they take of their port, and the port once', async () => {
+    const path = join(node.root, 'policy.yaml');
+    const rule = 'select: { pciAddress: "0000:01:00.0" }, bandwidth: { guaranteedMbps: 400, portMbps: 1000 }';
+    writeFileSync(path, `${head}pfs: [{ ${rule} }, { select: {} }]\n`);
+    const source = open(path);
+    await source.scan();
+    const offered = source.offered();
+    const guarantee = { bandwidth: { value: '400M' } };
+    expect(offered.find(({ name }) => name === '0000-01-10-0')).toMatchObject({
+      capacity: guarantee,
+      consumesCounters: [{ counterSet: 'port-0000-01-00-0', counters: guarantee }],
+    });
+    const sharedCounters = source.sharedCounters();
+    expect(sharedCounters).toEqual([{ name: 'port-0000-01-00-0', counters: { bandwidth: { value: '1000M' } } }]);
+    expect(validatePool('n', { devices: offered, sharedCounters }, testDriver)).toEqual([]);
+    expect(offered.filter(({ capacity }) => capacity === undefined)).not.toEqual([]);
   });
 
   it('knows after a restart what a VF was that is in a pod', async () => {
@@ -248,7 +281,7 @@ describe('DeviceList', () => {
       return { [Symbol.dispose]: () => void watching-- };
     };
     let scans = 0;
-    const connection = { ...node.connection, links: () => ++scans && node.connection.links() };
+    const connection = { ...node.connection, links: countScans(() => scans++) };
     await using source = open(undefined, { clock, watchHost, host: connection as unknown as RtnlConnection });
     let changes = 0;
     source.watch(() => changes++);
@@ -292,7 +325,7 @@ describe('DeviceList', () => {
       return { [Symbol.dispose]: () => {} };
     };
     let scans = 0;
-    const connection = { ...node.connection, links: () => ++scans && node.connection.links() };
+    const connection = { ...node.connection, links: countScans(() => scans++) };
     await using source = open(undefined, { clock, watchHost, host: connection as unknown as RtnlConnection });
     source.watch(() => undefined);
     await tick(clock, 11);
@@ -494,7 +527,7 @@ describe('DeviceList, while the kernel does not return from a write', () => {
   it('goes on offering the device, with a taint, until the kernel returns', async () => {
     await using bench = await hang();
     const { source, before } = bench;
-    expect(source.hung()).toEqual([{ name, device: first, path: bench.path, text: first }]);
+    expect(source.hung()).toEqual([{ device: first, path: bench.path, text: first }]);
     expect(source.withheld()).toEqual({ unrestored: 0, hung: 1 });
     expect(offeredAs(source)).toEqual({ ...before.find((device) => device.name === name), taints });
     expect(source.offered().filter((device) => device.taints !== undefined)).toHaveLength(1);
@@ -531,7 +564,7 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     await using bench = await hang();
     const { source, before } = bench;
     const changes = bench.changes();
-    source.withdrawHung();
+    source.withdrawTainted();
     expect(bench.changes()).toBeGreaterThan(changes);
     expect(source.offered()).toEqual(before.filter((device) => device.name !== name));
     claims = [claimOf({})];
@@ -542,5 +575,108 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     claims = [];
     await source.scan();
     expect(offeredAs(source)?.taints).toEqual(taints);
+  });
+});
+
+describe('DeviceList, of a card whose link is lost', () => {
+  const taint = { key: `${testDriver}/no-carrier`, effect: 'NoSchedule', timeAdded: '2026-01-01T00:00:00Z' };
+  const tainted = (source: DeviceList) => source.offered().filter(({ taints }) => taints !== undefined);
+  /** A list that is followed on a quiet node that reports changes. */
+  async function follow(policy = '') {
+    await using stack = new AsyncDisposableStack();
+    const clock = new ManualClock();
+    let report = () => {};
+    const watchHost = (onChange: () => void): Disposable => {
+      report = onChange;
+      return { [Symbol.dispose]: () => {} };
+    };
+    const path = join(node.root, 'policy.yaml');
+    writeFileSync(path, `${head}${policy}`);
+    const now = () => new Date(Date.UTC(2026, 0, 1) + clock.nowMs());
+    const source = stack.use(open(path, { clock, watchHost, now }));
+    let [changes, scans] = [0, 0];
+    await source.start();
+    source.watch(
+      () => changes++,
+      () => scans++,
+    );
+    const owned = stack.move();
+    return {
+      source,
+      pass: (ticks = 1) => tick(clock, ticks),
+      change(more: object) {
+        node.change('enp1s0f0', more);
+        report();
+      },
+      count: () => [changes, scans],
+      [Symbol.asyncDispose]: () => owned.disposeAsync(),
+    };
+  }
+
+  it('gives its VFs a taint at the next tick, also while it is not scanned, and takes it back ten seconds after the link is back', async () => {
+    await using bench = await follow();
+    const { source, pass, change, count } = bench;
+    await pass(3);
+    const before = source.offered();
+    const [changes = 0, scans] = count();
+    change({ carrier: false });
+    await pass();
+    // A scan is due after ten seconds only.
+    expect(count()).toEqual([changes + 1, scans]);
+    expect(tainted(source)).toHaveLength(3);
+    expect(tainted(source)[0]).toMatchObject({
+      name: '0000-01-10-0',
+      taints: [{ ...taint, timeAdded: '2026-01-01T00:00:08Z' }],
+    });
+    expect(source.withheld()).toEqual({ unrestored: 0, hung: 0, 'no-carrier': 3 });
+    expect(source.conditionCounts()).toMatchObject({ 'no-carrier': 3, hung: 0, unrestored: 0 });
+    expect(source.findUsable('0000-01-10-0')).toBeDefined();
+    change({ carrier: true });
+    await pass(5);
+    expect(tainted(source)).toHaveLength(3);
+    await pass(2);
+    expect(source.offered()).toEqual(before);
+    expect(count()[0]).toBe(changes + 2);
+  });
+
+  it('follows the policy: another effect, or none besides health and events', async () => {
+    node.change('enp1s0f0', { carrier: false });
+    await using evicting = await follow('taints: { noCarrier: NoExecute }');
+    expect(tainted(evicting.source)[0]?.taints).toEqual([{ ...taint, effect: 'NoExecute' }]);
+    conditions = [];
+    await using silent = await follow('taints: { noCarrier: None }');
+    const { source } = silent;
+    expect(tainted(source)).toEqual([]);
+    expect(source.withheld()).toEqual({ unrestored: 0, hung: 0 });
+    const message = expect.stringMatching(/^PF enp1s0f0 \(0000:01:00.0\) has no carrier: check its cable/);
+    expect(source.unhealthy().get('0000-01-10-0')).toMatchObject([{ name: 'no-carrier', message }]);
+    expect(source.cardConditions()[0]?.message).toMatch(/New claims get its devices all the same/);
+    source.withdrawTainted();
+    expect(source.offered()).toHaveLength(9);
+  });
+
+  it('withdraws VFs that no claim has where the API server stores no taints', async () => {
+    node.change('enp1s0f0', { carrier: false });
+    await using bench = await follow();
+    const { source } = bench;
+    claims = [claimOf({})];
+    source.withdrawTainted();
+    expect(
+      source
+        .offered()
+        .map(({ name }) => name)
+        .filter((name) => /^0000-01-10-[024]$/.test(name)),
+    ).toEqual(['0000-01-10-0']);
+    expect(tainted(source)).toEqual([]);
+    expect(source.cardConditions()[0]?.message).toMatch(/Its devices are not offered until that is over\.$/);
+  });
+
+  it('notices the loss of an LACP partner, which the kernel does not report', async () => {
+    node.change('enp1s0f0', { lacpPartnerInSync: true });
+    await using bench = await follow();
+    await bench.pass(3);
+    node.change('enp1s0f0', { lacpPartnerInSync: false });
+    await bench.pass();
+    expect(tainted(bench.source)[0]?.taints).toMatchObject([{ key: `${testDriver}/lacp-partner-lost` }]);
   });
 });

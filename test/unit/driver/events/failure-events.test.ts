@@ -122,6 +122,15 @@ describe('FailureEvents', () => {
     expect(reported().filter((line) => line === 'Pod web-0 DeviceNotAttached')).toHaveLength(1);
   });
 
+  it('reports a container on another NUMA node on its claim and its pod, which it knows from the event', () => {
+    const { events, reported, reports } = record();
+    events.numaMisaligned(pod, identity, 'container main: its CPUs 2-3 are on NUMA node 1, and …');
+    expect(reported()).toEqual(['ResourceClaim fast-net NumaMisaligned', 'Pod web-0 NumaMisaligned']);
+    expect(reports[0]?.note).toMatch(
+      /^Devices of claim apps\/fast-net are on another NUMA node .*: container main: its/,
+    );
+  });
+
   it('reports a status that cannot be written on the claim and on its pods', () => {
     const { events, reported, reports } = record();
     events.sandboxSeen({ id: 's-1', ...pod });
@@ -197,5 +206,19 @@ describe('FailureEvents', () => {
     events.devicesHung('node-1', []);
     events.devicesHung('node-1', [hung]);
     expect(reported()).toHaveLength(2);
+  });
+
+  it('reports on the node what is wrong with a card, once, and when it is over', () => {
+    const { events, reports, reported } = record();
+    const subject = 'PF ens1f0 (0000:3b:00.0)';
+    const lost = { name: 'no-carrier' as const, subject, message: `${subject} has no carrier: check its cable.` };
+    events.cardsUnhealthy('node-1', []);
+    for (const _ of [1, 2]) events.cardsUnhealthy('node-1', [lost]);
+    events.cardsUnhealthy('node-1', []);
+    expect(reported()).toEqual(['Node node-1 DeviceUnhealthy', 'Node node-1 DeviceHealthy']);
+    expect(reports.map(({ type, note }) => [type, note])).toEqual([
+      ['Warning', lost.message],
+      ['Normal', `${subject} is healthy again: no-carrier is over`],
+    ]);
   });
 });

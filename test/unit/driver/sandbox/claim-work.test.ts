@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ClaimWork } from '../../../../src/driver/sandbox/claim-work.ts';
 import { type Attachments, SandboxError } from '../../../../src/driver/sandbox/index.ts';
 import { MetadataWriter } from '../../../../src/driver/sandbox/metadata-writer.ts';
+import type { NumaResult } from '../../../../src/driver/sandbox/numa-placement.ts';
 import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { VfState } from '../../../../src/driver/vf/index.ts';
 import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
@@ -41,6 +42,8 @@ describe('the VFs of a claim', () => {
   /** What was done with the VFs. */
   let calls: string[];
   let withdrawError: Error | undefined;
+  /** Where the pod's containers are, compared with the devices. */
+  let alignment: NumaResult | undefined;
 
   beforeEach(async () => {
     dir = tempDir();
@@ -49,6 +52,7 @@ describe('the VFs of a claim', () => {
     detachErrors = new Map();
     calls = [];
     withdrawError = undefined;
+    alignment = undefined;
     metadata = new ClaimMetadata({
       ...{ driver: testDriver, dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] },
       gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
@@ -90,7 +94,7 @@ describe('the VFs of a claim', () => {
     work = new ClaimWork({
       ...{ store, attachments, locks: new KeyedMutex() },
       networks: { isGone: () => false },
-      ...{ files, metadata },
+      ...{ files, metadata, numa: { alignmentOf: () => alignment } },
       writer: new MetadataWriter({ driver: testDriver, files, attributesOf: () => ({}), logger }),
       assure: async (_, { name, attachment }) => void calls.push(`assure ${name}, ${attachment?.sandboxId ?? 'free'}`),
     });
@@ -111,6 +115,25 @@ describe('the VFs of a claim', () => {
   const gate = () => (existsSync(join(claimDir(), 'gate')) ? readFileSync(join(claimDir(), 'gate'), 'utf8') : 'none');
   const file = (request: string) => readFileSync(join(claimDir(), request, 'metadata.json'), 'utf8').trim();
   const dataOf = (index: number) => metadata.read(identity, `vf-${index}`)?.devices[0]?.networkData;
+
+  it('say whether containers are near them, also after a restart, until they are in another sandbox', async () => {
+    const aligned = () => metadata.read(identity, 'vf-1')?.devices[0]?.attributes?.numaAligned;
+    alignment = 'unknown';
+    await serve();
+    expect(aligned()).toBeUndefined();
+    for (const [result, bool] of [
+      ['misaligned', false],
+      [undefined, false],
+      ['aligned', true],
+    ] as const) {
+      alignment = result;
+      await serve();
+      expect(aligned()).toEqual({ bool });
+    }
+    alignment = undefined;
+    await work.serve(identity, { ...place, sandboxId: 's2' }, {} as never, never);
+    expect(aligned()).toBeUndefined();
+  });
 
   it('keep containers from starting once one has left the pod, with its metadata withdrawn', async () => {
     expect(await serve()).toBe('ready');

@@ -20,6 +20,9 @@ describe('NriHooks', () => {
   /** What the guard says to the next containers. */
   let refusals: Error[];
   let failure: { error: unknown; attempts: number } | undefined;
+  /** What the comparison with NUMA nodes says to the next containers. */
+  let compare: () => boolean;
+  const logger = new RecordingLogger();
   let hooks: NriHooks;
 
   beforeEach(() => {
@@ -33,6 +36,7 @@ describe('NriHooks', () => {
     failure = undefined;
     const sandbox = {
       want: (desired: string) => noted(`want ${desired}`, work),
+      refresh: () => noted('refresh', work),
       get failure() {
         return failure;
       },
@@ -55,8 +59,16 @@ describe('NriHooks', () => {
       if (refusal !== undefined) throw refusal;
     };
     const guard = { check, mayGoOn: () => mayGoOn } as unknown as StartGuard;
+    compare = () => false;
+    const numa = {
+      check: () => compare(),
+      observe: (_: PodSandbox, { name }: Container) => {
+        calls.push(`observe ${name}`);
+        compare();
+      },
+    };
     const onSynchronized = () => calls.push('synchronized');
-    hooks = new NriHooks({ registry, guard, onSynchronized, clock, logger: new RecordingLogger() });
+    hooks = new NriHooks({ registry, guard, numa, onSynchronized, clock, logger });
   });
 
   /** Whether the hook has answered after so much time, and what. */
@@ -146,8 +158,36 @@ describe('NriHooks', () => {
     await expect(hooks.createContainer(pod, {} as Container, context)).rejects.toThrow('the VF is gone');
   });
 
+  it('refuses a container on the wrong NUMA node, and waits a little for metadata that says where it is', async () => {
+    compare = () => {
+      throw new Error('its CPUs are on NUMA node 1');
+    };
+    await expect(hooks.createContainer(pod, {} as Container, context)).rejects.toThrow('NUMA node 1');
+    compare = () => true;
+    expect(await answerAfter(0, hooks.createContainer(pod, {} as Container, context))).toBe('success');
+    expect(calls.at(-1)).toBe('refresh');
+    work = new Promise(() => undefined);
+    expect(await answerAfter(499, hooks.createContainer(pod, {} as Container, context))).toBe('waits');
+    work = Promise.reject(new Error('the VF is gone'));
+    expect(await answerAfter(0, hooks.createContainer(pod, {} as Container, context))).toBe('success');
+  });
+
+  it('compares containers that started without it, before their sandboxes are served', () => {
+    const of = (name: string, state: string, podSandboxId = 's1') => ({ name, state, podSandboxId }) as Container;
+    hooks.synchronize([pod], [of('main', 'running'), of('init', 'stopped'), of('other', 'running', 's2')]);
+    expect(calls).toEqual(['observe main', 'list 1, in use s1,s2', 'synchronized']);
+    compare = () => {
+      throw new Error('disk full');
+    };
+    hooks.synchronize([pod], [of('main', 'running')]);
+    expect(calls.slice(3)).toEqual(['observe main', 'list 1, in use s1', 'synchronized']);
+    expect(logger.lines.map(({ message }) => message)).toContain(
+      'CPUs of running containers not compared with their devices',
+    );
+  });
+
   it('passes on what the runtime lists, and that it is gone', () => {
-    hooks.synchronize([pod], [{ podSandboxId: 's1' } as Container]);
+    hooks.synchronize([pod], [{ podSandboxId: 's1', state: 'stopped' } as Container]);
     hooks.disconnected();
     expect(calls).toEqual(['list 1, in use s1', 'synchronized', 'expire']);
   });

@@ -67,6 +67,13 @@ describe('toDeviceMetadata', () => {
     expect(shown).not.toHaveProperty('vlan');
   });
 
+  it('has the rates of a VF, and none for those without', () => {
+    const config = { vf: { minTxRate: 0, maxTxRate: 400 } };
+    const { attributes: shown } = toDeviceMetadata(testDriver, { ...device, config }, attributes, state);
+    expect(shown).toMatchObject({ maxTxRate: { int: 400 } });
+    expect(shown).not.toHaveProperty('minTxRate');
+  });
+
   it('keeps what the inventory has where nothing else is known', () => {
     expect(tell(undefined, { hardwareAddress: undefined }).attributes).toEqual(attributes);
     expect(tell({ nodes: [] }).attributes).toMatchObject({ driver: { string: 'mlx5_core' }, mtu: { int: 1500 } });

@@ -197,6 +197,39 @@ describe('ClaimStatusWriter', () => {
     expect(condition()?.lastTransitionTime).not.toBe(before);
   });
 
+  it('writes other conditions, and keeps those of other components and those that are not set', async ({
+    own: bench,
+    claim,
+  }) => {
+    const before = '2026-01-01T00:00:00Z';
+    const of = (type: string, status: string) => ({
+      type,
+      status,
+      reason: 'Old',
+      message: '',
+      lastTransitionTime: before,
+    });
+    bench.api.edit<ResourceClaim>('ResourceClaim', claim.name, ({ status }) => {
+      const conditions = [of('Bound', 'True'), of('Near', 'True')] as never[];
+      if (status !== undefined) status.devices = [entry('vf-0', { conditions })];
+    });
+    const writer = bench.start();
+    const conditions = () =>
+      Object.fromEntries((bench.entries()?.[0]?.conditions ?? []).map((each) => [each.type, each]));
+    writer.set(claim, [ready('vf-0')]);
+    await poll(conditions).toMatchObject({ Ready: {}, Bound: of('Bound', 'True'), Near: of('Near', 'True') });
+    for (const [status, reason] of [
+      ['True', 'New'],
+      ['False', 'Far'],
+    ] as const) {
+      const near = { type: 'Near', status, reason, message: 'because' };
+      writer.set(claim, [ready('vf-0', { conditions: [near] })]);
+      await poll(conditions).toMatchObject({ Ready: {}, Bound: of('Bound', 'True'), Near: near });
+      expect(conditions().Near?.lastTransitionTime === before).toBe(status === 'True');
+    }
+    expect(Object.keys(conditions())).toHaveLength(3);
+  });
+
   it('ends with the newest state, however many came before it', async ({ own: bench, claim }) => {
     const slow = bench.api.delay('PATCH /status', 20);
     const writer = bench.start();

@@ -90,18 +90,18 @@ describe('metadata of a driver that knows it later', () => {
   });
 
   it.each([
-    ['of another UID', { uid: 'other' }, 'vf', 'dev-a', testDriver],
-    ['that is not prepared', { name: 'other' }, 'vf', 'dev-a', testDriver],
-    ['for another request', {}, 'x', 'dev-a', testDriver],
-    ['with a device that is not its own', {}, 'vf', 'dev-b', testDriver],
-    ["with another driver's device", {}, 'vf', 'dev-a', 'gpu.example'],
-  ])('KEP-5304 "MetadataUpdater": refuses a claim %s', async (_what, other, request, name, driver) => {
+    ['of another UID', { uid: 'other' }, 'vf', 'dev-a', testDriver, /prepared with UID \S+, not other$/],
+    ['that is not prepared', { name: 'other' }, 'vf', 'dev-a', testDriver, /claim default\/other: it is not prepared$/],
+    ['for another request', {}, 'x', 'dev-a', testDriver, /request x is not prepared$/],
+    ['with a device that is not its own', {}, 'vf', 'dev-b', testDriver, /device \S+\/dev-b is not prepared for/],
+    ["with another driver's device", {}, 'vf', 'dev-a', 'gpu.example', /device gpu.example\/\S+ is not prepared for/],
+  ])('KEP-5304 "MetadataUpdater": refuses a claim %s', async (_what, other, request, name, driver, message) => {
     await using bench = await startBench();
     const { pod, wire } = bench.addPod('a');
     await bench.kubelet.prepare(pod);
     await expect(
       bench.helper.updateRequestMetadata({ ...wire, ...other }, request, [{ ...owned(name), driver }]),
-    ).rejects.toMatchObject({ code: 'metadata-not-prepared' });
+    ).rejects.toMatchObject({ code: 'metadata-not-prepared', message: expect.stringMatching(message) });
     expect(bench.metadataText('a', 'vf')).toBeUndefined();
   });
 

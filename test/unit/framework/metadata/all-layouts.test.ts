@@ -360,6 +360,11 @@ describe('a container', () => {
       expect([metadata.isUsedBy(claim, container), metadata.isAnyUsedBy(container)]).toEqual([true, true]);
       expect(metadata.hasGateOf(claim, container)).toBe(mode === 'hook');
       for (const other of others) expect(metadata.isUsedBy(other, container)).toBe(false);
+      const [{ mounts = [] } = {}] = bench.edits(claim.uid);
+      const mounted = { mounts: mounts.map(({ hostPath }) => ({ source: hostPath })) };
+      expect(metadata.isRequestUsedBy(claim, 'vf', mounted)).toBe(true);
+      // Without files, a container of the claim may have all of its requests.
+      expect(metadata.isRequestUsedBy(claim, 'vf/large', { mounts: [] })).toBe(mounts.length === 0);
       expect([metadata.isUsedBy(claim, none), metadata.isAnyUsedBy(none)]).toEqual([false, false]);
       await metadata.unprepare(claim);
     }

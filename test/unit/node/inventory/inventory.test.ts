@@ -270,6 +270,31 @@ describe('Inventory, of a PF whose VFs cannot be listed', () => {
 });
 
 describe('Inventory, with a policy', () => {
+  it('guarantees VFs bandwidth of their port, and offers none whose guarantee could not be kept', async () => {
+    const policy = (bandwidth: object): InventoryPolicy => ({
+      pfs: [
+        { select: { name: 'ensA' }, vfs: '0', bandwidth: { guaranteedMbps: 30_000, ...bandwidth } },
+        { select: {} },
+      ],
+    });
+    const inventory = node.inventory(policy({}));
+    const ofFirst = async () => {
+      const { devices, excluded } = await inventory.scan();
+      const [device] = devices.filter(({ pciAddress }) => pciAddress === a0);
+      return [device?.kind === 'vf' ? device.bandwidth : undefined, excluded.map(({ reason }) => reason)];
+    };
+    expect(await ofFirst()).toEqual([{ guaranteedMbps: 30_000, portMbps: 40_000 }, []]);
+    inventory.policy = policy({ portMbps: 100_000, burst: true });
+    expect(await ofFirst()).toEqual([{ guaranteedMbps: 30_000, portMbps: 100_000, burst: true }, []]);
+    inventory.policy = policy({ guaranteedMbps: 40_001 });
+    expect(await ofFirst()).toEqual([undefined, ['guarantee-above-port']]);
+    writeFileSync(file(pfA, 'net/ensA/speed'), '-1\n');
+    inventory.policy = policy({});
+    expect(await ofFirst()).toEqual([{ guaranteedMbps: 30_000, portMbps: 40_000 }, []]);
+    const fresh = node.inventory(policy({}));
+    expect((await fresh.scan()).excluded).toMatchObject([{ pciAddress: a0, reason: 'port-speed-unknown' }]);
+  });
+
   it.each<[string, InventoryPolicy['pfs'], string[]]>([
     ['interface name', [{ select: { name: 'ensB' } }], [b0]],
     ['PCI address', [{ select: { pciAddress: pfA } }], [a0, a1]],

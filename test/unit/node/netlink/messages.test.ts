@@ -45,6 +45,16 @@ describe('decodeLink', () => {
     expect(limits(68, 9216)).toMatchObject({ minMtuBytes: 68, maxMtuBytes: 9216 });
     expect(limits(68, 0)).not.toHaveProperty('maxMtuBytes');
   });
+
+  it('reads of a port of an 802.3ad bond whether its LACP partner is in sync', () => {
+    const port = (kind: string, data: Attribute[]) =>
+      decodeLink(linkMessage([attribute(18, encode([attribute(4, encodeString(kind)), attribute(5, encode(data))]))]))
+        .lacpPartnerInSync;
+    const partner = (state: number) => [attribute(7, Buffer.of(0x3f)), attribute(8, Buffer.of(state, 0))];
+    // As in the kernel: aggregated; after a time-out (EXPIRED); without a partner from the start.
+    expect([0x3d, 0x37, 0x01].map((state) => port('bond', partner(state)))).toEqual([true, false, false]);
+    expect([port('bond', []), port('bridge', partner(0x3d))]).toEqual([undefined, undefined]);
+  });
 });
 
 describe('bonds', () => {

@@ -76,6 +76,10 @@ describe('simulatedSysfs', () => {
     expect(await sysfs.interfaces(pf.pciAddress)).toMatchObject([{ name: 'nsim1' }]);
     expect(await sysfs.port(pf.pciAddress, 'nsim1')).toEqual({ linkType: 'ethernet', linkSpeedMbps: 10_000 });
     expect(pf).not.toHaveProperty('numaNode');
+    const onNodes = planSimulation({ pfs: 3, vfsPerPf: 3, namePrefix: 'nsim', numaNodes: [0, 1] });
+    await writeFileTree(dir.path, simulatedSysfs(onNodes));
+    const placed = await Promise.all(onNodes.map(({ pciAddress }) => new Sysfs(dir.path).pf(pciAddress)));
+    expect(placed.map(({ numaNode }) => numaNode)).toEqual([0, 1, 1]);
     const vfs = await Promise.all(pf.vfs.map((entry) => sysfs.vf(pf, entry)));
     expect(vfs).toMatchObject(
       plan[1]!.vfs.map(({ pciAddress, vfIndex }) => ({

@@ -1,13 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { TtrpcClient } from '../../../../nri/ttrpc/client.ts';
 import { createTtrpcCodec, type TtrpcResponse } from '../../../../nri/ttrpc/codec.ts';
-import {
-  encodeTtrpcFrame,
-  FrameType,
-  maxDataBytes,
-  type TtrpcFrame,
-  TtrpcFrameDecoder,
-} from '../../../../nri/ttrpc/frame.ts';
+import { encodeTtrpcFrame, FrameType, maxDataBytes } from '../../../../nri/ttrpc/frame.ts';
 import { TtrpcServer } from '../../../../nri/ttrpc/server.ts';
 import { channelPair, recordingLogger, TestChannel } from '../support.ts';
 
@@ -20,12 +14,7 @@ function connect() {
   const client = new TtrpcClient(channel, { codec, logger: log });
   const answer = (streamId: number, response: TtrpcResponse, type: number = FrameType.response) =>
     channel.arrive(encodeTtrpcFrame({ streamId, type, data: codec.response.encode(response) }));
-  const requests = () =>
-    channel.sent.map((bytes) => {
-      const frames: TtrpcFrame[] = [];
-      new TtrpcFrameDecoder().push(bytes, (frame) => frames.push(frame as TtrpcFrame));
-      return { streamId: frames[0]?.streamId, ...codec.request.decode(frames[0]?.data ?? nothing) };
-    });
+  const requests = () => channel.frames.map(({ streamId, data }) => ({ streamId, ...codec.request.decode(data) }));
   return { channel, log, client, answer, requests };
 }
 

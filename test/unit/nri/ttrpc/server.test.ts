@@ -1,12 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import { createTtrpcCodec, type TtrpcRequest, type TtrpcResponse } from '../../../../nri/ttrpc/codec.ts';
-import {
-  encodeTtrpcFrame,
-  FrameType,
-  maxDataBytes,
-  type TtrpcFrame,
-  TtrpcFrameDecoder,
-} from '../../../../nri/ttrpc/frame.ts';
+import { encodeTtrpcFrame, FrameType, maxDataBytes, type TtrpcFrame } from '../../../../nri/ttrpc/frame.ts';
 import { type Method, TtrpcServer, type TtrpcServerOptions } from '../../../../nri/ttrpc/server.ts';
 import { TtrpcError } from '../../../../nri/ttrpc/status.ts';
 import { recordingLogger, TestChannel, until } from '../support.ts';
@@ -23,15 +17,12 @@ function serve(methods: Record<string, Method>, options: Partial<TtrpcServerOpti
     channel.arrive(encodeTtrpcFrame({ streamId, type, flags, data }));
   const call = (streamId: number, method: string, request: TtrpcRequest = {}) =>
     arrive(streamId, codec.request.encode({ service: 's', method, ...request }));
-  return { channel, server, log, call, arrive, answers: () => channel.sent.map(readAnswer) };
+  return { channel, server, log, call, arrive, answers: () => channel.frames.map(readAnswer) };
 }
 
-function readAnswer(bytes: Buffer): TtrpcResponse & { streamId: number } {
-  const frames: TtrpcFrame[] = [];
-  new TtrpcFrameDecoder().push(bytes, (frame) => frames.push(frame as TtrpcFrame));
-  const [frame] = frames;
-  expect(frames).toEqual([expect.objectContaining({ type: FrameType.response, flags: 0 })]);
-  return { streamId: frame?.streamId ?? 0, ...codec.response.decode(frame?.data ?? Buffer.alloc(0)) };
+function readAnswer({ streamId, type, flags, data }: TtrpcFrame): TtrpcResponse & { streamId: number } {
+  expect([type, flags]).toEqual([FrameType.response, 0]);
+  return { streamId, ...codec.response.decode(data) };
 }
 
 const echo: Method = (payload) => ({ payload });

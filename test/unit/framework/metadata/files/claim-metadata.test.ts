@@ -119,17 +119,6 @@ describe('ClaimMetadata', () => {
     expect(await readMetadataFile(file)).toMatchObject({ generation: 3, devices: [deviceWith('192.0.2.9/24')] });
   });
 
-  it.each([
-    ['another UID', { ...claim, uid: 'other' }, 'vf', 'dev-1', /prepared with UID 1a-uid, not other/],
-    ['another request', claim, 'gpu', 'dev-1', /request gpu is not prepared/],
-    ['another device', claim, 'vf', 'dev-2', /device sriov.netdra.dev\/node-1\/dev-2 is not prepared/],
-    ['another claim', { ...claim, name: 'slow-net' }, 'vf', 'dev-1', /claim default\/slow-net: it is not prepared/],
-  ])('refuses an update for %s', async (_what, target, request, name, message) => {
-    await metadata.prepare(record, new Map());
-    await expect(metadata.update(target, request, [{ driver, pool: 'node-1', name }])).rejects.toThrow(message);
-    expect(existsSync(file)).toBe(false);
-  });
-
   it('withdraws some requests only, and goes on hiding nothing else', async () => {
     const requests = { ...record.requests, other: { name: 'other', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
     await metadata.prepare({ ...record, requests }, new Map([['other', [{ driver, pool: 'node-1', name: 'dev-2' }]]]));

@@ -19,12 +19,13 @@ export interface ProgramOptions {
 const pollMs = 50;
 const stopTimeoutMs = 10_000;
 
-/** A daemon of the cluster that tests start, kill and restart. Its output goes to a log file. */
+/** A daemon that tests start, kill and restart. Its output goes to a log file. */
 export class Program implements AsyncDisposable {
   readonly #options: ProgramOptions;
   #child: ChildProcess | undefined;
 
-  private constructor(options: ProgramOptions) {
+  /** It is not started yet. */
+  constructor(options: ProgramOptions) {
     this.#options = options;
   }
 
@@ -57,7 +58,10 @@ export class Program implements AsyncDisposable {
     this.#spawn();
     const { isReady, timeoutMs = 60_000 } = this.#options;
     for (const endsAt = performance.now() + timeoutMs; ; await sleep(pollMs)) {
-      if (!this.isRunning) throw this.#failure('program-ended', 'ended while it was started');
+      if (!this.isRunning) {
+        const how = this.#child?.exitCode ?? this.#child?.signalCode;
+        throw this.#failure('program-ended', `ended with ${how} while it was started`);
+      }
       if (await isReady().catch(() => false)) return;
       if (performance.now() > endsAt) throw this.#failure('not-ready', `does not serve after ${timeoutMs / 1_000} s`);
     }
@@ -77,6 +81,12 @@ export class Program implements AsyncDisposable {
     } finally {
       closeSync(log);
     }
+  }
+
+  /** The last lines of its log. */
+  logTail(lines = 15): string {
+    const { logPath } = this.#options;
+    return existsSync(logPath) ? readFileSync(logPath, 'utf8').trimEnd().split('\n').slice(-lines).join('\n') : '';
   }
 
   /** Stops the program and waits for its end. Sends SIGKILL after 10 s. */
@@ -102,7 +112,6 @@ export class Program implements AsyncDisposable {
 
   #failure(code: 'program-ended' | 'not-ready', what: string): NodeError {
     const { logPath } = this.#options;
-    const log = existsSync(logPath) ? readFileSync(logPath, 'utf8').trimEnd().split('\n').slice(-15).join('\n') : '';
-    return new NodeError(code, `${this.name} ${what}; its log ends\n${log}`, { path: logPath });
+    return new NodeError(code, `${this.name} ${what}; its log ends\n${this.logTail()}`, { path: logPath });
   }
 }

@@ -1,0 +1,127 @@
+import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import type { GetCluster } from '../describe-cluster.ts';
+import { startNumaDrivers } from '../node/numa-drivers.ts';
+import type { RealNode } from '../node/real-node.ts';
+import { testClaim, testClass, testPod } from '../objects.ts';
+import { startExample } from './examples.ts';
+
+/** Time for three attempts of the kubelet, and for an event or a status to appear. */
+const slow = { timeout: 120_000, interval: 500 };
+
+const classes = ['dra.cpu', 'dra.memory', 'accelerator.example.com'];
+
+/** On a machine whose CPUs are all on NUMA node 0, with simulated VFs on the nodes 0 and 1. */
+export function describeNuma(get: GetCluster, getNode: () => RealNode): void {
+  const onNode = (node: number) => [`device.attributes["resource.kubernetes.io"].numaNode == ${node}`];
+
+  async function eventsOf(reason: string): Promise<string[]> {
+    const events = await get().cluster.events();
+    return events
+      .filter((each) => each.reason === reason)
+      .map(({ regarding: { kind, name }, note }) => `${kind} ${name}: ${note}`);
+  }
+
+  async function conditionOf(claim: string) {
+    const { status } = (await get().cluster.find<ResourceV1ResourceClaim>('ResourceClaim', claim)) ?? {};
+    const found = status?.devices?.[0]?.conditions?.find(({ type }) => type === 'NumaAligned');
+    return found && [found.status, found.reason];
+  }
+
+  /** A pod with a CPU of its own, which the kubelet's static CPU manager chooses. */
+  async function startPinned(name: string, node: number, deviceClassName?: string): Promise<void> {
+    const { cluster } = get();
+    const request = { name: 'vf', selectors: onNode(node), ...(deviceClassName && { deviceClassName }) };
+    await cluster.create(testClaim(cluster, name, [request]));
+    const containers = [{ name: 'main', limits: { cpu: '1', memory: '64Mi' } }];
+    const claims = [{ name: 'nic', resourceClaimName: name }];
+    await cluster.create(testPod(cluster, name, { claims, containers }));
+  }
+
+  async function alignmentIn(pod: string): Promise<boolean | undefined> {
+    const [device] = (await get().view(pod).metadata(`resourceclaims/${pod}`, 'vf')).devices;
+    return device?.attributes?.numaAligned?.bool;
+  }
+
+  describe('CPUs and devices', () => {
+    it('are on one NUMA node if the claim asks for that, with memory and devices of other drivers', {
+      tags: 'newest',
+    }, async () => {
+      const { cluster } = get();
+      await using stack = new AsyncDisposableStack();
+      stack.use(await startNumaDrivers(getNode()));
+      for (const name of classes) {
+        const metadata = { name };
+        const spec = { selectors: [{ cel: { expression: `device.driver == "${name}"` } }] };
+        await cluster.create({ apiVersion: 'resource.k8s.io/v1', kind: 'DeviceClass', metadata, spec });
+        stack.defer(() => cluster.remove('DeviceClass', name));
+      }
+      await startExample(cluster, 'numa-aligned.yaml');
+      await cluster.waitUntilRunning('numa-aligned');
+      // The VFs of the other node come first in the slices.
+      await expect.poll(() => cluster.log('numa-aligned', 'forwarder'), slow).toBe('NIC and CPUs on NUMA node 0\n');
+      const [claim] = await cluster.list<ResourceV1ResourceClaim>('ResourceClaim');
+      expect(claim?.status?.allocation?.devices?.results?.map(({ driver }) => driver).sort()).toEqual(
+        [...classes, cluster.target.driver].sort(),
+      );
+      expect(await conditionOf(claim?.metadata.name ?? '')).toEqual(['True', 'SameNumaNode']);
+      await cluster.remove('Pod', 'numa-aligned');
+    });
+
+    it('are reported if they are on different nodes, and the container starts', { tags: 'newest' }, async () => {
+      const { cluster, view } = get();
+      await startPinned('far', 1);
+      await cluster.waitUntilRunning('far');
+      const cpu = (await view('far').read('sh', '-c', 'grep Cpus_allowed_list /proc/self/status')).split(/\s+/)[1];
+      expect(cpu).toMatch(/^\d+$/);
+      const text = `container main: its CPUs ${cpu} are on NUMA node 0, and device fe00-\\S+ is on NUMA node 1$`;
+      await expect
+        .poll(async () => (await eventsOf('NumaMisaligned')).sort(), slow)
+        .toEqual([
+          expect.stringMatching(`^Pod far: .*${text}`),
+          expect.stringMatching(`^ResourceClaim far: .*${text}`),
+        ]);
+      expect(await alignmentIn('far')).toBe(false);
+      await expect.poll(() => conditionOf('far'), slow).toEqual(['False', 'OtherNumaNode']);
+      await cluster.remove('Pod', 'far');
+
+      await startPinned('near', 0);
+      await cluster.waitUntilRunning('near');
+      expect(await alignmentIn('near')).toBe(true);
+      await expect.poll(() => conditionOf('near'), slow).toEqual(['True', 'SameNumaNode']);
+      await cluster.remove('Pod', 'near');
+    });
+
+    it('keep a container from starting if its class requires it, and mark the claim', { tags: 'newest' }, async () => {
+      const { cluster } = get();
+      const { metadata } = await cluster.create(testClass(cluster, 'near', { numa: 'require' }));
+      try {
+        // Without CPUs of its own it passes.
+        await cluster.create(
+          testClaim(cluster, 'shared', [{ name: 'vf', selectors: onNode(1), deviceClassName: metadata.name }]),
+        );
+        await cluster.create(testPod(cluster, 'shared', { claims: [{ name: 'nic', resourceClaimName: 'shared' }] }));
+        await cluster.waitUntilRunning('shared');
+        expect([await alignmentIn('shared'), await conditionOf('shared')]).toEqual([undefined, undefined]);
+
+        await startPinned('refused', 1, metadata.name);
+        const text = `container main cannot start with claim ${cluster.namespace}/refused, which has numa: require: its CPUs \\d+ are on NUMA node 0, and device fe00-\\S+ is on NUMA node 1 .*delete it`;
+        await expect
+          .poll(() => eventsOf('ContainerHeldBack'), slow)
+          .toEqual([expect.stringMatching(`^Pod refused: ${text}`)]);
+        await expect.poll(() => conditionOf('refused'), slow).toEqual(['False', 'ContainerRefused']);
+        await cluster.remove('Pod', 'refused');
+
+        await startPinned('required', 0, metadata.name);
+        await cluster.waitUntilRunning('required');
+        expect(await alignmentIn('required')).toBe(true);
+        const weaker = testClaim(cluster, 'weaker', [
+          { name: 'vf', deviceClassName: metadata.name, config: { numa: 'report' } },
+        ]);
+        await expect(cluster.check(weaker)).rejects.toThrow(/sets numa to report, and DeviceClass .* to require/);
+      } finally {
+        await cluster.remove('DeviceClass', metadata.name);
+      }
+    });
+  });
+}

@@ -1,0 +1,64 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import type { NetworkDevice } from '../../node/inventory/index.ts';
+import { invalidConfig } from '../api/config.ts';
+import { refusal } from '../api/refusal.ts';
+import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
+
+type Rates = Pick<NonNullable<VfConfig['vf']>, 'minTxRate' | 'maxTxRate'>;
+
+/**
+ * The configuration with the rates that the inventory policy guarantees the device. They are final: with others the
+ * guarantees of the other VFs of the port would not hold. A simulated VF has no rates.
+ * @throws DriverError `config-invalid` if class or claim ask for other rates
+ */
+export function withGuarantee(claim: AllocatedClaim, offered: NetworkDevice, config: VfConfig): VfConfig {
+  if (offered.kind !== 'vf' || offered.bandwidth === undefined) return config;
+  const { guaranteedMbps, burst = false } = offered.bandwidth;
+  const { minTxRate, maxTxRate } = config.vf ?? {};
+  const asked: Rates = { ...(minTxRate && { minTxRate }), ...(maxTxRate && { maxTxRate }) };
+  const rates: Rates = burst ? { ...asked, minTxRate: guaranteedMbps } : { maxTxRate: guaranteedMbps };
+  const problems = (['minTxRate', 'maxTxRate'] as const).flatMap((field) => {
+    const value = asked[field];
+    if (value === undefined || value === rates[field]) return [];
+    return [`vf.${field}: ${value} Mbit/s are asked for, and the inventory policy guarantees ${guaranteedMbps}`];
+  });
+  if (burst && maxTxRate && maxTxRate < guaranteedMbps)
+    problems.push(
+      `vf.maxTxRate: ${maxTxRate} Mbit/s are less than the ${guaranteedMbps} that the inventory policy guarantees`,
+    );
+  if (problems.length > 0) throw invalidConfig(claim, problems);
+  return offered.simulated ? config : { ...config, vf: { ...config.vf, ...rates } };
+}
+
+/**
+ * Keeps the guarantees of a port's VFs within its speed. The scheduler does, by counters, unless they are off in the cluster,
+ * or the policy has just changed.
+ * @param others the claims that are in the store
+ * @throws DriverError `bandwidth-exceeded`
+ */
+export function checkGuarantees(
+  claim: AllocatedClaim,
+  devices: readonly StoredDevice[],
+  others: () => readonly StoredClaim[],
+): void {
+  const guarantees = devices.flatMap(guaranteeOf);
+  if (guarantees.length === 0) return;
+  const taken = others()
+    .filter(({ identity }) => identity.uid !== claim.identity.uid)
+    .flatMap((each) => each.devices.flatMap(guaranteeOf));
+  for (const { pfAddress, portMbps } of guarantees) {
+    const sumOf = (list: typeof guarantees) =>
+      list.filter((each) => each.pfAddress === pfAddress).reduce((sum, each) => sum + each.guaranteedMbps, 0);
+    const [own, theirs] = [sumOf(guarantees), sumOf(taken)];
+    if (own + theirs <= portMbps) continue;
+    const problem = ` needs ${own} Mbit/s of the port of PF ${pfAddress}, and of its ${portMbps} other claims have ${theirs}`;
+    const hint =
+      'is the feature gate DRAPartitionableDevices on, so that the scheduler counts? Delete the pod, so that it is scheduled anew';
+    throw refusal(claim, 'bandwidth-exceeded', problem, { retriable: true, hint });
+  }
+}
+
+function guaranteeOf({ offered }: StoredDevice) {
+  if (offered?.kind !== 'vf' || offered.bandwidth === undefined) return [];
+  return [{ pfAddress: offered.pfAddress, ...offered.bandwidth }];
+}

@@ -1,0 +1,120 @@
+import { explain } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type { ConditionReading } from '../../node/inventory/index.ts';
+import { StateError, type Store, type StoredCondition } from '../state/index.ts';
+
+/** How long a condition has to be over before that is reported: twice as long after each flap. */
+const holdMs = { first: 10_000, longest: 640_000 };
+/** How long the flaps of a condition that is over are remembered. */
+const forgetMs = 1_800_000;
+
+export interface ConditionHistoryOptions {
+  store: Pick<Store, 'conditions' | 'putCondition' | 'deleteCondition'>;
+  /** Times have to be those of earlier processes, too. */
+  now: () => Date;
+  logger: Logger;
+}
+
+/** A condition that is in force. */
+export type ActiveCondition = StoredCondition & { sinceMs: number };
+
+/**
+ * Which conditions are in force. One begins with the first reading of it, and ends when it has been over for some time, so that a link
+ * that flaps changes little for the scheduler. All of it is in the store: a restart neither ends a condition nor forgets its flaps, and
+ * two instances publish the same.
+ * Decision: docs/decisions/0035-devices-that-say-they-are-broken.md
+ */
+export class ConditionHistory {
+  readonly #options: ConditionHistoryOptions;
+  /** By subject and condition. */
+  #entries = new Map<string, StoredCondition>();
+  /** Changes that the store has not taken yet; `undefined`: the entry is to be deleted. */
+  readonly #unstored = new Map<string, StoredCondition | undefined>();
+  #failure: string | undefined;
+
+  constructor(options: ConditionHistoryOptions) {
+    this.#options = options;
+  }
+
+  /** As of the last {@link observe}. */
+  get active(): readonly ActiveCondition[] {
+    return [...this.#entries.values()].filter((entry): entry is ActiveCondition => entry.sinceMs !== undefined);
+  }
+
+  /**
+   * Takes note of what was seen, and of the time.
+   * @param readings what is missing is unknown, and stays as it was
+   * @param functions PCI addresses of all functions of the node; a function that is gone has no condition. Absent: not all are known
+   * @returns whether another condition is in force than before
+   * @throws StateError `store-unusable` if the store cannot be read
+   */
+  observe(readings: readonly ConditionReading[], functions?: ReadonlySet<string>): boolean {
+    const before = this.#fingerprint();
+    this.#read();
+    const nowMs = this.#options.now().getTime();
+    for (const { isPresent, isSilent: _isSilent, ...reading } of readings) this.#follow(reading, isPresent, nowMs);
+    for (const entry of this.#entries.values()) {
+      if (functions !== undefined && !functions.has(entry.pciAddress)) this.#follow(entry, false, nowMs);
+    }
+    for (const entry of this.#entries.values()) this.#age(entry, nowMs);
+    return this.#fingerprint() !== before;
+  }
+
+  #read(): void {
+    this.#entries = new Map(this.#options.store.conditions().map((entry) => [keyOf(entry), entry]));
+    for (const [key, entry] of this.#unstored) this.#set(key, entry);
+  }
+
+  #follow(seen: Omit<ConditionReading, 'isPresent' | 'isSilent'>, isPresent: boolean, nowMs: number): void {
+    const known = this.#entries.get(keyOf(seen));
+    if (!isPresent) {
+      if (known !== undefined && known.overMs === undefined) this.#put({ ...known, overMs: nowMs });
+    } else if (known === undefined) {
+      this.#put({ ...seen, sinceMs: nowMs, holdMs: holdMs.first });
+    } else if (known.overMs !== undefined) {
+      const { overMs: _over, sinceMs = nowMs, ...rest } = known;
+      this.#put({ ...rest, ...seen, sinceMs, holdMs: Math.min(2 * known.holdMs, holdMs.longest) });
+    }
+  }
+
+  #age(entry: StoredCondition, nowMs: number): void {
+    const { overMs, sinceMs, ...rest } = entry;
+    if (overMs === undefined) return;
+    // The clock was set back.
+    if (overMs > nowMs) this.#put({ ...entry, overMs: nowMs });
+    else if (sinceMs !== undefined && nowMs - overMs >= entry.holdMs) this.#put({ ...rest, overMs: nowMs });
+    else if (sinceMs === undefined && nowMs - overMs >= forgetMs) this.#set(keyOf(entry), undefined);
+  }
+
+  #put(entry: StoredCondition): void {
+    this.#set(keyOf(entry), entry);
+  }
+
+  /** @param entry `undefined`: there is none any more. What is in force does not depend on whether the store takes it */
+  #set(key: string, entry: StoredCondition | undefined): void {
+    const { store, logger } = this.#options;
+    const known = this.#entries.get(key);
+    if (entry === undefined) this.#entries.delete(key);
+    else this.#entries.set(key, entry);
+    try {
+      if (entry !== undefined) store.putCondition(entry);
+      else if (known !== undefined) store.deleteCondition(known);
+      this.#unstored.delete(key);
+      this.#failure = undefined;
+    } catch (error) {
+      if (!(error instanceof StateError)) throw error;
+      this.#unstored.set(key, entry);
+      const reason = explain(error);
+      if (reason !== this.#failure) logger.warn({ err: error }, 'condition of a device is not stored');
+      this.#failure = reason;
+    }
+  }
+
+  #fingerprint(): string {
+    return JSON.stringify(this.active.map((entry) => [keyOf(entry), entry.sinceMs]));
+  }
+}
+
+function keyOf({ pciAddress, condition }: Pick<StoredCondition, 'pciAddress' | 'condition'>): string {
+  return `${pciAddress} ${condition}`;
+}

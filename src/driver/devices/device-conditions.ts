@@ -1,0 +1,233 @@
+import type { DeviceTaint } from '../../framework/resourceslice/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import {
+  type ConditionSubject,
+  type HeldDevices,
+  type InventoryPolicy,
+  type LinkCondition,
+  linkConditions,
+} from '../../node/inventory/index.ts';
+import { type HungWrite, hungWriteHint, SriovError } from '../../node/sriov/index.ts';
+import type { UnrestoredVf } from '../state/index.ts';
+import type { ActiveCondition } from './condition-history.ts';
+
+/** An API server that drops taints may be upgraded to one that stores them. */
+const retryTaintsMs = 3_600_000;
+
+/** What can be wrong with a device. */
+export const conditionNames = [...linkConditions, 'hung', 'unrestored'] as const;
+export type ConditionName = (typeof conditionNames)[number];
+
+export interface DeviceConditionsOptions {
+  clock: Clock;
+  /** Name of the driver: the prefix of its taints. */
+  driver: string;
+  /** Devices that are prepared for claims now. */
+  held: () => HeldDevices;
+  /** VFs that new claims do not get until they are restored. */
+  unrestored: () => readonly UnrestoredVf[];
+}
+
+/** Where conditions come from, and what is to follow from them. */
+export interface ConditionSource {
+  /** Writes that the kernel has not returned from. */
+  hung: () => readonly HungWrite[];
+  /** Conditions of functions that are in force. */
+  active: () => readonly ActiveCondition[];
+  policy: () => InventoryPolicy;
+}
+
+/** Something that is wrong with a device. */
+export interface DeviceCondition {
+  name: ConditionName;
+  effect: DeviceTaint['effect'];
+  /** Unix time, ms; absent if it is not known. */
+  sinceMs?: number;
+  /** What is wrong, and what to do. */
+  message: string;
+}
+
+/** Something that is wrong with a card or a single VF, for people. */
+export interface CardCondition {
+  name: ConditionName;
+  /** `PF ens1f0 (0000:3b:00.0)` */
+  subject: string;
+  /** What is wrong, what follows for new claims, and what to do. */
+  message: string;
+}
+
+/** A device, and the PF that it shares conditions with. */
+export type ConditionedDevice = { pciAddress: string; pfAddress?: string };
+
+/**
+ * The one place that decides what follows from what is wrong with a device: a taint, or no offer where the API server stores no taints,
+ * and whether it can be prepared.
+ * Decision: docs/decisions/0035-devices-that-say-they-are-broken.md
+ */
+export class DeviceConditions {
+  readonly #options: DeviceConditionsOptions;
+  readonly #source: ConditionSource;
+  /** Until when taints are not tried. */
+  #noTaintsUntilMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: DeviceConditionsOptions, source: ConditionSource) {
+    this.#options = options;
+    this.#source = source;
+  }
+
+  get hung(): readonly HungWrite[] {
+    return this.#source.hung();
+  }
+
+  /** Whether devices in such a condition have a taint; otherwise they are withdrawn. */
+  get keepsTaints(): boolean {
+    return this.#options.clock.nowMs() >= this.#noTaintsUntilMs;
+  }
+
+  isHung(pciAddress: string): boolean {
+    return this.hung.some(({ device }) => device === pciAddress);
+  }
+
+  /** For an API server that does not store taints: for an hour, devices that would have one and that no claim holds are withdrawn. */
+  dropTaints(): void {
+    this.#noTaintsUntilMs = this.#options.clock.nowMs() + retryTaintsMs;
+  }
+
+  /**
+   * What is wrong with a device. An unrestored VF that hangs only hangs: what can be restored is known when the kernel returns.
+   */
+  of({ pciAddress, pfAddress }: ConditionedDevice): DeviceCondition[] {
+    const hung = this.hung.find(({ device }) => device === pciAddress);
+    const unrestored = this.#options.unrestored().find(({ device }) => device.pciAddress === pciAddress);
+    const active = this.#source.active().filter((each) => [pciAddress, pfAddress].includes(each.pciAddress));
+    // A PF and the representor of a VF can lack a carrier both.
+    const own = [...new Map(active.map((each) => [each.condition, each])).values()];
+    return [
+      ...own.map((each): DeviceCondition => {
+        const { condition: name, sinceMs } = each;
+        return { name, effect: this.effectOf(name), sinceMs, message: describeCondition(each) };
+      }),
+      ...(hung === undefined
+        ? []
+        : [{ name: 'hung' as const, effect: this.effectOf('hung'), message: describeHung(hung) }]),
+      ...(hung !== undefined || unrestored === undefined
+        ? []
+        : [{ name: 'unrestored' as const, effect: 'NoSchedule' as const, message: describeUnrestored(unrestored) }]),
+    ];
+  }
+
+  /** What is wrong with functions of cards, which can be many devices at once. */
+  ofCards(): CardCondition[] {
+    return this.#source.active().map((each) => {
+      const { condition: name } = each;
+      return { name, subject: subjectOf(each), message: `${describeCondition(each)}. ${this.#consequenceOf(name)}` };
+    });
+  }
+
+  /** How many of these devices are in each condition. @param which `withheld`: only conditions that keep them from new claims */
+  counts(
+    devices: readonly ConditionedDevice[],
+    which: 'all' | 'withheld' = 'all',
+  ): Partial<Record<ConditionName, number>> {
+    const all = devices.flatMap((device) => this.of(device));
+    const wanted = all.filter(({ effect }) => which === 'all' || effect !== 'None');
+    const byName = Map.groupBy(wanted, ({ name }) => name);
+    return Object.fromEntries([...byName].map(([name, found]) => [name, found.length]));
+  }
+
+  effectOf(name: ConditionName): DeviceTaint['effect'] {
+    const { taints = {} } = this.#source.policy();
+    const { noCarrier, lacpPartnerLost, missingDriver, hung } = taints;
+    const effects: Partial<Record<ConditionName, DeviceTaint['effect'] | undefined>> = {
+      ...{ 'no-carrier': noCarrier, 'lacp-partner-lost': lacpPartnerLost, 'missing-driver': missingDriver, hung },
+    };
+    return effects[name] ?? 'NoSchedule';
+  }
+
+  /** Why devices are withdrawn, by PCI address; the others are offered. */
+  withdrawals(devices: readonly ConditionedDevice[]): Map<string, DeviceCondition> {
+    const held = this.keepsTaints ? undefined : this.#options.held();
+    const reasonOf = (device: ConditionedDevice) =>
+      this.of(device).find(({ name, effect }) => {
+        return name === 'unrestored' || (held?.has(device.pciAddress) === false && effect !== 'None');
+      });
+    return new Map(
+      devices.flatMap((device): [string, DeviceCondition][] => {
+        const reason = reasonOf(device);
+        return reason === undefined ? [] : [[device.pciAddress, reason]];
+      }),
+    );
+  }
+
+  /** The API's own effect `None` is left out: Kubernetes 1.34 does not know it. */
+  taintsOf(device: ConditionedDevice): { taints?: DeviceTaint[] } {
+    if (!this.keepsTaints) return {};
+    const taints = this.of(device).flatMap(({ name, effect, sinceMs }): DeviceTaint[] => {
+      if (effect === 'None') return [];
+      return [
+        { key: this.#keyOf(name), effect, ...(sinceMs === undefined ? {} : { timeAdded: formatSeconds(sinceMs) }) },
+      ];
+    });
+    return taints.length === 0 ? {} : { taints };
+  }
+
+  #keyOf(name: ConditionName): string {
+    return `${this.#options.driver}/${name}`;
+  }
+
+  #consequenceOf(name: ConditionName): string {
+    const effect = this.effectOf(name);
+    if (effect === 'None') return 'New claims get its devices all the same, as the inventory policy says.';
+    if (!this.keepsTaints) return 'Its devices are not offered until that is over.';
+    return `Its devices have the taint ${this.#keyOf(name)} with the effect ${effect} until that is over.`;
+  }
+
+  /** @throws SriovError `device-hangs` if the device cannot be prepared for a claim now */
+  check(pciAddress: string): void {
+    const hung = this.hung.find(({ device }) => device === pciAddress);
+    if (hung === undefined) return;
+    const { device, path } = hung;
+    throw new SriovError('device-hangs', `${device}: the kernel has not returned from an earlier write to ${path}`, {
+      ...{ device, path, retriable: true, hint: hungWriteHint },
+    });
+  }
+
+  /** Differs when other devices are to be offered, or withdrawn, by what the store and the kernel's writes say. */
+  fingerprint(): string {
+    const unrestored = this.#options.unrestored().map(({ device }) => device.pciAddress);
+    return JSON.stringify([unrestored, this.hung.map(({ device }) => device)]);
+  }
+}
+
+/** RFC 3339 in whole seconds, as the API server stores times. */
+function formatSeconds(unixMs: number): string {
+  return new Date(unixMs).toISOString().replace(/\.\d+Z$/, 'Z');
+}
+
+const whatIsWrong: Record<LinkCondition, (kind: ConditionSubject['kind']) => string> = {
+  'no-carrier': (kind) =>
+    kind === 'VF'
+      ? 'of a VF has no carrier: the kernel log says what its driver does'
+      : 'has no carrier: check its cable and transceiver, and the port of the switch',
+  'lacp-partner-lost': () => 'has lost its LACP partner: check LACP at the port of the switch that it is connected to',
+  'missing-driver': () =>
+    'has no kernel driver: load it, or bind it again; if its probe fails, the kernel log says why',
+};
+
+/** `PF ens1f0 (0000:3b:00.0) has no carrier: …` */
+export function describeCondition(condition: ActiveCondition): string {
+  return `${subjectOf(condition)} ${whatIsWrong[condition.condition](condition.kind)}`;
+}
+
+function subjectOf({ kind, pciAddress, interfaceName }: ConditionSubject): string {
+  const name = interfaceName === undefined ? pciAddress : `${interfaceName} (${pciAddress})`;
+  return `${kind === 'VF' ? 'representor' : kind} ${name}`;
+}
+
+function describeHung({ path }: HungWrite): string {
+  return `the kernel does not return from a write to ${path}: ${hungWriteHint}`;
+}
+
+function describeUnrestored({ reason }: UnrestoredVf): string {
+  return `it is not restored after its last claim: ${reason}; the driver tries again every minute`;
+}

@@ -1,0 +1,99 @@
+import type { Container, PodSandbox } from '../../../nri/index.ts';
+import { cpuList, type NumaNodes, parseCpuList } from '../../node/numa/index.ts';
+
+/** Variables of upstream's dra-driver-cpu: `DRA_CPUSET_<claim UID>=<exclusive CPUs>`. */
+const draVariable = /^DRA_CPUSET_[^=]*=(.*)$/s;
+/** The weight of a container for each CPU that it requests, and the largest one. Source: kubelet, `MilliCPUToShares`. */
+const sharesPerCpu = 1024;
+const maxShares = 262_144;
+/** The cgroups of pods whose QoS class is not Guaranteed; the kubelet gives these no exclusive CPUs. */
+const lowerClasses = /kubepods[-/](?:burstable|besteffort)/;
+
+/** Where the exclusive CPUs and the memory of a container are. */
+export interface Placement {
+  cpus: ReadonlySet<number>;
+  cpuNodes: ReadonlySet<number>;
+  /** CPUs that are on no node: offline ones, for example. */
+  strayCpus: ReadonlySet<number>;
+  /** Nodes with CPUs that its memory is bound to; empty: it is not bound, or to nodes with memory only. */
+  memoryNodes: ReadonlySet<number>;
+}
+
+/** What a comparison has found; `unknown` says why nothing can be said. */
+export type NumaResult = 'aligned' | 'misaligned' | 'unknown';
+
+/**
+ * The exclusive CPUs of a container: of a claim for CPUs, or those that the kubelet's static CPU manager gives a container of a
+ * Guaranteed pod that requests whole CPUs. The static CPU manager also sets the CPUs of all other containers, to those that are
+ * shared; exclusive are those that the container has as many of as it requests.
+ * docs/decisions/0034-cpus-beside-their-devices.md
+ * @returns a list of CPUs; `undefined` if it has none
+ */
+export function exclusiveCpus(
+  { cgroupParent }: Pick<PodSandbox, 'cgroupParent'>,
+  { env, cpu: { cpus, shares } }: Pick<Container, 'cpu' | 'env'>,
+): string | undefined {
+  const ofClaims = env.flatMap((each) => draVariable.exec(each)?.[1] ?? []).filter((list) => list !== '');
+  if (ofClaims.length > 0) return ofClaims.join(',');
+  const count = parseCpuList(cpus)?.size ?? 0;
+  if (count === 0 || lowerClasses.test(cgroupParent)) return undefined;
+  return shares === Math.min(count * sharesPerCpu, maxShares) ? cpus : undefined;
+}
+
+/** @returns `undefined` if the lists cannot be read */
+export function placementOf(cpus: string, mems: string, nodes: NumaNodes): Placement | undefined {
+  const [all, memory] = [parseCpuList(cpus), parseCpuList(mems)];
+  if (all === undefined || memory === undefined) return undefined;
+  const withCpus = [...nodes].filter(([, ofNode]) => ofNode.size > 0);
+  const used = withCpus.filter(([, ofNode]) => !all.isDisjointFrom(ofNode));
+  return {
+    cpus: all,
+    cpuNodes: new Set(used.map(([node]) => node)),
+    strayCpus: used.reduce<Set<number>>((rest, [, ofNode]) => rest.difference(ofNode), all),
+    memoryNodes: memory.intersection(new Map(withCpus)),
+  };
+}
+
+/**
+ * Whether a device has CPUs and memory of its container on its own NUMA node, and the container has none on nodes without any
+ * of its devices.
+ * @param node of the device; `undefined` if it is not known
+ * @param others nodes of all devices that the container has
+ */
+export function compareNodes(
+  node: number | undefined,
+  others: readonly (number | undefined)[],
+  { cpuNodes, strayCpus, memoryNodes }: Placement,
+  nodes: NumaNodes,
+): NumaResult {
+  // There is no wrong one then. Firmware often does not report the only node.
+  const isOnlyNode = [...nodes.values()].filter(({ size }) => size > 0).length <= 1;
+  if (node === undefined) return isOnlyNode ? 'aligned' : 'unknown';
+  const compare = (used: ReadonlySet<number>, isWhole: boolean): NumaResult => {
+    if (!used.has(node)) return isWhole ? 'misaligned' : 'unknown';
+    const isElsewhere = !used.isSubsetOf(new Set(others));
+    if (isElsewhere) return others.includes(undefined) ? 'unknown' : 'misaligned';
+    return isWhole ? 'aligned' : 'unknown';
+  };
+  const results = [compare(cpuNodes, strayCpus.size === 0)];
+  if (memoryNodes.size > 0) results.push(compare(memoryNodes, true));
+  return worstOf(results);
+}
+
+export function worstOf(results: readonly NumaResult[]): NumaResult {
+  return (['misaligned', 'unknown'] as const).find((each) => results.includes(each)) ?? 'aligned';
+}
+
+/** Such as `its CPUs 2-3 are on NUMA node 1`. */
+export function describePlacement({ cpus, cpuNodes, strayCpus, memoryNodes }: Placement): string {
+  const where = [
+    ...(cpuNodes.size > 0 ? [`on ${nodesText(cpuNodes)}`] : []),
+    ...(strayCpus.size > 0 ? [`${cpuList(strayCpus)} on no node that the kernel reports`] : []),
+  ];
+  const text = `its CPUs ${cpuList(cpus)} are ${where.join(' and ')}`;
+  return memoryNodes.size === 0 ? text : `${text}, its memory is on ${nodesText(memoryNodes)}`;
+}
+
+function nodesText(nodes: ReadonlySet<number>): string {
+  return `NUMA node${nodes.size === 1 ? '' : 's'} ${cpuList(nodes)}`;
+}

@@ -1,0 +1,27 @@
+import { defined } from '../../lib/defined.ts';
+import type { PfRule } from './inventory-policy.ts';
+
+/** What a VF is sure of on its port. */
+export interface Bandwidth {
+  guaranteedMbps: number;
+  /** Of the whole port: the guarantees of the VFs that claims have are not more. */
+  portMbps: number;
+  /** Whether the VF may send more while the port is free. */
+  burst?: true;
+}
+
+/**
+ * A VF's bandwidth by the rule that covers it.
+ * @param linkSpeedMbps of the port, as last seen; absent: it was never known
+ * @returns `undefined` without one; why the VF cannot be offered, if the guarantee cannot be kept
+ */
+export function bandwidthOf(
+  rule: PfRule | undefined,
+  linkSpeedMbps: number | undefined,
+): Bandwidth | 'port-speed-unknown' | 'guarantee-above-port' | undefined {
+  if (rule?.bandwidth === undefined) return undefined;
+  const { guaranteedMbps, portMbps = linkSpeedMbps, burst } = rule.bandwidth;
+  if (portMbps === undefined || portMbps === 0) return 'port-speed-unknown';
+  if (guaranteedMbps > portMbps) return 'guarantee-above-port';
+  return { guaranteedMbps, portMbps, ...defined({ burst: burst || undefined }) };
+}

@@ -1,0 +1,200 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { Container, PodSandbox } from '../../../../nri/index.ts';
+import { NumaGuard, SandboxError } from '../../../../src/driver/sandbox/index.ts';
+import type { StoredClaim, StoredDevice, VfConfig } from '../../../../src/driver/state/index.ts';
+
+const pod = {
+  id: 's1',
+  uid: 'pod-1',
+  namespace: 'apps',
+  name: 'dpdk',
+  cgroupParent: '/kubepods/podpod-1',
+} as PodSandbox;
+const twoSockets = new Map([
+  [0, new Set([0, 1, 2, 3])],
+  [1, new Set([4, 5, 6, 7])],
+]);
+
+function deviceOf(name: string, numaNode: number | undefined, numa?: VfConfig['numa']): StoredDevice {
+  const offered = numaNode === undefined ? {} : { numaNode };
+  const config = numa === undefined ? {} : { numa };
+  return { ...{ pciAddress: name, pool: 'n', name, request: name, config }, offered: offered as never };
+}
+
+function claimOf(name: string, devices: StoredDevice[]): StoredClaim {
+  const identity = { namespace: 'apps', name, uid: `uid-${name}` };
+  return { identity, podUids: ['pod-1'], state: 'prepared', devices };
+}
+
+describe('NumaGuard', () => {
+  let claims: StoredClaim[];
+  let nodes: () => ReadonlyMap<number, ReadonlySet<number>>;
+  /** Results of comparisons, events, and claims whose condition is to be written. */
+  let calls: string[];
+  let guard: NumaGuard;
+
+  beforeEach(() => {
+    claims = [claimOf('nic', [deviceOf('vf-0', 0)])];
+    nodes = () => twoSockets;
+    calls = [];
+    guard = new NumaGuard({
+      store: {
+        claim: (uid) => claims.find(({ identity }) => identity.uid === uid),
+        claimsOfPod: (uid) => claims.filter(({ podUids }) => podUids.includes(uid)),
+      },
+      metadata: {
+        // A container names the requests that it has.
+        isAnyUsedBy: ({ env }) => env.some((each) => each.startsWith('HAS_')),
+        isUsedBy: ({ name }, { env }) => env.some((each) => each.startsWith(`HAS_${name}_`)),
+        isRequestUsedBy: ({ name }, request, { mounts }) =>
+          mounts.some(({ source }) => source === `HAS_${name}_${request}`),
+      },
+      attributesOf: () => ({ 'resource.kubernetes.io/numaNode': { int: 1 } }),
+      numaNodes: () => nodes(),
+      onCompared: (result) => calls.push(result),
+      onMisaligned: ({ name: of }, { name }, reason) => calls.push(`event for ${of} and ${name}: ${reason}`),
+      onCondition: ({ name }) => calls.push(`condition of ${name}`),
+    });
+  });
+
+  /** A container with exclusive CPUs, as many as the list has. */
+  function containerOf(
+    cpus: string,
+    uses = ['nic_vf-0'],
+    more: { name?: string; shares?: number; mems?: string } = {},
+  ) {
+    const { name = 'main', shares = 1024 * cpus.split(',').length, mems = '' } = more;
+    const has = uses.map((each) => `HAS_${each}`);
+    return {
+      ...{ name, env: has, mounts: has.map((source) => ({ source })), cpu: { cpus, shares, mems } },
+    } as unknown as Container;
+  }
+
+  const condition = (name = 'nic', device = 'vf-0') => guard.conditionOf(`uid-${name}`, device);
+  const alignment = (sandboxId = 's1') => guard.alignmentOf('uid-nic', sandboxId, 'vf-0');
+
+  it('lets containers pass that have no exclusive CPUs, or none of the devices', () => {
+    claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require'), deviceOf('vf-1', 1, 'require')])];
+    expect(guard.check(pod, containerOf('4', undefined, { shares: 2 }))).toBe(false);
+    expect(guard.check(pod, containerOf('4', []))).toBe(false);
+    expect(guard.check(pod, containerOf('4', ['nic_none']))).toBe(false);
+    expect([calls, condition(), alignment()]).toEqual([[], undefined, undefined]);
+    // Only the device of the request that it has.
+    expect(guard.check(pod, containerOf('4', ['nic_vf-1']))).toBe(true);
+    expect([calls, condition()?.status]).toEqual([['aligned'], 'Unknown']);
+    expect(condition('nic', 'vf-1')).toMatchObject({ status: 'True', reason: 'SameNumaNode' });
+  });
+
+  it('reports a container on another node, with both nodes, and lets it start', () => {
+    expect(guard.check(pod, containerOf('4,5', undefined, { mems: '1' }))).toBe(true);
+    const where =
+      'container main: its CPUs 4-5 are on NUMA node 1, its memory is on NUMA node 1, and device vf-0 is on NUMA node 0';
+    expect(calls).toEqual(['misaligned', `event for dpdk and nic: ${where}`]);
+    expect([alignment(), alignment('s2')]).toEqual(['misaligned', undefined]);
+    expect(condition()).toEqual({ type: 'NumaAligned', status: 'False', reason: 'OtherNumaNode', message: where });
+    // The same container again: an event, but nothing new in metadata and status.
+    expect(guard.check(pod, containerOf('4,5', undefined, { mems: '1' }))).toBe(false);
+    expect(calls).toHaveLength(4);
+  });
+
+  it('says of a device what the worst of its containers has', () => {
+    expect(guard.check(pod, containerOf('0', undefined, { name: 'init' }))).toBe(true);
+    expect([alignment(), condition()?.status]).toEqual(['aligned', 'True']);
+    expect(guard.check(pod, containerOf('4'))).toBe(true);
+    expect([alignment(), condition()?.message]).toEqual(['misaligned', expect.stringMatching(/^container main: /)]);
+    // In the pod's next sandbox all of them start anew.
+    expect(guard.check({ ...pod, id: 's2' }, containerOf('1'))).toBe(true);
+    expect([alignment(), alignment('s2'), condition()?.status]).toEqual([undefined, 'aligned', 'True']);
+  });
+
+  it('refuses a container with numa: require, marks its claim after three times, and clears that when it is created', () => {
+    claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')]), claimOf('other', [deviceOf('vf-9', 1)])];
+    const refused = containerOf('4', ['nic_vf-0', 'other_vf-9']);
+    const refuse = () => {
+      try {
+        return guard.check(pod, refused);
+      } catch (error) {
+        return error;
+      }
+    };
+    for (const attempt of [1, 2]) {
+      const error = refuse();
+      expect(error).toBeInstanceOf(SandboxError);
+      expect(error, `${attempt}`).toMatchObject({
+        ...{
+          code: 'numa-mismatch',
+          retriable: true,
+          claim: 'apps/nic',
+          hint: expect.stringContaining('matchAttribute'),
+        },
+        message:
+          'container main cannot start with claim apps/nic, which has numa: require: its CPUs 4 are on NUMA node 1, and device vf-0 is on NUMA node 0',
+      });
+      expect([condition(), alignment()]).toEqual([undefined, undefined]);
+    }
+    calls = [];
+    refuse();
+    expect(calls).toEqual(['refused', 'condition of nic']);
+    expect(condition()).toMatchObject({ status: 'False', reason: 'ContainerRefused' });
+    refuse();
+    expect(calls).toEqual(['refused', 'condition of nic', 'refused']);
+    expect(guard.check(pod, containerOf('4', undefined, { shares: 2 }))).toBe(true);
+    expect(condition()).toMatchObject({ status: 'Unknown', reason: 'NotCompared' });
+    expect(guard.check(pod, containerOf('0'))).toBe(true);
+    expect([condition()?.reason, alignment()]).toEqual(['SameNumaNode', 'aligned']);
+  });
+
+  it.each<[string, () => void]>([
+    ['the node of the device is', () => (claims = [claimOf('nic', [deviceOf('vf-0', undefined, 'require')])])],
+    [
+      'the nodes cannot be read',
+      () => {
+        claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')])];
+        nodes = () => {
+          throw new Error('EACCES');
+        };
+      },
+    ],
+  ])('refuses it also if it is not known, and reports nothing otherwise: %s', (_, set) => {
+    set();
+    expect(() => guard.check(pod, containerOf('4'))).toThrow(/unknown|cannot be read: EACCES/);
+    expect(() => guard.check(pod, containerOf('4'))).toThrow(expect.objectContaining({ code: 'numa-unknown' }));
+    const [claim] = claims;
+    for (const device of claim?.devices ?? []) device.config = {};
+    calls = [];
+    guard.check(pod, containerOf('4'));
+    expect(calls).toEqual(['unknown']);
+    expect(condition()).toMatchObject({ status: 'Unknown', reason: 'NumaNodeUnknown' });
+  });
+
+  it('takes the node from the attributes for a device that an earlier version has stored', () => {
+    const { offered: _, ...device } = deviceOf('vf-0', 0);
+    claims = [claimOf('nic', [device])];
+    guard.check(pod, containerOf('4'));
+    expect(alignment()).toBe('aligned');
+  });
+
+  it('takes devices of all claims of a container together', () => {
+    claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')]), claimOf('other', [deviceOf('vf-9', 1, 'require')])];
+    guard.check(pod, containerOf('3,4', ['nic_vf-0', 'other_vf-9']));
+    expect(calls).toEqual(['aligned']);
+    expect(() => guard.check(pod, containerOf('3,4'))).toThrow(
+      'its CPUs 3-4 are on NUMA nodes 0-1, and device vf-0 is',
+    );
+  });
+
+  it('reports a container that started without it, once, and does not count it', () => {
+    claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')])];
+    guard.observe(pod, containerOf('4'));
+    guard.observe(pod, containerOf('4'));
+    expect(calls).toEqual([expect.stringMatching(/^event for dpdk and nic: container main: /)]);
+    expect([alignment(), condition()?.reason]).toEqual(['misaligned', 'OtherNumaNode']);
+  });
+
+  it('forgets claims that are unprepared', () => {
+    guard.check(pod, containerOf('4'));
+    claims = [claimOf('next', [deviceOf('vf-0', 0)])];
+    guard.check({ ...pod, id: 's2' }, containerOf('0', ['next_vf-0']));
+    expect([condition(), condition('next')?.status]).toEqual([undefined, 'True']);
+  });
+});

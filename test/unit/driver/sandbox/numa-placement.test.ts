@@ -1,0 +1,89 @@
+import { describe, expect, it } from 'vitest';
+import {
+  compareNodes,
+  describePlacement,
+  exclusiveCpus,
+  type NumaResult,
+  placementOf,
+} from '../../../../src/driver/sandbox/numa-placement.ts';
+
+/** Two sockets of four CPUs, of which CPU 7 is offline, and a node with memory only. */
+const nodes = new Map([
+  [0, new Set([0, 1, 2, 3])],
+  [1, new Set([4, 5, 6])],
+  [2, new Set<number>()],
+]);
+const place = (cpus: string, mems = '') => {
+  const placement = placementOf(cpus, mems, nodes);
+  if (placement === undefined) throw new Error('not a list');
+  return placement;
+};
+
+describe('exclusiveCpus', () => {
+  const of = (cpus: string, shares: number, cgroupParent = '/kubepods/pod1', env: string[] = []) =>
+    exclusiveCpus({ cgroupParent }, { env, cpu: { cpus, shares, mems: '' } });
+
+  it.each([
+    ['a Guaranteed container with two CPUs', of('2-3', 2048), '2-3'],
+    ['the same with systemd', of('2-3', 2048, '/kubepods.slice/kubepods-pod1.slice'), '2-3'],
+    ['one with more CPUs than its weight can say', of('0-299', 262_144), '0-299'],
+    ['no static CPU manager', of('', 2048), undefined],
+    ['a fraction of a CPU, on the shared ones', of('0-1', 1536), undefined],
+    ['as many shared CPUs as it requests, Burstable', of('0-1', 2048, '/kubepods/burstable/pod1'), undefined],
+    [
+      'the same with systemd, Burstable',
+      of('0-1', 2048, '/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice'),
+      undefined,
+    ],
+    ['no request, on the shared CPUs', of('0-1', 2, '/kubepods/besteffort/pod1'), undefined],
+    ['CPUs of claims, whatever its QoS class', of('', 2, '/kubepods/besteffort/pod1', ['DRA_CPUSET_a=0,1']), '0,1'],
+    ['CPUs of two claims', of('0-7', 2, '', ['A=1', 'DRA_CPUSET_a=0', 'DRA_CPUSET_b=4-5']), '0,4-5'],
+    ['a list that cannot be read', of('x', 1024), undefined],
+  ])('%s', (_, found, expected) => expect(found).toBe(expected));
+});
+
+describe('compareNodes', () => {
+  const one = (node: number | undefined, cpus: string, mems?: string) =>
+    compareNodes(node, [node], place(cpus, mems), nodes);
+  const two = (cpus: string, mems?: string) => compareNodes(0, [0, 1], place(cpus, mems), nodes);
+
+  it.each<[string, NumaResult, NumaResult]>([
+    ['all CPUs are on its node', one(0, '2-3'), 'aligned'],
+    ['all CPUs are on the other node', one(0, '4-5'), 'misaligned'],
+    ['some CPUs are on the other node', one(0, '3-4'), 'misaligned'],
+    ['memory is on its node', one(1, '4', '1'), 'aligned'],
+    ['memory is on the other node', one(1, '4', '0'), 'misaligned'],
+    ['memory is on both', one(1, '4', '0-1'), 'misaligned'],
+    ['memory is on a node without CPUs', one(1, '4', '2'), 'aligned'],
+    ['there is a device on each node, with CPUs', two('3-4', '0-1'), 'aligned'],
+    ['there is a device on each node, and CPUs of the other only', two('4'), 'misaligned'],
+    ['there is a device on each node, and CPUs of its own only', two('0'), 'aligned'],
+    ['its node is unknown', one(undefined, '0'), 'unknown'],
+    ['a CPU is offline', one(1, '6-7'), 'unknown'],
+    ['the only CPU is offline', one(1, '7'), 'unknown'],
+    ['a CPU is offline and another on the other node', one(1, '3,6-7'), 'misaligned'],
+    ['another device may be on the other node', compareNodes(0, [0, undefined], place('3-4'), nodes), 'unknown'],
+    ['another device is somewhere', compareNodes(0, [0, undefined], place('3'), nodes), 'aligned'],
+  ])('%s', (_, result, expected) => expect(result).toBe(expected));
+
+  it('finds every device near where there is one node, or none, whatever its firmware reports', () => {
+    for (const few of [new Map(), new Map([[0, new Set([0, 1])]])]) {
+      const placement = placementOf('0', '', few);
+      expect(placement && compareNodes(undefined, [undefined], placement, few)).toBe('aligned');
+    }
+    const only = new Map([[0, new Set([0])]]);
+    const placement = placementOf('0', '', only);
+    expect(placement && compareNodes(1, [1], placement, only)).toBe('misaligned');
+  });
+
+  it('describes where a container is', () => {
+    expect(describePlacement(place('2-3'))).toBe('its CPUs 2-3 are on NUMA node 0');
+    expect(describePlacement(place('3,4', '1'))).toBe(
+      'its CPUs 3-4 are on NUMA nodes 0-1, its memory is on NUMA node 1',
+    );
+    expect(describePlacement(place('6-7'))).toBe(
+      'its CPUs 6-7 are on NUMA node 1 and 7 on no node that the kernel reports',
+    );
+    expect(placementOf('1-', '', nodes)).toBeUndefined();
+  });
+});

@@ -1,0 +1,78 @@
+import { describe, expect, it } from 'vitest';
+import type { NetworkDevice } from '../../../../src/node/inventory/index.ts';
+import { type ConditionSources, readConditions } from '../../../../src/node/inventory/link-conditions.ts';
+import type { Link } from '../../../../src/node/netlink/index.ts';
+
+const pf = '0000:3b:00.0';
+const vf = (vfIndex: number) =>
+  ({ kind: 'vf', pciAddress: `0000:3b:02.${vfIndex}`, pfAddress: pf, vfIndex }) as NetworkDevice;
+const link = (name: string, more: Partial<Link> = {}): Link => ({
+  ...{ index: 1, name, mtuBytes: 1500, up: true, carrier: true, altNames: [], parentDevice: pf },
+  ...more,
+});
+/** `no-carrier of PF ens1f0`; what is known to be in order has a `-` before it. */
+const read = (links: Link[], more: Partial<ConditionSources> = {}) =>
+  readConditions({
+    ...{ pfs: [{ pciAddress: pf, driver: 'ice' }], devices: [vf(0), vf(1)], isHeld: () => false },
+    linksOf: (pciAddress) => links.filter(({ parentDevice }) => parentDevice === pciAddress),
+    ...more,
+  })
+    .filter(({ condition }) => condition !== 'missing-driver')
+    .map(({ condition, isPresent, kind, pciAddress, interfaceName = pciAddress }) => {
+      return `${isPresent ? '' : '-'}${condition} of ${kind} ${interfaceName}`;
+    });
+const noCarrier = { carrier: false };
+const down = { up: false, carrier: false };
+
+describe('readConditions', () => {
+  it('knows of a PF that is up whether it has a carrier', () => {
+    expect(read([link('ens1f0')])).toEqual(['-no-carrier of PF ens1f0', '-lacp-partner-lost of PF ens1f0']);
+    expect(read([link('ens1f0', noCarrier)])).toContain('no-carrier of PF ens1f0');
+  });
+
+  it('knows nothing of a PF that is down, or whose interface is not to be seen', () => {
+    expect(read([link('ens1f0', down)])).toEqual(['-lacp-partner-lost of PF ens1f0']);
+    expect(read([])).toEqual([]);
+  });
+
+  it('takes a card with two ports for connected if one of them is, and for not if no port that is up can be down', () => {
+    const ports = (one: Partial<Link>, other: Partial<Link>) => read([link('p0', one), link('p1', other)]);
+    expect(ports(noCarrier, {})).toContain('-no-carrier of PF p0');
+    expect(ports(noCarrier, noCarrier)).toContain('no-carrier of PF p0');
+    expect(ports(noCarrier, down)).toEqual(['-lacp-partner-lost of PF p0']);
+  });
+
+  it('reads the LACP partner of a PF that is a port of a bond', () => {
+    expect(read([link('ens1f0', { lacpPartnerInSync: true })])).toContain('-lacp-partner-lost of PF ens1f0');
+    expect(read([link('ens1f0', { lacpPartnerInSync: false })])).toContain('lacp-partner-lost of PF ens1f0');
+  });
+
+  it('reads the representors of VFs, not their uplink, for each VF', () => {
+    const uplink = link('ens1f0', { portName: 'p0' });
+    const of = (vfIndex: number, more: Partial<Link>) =>
+      link(`rep${vfIndex}`, { portName: `pf0vf${vfIndex}`, ...more });
+    const own = link('ens1f0v1', { parentDevice: '0000:3b:02.1' });
+    const links = [uplink, of(0, {}), of(1, noCarrier), link('c1', { portName: 'c1pf0vf0', ...noCarrier })];
+    const port = ['-no-carrier of PF ens1f0', '-lacp-partner-lost of PF ens1f0'];
+    expect(read([...links, own])).toEqual([...port, '-no-carrier of VF rep0', 'no-carrier of VF rep1']);
+    // With some cards it only says that the interface of the VF is down.
+    expect(read([...links, { ...own, ...down }])).toEqual([...port, '-no-carrier of VF rep0']);
+    expect(read(links, { isHeld: () => true })).toContain('no-carrier of VF rep1');
+    expect(read([uplink, of(0, down)])).toEqual(port);
+  });
+
+  it('knows of whole NICs, and of PFs without a kernel driver', () => {
+    const nic = { kind: 'nic', pciAddress: '0000:81:00.0' } as NetworkDevice;
+    const links = [link('ensN', { parentDevice: nic.pciAddress, ...noCarrier })];
+    const ofNic = ['no-carrier of NIC ensN', '-lacp-partner-lost of NIC ensN'];
+    expect(read(links, { pfs: [], devices: [nic] })).toEqual(ofNic);
+    const drivers = readConditions({
+      ...{ devices: [], linksOf: () => [], isHeld: () => false },
+      pfs: [{ pciAddress: 'a', driver: 'vfio-pci' }, { pciAddress: 'b' }],
+    });
+    expect(drivers).toEqual([
+      { kind: 'PF', pciAddress: 'a', condition: 'missing-driver', isPresent: false },
+      { kind: 'PF', pciAddress: 'b', condition: 'missing-driver', isPresent: true },
+    ]);
+  });
+});
