@@ -29,6 +29,10 @@ export interface FormRule {
   message: string;
 }
 
+function interfaceName(x: string): string {
+  return `(${x}.size() >= 1 && ${x}.size() <= 15 && ${x}.matches("^[!-$&-.0-9;-~]*(%d[!-$&-.0-9;-~]*)?$") && !(${x} in [".", "..", "all", "default"]))`;
+}
+
 /** The meaning of `.meta({ format })` in the schemas. Each has to agree with the function beside it there. */
 const formats: Record<string, (x: string) => string> = {
   ip: (x) => `isIP(${x})`,
@@ -37,8 +41,9 @@ const formats: Record<string, (x: string) => string> = {
     `(isCIDR(${x}) && !cidr(${x}).ip().isUnspecified() && !cidr("224.0.0.0/4").containsIP(cidr(${x}).ip()) && !cidr("ff00::/8").containsIP(cidr(${x}).ip()))`,
   'mac-address': (x) =>
     `(${x}.matches("^[0-9a-fA-F][02468aceACE](:[0-9a-fA-F]{2}){5}$") && ${x} != "00:00:00:00:00:00")`,
-  'interface-name': (x) =>
-    `(${x}.size() >= 1 && ${x}.size() <= 15 && ${x}.matches("^[!-$&-.0-9;-~]*(%d[!-$&-.0-9;-~]*)?$") && !(${x} in [".", "..", "all", "default"]))`,
+  'interface-name': interfaceName,
+  bond: (x) => `(!has(${x}.failOverMac) || !has(${x}.mode) || ${x}.mode == "active-backup")`,
+  'bond-name': (x) => `(${interfaceName(x)} && !${x}.contains("%"))`,
   route: (x) => `(!has(${x}.gateway) || ${x}.gateway.contains(":") == ${x}.destination.contains(":"))`,
 };
 

@@ -36,12 +36,15 @@ function fieldRule(field: ClaimField): FieldRule {
   const [outer = '', inner] = field.split('.');
   const set = inner === undefined ? `has(c.${outer})` : `has(c.${outer}) && has(c.${outer}.${inner})`;
   const id = field.replace('.', '_');
-  const isNamespace = field === 'networkAttachmentDefinition.namespace';
+  // Values that are the same as none: a definition in the claim's own namespace, and the default of a bond's mode.
+  const asNone: Partial<Record<ClaimField, string>> = {
+    'networkAttachmentDefinition.namespace': 'request.namespace',
+    'bond.mode': '"active-backup"',
+  };
   return {
     field,
     id,
-    // A definition in the claim's own namespace is equivalent to one without a namespace.
-    asked: isNamespace ? `${set} && c.${field} != request.namespace` : set,
+    asked: asNone[field] === undefined ? set : `${set} && c.${field} != ${asNone[field]}`,
     set,
     value: `c.${field}`,
     differs: field === 'sysctls' ? sysctlsDiffer : `c.${field} != ${lastOf(`variables.set_${id}`)}`,

@@ -176,6 +176,14 @@ const fields: Record<string, fc.Arbitrary<unknown>> = {
     fc.array(mostly(route), { maxLength: 3 }),
     fc.array(fc.constant({ destination: '198.51.100.0/24' }), { minLength: 63, maxLength: 66 }),
   ),
+  bond: withUnknown(
+    some({
+      name: interfaceName,
+      mode: fc.constantFrom('active-backup', '802.3ad', 'balance-alb', 'Active-Backup'),
+      miimon: number(10, 10_000),
+      failOverMac: fc.constantFrom('none', 'active', 'follow', 'all'),
+    }),
+  ),
   sysctls: fc.dictionary(
     sysctlKey,
     fc.oneof(number(0), fc.constantFrom<unknown>('1', '1\n', 'a b', '', 'x'.repeat(128), 'x'.repeat(129), true)),

@@ -115,8 +115,8 @@ async function simulated(): Promise<Line[]> {
     udevNameOf: () => undefined,
   });
   const process = new Process(simulator, 'test');
-  const hardware = new Hardware({ kernel, simulator, count: 0 });
-  kernel.removeLink(hardware.pfLink);
+  const hardware = new Hardware({ kernel, simulator, count: 0, pfs: 1 });
+  kernel.removeLink(hardware.pfs[0].link);
   const networks = new SimNetworks({
     simulator,
     kernel,

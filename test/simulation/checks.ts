@@ -35,7 +35,7 @@ const noticeMs = { byEvent: 3_000, byRound: 20_000 };
 /** In calm, also while pods start or end, no second takes the driver more steps than this. */
 const stepsPerSecond = 400;
 
-type ClaimSettings = { mtu?: number; vf?: { vlan?: number }; cni?: object } | undefined;
+type ClaimSettings = { mtu?: number; bond?: { name: string }; vf?: { vlan?: number }; cni?: object } | undefined;
 
 /** Conditions that must hold in every schedule. */
 export class Checks {
@@ -392,9 +392,10 @@ export class Checks {
   /** The VF is what the claim asks for. */
   #checkSettings(where: string, vf: SimVf, link: SimLink, { attach, config }: ClaimPlan): void {
     if (attach !== 'netlink') return;
-    const { mtu, vf: { vlan } = {} } = config as NonNullable<ClaimSettings>;
+    const { mtu, bond, vf: { vlan } = {} } = config as NonNullable<ClaimSettings>;
     const wrong = [
-      ...(link.up ? [] : ['down']),
+      ...(link.up && link.used.up ? [] : ['down']),
+      ...(bond === undefined || link.used.name === bond.name ? [] : ['in no bond']),
       ...(mtu === undefined || link.mtuBytes === mtu ? [] : [`MTU ${link.mtuBytes}`]),
       ...(vlan === undefined || vf.settings.vlan?.id === vlan ? [] : [`VLAN ${vf.settings.vlan?.id}`]),
     ];
@@ -419,9 +420,9 @@ export class Checks {
     if (this.#changed.has(sandbox.id)) return;
     this.#checkSettings(where, vf, link, claim.plan);
     const actual = {
-      interfaceName: link.name,
-      hardwareAddress: link.hardwareAddress,
-      ips: [...link.addresses.keys()].sort().join(),
+      interfaceName: link.used.name,
+      hardwareAddress: link.used.hardwareAddress,
+      ips: [...link.used.addresses.keys()].sort().join(),
     };
     const written = {
       interfaceName: data?.interfaceName,

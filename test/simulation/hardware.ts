@@ -26,6 +26,7 @@ import type { Process, Simulator } from './simulator.ts';
 /** A VF of the simulated card. */
 export interface SimVf {
   pciAddress: string;
+  pf: SimPf;
   /** Name in its ResourceSlice. */
   name: string;
   vfIndex: number;
@@ -55,7 +56,10 @@ export interface VfState {
   link: object | undefined;
 }
 
-export const pfAddress = '0000:01:00.0';
+export interface SimPf {
+  pciAddress: string;
+  link: SimLink;
+}
 
 export interface HardwareOptions {
   kernel: Kernel;
@@ -63,12 +67,14 @@ export interface HardwareOptions {
   count: number;
   /** See `Plan`. */
   writesInVain?: number | undefined;
+  /** The VFs belong to them by turns. */
+  pfs: 1 | 2;
 }
 
 /** A card with VFs: PCI functions, their drivers, and the PF's settings for each. */
 export class Hardware {
   readonly vfs: SimVf[] = [];
-  readonly pfLink: SimLink;
+  readonly pfs: [SimPf, ...SimPf[]];
   readonly #kernel: Kernel;
   readonly #simulator: Simulator;
   #found: string[] = [];
@@ -80,18 +86,16 @@ export class Hardware {
   /** Until then interfaces appear some time after their driver is bound. */
   lateUntilMs = 0;
 
-  constructor({ kernel, simulator, count, writesInVain }: HardwareOptions) {
+  constructor({ kernel, simulator, count, pfs, writesInVain }: HardwareOptions) {
     this.#kernel = kernel;
     this.#simulator = simulator;
     const { host } = kernel;
-    const hardwareAddress = '3c:fd:fe:00:00:00';
-    this.pfLink = kernel.addLink(host, {
-      name: 'ens1',
-      hardwareAddress,
-      mtuBytes: 9000,
-      up: true,
-      parentDevice: pfAddress,
-    });
+    const addPf = (number: number): SimPf => {
+      const pciAddress = `0000:0${number}:00.0`;
+      const facts = { hardwareAddress: `3c:fd:fe:00:00:0${number - 1}`, mtuBytes: 9000, up: true };
+      return { pciAddress, link: kernel.addLink(host, { name: `ens${number}`, ...facts, parentDevice: pciAddress }) };
+    };
+    this.pfs = pfs === 1 ? [addPf(1)] : [addPf(1), addPf(2)];
     const { tape } = simulator;
     for (let vfIndex = 0; vfIndex < count; vfIndex++) {
       const settings = defaultVfSettings();
@@ -100,6 +104,7 @@ export class Hardware {
       const pciAddress = `0000:01:02.${vfIndex}`;
       const vf: SimVf = {
         pciAddress,
+        pf: this.pfs[vfIndex % pfs] ?? this.pfs[0],
         name: `0000-01-02-${vfIndex}`,
         vfIndex,
         ownDriver: 'iavf',
@@ -152,6 +157,10 @@ export class Hardware {
     return this.vfs.find((vf) => vf.pciAddress === pciAddress);
   }
 
+  pfOf(pciAddress: string): SimPf | undefined {
+    return this.pfs.find((pf) => pf.pciAddress === pciAddress);
+  }
+
   /** The VFs that a claim has for itself. */
   allocatedTo({ devices }: Pick<SimClaim, 'devices'>): SimVf[] {
     const names = devices.flatMap(({ device, adminAccess }) => (adminAccess ? [] : [device]));
@@ -181,11 +190,12 @@ export class Hardware {
     return { driver, override, settings, link: { ...view, altNames: view.altNames.sort(), addresses, qdiscs, place } };
   }
 
-  /** Someone pulls the cable of the card, or plugs it in again. */
+  /** Someone pulls the cable of the first PF, or plugs it in again. */
   setCable(isPlugged: boolean): void {
+    const [pf] = this.pfs;
     this.#simulator.trace('card', isPlugged ? 'has a cable' : 'has no cable');
-    this.pfLink.hasCable = isPlugged;
-    this.#kernel.host.changed();
+    const links = this.vfs.flatMap((vf) => (vf.pf === pf && vf.link !== undefined ? vf.link : []));
+    for (const link of [pf.link, ...links]) this.#kernel.setCable(link, isPlugged);
   }
 
   /** A reset of the PF: its VFs are recreated, in the host's namespace, as if they had never been changed. */
@@ -232,18 +242,20 @@ export class Hardware {
   #addLink(vf: SimVf): void {
     const hardwareAddress = vf.learnt ?? vf.fresh.hardwareAddress;
     vf.link = this.#kernel.addLink(this.#kernel.host, { ...vf.fresh, hardwareAddress });
+    vf.link.hasCable = vf.pf.link.hasCable;
     vf.link.adminAddress = () => (vf.settings.trust ? undefined : vf.settings.hardwareAddress);
   }
 
   vfInfos(pfIndex: number): VfInfo[] {
-    if (pfIndex !== this.pfLink.index) return [];
-    const reported = this.vfs.filter(({ isReportedFromMs }) => isReportedFromMs <= this.#simulator.nowMs);
+    const reported = this.vfs.filter(({ pf, isReportedFromMs }) => {
+      return pf.link.index === pfIndex && isReportedFromMs <= this.#simulator.nowMs;
+    });
     return reported.map(({ vfIndex, settings }) => viewOfSettings(vfIndex, settings));
   }
 
   setVf(pfIndex: number, vfIndex: number, change: VfChange): void {
     const vf = this.vfs[vfIndex];
-    if (pfIndex !== this.pfLink.index || vf === undefined) {
+    if (vf === undefined || pfIndex !== vf.pf.link.index) {
       throw new NetlinkError('netlink-refused', 'no such VF', { errno: 'EINVAL' });
     }
     const { tape, nowMs } = this.#simulator;
@@ -366,7 +378,7 @@ class SimBinding extends DriverBinding {
     if (!/Of$|isPresent/.test(what)) this.#simulator.trace(this.#process.name, `${what} of ${pciAddress}`);
     return this.#process.call(what, tape.answerDelay(usualMs, 100 * usualMs), () => {
       const vf = this.#hardware.find(pciAddress);
-      if (vf === undefined && pciAddress === pfAddress) return effect({ driver: 'ice' } as SimVf);
+      if (this.#hardware.pfOf(pciAddress) !== undefined) return effect({ driver: 'ice' } as SimVf);
       if (vf === undefined) throw failed(pciAddress, `${pciAddress} is not there`);
       return effect(vf);
     });
@@ -411,7 +423,7 @@ class SimSysfs extends Sysfs {
 
   override async networkFunctions() {
     this.#read('devices');
-    return { pfs: [pfAddress], others: [] };
+    return { pfs: this.#hardware.pfs.map(({ pciAddress }) => pciAddress), others: [] };
   }
 
   override async rdmaDevices() {
@@ -420,7 +432,8 @@ class SimSysfs extends Sysfs {
 
   override async pf(pciAddress: string): Promise<Pf> {
     this.#read(pciAddress);
-    const vfs = this.#hardware.vfs.map(({ vfIndex, pciAddress: address }) => ({ vfIndex, pciAddress: address }));
+    const own = this.#hardware.vfs.filter(({ pf }) => pf.pciAddress === pciAddress);
+    const vfs = own.map(({ vfIndex, pciAddress: address }) => ({ vfIndex, pciAddress: address }));
     return { ...(await this.pciFunction(pciAddress)), totalVfs: 8, vfs };
   }
 
@@ -432,7 +445,9 @@ class SimSysfs extends Sysfs {
   override async pciFunction(pciAddress: string): Promise<PciFunction> {
     this.#read(pciAddress);
     const facts = { pciAddress, vendor: '8086', pcieRoot: 'pci0000:00', iommuPeers: [] };
-    if (pciAddress === pfAddress) return { ...facts, device: '1592', driver: 'ice', iommuGroup: '39' };
+    if (this.#hardware.pfOf(pciAddress) !== undefined) {
+      return { ...facts, device: '1592', driver: 'ice', iommuGroup: '39' };
+    }
     const vf = this.#hardware.find(pciAddress);
     if (vf === undefined) throw new SriovError('sysfs-unreadable', `${pciAddress} is not there`, { retriable: true });
     const iommuGroup = `${40 + vf.vfIndex}`;
@@ -468,7 +483,7 @@ class SimSysfs extends Sysfs {
 
   /** Those on the host; `undefined` if there is none anywhere. */
   #linksOf(pciAddress: string): SimLink[] | undefined {
-    const link = pciAddress === pfAddress ? this.#hardware.pfLink : this.#hardware.find(pciAddress)?.link;
+    const { link } = this.#hardware.pfOf(pciAddress) ?? this.#hardware.find(pciAddress) ?? {};
     return link && [link].filter(({ namespace }) => namespace.isHost);
   }
 }

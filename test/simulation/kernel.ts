@@ -67,6 +67,8 @@ export class SimLink {
   readonly addresses = new Map<string, Omit<Address, 'index'>>();
   routes: Omit<NewRoute, 'index'>[] = [];
   master: SimLink | undefined;
+  /** Of a bond: the member that it sends and receives by. */
+  active: SimLink | undefined;
   /** The other end of a veth pair. */
   peer: SimLink | undefined;
   isGone = false;
@@ -86,6 +88,11 @@ export class SimLink {
     this.alias = alias;
     this.kind = kind;
     this.parentDevice = parentDevice;
+  }
+
+  /** What a container uses of it: a bond, if it is a member of one. */
+  get used(): SimLink {
+    return this.master?.kind === 'bond' ? this.master : this;
   }
 
   /** The netlink view of the link. */
@@ -108,6 +115,7 @@ export class SimLink {
       ...(kind === undefined ? {} : { kind }),
       ...(parentDevice === undefined ? {} : { parentDevice }),
       ...(master === undefined ? {} : { master: master.index }),
+      ...(master?.kind === 'bond' ? { isActiveMember: master.active === this && this.hasCable } : {}),
       ...(peer === undefined ? {} : { lower: peer.index }),
       ...(peer === undefined || peer.namespace === this.namespace ? {} : { lowerNetnsId: peer.namespace.id }),
       ...(this.xdp.length === 0 ? {} : { xdp: [...this.xdp] }),
@@ -231,6 +239,8 @@ export class Kernel {
     const { links } = link.namespace;
     links.splice(links.indexOf(link), 1);
     for (const observer of this.observers) observer.removed(link, by);
+    for (const member of links.filter(({ master }) => master === link)) this.#release(member);
+    this.#release(link);
     link.namespace.changed();
     if (link.peer !== undefined) this.removeLink(link.peer, by);
   }
@@ -246,7 +256,9 @@ export class Kernel {
       if (admin !== undefined && admin !== hardwareAddress.toLowerCase()) throw refused(-eperm, subject);
       link.hardwareAddress = hardwareAddress.toLowerCase();
     }
-    if (change.mtuBytes !== undefined) link.mtuBytes = change.mtuBytes;
+    if (change.mtuBytes !== undefined) {
+      for (const each of [link, ...membersOf(link)]) each.mtuBytes = change.mtuBytes;
+    }
     if (change.group !== undefined) link.group = change.group;
     if (name !== undefined && name !== link.name) {
       if (link.up && !this.#options.renamesLinksThatAreUp) throw refused(-errno.ebusy, subject);
@@ -256,7 +268,7 @@ export class Kernel {
     }
     if (change.alias !== undefined) link.alias = change.alias;
     if (change.broadcastAddress !== undefined) link.broadcastAddress = change.broadcastAddress;
-    if (change.master !== undefined) link.master = link.namespace.byIndex(change.master);
+    if (change.master !== undefined) this.#join(link, link.namespace.byIndex(change.master));
     this.#changeFlags(link, change);
     if (change.txQueueLength !== undefined) link.txQueueLength = change.txQueueLength;
     if (change.linkMode !== undefined) link.linkMode = change.linkMode;
@@ -316,6 +328,32 @@ export class Kernel {
     return (link?.routes ?? []).map((route) => seenRoute(route, index));
   }
 
+  setCable(link: SimLink, isPlugged: boolean): void {
+    link.hasCable = isPlugged;
+    if (link.master?.kind === 'bond') chooseActive(link.master);
+    link.namespace.changed();
+  }
+
+  #join(link: SimLink, master: SimLink | undefined): void {
+    if (master === link.master) return;
+    this.#release(link);
+    if (master?.kind === 'bond' && link.up) throw refused(-eperm, { operation: 'join bond', interfaceName: link.name });
+    link.master = master;
+    if (master?.kind !== 'bond') return;
+    link.up = true;
+    link.mtuBytes = master.mtuBytes;
+    chooseActive(master);
+  }
+
+  /** From a bond, with `fail_over_mac=active`. */
+  #release(link: SimLink): void {
+    const { master } = link;
+    link.master = undefined;
+    if (master?.kind !== 'bond') return;
+    link.up = false;
+    chooseActive(master);
+  }
+
   #link(namespace: Namespace, index: number, operation: string): SimLink {
     const link = namespace.byIndex(index);
     if (link === undefined) throw refused(-errno.enodev, { operation, interfaceName: `#${index}` });
@@ -351,12 +389,12 @@ export class Kernel {
   #transfer(link: SimLink, target: Namespace, name: string, by: string | undefined): void {
     const from = link.namespace;
     from.links.splice(from.links.indexOf(link), 1);
+    this.#release(link);
     link.namespace = target;
     link.name = name;
     link.up = false;
     link.addresses.clear();
     link.routes = [];
-    link.master = undefined;
     for (const place of Object.keys(link.qdiscs) as QdiscPlace[]) delete link.qdiscs[place];
     if (target.byIndex(link.index) !== undefined) link.index = target.nextIndex++;
     target.nextIndex = Math.max(target.nextIndex, link.index + 1);
@@ -389,6 +427,18 @@ export class Kernel {
       }
     }
   }
+}
+
+function membersOf(bond: SimLink): SimLink[] {
+  return bond.kind === 'bond' ? bond.namespace.links.filter(({ master }) => master === bond) : [];
+}
+
+function chooseActive(bond: SimLink): void {
+  const members = membersOf(bond);
+  const [first] = members.filter(({ hasCable }) => hasCable);
+  if (bond.active !== undefined && members.includes(bond.active) && (bond.active.hasCable || !first)) return;
+  bond.active = first ?? members[0];
+  if (bond.active !== undefined) bond.hardwareAddress = bond.active.hardwareAddress;
 }
 
 function freeName(namespace: Namespace, prefix: string): string {

@@ -9,6 +9,7 @@ import {
   type LinkTable,
   type LinkTraffic,
   NetlinkError,
+  type NewBond,
   type NewLink,
   type NewRoute,
   type NewVeth,
@@ -24,6 +25,7 @@ import type { Process, Simulator } from './simulator.ts';
 
 const noTraffic = { rxBytes: 0, txBytes: 0, rxPackets: 0, txPackets: 0, rxDropped: 0, txDropped: 0 };
 const enodev = 19;
+const eexist = 17;
 const ebadf = 9;
 /** Requests that appear in the trace. */
 const changes = /^(set|add[A-Z]|remove|create|delete)/;
@@ -147,6 +149,14 @@ export class SimConnection implements LinkConnection {
   createBridge(bridge: NewLink): Promise<void> {
     return this.#ask(`createBridge ${bridge.name}`, () => {
       this.#options.kernel.addLink(this.#namespace, { ...toSpec(bridge), kind: 'bridge' });
+    });
+  }
+
+  createBond(bond: NewBond): Promise<void> {
+    const { kernel } = this.#options;
+    return this.#ask(`createBond ${bond.name}`, () => {
+      if (this.#namespace.byName(bond.name) !== undefined) throw refused(-eexist, { operation: 'create bond' });
+      kernel.addLink(this.#namespace, { ...toSpec(bond), kind: 'bond' });
     });
   }
 

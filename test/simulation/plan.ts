@@ -14,6 +14,8 @@ export interface ClaimPlan {
   config: object;
   /** Only observes a VF that another claim may have. */
   adminAccess: boolean;
+  /** Its VFs are the members of a bond. */
+  isBond?: boolean;
   /** Its CNI plugin fails each time. */
   isBroken?: boolean;
 }
@@ -171,7 +173,8 @@ export function drawPlan(tape: Tape): Plan {
     calmAtMs: horizonMs,
   };
   const losesNamespaces = plan.flavour === 'containerd' && plan.listsUnfinished;
-  const more = { ...plan, losesNamespaces, ...drawMore(tape, plan) };
+  const others = { ...plan, losesNamespaces, ...drawMore(tape, plan) };
+  const more = tape.chance(0.15, 'bond') ? { ...others, pods: others.pods.map((pod) => drawBond(tape, pod)) } : others;
   return { ...more, isShared: more.faults.some(({ kind }) => kind === 'update driver') };
 }
 
@@ -319,6 +322,25 @@ function drawPod(tape: Tape, index: number): PodPlan {
       [2, 1],
     ]),
     cpus: [],
+  };
+}
+
+/** The pod's first claim has a bond, of VFs of two PFs. */
+function drawBond(tape: Tape, pod: PodPlan): PodPlan {
+  const [first, ...others] = pod.claims as [ClaimPlan, ...ClaimPlan[]];
+  const ipam = tape.chance(0.2, 'bond');
+  const config = {
+    bond: { name: 'bond0' },
+    ...(tape.chance(0.5, 'bond') ? { addresses: ['192.0.2.7/24'] } : {}),
+    ...(tape.chance(0.3, 'bond') ? { mtu: 4000 } : {}),
+    ...(tape.chance(0.3, 'bond') ? { vf: { vlan: 100 } } : {}),
+    ...(ipam ? { ipam: { type: 'ipam' } } : {}),
+  };
+  const isOneRequest = tape.chance(0.3, 'bond');
+  const { isBroken: _isBroken, ...usual } = first;
+  return {
+    ...pod,
+    claims: [{ ...usual, attach: 'netlink', vfs: 2, isOneRequest, isBond: true, ipam, config }, ...others],
   };
 }
 

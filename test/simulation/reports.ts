@@ -39,7 +39,9 @@ export class Reports {
     // One that is shorter may not be noticed.
     if (afterMs >= noticeMs) this.#pluggedInAtMs = simulator.nowMs;
     const isDue = afterMs >= noticeMs && plan.apiErrorRate === 0 && this.#node.isUndisturbedFor(noticeMs);
-    const untainted = apiServer.offered().filter(({ taints = [] }) => taints.length === 0);
+    const [pf] = this.#node.hardware.pfs;
+    const own = new Set(this.#node.hardware.vfs.flatMap((vf) => (vf.pf === pf ? vf.name : [])));
+    const untainted = apiServer.offered().filter(({ name, taints = [] }) => own.has(name) && taints.length === 0);
     if (!isDue || untainted.length === 0) return;
     const names = untainted.map(({ name }) => name).join(' and ');
     this.#onViolation('no-taint', `the card had no cable for ${afterMs / 1_000} s, and ${names} no taint`);
@@ -165,7 +167,7 @@ export class Reports {
     return own.flatMap(({ device }) => {
       const vf = this.#node.hardware.vfs.find((each) => each.name === device);
       const found = entries.filter((entry) => entry.device === device);
-      const link = isUnchanged ? vf?.link : undefined;
+      const link = isUnchanged ? vf?.link?.used : undefined;
       const expected = [
         isWhole ? 'True' : 'False',
         vf?.pciAddress,

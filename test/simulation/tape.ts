@@ -19,7 +19,8 @@ export type ChoiceKind =
   | 'reads'
   | 'numvfs'
   | 'numa'
-  | 'cable';
+  | 'cable'
+  | 'bond';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

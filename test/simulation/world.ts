@@ -7,7 +7,7 @@ import { CniNode } from './cni.ts';
 import { damage } from './damage.ts';
 import type { MemoryDatabases } from './databases.ts';
 import type { Disk } from './disk.ts';
-import { Hardware } from './hardware.ts';
+import { Hardware, type SimVf } from './hardware.ts';
 import { type Directories, directoriesOf, Instance } from './instance.ts';
 import { Kernel } from './kernel.ts';
 import { Kubelet } from './kubelet.ts';
@@ -121,7 +121,9 @@ export class Node {
       udevAddsAltNames,
       udevNameOf: ({ parentDevice = '' }) => this.hardware.find(parentDevice)?.fresh.name,
     });
-    this.hardware = new Hardware({ kernel: this.kernel, simulator, count: plan.vfs, writesInVain: plan.writesInVain });
+    const hasBonds = plan.pods.some(({ claims }) => claims.some(({ isBond }) => isBond));
+    const { vfs: count, writesInVain } = plan;
+    this.hardware = new Hardware({ kernel: this.kernel, simulator, count, writesInVain, pfs: hasBonds ? 2 : 1 });
     this.cni = new CniNode({ simulator, kernel: this.kernel, hardware: this.hardware });
     this.cni.failureRate = plan.cniFailureRate;
     this.cni.hangRate = plan.cniHangRate;
@@ -381,12 +383,13 @@ export class Node {
     const taken = new Set([...this.apiServer.claims.values()].flatMap(devicesHeldBy));
     const allocations = new Map<SimClaim, SimClaim['devices']>();
     for (const claim of claims.filter(({ devices }) => devices.length === 0)) {
-      const { vfs, adminAccess, isOneRequest } = claim.plan;
+      const { vfs, adminAccess, isOneRequest, isBond = false } = claim.plan;
       // Claims of the simulation tolerate nothing.
       const schedulable = this.apiServer.offered().filter(({ taints = [] }) => taints.length === 0);
       const offered = new Set(schedulable.map(({ name }) => name));
       const available = this.hardware.vfs.filter(({ name }) => offered.has(name) && (adminAccess || !taken.has(name)));
-      const free = (this.simulator.tape.chance(0.4) ? available.toReversed() : available).slice(0, vfs);
+      const inOrder = this.simulator.tape.chance(0.4) ? available.toReversed() : available;
+      const free = (isBond ? ofDifferentPfs(inOrder) : inOrder).slice(0, vfs);
       if (free.length < vfs) return void this.#bindLater(pod, index);
       const devices = free.map(({ name: device }, index) => {
         return { request: isOneRequest ? 'nic' : `nic${index}`, device, adminAccess };
@@ -659,6 +662,10 @@ export class Node {
   #inBackground(work: Promise<void>): void {
     work.catch((error: unknown) => this.onSurprise(error));
   }
+}
+
+function ofDifferentPfs(vfs: readonly SimVf[]): SimVf[] {
+  return [...Map.groupBy(vfs, ({ pf }) => pf).values()].flatMap(([first]) => first ?? []);
 }
 
 function devicesHeldBy({ devices }: Pick<SimClaim, 'devices'>): string[] {

@@ -19,6 +19,7 @@ const closed: Record<ClosedField, object> = {
   'vf.linkState': { vf: { linkState: 'enable' } },
   'vf.minTxRate': { vf: { minTxRate: 10_000 } },
   'vf.maxTxRate': { vf: { maxTxRate: 0 } },
+  'bond.mode': { bond: { name: 'bond0', mode: '802.3ad' } },
   vhost: { vhost: true },
   sysctls: { sysctls: { 'net.ipv4.conf.IFNAME.arp_notify': 1 } },
   cni: { attach: 'cni', cni: { type: 'host-device' } },

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { V1ResourceSlice, V1Pod } from '@kubernetes/client-node';
+import type { V1Pod, V1ResourceSlice } from '@kubernetes/client-node';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { chartDir } from '../../release/chart.ts';
 import { valueArguments } from '../../release/helm.ts';

@@ -15,6 +15,8 @@ export const closedFields = [
   'vf.linkState',
   'vf.minTxRate',
   'vf.maxTxRate',
+  /** Other modes than active-backup need the switch's consent: they send LACP frames, or one MAC address by several ports. */
+  'bond.mode',
   /** Not part of the VF: opens parts of the host's kernel that pods cannot reach otherwise. */
   'vhost',
   /** They only affect the interface, but the kubelet refuses them to pods without the administrator's consent. */
@@ -31,7 +33,7 @@ export const closedFields = [
 export type ClosedField = (typeof closedFields)[number];
 
 /** Fields that claims may set where their class does not. */
-const openFields = ['attach', 'interfaceName', 'mtu', 'addresses', 'routes', 'rdma', 'numa'] as const;
+const openFields = ['attach', 'interfaceName', 'mtu', 'addresses', 'routes', 'rdma', 'numa', 'bond'] as const;
 
 /** All fields that a claim can set by itself. */
 export const claimFields = [...openFields, ...closedFields] as const;

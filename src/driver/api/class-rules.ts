@@ -74,10 +74,11 @@ export function classOf({ object }: AllocatedClaim, request: string): string | u
   return found?.firstAvailable?.find(({ name }) => name === subrequest)?.deviceClassName;
 }
 
-/** Naming the claim's own namespace is the same as naming none. */
+/** Naming the claim's own namespace is the same as naming none, and so is naming the default mode of a bond. */
 function askedOf({ identity }: AllocatedClaim, config: VfConfig, field: ClaimField): unknown {
   const value = fieldOf(config, field);
-  return field === 'networkAttachmentDefinition.namespace' && value === identity.namespace ? undefined : value;
+  if (field === 'networkAttachmentDefinition.namespace' && value === identity.namespace) return undefined;
+  return field === 'bond.mode' && value === 'active-backup' ? undefined : value;
 }
 
 /** Of settings that count by themselves, a claim may repeat some. */

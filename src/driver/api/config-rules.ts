@@ -10,7 +10,7 @@ const interfaceOnly = ['routes', 'sysctls', 'rdma'] as const;
  * @returns problems as `field: what is needed`
  */
 export function findContradictions(config: VfConfig): string[] {
-  return [...attachProblems(config), ...driverProblems(config), ...propertyProblems(config)];
+  return [...attachProblems(config), ...driverProblems(config), ...bondProblems(config), ...propertyProblems(config)];
 }
 
 /** Finds what a VF without an interface cannot have. `driver` is the VF's, no matter what has bound it. */
@@ -19,6 +19,7 @@ export function findUserSpaceProblems(config: VfConfig, driver: string): string[
   const problems = asked(config, interfaceOnly).map(
     (field) => `${field}: needs an interface, and ${driver} gives none`,
   );
+  if (config.bond !== undefined) problems.push(`bond: ${config.bond.name} cannot be with driver "${driver}"`);
   if (attach !== 'netlink') problems.push(`attach: with ${driver} there is no interface that ${attach} could attach`);
   return problems;
 }
@@ -45,6 +46,10 @@ function attachProblems(config: VfConfig): string[] {
 function driverProblems(config: VfConfig): string[] {
   const { driver } = config;
   return driver === undefined || driver === 'kernel' ? [] : findUserSpaceProblems(config, driver);
+}
+
+function bondProblems({ bond, attach = 'netlink' }: VfConfig): string[] {
+  return bond === undefined || attach === 'netlink' ? [] : [`bond: ${bond.name} cannot be with attach "${attach}"`];
 }
 
 function propertyProblems({ vf = {} }: VfConfig): string[] {

@@ -147,7 +147,8 @@ export function configForDevice(config: VfConfig, subject: string, index: number
     return new DriverError('config-invalid', message, { claim: subject, hint });
   };
   if (count > 1) {
-    if (config.addresses?.length) throw single('addresses', 'use one request for each device with static addresses');
+    if (config.bond === undefined && config.addresses?.length)
+      throw single('addresses', 'use one request for each device with static addresses');
     if (config.macAddress) throw single('macAddress', 'use one request for each device with a MAC address of its own');
     if (interfaceName && !interfaceName.includes('%d')) throw single('interfaceName', 'put %d into the name');
   }

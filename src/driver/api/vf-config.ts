@@ -1,6 +1,8 @@
 import * as z from 'zod';
 import {
   AddressFamily,
+  bondModes,
+  failOverMacs,
   interfaceSysctlPattern,
   isNetwork,
   isUnicast,
@@ -43,6 +45,27 @@ const vfProperties = z
     maxTxRate: z.int().min(0).max(0xfffffffe).describe('Mbit/s that the VF may send; 0: no limit.').optional(),
   })
   .describe('Properties that the PF has for the VF.');
+
+const bond = z
+  .strictObject({
+    name: z
+      .string()
+      .refine((name) => isInterfaceName(name) && !name.includes('%'), 'an interface name, without "%"')
+      .meta({ format: 'bond-name' })
+      .describe('Name of the bond in the pod. Requests of one claim with the same bond are its members.'),
+    mode: z.enum(bondModes).describe('How it uses its members. Default: active-backup.').optional(),
+    miimon: z.int().min(10).max(10_000).describe('How often their links are looked at, ms. Default: 100.').optional(),
+    failOverMac: z
+      .enum(failOverMacs)
+      .describe('Whose MAC address it has after a failover, with active-backup only. Default: active.')
+      .optional(),
+  })
+  .refine(({ mode = 'active-backup', failOverMac }) => failOverMac === undefined || mode === 'active-backup', {
+    path: ['failOverMac'],
+    error: 'is for mode active-backup only',
+  })
+  .meta({ format: 'bond' })
+  .describe('VFs of one claim as one interface, for which addresses, routes, mtu and sysctls are then.');
 
 const sysctlValueRule = 'must be a number, or a text of at most 128 letters, digits and " .,:_-"';
 const sysctls = z
@@ -137,6 +160,7 @@ export const vfConfigSchema = z.strictObject({
     .optional(),
   routes: z.array(route).max(64).describe('Networks that are reached by the VF.').optional(),
   sysctls: sysctls.optional(),
+  bond: bond.optional(),
   dialects: dialectsSchema.optional(),
 });
 

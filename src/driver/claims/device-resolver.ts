@@ -4,6 +4,7 @@ import { defined } from '../../lib/defined.ts';
 import type { NetworkDevice } from '../../node/inventory/index.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
 import type { VfAddress } from '../../node/sriov/index.ts';
+import { checkBonds } from '../api/bond-rules.ts';
 import type { ClosedField } from '../api/claim-fields.ts';
 import { type ClaimRules, checkDeviceCount } from '../api/class-rules.ts';
 import { type CniRules, checkCniPlugins, checkCniUse } from '../api/cni-rules.ts';
@@ -64,7 +65,7 @@ export class DeviceResolver {
     const results = this.#resultsOf(claim).filter(({ adminAccess }) => adminAccess !== true);
     const rules = { open: this.#options.openClaimFields, nodeNetworks: await networksFor(claim, nodeNetworks) };
     const configs = await this.#configs(claim, new Set(results.map(({ request }) => request)), rules, signal);
-    return results.map(({ pool, device: name, request }): StoredDevice => {
+    const devices = results.map(({ pool, device: name, request }): StoredDevice => {
       const offered = this.#find(claim, name);
       const { pciAddress, pfAddress, vfIndex }: VfAddress = offered;
       const siblings = results.filter((result) => result.request === request);
@@ -78,6 +79,8 @@ export class DeviceResolver {
         config: extendedResource === undefined ? config : withVariables(config, extendedResource),
       };
     });
+    checkBonds(claim, devices);
+    return devices;
   }
 
   /**
@@ -142,14 +145,11 @@ export class DeviceResolver {
    */
   checkInterfaceNames(claim: AllocatedClaim, devices: readonly StoredDevice[], passing: readonly PassingClaim[]): void {
     const taken = this.#namesOfOtherClaims(claim, passing);
-    for (const { name, config } of devices) {
-      const { interfaceName } = config;
-      if (interfaceName === undefined) continue;
-      const owner = taken.get(interfaceName);
-      if (owner !== undefined) {
-        throw invalidConfig(claim, [`interfaceName: device ${name} cannot be ${interfaceName}, which ${owner} is`]);
-      }
-      taken.set(interfaceName, name);
+    for (const { field, name, device } of interfacesOf(devices)) {
+      const [subject, owner] = [device === undefined ? 'the bond' : `device ${device}`, taken.get(name)];
+      if (owner !== undefined)
+        throw invalidConfig(claim, [`${field}: ${subject} cannot be ${name}, which ${owner} is`]);
+      taken.set(name, device ?? 'a bond');
     }
   }
 
@@ -159,12 +159,21 @@ export class DeviceResolver {
     const names = [...stored, ...passing.filter((other) => other.podUids.some((uid) => podUids.includes(uid)))]
       .filter((other) => other.identity.uid !== identity.uid)
       .flatMap((other) =>
-        other.devices.flatMap(({ name, config: { interfaceName } }): [string, string][] =>
-          interfaceName === undefined ? [] : [[interfaceName, `${name} of claim ${claimName(other.identity)}`]],
-        ),
+        interfacesOf(other.devices).map(({ name, device = 'a bond' }): [string, string] => {
+          return [name, `${device} of claim ${claimName(other.identity)}`];
+        }),
       );
     return new Map(names);
   }
+}
+
+/** The names that a claim gives to interfaces of its devices, and to bonds. */
+function interfacesOf(devices: readonly StoredDevice[]): { field: string; name: string; device?: string }[] {
+  const ofDevices = devices.flatMap(({ name: device, config: { interfaceName: name } }) =>
+    name === undefined ? [] : { field: 'interfaceName', name, device },
+  );
+  const bonds = new Set(devices.flatMap(({ config }) => config.bond?.name ?? []));
+  return [...ofDevices, ...[...bonds].map((name) => ({ field: 'bond', name }))];
 }
 
 /** Images that ask for an extended resource were made for the device plugin, unless the class says what they were made for. */

@@ -9,7 +9,7 @@ import { baseRequest } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { VfAccess } from '../../node/sriov/index.ts';
 import type { StoredDevice, VfConfig } from '../state/index.ts';
-import type { VfState } from '../vf/index.ts';
+import type { MemberState, VfState } from '../vf/index.ts';
 import type { NumaResult } from './numa-placement.ts';
 
 /** What was last written of a VF; `undefined` while there is nothing. @throws MetadataError, StateError */
@@ -44,6 +44,7 @@ export function toDeviceMetadata(
       ...(access === undefined ? {} : toAccessAttributes(access)),
       ...toRateAttributes(config),
       ...toAttributes(state),
+      ...(state.member === undefined ? {} : toMemberAttributes(config, state.member)),
       ...(alignment !== undefined && alignment !== 'unknown' && { numaAligned: { bool: alignment === 'aligned' } }),
     },
     networkData: toNetworkData(state),
@@ -70,6 +71,18 @@ function toRateAttributes({ vf: { minTxRate = 0, maxTxRate = 0 } = {} }: VfConfi
   return {
     ...(minTxRate !== 0 && { minTxRate: { int: minTxRate } }),
     ...(maxTxRate !== 0 && { maxTxRate: { int: maxTxRate } }),
+  };
+}
+
+/** Of a member of a bond, the attributes are the VF's own, and the network data are the bond's. */
+function toMemberAttributes({ bond }: VfConfig, { interfaceName, isActive, ...own }: MemberState): DeviceAttributes {
+  const { name = '', mode = 'active-backup' } = bond ?? {};
+  return {
+    ...toAttributes({ ...own, ips: [], tentative: false }),
+    bond: { string: name },
+    bondMode: { string: mode },
+    bondMember: { string: interfaceName },
+    bondActive: { bool: isActive },
   };
 }
 

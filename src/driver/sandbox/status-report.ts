@@ -1,9 +1,11 @@
 import type { ClaimStatusWriter, DeviceStatus } from '../../framework/claimstatus/index.ts';
-import type { ClaimIdentity, ClaimMetadata, NetworkDeviceData } from '../../framework/metadata/index.ts';
+import type { ClaimIdentity, ClaimMetadata, DeviceAttribute, DeviceMetadata } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
 import type { NumaGuard } from './numa-guard.ts';
 import { metadataOf } from './pod-metadata.ts';
+
+type DeviceState = Partial<Pick<DeviceMetadata, 'attributes' | 'networkData'>>;
 
 export interface StatusReportOptions {
   store: Pick<Store, 'claim' | 'claims'>;
@@ -28,8 +30,8 @@ export class StatusReport {
     const { store, writer, numa } = this.#options;
     const stored = store.claim(claim.uid);
     if (stored?.state !== 'prepared') return;
-    const networkDataOf = (device: StoredDevice) => this.#networkDataOf(stored, device);
-    const statuses = toDeviceStatuses(stored, failure ?? networkDataOf).map((status) => {
+    const stateOf = (device: StoredDevice) => this.#stateOf(stored, device);
+    const statuses = toDeviceStatuses(stored, failure ?? stateOf).map((status) => {
       const condition = numa.conditionOf(claim.uid, status.device);
       return condition === undefined ? status : { ...status, conditions: [condition] };
     });
@@ -39,35 +41,37 @@ export class StatusReport {
   /** For the start: reports what could not be written before the driver was stopped. */
   reportAttached(): void {
     for (const claim of this.#options.store.claims()) {
-      if (claim.devices.some((device) => this.#networkDataOf(claim, device))) this.report(claim.identity);
+      if (claim.devices.some((device) => this.#stateOf(claim, device)?.networkData)) this.report(claim.identity);
     }
   }
 
-  #networkDataOf({ identity }: StoredClaim, device: StoredDevice): NetworkDeviceData | undefined {
-    return device.attachment && metadataOf(this.#options.metadata, identity, device)?.networkData;
+  #stateOf({ identity }: StoredClaim, device: StoredDevice): DeviceMetadata | undefined {
+    return device.attachment && metadataOf(this.#options.metadata, identity, device);
   }
 }
 
 /**
  * The status of a claim's VFs.
- * @param state their network data in the pod; or why they are not all there, as a message for users
+ * @param state what the metadata says of them in the pod; or why they are not all there, as a message for users
  */
 export function toDeviceStatuses(
   { devices }: Pick<StoredClaim, 'devices'>,
-  state: string | ((device: StoredDevice) => NetworkDeviceData | undefined),
+  state: string | ((device: StoredDevice) => DeviceState | undefined),
 ): DeviceStatus[] {
   const failure = typeof state === 'string' ? state : undefined;
   return devices.map((device) => {
     const { pool, name } = device;
-    const networkData = typeof state === 'string' ? undefined : state(device);
-    const facts = { pool, device: name, data: toData(device) };
+    const { networkData, attributes } = (typeof state === 'string' ? undefined : state(device)) ?? {};
+    const facts = { pool, device: name, data: toData(device, attributes?.bondActive) };
     return networkData !== undefined
       ? { ...facts, ready: true, reason: 'Attached', networkData }
       : { ...facts, ready: false, reason: 'NotAttached', message: failure ?? 'it is not in the network of the pod' };
   });
 }
 
-function toData({ pciAddress, config, access }: StoredDevice): object {
+/** @param active whether the bond that it is in sends and receives by it; absent: it is in none, or that is unknown */
+function toData({ pciAddress, config, access }: StoredDevice, active: DeviceAttribute | undefined): object {
   const attach = config.attach ?? 'netlink';
-  return { pciAddress, attach, ...defined({ vlan: config.vf?.vlan, driver: access?.driver }) };
+  const bond = config.bond && { name: config.bond.name, ...defined({ active: active?.bool }) };
+  return { pciAddress, attach, ...defined({ vlan: config.vf?.vlan, driver: access?.driver, bond }) };
 }

@@ -23,6 +23,8 @@ export interface Attachment extends SandboxPlace {
   host?: LinkState;
   /** The name that CNI plugins were given for an interface whose claim names none. */
   interfaceName?: string;
+  /** Alias of the bond that is made for it in the pod, by which it is found again. */
+  bond?: string;
 }
 
 /** A VF that is prepared for a claim. */

@@ -3,6 +3,7 @@ import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { SandboxError } from '../sandbox/errors.ts';
 import { type Attachment, isUserSpace, type SandboxPlace, type Store, type StoredDevice } from '../state/index.ts';
+import { bondAlias } from './bonds.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import type { NetworkNamespace, Networks } from './networks.ts';
 import { PodLinks } from './pod-links.ts';
@@ -67,10 +68,11 @@ export class Attachments {
     const old = device.attachment;
     if (old !== undefined && old.sandboxId !== place.sandboxId) await this.#detachFromOther(device, old, place);
     const interfaceName = device.config.attach === 'cni' ? await this.#cniName(device, place, pod) : undefined;
+    const bond = device.config.bond && bondAlias(claimUid, device.config.bond);
     return await this.#strategyOf(device).attach({
       ...{ device, place, pod, assure, signal: deadline.signal },
-      ...defined({ before: old?.host }),
-      record: (host) => this.#record(claimUid, device, { ...place, ...defined({ host, interfaceName }) }),
+      ...defined({ before: old?.host, bond }),
+      record: (host) => this.#record(claimUid, device, { ...place, ...defined({ host, interfaceName, bond }) }),
     });
   }
 
@@ -134,6 +136,7 @@ export class Attachments {
     const taken = new Set([
       ...inPod,
       ...others.flatMap(({ config, attachment }) => config.interfaceName ?? attachment?.interfaceName ?? []),
+      ...others.flatMap(({ config }) => config.bond?.name ?? []),
     ]);
     let number = 1;
     while (taken.has(`net${number}`)) number++;

@@ -106,7 +106,9 @@ function ipamOf(device: StoredDevice, place: SandboxPlace) {
  * differ between the VFs of a pod, also where the claim leaves it open.
  */
 export function cniInterfaceName({ config, name, attachment }: Omit<StoredDevice, 'pciAddress'>): string {
-  return config.interfaceName ?? attachment?.interfaceName ?? name.slice(-maxInterfaceNameBytes);
+  // The members of a bond share its addresses: they get them once.
+  const { bond, interfaceName = attachment?.interfaceName } = config;
+  return bond?.name ?? interfaceName ?? name.slice(-maxInterfaceNameBytes);
 }
 
 function interfaceOf(device: StoredDevice, place: SandboxPlace) {

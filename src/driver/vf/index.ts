@@ -2,6 +2,6 @@ export { Attachments } from './attachments.ts';
 export type { VfControl } from './host-vfs.ts';
 export { PodLinks } from './pod-links.ts';
 export { restore, type VfDetacher } from './restore.ts';
-export { left, type VfState } from './strategy.ts';
+export { left, type MemberState, type VfState } from './strategy.ts';
 export type { VfHost } from './vf-links.ts';
 export { TrafficReader, type TrafficReaderOptions, type TrafficReport } from './vf-traffic.ts';

@@ -18,6 +18,7 @@ export type LinkConnection = LinkStateConnection &
     RtnlConnection,
     'addAddress' | 'addRoute' | 'addresses' | 'link' | 'links' | 'linkTable' | 'routes' | 'setLink'
   > &
+  Pick<RtnlConnection, 'createBond' | 'deleteLink'> &
   Pick<RtnlConnection, 'linkTraffic' | 'vfTraffic'>;
 
 /** An open network namespace. While it is open, the kernel does not destroy it, and VFs in it do not return to the host. */

@@ -9,7 +9,9 @@ import {
 } from '../../node/netlink/index.ts';
 import { SandboxError } from '../sandbox/errors.ts';
 import type { StoredDevice } from '../state/index.ts';
+import { bondOf } from './bonds.ts';
 import type { LinkConnection, NetworkNamespace } from './networks.ts';
+import type { MemberState } from './strategy.ts';
 
 /** Identifies the link of a VF in whatever namespace it is. */
 export type LinkKey = (pciAddress: string) => VfIdentity;
@@ -79,6 +81,26 @@ export class PodLinks {
     ]);
     if (now !== undefined && isCertainly(now, device, this.#keyOf)) return toNetworkState(now, addresses);
     return await this.stateOf((await this.find(device)) ?? link);
+  }
+
+  /**
+   * The state of a bond, and of the VF that is a member of it.
+   * @param link the VF's, perhaps of an earlier list
+   * @returns `undefined` if it is certainly in no bond
+   * @throws SandboxError `vf-unknown`; NetlinkError
+   */
+  async stateOfMember(device: StoredDevice, link: Link): Promise<(NetworkState & { member: MemberState }) | undefined> {
+    const { connection } = this.namespace;
+    let bond = await bondOf(connection, link);
+    let now: Link | undefined = link;
+    if (bond === undefined) {
+      this.changed();
+      now = await this.findAttached(device);
+      bond = now && (await bondOf(connection, now));
+    }
+    if (now === undefined || bond === undefined) return undefined;
+    const { ips: _ips, tentative: _tentative, ...own } = toNetworkState(now, []);
+    return { ...(await this.stateOf(bond)), member: { ...own, isActive: now.isActiveMember ?? false } };
   }
 
   /** @throws NetlinkError */

@@ -1,6 +1,7 @@
 import { defined } from '../../lib/defined.ts';
 import { canonicalCidr, maxReportedAddresses, type NetworkState } from '../../node/netlink/index.ts';
 import type { StoredDevice } from '../state/index.ts';
+import { joinBond } from './bonds.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import { configureLink } from './configure-link.ts';
 import { pfSettingsOf } from './pf-settings.ts';
@@ -16,23 +17,31 @@ interface StrategyParts {
 
 /** `attach: netlink`: the driver moves the VF and configures it; an IPAM plugin may give it addresses. */
 export function netlinkStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
+  const read = readerOfInterfaces(vfs);
   return {
     async attach(task) {
-      const { device, place, pod, signal } = task;
-      const { config } = device;
+      const { device, place, pod, signal, bond } = task;
+      const { macAddress, ...config } = device.config;
       // An attachment is stored before the VF is moved: without one the VF is not in the pod.
       const found = device.attachment === undefined ? undefined : await pod.find(device);
       const link = found ?? (await links.attach(await links.snapshot(task), task));
       const { addresses, routes } = await cni.addresses(device, place, signal);
-      await configureLink(pod.namespace, link, {
+      const used = bond === undefined ? link : await joinBond(pod.namespace.connection, link, bond, device.config);
+      await configureLink(pod.namespace, used, {
         ...config,
+        // That of a bond is one of its members'.
+        ...(bond === undefined && defined({ macAddress })),
         addresses: [...(config.addresses ?? []), ...addresses],
         routes: [...(config.routes ?? []), ...routes],
       });
       pod.follow();
-      return await withHostFacts(vfs, device, await pod.stateAfterChange(device, link));
+      if (bond === undefined) return await withHostFacts(vfs, device, await pod.stateAfterChange(device, link));
+      pod.changed();
+      const state = await read(device, pod, {});
+      if (state === undefined) throw missing(task, `${used.name} has lost it`);
+      return state;
     },
-    read: readerOfInterfaces(vfs),
+    read,
     detach: detacher(links, cni),
   };
 }
@@ -106,7 +115,9 @@ function readerOfInterfaces(vfs: StrategyParts['vfs']): AttachStrategy['read'] {
   return async (device, pod) => {
     pod.follow();
     const link = await pod.findAttached(device);
-    return link && (await withHostFacts(vfs, device, await pod.stateOf(link)));
+    if (link === undefined) return undefined;
+    const state = device.config.bond === undefined ? await pod.stateOf(link) : await pod.stateOfMember(device, link);
+    return state && (await withHostFacts(vfs, device, state));
   };
 }
 
@@ -118,7 +129,11 @@ function detacher(links: VfLinks, cni: CniAttacher): AttachStrategy['detach'] {
 }
 
 /** Adds what the pod's network namespace does not show. */
-async function withHostFacts(vfs: StrategyParts['vfs'], device: StoredDevice, state: NetworkState): Promise<VfState> {
+async function withHostFacts(
+  vfs: StrategyParts['vfs'],
+  device: StoredDevice,
+  state: NetworkState & Pick<VfState, 'member'>,
+): Promise<VfState> {
   const info = await pfSettingsOf(vfs, device, ['vlan']);
   return { ...state, ...defined({ vlan: info?.vlan?.id, rdmaDevice: await vfs.rdmaDevice(device) }) };
 }

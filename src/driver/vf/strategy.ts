@@ -10,15 +10,25 @@ export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'
   Partial<Pick<NetworkState, 'interfaceName' | 'mtuBytes' | 'linkUp'>> & {
     /** VLAN ID that the PF puts on the VF's frames; absent: untagged, or not known. */
     vlan?: number;
+    /** Of a member of a bond: the interface above is the bond then. */
+    member?: MemberState;
     /** Name of its RDMA device, which udev may have changed since the VF was prepared. */
     rdmaDevice?: string;
   };
+
+/** The VF's own interface in the pod, which the bond uses. */
+export type MemberState = Omit<NetworkState, 'ips' | 'tentative'> & {
+  /** Whether the bond sends and receives by it. */
+  isActive: boolean;
+};
 
 /** A VF that is to be attached to a sandbox. */
 export interface AttachTask {
   device: StoredDevice;
   place: SandboxPlace;
   pod: PodLinks;
+  /** Alias of the bond that it becomes a member of, see `bondAlias`; absent: of none. */
+  bond?: string;
   /** From an earlier attachment of the VF: the state that still has to be restored. */
   before?: LinkState;
   /** Stores where the VF is, with the state to restore. To be called before the host is changed. */
@@ -69,9 +79,11 @@ export function missing(
 export function left(devices: readonly StoredDevice[], place: SandboxPlace, cause?: unknown): SandboxError {
   const names = devices.map(({ name, pciAddress }) => `${name} (${pciAddress})`).join(', ');
   const text = devices.length === 1 ? `device ${names} is` : `devices ${names} are`;
-  return new SandboxError('vf-left', `${text} no longer in the network namespace of ${podOf(place)}`, {
+  const bonds = devices.flatMap(({ config }) => (config.bond === undefined ? [] : ` and in ${config.bond.name}`));
+  const where = `the network namespace of ${podOf(place)}${[...new Set(bonds)].join('')}`;
+  return new SandboxError('vf-left', `${text} no longer in ${where}`, {
     ...{ cause, device: devices.map(({ name }) => name).join(', '), retriable: true },
-    hint: 'the card was reset, or a process in the pod has moved or deleted the interface; it is attached again once it is back',
+    hint: 'the card was reset, or a process in the pod has moved or deleted the interface or the bond; it is attached again once it is back',
   });
 }
 

@@ -9,6 +9,7 @@ import {
 } from '../../node/netlink/index.ts';
 import { SriovError } from '../../node/sriov/index.ts';
 import type { Attachment, StoredDevice } from '../state/index.ts';
+import { deleteBond } from './bonds.ts';
 import type { HostVfs } from './host-vfs.ts';
 import { type Networks, netnsDir } from './networks.ts';
 import { findOn, type LinkKey, PodLinks } from './pod-links.ts';
@@ -16,6 +17,8 @@ import { type AttachTask, missing } from './strategy.ts';
 
 /** The node's VFs, as the sandbox side needs them. */
 export type VfHost = Pick<HostVfs, 'linkKey' | 'adminInfo' | 'rdmaDevice' | 'ensureLink' | 'recreate' | 'isUnbound'>;
+
+type DetachedFrom = Pick<Attachment, 'host' | 'netnsPath' | 'bond'>;
 
 /** The interfaces of VFs: attaches them to pods, detaches them, and restores them on the host. */
 export class VfLinks {
@@ -72,10 +75,10 @@ export class VfLinks {
   }
 
   /**
-   * Moves the VF to the host. If the pod's namespace is gone, the kernel has returned it. If it cannot be moved, which a
+   * Moves the VF to the host, after the bond that it is in was deleted. If the pod's namespace is gone, the kernel has returned it. If it cannot be moved, which a
    * process in the pod can cause, its interface is recreated.
    */
-  async detach(device: StoredDevice, attachment: Pick<Attachment, 'host' | 'netnsPath'>): Promise<void> {
+  async detach(device: StoredDevice, attachment: DetachedFrom): Promise<void> {
     const refused = await this.#move(device, attachment).catch((error: unknown) => ({ error }));
     try {
       await this.#vfs.recreate(device.pciAddress);
@@ -105,9 +108,11 @@ export class VfLinks {
   }
 
   /** Under its old name, so that a name that the pod has chosen never appears on the host. */
-  async #move(device: StoredDevice, { host, netnsPath }: Pick<Attachment, 'host' | 'netnsPath'>): Promise<undefined> {
+  async #move(device: StoredDevice, { host, netnsPath, bond }: DetachedFrom): Promise<undefined> {
     using namespace = this.#networks.open(netnsPath);
     if (namespace === undefined || namespace.isHost) return;
+    // If a failure here matters, the move reports it: that frees a member, too.
+    if (bond !== undefined) await deleteBond(namespace.connection, bond).catch(() => undefined);
     const link = await new PodLinks(namespace, this.#keyOf).find(device);
     if (link === undefined) return;
     await scrubLink(namespace.connection, link.index);

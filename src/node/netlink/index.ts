@@ -1,4 +1,5 @@
 export { type Address, isReachable } from './address.ts';
+export { type BondMode, bondModes, failOverMacs } from './bond.ts';
 export { assertInterfaceName, isEthernetAddress, maxInterfaceNameBytes, parseHardwareAddress } from './checks.ts';
 export {
   AddressFamily,
@@ -37,7 +38,7 @@ export { NetworkWatch } from './network-watch.ts';
 export type { QdiscPlace } from './qdisc.ts';
 export { isRepresentor } from './representor.ts';
 export { isDefaultRoute, isSameRoute, type NewRoute, type Route, scopeLink } from './route.ts';
-export { type LinkSelector, type LinkTable, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
+export { type LinkSelector, type LinkTable, type NewBond, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
 export { type InterfaceSysctls, interfaceSysctlPattern, writeInterfaceSysctls } from './sysctl.ts';
 export type { LinkTraffic, TrafficCounters, VfTraffic } from './traffic.ts';
 export type { VfChange, VfInfo } from './vf-settings.ts';

@@ -1,4 +1,4 @@
-import { getS32, getU8, getU16, getU32, putS32, putU32 } from 'netlink';
+import { getS32, getU8, getU32, putS32, putU32 } from 'netlink';
 import { defined } from '../../lib/defined.ts';
 import {
   type Attribute,
@@ -9,6 +9,7 @@ import {
   encodeString,
   listAttributes,
 } from './attributes.ts';
+import { type BondMember, type BondOptions, decodeMember, encodeBond } from './bond.ts';
 import {
   assertAlias,
   assertIndex,
@@ -54,10 +55,6 @@ const infoKind = 1;
 const infoData = 2;
 const infoPortKind = 4;
 const infoPortData = 5;
-/** `IFLA_BOND_SLAVE_AD_PARTNER_OPER_PORT_STATE`, which only ports of a bond in mode 802.3ad have. */
-const bondPartnerState = 8;
-/** `LACP_STATE_SYNCHRONIZATION`: cleared as soon as the partner's LACPDUs fail to arrive in time. Source: 802.1AX 6.4.2.3. */
-const partnerInSync = 0x8;
 const vethInfoPeer = 1;
 const headerBytes = 16;
 const flagUp = 1;
@@ -97,7 +94,7 @@ const xdpFd = 1;
 const xdpFlags = 3;
 
 /** A network interface, as seen from one network namespace. */
-export interface Link {
+export interface Link extends BondMember {
   index: number;
   name: string;
   /** Lower case with colons; absent for links without one, such as tunnels. */
@@ -119,8 +116,6 @@ export interface Link {
   kind?: string;
   /** Index of the bridge or bond that it is a port of. */
   master?: number;
-  /** Of a port of a bond in mode 802.3ad: whether its LACP partner is there and in sync. */
-  lacpPartnerInSync?: boolean;
   /** Index of the other end of a veth pair, or of the link below a VLAN. In `lowerNetnsId`'s namespace, if set. */
   lower?: number;
   /** The kernel's number for the namespace that `lower` is in, if it is another one. */
@@ -175,6 +170,7 @@ export function decodeLink(message: Buffer): Link {
     flags: linkFlags.filter((flag) => (flags & flagBits[flag]) !== 0),
     carrier: number(LinkAttribute.carrier, getU8) === 1,
     altNames: decodeAltNames(attributes).map((name) => decodeString(name)),
+    ...decodePort(info),
     ...defined({
       hardwareAddress: decodeHardwareAddress(attributes.get(LinkAttribute.address)),
       parentDevice: decodeString(attributes.get(LinkAttribute.parentDevName)),
@@ -192,7 +188,6 @@ export function decodeLink(message: Buffer): Link {
       txQueueLength: number(LinkAttribute.txQueueLength, getU32),
       offloadLimits: decodeOffloadLimits(attributes),
       xdp: decodeXdp(attributes.get(LinkAttribute.xdp)),
-      lacpPartnerInSync: decodePartner(info),
     }),
   };
 }
@@ -219,10 +214,8 @@ function decodeOffloadLimits(attributes: Attributes): OffloadLimits | undefined 
   return entries.length === 0 ? undefined : Object.fromEntries(entries);
 }
 
-function decodePartner(info: Attributes): boolean | undefined {
-  const data = decodeString(info.get(infoPortKind)) === 'bond' ? info.get(infoPortData) : undefined;
-  const state = data && new Attributes(data).get(bondPartnerState);
-  return state && (getU16(state) & partnerInSync) !== 0;
+function decodePort(info: Attributes): BondMember {
+  return decodeString(info.get(infoPortKind)) === 'bond' ? decodeMember(info.get(infoPortData)) : {};
 }
 
 function decodeXdp(data: Buffer | undefined): XdpMode[] | undefined {
@@ -263,6 +256,11 @@ export function encodeVeth(end: LinkChange, peer: LinkChange): Uint8Array[] {
   const peerMessage = Buffer.concat(encodeLink(0, encodeProperties(peer)));
   const data = [{ type: vethInfoPeer, value: peerMessage }];
   return encodeLink(0, [...encodeProperties(end), encodeKind('veth', data)]);
+}
+
+/** The message for a new bond. @throws NetlinkError `netlink-invalid` */
+export function encodeNewBond(bond: LinkChange & BondOptions): Uint8Array[] {
+  return encodeLink(0, [...encodeProperties(bond), encodeKind('bond', encodeBond(bond))]);
 }
 
 /** `IFLA_LINKINFO` of a new link. */

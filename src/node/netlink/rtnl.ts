@@ -1,6 +1,7 @@
 import { Flags, FlagsNew, type NetlinkMessage, Protocol, putU32 } from 'netlink';
 import { type Address, decodeAddress, encodeAddress, isReachable, scopeOf } from './address.ts';
 import { encodeString } from './attributes.ts';
+import type { BondOptions } from './bond.ts';
 import { assertIndex, assertInterfaceName } from './checks.ts';
 import { decodeAnswer, NetlinkError, type RequestSubject } from './errors.ts';
 import {
@@ -10,6 +11,7 @@ import {
   encodeKind,
   encodeLink,
   encodeLinkChange,
+  encodeNewBond,
   encodeProperties,
   encodeVeth,
   type Link,
@@ -56,6 +58,8 @@ const routeHints = {
   ENETDOWN: 'set the interface up first',
 };
 
+const newLinkHints = { EEXIST: 'there is a link of that name', ENOTSUP: 'load the kernel module of such links' };
+
 /** Either, not both. */
 export type LinkSelector = { index: number } | { name: string };
 
@@ -63,6 +67,8 @@ export type LinkSelector = { index: number } | { name: string };
 export interface NewLink extends Pick<LinkChange, 'hardwareAddress' | 'mtuBytes' | 'netns'> {
   name: string;
 }
+
+export type NewBond = NewLink & BondOptions;
 
 /**
  * The links of a namespace at one moment. Decoding a link takes ten times as long as searching its message for what is known
@@ -299,7 +305,12 @@ export class RtnlConnection implements Disposable {
     await this.#createLink(payload, 'create bridge', bridge.name);
   }
 
-  /** Deleting a veth end also deletes its other end. */
+  /** @throws NetlinkError `netlink-refused` with `ENOTSUP` if the kernel has no bonding */
+  async createBond(bond: NewBond): Promise<void> {
+    await this.#createLink(encodeNewBond(bond), 'create bond', bond.name);
+  }
+
+  /** Deleting a veth end also deletes its other end; deleting a bond frees its members. */
   async deleteLink(index: number): Promise<void> {
     const payload = encodeLink(assertIndex(index), []);
     await this.#change(MessageType.delLink, payload, this.#subject('delete link', index));
@@ -351,7 +362,7 @@ export class RtnlConnection implements Disposable {
   }
 
   async #createLink(payload: Uint8Array[], operation: string, name: string): Promise<void> {
-    const subject = this.#subject(operation, name, { EEXIST: 'there is a link of that name already' });
+    const subject = this.#subject(operation, name, newLinkHints);
     await this.#create(MessageType.newLink, payload, subject);
   }
 

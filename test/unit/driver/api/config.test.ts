@@ -54,6 +54,7 @@ const samples: {
     ],
     merged: { 'net.ipv4.conf.IFNAME.arp_ignore': '2', 'net.ipv6.conf.IFNAME.accept_ra': 0 },
   },
+  bond: { values: [{ name: 'bond0' }, { name: 'bond1', mode: '802.3ad', miimon: 50 }] },
   dialects: { values: [{ deviceInfo: { resourceName: 'intel.com/nic' } }, { sriovNetwork: {} }] },
 };
 const cases = Object.entries(samples) as [keyof VfConfig, (typeof samples)[keyof VfConfig]][];
@@ -146,6 +147,7 @@ const valuesOf = {
   routes: [[{ destination: '198.51.100.0/24' }], []],
   networkAttachmentDefinition: [{ name: 'prod' }, { name: 'mine' }],
   'networkAttachmentDefinition.namespace': ['infra', 'other'],
+  'bond.mode': ['802.3ad', 'balance-rr'],
 } as Record<ClaimField, [unknown, unknown]>;
 
 /** A configuration with one field, and what it does not make sense without. */
@@ -155,6 +157,7 @@ function configOf(field: ClaimField, value: unknown): object {
     const vlan = inner === 'qos' || inner === 'vlanProto' ? { vlan: 100 } : {};
     return { vf: { ...vlan, [inner]: value } };
   }
+  if (outer === 'bond' && inner !== undefined) return { bond: { name: 'bond0', [inner]: value } };
   if (inner !== undefined) return { attach: 'cni', networkAttachmentDefinition: { name: 'prod', [inner]: value } };
   return { ...(field === 'cni' || field === 'networkAttachmentDefinition' ? { attach: 'cni' } : {}), [field]: value };
 }
@@ -232,6 +235,14 @@ describe('closed fields', () => {
     expect(() => resolve([fromClaim(fields), fromClass({ overridable: others })])).toThrow(`may not set ${field}`);
     expect(resolve([fromClaim(fields)], needed)).toEqual(fields);
     expect(resolve([fromClaim(fields), fromClass({ overridable: needed })])).toEqual(fields);
+  });
+
+  it("do not include the default mode of a bond, as long as the class's is no other", () => {
+    const fields = { bond: { name: 'bond0', mode: 'active-backup' } };
+    expect(resolve([fromClaim(fields)])).toEqual(fields);
+    expect(() => resolve([fromClass({ bond: { name: 'bond0', mode: '802.3ad' } }), fromClaim(fields)])).toThrow(
+      'sets bond to {"name":"bond0","mode":"active-backup"}, and its DeviceClass to {"name":"bond0","mode":"802.3ad"}',
+    );
   });
 
   it('are all named at once', () => {
@@ -462,6 +473,13 @@ describe('what a config must not hold', () => {
     [{ vf: { linkState: 'up' } }, /vf\.linkState: .*"auto"\|"enable"\|"disable"/],
     [{ vf: { minTxRate: -1 } }, /vf\.minTxRate: /],
     [{ vf: { maxTxRate: 2 ** 32 - 1 } }, /vf\.maxTxRate: /],
+    [{ bond: {} }, /bond\.name: /],
+    [{ bond: { name: 'bond%d' } }, /bond\.name: an interface name, without "%"/],
+    [{ bond: { name: 'all' } }, /bond\.name: /],
+    [{ bond: { name: 'bond0', mode: 'balance-alb' } }, /bond\.mode: .*"active-backup"/],
+    [{ bond: { name: 'bond0', miimon: 0 } }, /bond\.miimon: .*10/],
+    [{ bond: { name: 'bond0', members: ['a'] } }, /bond: Unrecognized key: "members"/],
+    [{ bond: { name: 'bond0', mode: '802.3ad', failOverMac: 'none' } }, /bond\.failOverMac: is for mode active-backup/],
     [{ networkAttachmentDefinition: 'fast' }, /networkAttachmentDefinition: .*object/],
     [
       { networkAttachmentDefinition: { name: 'a/b' } },
@@ -502,6 +520,9 @@ describe('what a config must not hold', () => {
     [{ driver: 'vfio-pci', routes: [{ destination: '10.0.0.0/8' }] }, /: routes: needs an interface/],
     [{ driver: 'mlx5_vfio_pci', rdma: true }, /: rdma: needs an interface, and mlx5_vfio_pci gives none$/],
     [{ driver: 'vfio-pci', sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1 } }, /: sysctls: needs an interface/],
+    [{ attach: 'observe', bond: { name: 'bond0' } }, /: bond: bond0 cannot be with attach "observe"$/],
+    [{ attach: 'cni', cni: chain('a'), bond: { name: 'bond0' } }, /: bond: bond0 cannot be with attach "cni"$/],
+    [{ driver: 'vfio-pci', bond: { name: 'bond0' } }, /: bond: bond0 cannot be with driver "vfio-pci"$/],
     [{ vf: { qos: 3 } }, /: vf\.qos: needs vf\.vlan from 1 to 4094$/],
     [{ vf: { vlan: 0, vlanProto: '802.1ad' } }, /: vf\.vlanProto: needs vf\.vlan from 1 to 4094$/],
     [{ vf: { minTxRate: 100, maxTxRate: 10 } }, /: vf\.minTxRate: must not be above vf\.maxTxRate$/],
@@ -522,6 +543,11 @@ describe('what a config must not hold', () => {
 });
 
 describe('configForDevice', () => {
+  it('lets the devices of a bond share addresses', () => {
+    const config: VfConfig = { bond: { name: 'bond0' }, addresses: ['192.0.2.1/24'] };
+    expect(configForDevice(config, 'ns/c', 1, 2)).toEqual(config);
+  });
+
   it('numbers the interfaces of a request', () => {
     expect(configForDevice({ interfaceName: 'net%d' }, 'ns/c', 2, 3)).toEqual({ interfaceName: 'net2' });
   });

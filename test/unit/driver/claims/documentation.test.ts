@@ -40,11 +40,19 @@ describe('docs/vfconfig.md', () => {
   });
 
   it('describes every field, and no other', () => {
-    const { apiVersion: _apiVersion, kind: _kind, vf, networkAttachmentDefinition, ...plain } = vfConfigSchema.shape;
+    const {
+      apiVersion: _apiVersion,
+      kind: _kind,
+      vf,
+      bond,
+      networkAttachmentDefinition,
+      ...plain
+    } = vfConfigSchema.shape;
     const nested = (name: string, shape: object) => Object.keys(shape).map((field) => `${name}.${field}`);
     const fields = [
       ...Object.keys(plain),
       ...nested('vf', vf.unwrap().shape),
+      ...nested('bond', bond.unwrap().shape),
       ...nested('networkAttachmentDefinition', networkAttachmentDefinition.unwrap().shape),
     ];
     expect(rows.map(({ name }) => name).sort()).toEqual(fields.sort());

@@ -115,7 +115,7 @@ export class FakeControl implements VfControl {
   }
 }
 
-/** The driver with a real store and real CDI files, on VFs `dev-0` to `dev-9` of one PF. */
+/** The driver with a real store and real CDI files, on VFs `dev-0` to `dev-7` of one PF, and `dev-8` and `dev-9` of another. */
 export class DriverBench implements Disposable {
   /** How often the networks of the node were read. */
   networkReads = 0;
@@ -216,7 +216,8 @@ const noAttachments: NetworkAttachmentReader = {
 export function vfOf(name: string): NetworkDevice | undefined {
   const [, index] = /^dev-(\d)$/.exec(name) ?? [];
   if (index === undefined) return undefined;
-  const address = { pciAddress: `0000:00:00.${index}`, pfAddress: '0000:01:00.0', vfIndex: Number(index) };
+  const pfAddress = Number(index) < 8 ? '0000:01:00.0' : '0000:02:00.0';
+  const address = { pciAddress: `0000:00:00.${index}`, pfAddress, vfIndex: Number(index) };
   const facts = { vendor: '8086', device: '10ca', iommuPeers: [], rdmaDevices: [], simulated: false };
   return { kind: 'vf', name, ...address, ...facts };
 }

@@ -5,7 +5,7 @@ import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { explain } from '../../../../src/lib/errors.ts';
 import { SriovError, type VfSnapshot } from '../../../../src/node/sriov/index.ts';
-import { buildPod, testDriver } from '../../../doubles/objects.ts';
+import { buildPod, type RequestOptions, testDriver } from '../../../doubles/objects.ts';
 import { allocated, DriverBench, fromClaim, fromClass, vfOf } from './driver-bench.ts';
 
 let bench: DriverBench;
@@ -142,6 +142,71 @@ describe('Driver.prepareResourceClaims', () => {
     expect(answers.get('uid-of-passing')).toEqual({ devices: [] });
     const problem = expect.stringContaining('device dev-2 cannot be net1, which dev-1 of claim default/passing is');
     expect(answers.get('uid-of-new')).toMatchObject(refusal('config-invalid', problem));
+  });
+});
+
+describe('a bond', () => {
+  const bond = { name: 'bond0' };
+  const oneEach = ['dev-1', 'dev-9'].map((device, index) => ({ name: 'ab'[index] ?? '', devices: [device] }));
+  const bonded = (config: ReturnType<typeof fromClaim>[], requests: RequestOptions[] = oneEach) =>
+    allocated('c', [], { requests, config });
+
+  it.each<[string, RequestOptions[]]>([
+    ['two requests', oneEach],
+    ['one request', [{ name: 'a', devices: ['dev-1', 'dev-9'] }]],
+  ])('of VFs of two PFs is prepared, from %s, with what is set on it', async (_, requests) => {
+    const fields = { bond, addresses: ['192.0.2.7/24'], mtu: 1400 };
+    expect(await bench.prepare(bonded([fromClaim(fields)], requests))).toEqual({ devices: [] });
+    const [{ devices = [] } = {}] = bench.store.claims();
+    expect(devices.map(({ config }) => config)).toEqual([fields, fields]);
+  });
+
+  it.each<[string, ReturnType<typeof fromClaim>[], RequestOptions[]?]>([
+    ['has one member, device dev-1 of request a, and needs two', [fromClaim({ bond }, ['a'])]],
+    [
+      'has dev-1 and dev-2, all of PF 0000:01:00.0: give the claim the constraint distinctAttribute: sriov.netdra.dev/pfPciAddress',
+      [fromClaim({ bond })],
+      [{ name: 'a', devices: ['dev-1', 'dev-2'] }],
+    ],
+    [
+      'has bond {"name":"bond0"} from request a, and {"name":"bond0","miimon":50} from request b',
+      [fromClaim({ bond }), fromClaim({ bond: { ...bond, miimon: 50 } }, ['b'])],
+    ],
+    [
+      'has addresses nothing from request a, and ["192.0.2.7/24"] from request b',
+      [fromClaim({ bond }), fromClaim({ addresses: ['192.0.2.7/24'] }, ['b'])],
+    ],
+    [
+      'has mtu 1400 from request a, and 1500 from request b',
+      [fromClaim({ bond, mtu: 1400 }), fromClaim({ mtu: 1500 }, ['b'])],
+    ],
+  ])('is refused that %s', async (problem, config, requests) => {
+    const message = expect.stringContaining(`bond: bond0 ${problem}`);
+    expect(await bench.prepare(bonded(config, requests))).toMatchObject(refusal('config-invalid', message));
+    expect(bench.store.claims()).toEqual([]);
+  });
+
+  it.each([
+    ['interfaceName', 'bond: the bond cannot be bond0, which dev-1 is', 'bond0'],
+    ['bond', 'bond: the bond cannot be bond0, which a bond of claim default/first is', undefined],
+  ])('is refused the name of another interface: %s', async (_, problem, interfaceName) => {
+    const pods = [buildPod('app')];
+    const of = (name: string, devices: string[]) =>
+      allocated(name, [], {
+        pods,
+        requests: devices.map((device, index) => ({ name: `r${index}`, devices: [device] })),
+        config: [fromClaim({ bond }), ...(interfaceName === undefined ? [] : [fromClaim({ interfaceName }, ['r0'])])],
+      });
+    if (interfaceName === undefined)
+      expect(await bench.prepare(of('first', ['dev-2', 'dev-8']))).toEqual({ devices: [] });
+    const answer = await bench.prepare(of('second', ['dev-1', 'dev-9']));
+    expect(answer).toMatchObject(refusal('config-invalid', expect.stringContaining(problem)));
+  });
+
+  it('is refused VFs that an administrator has bound to vfio', async () => {
+    bench.control.drivers.set('0000:00:00.9', 'vfio-pci');
+    const message = expect.stringContaining('bond: bond0 cannot be with driver "vfio-pci"');
+    expect(await bench.prepare(bonded([fromClaim({ bond })]))).toMatchObject(refusal('config-invalid', message));
   });
 });
 

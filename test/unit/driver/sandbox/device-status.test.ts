@@ -18,7 +18,9 @@ const claim: StoredClaim = {
 describe('toDeviceStatuses', () => {
   it('says of each VF whether it is in its pod', () => {
     expect(
-      toDeviceStatuses(claim, ({ name }) => (name === 'dev-1' ? { interfaceName: 'net1' } : undefined)),
+      toDeviceStatuses(claim, ({ name }) =>
+        name === 'dev-1' ? { networkData: { interfaceName: 'net1' } } : undefined,
+      ),
     ).toMatchObject([
       { device: 'dev-1', ready: true, reason: 'Attached', networkData: { interfaceName: 'net1' } },
       { device: 'dev-2', ready: false, reason: 'NotAttached', message: 'it is not in the network of the pod' },

@@ -8,7 +8,7 @@ import {
   encodeString,
   listAttributes,
 } from '../../../../src/node/netlink/attributes.ts';
-import { decodeLink, encodeLink, encodeLinkChange } from '../../../../src/node/netlink/link.ts';
+import { decodeLink, encodeLink, encodeLinkChange, encodeNewBond } from '../../../../src/node/netlink/link.ts';
 import { decodeRoute, encodeRoute, isDefaultRoute } from '../../../../src/node/netlink/route.ts';
 import { decodeVfInfos } from '../../../../src/node/netlink/vf-settings.ts';
 
@@ -54,6 +54,38 @@ describe('decodeLink', () => {
     // As in the kernel: aggregated; after a time-out (EXPIRED); without a partner from the start.
     expect([0x3d, 0x37, 0x01].map((state) => port('bond', partner(state)))).toEqual([true, false, false]);
     expect([port('bond', []), port('bridge', partner(0x3d))]).toEqual([undefined, undefined]);
+  });
+});
+
+describe('bonds', () => {
+  const info = (message: Uint8Array[]) => {
+    const [, data] = listAttributes(
+      listAttributes(Buffer.concat(message).subarray(16)).at(-1)?.data ?? Buffer.alloc(0),
+    );
+    return listAttributes(data?.data ?? Buffer.alloc(0)).map(({ type, data: value }) => [type, [...value]]);
+  };
+
+  it('are made with mode, interval and the choice of the MAC address', () => {
+    const plain = { name: 'bond0', mode: '802.3ad', miimonMs: 100 } as const;
+    expect(info(encodeNewBond(plain))).toEqual([
+      [1, [4]],
+      [3, [...putU32(100)]],
+    ]);
+    const backup = encodeNewBond({ ...plain, mode: 'active-backup', failOverMac: 'active' });
+    expect(info(backup)).toContainEqual([1, [1]]);
+    expect(info(backup)).toContainEqual([13, [1]]);
+  });
+
+  it.each([
+    ['bond', [0, 0], true],
+    ['bond', [1, 0], false],
+    ['bond', [0, 2], false],
+    ['bond', [], false],
+    ['bridge', [0, 0], undefined],
+  ])('a member of a %s with state and link %j is active: %s', (kind, values, isActive) => {
+    const data = values.map((value, index) => attribute(index + 1, Buffer.of(value)));
+    const message = linkMessage([attribute(18, [attribute(4, encodeString(kind)), attribute(5, data)])]);
+    expect(decodeLink(message).isActiveMember).toBe(isActive);
   });
 });
 

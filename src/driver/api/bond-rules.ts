@@ -1,0 +1,38 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import type { StoredDevice } from '../state/index.ts';
+import { invalidConfig } from './config.ts';
+
+/** What the members of a bond ask for together: it is set on the bond. */
+const fieldsOfBond = ['bond', 'mtu', 'addresses', 'routes', 'sysctls', 'ipam'] as const;
+
+/**
+ * Checks that each bond of a claim has several members, of several PFs, and that all of them ask for the same.
+ * @throws DriverError `config-invalid`
+ */
+export function checkBonds(claim: AllocatedClaim, devices: readonly StoredDevice[]): void {
+  const members = devices.filter(({ config }) => config.bond !== undefined);
+  for (const [bond = '', ofBond] of Map.groupBy(members, ({ config }) => config.bond?.name)) {
+    const problem = problemOf(ofBond);
+    if (problem !== undefined) throw invalidConfig(claim, [`bond: ${bond} ${problem}`]);
+  }
+}
+
+function problemOf(members: readonly StoredDevice[]): string | undefined {
+  const [first, ...others] = members as [StoredDevice, ...StoredDevice[]];
+  if (others.length === 0) {
+    return `has one member, device ${first.name} of request ${first.request}, and needs two: let requests of the entry name the other request, too`;
+  }
+  for (const field of fieldsOfBond) {
+    const other = others.find(({ config }) => !isDeepStrictEqual(config[field], first.config[field]));
+    if (other === undefined) continue;
+    const [one, two] = [first, other].map(
+      ({ config, request }) => `${JSON.stringify(config[field]) ?? 'nothing'} from request ${request}`,
+    );
+    return `has ${field} ${one}, and ${two}: all members have to ask for the same`;
+  }
+  const pfs = new Set(members.map(({ pfAddress, pciAddress }) => pfAddress ?? pciAddress));
+  if (pfs.size > 1) return undefined;
+  const names = members.map(({ name }) => name).join(' and ');
+  return `has ${names}, all of PF ${[...pfs].join()}: give the claim the constraint distinctAttribute: sriov.netdra.dev/pfPciAddress`;
+}
