@@ -96,7 +96,7 @@ export class Checks {
     );
   }
 
-  podChanges({ id }: SimSandbox): void {
+  podChanges({ id }: Pick<SimSandbox, 'id'>): void {
     this.#changed.add(id);
   }
 

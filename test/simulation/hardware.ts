@@ -190,12 +190,16 @@ export class Hardware {
     return { driver, override, settings, link: { ...view, altNames: view.altNames.sort(), addresses, qdiscs, place } };
   }
 
-  /** Someone pulls the cable of the first PF, or plugs it in again. */
-  setCable(isPlugged: boolean): void {
+  /**
+   * Someone pulls the cable of the first PF, or plugs it in again.
+   * @returns the ids of the sandboxes in which a bond now uses another member
+   */
+  setCable(isPlugged: boolean): string[] {
     const [pf] = this.pfs;
     this.#simulator.trace('card', isPlugged ? 'has a cable' : 'has no cable');
     const links = this.vfs.flatMap((vf) => (vf.pf === pf && vf.link !== undefined ? vf.link : []));
-    for (const link of [pf.link, ...links]) this.#kernel.setCable(link, isPlugged);
+    const failedOver = [pf.link, ...links].filter((link) => this.#kernel.setCable(link, isPlugged));
+    return failedOver.map(({ namespace }) => namespace.owner ?? '');
   }
 
   /** A reset of the PF: its VFs are recreated, in the host's namespace, as if they had never been changed. */

@@ -328,10 +328,13 @@ export class Kernel {
     return (link?.routes ?? []).map((route) => seenRoute(route, index));
   }
 
-  setCable(link: SimLink, isPlugged: boolean): void {
+  /** @returns whether the link's bond now uses another member */
+  setCable(link: SimLink, isPlugged: boolean): boolean {
     link.hasCable = isPlugged;
+    const before = link.master?.active;
     if (link.master?.kind === 'bond') chooseActive(link.master);
     link.namespace.changed();
+    return link.master?.active !== before;
   }
 
   #join(link: SimLink, master: SimLink | undefined): void {

@@ -502,10 +502,10 @@ export class Node {
         kubelet.process.stalledUntilMs = nowMs + fault.forMs;
         break;
       case 'cable out':
-        hardware.setCable(false);
+        this.#setCable(false);
         simulator.schedule(fault.forMs, undefined, 'cable is plugged in', () => {
           this.checks.reports.cablePluggedIn(fault.forMs);
-          hardware.setCable(true);
+          this.#setCable(true);
         });
         break;
       case 'card refuses':
@@ -548,6 +548,10 @@ export class Node {
     this.#disturb(fault.forMs);
     process.stalledUntilMs = this.simulator.nowMs + fault.forMs;
     this.simulator.schedule(fault.lostAfterMs, undefined, 'lose sandbox', () => this.#loseSandbox());
+  }
+
+  #setCable(isPlugged: boolean): void {
+    for (const id of this.hardware.setCable(isPlugged)) this.checks.podChanges({ id });
   }
 
   #resetPolicy(): void {

@@ -87,6 +87,7 @@ export class ClaimWork {
         }
       }
       signal.throwIfAborted();
+      if (!isDescribed) await this.#readBonds(readings, place, pod).catch((error: unknown) => errors.push(error));
       await writer.write(identity, place.sandboxId, readings).catch((error: unknown) => errors.push(error));
       if (lost.length > 0) return { withdrawn: left(lost, place, asOneError(errors)) };
       // Perhaps another instance of the driver has withdrawn it since: a claim that was ready is not.
@@ -94,6 +95,16 @@ export class ClaimWork {
       if (errors.length > 0) throw asOneError(errors);
       return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
     });
+  }
+
+  /** Each member that joins a bond can change its address and its active member, so all are read after the last one. */
+  async #readBonds(readings: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks): Promise<void> {
+    for (const reading of readings) {
+      const { device, state } = reading;
+      if (device.config.bond === undefined || state === undefined) continue;
+      reading.state = await this.#options.attachments.read(device, pod, {});
+      if (reading.state === undefined) throw left([device], place);
+    }
   }
 
   /** Completes a claim that holds no VF, such as one with `adminAccess` only: it needs nothing of the pod's network. */
