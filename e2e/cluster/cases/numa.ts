@@ -64,7 +64,7 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode): void {
       expect(claim?.status?.allocation?.devices?.results?.map(({ driver }) => driver).sort()).toEqual(
         [...classes, cluster.target.driver].sort(),
       );
-      expect(await conditionOf(claim?.metadata.name ?? '')).toEqual(['True', 'SameNumaNode']);
+      await expect.poll(() => conditionOf(claim?.metadata.name ?? ''), slow).toEqual(['True', 'SameNumaNode']);
       await cluster.remove('Pod', 'numa-aligned');
     });
 
