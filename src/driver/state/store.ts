@@ -27,7 +27,7 @@ export interface StoreOptions {
 }
 
 /** What was read last, all of it from one version of the file; what is absent has to be read again. */
-interface Known {
+interface StoreContent {
   dataVersion: unknown;
   claims: readonly StoredClaim[];
   unrestored?: readonly UnrestoredVf[];
@@ -56,7 +56,7 @@ export class Store implements Disposable {
   readonly records: RecordTable;
   readonly #statements = new Map<string, StatementSync>();
   /** What was read last; absent if all has to be read again. */
-  #known: Known | undefined;
+  #known: StoreContent | undefined;
   /** UIDs of claims that this instance has changed since. */
   readonly #changed = new Set<string>();
   /** Whether the store was checked for writes of other instances in the open transaction, which keeps them waiting. */
@@ -263,7 +263,7 @@ export class Store implements Disposable {
     for (const { pciAddress, name } of devices) {
       const [row] = this.#query('SELECT reason FROM unrestored WHERE pci_address = ?', pciAddress);
       if (row !== undefined) {
-        const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is withdrawn since its last claim: ${row.reason}`;
+        const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is not restored since its last claim: ${row.reason}`;
         const hint = 'the driver tries again every minute and then offers it again; netdra inventory lists it';
         throw new StateError('device-unrestored', message, { claim, device: name, retriable: true, hint });
       }
