@@ -79,7 +79,7 @@ export class Reports {
     if (isUnchanged !== undefined) yield* this.#ofStatus(instance, isUnchanged);
   }
 
-  /** Each VF that is usable is offered exactly once; one that is not restored, or that something else has taken, is not. */
+  /** Each VF is offered exactly once, one that is not restored with a taint; one that something else has taken is not offered. */
   #ofSlices({ store }: Instance): string[] {
     const { apiServer, hardware } = this.#node;
     const offered = Map.groupBy(apiServer.offered(), ({ name }) => name);
@@ -89,12 +89,15 @@ export class Reports {
     for (const vf of hardware.vfs) {
       const isHeld = store.holderOf(vf.pciAddress) !== undefined;
       const isLost = !isHeld && vf.link !== undefined && !vf.link.namespace.isHost;
-      const expected = unrestored.has(vf.pciAddress) || isLost ? 0 : 1;
+      const isUnrestored = unrestored.has(vf.pciAddress);
+      const expected = isLost && !isUnrestored ? 0 : 1;
       const [device, ...more] = offered.get(vf.name) ?? [];
       const count = device === undefined ? 0 : 1 + more.length;
       if (count !== expected) problems.push(`${vf.name} is offered ${count} times, not ${expected}`);
-      if (device !== undefined) problems.push(...this.#differencesOf(device, vf, isHeld));
-      if (device?.taints !== undefined) problems.push(`${vf.name} has a taint, and the card a cable`);
+      if (device !== undefined && !isUnrestored) problems.push(...this.#differencesOf(device, vf, isHeld));
+      const taints = device?.taints?.map(({ key }) => key).join();
+      const expectedTaints = isUnrestored ? `${driverName}/unrestored` : undefined;
+      if (device !== undefined && taints !== expectedTaints) problems.push(`${vf.name} has the taints ${taints}`);
     }
     return problems;
   }
@@ -118,9 +121,10 @@ export class Reports {
   }
 
   #ofHealth({ health }: Instance): string[] {
-    return this.#node.apiServer.offered().flatMap(({ name }) => {
+    return this.#node.apiServer.offered().flatMap(({ name, taints = [] }) => {
+      const expected = taints.length === 0 ? 'healthy' : 'unhealthy';
       const states = health.filter(({ deviceName }) => deviceName === name).map((each) => each.health);
-      return states.join() === 'healthy'
+      return states.join() === expected
         ? []
         : [`the health of ${name} is reported as ${states.join(' and ') || 'nothing'}`];
     });

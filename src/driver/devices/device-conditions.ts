@@ -24,7 +24,7 @@ export interface DeviceConditionsOptions {
   driver: string;
   /** Devices that are prepared for claims now. */
   held: () => HeldDevices;
-  /** VFs that new claims do not get until they are restored. */
+  /** VFs that no claim gets until they are restored. */
   unrestored: () => readonly UnrestoredVf[];
 }
 
@@ -146,14 +146,12 @@ export class DeviceConditions {
 
   /** Why devices are withdrawn, by PCI address; the others are offered. */
   withdrawals(devices: readonly ConditionedDevice[]): Map<string, DeviceCondition> {
-    const held = this.keepsTaints ? undefined : this.#options.held();
-    const reasonOf = (device: ConditionedDevice) =>
-      this.of(device).find(({ name, effect }) => {
-        return name === 'unrestored' || (held?.has(device.pciAddress) === false && effect !== 'None');
-      });
+    if (this.keepsTaints) return new Map();
+    const held = this.#options.held();
+    const free = devices.filter(({ pciAddress }) => !held.has(pciAddress));
     return new Map(
-      devices.flatMap((device): [string, DeviceCondition][] => {
-        const reason = reasonOf(device);
+      free.flatMap((device): [string, DeviceCondition][] => {
+        const reason = this.of(device).find(({ effect }) => effect !== 'None');
         return reason === undefined ? [] : [[device.pciAddress, reason]];
       }),
     );

@@ -131,7 +131,7 @@ export class FailureEvents {
   devicesUnrestored(node: string, unrestored: readonly UnrestoredVf[]): void {
     const notes = unrestored.map(({ device: { name, pciAddress }, reason }): [string, string] => [
       pciAddress,
-      `Device ${name} (${pciAddress}) is not offered, since it could not be restored after its last claim: ${reason}`,
+      `Device ${name} (${pciAddress}) is given to no claim, since it could not be restored after its last one: ${reason}`,
     ]);
     this.#reportOnNode(node, { reason: 'DeviceNotRestored', action: 'Restoring' }, notes);
   }

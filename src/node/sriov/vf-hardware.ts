@@ -275,7 +275,7 @@ export class VfHardware {
     await this.#binding.rebind(pciAddress);
     if (await this.#interfaceAppears(pciAddress)) return true;
     const message = `${pciAddress} has no interface: its driver ${driver} has made none, though it was bound again`;
-    const hint = 'the kernel log says why; the device is withdrawn until it has one';
+    const hint = 'the kernel log says why; no claim gets the device until it has one';
     throw new SriovError('interface-missing', message, { device: pciAddress, retriable: true, hint });
   }
 

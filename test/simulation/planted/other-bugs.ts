@@ -65,6 +65,21 @@ function inContainers(change: (cpu: Container['cpu']) => Container['cpu']): Plan
 /** One bug of each of many kinds. */
 export const otherBugs: readonly PlantedBug[] = [
   {
+    name: 'conditions-forgotten',
+    what: 'a driver that starts does not know which conditions are in force',
+    needs: fault('cable out'),
+    plant: inStore((store) => {
+      const own = new Set<string>();
+      return {
+        conditions: () => store.conditions().filter(({ condition }) => own.has(condition)),
+        putCondition(condition) {
+          own.add(condition.condition);
+          store.putCondition(condition);
+        },
+      };
+    }),
+  },
+  {
     name: 'mtu-is-not-restored',
     what: 'a VF keeps the MTU of its pod, or the one that its driver gives it',
     plant: onHost((host) => ({ setLink: (index, change) => host.setLink(index, without(change, 'mtuBytes')) })),

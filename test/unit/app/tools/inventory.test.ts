@@ -57,31 +57,26 @@ describe('takeInventory', () => {
     expect(text).toContain("0000:3b:02.0  0000:3b:00.0  ensA       the node's default route goes through its PF");
   });
 
-  it('lists a VF that the driver has withdrawn, with the reason, and one that hangs with its taint', async () => {
+  it('lists a VF that is not restored and one that hangs with the reason and the taint, or as withdrawn', async () => {
     const vlan = { device: device('0000:3b:02.0'), reason: 'the PF has not taken VLAN 0' };
     const write = { device: '0000:3b:02.1', path: '/sys/bus/pci/drivers/iavf/unbind', text: '0000:3b:02.1' };
     const state = { hungWrites: [write], keepsTaints: true };
     const view = await take({ unrestored: [vlan], state });
-    expect(view.devices.map(({ name }) => name)).toEqual(['0000-3b-02-1']);
-    const unrestored = {
-      ...{ pciAddress: '0000:3b:02.0', pfAddress: '0000:3b:00.0', reason: 'unrestored' },
-      interfaceName: 'ensAv0',
-      explanation:
-        'it is not restored after its last claim: the PF has not taken VLAN 0; the driver tries again every minute',
-    };
-    expect(view.excluded).toEqual([unrestored]);
+    const explanation =
+      'it is not restored after its last claim: the PF has not taken VLAN 0; the driver tries again every minute';
+    expect([view.devices.length, view.excluded]).toEqual([2, []]);
     const text = formatInventory(plainTerminal, view);
     expect(text).toContain(
       `0000-3b-02-1: taint ${testDriver}/hung, NoSchedule: the kernel does not return from a write to ${write.path}: end`,
     );
-    expect(text).toContain(unrestored.explanation);
+    expect(text).toContain(`0000-3b-02-0: taint ${testDriver}/unrestored, NoSchedule: ${explanation}\n`);
     // Where the API server stores no taints.
     const without = await take({ unrestored: [vlan], state: { ...state, keepsTaints: false } });
     expect(without.devices).toEqual([]);
-    const reasons = without.excluded.map(({ pciAddress, reason }) => [pciAddress, reason]);
-    expect(reasons).toEqual([
-      ['0000:3b:02.0', 'unrestored'],
-      ['0000:3b:02.1', 'hung'],
+    const pfAddress = '0000:3b:00.0';
+    expect(without.excluded).toMatchObject([
+      { pciAddress: '0000:3b:02.0', pfAddress, interfaceName: 'ensAv0', reason: 'unrestored', explanation },
+      { pciAddress: '0000:3b:02.1', pfAddress, interfaceName: 'ensAv1', reason: 'hung' },
     ]);
     expect(formatInventory(plainTerminal, without)).toContain(`does not return from a write to ${write.path}`);
   });

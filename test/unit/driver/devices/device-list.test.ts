@@ -315,7 +315,11 @@ describe('DeviceList', () => {
     await pass(1);
     report();
     unrestored = [{ device: claimOf({}).devices[0]!, reason: 'x' }];
-    expect([await scansDuring(1), source.offered().some(({ name }) => name === '0000-01-10-0')]).toEqual([1, false]);
+    const taints = [{ key: `${testDriver}/unrestored`, effect: 'NoSchedule' }];
+    expect([await scansDuring(1), source.offered()[0]]).toEqual([
+      1,
+      expect.objectContaining({ name: '0000-01-10-0', taints }),
+    ]);
   });
 
   it('scans a busy node no more often if a change arrives while it decides whether to scan', async () => {
@@ -548,6 +552,8 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     await source.scan();
     expect(offeredAs(source)?.taints).toEqual(taints);
     await bench.release();
+    expect(offeredAs(source)?.taints).toMatchObject([{ key: `${testDriver}/unrestored` }]);
+    await source.scan();
     expect(offeredAs(source)).toBeUndefined();
   });
 

@@ -171,7 +171,7 @@ describe('FailureEvents', () => {
     const once = ['DeviceNotRestored', 'PolicyRejected', 'SlicesNotPublished'].map((reason) => `Node node-1 ${reason}`);
     expect(reported()).toEqual(once);
     expect(reports.map(({ note }) => note)).toEqual([
-      'Device 0000-3b-02-1 (0000:3b:02.1) is not offered, since it could not be restored after its last claim: vlan: EBUSY',
+      'Device 0000-3b-02-1 (0000:3b:02.1) is given to no claim, since it could not be restored after its last one: vlan: EBUSY',
       `The last valid inventory policy stays in force: ${fault.message}`,
       'The devices of this node are not offered as they should be: may not create resourceslices',
     ]);
