@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { checkBonds } from '../../../src/driver/api/bond-rules.ts';
 import { resolveVfConfig } from '../../../src/driver/api/config.ts';
 import { closedFields, DriverError } from '../../../src/driver/claims/index.ts';
 import { explain } from '../../../src/lib/errors.ts';
@@ -40,10 +41,12 @@ afterAll(async () => await cluster?.[Symbol.asyncDispose]());
 
 /** The API server's reason to refuse a claim with these parameters; `undefined` if it accepts the claim. */
 async function byPolicy(className: string, parameters: object): Promise<string | undefined> {
-  const devices = {
-    requests: [{ name: 'vf', exactly: { deviceClassName: className } }],
-    config: [{ opaque: { driver: testDriver, parameters } }],
-  };
+  const config = [{ opaque: { driver: testDriver, parameters } }];
+  return await ofApiServer([{ name: 'vf', exactly: { deviceClassName: className, count: 2 } }], config);
+}
+
+async function ofApiServer(requests: object[], config: object[]): Promise<string | undefined> {
+  const devices = { requests, config };
   const body = {
     apiVersion: 'resource.k8s.io/v1',
     kind: 'ResourceClaim',
@@ -56,7 +59,7 @@ async function byPolicy(className: string, parameters: object): Promise<string |
     .then(() => undefined, explain);
 }
 
-/** Checks that a policy cannot make: combinations of fields of claim and class, and rules of the plugins. */
+/** Checks that a policy does not make: combinations of fields of claim and class, and rules of the plugins. */
 const beyondForm =
   /needs attach|needs either|needs an interface|does not go with|needs vf\.vlan|must not be above|no interface that/;
 
@@ -77,11 +80,104 @@ function byDriver(className: string, parameters: object): string | undefined {
   } catch (error) {
     if (error instanceof CniError) return undefined;
     if (!(error instanceof DriverError)) throw error;
-    return beyondForm.test(error.message) ? undefined : explain(error);
+    const isBeyond = beyondForm.test(error.message) && !/bond: .* cannot be with/.test(error.message);
+    return isBeyond ? undefined : explain(error);
+  }
+}
+
+/** An entry of a claim's configuration: for these requests, the fields of a VFConfig. */
+type Entry = [requests: string[], fields: object];
+
+/** The driver's reason to refuse a claim for its bonds, with a VF of another PF for each request. */
+function bondsByDriver(entries: readonly Entry[]): string | undefined {
+  const requests = ['left', 'right'].map((name) => ({ name, deviceClassName: 'open', devices: [`vf-${name}`] }));
+  const config = entries.map(([names, fields]) => {
+    return { source: 'FromClaim' as const, requests: names, parameters: { ...head, ...fields } };
+  });
+  const object = buildClaim('judged', { requests, config });
+  const { namespace, name, uid } = object.metadata;
+  const claim = { identity: { namespace, name, uid }, podClaimName: undefined, results: [], podUids: [], object };
+  try {
+    const rules = { open: closedFields, nodeNetworks: [] };
+    const devices = requests.map(({ name: request }) => {
+      const place = { pciAddress: request, pfAddress: `pf-${request}`, pool: 'node', name: `vf-${request}` };
+      return { ...place, request, config: resolveVfConfig(testDriver, claim, request, rules) };
+    });
+    checkBonds(claim, devices);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof DriverError)) throw error;
+    return explain(error);
   }
 }
 
 describe('admission policy and driver', { tags: 'newest' }, () => {
+  const bond = { name: 'bond0' };
+  it.each<[string, Entry[], RegExp | undefined]>([
+    ['takes: two requests', [[['left', 'right'], { bond, mtu: 1400, addresses: ['192.0.2.7/24'] }]], undefined],
+    [
+      'takes: one entry for each',
+      [
+        [['left'], { bond }],
+        [['right'], { bond }],
+        [[], { mtu: 1400 }],
+      ],
+      undefined,
+    ],
+    [
+      'takes: settings of each VF',
+      [
+        [[], { bond }],
+        [['left'], { interfaceName: 'left' }],
+      ],
+      undefined,
+    ],
+    ['refuses: one member', [[['left'], { bond }]], /bond:? "?bond0"? has one member/],
+    [
+      'refuses: two bonds of one name',
+      [
+        [['left'], { bond }],
+        [['right'], { bond: { ...bond, miimon: 50 } }],
+      ],
+      /bond0.*50/,
+    ],
+    [
+      'refuses: two MTUs',
+      [
+        [['left'], { bond, mtu: 1400 }],
+        [['right'], { bond, mtu: 1500 }],
+      ],
+      /1400.*1500/,
+    ],
+    [
+      'refuses: addresses on a member',
+      [
+        [[], { bond }],
+        [['left'], { addresses: ['192.0.2.7/24'] }],
+      ],
+      /192\.0\.2\.7\/24/,
+    ],
+    ['refuses: a mode', [[[], { bond: { ...bond, mode: 'balance-alb' } }]], /bond/],
+    ['refuses: CNI plugins', [[[], { bond, attach: 'cni', cni: { type: 'x' } }]], /bond0 cannot be with attach "?cni/],
+    ['refuses: Multus', [[[], { bond, attach: 'observe' }]], /bond0 cannot be with attach "?observe/],
+    ['refuses: DPDK', [[[], { bond, driver: 'vfio-pci' }]], /bond0 cannot be with driver "?vfio-pci/],
+  ])('agree on bonds: each %s', async (_, entries, reason) => {
+    const requests = ['left', 'right'].map((name) => ({ name, exactly: { deviceClassName: 'open' } }));
+    const config = entries.map(([names, fields]) => {
+      return { requests: names, opaque: { driver: testDriver, parameters: { ...head, ...fields } } };
+    });
+    for (const answer of [await ofApiServer(requests, config), bondsByDriver(entries)]) {
+      if (reason === undefined) expect(answer).toBeUndefined();
+      else expect(answer).toMatch(reason);
+    }
+  });
+
+  it('leave members that the claim does not have to the API server', async () => {
+    const requests = [{ name: 'left', exactly: { deviceClassName: 'open' } }];
+    const config = [{ requests: ['left', 'lost'], opaque: { driver: testDriver, parameters: { ...head, bond } } }];
+    expect(await ofApiServer(requests, config)).toMatch(/lost.*must be the name of a request/);
+  });
+
   it.each<[string, string[], fc.Arbitrary<Record<string, unknown>>]>([
     ['the form of every VFConfig', ['open'], vfConfigParameters],
     ['addresses and routes within the limits of a class', [...classes.keys()], routeParameters],

@@ -95,7 +95,7 @@ export function describeAdmission(get: GetCluster, { admissionPolicies }: CaseOp
       const { cluster } = get();
       const { namespace, target } = cluster;
       const config = [{ opaque: { driver: driver ?? target.driver, parameters } }];
-      const requests = [{ name: 'vf', exactly: { deviceClassName: target.classes.kernel } }];
+      const requests = [{ name: 'vf', exactly: { deviceClassName: target.classes.kernel, count: 2 } }];
       const spec = { devices: { requests, config } };
       const specs = { ResourceClaim: spec, ResourceClaimTemplate: { spec }, DeviceClass: { config } };
       const metadata = { name: 'checked', ...(kind === 'DeviceClass' ? {} : { namespace }) };
