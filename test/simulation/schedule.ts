@@ -40,7 +40,9 @@ export class Workplace implements Disposable {
     const { cdiDir, database } = directoriesOf(this.directories);
     mkdirSync(cdiDir, { recursive: true });
     const opened = this.databases.open(database);
-    opened.exec('DELETE FROM devices; DELETE FROM claims; DELETE FROM unrestored; DELETE FROM records');
+    opened.exec(
+      'DELETE FROM devices; DELETE FROM claims; DELETE FROM unrestored; DELETE FROM records; DELETE FROM conditions',
+    );
     opened.close();
   }
 
