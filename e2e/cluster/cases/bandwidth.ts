@@ -18,8 +18,8 @@ export function describeBandwidth(get: () => ReleaseSite): void {
         .node.kubectl('--namespace', driverNamespace, ...args)
         .trim();
     const names = ['first', 'second', 'third'];
-    const phases = () =>
-      names.map((name) => (JSON.parse(kubectl('get', 'pod', name, '--output', 'json')) as V1Pod).status?.phase);
+    const phasesOf = (pods: string[]) =>
+      pods.map((name) => (JSON.parse(kubectl('get', 'pod', name, '--output', 'json')) as V1Pod).status?.phase);
 
     beforeAll(() => {
       const { driver } = get();
@@ -53,15 +53,14 @@ export function describeBandwidth(get: () => ReleaseSite): void {
         kubectl('apply', '--filename', path);
       };
       for (const name of names.slice(0, 2)) start(name);
-      await expect.poll(() => phases().slice(0, 2), settled).toEqual(['Running', 'Running']);
+      await expect.poll(() => phasesOf(names.slice(0, 2)), settled).toEqual(['Running', 'Running']);
       start('third');
       const reason = () =>
         kubectl('get', 'events', '--field-selector', 'involvedObject.name=third,reason=FailedScheduling');
       await expect.poll(reason, settled).toContain('cannot allocate all claims');
-      expect(phases()).toEqual(['Running', 'Running', 'Pending']);
+      expect(phasesOf(names)).toEqual(['Running', 'Running', 'Pending']);
       for (const kind of ['pod', 'resourceclaim']) kubectl('delete', kind, 'first', '--timeout=60s');
-      names.shift();
-      await expect.poll(phases, settled).toEqual(['Running', 'Running']);
+      await expect.poll(() => phasesOf(names.slice(1)), settled).toEqual(['Running', 'Running']);
     });
   });
 }
