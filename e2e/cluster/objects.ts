@@ -36,6 +36,8 @@ export interface RequestSpec {
 export interface SharedConfig {
   requests: string[];
   config: object;
+  /** Attribute of the driver in which their devices differ. */
+  distinct?: string;
 }
 
 type ClaimSpec = ResourceV1ResourceClaim['spec'];
@@ -48,9 +50,13 @@ function vfConfig(cluster: Cluster, config: object) {
 function claimSpec(cluster: Cluster, requests: RequestSpec[], shared: SharedConfig[] = []): ClaimSpec {
   const own = requests.flatMap(({ name, config }) => (config === undefined ? [] : [{ requests: [name], config }]));
   const configs = [...shared, ...own];
+  const constraints = shared.flatMap(({ requests, distinct }) =>
+    distinct === undefined ? [] : [{ requests, distinctAttribute: `${cluster.target.driver}/${distinct}` }],
+  );
   return {
     devices: {
       requests: requests.map((request) => toRequest(cluster, request)),
+      ...(constraints.length === 0 ? {} : { constraints }),
       ...(configs.length === 0
         ? {}
         : { config: configs.map((each) => ({ requests: each.requests, ...vfConfig(cluster, each.config) })) }),

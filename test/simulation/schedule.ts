@@ -4,6 +4,7 @@ import { Violation } from './checks.ts';
 import { MemoryDatabases } from './databases.ts';
 import type { Disk } from './disk.ts';
 import { type Directories, directoriesOf } from './instance.ts';
+import type { Plan } from './plan.ts';
 import type { Plant } from './planted/plant.ts';
 import { EndlessSchedule, Simulator, type TraceLine } from './simulator.ts';
 import type { Tape } from './tape.ts';
@@ -49,10 +50,11 @@ export class Workplace implements Disposable {
   }
 }
 
-export async function runSchedule(tape: Tape, place: Workplace, isTraced = false): Promise<Outcome> {
+/** @param plan what happens; default: what the tape says */
+export async function runSchedule(tape: Tape, place: Workplace, isTraced = false, plan?: Plan): Promise<Outcome> {
   place.clear();
   const simulator = new Simulator(tape, isTraced);
-  const node = new Node(simulator, place);
+  const node = new Node(simulator, place, plan);
   const finish = (violation?: Outcome['violation']): Outcome => ({
     ...(violation === undefined ? {} : { violation }),
     steps: simulator.steps,

@@ -1,4 +1,5 @@
 import { Disk } from './disk.ts';
+import { drawPlan, type Plan } from './plan.ts';
 import type { Plant } from './planted/plant.ts';
 import { type Outcome, runSchedule, Workplace } from './schedule.ts';
 import { shrink } from './shrink.ts';
@@ -31,6 +32,12 @@ export class Simulation implements Disposable {
 
   async replay(values: readonly number[], isTraced = false): Promise<Outcome> {
     return await runSchedule(Tape.of(values), this.#place, isTraced);
+  }
+
+  /** @param change of a plan without faults: a pod runs and ends. All else is the ordinary case */
+  async runPlan(change: (plan: Plan) => Plan): Promise<Outcome> {
+    const tape = Tape.of([]);
+    return await runSchedule(tape, this.#place, true, change(drawPlan(tape)));
   }
 
   /** The shortest schedule found in time that breaks the same rule. */

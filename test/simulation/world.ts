@@ -103,13 +103,12 @@ export class Node {
   #stallInWait: Extract<Fault, { kind: 'stall in wait' }> | undefined;
   #clockStepMs = 0;
 
-  constructor(simulator: Simulator, { directories, disk, databases, plant }: Place) {
+  constructor(simulator: Simulator, { directories, disk, databases, plant }: Place, plan = drawPlan(simulator.tape)) {
     this.plant = plant;
     this.simulator = simulator;
     this.directories = directories;
     this.databases = databases;
     this.disk = disk;
-    const plan = drawPlan(simulator.tape);
     this.plan = plan;
     simulator.tape.slowShare = plan.slowShare;
     simulator.tape.instantShare = plan.instantShare;

@@ -17,6 +17,8 @@ export type SandboxErrorCode =
   | 'vf-busy'
   /** The pod has another interface of the name that the claim gives to one that CNI plugins make. */
   | 'interface-name-taken'
+  /** The VF cannot become a member of its bond. */
+  | 'bond-refused'
   /** Some properties of the VF could not be restored after it was detached. */
   | 'restore-incomplete'
   /** A container would start with a claim that is not ready in its sandbox. */

@@ -19,7 +19,7 @@ export function bondAlias(claimUid: string, { name }: BondConfig): string {
  * @param link the VF's, as it was read last
  * @param alias of the bond, see {@link bondAlias}
  * @returns the bond
- * @throws NetlinkError `netlink-refused`, with `ENOTSUP` if the kernel has no bonding
+ * @throws NetlinkError `netlink-refused`, with `ENOTSUP` if the kernel has no bonding; SandboxError `bond-refused`
  */
 export async function joinBond(connection: LinkConnection, link: Link, alias: string, config: VfConfig): Promise<Link> {
   const joined = await bondOf(connection, link);
@@ -33,7 +33,9 @@ export async function joinBond(connection: LinkConnection, link: Link, alias: st
   if (mtu === undefined && link.mtuBytes < bond.mtuBytes) {
     await connection.setLink(bond.index, { mtuBytes: link.mtuBytes });
   }
-  await connection.setLink(link.index, { master: bond.index });
+  await connection.setLink(link.index, { master: bond.index }).catch((cause: unknown) => {
+    throw refused(link, bond, cause);
+  });
   return (await connection.link({ index: bond.index })) ?? bond;
 }
 
@@ -92,5 +94,11 @@ function temporaryName(alias: string): string {
 
 function vanished(name: string): SandboxError {
   const message = `bond ${name} is not there after it was made`;
-  return new SandboxError('vf-missing', message, { retriable: true, hint: 'a process in the pod has deleted it' });
+  return new SandboxError('bond-refused', message, { retriable: true, hint: 'a process in the pod has deleted it' });
+}
+
+function refused({ name, hardwareAddress }: Link, bond: Link, cause: unknown): SandboxError {
+  const message = `link ${name} with MAC ${hardwareAddress} cannot join ${bond.name} with MAC ${bond.hardwareAddress}`;
+  const hint = 'without failOverMac active all members get the MAC of the bond, for which a VF needs vf.trust';
+  return new SandboxError('bond-refused', message, { cause, retriable: true, hint });
 }

@@ -7,7 +7,7 @@ import type { AllocatedClaim } from '../../../src/framework/kubeletplugin/index.
 import { CniError } from '../../../src/node/cni/index.ts';
 import { encodeAddress } from '../../../src/node/netlink/address.ts';
 import { type Cidr, parseCidr } from '../../../src/node/netlink/cidr.ts';
-import { encodeLinkChange } from '../../../src/node/netlink/link.ts';
+import { encodeLinkChange, encodeNewBond } from '../../../src/node/netlink/link.ts';
 import { encodeRoute } from '../../../src/node/netlink/route.ts';
 import { buildClaim, type ConfigOptions, testDriver } from '../../doubles/objects.ts';
 import { routeLimits, routeParameters, vfConfigParameters } from '../../doubles/vf-config-arbitraries.ts';
@@ -30,11 +30,16 @@ function applyLater({
   interfaceName,
   mtu,
   macAddress,
+  bond,
 }: ReturnType<typeof resolveVfConfig>) {
   try {
     for (const address of addresses) encodeAddress(1, address);
     for (const { destination, gateway } of routes) {
       encodeRoute({ index: 1, destination, ...(gateway === undefined ? {} : { gateway }) });
+    }
+    if (bond !== undefined) {
+      const { name, mode = 'active-backup', miimon: miimonMs = 100, failOverMac } = bond;
+      encodeNewBond({ name, mode, miimonMs, ...(failOverMac && { failOverMac }) });
     }
     encodeLinkChange(1, {
       ...(interfaceName === undefined ? {} : { name: interfaceName }),
@@ -117,6 +122,8 @@ export const target: FuzzTarget = {
       },
       { claim: { ...base, driver: 'vfio-pci', vhost: true }, open: true },
       { class: { ...base, attach: 'observe' } },
+      { claim: { ...base, bond: { name: 'bond0', mode: '802.3ad', miimon: 100 } }, open: true },
+      { claim: { ...base, bond: { name: 'bond0', failOverMac: 'none' } } },
       {
         class: {
           ...base,

@@ -42,6 +42,29 @@ describe('a schedule', () => {
     expect(happened.filter((what) => /^(fault:|warn|error)|killed/.test(what))).toEqual(['killed', 'killed', 'killed']);
   });
 
+  it('loses nothing when the driver is killed at any step of a pod with a bond', { timeout: 120_000 }, async () => {
+    const config = { bond: { name: 'bond0' }, addresses: ['192.0.2.7/24'], mtu: 4000 };
+    const bonded = { attach: 'netlink', vfs: 2, isOneRequest: false, isBond: true, ipam: false, config } as const;
+    const steps: string[] = [];
+    for (let step = 1; ; step++) {
+      const { violation, trace } = await simulation.runPlan((plan) => {
+        const pods = plan.pods.map((pod) => ({
+          ...{ ...pod, deletedAfterMs: 5_000 },
+          claims: pod.claims.map((claim) => ({ ...claim, ...bonded })),
+        }));
+        return { ...plan, pods, killAfter: [step] };
+      });
+      const death = trace.map(([, , what]) => what).find((what) => what.startsWith('dies before '));
+      expect(violation, death).toBeUndefined();
+      if (death === undefined) break;
+      steps.push(death.slice('dies before '.length));
+    }
+    expect(steps.length).toBeGreaterThan(200);
+    for (const what of ['createBond', 'setLink', 'addAddress', 'deleteLink']) {
+      expect(steps).toContainEqual(expect.stringMatching(what));
+    }
+  });
+
   it.each(kept)('breaks no rule with seed $seed, which finds the planted bug $name', async ({ seed }) => {
     expect((await simulation.run(seed)).violation).toBeUndefined();
   });
