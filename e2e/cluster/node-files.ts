@@ -7,7 +7,7 @@ const container = 'main';
 const mounts = { plugin: '/mnt/plugin', cdi: '/mnt/cdi' };
 
 /**
- * The driver's files on the node, through a pod that mounts its folders and uses the node's network. The pod is removed
+ * The driver's files and simulated cards on the node, through a pod that mounts its folders and uses the node's network. The pod is removed
  * with the namespace.
  */
 export class NodeFiles {
@@ -48,6 +48,11 @@ export class NodeFiles {
     await this.#read('sh', '-c', script);
   }
 
+  /** Sets the bridge of a simulated PF, which has a carrier while it is up. */
+  async setSimulatedPf(name: string, state: 'up' | 'down'): Promise<void> {
+    await this.#read('ip', 'link', 'set', name, state);
+  }
+
   /** Entries of a folder that may not exist. */
   async #names(folder: string): Promise<string[]> {
     const listed = await this.#read('sh', '-c', `if [ -d ${folder} ]; then ls -1 ${folder}; fi`);
@@ -75,7 +80,7 @@ function nodeFilesPod(cluster: Cluster): V1Pod & KubernetesObject {
           ...toContainer(cluster, { name: container }),
           volumeMounts: Object.entries(mounts).map(([name, mountPath]) => ({ name, mountPath })),
           // For nodes where SELinux protects their folders from containers; without SELinux it has no effect.
-          securityContext: { seLinuxOptions: { type: 'spc_t' } },
+          securityContext: { capabilities: { add: ['NET_ADMIN'] }, seLinuxOptions: { type: 'spc_t' } },
         },
       ],
       volumes: Object.entries(folders).map(([name, path]) => ({ name, hostPath: { path, type: 'Directory' } })),

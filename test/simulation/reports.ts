@@ -1,3 +1,4 @@
+import type { StoredCondition } from '../../src/driver/state/index.ts';
 import type { AllocatedDeviceStatus } from '../../src/framework/kube/index.ts';
 import type { Device, ResourceSlice } from '../../src/framework/resourceslice/index.ts';
 import { driverName, type SimClaim } from './api-server.ts';
@@ -21,7 +22,9 @@ export class Reports {
   /** By claim UID: the process that has released its devices. */
   readonly #releasedBy = new Map<string, Process>();
 
-  /** When the card has got its cable back. */
+  /** Whether the driver has stored that the card has no carrier: it looks every two seconds, and misses short outages. */
+  #isKnownToLackCable = false;
+  /** When the card has got its cable back after an outage that the driver knew of. */
   #pluggedInAtMs = Number.NEGATIVE_INFINITY;
   /** How often a slice with a taint became one without, or the reverse. */
   #taintChanges = 0;
@@ -33,11 +36,14 @@ export class Reports {
     node.apiServer.onSlice = (before, after) => this.#sliceChanges(before, after);
   }
 
+  conditionStored({ overMs }: StoredCondition): void {
+    this.#isKnownToLackCable = overMs === undefined;
+  }
+
   /** The card had no cable for some time, and has one from now on. */
   cablePluggedIn(afterMs: number): void {
     const { apiServer, plan, simulator } = this.#node;
-    // One that is shorter may not be noticed.
-    if (afterMs >= noticeMs) this.#pluggedInAtMs = simulator.nowMs;
+    if (this.#isKnownToLackCable) this.#pluggedInAtMs = simulator.nowMs;
     const isDue = afterMs >= noticeMs && plan.apiErrorRate === 0 && this.#node.isUndisturbedFor(noticeMs);
     const [pf] = this.#node.hardware.pfs;
     const own = new Set(this.#node.hardware.vfs.flatMap((vf) => (vf.pf === pf ? vf.name : [])));

@@ -1,5 +1,6 @@
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import type { StoredCondition } from '../../src/driver/state/index.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { ApiServer, type SimClaim } from './api-server.ts';
 import { Checks, Violation } from './checks.ts';
@@ -236,6 +237,7 @@ export class Node {
 
   onStored(change: string, argument: unknown, process: Process): void {
     this.checks.storeChanged();
+    if (change === 'putCondition') this.checks.reports.conditionStored(argument as StoredCondition);
     if (/^(release|delete)Claim$/.test(change)) this.checks.reports.released(String(argument), process);
   }
 

@@ -65,5 +65,33 @@ export function describeTrouble(get: GetCluster, { simulated }: CaseOptions): vo
       await cluster.restartDriver();
       await expect.poll(async () => (await cluster.devices()).length, slow).toBe(offered);
     });
+
+    it('a card without a carrier is avoided by new pods, or withdrawn where there are no taints, until it has one', async ({
+      skip,
+    }) => {
+      skip(!simulated, 'the cable of a real card is not pulled');
+      const { cluster, nodeFiles } = get();
+      const key = `${cluster.target.driver}/no-carrier`;
+      const hasTaints = (await cluster.features()).has('DRADeviceTaints');
+      const all = await cluster.devices();
+      const pf = all[0]?.attributes?.pfName?.string ?? '';
+      const own = all.filter(({ attributes }) => attributes?.pfName?.string === pf).length;
+      const count = async () => {
+        const devices = (await cluster.devices()).filter(({ attributes }) => attributes?.pfName?.string === pf);
+        return [devices.length, devices.filter(({ taints }) => taints?.[0]?.key === key).length];
+      };
+      await nodeFiles.setSimulatedPf(pf, 'down');
+      await expect.poll(count, slow).toEqual(hasTaints ? [own, own] : [0, 0]);
+      const selectors = [`device.attributes["${cluster.target.driver}"].pfName == "${pf}"`];
+      await cluster.create(testClaim(cluster, 'avoids', [{ name: 'vf', selectors }]));
+      await cluster.create(testPod(cluster, 'avoids', { claims: [{ name: 'nic', resourceClaimName: 'avoids' }] }));
+      const pod = async () => (await cluster.find<V1Pod>('Pod', 'avoids'))?.status?.conditions;
+      const message = expect.stringContaining('cannot allocate all claims');
+      await expect.poll(pod, slow).toMatchObject([{ type: 'PodScheduled', status: 'False', message }]);
+      await nodeFiles.setSimulatedPf(pf, 'up');
+      await expect.poll(count, slow).toEqual([own, 0]);
+      await cluster.waitUntilRunning('avoids');
+      await cluster.remove('Pod', 'avoids');
+    });
   });
 }

@@ -1,0 +1,139 @@
+import { readdirSync, renameSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { DeviceList } from '../../../src/driver/devices/device-list.ts';
+import { reportDevices } from '../../../src/driver/devices/device-report.ts';
+import { Store } from '../../../src/driver/state/index.ts';
+import { ResourceApi } from '../../../src/framework/kube/index.ts';
+import {
+  createSliceApi,
+  type Device,
+  type ResourceSlice,
+  SlicePublisher,
+} from '../../../src/framework/resourceslice/index.ts';
+import { systemClock } from '../../../src/lib/clock.ts';
+import type { RtnlConnection } from '../../../src/node/netlink/index.ts';
+import { RecordingLogger } from '../../../test/doubles/logger.ts';
+import { ManualClock } from '../../../test/doubles/manual-clock.ts';
+import { testDriver } from '../../../test/doubles/objects.ts';
+import { TestNode } from '../../../test/unit/node/sriov/test-node.ts';
+import { ApiCluster } from './api-cluster.ts';
+
+const nodeName = 'node-1';
+const [pfs, vfsPerPf, devicesPerSlice] = [8, 64, 64];
+const pfAt = (index: number) => `0000:1${index}:00.0`;
+const vfAt = (pf: number, index: number) => `0000:1${pf}:0${2 + Math.floor(index / 8)}.${index % 8}`;
+
+let cluster: ApiCluster;
+let node: TestNode;
+beforeAll(async () => {
+  cluster = await ApiCluster.start({ featureGates: { DRADeviceTaints: true } });
+  node = new TestNode(
+    Array.from({ length: pfs }, (_, pf) => ({
+      ...{ pciAddress: pfAt(pf), driver: 'ice', interfaces: [{ name: `ens${pf}`, speed: '100000' }] },
+      totalVfs: vfsPerPf,
+      vfs: Array.from({ length: vfsPerPf }, (_, index) => ({ pciAddress: vfAt(pf, index), driver: 'vfio-pci' })),
+    })),
+  );
+}, 120_000);
+afterAll(async () => {
+  await cluster?.[Symbol.asyncDispose]();
+  node?.[Symbol.dispose]();
+});
+
+/** The VFs of a PF vanish while it is reset, and come back. */
+function hideVfs(pf: number, isHidden: boolean): void {
+  const dir = join(node.root, 'devices', `pci0000:1${pf}`, pfAt(pf));
+  const [from, to] = isHidden ? ['virtfn', 'hidden'] : ['hidden', 'virtfn'];
+  for (const name of readdirSync(dir)) {
+    if (name.startsWith(from)) renameSync(join(dir, name), join(dir, name.replace(from, to)));
+  }
+}
+
+it('a node with 512 VFs writes no more slices than have changed, and none at a restart', async () => {
+  const clock = new ManualClock();
+  const { client } = await cluster.driverOn(nodeName);
+  let writes = 0;
+  const counting: typeof client = Object.create(client, {
+    request: {
+      value: (request: Parameters<typeof client.request>[0]) => {
+        if (request.method !== 'GET') writes += 1;
+        return client.request(request);
+      },
+    },
+  });
+  const errors: Error[] = [];
+  await using publisher = new SlicePublisher(
+    createSliceApi(counting, new ResourceApi(counting), { driver: testDriver, nodeName }),
+    {
+      ...{ driver: testDriver, nodeName, clock: systemClock, logger: new RecordingLogger(), random: () => 0 },
+      onError: (error) => errors.push(error),
+    },
+  );
+  using store = new Store(join(node.root, 'state.db'));
+  const open = () =>
+    new DeviceList({
+      ...{ driver: testDriver, host: node.connection as unknown as RtnlConnection, clock, store, sysfsRoot: node.root },
+      ...{ now: () => new Date(Date.UTC(2026, 0, 1) + clock.nowMs()), logger: new RecordingLogger() },
+      ...{ held: () => new Map(), unrestored: () => [] },
+    });
+  let devices = open();
+  const none = () => undefined;
+  const parts = {
+    ...{ store, publisher, kubelet: { setHealth: none }, observer: { published: none, reported: none } },
+    events: {
+      ...{ cardsUnhealthy: none, devicesFound: none, devicesHung: none },
+      ...{ devicesUnrestored: none, policyRejected: none },
+    },
+  };
+  /** What the driver does when it has looked at its devices. @returns the number of writes, and of devices with a taint */
+  const look = async (afterMs = 0) => {
+    clock.advance(afterMs);
+    const before = writes;
+    await devices.scan();
+    reportDevices({ node: nodeName, devices, ...parts });
+    const countOf = (all: Device[]) => [all.length, all.filter(({ taints }) => taints !== undefined).length];
+    const stored = async () => {
+      const { items } = await cluster.admin.resources.list<ResourceSlice>({ path: 'resourceslices' });
+      return countOf(items.flatMap(({ spec }) => spec.devices ?? []));
+    };
+    const [wanted = 0, tainted = 0] = countOf(devices.offered());
+    await expect.poll(stored, { timeout: 60_000 }).toEqual([wanted, tainted]);
+    // Slices of another generation follow, and if nothing has to be written, there is nothing to wait for.
+    for (let last = -1; last !== writes; await systemClock.sleep(1_000)) last = writes;
+    return [writes - before, tainted];
+  };
+  const setCarrier = (pf: number, carrier: boolean) => node.change(`ens${pf}`, { carrier });
+  const slices = (pfs * vfsPerPf) / devicesPerSlice;
+
+  expect(await look(), 'at the start').toEqual([slices, 0]);
+  for (let round = 0; round < 3; round++) expect(await look(30_000), 'nothing changed').toEqual([0, 0]);
+  setCarrier(3, false);
+  expect(await look(2_000), 'a PF loses its carrier').toEqual([1, vfsPerPf]);
+  devices = open();
+  expect(await look(2_000), 'a restart').toEqual([0, vfsPerPf]);
+  setCarrier(3, true);
+  expect(await look(2_000), 'the link is back').toEqual([0, vfsPerPf]);
+  expect(await look(10_000), 'and stays').toEqual([1, 0]);
+
+  let flapping = 0;
+  for (let second = 0; second < 120; second += 2) {
+    setCarrier(3, second % 6 !== 0);
+    flapping += (await look(2_000))[0] ?? 0;
+  }
+  expect(flapping, 'a link that flaps for two minutes').toBe(1);
+  setCarrier(3, true);
+  await look(2_000);
+  expect(await look(640_000), 'and stays').toEqual([1, 0]);
+
+  hideVfs(5, true);
+  // Each slice has the number of slices.
+  expect(await look(2_000), 'the VFs of a PF vanish').toEqual([slices, 0]);
+  hideVfs(5, false);
+  expect(await look(2_000), 'and are back').toEqual([slices, 0]);
+
+  setCarrier(1, false);
+  setCarrier(2, false);
+  expect(await look(2_000), 'a switch with two PFs fails').toEqual([2, 2 * vfsPerPf]);
+  expect(errors).toEqual([]);
+}, 400_000);
