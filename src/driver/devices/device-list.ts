@@ -57,6 +57,8 @@ export class DeviceList implements AsyncDisposable {
   /** PCI addresses of VFs that no claim holds and whose interface is in another network namespace. */
   #elsewhere: string[] = [];
   #isListed = false;
+  /** Whether a change has yet to be reported: the store can fail meanwhile. */
+  #isUnreported = false;
   #scannedAt = new Date(0);
   /** What the last scan offered, and what was logged of it. */
   #offered: Device[] = [];
@@ -88,8 +90,7 @@ export class DeviceList implements AsyncDisposable {
       active: () => this.#history.active,
       policy: () => this.#inventory.policy,
     });
-    const fingerprint = () => this.#conditions.fingerprint();
-    this.#schedule = new ScanSchedule(options, () => ({ held: held(), quarantine: fingerprint() }));
+    this.#schedule = new ScanSchedule(options, () => ({ held: held(), quarantine: this.#conditions.fingerprint() }));
   }
 
   /** Whether the node's devices were ever listed; if not, nothing is known of any of them. */
@@ -165,10 +166,11 @@ export class DeviceList implements AsyncDisposable {
         try {
           await this.#followPolicy();
           const hasNews = this.#schedule.hasNews;
-          if (!this.#schedule.isDue()) {
-            if (await this.#look(hasNews)) onChange();
-          } else if (await this.#scan()) onChange();
-          else onScan();
+          const isScan = this.#schedule.isDue();
+          if (isScan ? await this.#scan() : await this.#look(hasNews)) this.#isUnreported = true;
+          if (this.#isUnreported) onChange();
+          else if (isScan) onScan();
+          this.#isUnreported = false;
         } catch (error) {
           this.#failed(error, 'warn');
         }
@@ -289,15 +291,13 @@ export class DeviceList implements AsyncDisposable {
     const isMixed = ({ pciAddress }: NetworkDevice) =>
       !known.has(pciAddress) && !isDeepStrictEqual(before.get(pciAddress), after.get(pciAddress));
     if (report.devices.some(isMixed)) return await this.#scan();
-    const isOther = this.#history.observe(report.readings, report.functions);
+    if (this.#history.observe(report.readings, report.functions)) this.#isUnreported = true;
     this.#readReport(report);
-    const seen = report.devices.map((device) => {
-      const isHeld = before.has(device.pciAddress) || after.has(device.pciAddress);
-      return isHeld ? (known.get(device.pciAddress) ?? device) : device;
-    });
+    const isHeld = ({ pciAddress }: NetworkDevice) => before.has(pciAddress) || after.has(pciAddress);
+    const seen = report.devices.map((device) => (isHeld(device) && known.get(device.pciAddress)) || device);
     this.#devices = [...seen, ...this.#hungAndUnseen(seen)].sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
     const offered = this.offered();
-    const changed = isOther || !isDeepStrictEqual(offered, this.#offered) || !this.#isListed;
+    const changed = this.#isUnreported || !isDeepStrictEqual(offered, this.#offered) || !this.#isListed;
     this.#offered = offered;
     this.#isListed = true;
     this.#scannedAt = startedAt;
@@ -313,6 +313,7 @@ export class DeviceList implements AsyncDisposable {
   async #look(hasNews: boolean): Promise<boolean> {
     const isAsked = hasNews || this.#report.readings.some(({ isSilent }) => isSilent);
     const isOther = this.#history.observe(isAsked ? await this.#inventory.readConditions(this.#options.held()) : []);
+    this.#isUnreported ||= isOther;
     if (isOther) this.#offered = this.offered();
     return isOther;
   }

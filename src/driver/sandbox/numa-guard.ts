@@ -24,6 +24,8 @@ import {
  * first ones follow within seconds, and may meet a kubelet that is being given another policy.
  */
 const markedAfter = 3;
+/** More containers than a node has. */
+const longestLeft = 1_000;
 
 const refusalHint =
   'a pod keeps its CPUs, so delete it, and request CPUs and device with matchAttribute resource.kubernetes.io/numaNode, see docs/numa.md; or set numa: report';
@@ -74,7 +76,7 @@ export class NumaGuard {
   readonly #options: NumaGuardOptions;
   /** By UID. */
   readonly #claims = new Map<string, ClaimComparison>();
-  /** Running containers that could not be compared, by their ids. */
+  /** Containers that could not be compared, or whose claims are not those of their pods yet, by their ids. */
   readonly #left = new Map<string, [pod: PodSandbox, container: Container]>();
 
   constructor(options: NumaGuardOptions) {
@@ -89,6 +91,8 @@ export class NumaGuard {
   check(pod: PodSandbox, container: Container): boolean {
     const { onCompared, onCondition } = this.#options;
     const claims = this.#claimsOf(pod, container);
+    // Its claim has yet to pass to its pod.
+    if (claims.length === 0 && this.#options.metadata.isAnyUsedBy(container)) this.#leave(pod, container);
     const { devices, where } = this.#compare(pod, container, claims);
     const refused = devices.filter(({ device, result }) => device.config.numa === 'require' && result !== 'aligned');
     const isRefused = refused.length > 0;
@@ -112,9 +116,9 @@ export class NumaGuard {
    * @throws StateError: `observeLeft` tries again
    */
   observe(pod: PodSandbox, container: Container): void {
-    this.#left.set(container.id, [pod, container]);
+    this.#leave(pod, container);
     const claims = this.#claimsOf(pod, container);
-    this.#left.delete(container.id);
+    if (claims.length > 0 || !this.#options.metadata.isAnyUsedBy(container)) this.#left.delete(container.id);
     const found = this.#compare(pod, container, claims);
     const added = claims.filter((claim) => this.#of(claim, pod)?.containers.has(container.name) !== true);
     for (const claim of claims) this.#note(claim, pod, container, { ...found, refusals: 0 });
@@ -165,6 +169,13 @@ export class NumaGuard {
     }
     const { status, reason } = conditions[worst];
     return { type, status, reason: marked.length > 0 ? 'ContainerRefused' : reason, message };
+  }
+
+  /** To be compared later. Of containers that have ended without that, the oldest are forgotten. */
+  #leave(pod: PodSandbox, container: Container): void {
+    this.#left.set(container.id, [pod, container]);
+    const [oldest] = this.#left.keys();
+    if (this.#left.size > longestLeft && oldest !== undefined) this.#left.delete(oldest);
   }
 
   /** Prepared claims of a pod that a container uses. @throws StateError */
