@@ -66,9 +66,9 @@ export function describeTrouble(get: GetCluster, { simulated }: CaseOptions): vo
       await expect.poll(async () => (await cluster.devices()).length, slow).toBe(offered);
     });
 
-    it('a card without a carrier is avoided by new pods, or withdrawn where there are no taints, until it has one', async ({
-      skip,
-    }) => {
+    it('a card without a carrier is avoided by new pods, or withdrawn where there are no taints, until it has one', {
+      tags: 'newest',
+    }, async ({ skip }) => {
       skip(!simulated, 'the cable of a real card is not pulled');
       const { cluster, nodeFiles } = get();
       const key = `${cluster.target.driver}/no-carrier`;
