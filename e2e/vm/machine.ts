@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import { monitorSocket } from './cable.ts';
 import { packagedProgram } from './image/package-programs.ts';
 
 /** Ports of the guest, each a unix socket of that name in the folder of the run. */
@@ -57,7 +56,7 @@ const cards = [
 
 /**
  * The command line of the machine: two NUMA nodes, an IOMMU, two network cards with SR-IOV that are connected to each
- * other, and one for management. It opens no ports; QEMU connects to the sockets in `runDir`, and has its monitor there.
+ * other, and one for management. It opens no ports; QEMU connects to the sockets in `runDir`.
  * @returns the program and its arguments
  */
 export function machineCommand(options: MachineOptions): [string, ...string[]] {
@@ -80,7 +79,6 @@ export function machineCommand(options: MachineOptions): [string, ...string[]] {
       '-append',
       `console=ttyS0 quiet panic=-1 intel_iommu=on iommu=pt hugepages=${hugepages} ${fasterKernel.join(' ')}`,
     ],
-    ...['-qmp', `unix:${inRun(monitorSocket)},server=on,wait=off`],
     ...['-serial', `file:${inRun('kernel.log')}`, '-device', 'virtio-rng-pci'],
     ...diskArguments('root', options.disk),
     ...diskArguments('modules', options.modulesDisk),

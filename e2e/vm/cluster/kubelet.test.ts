@@ -1,6 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
+import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster } from '../../cluster/cluster.ts';
 import { ContainerView } from '../../cluster/container-view.ts';
@@ -169,115 +168,6 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
     }
   });
 
-  it('new pods avoid a card without a cable unless they tolerate it, and get it when the cable is back', async () => {
-    const key = `${cluster.target.driver}/no-carrier`;
-    const tainted = async () =>
-      (await cluster.devices()).filter(({ taints }) => taints?.some((each) => each.key === key));
-    const areTainted = (count: number) =>
-      cluster.until(
-        `${count} VFs have the taint ${key}`,
-        async () => (await tainted()).length === count,
-        async () => ` (${(await tainted()).length})`,
-      );
-    const versions = async () => (await cluster.slices()).map(({ metadata }) => metadata?.resourceVersion);
-    const before = await versions();
-    await node.setCable('pf1', false);
-    await areTainted(vfCount / 2);
-    const during = await versions();
-    expect(during).not.toEqual(before);
-    const selectors = [`device.attributes["${cluster.target.driver}"].pfName == "pf1"`];
-    const config = (index: number) => ({ interfaceName: 'net1', addresses: [ipv4(index)] });
-    await createPod('waits', { selectors, config: config(0) });
-    const tolerations = [{ key, operator: 'Exists', effect: 'NoSchedule' }];
-    await createPod('tolerates', { selectors, tolerations, config: config(1) });
-    await cluster.waitUntilRunning('tolerates');
-    const pod = async (name: string) => (await cluster.find<V1Pod>('Pod', name))?.status;
-    expect((await pod('waits'))?.conditions).toMatchObject([
-      { type: 'PodScheduled', status: 'False', message: expect.stringContaining('cannot allocate all claims') },
-    ]);
-    const [device] = await tainted();
-    const health = async () => (await pod('tolerates'))?.containerStatuses?.[0]?.allocatedResourcesStatus;
-    await expect.poll(health, slow).toMatchObject([{ resources: [{ health: 'Unhealthy' }] }]);
-    const events = () => node.controlPlane.kubectl('get', 'events', '--field-selector=reason=DeviceUnhealthy');
-    await expect.poll(events, slow).toContain(`PF pf1 (${device?.attributes?.pfPciAddress?.string}) has no carrier`);
-    // A link that stays down costs nothing, also when the driver is killed.
-    const jsonpath =
-      'jsonpath={.items[*].status.containerStatuses[*].restartCount} {.items[*].status.containerStatuses[*].ready}';
-    const driver = () => node.controlPlane.kubectl('get', 'pods', '--namespace', driverNamespace, '--output', jsonpath);
-    const [restarts = ''] = driver().split(' ');
-    await node.killDriver();
-    await expect.poll(driver, slow).toBe(`${Number(restarts) + 1} true`);
-    expect(await versions()).toEqual(during);
-    await node.setCable('pf1', true);
-    await areTainted(0);
-    await cluster.waitUntilRunning('waits');
-    await expect.poll(health, slow).toMatchObject([{ resources: [{ health: 'Healthy' }] }]);
-  });
-
-  it('a bond of VFs of two cards, which the scheduler chooses, goes on when one of them loses its cable', async () => {
-    const requests = ['left', 'right'];
-    const config = { bond: { name: 'bond0' }, addresses: ['192.0.2.20/24'], mtu: 1400 };
-    const shared = { requests, config, distinct: 'pfPciAddress' };
-    await cluster.create(
-      testClaim(
-        cluster,
-        'bonded',
-        requests.map((name) => ({ name })),
-        [shared],
-      ),
-    );
-    await cluster.create(testPod(cluster, 'bonded', { claims: [{ name: 'nic', resourceClaimName: 'bonded' }] }));
-    await cluster.waitUntilRunning('bonded');
-    const pod = view('bonded');
-    const members = async () => {
-      const documents = await Promise.all(requests.map((request) => pod.metadata('resourceclaims/bonded', request)));
-      return documents.flatMap(({ generation, devices }) => devices.map((device) => ({ generation, ...device })));
-    };
-    const active = async () => (await members()).filter(({ attributes }) => attributes?.bondActive?.bool);
-    await expect.poll(active, slow).toHaveLength(1);
-    const before = await members();
-    const pfOf = ({ attributes }: (typeof before)[number]) => `${attributes?.pfName?.string}`;
-    expect(before.map(pfOf).sort()).toEqual(['pf0', 'pf1']);
-    const bond = (await pod.links()).find(({ ifname }) => ifname === 'bond0');
-    for (const { networkData, attributes } of before) {
-      expect(networkData).toEqual({ interfaceName: 'bond0', hardwareAddress: bond?.address, ips: ['192.0.2.20/24'] });
-      expect(attributes).toMatchObject({
-        bond: { string: 'bond0' },
-        bondMode: { string: 'active-backup' },
-        mtu: { int: 1400 },
-      });
-    }
-
-    // The peer is on the card that keeps its cable.
-    const [used] = await active();
-    const pulled = pfOf(used!) as 'pf0' | 'pf1';
-    const selectors = [`device.attributes["${cluster.target.driver}"].pfName != "${pulled}"`];
-    await createPod('peer', { selectors, config: { interfaceName: 'net1', addresses: ['192.0.2.21/24'] } });
-    await cluster.waitUntilRunning('peer');
-    expect(await pod.read('ping', '-c', '3', '-W', '10', '192.0.2.21')).toContain('3 packets received');
-    const seconds = 60;
-    const pinging = pod.read('sh', '-c', `ping -i 0.2 -w ${seconds} 192.0.2.21 | grep -v 'bytes from' || true`);
-    await sleep(5_000);
-    const pulledAt = performance.now();
-    await node.setCable(pulled, false);
-    const isOver = async () => (await active()).map(pfOf);
-    await expect.poll(isOver, slow).toEqual([pulled === 'pf0' ? 'pf1' : 'pf0']);
-    log(`the metadata shows the failover ${Math.round(performance.now() - pulledAt)} ms after the cable was pulled`);
-    const after = await members();
-    for (const [index, { generation }] of after.entries())
-      expect(generation).toBeGreaterThan(before[index]!.generation);
-    const now = (await pod.links()).find(({ ifname }) => ifname === 'bond0');
-    for (const { networkData } of after) expect(networkData?.hardwareAddress).toBe(now?.address);
-    const [, sent, received] = /(\d+) packets transmitted, (\d+) (?:packets )?received/.exec(await pinging) ?? [];
-    log(`${Number(sent) - Number(received)} of ${sent} pings, one each 200 ms, were lost by the failover`);
-    expect(Number(received)).toBeGreaterThan(0);
-    expect(await pod.read('ping', '-c', '3', '-W', '10', '192.0.2.21')).toContain('3 packets received');
-    const claim = async () => (await cluster.find<ResourceV1ResourceClaim>('ResourceClaim', 'bonded'))?.status?.devices;
-    const inStatus = async () => (await claim())?.map(({ data }) => data).filter((data) => isBondActive(data)).length;
-    await expect.poll(inStatus, slow).toBe(1);
-    await node.setCable(pulled, true);
-  });
-
   it('VFs of a card that was reset are offered again once they are created anew, and packets go through them', async () => {
     // Even without netdra, VFs of an igb card have no link after a reset of their PF until they are recreated.
     await node.resetPf('pf1');
@@ -300,10 +190,6 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
     expect(ping).toContain('3 packets transmitted, 3 packets received');
   });
 });
-
-function isBondActive(data: unknown): boolean {
-  return (data as { bond?: { active?: boolean } }).bond?.active === true;
-}
 
 function pciAddressOf(device: { attributes?: Record<string, { string?: string }> } | undefined): string | undefined {
   return device?.attributes?.['resource.kubernetes.io/pciBusID']?.string;
