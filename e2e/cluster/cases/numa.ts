@@ -29,10 +29,9 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode): void {
   }
 
   /** A pod with a CPU of its own, which the kubelet's static CPU manager chooses. */
-  async function startPinned(name: string, node: number, deviceClassName?: string): Promise<void> {
+  async function startPinned(name: string, node: number): Promise<void> {
     const { cluster } = get();
-    const request = { name: 'vf', selectors: onNode(node), ...(deviceClassName && { deviceClassName }) };
-    await cluster.create(testClaim(cluster, name, [request]));
+    await cluster.create(testClaim(cluster, name, [{ name: 'vf', selectors: onNode(node) }]));
     const containers = [{ name: 'main', limits: { cpu: '1', memory: '64Mi' } }];
     const claims = [{ name: 'nic', resourceClaimName: name }];
     await cluster.create(testPod(cluster, name, { claims, containers }));

@@ -90,7 +90,7 @@ export class ConditionHistory {
     this.#set(keyOf(entry), entry);
   }
 
-  /** @param entry `undefined`: there is none any more. What is in force does not depend on whether the store takes it */
+  /** @param entry `undefined`: the entry is deleted. What is in force does not depend on whether the store takes it */
   #set(key: string, entry: StoredCondition | undefined): void {
     const { store, logger } = this.#options;
     const known = this.#entries.get(key);

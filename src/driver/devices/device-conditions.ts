@@ -157,7 +157,7 @@ export class DeviceConditions {
     );
   }
 
-  /** The API's own effect `None` is left out: Kubernetes 1.34 does not know it. */
+  /** The API's own effect `None` is left out: not every API server need know it. */
   taintsOf(device: ConditionedDevice): { taints?: DeviceTaint[] } {
     if (!this.keepsTaints) return {};
     const taints = this.of(device).flatMap(({ name, effect, sinceMs }): DeviceTaint[] => {
