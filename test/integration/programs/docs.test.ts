@@ -15,7 +15,7 @@ const page = readFileSync(join(repo, 'docs/cnf-developers.md'), 'utf8');
 
 describe('docs/cnf-developers.md', () => {
   const blocks = fencedBlocks(page);
-  const extendedResources = blocks.find(({ content }) => content.includes('$NETDRA_REQUESTS'));
+  const extendedResourceScript = blocks.find(({ content }) => content.includes('$NIC_COUNT'));
 
   it('shows the examples as they are', () => {
     const shown = blocks.filter(({ file }) => file !== undefined);
@@ -25,7 +25,7 @@ describe('docs/cnf-developers.md', () => {
 
   it('has nothing else in blocks but commands that are run here', () => {
     const others = blocks.filter(({ file, language }) => file === undefined && language !== 'console');
-    expect(others).toEqual([extendedResources]);
+    expect(others).toEqual([extendedResourceScript]);
     // A block that the expression above did not see would not be tested.
     expect(page.match(/^```/gm)).toHaveLength(2 * blocks.length);
   });
@@ -55,8 +55,9 @@ describe('docs/cnf-developers.md', () => {
     it('a script that finds the VFs of an extended resource', async () => {
       using root = new ContainerRoot();
       const names = { claim: 'app-extended-resources-5x2wk', request: 'container-0-request-0' };
-      await root.prepare({ ...names, devices: [vf(1), vf(2, 'igbvf')] });
-      expect(runIn(root, extendedResources?.content ?? '')).toBe('2 VFs, the first one is net1\n');
+      const extendedResources = ['netdra.dev/kernel-vf'];
+      await root.prepare({ ...names, extendedResources, devices: [vf(1), vf(2, 'igbvf')] });
+      expect(runIn(root, extendedResourceScript?.content ?? '')).toBe('2 VFs, the first one is net1\n');
     });
 
     function runIn(root: ContainerRoot, command: string): string {
