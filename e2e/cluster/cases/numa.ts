@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { GetCluster } from '../describe-cluster.ts';
 import { startNumaDrivers } from '../node/numa-drivers.ts';
 import type { RealNode } from '../node/real-node.ts';
-import { testClaim, testPod } from '../objects.ts';
+import { testClaim, testClass, testPod } from '../objects.ts';
 import { startExample } from './examples.ts';
 
 /** Time for three attempts of the kubelet, and for an event or a status to appear. */
@@ -29,9 +29,10 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode): void {
   }
 
   /** A pod with a CPU of its own, which the kubelet's static CPU manager chooses. */
-  async function startPinned(name: string, node: number): Promise<void> {
+  async function startPinned(name: string, node: number, deviceClassName?: string): Promise<void> {
     const { cluster } = get();
-    await cluster.create(testClaim(cluster, name, [{ name: 'vf', selectors: onNode(node) }]));
+    const request = { name: 'vf', selectors: onNode(node), ...(deviceClassName && { deviceClassName }) };
+    await cluster.create(testClaim(cluster, name, [request]));
     const containers = [{ name: 'main', limits: { cpu: '1', memory: '64Mi' } }];
     const claims = [{ name: 'nic', resourceClaimName: name }];
     await cluster.create(testPod(cluster, name, { claims, containers }));
@@ -89,6 +90,38 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode): void {
       expect(await alignmentIn('near')).toBe(true);
       await expect.poll(() => conditionOf('near'), slow).toEqual(['True', 'SameNumaNode']);
       await cluster.remove('Pod', 'near');
+    });
+
+    it('keep a container from starting if its class requires it, and mark the claim', { tags: 'newest' }, async () => {
+      const { cluster } = get();
+      const { metadata } = await cluster.create(testClass(cluster, 'near', { numa: 'require' }));
+      try {
+        // Without CPUs of its own it passes.
+        await cluster.create(
+          testClaim(cluster, 'shared', [{ name: 'vf', selectors: onNode(1), deviceClassName: metadata.name }]),
+        );
+        await cluster.create(testPod(cluster, 'shared', { claims: [{ name: 'nic', resourceClaimName: 'shared' }] }));
+        await cluster.waitUntilRunning('shared');
+        expect([await alignmentIn('shared'), await conditionOf('shared')]).toEqual([undefined, undefined]);
+
+        await startPinned('refused', 1, metadata.name);
+        const text = `container main cannot start with claim ${cluster.namespace}/refused, which has numa: require: its CPUs \\d+ are on NUMA node 0, and device fe00-\\S+ is on NUMA node 1 .*delete it`;
+        await expect
+          .poll(() => eventsOf('ContainerHeldBack'), slow)
+          .toEqual([expect.stringMatching(`^Pod refused: ${text}`)]);
+        await expect.poll(() => conditionOf('refused'), slow).toEqual(['False', 'ContainerRefused']);
+        await cluster.remove('Pod', 'refused');
+
+        await startPinned('required', 0, metadata.name);
+        await cluster.waitUntilRunning('required');
+        expect(await alignmentIn('required')).toBe(true);
+        const weaker = testClaim(cluster, 'weaker', [
+          { name: 'vf', deviceClassName: metadata.name, config: { numa: 'report' } },
+        ]);
+        await expect(cluster.check(weaker)).rejects.toThrow(/sets numa to report, and DeviceClass .* to require/);
+      } finally {
+        await cluster.remove('DeviceClass', metadata.name);
+      }
     });
   });
 }
