@@ -21,13 +21,14 @@ import type { Batch } from './report.ts';
 export const kinds = {
   none: 'no claim',
   netdra: "netdra's VF, with metadata",
+  unread: "netdra's VF, and the chart with nodesReadClaims: false",
   link: 'a link from the Go plugin, no claim',
   go: "a claim of upstream's test driver with metadata, and a link from the Go plugin",
 } as const;
 export type Kind = keyof typeof kinds;
 
 /** Kinds that need a program. */
-const served: readonly Kind[] = ['netdra', 'link', 'go'];
+const served: readonly Kind[] = ['netdra', 'unread', 'link', 'go'];
 /** Time for the driver's work after its answers, before its CPU time is read, ms. */
 const restMs = 2_000;
 const deviceClass = 'go-test-driver';
@@ -153,7 +154,8 @@ export class StartTimes implements AsyncDisposable {
   }
 
   async #batch(kind: Kind, count: number): Promise<Batch> {
-    const isOurs = kind === 'netdra';
+    const isOurs = kind === 'netdra' || kind === 'unread';
+    await using _ = kind === 'unread' ? await this.#withoutRole() : undefined;
     const cluster = this.#cluster;
     // Names are never reused, so that each pod is seen once.
     const names = Array.from({ length: count }, (_, index) => `${kind}-${this.#batches}-${index}`);
@@ -185,6 +187,19 @@ export class StartTimes implements AsyncDisposable {
     };
   }
 
+  /** Kubelets may read only what the API server's node authorizer allows, until the end. */
+  async #withoutRole(): Promise<AsyncDisposable> {
+    const path = '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/netdra-kubelets';
+    const { subjects } = await this.#client.request<{ subjects: object[] }>({ method: 'GET', path });
+    const setSubjects = async (value: object[]) => {
+      await this.#client.request({ method: 'PATCH', path, body: [{ op: 'replace', path: '/subjects', value }] });
+      // The API server's RBAC learns of it by a watch.
+      await sleep(1_000);
+    };
+    await setSubjects([]);
+    return { [Symbol.asyncDispose]: () => setSubjects(subjects) };
+  }
+
   /** Longest pauses since the last call. */
   async #readPauses(): Promise<Pick<Batch, 'longestPauseMs' | 'idlePauseMs'>> {
     return { longestPauseMs: await this.#loop.longestPauseMs(), idlePauseMs: await this.#idleLoop.longestPauseMs() };
@@ -193,12 +208,12 @@ export class StartTimes implements AsyncDisposable {
   async #create(kind: Kind, name: string, index: number, createdAt: Map<string, number>): Promise<void> {
     const cluster = this.#cluster;
     createdAt.set(name, Date.now());
-    if (kind === 'netdra') {
+    if (kind === 'netdra' || kind === 'unread') {
       await cluster.create(testClaim(cluster, name, [{ name: 'vf', config: { interfaceName: 'net1' } }]));
     } else if (kind === 'go') {
       await cluster.create(testClaim(cluster, name, [{ name: 'device', deviceClassName: deviceClass }]));
     }
-    const claims = kind === 'netdra' || kind === 'go' ? [{ name: 'nic', resourceClaimName: name }] : [];
+    const claims = kind === 'none' || kind === 'link' ? [] : [{ name: 'nic', resourceClaimName: name }];
     const pod = testPod(cluster, name, { claims, restartPolicy: 'Always' });
     const isLinked = kind === 'link' || kind === 'go';
     const annotations = isLinked ? { [linksAnnotation]: this.#links[index] ?? '' } : {};
@@ -230,6 +245,7 @@ export class StartTimes implements AsyncDisposable {
     const pidsOf: Record<Kind, () => number[]> = {
       none: () => [],
       netdra: () => this.#node.driverPids(),
+      unread: () => this.#node.driverPids(),
       link: () => [this.#goPlugin.pid],
       go: () => (this.#goDriver === undefined ? [] : [this.#goDriver.pid, this.#goPlugin.pid]),
     };
