@@ -192,7 +192,9 @@ export class StartTimes implements AsyncDisposable {
     const path = '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/netdra-kubelets';
     const { subjects } = await this.#client.request<{ subjects: object[] }>({ method: 'GET', path });
     const setSubjects = async (value: object[]) => {
-      await this.#client.request({ method: 'PATCH', path, body: [{ op: 'replace', path: '/subjects', value }] });
+      const contentType = 'application/json-patch+json';
+      const body = [{ op: 'replace', path: '/subjects', value }];
+      await this.#client.request({ method: 'PATCH', path, contentType, body });
       // The API server's RBAC learns of it by a watch.
       await sleep(1_000);
     };
