@@ -44,6 +44,7 @@ const clusterScoped: Kind[] = ['DeviceClass', 'Namespace', 'ResourceSlice'];
 export type Stored<T> = T & { metadata: { name: string; uid: string } };
 
 export interface EventText {
+  type: string;
   reason: string;
   note: string;
   regarding: { kind: string; name: string };
@@ -247,6 +248,13 @@ export class Cluster implements AsyncDisposable {
   /** Events of objects in the namespace. */
   async events(): Promise<EventText[]> {
     return await this.list<EventText>('Event');
+  }
+
+  /** Warnings about pods, except those that occur on every node without a DNS. */
+  async warningsOf(pods: readonly string[]): Promise<EventText[]> {
+    const isMeant = ({ type, reason, regarding }: EventText) =>
+      type === 'Warning' && reason !== 'MissingClusterDNS' && pods.includes(regarding.name);
+    return (await this.events()).filter(isMeant);
   }
 
   /** Slices that the driver has published for the node. */

@@ -6,7 +6,7 @@ import { makeLinks } from '../../../test/bench/go/links.ts';
 import { goDriverName, linksAnnotation } from '../../../test/bench/go/programs.ts';
 import { cpuMs } from '../../../test/bench/shipped-driver.ts';
 import type { Program } from '../../node/program.ts';
-import { Cluster, type EventText } from '../cluster.ts';
+import { Cluster } from '../cluster.ts';
 import { InstalledDriver } from '../node/driver.ts';
 import { RealNode } from '../node/real-node.ts';
 import { testClaim, testPod } from '../objects.ts';
@@ -168,7 +168,9 @@ export class StartTimes implements AsyncDisposable {
     await Promise.all(names.map((name, index) => this.#create(kind, name, index, createdAt)));
     const times = await watch.untilRunning(names);
     const starts = await this.#startsOf(times);
-    const warnings = await this.#warningsOf(names);
+    const warnings = (await cluster.warningsOf(names)).map(({ reason, note, regarding }) => {
+      return { pod: regarding.name, text: `${reason}: ${note}` };
+    });
     await cluster.removeAll();
     await sleep(restMs);
     const cpu = this.#cpuMs(kind);
@@ -220,16 +222,6 @@ export class StartTimes implements AsyncDisposable {
     const isLinked = kind === 'link' || kind === 'go';
     const annotations = isLinked ? { [linksAnnotation]: this.#links[index] ?? '' } : {};
     await cluster.create({ ...pod, metadata: { ...pod.metadata, annotations } });
-  }
-
-  /** Warnings for pods that run by now, except those that occur on every node without a DNS. */
-  async #warningsOf(names: readonly string[]): Promise<Batch['warnings']> {
-    const events = await this.#cluster.list<EventText & { type: string }>('Event');
-    const isMeant = ({ type, reason, regarding }: EventText & { type: string }) =>
-      type === 'Warning' && reason !== 'MissingClusterDNS' && names.includes(regarding.name);
-    return events
-      .filter(isMeant)
-      .map(({ reason, note, regarding }) => ({ pod: regarding.name, text: `${reason}: ${note}` }));
   }
 
   /** Start times of containers, by the runtime's clock, ms since 1970. */
