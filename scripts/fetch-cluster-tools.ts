@@ -1,9 +1,9 @@
 /**
- * Fetches the programs in the containers of e2e/cluster, and kind for the tests of e2e/kind, before tests run without a
- * network:
+ * Fetches the programs in the containers of e2e/cluster, and the container engine of e2e/kind, before tests run without
+ * a network:
  * `node scripts/fetch-cluster-tools.ts`.
  */
-import { fetchKind } from '../e2e/kind/debian-kind.ts';
+import { fetchEnginePackages } from '../e2e/kind/engine/machine.ts';
 import { fetchConsumerPackages } from '../e2e/release/consumer-image.ts';
 import { explain, NetdraError } from '../src/lib/errors.ts';
 import { cacheFolder } from './packages/cache-folder.ts';
@@ -12,7 +12,7 @@ try {
   const log = (line: string) => console.error(`netdra: ${line}`);
   const cacheDir = cacheFolder(process.env);
   fetchConsumerPackages(cacheDir, log);
-  fetchKind(cacheDir, log);
+  fetchEnginePackages(cacheDir, log);
 } catch (error) {
   if (!(error instanceof NetdraError)) throw error;
   console.error(`netdra: ${explain(error)}`);

@@ -4,6 +4,7 @@
  * among the tests of vitest.config.ts.
  */
 import { describePair, fetchClusterPrograms, type ProgramChoice, testedPairs, toEnv } from '../e2e/cluster/programs.ts';
+import { buildEnginePrograms, describeEngine } from '../e2e/kind/engine/machine.ts';
 import { explain } from '../src/lib/errors.ts';
 import { cacheFolder } from './packages/cache-folder.ts';
 import { runCommand } from './run-command.ts';
@@ -69,10 +70,9 @@ async function runPart({ name, versions, command, needs }: Part): Promise<PartRe
 
 /** Builds while other parts run. Each part waits only for its own requirements. */
 function buildCluster(choice: ProgramChoice, after: Promise<unknown>): Promise<Record<string, string>> {
-  const building = after.then(async () => toEnv(await fetchClusterPrograms(cacheFolder(process.env), choice, print)));
-  // Reported by the part that waits for it.
-  building.catch(() => undefined);
-  return building;
+  return reportedLater(
+    after.then(async () => toEnv(await fetchClusterPrograms(cacheFolder(process.env), choice, print))),
+  );
 }
 
 const onCluster = (...files: string[]) => [
@@ -81,7 +81,7 @@ const onCluster = (...files: string[]) => [
 ];
 
 /** The suite on each of the tested pairs, and the parts that are equal for all pairs and run on the first one. */
-function clusterParts(): { first: Part; others: Part[]; machine: Part; release: Part } {
+function clusterParts(): { first: Part; others: Part[]; machine: Part; release: Part; kind: Part } {
   let last: Promise<unknown> = Promise.resolve();
   const [first, ...others] = testedPairs.map((choice, index) => {
     // One build at a time, in the order of need.
@@ -105,11 +105,24 @@ function clusterParts(): { first: Part; others: Part[]; machine: Part; release: 
     command: onCluster('release.test.ts'),
     needs,
   };
-  return { first: first!, others, machine, release };
+  const engine = last.catch(() => undefined).then(() => buildEnginePrograms(cacheFolder(process.env), print));
+  const kind = {
+    name: 'kind',
+    versions: describeEngine(),
+    command: ['node', 'e2e/kind/run.ts', '--engine', 'own'],
+    needs: reportedLater(engine.then(() => ({}))),
+  };
+  return { first: first!, others, machine, release, kind };
+}
+
+/** A failed build is reported by the part that waits for it. */
+function reportedLater<T>(building: Promise<T>): Promise<T> {
+  building.catch(() => undefined);
+  return building;
 }
 
 async function main(): Promise<boolean> {
-  const { first, others, machine, release } = clusterParts();
+  const { first, others, machine, release, kind } = clusterParts();
   // Run alone: the unit tests and the simulation use all processors. The cluster programs are built meanwhile.
   const alone: Part[] = [
     { name: 'types, lint, format', versions: '', command: ['bash', 'scripts/check.sh'] },
@@ -133,6 +146,7 @@ async function main(): Promise<boolean> {
     { name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') },
     release,
     ...others,
+    kind,
     { name: 'integration', versions: 'the kernel of this machine', command: onNode('integration') },
     machine,
     {

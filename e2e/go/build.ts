@@ -31,12 +31,13 @@ export function goModuleFolder(module: string): string {
  * that file, the module's own. The folder in the cache is named by a hash of the module's files, so that a new version
  * is built beside the old one.
  * @param module name of a folder in `e2e/go`, e.g. `kubernetes-1.36`
+ * @param list name of the file, without `.go`, that imports the programs
  * @returns the folder with the programs, named as `go build` names them
  * @throws GoBuildError `no-go`, `go-build-failed`
  */
-export async function ensureGoPrograms(cacheDir: string, module: string, log: Log): Promise<string> {
+export async function ensureGoPrograms(cacheDir: string, module: string, log: Log, list = 'tools'): Promise<string> {
   const source = goModuleFolder(module);
-  const target = goProgramsFolder(cacheDir, module);
+  const target = goProgramsFolder(cacheDir, module, list);
   if (existsSync(target)) return target;
   if (spawnSync('go', ['version']).status !== 0) {
     throw new GoBuildError('no-go', `${module} cannot be built: there is no Go on this machine`, {
@@ -49,7 +50,7 @@ export async function ensureGoPrograms(cacheDir: string, module: string, log: Lo
   // Built in a temporary folder and renamed: an existing folder is complete.
   const unfinished = mkdtempSync(join(goDir, `build-${process.pid}-`));
   try {
-    await build(module, source, unfinished, log);
+    await build(module, programPackages(source, list), unfinished, log);
     moveIntoPlace(unfinished, target);
   } finally {
     rmSync(unfinished, { recursive: true, force: true });
@@ -77,11 +78,12 @@ export function removeStaleBuilds(goDir: string): void {
 }
 
 /** The cache folder of a module's programs, whether or not it exists yet. */
-export function goProgramsFolder(cacheDir: string, module: string): string {
+export function goProgramsFolder(cacheDir: string, module: string, list = 'tools'): string {
   const source = goModuleFolder(module);
   const hash = createHash('sha256');
   for (const name of readdirSync(source).sort()) hash.update(`${name}\0`).update(readFileSync(join(source, name)));
-  return join(cacheDir, 'go', `${module}-${hash.digest('hex').slice(0, 12)}`);
+  const name = list === 'tools' ? module : `${module}-${list}`;
+  return join(cacheDir, 'go', `${name}-${hash.digest('hex').slice(0, 12)}`);
 }
 
 /** The version that one of our modules pins, e.g. `1.36.3`; `undefined` if its go.mod does not require that module. */
@@ -91,8 +93,8 @@ export function pinnedVersion(module: string, required: string): string | undefi
   return / v([^ ]+)/.exec(words ?? '')?.[1];
 }
 
-async function build(module: string, source: string, target: string, log: Log): Promise<void> {
-  const packages = programPackages(source);
+async function build(module: string, packages: string[], target: string, log: Log): Promise<void> {
+  const source = goModuleFolder(module);
   log(`building ${module}: ${packages.map((each) => basename(each)).join(', ')}`);
   const args = [
     'build',
@@ -146,10 +148,10 @@ function standBack(pid: number): void {
   }
 }
 
-function programPackages(source: string): string[] {
-  const tools = join(source, 'tools.go');
-  if (!existsSync(tools)) return ['.'];
-  return [...readFileSync(tools, 'utf8').matchAll(/^\t_ "(.+)"$/gm)].map(([, path = '']) => path);
+function programPackages(source: string, list: string): string[] {
+  const path = join(source, `${list}.go`);
+  if (!existsSync(path)) return ['.'];
+  return [...readFileSync(path, 'utf8').matchAll(/^\t_ "(.+)"$/gm)].map(([, path = '']) => path);
 }
 
 /** Kubernetes gets its version from the linker; without one it reports v0.0.0, which charts refuse. */

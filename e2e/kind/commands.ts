@@ -59,8 +59,8 @@ export function exportLogs(settings: KindSettings): ProgramCall {
   return kind(settings, 'export', 'logs', '--name', settings.name, join(settings.workDir, 'logs'));
 }
 
-export function buildImages(settings: KindSettings): ProgramCall[] {
-  const { engine, driverImage, consumerImage } = settings;
+export function buildImages({ engine, driverImage, consumerImage, imageArchives }: KindSettings): ProgramCall[] {
+  if (imageArchives !== undefined) return [];
   // Attestations turn an image into an index, with entries without a platform.
   const env = { DOCKER_BUILDKIT: '1', BUILDX_NO_DEFAULT_ATTESTATIONS: '1' };
   const build = (image: string, file: string, context: string): ProgramCall => ({
@@ -73,12 +73,14 @@ export function buildImages(settings: KindSettings): ProgramCall[] {
 
 /** Uses an archive, which both engines write and kind loads from either. */
 export function loadImages(settings: KindSettings): ProgramCall[] {
-  const { engine, name, driverImage, consumerImage } = settings;
+  const { engine, name, driverImage, consumerImage, imageArchives } = settings;
+  const load = (archives: readonly string[]) => kind(settings, 'load', 'image-archive', ...archives, '--name', name);
+  if (imageArchives !== undefined) return [load(imageArchives)];
   const archive = imagesArchive(settings);
   const several = engine === 'podman' ? ['--multi-image-archive'] : [];
   return [
     { program: engine, args: ['save', ...several, '--output', archive, driverImage, consumerImage] },
-    kind(settings, 'load', 'image-archive', archive, '--name', name),
+    load([archive]),
   ];
 }
 

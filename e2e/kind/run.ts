@@ -1,6 +1,7 @@
 /** The suite on a Kubernetes cluster: `npm run e2e:kind -- --help`. Exits with 0 if all tests passed, 2 for wrong usage. */
 import { CommanderError } from 'commander';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
+import { runOnOwnEngine } from './engine/machine.ts';
 import { parseSettings } from './settings.ts';
 import { runSuite } from './suite.ts';
 
@@ -9,7 +10,11 @@ const print = (line: string) => console.error(`netdra: ${line}`);
 process.on('SIGINT', () => print('interrupted'));
 try {
   const settings = parseSettings(process.argv.slice(2), process.env);
-  process.exitCode = (await runSuite(settings, { env: process.env, print })) ? 0 : 1;
+  const succeeded =
+    settings.mode === 'kind' && settings.engine === 'own'
+      ? await runOnOwnEngine(settings, process.env, print)
+      : await runSuite(settings, { env: process.env, print });
+  process.exitCode = succeeded ? 0 : 1;
 } catch (error) {
   if (error instanceof CommanderError) {
     // Commander has already printed the reason.

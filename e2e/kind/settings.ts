@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,7 +10,9 @@ import { NetdraError } from '../../src/lib/errors.ts';
 
 export const repository = fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '');
 
-export const engines = ['docker', 'podman'] as const;
+const installedEngines = ['docker', 'podman'] as const;
+/** `own`: podman from Debian packages, on a separate node, with a node image made here (engine/). */
+export const engines = [...installedEngines, 'own'] as const;
 export type Engine = (typeof engines)[number];
 
 interface CommonSettings {
@@ -36,6 +39,8 @@ export interface KindSettings extends CommonSettings {
   workDir: string;
   /** Whether to use the cluster that an earlier run has kept. */
   reuse: boolean;
+  /** On the separate node of engine/, where nothing remains after the run: archives with the two images. */
+  imageArchives?: readonly string[];
 }
 
 /** An existing cluster, which is kept. */
@@ -47,6 +52,8 @@ export interface ExistingSettings extends CommonSettings {
 
 export type SuiteSettings = KindSettings | ExistingSettings;
 
+const defaultNodeImage = 'kindest/node:v1.36.1';
+
 /** Names under which images are built; never pulled, since no registry is called localhost. */
 const ownImages = { driver: 'localhost/netdra/driver:e2e', consumer: 'localhost/netdra/consumer:e2e' };
 
@@ -55,7 +62,7 @@ interface Flags {
   kubeconfig?: string;
   engine?: Engine;
   name: string;
-  nodeImage: string;
+  nodeImage?: string;
   values: string[];
   driverImage?: string;
   consumerImage?: string;
@@ -70,11 +77,12 @@ export function suiteCommand(): Command {
   return new Command('npm run e2e:kind --')
     .description('test netdra on a kind cluster of its own, or on a cluster that is there')
     .option('--name <name>', 'name of the kind cluster', parseName, 'netdra-e2e')
-    .option('--node-image <image>', 'image of its node: Kubernetes 1.36 or newer', 'kindest/node:v1.36.1')
+    .option('--node-image <image>', `image of its node: Kubernetes 1.36 or newer; default ${defaultNodeImage}`)
     .addOption(
       new Option(
         '--engine <name>',
-        'what runs containers; default: KIND_EXPERIMENTAL_PROVIDER of the environment, or what is there',
+        'what runs containers; own: podman from Debian packages, with a node image built here; default: ' +
+          'KIND_EXPERIMENTAL_PROVIDER of the environment, or what is there, or own',
       ).choices(engines),
     )
     .option('--reuse', 'take the kind cluster that a run before has kept')
@@ -111,12 +119,12 @@ export function parseSettings(argv: string[], env: NodeJS.ProcessEnv): SuiteSett
 }
 
 function kindSettings(flags: Flags, testArguments: string[], env: NodeJS.ProcessEnv): KindSettings {
-  const { name, nodeImage, keep = false, reuse = false, driverNamespace = 'netdra' } = flags;
+  const { name, nodeImage = defaultNodeImage, keep = false, reuse = false, driverNamespace = 'netdra' } = flags;
   const workDir = join(resolve(cacheFolder(env)), 'kind', name);
+  const engine = flags.engine ?? findEngine(env);
+  if (engine === 'own') refuseForOwnEngine(flags);
   return {
-    mode: 'kind',
-    engine: flags.engine ?? findEngine(env),
-    ...{ name, nodeImage, keep, reuse, driverNamespace, testArguments, workDir },
+    ...{ mode: 'kind', engine, name, nodeImage, keep, reuse, driverNamespace, testArguments, workDir },
     kubeconfig: join(workDir, 'kubeconfig'),
     driverImage: ownImages.driver,
     consumerImage: ownImages.consumer,
@@ -144,18 +152,36 @@ function required(value: string | undefined, what: string): string {
   throw new NetdraError('setting-missing', `--existing needs ${what}`, { hint: 'docs/kind.md says how' });
 }
 
+/** The cluster on an engine of its own ends with the run, and its node is made of our builds. */
+function refuseForOwnEngine(flags: Flags): void {
+  const flag = (['keep', 'reuse', 'nodeImage'] as const).find((name) => flags[name] !== undefined);
+  if (flag === undefined) return;
+  const name = flag === 'nodeImage' ? 'node-image' : flag;
+  throw new NetdraError(
+    'setting-missing',
+    `--${name} needs docker or podman, and none answers or --engine own is set`,
+    {
+      hint: 'start one of them, and name it with --engine',
+    },
+  );
+}
+
 function findEngine(env: NodeJS.ProcessEnv): Engine {
   const wanted = env.KIND_EXPERIMENTAL_PROVIDER;
-  const found = engines.find((name) =>
-    wanted ? name === wanted : findFolderWith(pathFolders(env.PATH), [name]) !== undefined,
-  );
+  if (!wanted) return installedEngines.find((name) => answers(name, env)) ?? 'own';
+  const found = installedEngines.find((name) => name === wanted);
   if (found !== undefined) return found;
-  const problem = wanted
-    ? `KIND_EXPERIMENTAL_PROVIDER is ${wanted}: only docker and podman are known here`
-    : 'neither docker nor podman is in PATH';
-  throw new NetdraError('engine-missing', problem, {
-    hint: 'install one of them: https://docs.docker.com/engine/install or https://podman.io/docs/installation',
-  });
+  throw new NetdraError(
+    'engine-missing',
+    `KIND_EXPERIMENTAL_PROVIDER is ${wanted}: only docker and podman are known here`,
+    { hint: 'unset it, or name one of them' },
+  );
+}
+
+/** Docker's client is also on machines without its daemon. */
+function answers(engine: string, env: NodeJS.ProcessEnv): boolean {
+  const folder = findFolderWith(pathFolders(env.PATH), [engine]);
+  return folder !== undefined && spawnSync(join(folder, engine), ['info'], { env, timeout: 20_000 }).status === 0;
 }
 
 /** The chart's values that the tests need, as merged by Helm. */

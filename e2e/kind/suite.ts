@@ -157,7 +157,11 @@ class Suite {
   }
 
   #sayHowToLook(settings: KindSettings): void {
-    const { name, engine, kubeconfig, driverNamespace, workDir } = settings;
+    const { name, engine, kubeconfig, driverNamespace, workDir, imageArchives } = settings;
+    if (imageArchives !== undefined) {
+      this.#print(`the cluster ends with this run; logs of the node and its pods: ${workDir}/logs`);
+      return;
+    }
     const lines = [
       `the cluster ${name} is still there. To look at it:`,
       `  export KUBECONFIG=${kubeconfig}`,

@@ -3,53 +3,13 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadYaml } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
-import {
-  createCluster,
-  deleteCluster,
-  exportLogs,
-  imagesArchive,
-  listClusters,
-  loadImages,
-  type ProgramCall,
-  writeKubeconfig,
-} from '../../e2e/kind/commands.ts';
-import { locateKind } from '../../e2e/kind/debian-kind.ts';
-import { type KindSettings, parseSettings, repository } from '../../e2e/kind/settings.ts';
+import { repository } from '../../e2e/kind/settings.ts';
 import { locateTools } from '../../e2e/node/tools.ts';
-import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
 const read = (path: string) => readFileSync(join(repository, path), 'utf8');
 
 const kindConfig = loadYaml<{ containerdConfigPatches: string[] }>(read('e2e/kind/kind.yaml'));
-
-describe('the real kind', () => {
-  const engineRefuses = '#!/bin/sh\nexit 1\n';
-
-  /** What it says when no container engine works: with flags or a configuration that it does not take, it comes not so far. */
-  function kindSays({ args, env = {} }: ProgramCall, engine: string): string {
-    using dir = tempDir();
-    writeFileSync(join(dir.path, engine), engineRefuses, { mode: 0o755 });
-    const more = { ...env, PATH: dir.path, HOME: dir.path };
-    const { stderr } = spawnSync(locateKind(cacheFolder(process.env)), args, { encoding: 'utf8', env: more });
-    return stderr;
-  }
-  const reachesEngine = (engine: string) => new RegExp(`command "${engine} .* failed with error: exit status 1`);
-  const settings = (engine: string) =>
-    parseSettings(['--engine', engine], { NETDRA_CACHE: '/nowhere' }) as KindSettings;
-
-  const calls = { listClusters, createCluster, deleteCluster, writeKubeconfig, exportLogs };
-  it.each(Object.entries(calls))('takes what %s gives it, and asks docker', (_, call) => {
-    expect(kindSays(call(settings('docker')), 'docker')).toMatch(reachesEngine('docker'));
-  });
-
-  it('takes the archive that the images are in', () => {
-    using dir = tempDir();
-    const mine = { ...settings('docker'), workDir: dir.path };
-    writeFileSync(imagesArchive(mine), '');
-    expect(kindSays(loadImages(mine)[1]!, 'docker')).toMatch(reachesEngine('docker'));
-  });
-});
 
 describe('e2e/kind/kind.yaml', () => {
   /** Sections that a node's configuration may begin with; a patch adds to them. */

@@ -53,7 +53,7 @@ const uninstall = 'helm uninstall netdra --namespace netdra --wait';
 const remove = `${uninstall} --ignore-not-found`;
 const noEngine =
   'needs a container engine; e2e/release builds the Dockerfile with Buildah and pushes the image with crane';
-const kind = 'needs kind with a container engine';
+const kind = 'needs kind with an installed container engine';
 const mention = 'names a command without its arguments';
 /** Sets simulated VFs, and no wait after each update of the DaemonSet. */
 const values = '--values <values>';
@@ -126,7 +126,7 @@ export const pagePlans: PagePlan[] = [
     notRun: [
       [/^docker /, noEngine],
       [/^kind /, kind],
-      [/^npm run e2e:kind$/, kind],
+      [/^npm run e2e:kind$/, 'a part of npm test of its own, with --engine own'],
       [/^npm test$/, 'runs the suite that this is a part of'],
       [/^npm run e2e:kind -- --(keep|engine|values|reuse)/, kind],
       [/^helm (upgrade --install|uninstall)$/, mention],

@@ -22,7 +22,9 @@ describe('npm run e2e:kind', () => {
     [['--existing', '--kubeconfig', '/k', '--no-install'], /--consumer-image/],
     [['--existing', '--kubeconfig', '/k:/l'], /takes one kubeconfig/],
     [['--name', 'Not Good'], /lower-case/],
-    [['--engine', 'lxc'], /docker, podman/],
+    [['--engine', 'lxc'], /docker, podman, own/],
+    [['--engine', 'own', '--keep'], /--keep needs docker or podman/],
+    [['--engine', 'own', '--node-image', 'kindest/node:v1.36.1'], /--node-image needs docker or podman/],
   ])('refuses %s', (argv, message) => {
     expect(() => parseSettings(argv, env)).toThrow(message);
   });
@@ -30,7 +32,6 @@ describe('npm run e2e:kind', () => {
   it.each([
     ['kind', ['docker', 'helm'], [], /^kind is not in PATH \(install .*https:\/\/kind\.sigs\.k8s\.io/],
     ['helm', ['docker', 'kind'], [], /^helm is not in PATH \(install it: https:\/\/helm\.sh/],
-    ['an engine', ['kind', 'helm'], [], /^neither docker nor podman is in PATH \(install one of them: https:/],
     [
       'the chosen engine',
       ['docker'],
@@ -39,12 +40,25 @@ describe('npm run e2e:kind', () => {
     ],
   ])('says in one line where to get %s', async (_, programs, argv, message) => {
     using dir = tempDir();
-    for (const name of programs) writeFileSync(join(dir.path, name), '#!/bin/sh\nexit 1\n', { mode: 0o755 });
+    for (const name of programs) writeFileSync(join(dir.path, name), '#!/bin/sh\n', { mode: 0o755 });
     const here = { PATH: dir.path, NETDRA_CACHE: dir.path };
     const run = async () => await runSuite(parseSettings(argv, here), { env: here, print: () => undefined });
     const reason = await run().catch(explain);
     expect(reason).toMatch(message);
     expect(reason).not.toContain('\n');
+  });
+
+  it.each([
+    ['docker', { docker: 0, podman: 0 }],
+    ['podman', { docker: 1, podman: 0 }],
+    ['own', { docker: 1 }],
+    ['own', {}],
+  ])('takes %s where engines answer with %j', (engine, codes) => {
+    using dir = tempDir();
+    for (const [name, code] of Object.entries(codes)) {
+      writeFileSync(join(dir.path, name), `#!/bin/sh\nexit ${code}\n`, { mode: 0o755 });
+    }
+    expect(parseSettings([], { PATH: dir.path, NETDRA_CACHE: dir.path })).toMatchObject({ engine });
   });
 
   it('takes the arguments that docs/kind.md names', () => {
