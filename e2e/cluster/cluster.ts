@@ -37,9 +37,10 @@ const places = {
   ResourceSlice: ['/apis/resource.k8s.io/v1', 'resourceslices'],
   Namespace: ['/api/v1', 'namespaces'],
   Job: ['/apis/batch/v1', 'jobs'],
+  RuntimeClass: ['/apis/node.k8s.io/v1', 'runtimeclasses'],
 } as const;
 export type Kind = keyof typeof places;
-const clusterScoped: Kind[] = ['DeviceClass', 'Namespace', 'ResourceSlice'];
+const clusterScoped: Kind[] = ['DeviceClass', 'Namespace', 'ResourceSlice', 'RuntimeClass'];
 
 export type Stored<T> = T & { metadata: { name: string; uid: string } };
 

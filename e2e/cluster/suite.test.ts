@@ -1,3 +1,4 @@
+import { describeDefaultNetwork } from './cases/default-network.ts';
 import { describeExampleDriver } from './cases/example-driver.ts';
 import { describeFaults } from './cases/faults.ts';
 import { describeInstalledDriver } from './cases/installed-driver.ts';
@@ -50,6 +51,7 @@ describeCluster(
     describeNuma(get, () => node);
     describeSlowDevices(get, () => node);
     describeWhereabouts(get, () => node);
+    describeDefaultNetwork(get, () => node, simulate);
     describeFaults(get, () => node);
     describeStorm(get, () => node);
   },
