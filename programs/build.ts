@@ -44,13 +44,20 @@ export interface CheckedPrograms {
   gate: string;
   /** Feeds the parsers of both with noise. */
   fuzz: string;
+  /** `gate`, with system calls that fail as `fuzz/faults.c` says. */
+  failingGate: string;
 }
 
 /** Builds the programs with sanitizers, which end them at the first wrong access to memory. */
 export function buildCheckedConsumer(options: Omit<BuildOptions, 'cacheDir'>): CheckedPrograms {
   make(options, [`CC=${options.compiler ?? findCompiler(options.env ?? process.env)}`, 'check']);
   const outDir = resolve(options.outDir);
-  return { tool: join(outDir, 'netdra-metadata'), gate: join(outDir, 'netdra-gate'), fuzz: join(outDir, 'fuzz') };
+  return {
+    tool: join(outDir, 'netdra-metadata'),
+    gate: join(outDir, 'netdra-gate'),
+    fuzz: join(outDir, 'fuzz'),
+    failingGate: join(outDir, 'failing-gate'),
+  };
 }
 
 function make({ outDir, env = process.env }: Omit<BuildOptions, 'cacheDir'>, args: string[]): void {

@@ -37,13 +37,15 @@ const places = {
   ResourceSlice: ['/apis/resource.k8s.io/v1', 'resourceslices'],
   Namespace: ['/api/v1', 'namespaces'],
   Job: ['/apis/batch/v1', 'jobs'],
+  RuntimeClass: ['/apis/node.k8s.io/v1', 'runtimeclasses'],
 } as const;
 export type Kind = keyof typeof places;
-const clusterScoped: Kind[] = ['DeviceClass', 'Namespace', 'ResourceSlice'];
+const clusterScoped: Kind[] = ['DeviceClass', 'Namespace', 'ResourceSlice', 'RuntimeClass'];
 
 export type Stored<T> = T & { metadata: { name: string; uid: string } };
 
 export interface EventText {
+  type: string;
   reason: string;
   note: string;
   regarding: { kind: string; name: string };
@@ -247,6 +249,13 @@ export class Cluster implements AsyncDisposable {
   /** Events of objects in the namespace. */
   async events(): Promise<EventText[]> {
     return await this.list<EventText>('Event');
+  }
+
+  /** Warnings about pods, except those that occur on every node without a DNS. */
+  async warningsOf(pods: readonly string[]): Promise<EventText[]> {
+    const isMeant = ({ type, reason, regarding }: EventText) =>
+      type === 'Warning' && reason !== 'MissingClusterDNS' && pods.includes(regarding.name);
+    return (await this.events()).filter(isMeant);
   }
 
   /** Slices that the driver has published for the node. */

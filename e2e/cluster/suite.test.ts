@@ -1,7 +1,9 @@
+import { describeDefaultNetwork } from './cases/default-network.ts';
 import { describeExampleDriver } from './cases/example-driver.ts';
 import { describeFaults } from './cases/faults.ts';
 import { describeInstalledDriver } from './cases/installed-driver.ts';
 import { describeNuma } from './cases/numa.ts';
+import { describeSlowDevices } from './cases/slow-devices.ts';
 import { describeStorm } from './cases/storm.ts';
 import { describeTools } from './cases/tools.ts';
 import { describeWhereabouts } from './cases/whereabouts.ts';
@@ -47,7 +49,9 @@ describeCluster(
     describeTools(get, () => node, simulate);
     describeExampleDriver(get, () => node);
     describeNuma(get, () => node);
+    describeSlowDevices(get, () => node);
     describeWhereabouts(get, () => node);
+    describeDefaultNetwork(get, () => node, simulate);
     describeFaults(get, () => node);
     describeStorm(get, () => node);
   },

@@ -1,5 +1,8 @@
 import type { ContainerdSeries } from './tools.ts';
 
+/** The runtime handler of pods without a default network, as in `examples/no-default-network.yaml`. */
+export const noDefaultNetwork = 'no-default-network';
+
 /** Settings of our containerd. Paths are absolute, folders need not exist. */
 export interface ContainerdSettings {
   rootDir: string;
@@ -12,6 +15,8 @@ export interface ContainerdSettings {
   sandboxImage: string;
   cniBinDir: string;
   cniConfDir: string;
+  /** With the CNI configuration of {@link noDefaultNetwork}; absent: there is no such handler. */
+  noNetworkConfDir?: string;
   cdiSpecDirs: readonly string[];
   nri: NriSettings;
 }
@@ -84,7 +89,9 @@ function runcSection(settings: ContainerdSettings): Record<string, TomlValue> {
     runtime_type: 'io.containerd.runc.v2',
     options: { BinaryName: settings.runc, SystemdCgroup: false },
   };
-  return { default_runtime_name: 'runc', runtimes: { runc } };
+  const { noNetworkConfDir: cni_conf_dir } = settings;
+  const more = cni_conf_dir === undefined ? {} : { [noDefaultNetwork]: { ...runc, cni_conf_dir } };
+  return { default_runtime_name: 'runc', runtimes: { runc, ...more } };
 }
 
 function nriSection(nri: NriSettings): Record<string, TomlValue> {

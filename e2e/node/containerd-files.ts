@@ -4,7 +4,7 @@ import { CommandError, run } from '../../scripts/packages/run.ts';
 import type { ContainerdOptions } from './containerd.ts';
 import { type ContainerdSettings, formatContainerdConfig } from './containerd-config.ts';
 import { pauseImage } from './images.ts';
-import { formatConflist, type PodNetwork } from './pod-network.ts';
+import { formatConflist, type PodNetwork, readNoNetworkConflist } from './pod-network.ts';
 import type { NodeTools } from './tools.ts';
 
 /** Creates the folders and files that containerd needs to start. @returns its configuration */
@@ -14,6 +14,7 @@ export function layOutContainerd(
   network: PodNetwork,
 ): ContainerdSettings {
   const { dir } = options;
+  const noNetworkConfDir = join(dir, 'cni', 'no-network.d');
   const settings: ContainerdSettings = {
     rootDir: join(dir, 'root'),
     stateDir: join(dir, 'state'),
@@ -24,6 +25,7 @@ export function layOutContainerd(
     sandboxImage: pauseImage,
     cniBinDir: tools.cniBinDir,
     cniConfDir: join(dir, 'cni', 'net.d'),
+    noNetworkConfDir,
     cdiSpecDirs: options.cdiSpecDirs ?? [join(dir, 'cdi')],
     nri: {
       socketPath: options.nriSocketPath ?? join(dir, 'nri', 'nri.sock'),
@@ -35,12 +37,13 @@ export function layOutContainerd(
     },
   };
   const { rootDir, cniConfDir, cdiSpecDirs, nri } = settings;
-  for (const folder of [rootDir, cniConfDir, nri.pluginDir, nri.pluginConfigDir, ...cdiSpecDirs]) {
+  for (const folder of [rootDir, cniConfDir, noNetworkConfDir, nri.pluginDir, nri.pluginConfigDir, ...cdiSpecDirs]) {
     mkdirSync(folder, { recursive: true });
   }
   settings.snapshotter = canOverlay(rootDir) ? 'overlayfs' : 'native';
   writeFileSync(join(dir, 'config.toml'), formatContainerdConfig(options.version, settings));
   writeFileSync(join(cniConfDir, '10-netdra.conflist'), formatConflist(network, join(dir, 'cni', 'leases')));
+  writeFileSync(join(noNetworkConfDir, '10-no-default-network.conflist'), readNoNetworkConflist());
   return settings;
 }
 

@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { errnoCode, NetdraError } from '../../src/lib/errors.ts';
 
@@ -50,6 +50,15 @@ export function formatConflist(network: PodNetwork, dataDir: string): string {
     ],
   };
   return `${JSON.stringify(conflist, null, 2)}\n`;
+}
+
+/** The CNI configuration list for pods without a default network, as the page for operators shows it. */
+export function readNoNetworkConflist(): string {
+  const page = readFileSync(new URL('../../docs/operators.md', import.meta.url), 'utf8');
+  const [, conflist] = /^```json\n(\{\n {2}"cniVersion".*?\n)```$/ms.exec(page) ?? [];
+  if (conflist === undefined)
+    throw new NetdraError('no-pod-network', 'docs/operators.md has no CNI configuration list');
+  return conflist;
 }
 
 /** One folder per number in use: creating it claims the number. Visible only on the caller's node. */

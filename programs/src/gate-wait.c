@@ -69,7 +69,8 @@ static long age_ms(pid_t pid) {
 /* Whether the directory was removed, and perhaps recreated for another claim of that name. */
 static bool has_gone(const struct gate_wait *wait) {
   struct stat open_one, named_one;
-  if (fstat(wait->directory, &open_one) != 0) return true;
+  // Not known: the next look tells.
+  if (fstat(wait->directory, &open_one) != 0) return false;
   if (stat(wait->claim_dir, &named_one) != 0) return errno == ENOENT || errno == ENOTDIR;
   return open_one.st_dev != named_one.st_dev || open_one.st_ino != named_one.st_ino;
 }

@@ -324,6 +324,7 @@ function createSandboxes(
       events.notAttached(claim, podUidsOf(claim), reason);
     },
     onFlapping: (claim) => events.flapping(claim, podUidsOf(claim)),
+    onSlow: ({ podUid }, claim, progress) => events.slowToAttach(claim, podUid, progress),
     onSynchronized: nudge,
     onOtherPod: nudge,
   });

@@ -303,6 +303,42 @@ describe('a VF that CNI plugins attach', () => {
   });
 });
 
+describe('a pod without a default network', () => {
+  const routes = [{ destination: '0.0.0.0/0', gateway: '10.89.7.1' }, { destination: '::/0' }];
+  const config = (): VfConfig => ({ interfaceName: 'eth0', ipam: bench.ipam(), routes });
+
+  it('has the VF as eth0 with both default routes, and again in its next sandbox', async () => {
+    bench.createVf(1);
+    bench.prepare('c', [{ index: 1, config: config() }]);
+    for (const sandbox of ['sandbox1', 'sandbox2']) {
+      const pod = bench.newPod();
+      const [state] = await bench.attach('c', pod, sandbox);
+      expect(state).toMatchObject({ interfaceName: 'eth0', ips: [expect.stringMatching(/^10\.89\.7\.1\d\/24$/)] });
+      expect(pod.ip('route', 'show', 'default')).toMatchObject([{ gateway: '10.89.7.1', dev: 'eth0' }]);
+      expect(pod.ip('-6', 'route', 'show', 'default')).toMatchObject([{ dev: 'eth0' }]);
+    }
+    await bench.detach('c');
+    expect(links()).toContain('vf1');
+    expect(bench.leases()).toEqual([]);
+  });
+
+  it('is needed for the name eth0', async () => {
+    bench.createVf(1);
+    const pod = bench.newPod();
+    pod.exec('ip', 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'name', 'eth0p');
+    bench.prepare('c', [{ index: 1, config: config() }]);
+    await expect(bench.attach('c', pod)).rejects.toMatchObject({
+      code: 'interface-name-taken',
+      message: `device 0000-3b-02-1 (${pciAddress(1)}) cannot be eth0 in pod default/app: there is an interface of that name`,
+      hint: expect.stringContaining('default network'),
+    });
+    await bench.detach('c');
+    expect(links()).toContain('vf1');
+    expect(pod.ip('link', 'show', 'eth0')).toHaveLength(1);
+    expect(bench.leases()).toEqual([]);
+  });
+});
+
 describe('a VF without a kernel driver, after a reset of its card', () => {
   it('is configured from outside again before it moves to its pod', async () => {
     bench.isUnbound = true;

@@ -92,6 +92,7 @@ class Instance implements AsyncDisposable {
       runsHooks: () => true,
       onFailure: ({ name }, reason) => this.failures.push(`${name}: ${reason}`),
       onFlapping: () => undefined,
+      onSlow: () => undefined,
       onSynchronized: () => undefined,
       onOtherPod: () => undefined,
     });

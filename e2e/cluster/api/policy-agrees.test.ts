@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { checkBonds } from '../../../src/driver/api/bond-rules.ts';
 import { resolveVfConfig } from '../../../src/driver/api/config.ts';
 import { closedFields, DriverError } from '../../../src/driver/claims/index.ts';
+import { isKubeError } from '../../../src/framework/kube/index.ts';
 import { explain } from '../../../src/lib/errors.ts';
 import { CniError } from '../../../src/node/cni/index.ts';
 import { buildClaim, testDriver } from '../../../test/doubles/objects.ts';
@@ -54,9 +55,14 @@ async function ofApiServer(requests: object[], config: object[]): Promise<string
     spec: { devices },
   };
   const path = '/apis/resource.k8s.io/v1/namespaces/default/resourceclaims';
-  return await cluster.admin.client
-    .request({ method: 'POST', path, query: { dryRun: 'All' }, body })
-    .then(() => undefined, explain);
+  const request = { method: 'POST', path, query: { dryRun: 'All' }, body } as const;
+  // An API server without an answer has not judged.
+  return await vi.waitFor(() => cluster.admin.client.request(request).then(() => undefined, refusalOf), 30_000);
+}
+
+function refusalOf(error: unknown): string {
+  if (isKubeError(error, 'api-invalid', 'api-forbidden')) return explain(error);
+  throw error;
 }
 
 /** Checks that a policy does not make: combinations of fields of claim and class, and rules of the plugins. */

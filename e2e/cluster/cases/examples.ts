@@ -21,7 +21,9 @@ const foreignKinds = ['VirtualMachineInstance'];
 function loadExample({ namespace }: Cluster, file: string): KubernetesObject[] {
   const objects = loadAllYaml(readFileSync(new URL(file, folder), 'utf8')) as KubernetesObject[];
   return objects.map((object) =>
-    object.kind === 'DeviceClass' ? object : { ...object, metadata: { ...object.metadata, namespace } },
+    ['DeviceClass', 'RuntimeClass'].includes(object.kind ?? '')
+      ? object
+      : { ...object, metadata: { ...object.metadata, namespace } },
   );
 }
 

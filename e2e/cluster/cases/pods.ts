@@ -38,6 +38,20 @@ export function describePods(get: GetCluster): void {
       }
     });
 
+    // Its kubelet may know a pod sooner than the node authorizer of the API server does: `nodesReadClaims` in the chart.
+    const many = Array.from({ length: 30 }, (_, index) => `many-${index}`);
+    it(`${many.length} pods at once run, and none is tried again`, { tags: 'newest' }, async () => {
+      const { cluster } = get();
+      const create = async (name: string) => {
+        await cluster.create(testClaim(cluster, name, [{ name: 'vf', config: { interfaceName: 'net1' } }]));
+        await cluster.create(testPod(cluster, name, { claims: [{ name: 'nic', resourceClaimName: name }] }));
+      };
+      await Promise.all(many.map(create));
+      for (const name of many) await cluster.waitUntilRunning(name);
+      expect(await cluster.warningsOf(many)).toEqual([]);
+      await cluster.removeWithClaims(many);
+    });
+
     const ends = 'a pod that is never restarted, and a job, run to their ends, and their VFs are free afterwards';
     it(ends, { tags: 'oldest' }, async () => {
       const { cluster, nodeFiles } = get();

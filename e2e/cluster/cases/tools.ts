@@ -19,7 +19,8 @@ function netdra(...args: string[]): Promise<{ code: number; stdout: string; stde
   });
 }
 
-async function readJson<T>(...args: string[]): Promise<T> {
+/** What a command prints as JSON. @throws Error with its stderr */
+export async function readJson<T>(...args: string[]): Promise<T> {
   const { stdout, stderr } = await netdra(...args, '-o', 'json');
   if (stdout === '') throw new Error(`netdra ${args.join(' ')}: ${stderr}`);
   return JSON.parse(stdout) as T;

@@ -96,14 +96,18 @@ function seccompOf({ NETDRA_SECCOMP: profile }: NodeJS.ProcessEnv): { seccomp?: 
   return profile === undefined ? {} : { seccomp: { profile } };
 }
 
+/** Node folder with the CNI plugins that the driver may run. */
+export function cniPluginDir({ dir }: Pick<RealNode, 'dir'>): string {
+  return join(dir, 'cni-plugins');
+}
+
 /** Adds plugins named by the user to those of the node. @returns the folder with all of them */
-function layOutPlugins({ dir, runtime: { cniBinDir } }: RealNode): string {
-  const whereabouts = findForeignPlugin('whereabouts', process.env);
-  if ('missing' in whereabouts) return cniBinDir;
+function layOutPlugins(node: RealNode): string {
   // Copies, not links: the driver's pod mounts this folder only.
-  const binDir = join(dir, 'cni-plugins');
-  cpSync(cniBinDir, binDir, { recursive: true, dereference: true });
-  cpSync(whereabouts.path, join(binDir, 'whereabouts'));
+  const binDir = cniPluginDir(node);
+  cpSync(node.runtime.cniBinDir, binDir, { recursive: true, dereference: true });
+  const whereabouts = findForeignPlugin('whereabouts', process.env);
+  if ('path' in whereabouts) cpSync(whereabouts.path, join(binDir, 'whereabouts'));
   return binDir;
 }
 

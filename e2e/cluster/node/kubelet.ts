@@ -95,7 +95,6 @@ function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletFiles
     // Many pods are created and deleted here.
     kubeAPIQPS: 200,
     kubeAPIBurst: 400,
-    syncFrequency: '10s',
   };
 }
 

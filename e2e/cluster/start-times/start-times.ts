@@ -6,7 +6,7 @@ import { makeLinks } from '../../../test/bench/go/links.ts';
 import { goDriverName, linksAnnotation } from '../../../test/bench/go/programs.ts';
 import { cpuMs } from '../../../test/bench/shipped-driver.ts';
 import type { Program } from '../../node/program.ts';
-import { Cluster, type EventText } from '../cluster.ts';
+import { Cluster } from '../cluster.ts';
 import { InstalledDriver } from '../node/driver.ts';
 import { RealNode } from '../node/real-node.ts';
 import { testClaim, testPod } from '../objects.ts';
@@ -21,13 +21,14 @@ import type { Batch } from './report.ts';
 export const kinds = {
   none: 'no claim',
   netdra: "netdra's VF, with metadata",
+  unread: "netdra's VF, and the chart with nodesReadClaims: false",
   link: 'a link from the Go plugin, no claim',
   go: "a claim of upstream's test driver with metadata, and a link from the Go plugin",
 } as const;
 export type Kind = keyof typeof kinds;
 
 /** Kinds that need a program. */
-const served: readonly Kind[] = ['netdra', 'link', 'go'];
+const served: readonly Kind[] = ['netdra', 'unread', 'link', 'go'];
 /** Time for the driver's work after its answers, before its CPU time is read, ms. */
 const restMs = 2_000;
 const deviceClass = 'go-test-driver';
@@ -153,7 +154,8 @@ export class StartTimes implements AsyncDisposable {
   }
 
   async #batch(kind: Kind, count: number): Promise<Batch> {
-    const isOurs = kind === 'netdra';
+    const isOurs = kind === 'netdra' || kind === 'unread';
+    await using _ = kind === 'unread' ? await this.#withoutRole() : undefined;
     const cluster = this.#cluster;
     // Names are never reused, so that each pod is seen once.
     const names = Array.from({ length: count }, (_, index) => `${kind}-${this.#batches}-${index}`);
@@ -166,7 +168,9 @@ export class StartTimes implements AsyncDisposable {
     await Promise.all(names.map((name, index) => this.#create(kind, name, index, createdAt)));
     const times = await watch.untilRunning(names);
     const starts = await this.#startsOf(times);
-    const warnings = await this.#warningsOf(names);
+    const warnings = (await cluster.warningsOf(names)).map(({ reason, note, regarding }) => {
+      return { pod: regarding.name, text: `${reason}: ${note}` };
+    });
     await cluster.removeAll();
     await sleep(restMs);
     const cpu = this.#cpuMs(kind);
@@ -185,6 +189,21 @@ export class StartTimes implements AsyncDisposable {
     };
   }
 
+  /** Kubelets may read only what the API server's node authorizer allows, until the end. */
+  async #withoutRole(): Promise<AsyncDisposable> {
+    const path = '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/netdra-kubelets';
+    const { subjects } = await this.#client.request<{ subjects: object[] }>({ method: 'GET', path });
+    const setSubjects = async (value: object[]) => {
+      const contentType = 'application/json-patch+json';
+      const body = [{ op: 'replace', path: '/subjects', value }];
+      await this.#client.request({ method: 'PATCH', path, contentType, body });
+      // The API server's RBAC learns of it by a watch.
+      await sleep(1_000);
+    };
+    await setSubjects([]);
+    return { [Symbol.asyncDispose]: () => setSubjects(subjects) };
+  }
+
   /** Longest pauses since the last call. */
   async #readPauses(): Promise<Pick<Batch, 'longestPauseMs' | 'idlePauseMs'>> {
     return { longestPauseMs: await this.#loop.longestPauseMs(), idlePauseMs: await this.#idleLoop.longestPauseMs() };
@@ -193,26 +212,16 @@ export class StartTimes implements AsyncDisposable {
   async #create(kind: Kind, name: string, index: number, createdAt: Map<string, number>): Promise<void> {
     const cluster = this.#cluster;
     createdAt.set(name, Date.now());
-    if (kind === 'netdra') {
+    if (kind === 'netdra' || kind === 'unread') {
       await cluster.create(testClaim(cluster, name, [{ name: 'vf', config: { interfaceName: 'net1' } }]));
     } else if (kind === 'go') {
       await cluster.create(testClaim(cluster, name, [{ name: 'device', deviceClassName: deviceClass }]));
     }
-    const claims = kind === 'netdra' || kind === 'go' ? [{ name: 'nic', resourceClaimName: name }] : [];
+    const claims = kind === 'none' || kind === 'link' ? [] : [{ name: 'nic', resourceClaimName: name }];
     const pod = testPod(cluster, name, { claims, restartPolicy: 'Always' });
     const isLinked = kind === 'link' || kind === 'go';
     const annotations = isLinked ? { [linksAnnotation]: this.#links[index] ?? '' } : {};
     await cluster.create({ ...pod, metadata: { ...pod.metadata, annotations } });
-  }
-
-  /** Warnings for pods that run by now, except those that occur on every node without a DNS. */
-  async #warningsOf(names: readonly string[]): Promise<Batch['warnings']> {
-    const events = await this.#cluster.list<EventText & { type: string }>('Event');
-    const isMeant = ({ type, reason, regarding }: EventText & { type: string }) =>
-      type === 'Warning' && reason !== 'MissingClusterDNS' && names.includes(regarding.name);
-    return events
-      .filter(isMeant)
-      .map(({ reason, note, regarding }) => ({ pod: regarding.name, text: `${reason}: ${note}` }));
   }
 
   /** Start times of containers, by the runtime's clock, ms since 1970. */
@@ -230,6 +239,7 @@ export class StartTimes implements AsyncDisposable {
     const pidsOf: Record<Kind, () => number[]> = {
       none: () => [],
       netdra: () => this.#node.driverPids(),
+      unread: () => this.#node.driverPids(),
       link: () => [this.#goPlugin.pid],
       go: () => (this.#goDriver === undefined ? [] : [this.#goDriver.pid, this.#goPlugin.pid]),
     };

@@ -71,6 +71,15 @@ export class FailureEvents {
     this.#report(claim, pods, { reason: 'DeviceNotAttached', action: 'Attaching', note });
   }
 
+  /** Nothing has failed, but the pod waits. @param progress how far the work is, and with which device of the claim */
+  slowToAttach(claim: ClaimIdentity, podUid: string, progress: string): void {
+    const note = `The containers wait until the devices of the pod are attached, one after the other: ${progress}`;
+    for (const pod of this.#podsOf([podUid])) {
+      const what: EventFailure = { reason: 'WaitingForDevices', action: 'Attaching', note };
+      this.#writer.report({ regarding: podReference(pod), related: claimReference(claim), type: 'Normal', ...what });
+    }
+  }
+
   /** A container starts nevertheless. @param reason where its CPUs and its devices are */
   numaMisaligned(pod: PodName, claim: ClaimIdentity, reason: string): void {
     const note = `Devices of claim ${claimName(claim)} are on another NUMA node than CPUs or memory: ${reason}`;
@@ -184,10 +193,10 @@ export class FailureEvents {
   }
 
   #report(claim: ClaimIdentity, pods: PodName[], failure: EventFailure): void {
-    const claimReference = { apiVersion: 'resource.k8s.io/v1', kind: 'ResourceClaim', ...claim };
-    this.#writer.report({ regarding: claimReference, type: 'Warning', ...failure });
+    const related = claimReference(claim);
+    this.#writer.report({ regarding: related, type: 'Warning', ...failure });
     for (const pod of pods) {
-      this.#writer.report({ regarding: podReference(pod), related: claimReference, type: 'Warning', ...failure });
+      this.#writer.report({ regarding: podReference(pod), related, type: 'Warning', ...failure });
     }
   }
 }
@@ -195,6 +204,10 @@ export class FailureEvents {
 /** The kubelet refers to its node in the same way, since it does not know the UID either. */
 function nodeReference(name: string): ObjectReference {
   return { apiVersion: 'v1', kind: 'Node', name, uid: name };
+}
+
+function claimReference(claim: ClaimIdentity): ObjectReference {
+  return { apiVersion: 'resource.k8s.io/v1', kind: 'ResourceClaim', ...claim };
 }
 
 function podReference({ namespace, name, uid }: PodName): ObjectReference {

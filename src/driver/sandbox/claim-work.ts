@@ -3,6 +3,7 @@ import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { SandboxPlace, Store, StoredClaim, StoredDevice } from '../state/index.ts';
 import { type Attachments, left, type PodLinks } from '../vf/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
+import type { AttachProgress } from './attach-progress.ts';
 import { asOneError } from './errors.ts';
 import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-writer.ts';
 import type { NumaGuard } from './numa-guard.ts';
@@ -48,7 +49,13 @@ export class ClaimWork {
    * gate closed; the next call attaches it again.
    * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError: what containers find stays as it was
    */
-  async serve(identity: ClaimIdentity, place: SandboxPlace, pod: PodLinks, signal: AbortSignal): Promise<Served> {
+  async serve(
+    identity: ClaimIdentity,
+    place: SandboxPlace,
+    pod: PodLinks,
+    signal: AbortSignal,
+    progress: Pick<AttachProgress, 'deviceBegins' | 'deviceReady'>,
+  ): Promise<Served> {
     const { locks, writer, files, networks, attachments, numa } = this.#options;
     return await locks.run(claimKey(identity), async () => {
       signal.throwIfAborted();
@@ -73,11 +80,15 @@ export class ClaimWork {
         const alignment = numa.alignmentOf(identity.uid, place.sandboxId, device.name) ?? alignmentIn(known);
         const reading: DeviceReading = { request: device.request, device, state: undefined, alignment };
         readings.push(reading);
+        progress.deviceBegins(device);
         try {
           reading.state = await (known === undefined
             ? this.#attach(claim, device, place, pod, signal)
             : attachments.read(device, pod, known.networkData));
-          if (reading.state !== undefined) continue;
+          if (reading.state !== undefined) {
+            progress.deviceReady();
+            continue;
+          }
           lost.push(device);
           // The next call finds no metadata of it, and attaches it again.
           await files.withdrawMetadata(identity, requestsOf([device]));

@@ -7,6 +7,7 @@ import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import type { Store, StoredClaim } from '../state/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
+import { AttachProgress } from './attach-progress.ts';
 import { ClaimProgress, type FailedWork, type Failure } from './claim-progress.ts';
 import type { ClaimWork, Served } from './claim-work.ts';
 import { asOneError, SandboxError } from './errors.ts';
@@ -42,6 +43,8 @@ export interface SandboxDeps {
   onFailure: (claim: ClaimIdentity, reason: string) => void;
   /** Called for each claim of a pod whose links and addresses change all the time: the pod is read less often then. */
   onFlapping: (claim: ClaimIdentity) => void;
+  /** Called once when a pod waits long for its devices. @param progress how far the work is, and with which device of the claim */
+  onSlow: (pod: SandboxFacts, claim: ClaimIdentity, progress: string) => void;
   /** Whether changes in running pods are followed. */
   liveUpdates: boolean;
   clock: Clock;
@@ -71,6 +74,8 @@ export class Sandbox implements AsyncDisposable {
   /** Whether the pass under way tries them. */
   #isTrying = false;
   #tentativeReads = 0;
+  /** Whether `onSlow` was called since all claims were last ready. */
+  #isSlowReported = false;
   /** Ends attempts to attach. */
   readonly #attaching = new AbortController();
   #pass: Promise<void> | undefined;
@@ -223,6 +228,7 @@ export class Sandbox implements AsyncDisposable {
     const due = claims.filter(({ identity }) => this.#progress.isDue(identity.uid, pass));
     const failed = due.length === 0 ? [] : await this.#serveAll(due);
     const isWaiting = claims.some(({ identity }) => this.failureOf(identity.uid) !== undefined);
+    if (!isWaiting) this.#isSlowReported = false;
     if (this.#phase !== 'ready' && !isWaiting) {
       this.#phase = 'ready';
       logger.info({ ...this.#log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox ready');
@@ -231,8 +237,10 @@ export class Sandbox implements AsyncDisposable {
   }
 
   async #serveAll(due: readonly StoredClaim[]): Promise<FailedWork[]> {
-    const { networks, claims } = this.#deps;
+    const { networks, claims, clock } = this.#deps;
     const { signal } = this.#attaching;
+    const onSlow = (claim: ClaimIdentity, progress: string) => this.#reportSlow(claim, progress);
+    using progress = new AttachProgress({ claims: due, clock, onSlow });
     const failed: FailedWork[] = [];
     const serve = async ({ identity }: StoredClaim, work: Promise<Served>) => {
       try {
@@ -257,7 +265,8 @@ export class Sandbox implements AsyncDisposable {
       // First those that are ready: they are only read, and attaching the others may take long.
       const isReady = ({ identity }: StoredClaim) => Number(this.#progress.isReady(identity.uid));
       for (const claim of withVfs.toSorted((one, other) => isReady(other) - isReady(one))) {
-        await serve(claim, claims.serve(claim.identity, place, pod, signal));
+        progress.claimBegins(claim.identity);
+        await serve(claim, claims.serve(claim.identity, place, pod, signal, progress));
       }
     } catch (error) {
       signal.throwIfAborted();
@@ -265,6 +274,14 @@ export class Sandbox implements AsyncDisposable {
       for (const { identity } of withVfs) failed.push(await this.#fail(identity, error));
     }
     return failed;
+  }
+
+  #reportSlow(claim: ClaimIdentity, progress: string): void {
+    if (this.#isSlowReported || this.isEnding || this.#progress.isReady(claim.uid)) return;
+    this.#isSlowReported = true;
+    const { onSlow, logger } = this.#deps;
+    logger.info({ ...this.#log, progress }, 'the pod waits for its devices');
+    onSlow(this.#facts, claim, progress);
   }
 
   /** @returns the claims whose VFs were not detached, and why */

@@ -8,7 +8,7 @@ import type { CniAttacher } from './cni-attacher.ts';
 import type { NetworkNamespace, Networks } from './networks.ts';
 import { PodLinks } from './pod-links.ts';
 import { cniStrategy, netlinkStrategy, observeStrategy, userSpaceStrategy } from './strategies.ts';
-import { type AttachStrategy, podOf, type VfState } from './strategy.ts';
+import { type AttachStrategy, nameTaken, podOf, type VfState } from './strategy.ts';
 import { type VfHost, VfLinks } from './vf-links.ts';
 
 /** For one attachment: a CNI plugin that hangs is killed, and called again later. */
@@ -127,7 +127,7 @@ export class Attachments {
     const inPod = await pod.names();
     const { interfaceName } = device.config;
     if (interfaceName !== undefined) {
-      if (inPod.includes(interfaceName)) throw nameTaken(device, place, interfaceName);
+      if (inPod.includes(interfaceName)) throw nameTaken({ device, place }, interfaceName);
       return undefined;
     }
     const others = this.#options.store
@@ -173,12 +173,6 @@ function busy(device: StoredDevice, place: Attachment): SandboxError {
     retriable: true,
     hint: 'it is detached when that pod ends',
   });
-}
-
-function nameTaken({ name, pciAddress }: StoredDevice, place: SandboxPlace, interfaceName: string): SandboxError {
-  const message = `device ${name} (${pciAddress}) cannot be ${interfaceName} in ${podOf(place)}: there is an interface of that name`;
-  const hint = 'another component, such as Multus, has attached it: give the claim another interfaceName, or none';
-  return new SandboxError('interface-name-taken', message, { device: name, hint });
 }
 
 function incomplete(device: StoredDevice, failures: readonly { property: string; error: unknown }[]): SandboxError {

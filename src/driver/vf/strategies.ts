@@ -5,7 +5,7 @@ import { joinBond } from './bonds.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import { configureLink } from './configure-link.ts';
 import { pfSettingsOf } from './pf-settings.ts';
-import { type AttachStrategy, missing, type VfState } from './strategy.ts';
+import { type AttachStrategy, missing, named, type VfState } from './strategy.ts';
 import type { VfHost, VfLinks } from './vf-links.ts';
 
 /** What strategies attach VFs with. */
@@ -26,7 +26,11 @@ export function netlinkStrategy({ links, vfs, cni }: StrategyParts): AttachStrat
       const found = device.attachment === undefined ? undefined : await pod.find(device);
       const link = found ?? (await links.attach(await links.snapshot(task), task));
       const { addresses, routes } = await cni.addresses(device, place, signal);
-      const used = bond === undefined ? link : await joinBond(pod.namespace.connection, link, bond, device.config);
+      const join = async (alias: string) => {
+        const joining = joinBond(pod.namespace.connection, link, alias, device.config);
+        return await named(task, device.config.bond?.name ?? alias, joining);
+      };
+      const used = bond === undefined ? link : await join(bond);
       await configureLink(pod.namespace, used, {
         ...config,
         // That of a bond is one of its members'.

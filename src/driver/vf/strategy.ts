@@ -1,6 +1,7 @@
 import type { NetworkDeviceData } from '../../framework/metadata/index.ts';
+import { defined } from '../../lib/defined.ts';
 import type { NetdraError } from '../../lib/errors.ts';
-import type { LinkState, NetworkState } from '../../node/netlink/index.ts';
+import { type LinkState, NetlinkError, type NetworkState } from '../../node/netlink/index.ts';
 import { SandboxError } from '../sandbox/errors.ts';
 import type { Attachment, SandboxPlace, StoredDevice } from '../state/index.ts';
 import type { PodLinks } from './pod-links.ts';
@@ -45,7 +46,7 @@ export interface AttachTask {
 export interface AttachStrategy {
   /**
    * Attaches and configures the VF as its claim asks, and reads its state. Idempotent.
-   * @throws SandboxError `vf-missing`; NetlinkError, CniError, SriovError
+   * @throws SandboxError `vf-missing`, `interface-name-taken`, `bond-refused`; NetlinkError, CniError, SriovError
    */
   attach(task: AttachTask): Promise<VfState>;
   /**
@@ -73,6 +74,34 @@ export function missing(
     hint: cause?.hint ?? 'netdra inventory lists the devices of the node',
     ...(cause === undefined ? {} : { cause, retriable: cause.retriable }),
   });
+}
+
+/**
+ * Gives a link of a pod its name.
+ * @param name that the claim, or else the host, gives it
+ * @throws SandboxError `interface-name-taken`; what the change throws
+ */
+export async function named<T>(
+  task: Pick<AttachTask, 'device' | 'place'>,
+  name: string,
+  change: Promise<T>,
+): Promise<T> {
+  try {
+    return await change;
+  } catch (error) {
+    throw error instanceof NetlinkError && error.errno === 'EEXIST' ? nameTaken(task, name, error) : error;
+  }
+}
+
+export function nameTaken(
+  { device: { name: device, pciAddress }, place }: Pick<AttachTask, 'device' | 'place'>,
+  name: string,
+  cause?: NetdraError,
+): SandboxError {
+  const message = `device ${device} (${pciAddress}) cannot be ${name} in ${podOf(place)}: there is an interface of that name`;
+  const hint =
+    'eth0 is free only in a pod without a default network, and another component, such as Multus, may have made others: give the claim another name, or none';
+  return new SandboxError('interface-name-taken', message, { ...defined({ cause }), device, hint });
 }
 
 /** @param devices of one claim that are no longer in its pod; at least one */

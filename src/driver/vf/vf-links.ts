@@ -13,7 +13,7 @@ import { deleteBond } from './bonds.ts';
 import type { HostVfs } from './host-vfs.ts';
 import { type Networks, netnsDir } from './networks.ts';
 import { findOn, type LinkKey, PodLinks } from './pod-links.ts';
-import { type AttachTask, missing } from './strategy.ts';
+import { type AttachTask, missing, named } from './strategy.ts';
 
 /** The node's VFs, as the sandbox side needs them. */
 export type VfHost = Pick<HostVfs, 'linkKey' | 'adminInfo' | 'rdmaDevice' | 'ensureLink' | 'recreate' | 'isUnbound'>;
@@ -65,11 +65,13 @@ export class VfLinks {
     }
   }
 
-  /** Moves the VF into the pod, under the name that its claim gives it. */
-  async attach(link: Link, { device, pod, before }: AttachTask): Promise<Link> {
+  /** Moves the VF into the pod, under the name that its claim gives it. @throws SandboxError `interface-name-taken` */
+  async attach(link: Link, task: AttachTask): Promise<Link> {
+    const { device, pod, before } = task;
     const { connection, netns } = pod.namespace;
     const name = device.config.interfaceName ?? before?.name ?? link.name;
-    const moved = await moveLink(this.#networks.host.connection, link, { connection, netns }, { name });
+    const move = moveLink(this.#networks.host.connection, link, { connection, netns }, { name });
+    const moved = await named(task, name, move);
     pod.changed();
     return moved;
   }

@@ -54,7 +54,8 @@ const mtuHint = 'the MTU may be more than the driver of the interface takes, or 
 const routeHints = {
   ENETUNREACH: gatewayHint, // IPv4
   EHOSTUNREACH: gatewayHint, // IPv6
-  EEXIST: 'another interface has such a route: give this one a priority or a table of its own, or leave it out',
+  EEXIST:
+    'another interface has such a route, such as eth0 the default route: leave this one out; an IPAM plugin can give it a priority or a table of its own',
   ENETDOWN: 'set the interface up first',
 };
 

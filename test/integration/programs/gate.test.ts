@@ -184,25 +184,6 @@ describe('a container that comes too early', () => {
     init.kill('SIGKILL');
   });
 
-  it.each([
-    ['the directory', 3],
-    ['the gate', 4],
-  ])('waits while it cannot open %s, for want of file descriptors', async (_what, limit) => {
-    await serve();
-    const args = ['--claim-dir', claimDir, '--timeout', '50'];
-    const child = spawn(program, args, { stdio: ['pipe', 'ignore', 'pipe'] });
-    const stderr = text(child.stderr);
-    const setLimit = (files: number) =>
-      expect(spawnSync('prlimit', [`--pid=${child.pid}`, `--nofile=${files}:64`]).status).toBe(0);
-    await sleep(400);
-    setLimit(limit);
-    child.stdin.end(stateOf());
-    await sleep(700);
-    expect(child.exitCode).toBe(null);
-    setLimit(64);
-    expect([...(await once(child, 'close')), await stderr]).toEqual([0, null, '']);
-  });
-
   it('remembers what the driver said last of its sandbox', async () => {
     await metadata.holdGate(claim, sandbox, 'CNI is slow');
     const waiter = new Run(stateOf(), '1.5');

@@ -1,5 +1,11 @@
 import { readFileSync } from 'node:fs';
-import type { V1ClusterRole, V1Container, V1DaemonSet, V1DeviceClass } from '@kubernetes/client-node';
+import type {
+  V1ClusterRole,
+  V1ClusterRoleBinding,
+  V1Container,
+  V1DaemonSet,
+  V1DeviceClass,
+} from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import { renderRules } from '../../../deploy/admission/rules.ts';
 import { findObject, manifestObjects } from './manifest-objects.ts';
@@ -88,5 +94,13 @@ describe('deploy/manifests/netdra.yaml', () => {
       { apiGroups: [''], resources: ['pods'], verbs: ['get'] },
       { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'patch'] },
     ]);
+  });
+
+  it('allows kubelets to get claims by name, and nothing else', () => {
+    const { metadata, rules } = findObject<V1ClusterRole>('ClusterRole', 'netdra-kubelets');
+    expect(rules).toEqual([{ apiGroups: ['resource.k8s.io'], resources: ['resourceclaims'], verbs: ['get'] }]);
+    const { roleRef, subjects } = findObject<V1ClusterRoleBinding>('ClusterRoleBinding', metadata?.name);
+    expect(roleRef).toMatchObject({ kind: 'ClusterRole', name: metadata?.name });
+    expect(subjects).toEqual([{ apiGroup: 'rbac.authorization.k8s.io', kind: 'Group', name: 'system:nodes' }]);
   });
 });

@@ -5,6 +5,7 @@ import * as z from 'zod';
 import { classConfigSchema } from '../../../src/driver/api/class-config.ts';
 import { findContradictions } from '../../../src/driver/api/config-rules.ts';
 import { type VfConfig, vfConfigSchema } from '../../../src/driver/api/vf-config.ts';
+import { parseCniNetwork } from '../../../src/node/cni/index.ts';
 import { inventoryPolicySchema } from '../../../src/node/inventory/index.ts';
 import { testDriver } from '../../doubles/objects.ts';
 import { findTypeProblems } from '../deploy/kubernetes-types.ts';
@@ -18,6 +19,7 @@ const defaultValues = loadYaml<object>(readFileSync(join(chart, 'values.yaml'), 
 const kubernetesTypes: Record<string, string> = {
   'apps/v1 DaemonSet': 'V1DaemonSet',
   'apps/v1 Deployment': 'V1Deployment',
+  'node.k8s.io/v1 RuntimeClass': 'V1RuntimeClass',
   'resource.k8s.io/v1 DeviceClass': 'V1DeviceClass',
   'resource.k8s.io/v1 ResourceClaim': 'ResourceV1ResourceClaim',
   'resource.k8s.io/v1 ResourceClaimTemplate': 'V1ResourceClaimTemplate',
@@ -74,6 +76,10 @@ export function findDocumentProblems(info: string, content: string): string[] {
 }
 
 function findObjectProblems(object: SomeObject): string[] {
+  if ('cniVersion' in object) {
+    parseCniNetwork(object, 'the page');
+    return [];
+  }
   const name = `${object?.apiVersion} ${object?.kind}`;
   if (name === 'netdra.dev/v1alpha1 VFConfig') return findVfConfigProblems(object);
   if (name === 'netdra.dev/v1alpha1 InventoryPolicy') return describe(inventoryPolicySchema.safeParse(object));

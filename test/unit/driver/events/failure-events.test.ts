@@ -122,6 +122,17 @@ describe('FailureEvents', () => {
     expect(reported().filter((line) => line === 'Pod web-0 DeviceNotAttached')).toHaveLength(1);
   });
 
+  it('reports on a pod, not on its claims, that it waits for slow devices', () => {
+    const { events, reports, reported } = record();
+    events.slowToAttach(identity, 'p-1', '4 of 8 devices are attached after 3 s');
+    expect(reported()).toEqual([]);
+    events.sandboxSeen({ id: 's-1', ...pod });
+    events.slowToAttach(identity, 'p-1', '4 of 8 devices are attached after 3 s');
+    expect(reported()).toEqual(['Pod web-0 WaitingForDevices']);
+    expect(reports[0]).toMatchObject({ type: 'Normal', related: { kind: 'ResourceClaim', ...identity } });
+    expect(reports[0]?.note).toMatch(/^The containers wait until .*, one after the other: 4 of 8 devices/);
+  });
+
   it('reports a container on another NUMA node on its claim and its pod, which it knows from the event', () => {
     const { events, reported, reports } = record();
     events.numaMisaligned(pod, identity, 'container main: its CPUs 2-3 are on NUMA node 1, and …');

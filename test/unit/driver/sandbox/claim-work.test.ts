@@ -41,6 +41,8 @@ describe('the VFs of a claim', () => {
   let detachErrors: Map<string, Error>;
   /** What was done with the VFs. */
   let calls: string[];
+  /** How far the work is, as it says. */
+  let steps: string[];
   let withdrawError: Error | undefined;
   /** Where the pod's containers are, compared with the devices. */
   let alignment: NumaResult | undefined;
@@ -51,6 +53,7 @@ describe('the VFs of a claim', () => {
     pod = new Map([1, 2].map((index) => [`dev-${index}`, stateOf(index)]));
     detachErrors = new Map();
     calls = [];
+    steps = [];
     withdrawError = undefined;
     alignment = undefined;
     metadata = new ClaimMetadata({
@@ -110,7 +113,11 @@ describe('the VFs of a claim', () => {
     dir[Symbol.dispose]();
   });
 
-  const serve = () => work.serve(identity, place, {} as never, never);
+  const progress = {
+    deviceBegins: ({ name }: StoredDevice) => void steps.push(name),
+    deviceReady: () => void steps.push('ready'),
+  };
+  const serve = () => work.serve(identity, place, {} as never, never, progress);
   const claimDir = () => join(dir.path, 'dra-device-metadata', 'default_fast-net');
   const gate = () => (existsSync(join(claimDir(), 'gate')) ? readFileSync(join(claimDir(), 'gate'), 'utf8') : 'none');
   const file = (request: string) => readFileSync(join(claimDir(), request, 'metadata.json'), 'utf8').trim();
@@ -131,7 +138,7 @@ describe('the VFs of a claim', () => {
       expect(aligned()).toEqual({ bool });
     }
     alignment = undefined;
-    await work.serve(identity, { ...place, sandboxId: 's2' }, {} as never, never);
+    await work.serve(identity, { ...place, sandboxId: 's2' }, {} as never, never, progress);
     expect(aligned()).toBeUndefined();
   });
 
@@ -204,6 +211,7 @@ describe('the VFs of a claim', () => {
     pod.delete('dev-1');
     expect(await serve()).toMatchObject({ withdrawn: { message: 'dev-1 is nowhere' } });
     expect(calls).toEqual(['assure dev-1, free', 'attach dev-1', 'assure dev-2, free', 'attach dev-2']);
+    expect(steps).toEqual(['dev-1', 'dev-2', 'ready']);
     expect([gate(), file('vf-1'), dataOf(2)]).toEqual(['none', '', expect.anything()]);
     pod.set('dev-2', new Error('no answer'));
     expect(await serve()).toMatchObject({

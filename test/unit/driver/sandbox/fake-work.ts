@@ -1,4 +1,6 @@
+import type { AttachProgress } from '../../../../src/driver/sandbox/attach-progress.ts';
 import type { Served } from '../../../../src/driver/sandbox/claim-work.ts';
+import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
 
 /** Answers of the work on claims, and what was asked of it. */
@@ -12,12 +14,25 @@ export class FakeWork {
   endFailure: Error | undefined;
   /** Keeps `serve` from ending. */
   hold: Promise<void> | undefined;
+  /** What `serve` attaches one after the other, and how. */
+  slow: { devices: StoredDevice[]; attach: () => Promise<void> } | undefined;
 
   podLinks = (_namespace: unknown, follow: () => void) => follow as never;
 
-  async serve({ name }: ClaimIdentity, _place: unknown, follow: unknown, signal: AbortSignal) {
+  async serve(
+    { name }: ClaimIdentity,
+    _place: unknown,
+    follow: unknown,
+    signal: AbortSignal,
+    progress: Pick<AttachProgress, 'deviceBegins' | 'deviceReady'>,
+  ) {
     this.done.push(`serve ${name}`);
     (follow as () => void)();
+    for (const device of this.slow?.devices ?? []) {
+      progress.deviceBegins(device);
+      await this.slow?.attach();
+      progress.deviceReady();
+    }
     const aborted = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
     aborted.catch(() => undefined);
     await Promise.race([this.hold, aborted]);

@@ -25,6 +25,7 @@ describe('Sandbox', () => {
   let work: FakeWork;
   let claims: StoredClaim[];
   let failures: string[];
+  let reported: string[];
   let sandbox: Sandbox;
   const open = (liveUpdates = false, of: SandboxFacts = facts) =>
     new Sandbox(of, {
@@ -41,6 +42,7 @@ describe('Sandbox', () => {
       ends: new NamespaceEnds({ networks, clock }),
       onFailure: ({ name }, reason) => failures.push(`${name}: ${reason}`),
       onFlapping: () => undefined,
+      onSlow: ({ podUid }, { name }, progress) => reported.push(`${podUid}, ${name}: ${progress}`),
       liveUpdates,
       clock,
       logger,
@@ -53,6 +55,7 @@ describe('Sandbox', () => {
     work = new FakeWork();
     claims = [claim('a'), claim('b')];
     failures = [];
+    reported = [];
     sandbox = open();
   });
 
@@ -98,6 +101,63 @@ describe('Sandbox', () => {
     work.failures.clear();
     await sandbox.want('ready');
     expect([sandbox.phase, clock.sleeping()]).toEqual(['ready', []]);
+  });
+
+  it('says once what the pod waits for while eight VFs take 700 ms each, and is ready with all of them', async () => {
+    const ipam = { type: 'dhcp' };
+    const eight = Array.from({ length: 8 }, (_, index) => ({ ...device, name: `dev-${index}`, config: { ipam } }));
+    claims = [claim('a', eight)];
+    work.slow = { devices: eight, attach: () => clock.sleep(700) };
+    const ready = sandbox.want('ready');
+    for (let ms = 0; ms < 8 * 700; ms += 100) {
+      await turns();
+      expect(sandbox.isReady('a')).toBe(false);
+      clock.advance(100);
+    }
+    await ready;
+    const text =
+      '4 of 8 devices are attached after 3 s; now device dev-4 (0000:01:10.0) of claim apps/a, with IPAM plugin dhcp';
+    expect(reported).toEqual([`pod, a: ${text}`]);
+    expect([sandbox.phase, failures, clock.sleeping()]).toEqual(['ready', [], []]);
+    expect(logger.messages()).toEqual(['the pod waits for its devices', 'sandbox ready']);
+  });
+
+  it('says it again only after the pod was ready, and nothing while it is, or when it ends', async () => {
+    const attach = () => {
+      work.hold = clock.sleep(10_000);
+      return sandbox.refresh();
+    };
+    const pass = async (ms: number) => {
+      await turns();
+      clock.advance(ms);
+      await turns();
+    };
+    claims = [claim('a')];
+    work.failures.set('a', new Error('not yet'));
+    const first = attach().catch(() => undefined);
+    await pass(3_000);
+    await pass(7_000);
+    await first;
+    const second = attach().catch(() => undefined);
+    await pass(3_000);
+    expect(reported).toEqual([
+      'pod, a: 0 of 1 devices are attached after 3 s; claim apps/a waits for other work on it',
+    ]);
+    work.failures.clear();
+    await pass(7_000);
+    await second;
+    expect([sandbox.phase, reported.length]).toEqual(['ready', 1]);
+    const third = attach();
+    await pass(10_000);
+    await third;
+    claims = [claim('b')];
+    const last = attach().catch(() => undefined);
+    await pass(3_000);
+    expect(reported).toHaveLength(2);
+    work.hold = undefined;
+    await sandbox.want('gone');
+    await last;
+    expect([sandbox.phase, reported.length, clock.sleeping().length]).toEqual(['gone', 2, 1]);
   });
 
   it('gives up what is under way when it is to be gone, detaches, and never becomes ready again', async () => {

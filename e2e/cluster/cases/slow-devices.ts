@@ -1,0 +1,62 @@
+import { chmodSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { nodePath } from '../../../deploy/image/layout.ts';
+import type { GetCluster } from '../describe-cluster.ts';
+import { cniPluginDir, driverNamespace } from '../node/driver.ts';
+import type { RealNode } from '../node/real-node.ts';
+import { testClaim, testClass, testPod } from '../objects.ts';
+
+/** An IPAM plugin that takes 700 ms for each call. The driver's image has no shell. */
+const plugin = `#!${nodePath}
+setTimeout(() => {
+  const [first, second] = require('node:crypto').hash('sha256', process.env.CNI_IFNAME, 'buffer');
+  const address = \`198.18.\${first}.\${second}/15\`;
+  if (process.env.CNI_COMMAND === 'ADD') console.log(JSON.stringify({ cniVersion: '1.0.0', ips: [{ address }] }));
+}, 700);
+`;
+
+/** Devices of which each takes long, while the runtime waits 2 s for a plugin. */
+export function describeSlowDevices(get: GetCluster, getNode: () => RealNode): void {
+  describe('slow devices', () => {
+    it('a pod starts with all of its slow VFs, and one event says what it waits for', async () => {
+      const { cluster, view } = get();
+      const node = getNode();
+      const path = join(cniPluginDir(node), 'slow');
+      writeFileSync(path, plugin);
+      chmodSync(path, 0o755);
+      using _plugin = { [Symbol.dispose]: () => rmSync(path) };
+      const { metadata } = await cluster.create(testClass(cluster, 'slow', { ipam: { type: 'slow' } }));
+      await using _class = { [Symbol.asyncDispose]: () => cluster.remove('DeviceClass', metadata.name) };
+      /** How often the driver has connected to the runtime. */
+      const connections = () =>
+        node.kubectl('logs', 'daemonset/netdra', '--namespace', driverNamespace).split('connected over NRI').length - 1;
+      const before = connections();
+      expect(before).toBeGreaterThan(0);
+
+      const claims = ['one', 'two'];
+      const request = { name: 'vf', count: 4, deviceClassName: metadata.name };
+      for (const name of claims) await cluster.create(testClaim(cluster, name, [request]));
+      // What the container finds when it starts.
+      const command = ['sh', '-euc', 'netdra-metadata list; trap "exit 0" TERM; sleep 3600 & wait'];
+      const podClaims = claims.map((name) => ({ name, resourceClaimName: name }));
+      await cluster.create(testPod(cluster, 'many', { claims: podClaims, containers: [{ name: 'main', command }] }));
+      await cluster.waitUntilRunning('many');
+      const [, ...found] = (await cluster.log('many', 'main')).trim().split('\n');
+      expect(found, found.join('\n')).toHaveLength(8);
+      const links = (await view('many').links()).filter(({ addr_info }) =>
+        addr_info?.some(({ local = '' }) => /^198\.1[89]\./.test(local)),
+      );
+      expect(links).toHaveLength(8);
+      const usual = ['Scheduled', 'Pulled', 'Created', 'Started'];
+      const events = (await cluster.events()).filter(({ reason }) => !usual.includes(reason));
+      const text = /: [34] of 8 devices are attached after 3 s; now device .* of claim .*\/one, with IPAM plugin slow$/;
+      expect(events.map(({ regarding: { kind }, reason, note }) => [kind, reason, note])).toEqual([
+        ['Pod', 'WaitingForDevices', expect.stringMatching(text)],
+      ]);
+
+      await cluster.remove('Pod', 'many');
+      expect(connections()).toBe(before);
+    });
+  });
+}

@@ -1,0 +1,29 @@
+import { expect, it } from 'vitest';
+import { netlinkStrategy } from '../../../../src/driver/vf/strategies.ts';
+import type { AttachTask } from '../../../../src/driver/vf/strategy.ts';
+import { NetlinkError } from '../../../../src/node/netlink/index.ts';
+
+it('a bond does not get a name that another interface of the pod has: the error says which device wanted it', async () => {
+  const bond = { index: 9, name: 'netdra-1a2b3c4d', kind: 'bond', mtuBytes: 1500 };
+  const taken = new NetlinkError('netlink-refused', 'cannot change link #9', { errno: 'EEXIST' });
+  const connection = {
+    links: async () => [],
+    link: async () => bond,
+    setLink: async () => Promise.reject(taken),
+  };
+  const config = { bond: { name: 'eth0' } };
+  const device = { pciAddress: '0000:3b:02.1', name: 'dev-1', pool: 'p', request: 'vf', config };
+  const task = {
+    ...{ device, bond: 'netdra:bond:c/eth0', signal: new AbortController().signal },
+    place: { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' },
+    pod: { namespace: { connection } },
+  };
+  const { attach } = netlinkStrategy({
+    links: { snapshot: async () => ({}), attach: async () => ({ index: 5, name: 'net1' }) },
+    cni: { addresses: async () => ({ addresses: [], routes: [] }) },
+  } as unknown as Parameters<typeof netlinkStrategy>[0]);
+  await expect(attach(task as unknown as AttachTask)).rejects.toMatchObject({
+    code: 'interface-name-taken',
+    message: expect.stringMatching(/^device dev-1 \(0000:3b:02\.1\) cannot be eth0 in pod default\/app/),
+  });
+});
