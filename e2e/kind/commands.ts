@@ -27,6 +27,7 @@ export function neededPrograms(settings: SuiteSettings): string[] {
 }
 
 export const imagesArchive = ({ workDir }: KindSettings) => join(workDir, 'images.tar');
+export const logsFolder = ({ workDir }: KindSettings) => join(workDir, 'logs');
 
 function kind({ engine }: KindSettings, ...args: string[]): ProgramCall {
   return { program: 'kind', args, env: { KIND_EXPERIMENTAL_PROVIDER: engine } };
@@ -56,7 +57,7 @@ export function writeKubeconfig(settings: KindSettings): ProgramCall {
 }
 
 export function exportLogs(settings: KindSettings): ProgramCall {
-  return kind(settings, 'export', 'logs', '--name', settings.name, join(settings.workDir, 'logs'));
+  return kind(settings, 'export', 'logs', '--name', settings.name, logsFolder(settings));
 }
 
 export function buildImages({ engine, driverImage, consumerImage, imageArchives }: KindSettings): ProgramCall[] {

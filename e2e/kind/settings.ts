@@ -157,13 +157,8 @@ function refuseForOwnEngine(flags: Flags): void {
   const flag = (['keep', 'reuse', 'nodeImage'] as const).find((name) => flags[name] !== undefined);
   if (flag === undefined) return;
   const name = flag === 'nodeImage' ? 'node-image' : flag;
-  throw new NetdraError(
-    'setting-missing',
-    `--${name} needs docker or podman, and none answers or --engine own is set`,
-    {
-      hint: 'start one of them, and name it with --engine',
-    },
-  );
+  const problem = `--${name} needs docker or podman: the cluster on an engine of its own ends with the run`;
+  throw new NetdraError('setting-missing', problem, { hint: 'start one of them, or name it with --engine' });
 }
 
 function findEngine(env: NodeJS.ProcessEnv): Engine {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
 import { findFolderWith, pathFolders } from '../../scripts/packages/host-programs.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
@@ -58,6 +58,7 @@ class Suite {
 
   async onKind(settings: KindSettings): Promise<boolean> {
     mkdirSync(settings.workDir, { recursive: true });
+    rmSync(commands.logsFolder(settings), { recursive: true, force: true });
     await this.#haveCluster(settings);
     try {
       await this.#all('building the images', commands.buildImages(settings));
@@ -157,11 +158,10 @@ class Suite {
   }
 
   #sayHowToLook(settings: KindSettings): void {
-    const { name, engine, kubeconfig, driverNamespace, workDir, imageArchives } = settings;
-    if (imageArchives !== undefined) {
-      this.#print(`the cluster ends with this run; logs of the node and its pods: ${workDir}/logs`);
-      return;
-    }
+    const { name, engine, kubeconfig, driverNamespace, imageArchives } = settings;
+    const logs = commands.logsFolder(settings);
+    if (existsSync(logs)) this.#print(`logs of the node and its pods: ${logs}`);
+    if (imageArchives !== undefined) return;
     const lines = [
       `the cluster ${name} is still there. To look at it:`,
       `  export KUBECONFIG=${kubeconfig}`,
@@ -170,7 +170,6 @@ class Suite {
       '  kubectl get resourceslices,resourceclaims --all-namespaces',
       '  kubectl get events --all-namespaces',
       `  ${engine} exec -it ${name}-control-plane bash`,
-      `  logs of the node and its pods: ${workDir}/logs`,
       'To run the tests on it again, with images built anew:',
       `  npm run e2e:kind -- --reuse${name === 'netdra-e2e' ? '' : ` --name ${name}`}`,
       'To remove it:',

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../../../scripts/packages/cache.ts';
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { type PackageSet, unpackPackageSet } from '../../../scripts/packages/package-root.ts';
+import { NetdraError } from '../../../src/lib/errors.ts';
 import { ensureGoPrograms, pinnedVersion } from '../../go/build.ts';
 import { fetchConsumerPackages } from '../../release/consumer-image.ts';
 import { buildDriverImage } from '../../release/driver-image.ts';
@@ -73,9 +74,18 @@ export function describeEngine(): string {
  * Runs the suite on a separate node with an engine of its own, which ends with the run, in whatever way that ends.
  * Needs root; the network too, for what the cache lacks.
  * @returns whether all tests passed
- * @throws GoBuildError, PackageError, CommandError
+ * @throws NetdraError `not-root`; GoBuildError, PackageError, CommandError
  */
 export async function runOnOwnEngine(settings: KindSettings, env: NodeJS.ProcessEnv, log: Log): Promise<boolean> {
+  if (process.getuid?.() !== 0) {
+    throw new NetdraError(
+      'not-root',
+      'a container engine of its own needs root, and neither docker nor podman answers',
+      {
+        hint: 'start one of them, or run this as root',
+      },
+    );
+  }
   const cacheDir = cacheFolder(env);
   fetchEnginePackages(cacheDir, log);
   fetchConsumerPackages(cacheDir, log);

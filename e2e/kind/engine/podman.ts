@@ -40,7 +40,7 @@ export interface PodmanFolders {
 const sysResource = 24n;
 
 /**
- * Sets up a podman that uses no configuration of the machine.
+ * Sets up a podman that uses no configuration of the machine. For a separate node (scripts/in-node.sh).
  * @returns a folder for PATH with `podman`
  */
 export function setUpPodman({ packages, state, store, imageStores }: PodmanFolders): string {
@@ -69,10 +69,13 @@ export function setUpPodman({ packages, state, store, imageStores }: PodmanFolde
     XTABLES_LIBDIR: join(libraries[1]!, 'xtables'),
   };
   const settings = Object.entries(env).map(([name, value]) => `${name}='${value}'`);
-  writeScript(
-    join(bin, 'podman'),
-    `export ${settings.join(' ')} PATH='${tables}':"$PATH"\nexec '${root}/usr/bin/podman' "$@"`,
-  );
+  const script = [
+    `export ${settings.join(' ')} PATH='${tables}':"$PATH"`,
+    // scripts/in-node.sh removes what is left there. No setting of podman names a cgroup for all containers.
+    'if [ "$1" = run ]; then shift; set -- run --cgroup-parent "$NETDRA_CGROUP_PARENT/podman" "$@"; fi',
+    `exec '${root}/usr/bin/podman' "$@"`,
+  ];
+  writeScript(join(bin, 'podman'), script.join('\n'));
   return bin;
 }
 
