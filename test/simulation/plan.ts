@@ -77,6 +77,8 @@ export type Fault =
   | ReadFault
   | Damage
   | { kind: 'cable out'; atMs: number; forMs: number }
+  /** The PF is the port of a bond, whose partner is silent for a time. */
+  | { kind: 'partner lost'; atMs: number; forMs: number }
   | { kind: 'clock step'; atMs: number; byMs: number }
   /** The newest instance stops when it next waits for the lock of a claim, and a sandbox is lost meanwhile. */
   | { kind: 'stall in wait'; atMs: number; forMs: number; lostAfterMs: number }
@@ -193,10 +195,15 @@ function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | '
   const others = Array.from({ length: count }, () => drawMoreFault(tape));
   const isContested = tape.chance(0.04, 'more');
   // A boot takes the VFs away again, and claims with them.
+  const outages = drawOutages(tape);
   const hasNoVfs = tape.chance(0.04, 'numvfs') && faults.every(({ kind }) => kind !== 'reboot');
   return {
     writesInVain: hasNoVfs ? tape.below(3, 'numvfs') : undefined,
-    faults: [...(isContested ? drawContest(tape, pods) : [...faults, ...others]), ...drawOutages(tape)],
+    faults: [
+      ...(isContested ? drawContest(tape, pods) : [...faults, ...others]),
+      ...outages,
+      ...drawSilence(tape, outages),
+    ],
     slowShare: isContested ? 0.5 : slowShare,
     instantShare: tape.chance(0.15, 'more') ? 0.7 : 0,
     settings: drawSettings(tape),
@@ -247,6 +254,13 @@ function drawOutages(tape: Tape): Fault[] {
     atMs += forMs;
     return outage;
   }).filter(({ atMs }) => atMs < horizonMs - 10_000);
+}
+
+/** One time without an LACP partner; not together with outages of the cable, whose taints are counted. */
+function drawSilence(tape: Tape, outages: readonly Fault[]): Fault[] {
+  if (!tape.chance(0.1, 'lacp') || outages.length > 0) return [];
+  const atMs = 500 + tape.below(15_000, 'lacp');
+  return [{ kind: 'partner lost', atMs, forMs: 100 + tape.below(horizonMs - 11_000 - atMs, 'lacp') }];
 }
 
 function drawMoreFault(tape: Tape): Fault {

@@ -132,6 +132,7 @@ export class Node {
     this.apiServer.pods = this.pods;
     this.faults.lostRate = plan.lostRate;
     this.#resetPolicy();
+    if (this.policy.health !== undefined) this.hardware.setPartner(true);
     this.runtime = new Runtime(this);
     this.kubelet = new Kubelet(this);
     this.checks = new Checks(this);
@@ -157,7 +158,7 @@ export class Node {
     await simulator.runUntil(plan.calmAtMs, check);
     this.#calmDown();
     await this.#await('not-running', runMs, () => this.checks.waiting(), check);
-    const holdMs = plan.faults.some(({ kind }) => kind === 'cable out') ? longestHoldMs : 0;
+    const holdMs = plan.faults.some(({ kind }) => kind === 'cable out' || kind === 'partner lost') ? longestHoldMs : 0;
     await this.#await('not-reported', reportMs + holdMs, () => this.checks.disagreements(), check);
     await simulator.runUntil(simulator.nowMs + runOnMs, check);
     this.checks.bounds();
@@ -452,8 +453,8 @@ export class Node {
   #inflict(fault: Fault): void {
     const { simulator, runtime, kubelet, hardware, faults, apiServer } = this;
     const { nowMs } = simulator;
-    // A cable does not keep the driver from its work.
-    if (fault.kind !== 'cable out') this.#disturb('forMs' in fault ? fault.forMs : 0);
+    // A cable or a switch does not keep the driver from its work.
+    if (fault.kind !== 'cable out' && fault.kind !== 'partner lost') this.#disturb('forMs' in fault ? fault.forMs : 0);
     simulatorTrace(this, `fault: ${JSON.stringify(fault)}`);
     const driver = this.registered();
     switch (fault.kind) {
@@ -509,6 +510,14 @@ export class Node {
           this.#setCable(true);
         });
         break;
+      case 'partner lost':
+        this.checks.reports.partnerLost();
+        hardware.setPartner(false);
+        simulator.schedule(fault.forMs, undefined, 'partner is back', () => {
+          this.checks.reports.partnerBack(fault.forMs);
+          hardware.setPartner(true);
+        });
+        break;
       case 'card refuses':
         hardware.refusesUntilMs = nowMs + fault.forMs;
         break;
@@ -556,8 +565,9 @@ export class Node {
   }
 
   #resetPolicy(): void {
-    const { vfs, writesInVain } = this.plan;
+    const { vfs, writesInVain, faults } = this.plan;
     this.policy = writesInVain === undefined ? {} : { pfs: [{ select: {}, numVfs: vfs }] };
+    if (faults.some(({ kind }) => kind === 'partner lost')) this.policy.health = { lacpRelay: true };
   }
 
   /** All processes end, the card is reset to its initial state, and the content of tmpfs is lost. */
