@@ -20,7 +20,8 @@ export type ChoiceKind =
   | 'numvfs'
   | 'numa'
   | 'cable'
-  | 'bond';
+  | 'bond'
+  | 'guarantee';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape
