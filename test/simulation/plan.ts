@@ -60,6 +60,16 @@ export interface Damage {
   how: 'empty' | 'torn' | 'newer' | 'removed';
 }
 
+/** What the policy guarantees each VF, of ports with 10 Gbit/s. */
+export interface BandwidthPlan {
+  guaranteedMbps: number;
+  /** While the policy is another one. */
+  otherMbps: number;
+  burst: boolean;
+  /** Whether the scheduler counts, as it does by default from Kubernetes 1.36 on. */
+  isCounted: boolean;
+}
+
 /** What an administrator has chosen for an instance of the driver. */
 export interface InstanceSettings {
   metadata: boolean;
@@ -125,6 +135,7 @@ export interface Plan {
   leakRate: number;
   /** Whether the kubelet cancels its work for a pod that is deleted. */
   kubeletCancels: boolean;
+  bandwidth: BandwidthPlan | undefined;
   /** When faults end. */
   calmAtMs: number;
   isShared: boolean;
@@ -177,7 +188,8 @@ export function drawPlan(tape: Tape): Plan {
   const losesNamespaces = plan.flavour === 'containerd' && plan.listsUnfinished;
   const others = { ...plan, losesNamespaces, ...drawMore(tape, plan) };
   const more = tape.chance(0.15, 'bond') ? { ...others, pods: others.pods.map((pod) => drawBond(tape, pod)) } : others;
-  return { ...more, isShared: more.faults.some(({ kind }) => kind === 'update driver') };
+  const isShared = more.faults.some(({ kind }) => kind === 'update driver');
+  return { ...more, isShared, bandwidth: tape.chance(0.08, 'guarantee') ? drawBandwidth(tape) : undefined };
 }
 
 type More = Pick<Plan, 'pods' | 'faults' | 'instantShare' | 'slowShare' | 'settings' | 'writesInVain'>;
@@ -222,6 +234,16 @@ function drawCpus(tape: Tape, pods: PodPlan[]): PodPlan[] {
       return numa === undefined ? claim : { ...claim, config: { ...claim.config, numa } };
     }),
   }));
+}
+
+/** Of a port, all VFs fit, or two, or one. */
+function drawBandwidth(tape: Tape): BandwidthPlan {
+  return {
+    guaranteedMbps: tape.pick([4_000, 3_000, 6_000], 'guarantee'),
+    otherMbps: tape.pick([6_000, 2_000], 'guarantee'),
+    burst: tape.chance(0.3, 'guarantee'),
+    isCounted: !tape.chance(0.4, 'guarantee'),
+  };
 }
 
 /**

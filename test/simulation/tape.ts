@@ -21,7 +21,8 @@ export type ChoiceKind =
   | 'numa'
   | 'cable'
   | 'bond'
-  | 'lacp';
+  | 'lacp'
+  | 'guarantee';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

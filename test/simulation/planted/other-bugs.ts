@@ -403,4 +403,15 @@ export const otherBugs: readonly PlantedBug[] = [
       return { ...ports, kernel: { ...ports.kernel, openCard } };
     },
   },
+  {
+    name: 'guarantees-not-counted',
+    what: 'what the VFs of other claims are guaranteed is not counted when a claim is prepared',
+    needs: ({ bandwidth }) => bandwidth?.isCounted === false,
+    plant: inStore((store) => ({
+      claims: () =>
+        store
+          .claims()
+          .map((claim) => ({ ...claim, devices: claim.devices.map(({ offered: _, ...device }) => device) })),
+    })),
+  },
 ];
