@@ -7,8 +7,12 @@ import { describeCrio, locateCrio } from './crio-folder.ts';
 import type { RuntimePrograms } from './node/real-node.ts';
 
 /** The versions of Kubernetes pinned in `e2e/go`, newest first. */
-export const kubernetesVersions = ['1.36', '1.35', '1.34'] as const;
+export const kubernetesVersions = ['1.37', '1.36', '1.35', '1.34'] as const;
 export type KubernetesVersion = (typeof kubernetesVersions)[number];
+
+export function isSince(version: KubernetesVersion, first: KubernetesVersion): boolean {
+  return kubernetesVersions.indexOf(version) <= kubernetesVersions.indexOf(first);
+}
 
 /** Source of the programs of a containerd: a Go module, or Debian (e2e/node). */
 const containerdSources = {
@@ -98,7 +102,7 @@ export function describePair(choice: ProgramChoice): string {
 
 /** The pairs that `npm test` runs: the newest Kubernetes, and the oldest one with the oldest containerd. */
 export const testedPairs: readonly [ProgramChoice, ...ProgramChoice[]] = [
-  { kubernetes: '1.36', runtime: 'containerd-2.1' },
+  { kubernetes: '1.37', runtime: 'containerd-2.1' },
   { kubernetes: '1.34', runtime: 'containerd-1.7' },
 ];
 

@@ -11,14 +11,14 @@ import { describeCluster } from './describe-cluster.ts';
 import { InstalledDriver } from './node/driver.ts';
 import { NodeCheck } from './node/node-check.ts';
 import { bootIdPath, RealNode } from './node/real-node.ts';
-import { readPrograms } from './programs.ts';
+import { isSince, readPrograms } from './programs.ts';
 
 const programs = readPrograms(process.env);
 const title = `Kubernetes ${programs.kubernetesVersion} with ${programs.runtimeLabel}`;
 const options = { simulated: true, admissionPolicies: true };
 // Enabled by default from 1.36.
 const newFeatures = { DRAExtendedResource: true, ResourceHealthStatus: true };
-const featureGates = programs.kubernetesVersion === '1.36' ? {} : newFeatures;
+const featureGates = isSince(programs.kubernetesVersion, '1.36') ? {} : newFeatures;
 
 /** Two PFs with 40 VFs each. A machine with one NUMA node has CPUs near the second one only. */
 const simulate = '2x40@1:0';

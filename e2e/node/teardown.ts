@@ -1,4 +1,5 @@
 /** Forcibly removes what is left of a containerd after its own clean-up. */
+import { spawnSync } from 'node:child_process';
 import { readFileSync, rmdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -53,7 +54,11 @@ export function killProcess(pid: number): void {
 /** Removes all mounts below a folder, the last one first. */
 export function unmountBelow(dir: string): void {
   const points = listMountPoints().filter((point) => point.startsWith(`${dir}/`));
-  for (const point of points.reverse()) run('umount', ['--lazy', point]);
+  for (const point of points.reverse()) {
+    const { status, stderr } = spawnSync('umount', ['--lazy', point], { encoding: 'utf8' });
+    // A program that ends meanwhile may have unmounted it.
+    if (status !== 0 && listMountPoints().includes(point)) throw new Error(`${point} cannot be unmounted: ${stderr}`);
+  }
 }
 
 /** Removes the network namespaces that are still in CNI's cache for a network, and the network's bridge. */

@@ -6,14 +6,14 @@ import { expect, it } from 'vitest';
 import { drawChart } from '../../../test/bench/chart.ts';
 import type { Report } from '../../../test/bench/write-docs.ts';
 import { tempDir } from '../../../test/doubles/temp-dir.ts';
-import { readPrograms } from '../programs.ts';
+import { isSince, readPrograms } from '../programs.ts';
 
 const runPath = fileURLToPath(new URL('../../../test/bench/run.ts', import.meta.url));
 /** In the order in which they run. */
 const names = ['start', 'memory', 'rest', 'go', 'go-hook', 'go-512'];
 
 // Upstream's test driver writes metadata from 1.36 on.
-const hasMetadata = readPrograms(process.env).kubernetesVersion === '1.36';
+const hasMetadata = isSince(readPrograms(process.env).kubernetesVersion, '1.36');
 
 it.runIf(hasMetadata)(
   'npm run bench measures all that it says, each with its reference, and judges it by its bounds',

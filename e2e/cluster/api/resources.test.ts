@@ -16,7 +16,7 @@ import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
 import { devices } from '../../../test/unit/framework/resourceslice/bench.ts';
 import { badDevices, fullDevice, sharedCounters } from '../../../test/unit/framework/resourceslice/device-table.ts';
-import { readPrograms } from '../programs.ts';
+import { isSince, readPrograms } from '../programs.ts';
 import { ApiCluster, type ApiUser } from './api-cluster.ts';
 
 const { kubernetesVersion } = readPrograms(process.env);
@@ -24,7 +24,7 @@ const { kubernetesVersion } = readPrograms(process.env);
  * Before 1.36 lists are not allowed as values, taints are limited to 4 and need an effect, and counters must be in the
  * slice of the devices that consume them.
  */
-const isNewest = kubernetesVersion === '1.36';
+const isNewest = isSince(kubernetesVersion, '1.36');
 const featureGates = {
   ...{ DRADeviceTaints: true, DRADeviceBindingConditions: true, DRAResourceClaimDeviceStatus: true },
   ...{

@@ -3,7 +3,7 @@ import type { KubeClient } from '../../../src/framework/kube/index.ts';
 import { explain } from '../../../src/lib/errors.ts';
 import { testDriver, testNode } from '../../../test/doubles/objects.ts';
 import { renderObjects } from '../../release/chart.ts';
-import { readPrograms } from '../programs.ts';
+import { isSince, readPrograms } from '../programs.ts';
 import { ApiCluster } from './api-cluster.ts';
 
 const otherNode = 'node-2';
@@ -13,7 +13,7 @@ const paths = {
   v1beta1: '/apis/resource.k8s.io/v1beta1/resourceslices',
 };
 /** Before 1.36 the gate is alpha, and the API server drops the fields that select nodes for each device. */
-const isNewest = readPrograms(process.env).kubernetesVersion === '1.36';
+const isNewest = isSince(readPrograms(process.env).kubernetesVersion, '1.36');
 
 let cluster: ApiCluster;
 let driver: KubeClient;

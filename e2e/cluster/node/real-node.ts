@@ -169,7 +169,7 @@ export class RealNode implements AsyncDisposable {
     unmountBelow(dir);
     for (const folder of ['/run/netns', nodePaths.cdi, nodePaths.nri, ...volatileDirs]) {
       unmountBelow(folder);
-      for (const name of listFolder(folder)) rmSync(join(folder, name), { recursive: true });
+      for (const name of listFolder(folder)) rmSync(join(folder, name), { recursive: true, force: true });
     }
     // The other end of a pair is removed with the first one.
     for (const name of listFolder('/sys/class/net')) {
