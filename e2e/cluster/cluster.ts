@@ -37,10 +37,13 @@ const places = {
   ResourceSlice: ['/apis/resource.k8s.io/v1', 'resourceslices'],
   Namespace: ['/api/v1', 'namespaces'],
   Job: ['/apis/batch/v1', 'jobs'],
+  Deployment: ['/apis/apps/v1', 'deployments'],
+  Node: ['/api/v1', 'nodes'],
+  DaemonSet: ['/apis/apps/v1', 'daemonsets'],
   RuntimeClass: ['/apis/node.k8s.io/v1', 'runtimeclasses'],
 } as const;
 export type Kind = keyof typeof places;
-const clusterScoped: Kind[] = ['DeviceClass', 'Namespace', 'ResourceSlice', 'RuntimeClass'];
+const clusterScoped: Kind[] = ['DeviceClass', 'Namespace', 'Node', 'ResourceSlice', 'RuntimeClass'];
 
 export type Stored<T> = T & { metadata: { name: string; uid: string } };
 
@@ -114,10 +117,10 @@ export class Cluster implements AsyncDisposable {
     return await this.#client.request<Stored<T>>({ method: 'POST', path, body: object });
   }
 
-  /** @returns `undefined` if it does not exist */
-  async find<T>(kind: Kind, name: string): Promise<Stored<T> | undefined> {
+  /** @param namespace default: that of the tests @returns `undefined` if it does not exist */
+  async find<T>(kind: Kind, name: string, namespace?: string): Promise<Stored<T> | undefined> {
     try {
-      return await this.#client.request<Stored<T>>({ method: 'GET', path: `${this.#path(kind)}/${name}` });
+      return await this.#client.request<Stored<T>>({ method: 'GET', path: `${this.#path(kind, namespace)}/${name}` });
     } catch (error) {
       if (isKubeError(error) && error.httpStatus === 404) return undefined;
       throw error;
@@ -167,8 +170,13 @@ export class Cluster implements AsyncDisposable {
    * @throws KubeError with the server's reason
    */
   async check<T extends KubernetesObject>(object: T): Promise<void> {
-    const path = `${this.#path(object.kind as Kind)}/${object.metadata?.name}`;
-    const query = { dryRun: 'All', fieldValidation: 'Strict', fieldManager: 'netdra-e2e', force: 'true' };
+    await this.apply(object, { dryRun: 'All' });
+  }
+
+  /** Creates an object, or sets the fields that are given. @throws KubeError */
+  async apply<T extends KubernetesObject>(object: T, options: Record<string, string> = {}): Promise<void> {
+    const path = `${this.#path(object.kind as Kind, object.metadata?.namespace)}/${object.metadata?.name}`;
+    const query = { ...options, fieldValidation: 'Strict', fieldManager: 'netdra-e2e', force: 'true' };
     await this.#client.request({
       method: 'PATCH',
       path,
@@ -346,8 +354,8 @@ export class Cluster implements AsyncDisposable {
     }
   }
 
-  #path(kind: Kind): string {
+  #path(kind: Kind, namespace = this.namespace): string {
     const [root, plural] = places[kind];
-    return clusterScoped.includes(kind) ? `${root}/${plural}` : `${root}/namespaces/${this.namespace}/${plural}`;
+    return clusterScoped.includes(kind) ? `${root}/${plural}` : `${root}/namespaces/${namespace}/${plural}`;
   }
 }

@@ -1,3 +1,4 @@
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ExistingSettings, type KindSettings, repository, type SuiteSettings } from './settings.ts';
 
@@ -37,10 +38,23 @@ export function listClusters(settings: KindSettings): ProgramCall {
   return kind(settings, 'get', 'clusters');
 }
 
+const oneNode = join(repository, 'e2e/kind/kind.yaml');
+
+/** Path of the cluster's configuration. */
+const kindConfig = ({ workers, workDir }: KindSettings) => (workers === 0 ? oneNode : join(workDir, 'kind.yaml'));
+
+/** Writes the configuration of a cluster with workers: that of one node, with more nodes. */
+export function writeKindConfig(settings: KindSettings): void {
+  const { workers } = settings;
+  if (workers === 0) return;
+  const first = '  - role: control-plane\n';
+  const text = readFileSync(oneNode, 'utf8').replace(first, first + '  - role: worker\n'.repeat(workers));
+  writeFileSync(kindConfig(settings), text);
+}
+
 export function createCluster(settings: KindSettings): ProgramCall {
   const { name, nodeImage, kubeconfig } = settings;
-  const config = join(repository, 'e2e/kind/kind.yaml');
-  const options = ['--name', name, '--image', nodeImage, '--config', config, '--kubeconfig', kubeconfig];
+  const options = ['--name', name, '--image', nodeImage, '--config', kindConfig(settings), '--kubeconfig', kubeconfig];
   // Not --retain: a cluster that failed to start cannot be tested.
   return kind(settings, 'create', 'cluster', ...options, '--wait', installTimeout);
 }
@@ -112,9 +126,10 @@ export function uninstallChart({ kubeconfig, driverNamespace }: ExistingSettings
   ];
 }
 
-export function runTests({ testArguments }: SuiteSettings, target: Record<string, string>): ProgramCall {
+export function runTests(settings: SuiteSettings, target: Record<string, string>): ProgramCall {
   const config = join(repository, 'e2e/kind/vitest.config.ts');
-  return { program: 'vitest', args: ['run', '--config', config, ...testArguments], env: target };
+  const file = settings.mode === 'kind' && settings.workers > 0 ? 'nodes.test.ts' : 'cluster.test.ts';
+  return { program: 'vitest', args: ['run', '--config', config, file, ...settings.testArguments], env: target };
 }
 
 /** A registry can have a port: the tag is after the last slash. */

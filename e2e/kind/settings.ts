@@ -35,6 +35,8 @@ export interface KindSettings extends CommonSettings {
   engine: Engine;
   name: string;
   nodeImage: string;
+  /** Nodes beside the one with the control plane. With some, the cases are those of several nodes. */
+  workers: number;
   /** A folder for temporary files. */
   workDir: string;
   /** Whether to use the cluster that an earlier run has kept. */
@@ -63,6 +65,7 @@ interface Flags {
   engine?: Engine;
   name: string;
   nodeImage?: string;
+  workers: number;
   values: string[];
   driverImage?: string;
   consumerImage?: string;
@@ -78,6 +81,7 @@ export function suiteCommand(): Command {
     .description('test netdra on a kind cluster of its own, or on a cluster that is there')
     .option('--name <name>', 'name of the kind cluster', parseName, 'netdra-e2e')
     .option('--node-image <image>', `image of its node: Kubernetes 1.36 or newer; default ${defaultNodeImage}`)
+    .option('--workers <number>', 'more nodes, 2 or more, and the cases of several nodes', parseWorkers, 0)
     .addOption(
       new Option(
         '--engine <name>',
@@ -107,6 +111,11 @@ function parseName(name: string): string {
   throw new InvalidArgumentError('lower-case letters, digits, dots and hyphens');
 }
 
+function parseWorkers(text: string): number {
+  if (/^[2-9]$/.test(text)) return Number(text);
+  throw new InvalidArgumentError('from 2 to 9: the cases need three nodes');
+}
+
 /**
  * @param argv without program and script
  * @throws CommanderError for wrong usage; NetdraError `setting-missing`, `engine-missing`
@@ -119,12 +128,19 @@ export function parseSettings(argv: string[], env: NodeJS.ProcessEnv): SuiteSett
 }
 
 function kindSettings(flags: Flags, testArguments: string[], env: NodeJS.ProcessEnv): KindSettings {
-  const { name, nodeImage = defaultNodeImage, keep = false, reuse = false, driverNamespace = 'netdra' } = flags;
+  const {
+    name,
+    workers,
+    nodeImage = defaultNodeImage,
+    keep = false,
+    reuse = false,
+    driverNamespace = 'netdra',
+  } = flags;
   const workDir = join(resolve(cacheFolder(env)), 'kind', name);
   const engine = flags.engine ?? findEngine(env);
   if (engine === 'own') refuseForOwnEngine(flags);
   return {
-    ...{ mode: 'kind', engine, name, nodeImage, keep, reuse, driverNamespace, testArguments, workDir },
+    ...{ mode: 'kind', engine, name, workers, nodeImage, keep, reuse, driverNamespace, testArguments, workDir },
     kubeconfig: join(workDir, 'kubeconfig'),
     driverImage: ownImages.driver,
     consumerImage: ownImages.consumer,

@@ -104,6 +104,7 @@ class Suite {
   }
 
   async #createCluster(settings: KindSettings): Promise<void> {
+    commands.writeKindConfig(settings);
     try {
       await this.#step('creating the cluster', commands.createCluster(settings));
     } catch (cause) {

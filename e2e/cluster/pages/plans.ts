@@ -128,7 +128,7 @@ export const pagePlans: PagePlan[] = [
       [/^kind /, kind],
       [/^npm run e2e:kind$/, 'a part of npm test of its own, with --engine own'],
       [/^npm test$/, 'runs the suite that this is a part of'],
-      [/^npm run e2e:kind -- --(keep|engine|values|reuse)/, kind],
+      [/^npm run e2e:kind -- --(keep|engine|values|reuse|workers)/, kind],
       [/^helm (upgrade --install|uninstall)$/, mention],
       [/ node-files /, 'the pod is there only while the cases run, or after one that failed'],
     ],
