@@ -7,7 +7,7 @@ export { type Logger, silentLogger } from './logger.ts';
 export { MuxConnection } from './mux/frame.ts';
 export { Mux, type MuxOptions } from './mux/mux.ts';
 export { createPlugin, type Plugin } from './plugin.ts';
-export { type BackoffOptions, defaultSocketPath, type PluginOptions } from './plugin-options.ts';
+export { type BackoffOptions, defaultSocketPath, type FailurePolicy, type PluginOptions } from './plugin-options.ts';
 export type { LinuxNamespace, PodSandbox } from './pod.ts';
 // The layers below, for other ttrpc services and for tests. Their shape may change: pin the exact version.
 export { defaultProtoDir } from './proto.ts';

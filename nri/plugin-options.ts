@@ -33,10 +33,24 @@ export interface PluginOptions {
    * pod as if the handler had agreed.
    */
   answerBeforeDeadlineMs?: number;
+  /** What the runtime does when an event is not answered in time all the same. Default: nothing of it. */
+  failurePolicy?: FailurePolicy;
   /** How long disposing waits for handlers to answer, and then again for them to heed their signal, ms. Default 2000. */
   disposeTimeoutMs?: number;
   /** Directory of `ttrpc.proto` and `nri.proto`. Required where this code is bundled. */
   protoDir?: string;
+}
+
+/**
+ * What the runtime does with an event that the plugin does not answer in time, for example because its event loop was blocked. It
+ * holds for all events that the plugin is subscribed to, also those that end a pod. NRI v0.12.4 and later; runtimes before skip
+ * it, and do what they do without it.
+ */
+export interface FailurePolicy {
+  /** Refuses it, also when the connection is lost while the runtime waits. Default `false`: continues as if the handler had agreed. */
+  failRequest?: boolean;
+  /** Asks the plugin of the next event, too. Default `false`: closes its connection. */
+  keepConnected?: boolean;
 }
 
 /** Delays before reconnecting. Each is between half of its bound and the bound itself. */
@@ -53,12 +67,12 @@ export interface BackoffOptions {
   random?: () => number;
 }
 
-export type ResolvedOptions = Required<Omit<PluginOptions, 'env' | 'backoff' | 'protoDir'>> & {
+export type ResolvedOptions = Required<Omit<PluginOptions, 'env' | 'backoff' | 'protoDir' | 'failurePolicy'>> & {
   backoff: Required<BackoffOptions>;
   /** Descriptor of the socket that the runtime handed over. */
   fd: number | undefined;
   protoDir: string | undefined;
-};
+} & Pick<PluginOptions, 'failurePolicy'>;
 
 export function resolveOptions(options: PluginOptions): ResolvedOptions {
   const { name, index, handlers } = options;
@@ -88,6 +102,7 @@ export function resolveOptions(options: PluginOptions): ResolvedOptions {
     answerBeforeDeadlineMs: options.answerBeforeDeadlineMs ?? 100,
     disposeTimeoutMs: options.disposeTimeoutMs ?? 2_000,
     protoDir: options.protoDir,
+    ...(options.failurePolicy && { failurePolicy: options.failurePolicy }),
   };
 }
 

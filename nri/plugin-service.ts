@@ -14,7 +14,10 @@ import { type NriCodec, pluginService, type WireContainer, type WirePod } from '
 /** A node with 400 pods and large annotations was seen to send 20 MB. */
 const syncLimits = { bytes: 64 * 1024 * 1024, entries: 100_000 };
 
-export type PluginServiceOptions = Pick<SessionOptions, 'handlers' | 'logger' | 'launched' | 'onReady'> & {
+export type PluginServiceOptions = Pick<
+  SessionOptions,
+  'handlers' | 'logger' | 'launched' | 'onReady' | 'failurePolicy'
+> & {
   codec: NriCodec;
 };
 
@@ -55,14 +58,15 @@ export class PluginService {
   }
 
   async #configure(payload: Buffer): Promise<Reply> {
-    const { codec, handlers, logger, launched } = this.#options;
+    const { codec, handlers, logger, launched, failurePolicy } = this.#options;
     const request = decodePayload(codec.configureRequest, payload);
     const runtime = parseRuntimeInfo(request);
     this.#runtime = runtime;
     logger.debug({ ...runtime }, 'NRI configuration received');
     await handlers.configure?.(runtime, request.config ?? '');
     const handled = eventNames.filter((name) => handlers[name] !== undefined);
-    const reply = { payload: codec.configureResponse.encode({ events: eventMask(handled) }) };
+    const answer = { events: eventMask(handled), ...(failurePolicy && { failurePolicy }) };
+    const reply = { payload: codec.configureResponse.encode(answer) };
     // Versions that do not report their time limits are those that do not synchronize plugins that they launched.
     return launched && !request.requestTimeout ? { ...reply, afterwards: () => this.#ready() } : reply;
   }

@@ -13,7 +13,8 @@ import { type NriCodec, runtimeService } from './wire.ts';
 
 export type SessionOptions = Pick<
   ResolvedOptions,
-  'name' | 'index' | 'handlers' | 'logger' | 'registrationTimeoutMs' | 'syncPatienceMs' | 'answerBeforeDeadlineMs'
+  | ('name' | 'index' | 'handlers' | 'logger' | 'registrationTimeoutMs' | 'syncPatienceMs')
+  | ('answerBeforeDeadlineMs' | 'failurePolicy')
 > & {
   ttrpc: TtrpcCodec;
   nri: NriCodec;
@@ -30,7 +31,7 @@ export class Session {
   readonly #service: PluginService;
 
   constructor(socket: Duplex, options: SessionOptions) {
-    const { ttrpc, nri, handlers, launched, logger, answerBeforeDeadlineMs } = options;
+    const { ttrpc, nri, logger, answerBeforeDeadlineMs } = options;
     this.#mux = new Mux(socket);
     this.closed = this.#mux.closed;
     const stopWaiting = warnWhenHeldBack(options);
@@ -43,7 +44,7 @@ export class Session {
       stopWaiting();
       if (open) options.onReady(runtime);
     };
-    this.#service = new PluginService({ codec: nri, handlers, launched, logger, onReady });
+    this.#service = new PluginService({ ...options, codec: nri, onReady });
     // The server first: a runtime may configure the plugin before it answers the registration.
     this.#server = new TtrpcServer(this.#mux.open(MuxConnection.plugin), this.#service.services, {
       codec: ttrpc,

@@ -21,8 +21,8 @@ export interface FakeRuntimeOptions {
   /** Default `v2.1.9`. */
   version?: string;
   /**
-   * `v0.12.0` and later call a method for each event and report this version. `undefined` stands for those before v0.7,
-   * which do not report their time limits. Default: an NRI of 2024, v0.8.0.
+   * `v0.12.0` and later call a method for each event and report this version; `v0.12.4` and later know failure policies.
+   * `undefined` stands for those before v0.7, which do not report their time limits. Default: an NRI of 2024, v0.8.0.
    */
   nriVersion?: string | undefined;
   /** Ms. Default 5000. */

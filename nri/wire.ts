@@ -1,4 +1,5 @@
 import type { Container } from './container.ts';
+import type { FailurePolicy } from './plugin-options.ts';
 import type { LinuxNamespace, PodSandbox } from './pod.ts';
 import { loadMessages, type MessageCodec, messageCodec } from './proto.ts';
 
@@ -48,7 +49,7 @@ export interface WireConfigureRequest {
 export interface NriCodec {
   registerPluginRequest: MessageCodec<{ pluginName?: string; pluginIdx?: string; nriVersion?: string }>;
   configureRequest: MessageCodec<WireConfigureRequest>;
-  configureResponse: MessageCodec<{ events?: number }>;
+  configureResponse: MessageCodec<{ events?: number; failurePolicy?: FailurePolicy }>;
   synchronizeRequest: MessageCodec<{ pods?: WirePod[]; containers?: WireContainer[]; more?: boolean }>;
   synchronizeResponse: MessageCodec<{ more?: boolean }>;
   podSandboxRequest: MessageCodec<{ pod?: WirePod }>;

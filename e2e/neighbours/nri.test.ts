@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { createPlugin, type Plugin, type PluginHandlers } from '../../nri/index.ts';
+import { createPlugin, type FailurePolicy, type Plugin, type PluginHandlers } from '../../nri/index.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { socketPath, until } from '../../test/unit/nri/support.ts';
 import { ensureGoPrograms } from '../go/build.ts';
@@ -15,7 +15,8 @@ import { nriRuntimes } from './programs.ts';
 const pluginProcess = fileURLToPath(new URL('plugin-process.ts', import.meta.url));
 const launchedPlugin = fileURLToPath(new URL('../../test/unit/nri/fixtures/launched-plugin.ts', import.meta.url));
 
-describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, methodPerEvent }) => {
+describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
+  const { module, version, methodPerEvent, knowsFailurePolicy } = runtimeOf;
   let program: string;
   beforeAll(async () => {
     program = join(await ensureGoPrograms(cacheFolder(process.env), module, console.error), 'nri-runtime');
@@ -35,20 +36,20 @@ describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, me
     return runtime;
   }
 
-  function startPlugin(path: string, handlers: PluginHandlers): Plugin {
+  function startPlugin(path: string, handlers: PluginHandlers, failurePolicy: FailurePolicy = {}): Plugin {
     const backoff = { initialMs: 20, dialMaxMs: 40, maxMs: 80 };
     const options = { name: 'test', index: '10', socketPath: path, handlers, backoff, disposeTimeoutMs: 100 };
-    const plugin = createPlugin(options);
+    const plugin = createPlugin({ ...options, failurePolicy });
     onTestFinished(() => plugin[Symbol.asyncDispose]());
     plugin.start();
     return plugin;
   }
 
   /** A runtime with a connected plugin. */
-  async function stage(handlers: PluginHandlers, options: Partial<GoRuntimeOptions> = {}) {
+  async function stage(handlers: PluginHandlers, options: Partial<GoRuntimeOptions> = {}, policy?: FailurePolicy) {
     const path = socketPath();
     const runtime = await startRuntime({ socketPath: path, ...options });
-    const plugin = startPlugin(path, handlers);
+    const plugin = startPlugin(path, handlers, policy);
     await plugin.whenConnected();
     return { path, runtime, plugin };
   }
@@ -218,6 +219,45 @@ describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, me
     expect(lists).toEqual([[], ['blocking']]);
     expect(plugin.connected).toBe(true);
   });
+
+  const policies: Required<FailurePolicy>[] = [
+    { failRequest: false, keepConnected: true },
+    { failRequest: true, keepConnected: false },
+    { failRequest: true, keepConnected: true },
+  ];
+  it.each(policies)(
+    'of failRequest $failRequest, keepConnected $keepConnected does what it knows when an event loop is blocked',
+    async (policy) => {
+      let connections = 0;
+      const block = ({ id }: { id: string }) => {
+        if (id === 'blocking') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 600);
+      };
+      const { runtime, plugin } = await stage(
+        {
+          synchronize: () => void connections++,
+          ...{ runPodSandbox: block, createContainer: block, stopPodSandbox: block, removePodSandbox: block },
+        },
+        { requestTimeoutMs: 400 },
+        policy,
+      );
+      const events: [string, (pod: { id: string }) => Promise<void>][] = [
+        ['run', (pod) => runtime.runPodSandbox(pod)],
+        ['create', (pod) => runtime.createContainer(pod, { id: 'app', pod_sandbox_id: pod.id })],
+        ['stop', (pod) => runtime.stopPodSandbox(pod)],
+        ['remove', (pod) => runtime.removePodSandbox(pod)],
+      ];
+      const outcomes: string[] = [];
+      for (const [index, [event, ask]] of events.entries()) {
+        outcomes.push(await outcome(ask({ id: 'blocking' })));
+        const expected = knowsFailurePolicy && policy.keepConnected ? 1 : index + 2;
+        await until(() => connections === expected);
+        expect(await outcome(ask({ id: 'quick' })), event).toBe('agreed');
+      }
+      const refused = expect.stringMatching(/^plugin 10-test failed to handle .*: context deadline exceeded$/);
+      expect(outcomes).toEqual(events.map(() => (knowsFailurePolicy && policy.failRequest ? refused : 'agreed')));
+      expect(plugin.connected).toBe(true);
+    },
+  );
 
   it('goes on when a plugin is killed in the middle of hooks, and the others are asked of every pod', async () => {
     const seen: string[] = [];

@@ -1,7 +1,17 @@
 /** The modules of `e2e/go` that this suite runs, with the releases of other projects that use that code. */
 export const nriRuntimes = [
-  { module: 'nri-runtime-0.8', version: '0.8.0', of: 'containerd 1.7.35 and 2.1.9', methodPerEvent: false },
-  { module: 'nri-runtime-0.12', version: '0.12.3', of: 'containerd 2.4.2', methodPerEvent: true },
+  {
+    ...{ module: 'nri-runtime-0.8', version: '0.8.0', of: 'containerd 1.7.35 and 2.1.9' },
+    ...{ methodPerEvent: false, knowsFailurePolicy: false },
+  },
+  {
+    ...{ module: 'nri-runtime-0.12', version: '0.12.3', of: 'containerd 2.4.2' },
+    ...{ methodPerEvent: true, knowsFailurePolicy: false },
+  },
+  {
+    ...{ module: 'nri-runtime-0.12.5', version: '0.12.5', of: 'no release of containerd yet' },
+    ...{ methodPerEvent: true, knowsFailurePolicy: true },
+  },
 ] as const;
 
 export const deviceMetadata = [

@@ -1,9 +1,10 @@
 import type { Duplex } from 'node:stream';
 import { type Container, formatContainer } from '../container.ts';
 import { NriError, toError } from '../errors.ts';
-import { eventBit, methodOf, PodEvent, type PodEventName, SubscribedEvent } from '../events.ts';
+import { type EventName, eventBit, methodOf, PodEvent, type PodEventName, SubscribedEvent } from '../events.ts';
 import { MuxConnection } from '../mux/frame.ts';
 import { Mux } from '../mux/mux.ts';
+import type { FailurePolicy } from '../plugin-options.ts';
 import { formatPodSandbox, type PodSandbox } from '../pod.ts';
 import type { FakeRuntimeOptions } from '../testing.ts';
 import { settledWithin } from '../timers.ts';
@@ -11,7 +12,7 @@ import { TtrpcClient } from '../ttrpc/client.ts';
 import type { TtrpcCodec } from '../ttrpc/codec.ts';
 import { maxDataBytes } from '../ttrpc/frame.ts';
 import { type Method, type Reply, TtrpcServer } from '../ttrpc/server.ts';
-import { StatusCode, TtrpcError } from '../ttrpc/status.ts';
+import { CallTimeoutError, StatusCode, TtrpcError } from '../ttrpc/status.ts';
 import { type NriCodec, pluginService, runtimeService } from '../wire.ts';
 import { goChannel } from './go-channel.ts';
 
@@ -42,6 +43,7 @@ export class FakePlugin {
   readonly #registered = Promise.withResolvers<void>();
   readonly #configured = Promise.withResolvers<void>();
   #onlyStateChange: boolean;
+  #policy: FailurePolicy = {};
 
   constructor(socket: Duplex, runtime: FakeRuntimeFacts) {
     this.#runtime = runtime;
@@ -105,29 +107,23 @@ export class FakePlugin {
 
   /**
    * Sends the plugin an event, if it subscribed to it. A plugin that does not answer in time, or whose connection
-   * breaks, is closed and counts as having agreed.
-   * @throws TtrpcError the plugin's refusal
+   * breaks, is closed and counts as having agreed, unless its failure policy says something else.
+   * @throws TtrpcError the plugin's refusal; NriError `event-failed`
    */
   async notify(event: PodEventName, pod: Partial<PodSandbox>): Promise<void> {
     if ((this.events & eventBit(PodEvent[event])) === 0) return;
-    try {
-      await this.#callEvent(event, pod);
-    } catch (error) {
-      if (error instanceof TtrpcError) throw error;
-      this.#runtime.logger.error({ err: error, plugin: this.name }, 'failed to relay event, closing plugin');
-      this.close(toError(error));
-    }
+    await this.#relay(event, this.#callEvent(event, pod));
   }
 
   /**
    * Announces a container that is about to be created, if the plugin subscribed to this.
-   * @throws TtrpcError its refusal
+   * @throws as `notify`
    */
   async createContainer(pod: Partial<PodSandbox>, container: Partial<Container>): Promise<void> {
     if ((this.events & eventBit(SubscribedEvent.createContainer)) === 0) return;
     const { nri } = this.#runtime;
     const payload = nri.containerRequest.encode({ pod: formatPodSandbox(pod), container: formatContainer(container) });
-    await this.call('CreateContainer', payload);
+    await this.#relay('createContainer', this.call('CreateContainer', payload));
   }
 
   /** Any call, as a runtime of another version would make it. */
@@ -139,6 +135,19 @@ export class FakePlugin {
     } catch (error) {
       this.calls.push(`${method}: ${error instanceof TtrpcError ? `${error.status} ` : ''}${toError(error).message}`);
       throw error;
+    }
+  }
+
+  async #relay(event: EventName, call: Promise<unknown>): Promise<void> {
+    try {
+      await call;
+    } catch (cause) {
+      if (cause instanceof TtrpcError) throw cause;
+      const { failRequest, keepConnected } = this.#policy;
+      const message = `plugin ${this.index}-${this.name} failed to handle ${event}: ${toError(cause).message}`;
+      this.#runtime.logger.error({ err: cause }, message);
+      if (!keepConnected || !(cause instanceof CallTimeoutError)) this.close(toError(cause));
+      if (failRequest) throw new NriError('event-failed', message, { cause });
     }
   }
 
@@ -167,7 +176,8 @@ export class FakePlugin {
       ...(tellsTimeouts ? { registrationTimeout: registrationTimeoutMs, requestTimeout: requestTimeoutMs } : {}),
       ...(hasMethodPerEvent(nriVersion) && nriVersion !== undefined ? { nriVersion } : {}),
     });
-    const { events = 0 } = nri.configureResponse.decode(await this.call('Configure', request));
+    const { events = 0, failurePolicy } = nri.configureResponse.decode(await this.call('Configure', request));
+    if (knowsFailurePolicy(nriVersion)) this.#policy = failurePolicy ?? {};
     const valid = minorVersion(nriVersion) >= 10 ? 0x3fff : 0x7ff;
     if ((events & ~valid) !== 0) throw new NriError('bad-events', `invalid plugin events: 0x${events.toString(16)}`);
     this.events = events === 0 ? valid : events;
@@ -220,6 +230,11 @@ export class FakePlugin {
 
 function hasMethodPerEvent(nriVersion: string | undefined): boolean {
   return minorVersion(nriVersion) >= 12;
+}
+
+function knowsFailurePolicy(nriVersion: string | undefined): boolean {
+  const patch = Number(/^v?0\.12\.(\d+)/.exec(nriVersion ?? '')?.[1] ?? 0);
+  return minorVersion(nriVersion) > 12 || patch >= 4;
 }
 
 /** The middle number of a version; all versions so far begin with 0. */

@@ -73,6 +73,8 @@ export async function openPorts(
           socketPath: settings.nriSocket,
           env: process.env,
           handlers,
+          // A pause of the event loop must not cost the connection. Without failRequest, which would refuse the end of a pod, too.
+          failurePolicy: { keepConnected: true },
           logger,
         }),
     },

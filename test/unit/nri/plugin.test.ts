@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { type CallContext, createPlugin, type PluginOptions, type PodSandbox, TtrpcError } from '../../../nri/index.ts';
+import {
+  type CallContext,
+  createPlugin,
+  type NriError,
+  type PluginOptions,
+  type PodSandbox,
+  TtrpcError,
+} from '../../../nri/index.ts';
 import type { PodInput } from '../../../nri/testing.ts';
 import { stage, until } from './support.ts';
 
@@ -130,6 +137,30 @@ describe('a connected plugin', () => {
     await runtime.runPodSandbox(pod);
     await until(() => times.length === 2);
     expect(times).toEqual([700, 700]);
+  });
+
+  it.each([
+    { nriVersion: 'v0.12.3', failurePolicy: { failRequest: true, keepConnected: true }, fails: false, isKept: false },
+    { nriVersion: 'v0.12.4', failurePolicy: { failRequest: true, keepConnected: true }, fails: true, isKept: true },
+    { nriVersion: 'v0.12.4', failurePolicy: { failRequest: true }, fails: true, isKept: false },
+    { nriVersion: 'v0.13.0', failurePolicy: { keepConnected: true }, fails: false, isKept: true },
+    { nriVersion: 'v0.13.0', fails: false, isKept: false },
+  ])('that is late is treated as its failure policy says where the runtime knows that: %o', async (given) => {
+    const { nriVersion, fails, isKept, ...policy } = given;
+    const late = () => new Promise<void>(() => undefined);
+    const { runtime } = await stage(
+      { handlers: { runPodSandbox: late, createContainer: late }, answerBeforeDeadlineMs: 0, ...policy },
+      { nriVersion, requestTimeoutMs: 30 },
+    );
+    const outcomes: string[] = [];
+    for (const ask of [() => runtime.createContainer(pod, { id: 'app' }), () => runtime.runPodSandbox(pod)]) {
+      const fake = await runtime.waitForPlugin('test');
+      const answer = ask().then(() => 'goes on');
+      outcomes.push(await answer.catch(({ code }: NriError) => code));
+      if (isKept) expect(runtime.plugins).toContain(fake);
+      else await fake.closed;
+    }
+    expect(outcomes).toEqual(fails ? ['event-failed', 'event-failed'] : ['goes on', 'goes on']);
   });
 
   it('is refused when it cannot be configured', async () => {

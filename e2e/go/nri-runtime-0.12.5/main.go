@@ -1,0 +1,1 @@
+../nri-runtime-0.8/main.go
