@@ -5,6 +5,9 @@ import { packagedProgram } from './image/package-programs.ts';
 export const ports = ['control', 'stdin', 'stdout', 'stderr', 'terminal'] as const;
 export type Port = (typeof ports)[number];
 
+/** QEMU's own socket in that folder, on which it takes commands: its machine protocol, QMP. */
+export const monitor = 'monitor';
+
 export interface MachineOptions {
   /** Folder with the unpacked packages of QEMU. */
   qemuRoot: string;
@@ -79,6 +82,7 @@ export function machineCommand(options: MachineOptions): [string, ...string[]] {
       '-append',
       `console=ttyS0 quiet panic=-1 intel_iommu=on iommu=pt hugepages=${hugepages} ${fasterKernel.join(' ')}`,
     ],
+    ...['-chardev', `socket,id=${monitor},path=${inRun(monitor)}`, '-mon', `chardev=${monitor},mode=control`],
     ...['-serial', `file:${inRun('kernel.log')}`, '-device', 'virtio-rng-pci'],
     ...diskArguments('root', options.disk),
     ...diskArguments('modules', options.modulesDisk),
@@ -128,4 +132,11 @@ function networkCardArguments(): string[] {
 /** A comma in a value is written twice. */
 function escapeOption(value: string): string {
   return value.replaceAll(',', ',,');
+}
+
+/** What makes QEMU do what the guest asks for on its port `control`: `cable 0 off`, for a card, pulls its cable. */
+export function toMonitor(line: string): object | undefined {
+  const [, card, state] = /^cable (\d+) (on|off)$/.exec(line) ?? [];
+  if (card === undefined) return undefined;
+  return { execute: 'set_link', arguments: { name: `network${card}`, up: state === 'on' } };
 }

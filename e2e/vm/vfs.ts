@@ -121,3 +121,13 @@ export function switchVfsScript(pf: string, count: number): string {
       ip link set "$(ls "${device}/virtfn$index/net")" name "${pf}v$index"
     done`;
 }
+
+/**
+ * Pulls the cable of a PF, or plugs it in again, and waits until the PF has noticed. VFs of a real card then notice, too; QEMU's
+ * card tells them nothing, so their driver has to look again, which it does after the PF was down.
+ */
+export function cableScript(pf: (typeof pfNames)[number], isPlugged: boolean): string {
+  return `echo cable ${pfNames.indexOf(pf)} ${isPlugged ? 'on' : 'off'} >/dev/virtio-ports/control
+    until [ "$(</sys/class/net/${pf}/carrier)" = ${Number(isPlugged)} ]; do sleep 0.1; done
+    ${isPlugged ? '' : `ip link set ${pf} down; ip link set ${pf} up`}`;
+}

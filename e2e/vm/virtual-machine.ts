@@ -4,8 +4,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import type { Readable, Writable } from 'node:stream';
-import { type MachineOptions, machineCommand, type Port, ports } from './machine.ts';
+import { PassThrough, type Readable, type Writable } from 'node:stream';
+import { type MachineOptions, machineCommand, monitor, type Port, ports, toMonitor } from './machine.ts';
 
 /** The host's ends of the guest's ports. */
 export interface GuestStreams {
@@ -44,11 +44,13 @@ export class VirtualMachine implements AsyncDisposable {
   /** @throws the Node.js error if `setpriv` of util-linux cannot be started */
   static async start(options: MachineOptions, streams: GuestStreams): Promise<VirtualMachine> {
     const closings: Promise<unknown>[] = [];
+    const commands = new PassThrough();
+    commands.write(`${JSON.stringify({ execute: 'qmp_capabilities' })}\n`);
     const servers = await Promise.all(
-      ports.map(async (port) => {
+      ([...ports, monitor] as const).map(async (port) => {
         const server = createServer((socket) => {
           closings.push(once(socket, 'close'));
-          connect(port, socket, streams);
+          connect(port, socket, streams, commands);
         });
         await once(server.listen(join(options.runDir, port)), 'listening');
         return server;
@@ -80,11 +82,27 @@ export class VirtualMachine implements AsyncDisposable {
   }
 }
 
-function connect(port: Port, socket: Socket, { stdin, stdout, stderr, terminal, onLine }: GuestStreams): void {
+/** @param commands for QEMU's monitor */
+function connect(
+  port: Port | typeof monitor,
+  socket: Socket,
+  { stdin, stdout, stderr, terminal, onLine }: GuestStreams,
+  commands: PassThrough,
+): void {
   // The guest is gone: any remaining output is irrelevant.
   socket.on('error', () => undefined);
-  if (port === 'control') createInterface(socket).on('line', onLine);
-  else if (port === 'stdin') stdin?.pipe(socket);
+  if (port === 'control') {
+    createInterface(socket).on('line', (line) => {
+      const command = toMonitor(line);
+      if (command === undefined) onLine(line);
+      else commands.write(`${JSON.stringify(command)}\n`);
+    });
+  } else if (port === monitor) {
+    commands.pipe(socket);
+    createInterface(socket).on('line', (answer) => {
+      if ('error' in JSON.parse(answer)) stderr.write(`netdra: QEMU refuses a command: ${answer}\n`);
+    });
+  } else if (port === 'stdin') stdin?.pipe(socket);
   else if (port !== 'terminal') socket.pipe(port === 'stdout' ? stdout : stderr, { end: false });
   else if (terminal === undefined) socket.resume();
   else {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { V1Pod } from '@kubernetes/client-node';
 import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
+import type { Device } from '../../src/framework/resourceslice/index.ts';
 import { RecordingLogger } from '../../test/doubles/logger.ts';
 import { buildClaim, buildPod, type Identified, testDriver } from '../../test/doubles/objects.ts';
 import { Bench, type RunningContainer, retry } from '../node/bench.ts';
@@ -100,9 +101,8 @@ export class VmNode implements AsyncDisposable {
   }
 
   /** The devices of the driver's only slice. */
-  offeredDevices(): { name: string; attributes: Record<string, object> }[] {
-    type Slice = { spec: { devices: { name: string; attributes: Record<string, object> }[] } };
-    return this.bench.api.objects<Slice>('ResourceSlice').flatMap(({ spec }) => spec.devices);
+  offeredDevices(): Device[] {
+    return this.bench.api.objects<{ spec: { devices: Device[] } }>('ResourceSlice').flatMap(({ spec }) => spec.devices);
   }
 
   /** Creates a pod with a claim of the same name, whose request `vf` has the VFs allocated. Nothing is prepared yet. */

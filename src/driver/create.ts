@@ -24,6 +24,7 @@ import {
 import type { DeviceList } from './devices/device-list.ts';
 import { reportDevices, reportHealth } from './devices/device-report.ts';
 import { heldBy } from './devices/held-devices.ts';
+import { LacpRelay } from './devices/lacp-relay.ts';
 import { openDevices } from './devices/open-devices.ts';
 import { DialectFiles } from './dialects/index.ts';
 import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
@@ -125,7 +126,11 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   );
   const reconciler = createReconciler(base, parts, registry, () => reconciler.nudge());
   const reported = { node, devices, store, publisher, kubelet, events, observer };
-  const report = () => reportDevices(reported);
+  const relay = createRelay(base, parts);
+  const report = () => {
+    reportDevices(reported);
+    void relay.follow();
+  };
   const owned = stack.move();
   return {
     async start() {
@@ -137,7 +142,10 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
       for (const part of [waitingSandboxes, moves.cniCleanUp, reconciler, deletedPods]) part.start();
       status.reportAttached();
       report();
-      devices.watch(report, () => reportHealth(reported));
+      devices.watch(report, () => {
+        reportHealth(reported);
+        void relay.follow();
+      });
       observer.started(factsOf(base, devices, metadata));
       logger.info({ driver, node, devices: devices.offered().length }, 'driver started');
     },
@@ -330,6 +338,10 @@ function createSandboxes(
   });
   for (const part of [side.registry, side.deletedPods, side.waitingSandboxes]) stack.use(part);
   return side;
+}
+
+function createRelay({ disk: { store, locks }, logger, stack }: Base, { devices, control }: Parts): LacpRelay {
+  return stack.use(new LacpRelay({ devices, store, control, locks, logger }));
 }
 
 function createReconciler(

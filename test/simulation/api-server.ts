@@ -82,6 +82,17 @@ export class ApiServer {
     return isComplete ? current.flatMap(({ spec }) => spec.devices ?? []) : [];
   }
 
+  /**
+   * What is left of the counters that devices share.
+   * @param taken names of devices that claims have
+   */
+  countersLeft(taken: ReadonlySet<string>): Counters {
+    const sets = [...this.slices.values()].flatMap(({ spec }) => spec.sharedCounters ?? []);
+    const left = new Counters(new Map(sets.flatMap(({ name, counters }) => valuesOf(name, counters))));
+    for (const device of this.offered()) if (taken.has(device.name)) left.take(device);
+    return left;
+  }
+
   /** For a process. */
   client(process: Process): KubeApi {
     return {
@@ -278,6 +289,27 @@ export class ApiServer {
       wake = Promise.withResolvers();
     }
   }
+}
+
+/** Counters of ports, as the scheduler keeps them (KEP-4815). */
+export class Counters {
+  readonly #left: Map<string, number>;
+
+  constructor(left: Map<string, number>) {
+    this.#left = left;
+  }
+
+  /** Takes what a device consumes. @returns whether there was enough */
+  take({ consumesCounters = [] }: Pick<Device, 'consumesCounters'>): boolean {
+    const needed = consumesCounters.flatMap(({ counterSet, counters }) => valuesOf(counterSet, counters));
+    for (const [key, value] of needed) this.#left.set(key, (this.#left.get(key) ?? 0) - value);
+    return needed.every(([key]) => (this.#left.get(key) ?? 0) >= 0);
+  }
+}
+
+/** The driver writes quantities as `4000M`. */
+function valuesOf(set: string, counters: Record<string, { value: string }>): [string, number][] {
+  return Object.entries(counters).map(([name, { value }]) => [`${set} ${name}`, Number(value.replace(/M$/, ''))]);
 }
 
 function isAllocated({ devices }: SimClaim, { driver, device }: AllocatedDeviceStatus): boolean {

@@ -4,6 +4,7 @@ import { parseGate } from '../../src/framework/metadata/gate/gate.ts';
 import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
 import { isVfio } from '../../src/node/sriov/index.ts';
 import type { SimClaim } from './api-server.ts';
+import { Guarantees } from './guarantees.ts';
 import type { SimVf } from './hardware.ts';
 import { directoriesOf, periodicSleepsMs } from './instance.ts';
 import type { Namespace, SimLink } from './kernel.ts';
@@ -58,6 +59,7 @@ export class Checks {
   #damagedAtMs: number | undefined;
   #lastSteps = { atMs: 0, steps: 0 };
   readonly reports: Reports;
+  readonly guarantees: Guarantees;
   #filesChanged = false;
   #isPlaceChanged = false;
   #violation: Violation | undefined;
@@ -65,9 +67,11 @@ export class Checks {
 
   constructor(node: Node) {
     this.#node = node;
-    this.reports = new Reports(node, (rule, message) => {
+    const onViolation = (rule: string, message: string) => {
       this.#violation ??= new Violation(rule, message);
-    });
+    };
+    this.reports = new Reports(node, onViolation);
+    this.guarantees = new Guarantees(node, onViolation);
     node.kernel.observers.push({
       moved: (link, from, to, by) => this.#moved(link, from, to, by),
       removed: (link, by) => this.#leaves(link, by),
@@ -175,7 +179,7 @@ export class Checks {
     const withVfs = claims.filter(({ devices }) => devices.some(({ adminAccess }) => !adminAccess));
     if (withVfs.some(({ plan, reservedFor }) => plan.isBroken || reservedFor.length > 1)) return false;
     if (withVfs.length > 0 && pod.plan.isOnHost) return false;
-    if (this.#isRefused(pod)) return false;
+    if (this.#isRefused(pod) || this.guarantees.isWaiting(pod)) return false;
     // A VF that a process has moved to a namespace of its own stays there until the pod ends.
     if ([...this.#node.runtime.sandboxes.values()].some((each) => each.pod === pod && each.ownNamespace !== undefined))
       return false;
@@ -215,9 +219,10 @@ export class Checks {
   }
 
   /** What slices, status, health and readiness say, and the node does not. */
-  disagreements(): Iterable<string> {
+  *disagreements(): Generator<string> {
+    yield* this.guarantees.misreported();
     // A pod whose VF was reset with the card has to be deleted.
-    return this.reports.disagreements(this.#resets === 0 ? ({ id }) => !this.#changed.has(id) : undefined);
+    yield* this.reports.disagreements(this.#resets === 0 ? ({ id }) => !this.#changed.has(id) : undefined);
   }
 
   /** Something else has damaged a file of the driver. */
@@ -383,6 +388,8 @@ export class Checks {
     if (stored !== undefined && attachment?.sandboxId !== id) {
       throw new Violation('not-attached', `${where}, which is stored in ${attachment?.sandboxId ?? 'no sandbox'}`);
     }
+    const wrongRates = this.guarantees.problemOf(vf);
+    if (wrongRates !== undefined) throw new Violation('not-configured', `${where}, which has ${wrongRates}`);
     if (vf.link?.namespace === network || isVfio(vf.driver ?? '')) return;
     if (vf.link === undefined) throw new Violation('not-attached', `${where}, which has no interface`);
     const place = vf.link.namespace.isHost ? 'on the host' : `in ${vf.link.namespace.owner}`;

@@ -202,6 +202,11 @@ export class Hardware {
     return failedOver.map(({ namespace }) => namespace.owner ?? '');
   }
 
+  /** The first PF becomes the port of a bond, or its partner is lost or back. */
+  setPartner(hasPartner: boolean): void {
+    this.pfs[0].link.hasPartner = hasPartner;
+  }
+
   /** A reset of the PF: its VFs are recreated, in the host's namespace, as if they had never been changed. */
   reset(): void {
     this.#simulator.trace('card', 'is reset');

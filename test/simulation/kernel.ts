@@ -74,6 +74,8 @@ export class SimLink {
   isGone = false;
   /** Of a card's port. */
   hasCable = true;
+  /** Of a port of a bond in mode 802.3ad. */
+  hasPartner: boolean | undefined;
   /** Set if the PF has assigned the VF an address: it can have no other then. */
   adminAddress: (() => string | undefined) | undefined;
 
@@ -119,6 +121,7 @@ export class SimLink {
       ...(peer === undefined ? {} : { lower: peer.index }),
       ...(peer === undefined || peer.namespace === this.namespace ? {} : { lowerNetnsId: peer.namespace.id }),
       ...(this.xdp.length === 0 ? {} : { xdp: [...this.xdp] }),
+      ...(this.hasPartner === undefined ? {} : { lacpPartnerInSync: this.hasPartner }),
     };
   }
 }

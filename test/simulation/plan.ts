@@ -60,6 +60,16 @@ export interface Damage {
   how: 'empty' | 'torn' | 'newer' | 'removed';
 }
 
+/** What the policy guarantees each VF, of ports with 10 Gbit/s. */
+export interface BandwidthPlan {
+  guaranteedMbps: number;
+  /** While the policy is another one. */
+  otherMbps: number;
+  burst: boolean;
+  /** Whether the scheduler counts, as it does by default from Kubernetes 1.36 on. */
+  isCounted: boolean;
+}
+
 /** What an administrator has chosen for an instance of the driver. */
 export interface InstanceSettings {
   metadata: boolean;
@@ -77,6 +87,8 @@ export type Fault =
   | ReadFault
   | Damage
   | { kind: 'cable out'; atMs: number; forMs: number }
+  /** The PF is the port of a bond, whose partner is silent for a time. */
+  | { kind: 'partner lost'; atMs: number; forMs: number }
   | { kind: 'clock step'; atMs: number; byMs: number }
   /** The newest instance stops when it next waits for the lock of a claim, and a sandbox is lost meanwhile. */
   | { kind: 'stall in wait'; atMs: number; forMs: number; lostAfterMs: number }
@@ -123,6 +135,7 @@ export interface Plan {
   leakRate: number;
   /** Whether the kubelet cancels its work for a pod that is deleted. */
   kubeletCancels: boolean;
+  bandwidth: BandwidthPlan | undefined;
   /** When faults end. */
   calmAtMs: number;
   isShared: boolean;
@@ -175,7 +188,8 @@ export function drawPlan(tape: Tape): Plan {
   const losesNamespaces = plan.flavour === 'containerd' && plan.listsUnfinished;
   const others = { ...plan, losesNamespaces, ...drawMore(tape, plan) };
   const more = tape.chance(0.15, 'bond') ? { ...others, pods: others.pods.map((pod) => drawBond(tape, pod)) } : others;
-  return { ...more, isShared: more.faults.some(({ kind }) => kind === 'update driver') };
+  const isShared = more.faults.some(({ kind }) => kind === 'update driver');
+  return { ...more, isShared, bandwidth: tape.chance(0.08, 'guarantee') ? drawBandwidth(tape) : undefined };
 }
 
 type More = Pick<Plan, 'pods' | 'faults' | 'instantShare' | 'slowShare' | 'settings' | 'writesInVain'>;
@@ -193,10 +207,15 @@ function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | '
   const others = Array.from({ length: count }, () => drawMoreFault(tape));
   const isContested = tape.chance(0.04, 'more');
   // A boot takes the VFs away again, and claims with them.
+  const outages = drawOutages(tape);
   const hasNoVfs = tape.chance(0.04, 'numvfs') && faults.every(({ kind }) => kind !== 'reboot');
   return {
     writesInVain: hasNoVfs ? tape.below(3, 'numvfs') : undefined,
-    faults: [...(isContested ? drawContest(tape, pods) : [...faults, ...others]), ...drawOutages(tape)],
+    faults: [
+      ...(isContested ? drawContest(tape, pods) : [...faults, ...others]),
+      ...outages,
+      ...drawSilence(tape, outages),
+    ],
     slowShare: isContested ? 0.5 : slowShare,
     instantShare: tape.chance(0.15, 'more') ? 0.7 : 0,
     settings: drawSettings(tape),
@@ -215,6 +234,16 @@ function drawCpus(tape: Tape, pods: PodPlan[]): PodPlan[] {
       return numa === undefined ? claim : { ...claim, config: { ...claim.config, numa } };
     }),
   }));
+}
+
+/** Of a port, all VFs fit, or two, or one. */
+function drawBandwidth(tape: Tape): BandwidthPlan {
+  return {
+    guaranteedMbps: tape.pick([4_000, 3_000, 6_000], 'guarantee'),
+    otherMbps: tape.pick([6_000, 2_000], 'guarantee'),
+    burst: tape.chance(0.3, 'guarantee'),
+    isCounted: !tape.chance(0.4, 'guarantee'),
+  };
 }
 
 /**
@@ -247,6 +276,13 @@ function drawOutages(tape: Tape): Fault[] {
     atMs += forMs;
     return outage;
   }).filter(({ atMs }) => atMs < horizonMs - 10_000);
+}
+
+/** One time without an LACP partner; not together with outages of the cable, whose taints are counted. */
+function drawSilence(tape: Tape, outages: readonly Fault[]): Fault[] {
+  if (!tape.chance(0.1, 'lacp') || outages.length > 0) return [];
+  const atMs = 500 + tape.below(15_000, 'lacp');
+  return [{ kind: 'partner lost', atMs, forMs: 100 + tape.below(horizonMs - 11_000 - atMs, 'lacp') }];
 }
 
 function drawMoreFault(tape: Tape): Fault {

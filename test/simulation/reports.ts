@@ -1,4 +1,4 @@
-import type { StoredCondition } from '../../src/driver/state/index.ts';
+import type { StoredCondition, StoredDevice } from '../../src/driver/state/index.ts';
 import type { AllocatedDeviceStatus } from '../../src/framework/kube/index.ts';
 import type { Device, ResourceSlice } from '../../src/framework/resourceslice/index.ts';
 import { driverName, type SimClaim } from './api-server.ts';
@@ -11,6 +11,8 @@ import type { Node } from './world.ts';
 
 /** Time in which an undisturbed driver has a taint in its slices after the card has lost its cable. */
 const noticeMs = 10_000;
+/** The same for VFs to have no link after the PF has lost its LACP partner: a hook may hold the lock of the claim meanwhile. */
+const silenceMs = 20_000;
 /** Time that the taint stays after the link is back, at least. */
 const holdMs = 10_000;
 /** In a schedule: the holds are 10, 20, 40 s and so on, and faults end after 36 s. */
@@ -26,6 +28,8 @@ export class Reports {
   #isKnownToLackCable = false;
   /** When the card has got its cable back after an outage that the driver knew of. */
   #pluggedInAtMs = Number.NEGATIVE_INFINITY;
+  /** PCI addresses of the VFs of claims when the PF lost its LACP partner. */
+  #servedAtLoss: string[] = [];
   /** How often a slice with a taint became one without, or the reverse. */
   #taintChanges = 0;
   readonly #onViolation: (rule: string, message: string) => void;
@@ -36,8 +40,8 @@ export class Reports {
     node.apiServer.onSlice = (before, after) => this.#sliceChanges(before, after);
   }
 
-  conditionStored({ overMs }: StoredCondition): void {
-    this.#isKnownToLackCable = overMs === undefined;
+  conditionStored({ condition, overMs }: StoredCondition): void {
+    if (condition === 'no-carrier') this.#isKnownToLackCable = overMs === undefined;
   }
 
   /** The card had no cable for some time, and has one from now on. */
@@ -51,6 +55,31 @@ export class Reports {
     if (!isDue || untainted.length === 0) return;
     const names = untainted.map(({ name }) => name).join(' and ');
     this.#onViolation('no-taint', `the card had no cable for ${afterMs / 1_000} s, and ${names} no taint`);
+  }
+
+  /** The PF loses its LACP partner. */
+  partnerLost(): void {
+    this.#servedAtLoss = this.#served().map(({ pciAddress }) => pciAddress);
+  }
+
+  /** It has one again from now on. The claims' VFs have had no link meanwhile. */
+  partnerBack(afterMs: number): void {
+    const { plan, hardware } = this.#node;
+    // A change of the policy, or a reset, gives the VFs their link for a moment.
+    const isDisturbed = plan.faults.some(({ kind }) => kind === 'reset card' || kind === 'change policy');
+    if (afterMs < silenceMs || isDisturbed || !this.#node.isUndisturbedFor(silenceMs)) return;
+    for (const { pciAddress, name } of this.#served()) {
+      const vf = hardware.find(pciAddress);
+      if (!this.#servedAtLoss.includes(pciAddress) || vf?.pf !== hardware.pfs[0]) continue;
+      if (vf.settings.linkState !== 'disable')
+        this.#onViolation('not-relayed', `${name} has a link, ${afterMs / 1_000} s after its PF has lost its partner`);
+    }
+  }
+
+  /** The VFs of prepared claims. */
+  #served(): StoredDevice[] {
+    const claims = this.#node.registered()?.store.claims() ?? [];
+    return claims.flatMap(({ state, devices }) => (state === 'prepared' ? devices : []));
   }
 
   /** A link that flaps changes the slices a few times, and a taint ends late. */
@@ -82,6 +111,10 @@ export class Reports {
     if (this.#node.hardware.isOff) yield 'the VFs that the policy asks for are not there';
     yield* this.#ofSlices(instance);
     yield* this.#ofHealth(instance);
+    for (const { pciAddress, name } of this.#served()) {
+      const { linkState } = this.#node.hardware.find(pciAddress)?.settings ?? {};
+      if (linkState === 'disable') yield `${name} has no link, and its PF has its partner`;
+    }
     if (isUnchanged !== undefined) yield* this.#ofStatus(instance, isUnchanged);
   }
 

@@ -20,7 +20,9 @@ export type ChoiceKind =
   | 'numvfs'
   | 'numa'
   | 'cable'
-  | 'bond';
+  | 'bond'
+  | 'lacp'
+  | 'guarantee';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

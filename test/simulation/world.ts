@@ -1,6 +1,6 @@
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import type { StoredCondition } from '../../src/driver/state/index.ts';
+import type { StoredClaim, StoredCondition } from '../../src/driver/state/index.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { ApiServer, type SimClaim } from './api-server.ts';
 import { Checks, Violation } from './checks.ts';
@@ -8,6 +8,7 @@ import { CniNode } from './cni.ts';
 import { damage } from './damage.ts';
 import type { MemoryDatabases } from './databases.ts';
 import type { Disk } from './disk.ts';
+import { withGuarantees } from './guarantees.ts';
 import { Hardware, type SimVf } from './hardware.ts';
 import { type Directories, directoriesOf, Instance } from './instance.ts';
 import { Kernel } from './kernel.ts';
@@ -132,6 +133,7 @@ export class Node {
     this.apiServer.pods = this.pods;
     this.faults.lostRate = plan.lostRate;
     this.#resetPolicy();
+    if (this.policy.health !== undefined) this.hardware.setPartner(true);
     this.runtime = new Runtime(this);
     this.kubelet = new Kubelet(this);
     this.checks = new Checks(this);
@@ -157,7 +159,7 @@ export class Node {
     await simulator.runUntil(plan.calmAtMs, check);
     this.#calmDown();
     await this.#await('not-running', runMs, () => this.checks.waiting(), check);
-    const holdMs = plan.faults.some(({ kind }) => kind === 'cable out') ? longestHoldMs : 0;
+    const holdMs = plan.faults.some(({ kind }) => kind === 'cable out' || kind === 'partner lost') ? longestHoldMs : 0;
     await this.#await('not-reported', reportMs + holdMs, () => this.checks.disagreements(), check);
     await simulator.runUntil(simulator.nowMs + runOnMs, check);
     this.checks.bounds();
@@ -237,6 +239,8 @@ export class Node {
 
   onStored(change: string, argument: unknown, process: Process): void {
     this.checks.storeChanged();
+    if (change === 'putClaim') this.checks.guarantees.claimStored(argument as StoredClaim);
+    if (change === 'deleteClaim') this.checks.guarantees.claimDeleted(String(argument));
     if (change === 'putCondition') this.checks.reports.conditionStored(argument as StoredCondition);
     if (/^(release|delete)Claim$/.test(change)) this.checks.reports.released(String(argument), process);
   }
@@ -391,7 +395,10 @@ export class Node {
       const available = this.hardware.vfs.filter(({ name }) => offered.has(name) && (adminAccess || !taken.has(name)));
       const inOrder = this.simulator.tape.chance(0.4) ? available.toReversed() : available;
       const free = (isBond ? ofDifferentPfs(inOrder) : inOrder).slice(0, vfs);
-      if (free.length < vfs) return void this.#bindLater(pod, index);
+      const counters = this.plan.bandwidth?.isCounted && !adminAccess ? this.apiServer.countersLeft(taken) : undefined;
+      const chosen = schedulable.filter(({ name }) => free.some((vf) => vf.name === name));
+      const isEnough = counters === undefined || chosen.every((device) => counters.take(device));
+      if (free.length < vfs || !isEnough) return void this.#bindLater(pod, index);
       const devices = free.map(({ name: device }, index) => {
         return { request: isOneRequest ? 'nic' : `nic${index}`, device, adminAccess };
       });
@@ -452,8 +459,8 @@ export class Node {
   #inflict(fault: Fault): void {
     const { simulator, runtime, kubelet, hardware, faults, apiServer } = this;
     const { nowMs } = simulator;
-    // A cable does not keep the driver from its work.
-    if (fault.kind !== 'cable out') this.#disturb('forMs' in fault ? fault.forMs : 0);
+    // A cable or a switch does not keep the driver from its work.
+    if (fault.kind !== 'cable out' && fault.kind !== 'partner lost') this.#disturb('forMs' in fault ? fault.forMs : 0);
     simulatorTrace(this, `fault: ${JSON.stringify(fault)}`);
     const driver = this.registered();
     switch (fault.kind) {
@@ -509,6 +516,14 @@ export class Node {
           this.#setCable(true);
         });
         break;
+      case 'partner lost':
+        this.checks.reports.partnerLost();
+        hardware.setPartner(false);
+        simulator.schedule(fault.forMs, undefined, 'partner is back', () => {
+          this.checks.reports.partnerBack(fault.forMs);
+          hardware.setPartner(true);
+        });
+        break;
       case 'card refuses':
         hardware.refusesUntilMs = nowMs + fault.forMs;
         break;
@@ -526,7 +541,11 @@ export class Node {
         faults.reads = { of: fault.of, untilMs: nowMs + fault.forMs };
         break;
       case 'change policy':
-        this.policy = simulator.tape.pick<InventoryPolicy>([{ pfs: [] }, { pfs: [{ select: {}, vfs: '0' }] }]);
+        this.policy = withGuarantees(
+          simulator.tape.pick<InventoryPolicy>([{ pfs: [] }, { pfs: [{ select: {}, vfs: '0' }] }]),
+          this.plan.bandwidth,
+          this.plan.bandwidth?.otherMbps,
+        );
         simulator.schedule(fault.forMs, undefined, 'policy is changed back', () => this.#resetPolicy());
         break;
       case 'update driver':
@@ -556,8 +575,10 @@ export class Node {
   }
 
   #resetPolicy(): void {
-    const { vfs, writesInVain } = this.plan;
-    this.policy = writesInVain === undefined ? {} : { pfs: [{ select: {}, numVfs: vfs }] };
+    const { vfs, writesInVain, faults, bandwidth } = this.plan;
+    const policy: InventoryPolicy = writesInVain === undefined ? {} : { pfs: [{ select: {}, numVfs: vfs }] };
+    if (faults.some(({ kind }) => kind === 'partner lost')) policy.health = { lacpRelay: true };
+    this.policy = withGuarantees(policy, bandwidth);
   }
 
   /** All processes end, the card is reset to its initial state, and the content of tmpfs is lost. */

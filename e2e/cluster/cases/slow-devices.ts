@@ -1,4 +1,4 @@
-import { chmodSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { nodePath } from '../../../deploy/image/layout.ts';
@@ -16,17 +16,24 @@ setTimeout(() => {
 }, 700);
 `;
 
+/** Puts it in the place of a plugin that classes may name by default; disposing puts that back. */
+function slowPlugin(node: RealNode, name: string): Disposable {
+  const path = join(cniPluginDir(node), name);
+  const original = `${path}.original`;
+  renameSync(path, original);
+  writeFileSync(path, plugin);
+  chmodSync(path, 0o755);
+  return { [Symbol.dispose]: () => renameSync(original, path) };
+}
+
 /** Devices of which each takes long, while the runtime waits 2 s for a plugin. */
 export function describeSlowDevices(get: GetCluster, getNode: () => RealNode): void {
   describe('slow devices', () => {
     it('a pod starts with all of its slow VFs, and one event says what it waits for', async () => {
       const { cluster, view } = get();
       const node = getNode();
-      const path = join(cniPluginDir(node), 'slow');
-      writeFileSync(path, plugin);
-      chmodSync(path, 0o755);
-      using _plugin = { [Symbol.dispose]: () => rmSync(path) };
-      const { metadata } = await cluster.create(testClass(cluster, 'slow', { ipam: { type: 'slow' } }));
+      using _plugin = slowPlugin(node, 'dhcp');
+      const { metadata } = await cluster.create(testClass(cluster, 'slow', { ipam: { type: 'dhcp' } }));
       await using _class = { [Symbol.asyncDispose]: () => cluster.remove('DeviceClass', metadata.name) };
       /** How often the driver has connected to the runtime. */
       const connections = () =>
@@ -48,9 +55,10 @@ export function describeSlowDevices(get: GetCluster, getNode: () => RealNode): v
         addr_info?.some(({ local = '' }) => /^198\.1[89]\./.test(local)),
       );
       expect(links).toHaveLength(8);
-      const usual = ['Scheduled', 'Pulled', 'Created', 'Started'];
+      const usual = ['Scheduled', 'Pulled', 'Created', 'Started', 'MissingClusterDNS'];
       const events = (await cluster.events()).filter(({ reason }) => !usual.includes(reason));
-      const text = /: [34] of 8 devices are attached after 3 s; now device .* of claim .*\/one, with IPAM plugin slow$/;
+      const text =
+        /: [1-4] of 8 devices are attached after 3 s; now device .* of claim .*\/(one|two), with IPAM plugin dhcp$/;
       expect(events.map(({ regarding: { kind }, reason, note }) => [kind, reason, note])).toEqual([
         ['Pod', 'WaitingForDevices', expect.stringMatching(text)],
       ]);

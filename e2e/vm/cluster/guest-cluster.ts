@@ -23,7 +23,7 @@ import { Guest } from '../guest.ts';
 import { writeExt4Image } from '../image/ext4.ts';
 import { takeMachineParts } from '../parts.ts';
 import { guestRunDir } from '../run-files.ts';
-import { parseVfStates, switchVfsScript, type VfState, vfStatesScript } from '../vfs.ts';
+import { cableScript, parseVfStates, type pfNames, switchVfsScript, type VfState, vfStatesScript } from '../vfs.ts';
 
 const nodeName = 'netdra-vm';
 /** Timeout of each step: seconds on an idle machine, minutes on one that is busy with other tests. */
@@ -172,6 +172,11 @@ export class GuestCluster implements AsyncDisposable {
   /** Removes all VFs of a PF and has the card create them again. */
   async switchVfs(pf: string, count: number): Promise<void> {
     await this.guest.run(switchVfsScript(pf, count));
+  }
+
+  /** Pulls the cable of a PF, or plugs it in again. */
+  async setCable(pf: (typeof pfNames)[number], isPlugged: boolean): Promise<void> {
+    await this.guest.run(cableScript(pf, isPlugged));
   }
 
   /** Resets a PF through sysfs, as an administrator does; its VFs remain. */

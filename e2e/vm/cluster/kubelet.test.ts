@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
+import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster } from '../../cluster/cluster.ts';
 import { ContainerView } from '../../cluster/container-view.ts';
@@ -166,6 +166,56 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
       const link = (await view(name).links()).find(({ ifname }) => ifname === 'net1');
       expect(device?.networkData).toMatchObject({ hardwareAddress: link?.address, ips: [ipv4(index)] });
     }
+  });
+
+  it('a bond of VFs of two cards, which the scheduler chooses, survives the loss of a cable, and new pods avoid that card', async () => {
+    const { driver } = cluster.target;
+    const requests = ['left', 'right'];
+    const shared = { requests, config: { bond: { name: 'bond0' }, addresses: [ipv4(0)] }, distinct: 'pfPciAddress' };
+    await cluster.create(testClaim(cluster, 'bonded', [{ name: 'left' }, { name: 'right' }], [shared]));
+    await cluster.create(testPod(cluster, 'bonded', { claims: [{ name: 'nic', resourceClaimName: 'bonded' }] }));
+    await cluster.waitUntilRunning('bonded');
+    const members = async () => {
+      const documents = await Promise.all(
+        requests.map((request) => view('bonded').metadata('resourceclaims/bonded', request)),
+      );
+      return documents.flatMap(({ generation, devices }) => devices.map((device) => ({ generation, ...device })));
+    };
+    const pfsOf = (all: Awaited<ReturnType<typeof members>>) => all.map(({ attributes }) => attributes?.pfName?.string);
+    const active = async () => pfsOf((await members()).filter(({ attributes }) => attributes?.bondActive?.bool));
+    await expect.poll(active, slow).toHaveLength(1);
+    const before = await members();
+    expect(pfsOf(before).sort()).toEqual(['pf0', 'pf1']);
+    const bond = (await view('bonded').links()).find(({ ifname }) => ifname === 'bond0');
+    const networkData = { interfaceName: 'bond0', hardwareAddress: bond?.address, ips: [ipv4(0)] };
+    expect(before.map((device) => device.networkData)).toEqual([networkData, networkData]);
+
+    const [pulled = 'pf0', kept] =
+      (await active())[0] === 'pf0' ? (['pf0', 'pf1'] as const) : (['pf1', 'pf0'] as const);
+    const tainted = async () => (await cluster.devices()).filter(({ taints = [] }) => taints.length > 0);
+    log(`the bond runs; the cable of ${pulled} is pulled`);
+    await node.setCable(pulled, false);
+    try {
+      await expect.poll(active, slow).toEqual([kept]);
+      for (const [index, { generation }] of (await members()).entries())
+        expect(generation).toBeGreaterThan(before[index]!.generation);
+      await expect.poll(tainted, slow).toHaveLength(vfCount / 2);
+      const [{ taints, attributes } = {}] = await tainted();
+      expect(taints).toMatchObject([{ key: `${driver}/no-carrier`, effect: 'NoSchedule' }]);
+      expect(attributes).toMatchObject({ pfName: { string: pulled } });
+      log('the bond uses the other card, and the VFs have the taint');
+      const selectors = [`device.attributes["${driver}"].pfName == "${pulled}"`];
+      await createPod('waits', { selectors });
+      await createPod('next', { config: { interfaceName: 'net1', addresses: [ipv4(1)] } });
+      await cluster.waitUntilRunning('next');
+      expect((await deviceOf('next'))?.attributes).toMatchObject({ pfName: { string: kept } });
+      expect((await cluster.find<V1Pod>('Pod', 'waits'))?.status?.conditions).toMatchObject([
+        { type: 'PodScheduled', status: 'False', message: expect.stringContaining('cannot allocate all claims') },
+      ]);
+    } finally {
+      await node.setCable(pulled, true);
+    }
+    await expect.poll(tainted, slow).toEqual([]);
   });
 
   it('VFs of a card that was reset are offered again once they are created anew, and packets go through them', async () => {

@@ -7,14 +7,12 @@ ulimit -l unlimited
 share=/run/netdra/vm
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8
 
-# Prints the device of a port, by the name that the host gave it.
-port() {
+# As a device manager does: the ports by the names that the host gave them.
+link_ports() {
   local each
+  mkdir /dev/virtio-ports
   for each in /sys/class/virtio-ports/*; do
-    if [ "$(<"$each/name")" = "$1" ]; then
-      printf '/dev/%s\n' "${each##*/}"
-      return
-    fi
+    ln -s "/dev/${each##*/}" "/dev/virtio-ports/$(<"$each/name")"
   done
 }
 
@@ -71,7 +69,7 @@ set_up_network() {
 }
 
 finish() {
-  printf 'exit %d\n' "$1" >"$(port control)"
+  printf 'exit %d\n' "$1" >/dev/virtio-ports/control
   sync
   busybox poweroff -f
 }
@@ -80,7 +78,8 @@ finish() {
 set_up_mounts
 write_settings
 set_up_network
-printf 'ready\n' >"$(port control)"
+link_ports
+printf 'ready\n' >/dev/virtio-ports/control
 code=0
 cd "$repository" || finish 1
 if [ "$terminal" = yes ]; then
@@ -88,7 +87,7 @@ if [ "$terminal" = yes ]; then
   setsid --ctty --wait bash "$share/command.sh" <>/dev/hvc0 >&0 2>&1 || code=$?
 else
   stdin=/dev/null
-  if [ "$input" = yes ]; then stdin=$(port stdin); fi
-  bash "$share/command.sh" <"$stdin" >"$(port stdout)" 2>"$(port stderr)" || code=$?
+  if [ "$input" = yes ]; then stdin=/dev/virtio-ports/stdin; fi
+  bash "$share/command.sh" <"$stdin" >/dev/virtio-ports/stdout 2>/dev/virtio-ports/stderr || code=$?
 fi
 finish "$code"

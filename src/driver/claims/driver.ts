@@ -235,6 +235,8 @@ export class Driver implements DraPlugin {
     const { before, pciAddress } = device;
     const wanted = toVfWanted(device.config);
     if (before === undefined) return;
+    // It gets `auto` when the LACP partner of its PF is back.
+    if (device.isSilenced) delete wanted.vf?.linkState;
     if (wanted.driver !== undefined && wanted.driver !== 'default') {
       this.#checkGroups(claim, await this.#groupsOf([device]));
     }

@@ -8,6 +8,7 @@ import {
   linkConditions,
 } from '../../node/inventory/index.ts';
 import { type HungWrite, hungWriteHint, SriovError } from '../../node/sriov/index.ts';
+import type { DeviceState } from '../ports.ts';
 import type { UnrestoredVf } from '../state/index.ts';
 import type { ActiveCondition } from './condition-history.ts';
 
@@ -119,8 +120,12 @@ export class DeviceConditions {
   /** What is wrong with functions of cards, which can be many devices at once. */
   ofCards(): CardCondition[] {
     return this.#source.active().map((each) => {
-      const { condition: name } = each;
-      return { name, subject: subjectOf(each), message: `${describeCondition(each)}. ${this.#consequenceOf(name)}` };
+      const { condition: name, pciAddress } = each;
+      const relayed = silencedPfs({ policy: this.#source.policy(), conditions: [each] }).has(pciAddress)
+        ? ' VFs of claims with link state auto have no link until then.'
+        : '';
+      const message = `${describeCondition(each)}. ${this.#consequenceOf(name)}${relayed}`;
+      return { name, subject: subjectOf(each), message };
     });
   }
 
@@ -195,6 +200,13 @@ export class DeviceConditions {
     const unrestored = this.#options.unrestored().map(({ device }) => device.pciAddress);
     return JSON.stringify([unrestored, this.hung.map(({ device }) => device)]);
   }
+}
+
+/** PCI addresses of PFs whose lost LACP partner is passed on to VFs, as the policy asks. */
+export function silencedPfs({ policy, conditions = [] }: Pick<DeviceState, 'policy' | 'conditions'>): Set<string> {
+  const isLost = ({ condition }: ActiveCondition) => condition === 'lacp-partner-lost';
+  const lost = policy?.health?.lacpRelay === true ? conditions.filter(isLost) : [];
+  return new Set(lost.map(({ pciAddress }) => pciAddress));
 }
 
 /** RFC 3339 in whole seconds, as the API server stores times. */

@@ -47,6 +47,8 @@ export interface StoredDevice {
   /** How its containers access it; absent until it is prepared. */
   access?: VfAccess;
   attachment?: Attachment;
+  /** Its link state was `auto`, and is `disable` while the LACP partner of its PF is lost. */
+  isSilenced?: true;
   /** Of an unrestored VF: its claim needed an interface, and it could have none. */
   lacksInterface?: true;
 }

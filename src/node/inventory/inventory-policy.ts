@@ -81,6 +81,15 @@ const taints = z.strictObject({
   hung: effect.exclude(['None']).describe('The kernel does not return from a write for the device.').optional(),
 });
 
+const health = z.strictObject({
+  lacpRelay: z
+    .boolean()
+    .describe(
+      'VFs of claims whose link state is auto have no link while the LACP partner of their PF is lost. Default: false.',
+    )
+    .optional(),
+});
+
 /**
  * Which devices are offered. VFs: without `pfs`, all VFs of every PF that the node itself does not use; with it, those
  * that a rule covers, by the first such rule. Whole NICs: only those that a rule of `nics` selects.
@@ -91,6 +100,7 @@ export const inventoryPolicySchema = z.strictObject({
   pfs: z.array(pfRule).optional(),
   nics: z.array(nicRule).optional(),
   resourceName: resourceName.optional(),
+  health: health.describe('What is done about a condition besides the taint.').optional(),
   taints: taints.describe('Effect of the taint for each condition of a device. Default: NoSchedule.').optional(),
 });
 

@@ -26,6 +26,10 @@ export class SimulatedControl {
 
   async restore(): Promise<void> {}
 
+  async setLinkState({ pciAddress }: VfAddress): Promise<void> {
+    throw notSimulated(pciAddress, 'a link state');
+  }
+
   /** The other side of virtio devices is in the kernel, with or without a card. */
   async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
     if (rdma) throw notSimulated(pciAddress, 'an RDMA device');

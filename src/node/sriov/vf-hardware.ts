@@ -116,12 +116,8 @@ export class VfHardware {
     this.#host = host;
     this.#nodes = nodes;
     const linkOf = (pciAddress: string) => this.#link(pciAddress);
-    this.#properties = new VfProperties({
-      host,
-      linkOf,
-      driverOf: (pciAddress) => binding.driverOf(pciAddress),
-      clock,
-    });
+    const driverOf = (pciAddress: string) => binding.driverOf(pciAddress);
+    this.#properties = new VfProperties({ host, linkOf, driverOf, clock });
   }
 
   /**
@@ -254,6 +250,11 @@ export class VfHardware {
   /** The PF's settings: all that can be known of a VF without an interface. @throws UnknownVfStateError */
   async info(address: VfAddress): Promise<VfInfo | undefined> {
     return await this.#properties.info(address);
+  }
+
+  /** What the PF makes of the link of its VF. @throws SriovError `property-unsupported`, `property-refused`; UnknownVfStateError */
+  async setLinkState(address: VfAddress, linkState: NonNullable<VfChange['linkState']>): Promise<void> {
+    await this.#properties.set(address, { linkState });
   }
 
   /** Nothing here gives a pod access to a function by a driver of user space other than vfio: it gets the kernel's choice. */

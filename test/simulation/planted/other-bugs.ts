@@ -80,6 +80,16 @@ export const otherBugs: readonly PlantedBug[] = [
     }),
   },
   {
+    name: 'silenced-without-a-mark',
+    what: 'the links that were taken for lack of an LACP partner are not stored with their claims',
+    needs: fault('partner lost'),
+    plant: inStore((store) => ({
+      putClaim({ devices, ...claim }, unrestored) {
+        store.putClaim({ ...claim, devices: devices.map(({ isSilenced: _mark, ...device }) => device) }, unrestored);
+      },
+    })),
+  },
+  {
     name: 'mtu-is-not-restored',
     what: 'a VF keeps the MTU of its pod, or the one that its driver gives it',
     plant: onHost((host) => ({ setLink: (index, change) => host.setLink(index, without(change, 'mtuBytes')) })),
@@ -392,5 +402,16 @@ export const otherBugs: readonly PlantedBug[] = [
       };
       return { ...ports, kernel: { ...ports.kernel, openCard } };
     },
+  },
+  {
+    name: 'guarantees-not-counted',
+    what: 'what the VFs of other claims are guaranteed is not counted when a claim is prepared',
+    needs: ({ bandwidth }) => bandwidth?.isCounted === false,
+    plant: inStore((store) => ({
+      claims: () =>
+        store
+          .claims()
+          .map((claim) => ({ ...claim, devices: claim.devices.map(({ offered: _, ...device }) => device) })),
+    })),
   },
 ];

@@ -74,6 +74,10 @@ export class FakeControl implements VfControl {
     if (before.driver !== undefined) this.drivers.set(pciAddress, before.driver);
   }
 
+  async setLinkState({ pciAddress }: VfAddress, linkState: string): Promise<void> {
+    await this.#called(`link ${pciAddress} ${linkState}`);
+  }
+
   async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
     await this.#called(`access ${pciAddress}`);
     const driver = this.#driverOf(pciAddress);

@@ -434,6 +434,16 @@ describe('a claim that is prepared again', () => {
     expect([bench.control.count('read'), bench.control.count('apply')]).toEqual([1, 1]);
   });
 
+  it('does not give its VF the link that it lacks because the LACP partner is lost', async () => {
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ vf: { trust: true, linkState: 'auto' } })] });
+    await bench.prepare(claim);
+    const stored = bench.store.claim(claim.identity.uid)!;
+    bench.store.putClaim({ ...stored, devices: stored.devices.map((device) => ({ ...device, isSilenced: true })) });
+    await bench.prepare(claim);
+    expect(bench.control.calls.at(-2)).toBe('apply 0000:00:00.1 {"vf":{"trust":true}}');
+    expect(bench.store.claim(claim.identity.uid)?.devices[0]?.isSilenced).toBe(true);
+  });
+
   it('has its device files laid down again, with the same ids', async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci' })] });
     const first = await bench.prepare(claim);

@@ -1,6 +1,7 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { silencedPfs } from '../../../../src/driver/devices/device-conditions.ts';
 import { DeviceList, type DeviceListOptions } from '../../../../src/driver/devices/device-list.ts';
 import { heldDevices } from '../../../../src/driver/devices/held-devices.ts';
 import { openDevices, type SimulationSettings } from '../../../../src/driver/devices/open-devices.ts';
@@ -679,10 +680,18 @@ describe('DeviceList, of a card whose link is lost', () => {
 
   it('notices the loss of an LACP partner, which the kernel does not report', async () => {
     node.change('enp1s0f0', { lacpPartnerInSync: true });
-    await using bench = await follow();
+    await using bench = await follow('health: { lacpRelay: true }');
+    const { source } = bench;
     await bench.pass(3);
+    expect(silencedPfs(source.state)).toEqual(new Set());
     node.change('enp1s0f0', { lacpPartnerInSync: false });
     await bench.pass();
-    expect(tainted(bench.source)[0]?.taints).toMatchObject([{ key: `${testDriver}/lacp-partner-lost` }]);
+    expect(tainted(source)[0]?.taints).toMatchObject([{ key: `${testDriver}/lacp-partner-lost` }]);
+    expect(silencedPfs(source.state)).toEqual(new Set(['0000:01:00.0']));
+    expect(source.cardConditions()[0]?.message).toMatch(
+      /VFs of claims with link state auto have no link until then\.$/,
+    );
+    await using other = await follow();
+    expect(silencedPfs(other.source.state)).toEqual(new Set());
   });
 });

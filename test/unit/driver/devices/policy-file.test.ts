@@ -43,6 +43,7 @@ describe('PolicyFile', () => {
     [`${head}resourceName: ${'x'.repeat(65)}`, /resourceName: must be at most 64 characters/],
     [`${head}taints: { noCarrier: Never }`, /taints\.noCarrier: "None" or "NoSchedule" or "NoExecute" is needed/],
     [`${head}taints: { hung: None }`, /taints\.hung: "NoSchedule" or "NoExecute" is needed/],
+    [`${head}health: { lacpRelay: 1 }`, /health\.lacpRelay: true or false is needed/],
     [`${head}taints: { carrier: None }`, /taints: there is no field "carrier" here/],
     [`${head}colour: red`, /document: there is no field "colour" here.* \(line 3\)/],
     ['kind: InventoryPolicy', /apiVersion: /],

@@ -1,0 +1,151 @@
+import { claimKey, claimName } from '../../framework/metadata/index.ts';
+import { explain, NetdraError } from '../../lib/errors.ts';
+import type { Locks } from '../../lib/keyed-mutex.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type { VfInfo } from '../../node/netlink/index.ts';
+import { SriovError } from '../../node/sriov/index.ts';
+import { StateError, type Store, type StoredClaim, type StoredDevice } from '../state/index.ts';
+import type { VfControl, VfHost } from '../vf/index.ts';
+import { silencedPfs } from './device-conditions.ts';
+import type { DeviceList } from './device-list.ts';
+
+export interface LacpRelayOptions {
+  devices: Pick<DeviceList, 'isListed' | 'state'> & { readonly vfs: Pick<VfHost, 'adminInfo'> };
+  store: Pick<Store, 'claims' | 'claim' | 'putClaim'>;
+  control: Pick<VfControl, 'setLinkState'>;
+  locks: Locks;
+  logger: Logger;
+}
+
+/**
+ * Passes the loss of a PF's LACP partner on to pods: the port has a carrier and delivers nothing, so the VFs of claims get the link state
+ * `disable`, and bonds or routing in the pods use something else. Only VFs with link state `auto` follow, as they follow the
+ * carrier of the port. What was changed is stored with the claim before it is done; unprepare restores the snapshot, which has `auto`.
+ * Decision: docs/decisions/0037-vfs-follow-the-lacp-partner.md
+ */
+export class LacpRelay {
+  readonly #options: LacpRelayOptions;
+  /** PFs that could not set the link state of their VFs, as long as they have no partner. */
+  readonly #unable = new Set<string>();
+  /** Failures that were logged, by PCI address. */
+  readonly #logged = new Map<string, string>();
+  #following: Promise<void> | undefined;
+  #isDue = false;
+
+  constructor(options: LacpRelayOptions) {
+    this.#options = options;
+  }
+
+  /** To be called when conditions, the policy or claims may have changed, and from time to time. Failures are logged, and tried again then. */
+  async follow(): Promise<void> {
+    this.#isDue = true;
+    this.#following ??= this.#run().finally(() => {
+      this.#following = undefined;
+    });
+    await this.#following;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isDue = false;
+    await this.#following;
+  }
+
+  async #run(): Promise<void> {
+    while (this.#isDue) {
+      this.#isDue = false;
+      try {
+        await this.#followAll();
+      } catch (error) {
+        if (!(error instanceof NetdraError)) throw error;
+        this.#log('all', 'links of VFs do not follow the LACP partner', error);
+      }
+    }
+  }
+
+  async #followAll(): Promise<void> {
+    const { devices: list, store, locks } = this.#options;
+    // Before the first look at the node a condition is not over, but unknown.
+    if (!list.isListed) return;
+    const pfs = silencedPfs(list.state);
+    for (const pf of this.#unable) if (!pfs.has(pf)) this.#unable.delete(pf);
+    const isConcerned = (device: StoredDevice) => device.isSilenced === true || pfs.has(device.pfAddress ?? '');
+    const claims = store.claims().filter(({ devices }) => devices.some(isConcerned));
+    await Promise.all(
+      claims.map(({ identity }) => locks.run(claimKey(identity), () => this.#followClaim(identity.uid, pfs))),
+    );
+  }
+
+  async #followClaim(uid: string, pfs: ReadonlySet<string>): Promise<void> {
+    for (const { pciAddress } of this.#options.store.claim(uid)?.devices ?? []) {
+      const claim = this.#options.store.claim(uid);
+      const device = claim?.devices.find((each) => each.pciAddress === pciAddress);
+      // Unprepare restores the snapshot.
+      if (claim?.state !== 'prepared' || device === undefined) continue;
+      try {
+        if (pfs.has(device.pfAddress ?? '') && isFollowing(device)) await this.#silence(claim, device);
+        else if (device.isSilenced) await this.#release(claim, device);
+        this.#logged.delete(pciAddress);
+      } catch (error) {
+        if (!(error instanceof NetdraError) || error instanceof StateError) throw error;
+        this.#log(pciAddress, 'link of a VF does not follow the LACP partner', error);
+      }
+    }
+  }
+
+  async #silence(claim: StoredClaim, device: StoredDevice): Promise<void> {
+    const { control, logger } = this.#options;
+    const { pfAddress = '', name } = device;
+    if (this.#unable.has(pfAddress) || (await this.#linkState(device)) !== 'auto') return;
+    this.#put(claim, device, true);
+    try {
+      await control.setLinkState(device, 'disable');
+    } catch (error) {
+      if (!(error instanceof SriovError && error.code === 'property-unsupported')) throw error;
+      this.#put(claim, device, false);
+      if (!this.#unable.has(pfAddress)) {
+        const message = 'links of VFs cannot follow the LACP partner: the card sets no link state';
+        logger.warn({ pf: pfAddress, err: error }, message);
+      }
+      this.#unable.add(pfAddress);
+      return;
+    }
+    logger.info(
+      { claim: claimName(claim.identity), device: name },
+      'VF has no link: the LACP partner of its PF is lost',
+    );
+  }
+
+  /** Also if the policy asks for it no longer, or the PF has left its bond. */
+  async #release(claim: StoredClaim, device: StoredDevice): Promise<void> {
+    const { control, logger } = this.#options;
+    // If not, the PF was reset, or an administrator has set it.
+    if ((await this.#linkState(device)) === 'disable') await control.setLinkState(device, 'auto');
+    this.#put(claim, device, false);
+    logger.info({ claim: claimName(claim.identity), device: device.name }, 'VF has the link of its PF again');
+  }
+
+  async #linkState(device: StoredDevice): Promise<VfInfo['linkState']> {
+    return (await this.#options.devices.vfs.adminInfo(device))?.linkState;
+  }
+
+  #put(claim: StoredClaim, { pciAddress }: StoredDevice, isSilenced: boolean): void {
+    const devices = claim.devices.map(({ isSilenced: before, ...device }): StoredDevice => {
+      const is = device.pciAddress === pciAddress ? isSilenced : before === true;
+      return is ? { ...device, isSilenced: true } : device;
+    });
+    this.#options.store.putClaim({ ...claim, devices });
+  }
+
+  /** Once for each failure. */
+  #log(of: string, message: string, error: unknown): void {
+    const reason = explain(error);
+    if (this.#logged.get(of) === reason) return;
+    this.#logged.set(of, reason);
+    this.#options.logger.warn({ err: error }, message);
+  }
+}
+
+/** Whether the link state was `auto`, and its claim has not asked for another. */
+function isFollowing({ config, before }: StoredDevice): boolean {
+  return before?.vf.linkState === 'auto' && (config.vf?.linkState ?? 'auto') === 'auto';
+}
