@@ -81,7 +81,7 @@ const onCluster = (...files: string[]) => [
 ];
 
 /** The suite on each of the tested pairs, and the parts that are equal for all pairs and run on the first one. */
-function clusterParts(): Record<'first' | 'machine' | 'release' | 'kind' | 'nodes', Part> & { others: Part[] } {
+function clusterParts(): Record<'first' | 'machine' | 'release' | 'kind', Part> & { others: Part[] } {
   let last: Promise<unknown> = Promise.resolve();
   const [first, ...others] = testedPairs.map((choice, index) => {
     // One build at a time, in the order of need.
@@ -106,13 +106,13 @@ function clusterParts(): Record<'first' | 'machine' | 'release' | 'kind' | 'node
     needs,
   };
   const engine = last.catch(() => undefined).then(() => buildEnginePrograms(cacheFolder(process.env), print));
-  const onKind = (name: string, ...flags: string[]) => ({
-    ...{ name, versions: describeEngine(), needs: reportedLater(engine.then(() => ({}))) },
-    command: ['node', 'e2e/kind/run.ts', '--engine', 'own', ...flags],
-  });
-  const kind = onKind('kind');
-  const nodes = onKind('kind, three nodes', '--workers', '2', '--name', 'netdra-nodes');
-  return { first: first!, others, machine, release, kind, nodes };
+  const kind = {
+    name: 'kind',
+    versions: describeEngine(),
+    command: ['node', 'e2e/kind/run.ts', '--engine', 'own'],
+    needs: reportedLater(engine.then(() => ({}))),
+  };
+  return { first: first!, others, machine, release, kind };
 }
 
 /** A failed build is reported by the part that waits for it. */
@@ -122,7 +122,7 @@ function reportedLater<T>(building: Promise<T>): Promise<T> {
 }
 
 async function main(): Promise<boolean> {
-  const { first, others, machine, release, kind, nodes } = clusterParts();
+  const { first, others, machine, release, kind } = clusterParts();
   // Run alone: the unit tests and the simulation use all processors. The cluster programs are built meanwhile.
   const alone: Part[] = [
     { name: 'types, lint, format', versions: '', command: ['bash', 'scripts/check.sh'] },
@@ -149,7 +149,6 @@ async function main(): Promise<boolean> {
     kind,
     { name: 'integration', versions: 'the kernel of this machine', command: onNode('integration') },
     machine,
-    nodes,
     {
       name: 'neighbours',
       versions: 'NRI runtime side and metadata codec in Go',

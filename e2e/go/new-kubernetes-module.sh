@@ -7,7 +7,7 @@
 # replaces its staging modules by folders. This module replaces them by their published releases instead.
 #
 # tools.go is the same for all releases but copied to each module: `go mod tidy` keeps what the module's own files import.
-# The release that e2e/kind runs also has a kubeadm.go, which is copied by hand.
+# The newest release, which e2e/kind runs, also has a kubeadm.go, which is moved by hand.
 set -euo pipefail
 version=${1:?usage: new-kubernetes-module.sh MAJOR.MINOR.PATCH}
 minor=${version%.*}

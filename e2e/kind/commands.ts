@@ -103,6 +103,8 @@ export function loadImages(settings: KindSettings): ProgramCall[] {
 export function installChart(settings: SuiteSettings, run: string): ProgramCall {
   const { kubeconfig, driverNamespace, driverImage, values } = settings;
   const { repository: image, tag } = parseImage(driverImage);
+  // On one node, no other node waits for it.
+  const isOneNode = settings.mode === 'kind' && settings.workers === 0;
   const set = { 'image.repository': image, 'image.tag': tag, 'kubeletPlugin.podAnnotations.run': run };
   return {
     program: 'helm',
@@ -111,6 +113,7 @@ export function installChart(settings: SuiteSettings, run: string): ProgramCall 
       ...['--kubeconfig', kubeconfig, '--namespace', driverNamespace, '--create-namespace'],
       ...values.flatMap((file) => ['--values', file]),
       ...Object.entries(set).flatMap(([key, value]) => ['--set-string', `${key}=${value}`]),
+      ...(isOneNode ? ['--set', 'kubeletPlugin.minReadySeconds=0'] : []),
       ...['--wait', '--timeout', installTimeout],
     ],
   };

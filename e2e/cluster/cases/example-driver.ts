@@ -51,6 +51,8 @@ export function describeExampleDriver(get: GetCluster, getNode: () => RealNode):
       const folders = { KUBELET_DIR: kubeletDir, CDI_DIR: nodePaths.cdi, SCRATCH_DIR: scratch };
       const start = () => stack.use(new ExampleProcess(main, { NODE_NAME: nodeName, KUBECONFIG, ...folders }));
       const first = start();
+      // A kubelet that does not know the driver tries a pod again after a minute.
+      await expect.poll(() => first.output).toContain('registered with the kubelet');
       for (const object of loadExample(cluster)) await cluster.create(object);
       stack.defer(() => cluster.remove('DeviceClass', driver));
       await cluster.waitUntilRunning('scratch').catch((cause) => {

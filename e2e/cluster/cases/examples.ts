@@ -83,6 +83,14 @@ export function describeExamples(get: GetCluster): void {
       const objects = loadExample(cluster, file);
       const known = objects.filter(({ kind = '' }) => !foreignKinds.includes(kind));
       expect(known).not.toEqual([]);
+      // A pod whose runtime class does not exist is refused; not every cluster has those of the examples.
+      await using stack = new AsyncDisposableStack();
+      for (const object of known.filter(({ kind }) => kind === 'RuntimeClass')) {
+        const name = object.metadata?.name ?? '';
+        if ((await cluster.find('RuntimeClass', name)) !== undefined) continue;
+        await cluster.create(object);
+        stack.defer(() => cluster.remove('RuntimeClass', name));
+      }
       for (const object of known) await cluster.check(object);
     });
 

@@ -15,10 +15,11 @@ const classes = ['dra.cpu', 'dra.memory', 'accelerator.example.com'];
 export function describeNuma(get: GetCluster, getNode: () => RealNode): void {
   const onNode = (node: number) => [`device.attributes["resource.kubernetes.io"].numaNode == ${node}`];
 
-  async function eventsOf(reason: string): Promise<string[]> {
+  /** About a pod or a claim of that name. */
+  async function eventsOf(reason: string, name: string): Promise<string[]> {
     const events = await get().cluster.events();
     return events
-      .filter((each) => each.reason === reason)
+      .filter(({ reason: is, regarding }) => is === reason && regarding.name === name)
       .map(({ regarding: { kind, name }, note }) => `${kind} ${name}: ${note}`);
   }
 
@@ -76,7 +77,7 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode): void {
       expect(cpu).toMatch(/^\d+$/);
       const text = `container main: its CPUs ${cpu} are on NUMA node 0, and device fe00-\\S+ is on NUMA node 1$`;
       await expect
-        .poll(async () => (await eventsOf('NumaMisaligned')).sort(), slow)
+        .poll(async () => (await eventsOf('NumaMisaligned', 'far')).sort(), slow)
         .toEqual([
           expect.stringMatching(`^Pod far: .*${text}`),
           expect.stringMatching(`^ResourceClaim far: .*${text}`),
@@ -107,7 +108,7 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode): void {
         await startPinned('refused', 1, metadata.name);
         const text = `container main cannot start with claim ${cluster.namespace}/refused, which has numa: require: its CPUs \\d+ are on NUMA node 0, and device fe00-\\S+ is on NUMA node 1 .*delete it`;
         await expect
-          .poll(() => eventsOf('ContainerHeldBack'), slow)
+          .poll(() => eventsOf('ContainerHeldBack', 'refused'), slow)
           .toEqual([expect.stringMatching(`^Pod refused: ${text}`)]);
         await expect.poll(() => conditionOf('refused'), slow).toEqual(['False', 'ContainerRefused']);
         await cluster.remove('Pod', 'refused');

@@ -13,7 +13,7 @@ const config = { interfaceName: 'net1', addresses: ['192.0.2.7/24'] };
 const deploymentName = 'spread';
 
 /** Three nodes or more, with VFs of equal names and addresses on each. */
-describe('a cluster of several nodes', () => {
+describe('a cluster of several nodes', { timeout: 400_000 }, () => {
   let cluster: Cluster;
   let nodes: string[];
   /** Links of simulated VFs on each node while no pod has one. */
@@ -54,7 +54,10 @@ describe('a cluster of several nodes', () => {
 
   async function vfLinks(node: string): Promise<string[]> {
     const links = JSON.parse(await cluster.read(hostPodName(node), 'main', 'ip', '-j', 'link')) as { ifname: string }[];
-    return links.map(({ ifname }) => ifname).filter((name) => /^nsim\d+v\d+$/.test(name));
+    return links
+      .map(({ ifname }) => ifname)
+      .filter((name) => /^nsim\d+v\d+$/.test(name))
+      .sort();
   }
 
   async function expectAllVfsOn(some: string[]): Promise<void> {
@@ -201,16 +204,16 @@ describe('a cluster of several nodes', () => {
       metadata: { name: 'netdra', namespace: target.driverNamespace },
       spec: { template: { metadata: { annotations: { 'netdra.dev/e2e-restart': String(Date.now()) } } } },
     } as KubernetesObject);
-    for (const restart of ['second', 'third', 'fourth']) {
-      await deploy(9, restart);
-      await settled();
-    }
-    await cluster.until('the drivers are replaced', async () => {
+    const isRolledOut = async () => {
       const daemonSet = await cluster.find<V1DaemonSet>('DaemonSet', 'netdra', target.driverNamespace);
       const { metadata, status } = daemonSet!;
-      const counts = [status?.updatedNumberScheduled, status?.numberAvailable];
+      const counts = [status?.updatedNumberScheduled, status?.numberAvailable, status?.currentNumberScheduled];
       return status?.observedGeneration === metadata.generation && counts.every((each) => each === nodes.length);
-    });
+    };
+    for (let round = 1; !(await isRolledOut()); round++) {
+      await deploy(9, `round ${round}`);
+      await settled();
+    }
     await expectAgreement(await settled());
   });
 });

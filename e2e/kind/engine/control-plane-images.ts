@@ -23,7 +23,7 @@ const iptablesNames = ['iptables', 'ip6tables'].flatMap((name) => [name, `${name
  * Writes the images that kubeadm asks for, an OCI archive each, and the one of pod sandboxes. Not CoreDNS: the tests look
  * nothing up.
  * @param dir a folder that is created
- * @param version of Kubernetes, e.g. `v1.36.3`
+ * @param version of Kubernetes, e.g. `v1.37.2`
  * @param root of the node, with iptables
  * @param busybox path of a statically linked busybox
  * @throws CommandError; NetdraError `image-missing`

@@ -6,6 +6,7 @@ import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../../../sc
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { type PackageSet, unpackPackageSet } from '../../../scripts/packages/package-root.ts';
 import { NetdraError } from '../../../src/lib/errors.ts';
+import { testedPairs } from '../../cluster/programs.ts';
 import { ensureGoPrograms, pinnedVersion } from '../../go/build.ts';
 import { fetchConsumerPackages } from '../../release/consumer-image.ts';
 import { buildDriverImage } from '../../release/driver-image.ts';
@@ -16,7 +17,7 @@ import { podmanPackages } from './podman.ts';
 
 type Log = (line: string) => void;
 
-const kubernetesModule = 'kubernetes-1.36';
+const kubernetesModule = `kubernetes-${testedPairs[0].kubernetes}`;
 
 /** Everything that the suite needs on its separate node, which has no network. Paths are absolute. */
 export interface EngineRun {
@@ -26,7 +27,7 @@ export interface EngineRun {
   packages: { podman: string; node: string };
   /** Folders with programs. */
   programs: { kind: string; helm: string; servers: string; kubeadm: string };
-  /** Of Kubernetes, e.g. `v1.36.3`. */
+  /** Of Kubernetes, e.g. `v1.37.2`. */
   version: string;
   /** A folder for podman's containers, removed after the run. */
   store: string;
@@ -64,7 +65,7 @@ export async function buildEnginePrograms(cacheDir: string, log: Log): Promise<E
   return { servers, kubeadm, kind, helm };
 }
 
-/** The versions of what the suite runs on here: `kind 0.33.0, Kubernetes 1.36.3, podman of bookworm`. */
+/** The versions of what the suite runs on here: `kind 0.33.0, Kubernetes 1.37.2, podman of bookworm`. */
 export function describeEngine(): string {
   const kind = pinnedVersion('kind', 'sigs.k8s.io/kind');
   return `kind ${kind}, Kubernetes ${pinnedVersion(kubernetesModule, 'k8s.io/kubernetes')}, podman of ${podmanPackages.suite}`;

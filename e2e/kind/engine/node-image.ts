@@ -53,7 +53,7 @@ export interface NodeImageParts {
   /** Made by `unpackPackageSet` of `podmanPackages`. */
   podmanPackages: string;
   kubernetes: KubernetesFolders;
-  /** Of Kubernetes, e.g. `v1.36.3`. */
+  /** Of Kubernetes, e.g. `v1.37.2`. */
   version: string;
   tools: NodeTools;
 }

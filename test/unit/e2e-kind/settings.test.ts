@@ -23,6 +23,7 @@ describe('npm run e2e:kind', () => {
     [['--existing', '--kubeconfig', '/k:/l'], /takes one kubeconfig/],
     [['--name', 'Not Good'], /lower-case/],
     [['--engine', 'lxc'], /docker, podman, own/],
+    [['--workers', '1'], /three nodes/],
     [['--engine', 'own', '--keep'], /--keep needs docker or podman/],
     [['--engine', 'own', '--node-image', 'kindest/node:v1.36.1'], /--node-image needs docker or podman/],
   ])('refuses %s', (argv, message) => {
