@@ -1,10 +1,11 @@
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { V1Pod } from '@kubernetes/client-node';
 import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
 import type { Device } from '../../src/framework/resourceslice/index.ts';
+import type { InventoryPolicy } from '../../src/node/inventory/index.ts';
 import { RecordingLogger } from '../../test/doubles/logger.ts';
 import { buildClaim, buildPod, type Identified, testDriver } from '../../test/doubles/objects.ts';
 import { Bench, type RunningContainer, retry } from '../node/bench.ts';
@@ -34,7 +35,7 @@ const guestTools: NodeTools = {
 
 /** Far longer than usual, since processors are emulated. */
 const hookTimeoutMs = 20_000;
-const driverStartsMs = 120_000;
+const driverStartsMs = 240_000;
 const vfCount = 14;
 
 /** A node with real VFs, with the driver in a separate process, as users start it. */
@@ -61,12 +62,14 @@ export class VmNode implements AsyncDisposable {
     const multusDir = join(dir, 'multus');
     mkdirSync(multusDir);
     const multus = new MultusStandIn(multusDir, guestTools.cniBinDir);
+    const policyPath = join(dir, 'policy.yaml');
+    writePolicy(policyPath, {});
     const bench = await Bench.start({
       version: '2.1',
       logger: new RecordingLogger(),
       tools: { ...guestTools, cniBinDir: multus.binDir },
       requestTimeoutMs: hookTimeoutMs,
-      settings: { simulate: undefined },
+      settings: { simulate: undefined, inventoryPolicy: policyPath },
     });
     const node = new VmNode(bench, multus, dir, driverPath);
     await node.startDriver();
@@ -92,6 +95,16 @@ export class VmNode implements AsyncDisposable {
   async killDriver(): Promise<void> {
     await this.#driver?.stop('SIGKILL');
     this.#driver = undefined;
+  }
+
+  /** Replaces the inventory policy, which the running driver follows. Default: one without rules. */
+  setPolicy(policy: InventoryPolicy): void {
+    writePolicy(join(this.#dir, 'policy.yaml'), policy);
+  }
+
+  /** What the driver has logged, without the fields. */
+  messages(): string[] {
+    return this.#driver?.messages() ?? [];
   }
 
   /** The end of the driver's log, for a failed case. */
@@ -136,6 +149,10 @@ export class VmNode implements AsyncDisposable {
     await this.#driver?.stop();
     rmSync(this.#dir, { recursive: true, force: true });
   }
+}
+
+function writePolicy(path: string, policy: InventoryPolicy): void {
+  writeFileSync(path, JSON.stringify({ apiVersion: 'netdra.dev/v1alpha1', kind: 'InventoryPolicy', ...policy }));
 }
 
 /** The name of a VF in the driver's slice. */
