@@ -70,7 +70,7 @@ describe('docs/troubleshooting.md', () => {
     const reasons = [...page.matchAll(/^\| `([A-Z][A-Za-z]+)`(?:, on the Node)? \|/gm)].map(
       ([, reason = '']) => reason,
     );
-    expect(reasons).toHaveLength(13);
+    expect(reasons).toHaveLength(14);
     for (const reason of reasons) expect(sources).toContain(`reason: '${reason}'`);
   });
 
