@@ -247,15 +247,18 @@ describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
         ['remove', (pod) => runtime.removePodSandbox(pod)],
       ];
       const outcomes: string[] = [];
-      for (const [index, [event, ask]] of events.entries()) {
+      const isKept = knowsFailurePolicy && policy.keepConnected;
+      for (const [event, ask] of events) {
+        const before = connections;
         outcomes.push(await outcome(ask({ id: 'blocking' })));
-        const expected = knowsFailurePolicy && policy.keepConnected ? 1 : index + 2;
-        await until(() => connections === expected);
+        // On a busy machine a new connection may be late, too, and be made again.
+        if (!isKept) await until(() => connections > before && plugin.connected);
         expect(await outcome(ask({ id: 'quick' })), event).toBe('agreed');
       }
       const refused = expect.stringMatching(/^plugin 10-test failed to handle .*: context deadline exceeded$/);
       expect(outcomes).toEqual(events.map(() => (knowsFailurePolicy && policy.failRequest ? refused : 'agreed')));
       expect(plugin.connected).toBe(true);
+      if (isKept) expect(connections).toBe(1);
     },
   );
 
