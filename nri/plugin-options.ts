@@ -33,7 +33,7 @@ export interface PluginOptions {
    * pod as if the handler had agreed.
    */
   answerBeforeDeadlineMs?: number;
-  /** What the runtime does when an event is not answered in time all the same. Default: nothing of it. */
+  /** What the runtime does when an event is not answered in time all the same. Default: both fields are false. */
   failurePolicy?: FailurePolicy;
   /** How long disposing waits for handlers to answer, and then again for them to heed their signal, ms. Default 2000. */
   disposeTimeoutMs?: number;
@@ -43,13 +43,13 @@ export interface PluginOptions {
 
 /**
  * What the runtime does with an event that the plugin does not answer in time, for example because its event loop was blocked. It
- * holds for all events that the plugin is subscribed to, also those that end a pod. NRI v0.12.4 and later; runtimes before skip
- * it, and do what they do without it.
+ * holds for all events that the plugin is subscribed to, also those that end a pod. NRI v0.12.4 and later;
+ * older runtimes ignore it.
  */
 export interface FailurePolicy {
   /** Refuses it, also when the connection is lost while the runtime waits. Default `false`: continues as if the handler had agreed. */
   failRequest?: boolean;
-  /** Asks the plugin of the next event, too. Default `false`: closes its connection. */
+  /** Keeps the plugin connected, and asks it about the next event. Default `false`: closes its connection. */
   keepConnected?: boolean;
 }
 

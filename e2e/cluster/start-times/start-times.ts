@@ -33,6 +33,8 @@ const served: readonly Kind[] = ['netdra', 'unread', 'link', 'go'];
 const restMs = 2_000;
 const deviceClass = 'go-test-driver';
 
+const hasVf = (kind: Kind) => kind === 'netdra' || kind === 'unread';
+
 /** A cluster of one node with the driver, upstream's DRA test driver and an NRI plugin in Go beside each other. */
 export class StartTimes implements AsyncDisposable {
   readonly #node: RealNode;
@@ -154,7 +156,7 @@ export class StartTimes implements AsyncDisposable {
   }
 
   async #batch(kind: Kind, count: number): Promise<Batch> {
-    const isOurs = kind === 'netdra' || kind === 'unread';
+    const isOurs = hasVf(kind);
     await using _ = kind === 'unread' ? await this.#withoutRole() : undefined;
     const cluster = this.#cluster;
     // Names are never reused, so that each pod is seen once.
@@ -212,7 +214,7 @@ export class StartTimes implements AsyncDisposable {
   async #create(kind: Kind, name: string, index: number, createdAt: Map<string, number>): Promise<void> {
     const cluster = this.#cluster;
     createdAt.set(name, Date.now());
-    if (kind === 'netdra' || kind === 'unread') {
+    if (hasVf(kind)) {
       await cluster.create(testClaim(cluster, name, [{ name: 'vf', config: { interfaceName: 'net1' } }]));
     } else if (kind === 'go') {
       await cluster.create(testClaim(cluster, name, [{ name: 'device', deviceClassName: deviceClass }]));

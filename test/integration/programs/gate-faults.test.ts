@@ -63,13 +63,14 @@ const gates: fc.Arbitrary<Gate> = fc.record(
 );
 
 /** What becomes of bytes that a disk, an editor or another version of the driver has changed. */
-const damages = fc.oneof(
+type Damage = { cut: number } | { at: number; bytes: Uint8Array } | { at: number; insert: Uint8Array };
+const damages: fc.Arbitrary<Damage> = fc.oneof(
   fc.record({ cut: fc.nat(700) }),
   fc.record({ at: fc.nat(700), bytes: fc.uint8Array({ minLength: 1, maxLength: 4 }) }),
   fc.record({ insert: fc.uint8Array({ maxLength: 5_000 }), at: fc.nat(700) }),
 );
 
-function damage(gate: Gate, how: typeof damages extends fc.Arbitrary<infer T> ? T : never): Buffer {
+function damage(gate: Gate, how: Damage): Buffer {
   const bytes = Buffer.from(formatGate(gate));
   if ('cut' in how) return bytes.subarray(0, how.cut);
   const at = how.at % bytes.length;
