@@ -147,11 +147,12 @@ export class QuirkyCard implements Disposable {
     this.#setFailingProbes();
     for (const vfIndex of [0, 1]) Object.assign(this.card.link(vfIndex) ?? {}, { name: nameByUdev(vfIndex) });
     this.#leaveOut(0);
+    const time = hasPatience ? this.clock : hurried;
     this.hardware = new VfHardware({
-      binding: new DriverBinding(this.card.root, (path, text) => this.#write(path, text)),
+      binding: new DriverBinding(this.card.root, (path, text) => this.#write(path, text), time),
       host: intercept(this.#host(), ({ next }) => repeat(this.clock, isBusy, next as () => Promise<unknown>)),
       ethtool: this.card.ethtool,
-      clock: hasPatience ? this.clock : hurried,
+      clock: time,
     });
   }
 
