@@ -8,7 +8,7 @@ export interface PartResult {
   passed: number;
   failed: number;
   skipped: number;
-  /** For each failed test: its project, file and name, and the first line of the reason. */
+  /** For each failed test: its project, file and name, and the reason. */
   failures: string[];
   seconds: number;
   /** Whether its command exited with 0. Absent: it was not run. */
@@ -21,13 +21,14 @@ type Summary = Pick<PartResult, 'passed' | 'failed' | 'skipped' | 'failures'>;
 
 /**
  * Adds up the tests in the closing lines of all vitest runs in an output, `Tests  1 failed | 20 passed (21)`, and
- * lists the failed ones, ` FAIL  quick  some.test.ts > name`, with the next line, which contains the reason.
+ * lists the failed ones, ` FAIL  quick  some.test.ts > name`, with the lines of the reason. Tests that failed for the same
+ * reason stand together before it.
  */
 export function readVitestSummary(output: string): Summary {
   const plain = stripVTControlCharacters(output);
   const lines = plain.matchAll(/^ +Tests +(.*\(\d+\))$/gm);
-  const failures = [...plain.matchAll(/^ FAIL +(.*)\n(.*)$/gm)].map(
-    ([, name = '', why = '']) => `${name.trim()}: ${why}`,
+  const failures = [...plain.matchAll(/((?:^ FAIL +.*\n)+)((?:(?! *❯ ).+\n){1,25})/gm)].map(
+    ([, names = '', why = '']) => `${names.replaceAll(/^ FAIL +/gm, '')}${why}`.trimEnd().replaceAll('\n', '\n    '),
   );
   const texts = [...lines].map(([, text = '']) => text);
   const sum = (word: string) =>
@@ -55,7 +56,7 @@ export function formatTable(parts: readonly PartResult[]): string {
     .join('\n');
 }
 
-/** The failed tests, one per line, below the name of their part. A truncated log keeps its end. */
+/** The failed tests and their reasons, below the name of their part. A truncated log keeps its end. */
 export function formatFailures(parts: readonly PartResult[]): string {
   return parts
     .filter(({ failures }) => failures.length > 0)

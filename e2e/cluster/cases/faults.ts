@@ -71,6 +71,12 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       const node = getNode();
       const rollout = (...args: string[]) =>
         node.kubectl('rollout', ...args, 'daemonset/netdra', '--namespace', cluster.target.driverNamespace);
+      /** What the instances are and say, for the error of an update that does not end. */
+      const instances = () =>
+        ['describe pods', 'logs --all-containers --prefix --tail=40']
+          .map((command) => [...command.split(' '), '--selector=app.kubernetes.io/name=netdra'])
+          .map((args) => node.kubectl(...args, '--namespace', cluster.target.driverNamespace))
+          .join('\n');
       const [before] = await createPods(cluster, 1);
       await expectServed(get(), [before!]);
       const read = () => view('pod-0').read('cat', view('pod-0').metadataPath('resourceclaims/pod-0', 'vf'));
@@ -83,7 +89,7 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       for (let first = 4; ; first = (first % 60) + 3) {
         const status = rollout('status', '--watch=false');
         if (status.includes('successfully rolled out')) break;
-        if (performance.now() > endsAt) throw new Error(`the update has not ended: ${status}`);
+        if (performance.now() > endsAt) throw new Error(`the update has not ended: ${status}${instances()}`);
         const next = await createPods(cluster, 3, first);
         await expectServed(get(), [...pods, ...next]);
         await cluster.removeWithClaims(namesOf(pods));

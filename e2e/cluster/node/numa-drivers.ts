@@ -80,7 +80,8 @@ export async function startNumaDrivers(node: RealNode): Promise<AsyncDisposable>
     const logger = { debug() {}, info() {}, warn: console.warn, error: console.error };
     const dataDir = join(kubeletDir, 'plugins', driver);
     const registryDir = join(kubeletDir, 'plugins_registry');
-    stack.use(await startKubeletPlugin(plugin, { driver, dataDir, registryDir, claims, logger }));
+    const running = stack.use(await startKubeletPlugin(plugin, { driver, dataDir, registryDir, claims, logger }));
+    await running.whenRegistered(AbortSignal.timeout(60_000));
     // Not by SlicePublisher, which knows no driver that qualifies its own names, as dra-driver-cpu does.
     const pool = { name: nodeName, generation: 1, resourceSliceCount: 1 };
     const slice = { metadata: { name: `${nodeName}-${driver}` }, spec: { driver, nodeName, pool, devices } };
