@@ -37,9 +37,9 @@ export class InstanceToken {
 
   /**
    * Finds out who holds an address.
-   * @returns `free` if nothing listens there any more
+   * @returns `free` if nothing listens there any more, `silent` if it does not answer in time, as an instance on a busy node
    */
-  async whoHas(held: { host?: string; port: number }): Promise<'instance' | 'foreign' | 'free'> {
+  async whoHas(held: { host?: string; port: number }): Promise<'instance' | 'foreign' | 'free' | 'silent'> {
     const { host = '127.0.0.1', port } = held;
     const nonce = randomBytes(16).toString('hex');
     const request = { host, port, path: `/identity?nonce=${nonce}` };
@@ -51,6 +51,7 @@ export class InstanceToken {
         if (proof.length === expected.length && timingSafeEqual(proof, expected)) return 'instance';
       } catch (error) {
         if (errnoCode(error) === 'ECONNREFUSED') return 'free';
+        if (error instanceof Error && error.name === 'AbortError') return 'silent';
       }
     }
     return 'foreign';

@@ -83,6 +83,22 @@ describe('Operations', () => {
     }
   });
 
+  it('waits for a holder of its address that does not answer in time', async () => {
+    using dir = tempDir();
+    const token = InstanceToken.open(join(dir.path, 'token'));
+    const silent = createServer(() => undefined).listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    const address = `127.0.0.1:${(silent.address() as AddressInfo).port}`;
+    const options = { driver: 'd', version: '0', metadataEnabled: true, clock: systemClock };
+    const logger = new RecordingLogger();
+    await using waiting = await Operations.start({ ...options, address, waitForAddress: true, token, logger });
+    expect(waiting.readiness.ready).toBe(false);
+    expect(await token.whoHas(parseAddress(address))).toBe('silent');
+    silent.closeAllConnections();
+    silent.close();
+    await expect.poll(() => has(logger, 'serving metrics and probes')).toBe(true);
+  });
+
   it.each(['127.0.0.1', '::1', '::ffff:127.0.0.1', '::'])('identifies itself at %s', async (host) => {
     using dir = tempDir();
     const token = InstanceToken.open(join(dir.path, 'token'));
