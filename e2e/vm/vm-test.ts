@@ -30,12 +30,17 @@ export const it = test
     onCleanup(async () => {
       if (node.bench.claimFiles().length > 0) await node.startDriver();
       await node.bench.endAllPods();
-      const after = hostVfStates();
-      const changed = before.flatMap((was) => {
-        const is = after.find(({ pciAddress }) => pciAddress === was.pciAddress);
-        return isDeepStrictEqual(is, was) ? [] : [{ was, is: is ?? whereIs(was) }];
-      });
-      expect(changed, node.driverReport()).toEqual([]);
+      const changed = () => {
+        const after = hostVfStates();
+        return before.flatMap((was) => {
+          const is = after.find(({ pciAddress }) => pciAddress === was.pciAddress);
+          return isDeepStrictEqual(is, was) ? [] : [{ was, is: is ?? whereIs(was) }];
+        });
+      };
+      const notAtOnce = changed();
+      if (notAtOnce.length > 0) console.warn('not restored at once:', notAtOnce, node.driverReport());
+      // What could not be restored at once is tried again, and not offered until then.
+      await expect.poll(changed, { timeout: 30_000, interval: 1_000 }).toEqual([]);
       expect(node.bench.claimFiles()).toEqual([]);
     });
     return before;
