@@ -3,7 +3,16 @@
  * is listed with the reason; if `CI` is set, that fails the run. Arguments are passed to vitest, which then selects
  * among the tests of vitest.config.ts.
  */
-import { describePair, fetchClusterPrograms, type ProgramChoice, testedPairs, toEnv } from '../e2e/cluster/programs.ts';
+import {
+  describePair,
+  fetchClusterPrograms,
+  olderVariable,
+  oldestPair,
+  type ProgramChoice,
+  programsVariable,
+  testedPairs,
+  toEnv,
+} from '../e2e/cluster/programs.ts';
 import { buildEnginePrograms, describeEngine } from '../e2e/kind/engine/machine.ts';
 import { explain } from '../src/lib/errors.ts';
 import { cacheFolder } from './packages/cache-folder.ts';
@@ -81,7 +90,7 @@ const onCluster = (...files: string[]) => [
 ];
 
 /** The suite on each of the tested pairs, and the parts that are equal for all pairs and run on the first one. */
-function clusterParts(): Record<'first' | 'machine' | 'release' | 'kind', Part> & { others: Part[] } {
+function clusterParts(): Record<'first' | 'machine' | 'release' | 'upgrade' | 'kind', Part> & { others: Part[] } {
   let last: Promise<unknown> = Promise.resolve();
   const [first, ...others] = testedPairs.map((choice, index) => {
     // One build at a time, in the order of need.
@@ -105,6 +114,13 @@ function clusterParts(): Record<'first' | 'machine' | 'release' | 'kind', Part> 
     command: onCluster('release.test.ts'),
     needs,
   };
+  const both = Promise.all([needs, others.at(-1)?.needs]);
+  const upgrade = {
+    name: 'upgrade',
+    versions: `${describePair(oldestPair)} to ${versions}`,
+    command: onCluster('upgrade.test.ts'),
+    needs: reportedLater(both.then(([to, from]) => ({ ...to, [olderVariable]: from?.[programsVariable] ?? '' }))),
+  };
   const engine = last.catch(() => undefined).then(() => buildEnginePrograms(cacheFolder(process.env), print));
   const kind = {
     name: 'kind',
@@ -112,7 +128,7 @@ function clusterParts(): Record<'first' | 'machine' | 'release' | 'kind', Part> 
     command: ['node', 'e2e/kind/run.ts', '--engine', 'own'],
     needs: reportedLater(engine.then(() => ({}))),
   };
-  return { first: first!, others, machine, release, kind };
+  return { first: first!, others, machine, release, upgrade, kind };
 }
 
 /** A failed build is reported by the part that waits for it. */
@@ -122,7 +138,7 @@ function reportedLater<T>(building: Promise<T>): Promise<T> {
 }
 
 async function main(): Promise<boolean> {
-  const { first, others, machine, release, kind } = clusterParts();
+  const { first, others, machine, release, upgrade, kind } = clusterParts();
   // Run alone: the unit tests and the simulation use all processors. The cluster programs are built meanwhile.
   const alone: Part[] = [
     { name: 'types, lint, format', versions: '', command: ['bash', 'scripts/check.sh'] },
@@ -149,6 +165,7 @@ async function main(): Promise<boolean> {
     kind,
     { name: 'integration', versions: 'the kernel of this machine', command: onNode('integration') },
     machine,
+    upgrade,
     {
       name: 'neighbours',
       versions: 'NRI runtime side and metadata codec in Go',

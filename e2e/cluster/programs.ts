@@ -100,24 +100,27 @@ export function describePair(choice: ProgramChoice): string {
   return `Kubernetes ${kubernetesRelease(choice.kubernetes)}, ${describeRuntime(choice)}`;
 }
 
+export const oldestPair: ProgramChoice = { kubernetes: '1.34', runtime: 'containerd-1.7' };
+
 /** The pairs that `npm test` runs: the newest Kubernetes, and the oldest one with the oldest containerd. */
 export const testedPairs: readonly [ProgramChoice, ...ProgramChoice[]] = [
   { kubernetes: '1.37', runtime: 'containerd-2.1' },
-  { kubernetes: '1.34', runtime: 'containerd-1.7' },
+  oldestPair,
 ];
 
-/** Passes the programs to the process of the tests. */
+/** Pass programs to the process of the tests: those of a run, and those from which a node is upgraded to them. */
 export const programsVariable = 'NETDRA_CLUSTER_PROGRAMS';
+export const olderVariable = 'NETDRA_OLDER_PROGRAMS';
 
-export function toEnv(programs: ClusterPrograms): Record<string, string> {
-  return { [programsVariable]: JSON.stringify(programs) };
+export function toEnv(programs: ClusterPrograms, variable = programsVariable): Record<string, string> {
+  return { [variable]: JSON.stringify(programs) };
 }
 
 /** @throws NetdraError `programs-missing` */
-export function readPrograms(env: NodeJS.ProcessEnv): ClusterPrograms {
-  const text = env[programsVariable];
+export function readPrograms(env: NodeJS.ProcessEnv, variable = programsVariable): ClusterPrograms {
+  const text = env[variable];
   if (text !== undefined) return JSON.parse(text) as ClusterPrograms;
-  throw new NetdraError('programs-missing', `no programs are named in ${programsVariable}`, {
+  throw new NetdraError('programs-missing', `no programs are named in ${variable}`, {
     hint: 'npm run e2e:cluster fetches them and starts the tests',
   });
 }

@@ -19,6 +19,8 @@ import {
   fetchClusterPrograms,
   type KubernetesVersion,
   kubernetesVersions,
+  olderVariable,
+  oldestPair,
   type ProgramChoice,
   type RuntimeName,
   runtimeNames,
@@ -35,6 +37,7 @@ interface Flags {
   resume?: true;
   startTimes?: true;
   scale?: true;
+  upgrade?: true;
 }
 
 const folder = (dir: string) => resolve(dir);
@@ -58,6 +61,7 @@ function clusterCommand(): Command {
     .option('--resume', 'with --all: leaves out what docs/compatibility.md has results of')
     .option('--start-times', 'how long pods take to run, in place of the tests; its options: start-times.ts')
     .option('--scale', 'what many nodes cost the control plane, in place of the tests; its options: scale.ts')
+    .option('--upgrade', `a node with pods goes from ${describePair(oldestPair)} to the chosen pair, and back`)
     .argument('[vitest...]', 'all else goes to vitest: -t "Cleanup"; or to start-times.ts or scale.ts')
     .allowUnknownOption()
     .showHelpAfterError('(npm run e2e:cluster -- --help lists the options)')
@@ -66,6 +70,12 @@ function clusterCommand(): Command {
 
 async function runSuite(choice: ProgramChoice, vitestArguments: readonly string[]) {
   return await runOnCluster(choice, ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', ...vitestArguments]);
+}
+
+async function runUpgrade(choice: ProgramChoice, vitestArguments: readonly string[]) {
+  const older = await fetchClusterPrograms(cacheFolder(process.env), oldestPair, print);
+  Object.assign(process.env, toEnv(older, olderVariable));
+  return await runSuite(choice, ['upgrade.test.ts', ...vitestArguments]);
 }
 
 /** Its pods run no images: kwok simulates the nodes. */
@@ -153,6 +163,7 @@ async function main(args: readonly string[]): Promise<boolean> {
   if (flags.all) return await runAll(flags, command.args);
   const choice = choose(flags, flags.kubernetes ?? kubernetesVersions[0], flags.runtime ?? runtimeNames[0]);
   if (flags.scale) return await runScale(choice, command.args);
+  if (flags.upgrade) return (await runUpgrade(choice, command.args)).succeeded;
   const run = flags.startTimes
     ? runOnCluster(choice, ['node', 'e2e/cluster/start-times.ts', ...command.args])
     : runSuite(choice, command.args);

@@ -85,7 +85,8 @@ export class Containerd implements AsyncDisposable {
   readonly cri: PodRuntime;
   readonly #busybox: string;
   readonly #snapshotter: string;
-  readonly #binDir: string;
+  readonly #options: ContainerdOptions;
+  #binDir: string;
   readonly #daemon: Program;
   #disposed: Promise<void> | undefined;
 
@@ -108,13 +109,12 @@ export class Containerd implements AsyncDisposable {
     this.cri = { ...connectCri(settings.socketPath), cgroupParent, podLogsDir: join(dir, 'pod-logs') };
     this.#busybox = tools.busybox;
     this.#snapshotter = settings.snapshotter;
+    this.#options = options;
     this.#binDir = tools.containerdDirs[options.version];
     this.#daemon = new Program({
-      program: join(this.#binDir, 'containerd'),
+      ...programIn(this.#binDir, tools),
       args: ['--config', join(dir, 'config.toml'), '--log-level', logLevel],
       logPath: join(dir, 'containerd.log'),
-      // containerd looks for its shim in PATH first.
-      env: { ...process.env, PATH: [this.#binDir, dirname(tools.runc), process.env.PATH].join(':') },
       isReady: async () => {
         this.version = (await this.cri.call('Version', {}, { timeoutMs: 2_000 })).runtimeVersion;
         return true;
@@ -140,6 +140,13 @@ export class Containerd implements AsyncDisposable {
   /** `stop` and `start`. */
   restart(signal?: 'SIGTERM' | 'SIGKILL'): Promise<void> {
     return this.#daemon.restart(signal);
+  }
+
+  /** Goes on as another version, with a configuration for it. Pods run on. @throws NodeError `program-ended`, `not-ready` */
+  async replaceBy(version: ContainerdSeries, tools: NodeTools): Promise<void> {
+    layOutContainerd({ ...this.#options, version }, tools, this.network);
+    this.#binDir = tools.containerdDirs[version];
+    await this.#daemon.replaceBy(programIn(this.#binDir, tools));
   }
 
   /** The last lines of its log. */
@@ -200,4 +207,10 @@ export class Containerd implements AsyncDisposable {
     releasePodNetwork(this.network);
     rmSync(this.dir, { recursive: true, force: true });
   }
+}
+
+/** containerd looks for its shim in PATH first. */
+function programIn(binDir: string, { runc }: NodeTools) {
+  const env = { ...process.env, PATH: [binDir, dirname(runc), process.env.PATH].join(':') };
+  return { program: join(binDir, 'containerd'), env };
 }

@@ -21,7 +21,7 @@ const stopTimeoutMs = 10_000;
 
 /** A daemon that tests start, kill and restart. Its output goes to a log file. */
 export class Program implements AsyncDisposable {
-  readonly #options: ProgramOptions;
+  #options: ProgramOptions;
   #child: ChildProcess | undefined;
 
   /** It is not started yet. */
@@ -103,6 +103,13 @@ export class Program implements AsyncDisposable {
   /** `stop` and `start`. @throws NodeError `program-ended`, `not-ready` */
   async restart(signal: 'SIGTERM' | 'SIGKILL' = 'SIGTERM'): Promise<void> {
     await this.stop(signal);
+    await this.start();
+  }
+
+  /** Goes on with another program, as after an update of its package. @throws NodeError `program-ended`, `not-ready` */
+  async replaceBy(change: Partial<ProgramOptions>): Promise<void> {
+    await this.stop();
+    this.#options = { ...this.#options, ...change };
     await this.start();
   }
 

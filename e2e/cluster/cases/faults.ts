@@ -1,17 +1,23 @@
 import { globSync, readFileSync } from 'node:fs';
 import type { KubernetesObject, V1Pod, V1ReplicaSet } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
-import { expectedNetworkData } from '../../ip-link.ts';
 import type { Cluster } from '../cluster.ts';
-import type { GetCluster, TestCluster } from '../describe-cluster.ts';
+import type { GetCluster } from '../describe-cluster.ts';
 import { nodeParts, type RealNode } from '../node/real-node.ts';
-import { testClaim, testPod, testTemplate } from '../objects.ts';
+import { testPod, testTemplate } from '../objects.ts';
+import {
+  createPods,
+  expectServed,
+  expectTruth,
+  findPod,
+  namesOf,
+  notRunning,
+  recovery,
+  type VfPod,
+} from '../vf-pods.ts';
 
 /** How many pods are being created when a part of the node is killed. The storm has more. */
 export const faultPods = 12;
-/** Time for pods to run after a fault. A driver that was killed before is restarted after 10 s, then 20 s. */
-const recovery = { timeout: 120_000, interval: 500 };
-
 /** Pods that come and go on a real node while parts of it are killed or replaced. */
 export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
   describe('faults of a node', () => {
@@ -166,47 +172,12 @@ function replicaSet(cluster: Cluster, name: string, replicas: number): V1Replica
   };
 }
 
-interface VfPod {
-  /** Name of the pod and of its claim. */
-  name: string;
-  address: string;
-}
-
-/** Creates pods with a VF each, with a unique address. @param first number of the first pod */
-async function createPods(cluster: Cluster, count: number, first = 0): Promise<VfPod[]> {
-  const numbers = Array.from({ length: count }, (_, index) => first + index);
-  const pods = numbers.map((number) => ({ name: `pod-${number}`, address: `192.0.2.${number + 1}/24` }));
-  await Promise.all(
-    pods.map(async ({ name, address }) => {
-      const config = { interfaceName: 'net1', addresses: [address] };
-      await cluster.create(testClaim(cluster, name, [{ name: 'vf', config }]));
-      const claims = [{ name: 'nic', resourceClaimName: name }];
-      await cluster.create(testPod(cluster, name, { claims, restartPolicy: 'Always' }));
-    }),
-  );
-  return pods;
-}
-
-const namesOf = (pods: readonly VfPod[]) => pods.map(({ name }) => name);
-
 /** Sandboxes that the runtime lists as ready and that belong to one of these pods. */
 async function runningSandboxes(node: RealNode, podUids: (string | undefined)[]): Promise<string[]> {
   const { items } = await node.runtime.cri.call('ListPodSandbox', {});
   return items.flatMap(({ id, state, metadata }) =>
     state === 'SANDBOX_READY' && podUids.includes(metadata.uid) ? [id] : [],
   );
-}
-
-const findPod = (cluster: Cluster, name: string) => cluster.find<V1Pod>('Pod', name);
-
-/** Pods that do not run, with their state as the kubelet reports it. */
-async function notRunning(cluster: Cluster, pods: VfPod[]): Promise<string[]> {
-  const found = await cluster.list<V1Pod>('Pod');
-  return pods.flatMap(({ name }) => {
-    const status = found.find(({ metadata }) => metadata.name === name)?.status;
-    const isReady = status?.conditions?.some((each) => each.type === 'Ready' && each.status === 'True');
-    return isReady ? [] : [`${name} ${status?.phase} ${JSON.stringify(status?.containerStatuses?.[0]?.state)}`];
-  });
 }
 
 /**
@@ -226,24 +197,4 @@ async function recreateDropped(cluster: Cluster, pods: VfPod[]): Promise<string[
     await createPods(cluster, 1, pods.indexOf(pod));
   }
   return left;
-}
-
-/** Waits until pods run, and compares the metadata of each one with the output of `ip` there. */
-async function expectServed(test: TestCluster, pods: VfPod[]): Promise<void> {
-  await expect.poll(() => notRunning(test.cluster, pods), recovery).toEqual([]);
-  await Promise.all(
-    pods.map(async ({ name, address }) => {
-      const { claim, ips } = await expectTruth(test, name, `resourceclaims/${name}`);
-      expect({ claim, ips }).toEqual({ claim: name, ips: [address] });
-    }),
-  );
-}
-
-/** Compares a pod's metadata file with the output of `ip` for its VF, `net1`. @returns the content of the file */
-async function expectTruth({ view }: TestCluster, pod: string, claim: string) {
-  const container = view(pod);
-  const [document, links] = await Promise.all([container.metadata(claim, 'vf'), container.links()]);
-  const networkData = expectedNetworkData(links.find(({ ifname }) => ifname === 'net1'));
-  expect(document.devices.map((device) => device.networkData)).toEqual([networkData]);
-  return { claim: document.claim.name, ips: networkData.ips };
 }

@@ -3,7 +3,7 @@ import { leaksSandboxes } from '../../../src/app/tools/checks/runtime.ts';
 import { startContainerd } from '../../node/containerd.ts';
 import { importArchive } from '../../node/import-archive.ts';
 import { removeLeakedSandboxes, removeLeakedSandboxesOffline } from '../../node/leaked-sandboxes.ts';
-import { type ContainerdSeries, locateTools } from '../../node/tools.ts';
+import { type ContainerdSeries, locateTools, type NodeTools } from '../../node/tools.ts';
 import { isOfUnfinishedSandbox, nriRequestTimeoutMs, type Runtime, type RuntimeOptions } from './runtime.ts';
 
 export interface ContainerdPrograms {
@@ -15,8 +15,7 @@ export interface ContainerdPrograms {
 
 /** @throws ContainerdError, ToolError */
 export async function startContainerdRuntime(programs: ContainerdPrograms, options: RuntimeOptions): Promise<Runtime> {
-  const tools = locateTools();
-  if (programs.dir !== undefined) tools.containerdDirs[programs.series] = programs.dir;
+  const tools = toolsOf(programs);
   const { dir, cdiSpecDir, nriSocketPath } = options;
   const containerd = await startContainerd({
     ...{ version: programs.series, dir, nriSocketPath, tools },
@@ -46,6 +45,7 @@ export async function startContainerdRuntime(programs: ContainerdPrograms, optio
         await containerd.start();
       }
     },
+    replaceBy: (other) => containerd.replaceBy(other.series, toolsOf(other)),
     provideImage: (archive, image) => importArchive(containerd, archive, [image]),
     isOwnLeak: (leftover) => wasKilled && isOfUnfinishedSandbox(leftover),
     removeLeaks: () => {
@@ -53,4 +53,10 @@ export async function startContainerdRuntime(programs: ContainerdPrograms, optio
     },
     [Symbol.asyncDispose]: () => containerd[Symbol.asyncDispose](),
   };
+}
+
+function toolsOf({ series, dir }: ContainerdPrograms): NodeTools {
+  const tools = locateTools();
+  if (dir !== undefined) tools.containerdDirs[series] = dir;
+  return tools;
 }

@@ -24,6 +24,8 @@ export interface RealNodeOptions {
   etcd: string;
   /** Folder with the programs of Kubernetes. */
   kubernetes: string;
+  /** The program `kubelet`, if it is of an older version than the control plane. */
+  kubelet?: string;
   runtime: RuntimePrograms;
   featureGates?: Record<string, boolean>;
   pinsCpus?: boolean;
@@ -92,7 +94,13 @@ export class RealNode implements AsyncDisposable {
     for (const folder of [...Object.values(nodePaths), dirname(bootIdPath)]) mkdirSync(folder, { recursive: true });
     writeBootId();
     run('mount', ['--bind', bootIdPath, '/proc/sys/kernel/random/boot_id']);
-    const { etcd, kubernetes, featureGates, pinsCpus = false } = options;
+    const {
+      etcd,
+      kubernetes,
+      kubelet: program = join(kubernetes, 'kubelet'),
+      featureGates,
+      pinsCpus = false,
+    } = options;
     const gates = featureGates === undefined ? {} : { featureGates };
     const registry = stack.use(await startRegistry({ cacheDir: cacheFolder(process.env) }));
     const [controlPlane, runtime] = await Promise.all([
@@ -102,8 +110,7 @@ export class RealNode implements AsyncDisposable {
     stack.use(controlPlane);
     stack.use(runtime);
     const kubelet = await startKubelet({
-      ...{ dir, nodeName, nodeAddress, pinsCpus, ...gates },
-      program: join(kubernetes, 'kubelet'),
+      ...{ dir, nodeName, nodeAddress, pinsCpus, program, ...gates },
       authority: controlPlane.authority,
       server: controlPlane.server,
       runtimeSocket: runtime.socketPath,

@@ -1,6 +1,7 @@
 import type { PodRuntime } from '../../node/pod.ts';
 import type { PodNetwork } from '../../node/pod-network.ts';
 import type { Registry } from '../../release/registry.ts';
+import type { ContainerdPrograms } from './containerd.ts';
 
 /** The container runtime of a node, which the suite starts, kills and inspects. Disposing ends its pods and itself. */
 export interface Runtime extends AsyncDisposable {
@@ -19,6 +20,8 @@ export interface Runtime extends AsyncDisposable {
   stop(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
   /** Restarts the daemon after `stop`, and waits until it serves. */
   start(): Promise<void>;
+  /** Goes on as another version of the same runtime; pods run on. Absent: the suite has one version of it. */
+  replaceBy?: (programs: ContainerdPrograms) => Promise<void>;
   /**
    * Makes an image available to the kubelet.
    * @param archive path of an OCI archive with this image only

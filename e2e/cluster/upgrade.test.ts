@@ -1,0 +1,71 @@
+import { join } from 'node:path';
+import type { KubernetesObject, V1Node } from '@kubernetes/client-node';
+import { expect, it } from 'vitest';
+import { Cluster } from './cluster.ts';
+import { ContainerView } from './container-view.ts';
+import type { ContainerdPrograms } from './node/containerd.ts';
+import { InstalledDriver } from './node/driver.ts';
+import { NodeCheck } from './node/node-check.ts';
+import { bootIdPath, RealNode } from './node/real-node.ts';
+import { type ClusterPrograms, olderVariable, readPrograms } from './programs.ts';
+import { createPods, expectServed, findPod, namesOf, recovery, type VfPod } from './vf-pods.ts';
+
+const newer = readPrograms(process.env);
+const older = readPrograms(process.env, olderVariable);
+const nameOf = ({ kubernetesVersion, runtimeLabel }: ClusterPrograms) => `${kubernetesVersion} and ${runtimeLabel}`;
+const pairs = `Kubernetes ${nameOf(older)} to ${nameOf(newer)}`;
+
+/** The control plane has the newer version from the start, as the order of an upgrade prescribes. */
+it(`pods keep their VFs and files while their node goes from ${pairs}, and back`, { timeout: 900_000 }, async () => {
+  await using stack = new AsyncDisposableStack();
+  const kubelet = kubeletOf(older);
+  const node = stack.use(await RealNode.start({ ...newer, kubelet, runtime: older.runtime }));
+  const extraArgs = [`--boot-id-path=${bootIdPath}`, '--reconcile-interval=10'];
+  const { target } = await InstalledDriver.install(node, { simulate: '2x16', extraArgs });
+  const cluster = stack.use(await Cluster.open(target));
+  const test = { cluster, view: (pod: string) => new ContainerView(cluster, pod) };
+  const check = new NodeCheck(node, target);
+
+  /** Which containers run, and what is in their files. */
+  const stateOf = async ({ name }: VfPod) => {
+    const [status] = (await findPod(cluster, name))?.status?.containerStatuses ?? [];
+    const view = test.view(name);
+    const text = await view.read('cat', view.metadataPath(`resourceclaims/${name}`, 'vf'));
+    return [name, status?.containerID, status?.restartCount, text];
+  };
+  const pods = await createPods(cluster, 4);
+  await expectServed(test, pods);
+  const before = await Promise.all(pods.map(stateOf));
+
+  const nodeInfo = () => node.list<V1Node & KubernetesObject>('nodes')[0]?.status?.nodeInfo;
+  let passing = await createPods(cluster, 2, pods.length);
+  for (const [round, to] of [newer, older].entries()) {
+    const parts = [
+      [
+        'containerRuntimeVersion',
+        to.runtimeLabel.replace(' ', '://'),
+        () => node.runtime.replaceBy?.(containerdOf(to)),
+      ],
+      ['kubeletVersion', `v${to.kubernetesVersion}.`, () => node.kubelet.replaceBy({ program: kubeletOf(to) })],
+    ] as const;
+    for (const [index, [field, version, change]] of parts.entries()) {
+      await expectServed(test, passing);
+      await change();
+      await expect.poll(nodeInfo, recovery).toMatchObject({ [field]: expect.stringContaining(version) });
+      // Claims from before the change are unprepared after it.
+      await cluster.removeWithClaims(namesOf(passing));
+      passing = await createPods(cluster, 2, pods.length + 2 * (2 * round + index + 1));
+      await expectServed(test, [...pods, ...passing]);
+      expect(await Promise.all(pods.map(stateOf)), `${field} ${version}`).toEqual(before);
+    }
+  }
+  await cluster.removeAll();
+  await check.expectRestored();
+});
+
+const kubeletOf = ({ kubernetes }: ClusterPrograms) => join(kubernetes, 'kubelet');
+
+function containerdOf({ runtime }: ClusterPrograms): ContainerdPrograms {
+  if (runtime.kind !== 'containerd') throw new Error(`a node of ${runtime.kind} is not upgraded here`);
+  return runtime;
+}
