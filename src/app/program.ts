@@ -1,21 +1,34 @@
-import { Command } from 'commander';
+import { Command, type CommanderError } from 'commander';
 import packageInfo from '../../package.json' with { type: 'json' };
 import { explain, NetdraError } from '../lib/errors.ts';
 import { flagNames, flagOption, type Settings } from './settings.ts';
 import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand, seccompCommand } from './tools/commands.ts';
 
+const exitCodes = `
+Exit codes: 0 for success; 1 if the command failed, or if a check has found a fault (doctor, metadata);
+2 for a command line that is not understood.`;
+
 /** The command line of netdra. Commands load their code when they are run: the driver alone takes half a second. */
 export function createProgram(): Command {
-  return new Command('netdra')
-    .description('Kubernetes network DRA driver for SR-IOV and DPDK')
+  const description = 'Kubernetes network DRA driver for SR-IOV and DPDK';
+  return assemble('netdra', description, [
+    ...[runCommand(), doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), seccompCommand()],
+  ]);
+}
+
+function assemble(name: string, description: string, commands: Command[]): Command {
+  const program = new Command(name)
+    .description(description)
     .version(packageInfo.version)
-    .showHelpAfterError('(netdra --help lists the commands)')
-    .addCommand(runCommand())
-    .addCommand(doctorCommand())
-    .addCommand(inventoryCommand())
-    .addCommand(claimsCommand())
-    .addCommand(metadataCommand())
-    .addCommand(seccompCommand());
+    .showHelpAfterError(`(${name} --help lists the commands)`)
+    .addHelpText('after', exitCodes);
+  for (const command of commands) program.addCommand(command.exitOverride(endAfterParsing));
+  return program.exitOverride(endAfterParsing);
+}
+
+/** Commander has written help, version or the reason. */
+function endAfterParsing({ exitCode }: CommanderError): never {
+  process.exit(exitCode === 0 ? 0 : 2);
 }
 
 /** `netdra run`: the driver. */
