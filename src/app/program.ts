@@ -2,10 +2,11 @@ import { Command, type CommanderError } from 'commander';
 import packageInfo from '../../package.json' with { type: 'json' };
 import { explain, NetdraError } from '../lib/errors.ts';
 import { flagNames, flagOption, type Settings } from './settings.ts';
+import { clusterClaimsCommand, statusCommand } from './tools/cluster/commands.ts';
 import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand, seccompCommand } from './tools/commands.ts';
 
 const exitCodes = `
-Exit codes: 0 for success; 1 if the command failed, or if a check has found a fault (doctor, metadata);
+Exit codes: 0 for success; 1 if the command failed, or if a check has found a fault (doctor, metadata, status);
 2 for a command line that is not understood.`;
 
 /** The command line of netdra. Commands load their code when they are run: the driver alone takes half a second. */
@@ -13,7 +14,14 @@ export function createProgram(): Command {
   const description = 'Kubernetes network DRA driver for SR-IOV and DPDK';
   return assemble('netdra', description, [
     ...[runCommand(), doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), seccompCommand()],
+    statusCommand(),
   ]);
+}
+
+/** The plugin of kubectl: it looks at the cluster, whereas netdra looks at its node. */
+export function createKubectlPlugin(): Command {
+  const description = 'netdra in a cluster, seen from outside: its driver, devices and claims';
+  return assemble('kubectl netdra', description, [statusCommand(), clusterClaimsCommand()]);
 }
 
 function assemble(name: string, description: string, commands: Command[]): Command {
@@ -21,8 +29,11 @@ function assemble(name: string, description: string, commands: Command[]): Comma
     .description(description)
     .version(packageInfo.version)
     .showHelpAfterError(`(${name} --help lists the commands)`)
-    .addHelpText('after', exitCodes);
-  for (const command of commands) program.addCommand(command.exitOverride(endAfterParsing));
+    .addHelpText('afterAll', exitCodes);
+  for (const command of commands) {
+    command.showHelpAfterError(`(${name} ${command.name()} --help lists the flags)`).exitOverride(endAfterParsing);
+    program.addCommand(command);
+  }
   return program.exitOverride(endAfterParsing);
 }
 
@@ -33,9 +44,9 @@ function endAfterParsing({ exitCode }: CommanderError): never {
 
 /** `netdra run`: the driver. */
 function runCommand(): Command {
-  const command = new Command('run')
-    .showHelpAfterError('(netdra run --help lists the flags)')
-    .description('serve the VFs of this node: kubelet plugin and NRI plugin in one process');
+  const command = new Command('run').description(
+    'serve the VFs of this node: kubelet plugin and NRI plugin in one process',
+  );
   for (const name of flagNames) command.addOption(flagOption(name));
   return command.action(runDriver);
 }
