@@ -1,5 +1,5 @@
 /**
- * Builds the command `netdra` of the npm package, in one file:
+ * Builds the commands of the npm package, `netdra` in FILE and `kubectl-netdra` beside it:
  *
  *   node scripts/build-program.ts FILE
  *

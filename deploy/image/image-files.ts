@@ -69,9 +69,9 @@ export async function makeImageFiles(options: ImageFilesOptions): Promise<void> 
 }
 
 /**
- * Makes the command of the npm package: the driver, with the licences of its parts beside it. The native packages are those
- * that npm installs with it; `proto/` has to be beside its folder. Besides the command there are files that it loads once
- * it has checked the version of Node.js.
+ * Makes the commands of the npm package: the driver, and beside it the plugin of kubectl, with the licences of their parts.
+ * The native packages are those that npm installs with it; `proto/` has to be beside its folder. Besides the commands there
+ * are files that they load once they have checked the version of Node.js.
  */
 export async function makePackageProgram(outfile: string): Promise<void> {
   const external = Object.keys(nativeFiles);
@@ -84,7 +84,10 @@ export async function makePackageProgram(outfile: string): Promise<void> {
     outExtension: { '.js': '.mjs' },
   };
   const packages = await bundle({ ...names, external, shebang: '/usr/bin/env node' });
-  chmodSync(outfile, 0o755);
+  // A file of its own: package managers that start commands by a script keep no name of a link.
+  const plugin = join(outdir, 'kubectl-netdra.mjs');
+  writeFileSync(plugin, `#!/usr/bin/env node\nimport './${basename(outfile)}';\n`);
+  for (const command of [outfile, plugin]) chmodSync(command, 0o755);
   writeFileSync(join(outdir, 'THIRD-PARTY-LICENSES'), collectLicences(packages));
 }
 

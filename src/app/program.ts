@@ -1,28 +1,52 @@
-import { Command } from 'commander';
+import { Command, type CommanderError } from 'commander';
 import packageInfo from '../../package.json' with { type: 'json' };
 import { explain, NetdraError } from '../lib/errors.ts';
 import { flagNames, flagOption, type Settings } from './settings.ts';
+import { clusterClaimsCommand, statusCommand } from './tools/cluster/commands.ts';
 import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand, seccompCommand } from './tools/commands.ts';
+
+const exitCodes = `
+Exit codes: 0 for success; 1 if the command failed, or if a check has found a fault (doctor, metadata, status);
+2 for a command line that is not understood.`;
 
 /** The command line of netdra. Commands load their code when they are run: the driver alone takes half a second. */
 export function createProgram(): Command {
-  return new Command('netdra')
-    .description('Kubernetes network DRA driver for SR-IOV and DPDK')
+  const description = 'Kubernetes network DRA driver for SR-IOV and DPDK';
+  return assemble('netdra', description, [
+    ...[runCommand(), doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), seccompCommand()],
+    statusCommand(),
+  ]);
+}
+
+/** The plugin of kubectl: it looks at the cluster, whereas netdra looks at its node. */
+export function createKubectlPlugin(): Command {
+  const description = 'netdra in a cluster, seen from outside: its driver, devices and claims';
+  return assemble('kubectl netdra', description, [statusCommand(), clusterClaimsCommand()]);
+}
+
+function assemble(name: string, description: string, commands: Command[]): Command {
+  const program = new Command(name)
+    .description(description)
     .version(packageInfo.version)
-    .showHelpAfterError('(netdra --help lists the commands)')
-    .addCommand(runCommand())
-    .addCommand(doctorCommand())
-    .addCommand(inventoryCommand())
-    .addCommand(claimsCommand())
-    .addCommand(metadataCommand())
-    .addCommand(seccompCommand());
+    .showHelpAfterError(`(${name} --help lists the commands)`)
+    .addHelpText('afterAll', exitCodes);
+  for (const command of commands) {
+    command.showHelpAfterError(`(${name} ${command.name()} --help lists the flags)`).exitOverride(endAfterParsing);
+    program.addCommand(command);
+  }
+  return program.exitOverride(endAfterParsing);
+}
+
+/** Commander has written help, version or the reason. */
+function endAfterParsing({ exitCode }: CommanderError): never {
+  process.exit(exitCode === 0 ? 0 : 2);
 }
 
 /** `netdra run`: the driver. */
 function runCommand(): Command {
-  const command = new Command('run')
-    .showHelpAfterError('(netdra run --help lists the flags)')
-    .description('serve the VFs of this node: kubelet plugin and NRI plugin in one process');
+  const command = new Command('run').description(
+    'serve the VFs of this node: kubelet plugin and NRI plugin in one process',
+  );
   for (const name of flagNames) command.addOption(flagOption(name));
   return command.action(runDriver);
 }

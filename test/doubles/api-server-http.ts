@@ -119,9 +119,12 @@ export class ApiListener implements AsyncDisposable {
     const store = this.#store;
     if (name === undefined) {
       if (method === 'POST') return store.create(resource, namespace, body as ObjectInput);
-      const items = store.list(resource, namespace).filter(selectionOf(target, query).selects);
-      const metadata = { resourceVersion: String(store.resourceVersion) };
-      return { kind: `${resource.kind}List`, metadata, items };
+      const all = store.list(resource, namespace).filter(selectionOf(target, query).selects);
+      const from = Number(query.continue ?? 0);
+      const to = from + Number(query.limit ?? all.length);
+      const next = to < all.length ? { continue: String(to) } : {};
+      const metadata = { resourceVersion: String(store.resourceVersion), ...next };
+      return { kind: `${resource.kind}List`, metadata, items: all.slice(from, to) };
     }
     if (method === 'PUT') return store.replace(resource, namespace, name, body as ObjectInput);
     if (method === 'DELETE') {
@@ -168,14 +171,18 @@ interface ReviewedAccess {
   spec: { resourceAttributes: { verb: string; resource: string; subresource?: string; name?: string } };
 }
 
-/** Field selectors are lists of `field=value` here. */
-function selectionOf({ resource, namespace }: Target, { fieldSelector = '' }: LoggedRequest['query']): Selection {
-  const terms = fieldSelector.split(',').flatMap((term) => (term === '' ? [] : [term.split('=') as [string, string]]));
+/** Selectors are lists of `field=value` and `label=value` here. */
+function selectionOf({ resource, namespace }: Target, query: LoggedRequest['query']): Selection {
+  const { fieldSelector = '', labelSelector = '' } = query;
+  const parse = (selector: string) =>
+    selector.split(',').flatMap((term) => (term === '' ? [] : [term.split('=') as [string, string]]));
+  const [terms, labels] = [parse(fieldSelector), parse(labelSelector)];
   return {
     resource,
     selects: (object) =>
       (namespace === undefined || object.metadata.namespace === namespace) &&
-      terms.every(([field, value]) => valueAt(object, field) === value),
+      terms.every(([field, value]) => valueAt(object, field) === value) &&
+      labels.every(([label, value]) => (object.metadata.labels as Record<string, string>)?.[label] === value),
   };
 }
 

@@ -43,9 +43,10 @@ describe('netdra', () => {
     [['run', '--node-name=n', '--hookless-runtime-handlers=A'], /such as kata,kata-\*/],
     [['run', '--node-name=n', '--frobnicate'], /unknown option '--frobnicate'/],
     [['walk'], /unknown command 'walk'/],
-  ])('refuses %j with the reason and a code', (args, message) => {
+    [[], /Usage: netdra/],
+  ])('refuses %j with the reason and the code of wrong usage', (args, message) => {
     const { status, stderr } = netdra(args);
-    expect(status).toBe(1);
+    expect(status).toBe(2);
     expect(stderr).toMatch(message);
   });
 

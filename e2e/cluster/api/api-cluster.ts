@@ -87,6 +87,12 @@ export class ApiCluster implements AsyncDisposable {
     return this.#open(config);
   }
 
+  /** Path of a kubeconfig for a user, whom nothing is allowed that is not bound to the name. */
+  kubeconfigOf(user: string): string {
+    const { authority, server } = this.#controlPlane;
+    return authority.kubeconfig(user, `/CN=${user}`, server);
+  }
+
   /** The token of {@link driverOn}. */
   async driverToken(node: string): Promise<string> {
     const { uid: _, ...metadata } = buildNode(node).metadata;

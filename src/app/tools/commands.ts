@@ -1,19 +1,14 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { Command, Option } from 'commander';
-import { formatExactJson } from '../../framework/metadata/document/json-stream.ts';
+import { Command } from 'commander';
 import { defined } from '../../lib/defined.ts';
-import { explain } from '../../lib/errors.ts';
 import type { InstanceFacts } from '../instance-file.ts';
 import { type FlagName, flagOption, type Settings } from '../settings.ts';
 import { formatFindings } from './finding.ts';
-import { openTerminal, type Terminal } from './terminal.ts';
+import { type OutputOptions, outputOption, runTool, writeOutput } from './run-tool.ts';
+import type { Terminal } from './terminal.ts';
 
 // Commands load their code when they are run: what is imported above is loaded by the driver, too.
-
-interface OutputOptions {
-  output: 'table' | 'json';
-}
 
 /** What a tool gets: the output format, and flags of `netdra run`, by default as the driver has them. */
 type ToolOptions<Name extends FlagName> = OutputOptions & Pick<Settings, Name> & { instance?: InstanceFacts };
@@ -139,7 +134,6 @@ export function metadataCommand(): Command {
 export function seccompCommand(): Command {
   return new Command('seccomp')
     .description("print the driver's seccomp profile, or install it where the kubelet looks for profiles")
-    .showHelpAfterError('(netdra seccomp --help lists the flags)')
     .option('--install <path>', 'file to write, below the directory seccomp of the kubelet')
     .action(({ install }: { install?: string }) =>
       runTool(async () => {
@@ -162,8 +156,7 @@ function toolCommand<Name extends FlagName>(
 ): Command {
   const command = new Command(name)
     .description(description)
-    .showHelpAfterError(`(netdra ${name} --help lists the flags)`)
-    .addOption(new Option('-o, --output <format>', 'output format').choices(['table', 'json']).default('table'))
+    .addOption(outputOption())
     .action(() => runTool(async () => run(await withInstance<Name>(command), ...command.args)));
   for (const flag of flags) command.addOption(flagOption(flag));
   return command;
@@ -185,22 +178,6 @@ async function withInstance<Name extends FlagName>(command: Command): Promise<To
   const isThisBoot = instance.bootId === (await readBootId());
   const current = { ...instance, hungWrites: isThisBoot ? instance.hungWrites : [] };
   return { ...options, ...Object.fromEntries(settings), instance: current };
-}
-
-/** Writes the result of a command, for people or for programs. */
-function writeOutput<T>({ output }: OutputOptions, value: T, format: (terminal: Terminal, value: T) => string): void {
-  const terminal = openTerminal(process.stdout);
-  terminal.write(output === 'json' ? `${formatExactJson(value)}\n` : format(terminal, value));
-}
-
-/** Runs a command; a failure is reported in one line, with exit code 1. */
-async function runTool(task: () => Promise<void>): Promise<void> {
-  try {
-    await task();
-  } catch (error) {
-    process.stderr.write(`netdra: ${explain(error)}\n`);
-    process.exitCode = 1;
-  }
 }
 
 /** The driver's directory below the kubelet's `plugins`, and its state directory. */

@@ -1,25 +1,56 @@
+import { existsSync } from 'node:fs';
+import { delimiter } from 'node:path';
 import { KubeConfig } from '@kubernetes/client-node';
 import { NetdraError } from '../../lib/errors.ts';
 
 /**
  * Access to the API server with all features of client-node.
- * @param path of a kubeconfig
+ * @param path of a kubeconfig, or several as in `KUBECONFIG`: what is in the first of them counts
+ * @param context default: the current one
  * @throws NetdraError `kubeconfig-unusable` if it can never work, so that retrying would not help
  */
-export function loadKubeConfig(path: string): KubeConfig {
+export function loadKubeConfig(path: string, context?: string): KubeConfig {
+  const paths = path.split(delimiter).filter((each) => each !== '');
+  // As kubectl does: of several files, some may be missing.
+  const present = paths.filter((each) => existsSync(each));
+  const [first, ...others] = (present.length === 0 ? [path] : present).map(loadFile);
+  const config = others.reduce(merge, first ?? new KubeConfig());
+  if (context !== undefined) config.setCurrentContext(context);
+  const problem = context === undefined || config.getContextObject(context) ? findProblem(config) : noContext(config);
+  if (problem !== undefined) {
+    throw new NetdraError('kubeconfig-unusable', `kubeconfig ${path} cannot be used: ${problem}`, { path });
+  }
+  return config;
+}
+
+function loadFile(path: string): KubeConfig {
   const config = new KubeConfig();
   try {
     config.loadFromFile(path);
+    return config;
   } catch (cause) {
     // A YAML parser's message continues with lines of the file, which may be secret.
     const [reason] = String((cause as Error).message).split('\n');
     throw new NetdraError('kubeconfig-unusable', `cannot load kubeconfig ${path}: ${reason}`, { path });
   }
-  const problem = findProblem(config);
-  if (problem !== undefined) {
-    throw new NetdraError('kubeconfig-unusable', `kubeconfig ${path} cannot be used: ${problem}`, { path });
-  }
+}
+
+/** client-node refuses names that are in both, of which kubectl takes the first. */
+function merge(config: KubeConfig, other: KubeConfig): KubeConfig {
+  const joined = <T extends { name: string }>(own: T[] = [], more: T[] = []) => [
+    ...own,
+    ...more.filter(({ name }) => !own.some((each) => each.name === name)),
+  ];
+  config.clusters = joined(config.clusters, other.clusters);
+  config.users = joined(config.users, other.users);
+  config.contexts = joined(config.contexts, other.contexts);
+  config.currentContext ||= other.currentContext;
   return config;
+}
+
+function noContext(config: KubeConfig): string {
+  const names = config.getContexts().map(({ name }) => name);
+  return `it has no context ${config.currentContext}; it has ${names.join(', ') || 'none'}`;
 }
 
 /** Finds what would fail at every request. Files that the kubeconfig names may still appear or be renewed. */

@@ -20,7 +20,8 @@ export interface OwnerReference {
 }
 
 export interface KubeList<T> {
-  metadata: { resourceVersion?: string };
+  /** `continue` names the next page; absent or empty: there is none. */
+  metadata: { resourceVersion?: string; continue?: string };
   items: T[];
 }
 

@@ -82,9 +82,11 @@ describe('the package', () => {
     const claims = npx('claims', `--kubelet-plugins-dir=${nowhere}`);
     expect(claims).toMatchObject({ status: 0, stdout: 'no claims are prepared\n', stderr: '' });
     expect(npx('run', '--node-name=n', '--log-level=loud')).toMatchObject({
-      ...{ status: 1, stderr: expect.stringContaining("option '--log-level <level>' argument 'loud' is invalid") },
+      ...{ status: 2, stderr: expect.stringContaining("option '--log-level <level>' argument 'loud' is invalid") },
     });
     expect(npx('--version')).toMatchObject({ status: 0, stdout: `${manifest.version}\n` });
+    const plugin = spawnSync('npx', [...options, '--', 'kubectl-netdra', '--help'], { cwd: app.dir, encoding: 'utf8' });
+    expect(plugin).toMatchObject({ status: 0, stdout: expect.stringMatching(/^Usage: kubectl netdra /) });
     // What older versions of Node.js cannot parse is behind a check of the version.
     const command = readFileSync(join(app.packageDir, manifest.bin.netdra), 'utf8');
     const older = command.replace('process.versions.node', "'22.19.0'");

@@ -37,7 +37,7 @@ describe('makeImageFiles', () => {
     const run = (...args: string[]) =>
       spawnSync(process.execPath, [join(dir.path, programPath), ...args], { cwd: '/', env: {}, encoding: 'utf8' });
     expect(run('run', '--help')).toMatchObject({ status: 0, stdout: expect.stringContaining('--node-name') });
-    expect(run('run', '--log-level=loud')).toMatchObject({ status: 1, stderr: expect.stringContaining('--log-level') });
+    expect(run('run', '--log-level=loud')).toMatchObject({ status: 2, stderr: expect.stringContaining('--log-level') });
     // For `kubectl exec`. There is neither a shell nor `env`.
     const command = join(dir.path, commandPath);
     expect(resolve(dirname(command), readlinkSync(command))).toBe(join(dir.path, programPath));

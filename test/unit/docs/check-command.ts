@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Command, CommanderError } from 'commander';
-import { createProgram } from '../../../src/app/program.ts';
+import { createKubectlPlugin, createProgram } from '../../../src/app/program.ts';
 import { findValuePathProblem } from './check-document.ts';
 import { repo } from './pages.ts';
 
@@ -42,6 +42,7 @@ const others: Record<string, string[]> = {
   'kubectl apply': ['--filename=', '-f=', '--server-side'],
   'kubectl annotate node': ['--overwrite'],
   'kubectl cordon': [],
+  'kubectl create clusterrolebinding': ['--clusterrole=', '--group='],
   'kubectl create secret tls': ['--namespace=', '--cert=', '--key='],
   'kubectl delete': ['--filename=', '-f=', '--namespace=', '-n='],
   'kubectl describe': ['--namespace=', '-n='],
@@ -132,6 +133,8 @@ function findPartProblem(words: string[], isMention: boolean): string | undefine
       return findFileProblem(args, isMention);
     case 'netdra':
       return findOptionProblem(args, isMention);
+    case 'kubectl':
+      if (args[0] === 'netdra') return findOptionProblem(args.slice(1), isMention, createKubectlPlugin());
   }
   return findFormProblem(words);
 }
@@ -155,8 +158,7 @@ function findFileProblem([file = '', ...rest]: string[], isMention: boolean): st
 }
 
 /** By the parser that the program itself has, with nothing done. */
-function findOptionProblem(args: string[], isMention: boolean): string | undefined {
-  const program = createProgram();
+function findOptionProblem(args: string[], isMention: boolean, program = createProgram()): string | undefined {
   const quieten = (command: Command) => {
     command.exitOverride().configureOutput({ writeOut: () => undefined, writeErr: () => undefined });
     if (command.commands.length === 0) command.action(() => undefined);

@@ -96,6 +96,7 @@ describe('findCommandProblem', () => {
     ['netdra run --node-name n --simulate x', 'such as 8 or 2x4'],
     ['netdra walk', "error: unknown command 'walk'"],
     ['npx netdra claims -o xml', 'Allowed choices are table, json'],
+    ['kubectl netdra claims --everywhere', "unknown option '--everywhere'"],
     ['node scripts/none.ts', 'scripts/none.ts is not there'],
     ['bash scripts/bootstrap.sh frobnicate it', 'no check covers frobnicate it'],
     ['kubectl get pods --frobnicate', 'kubectl get has no option --frobnicate'],

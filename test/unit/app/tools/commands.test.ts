@@ -76,13 +76,14 @@ describe('netdra metadata', () => {
 
 describe('netdra', () => {
   it.each([
-    [['doctor', '--frobnicate'], /unknown option '--frobnicate'/],
-    [['claims', '-o', 'xml'], /Allowed choices are table, json/],
-    [['metadata', 'fast-net', '--kubelet-plugins-dir=/nowhere'], /no claim of that name is prepared here/],
-    [['metadata'], /missing required argument 'path\|claim'/],
-  ])('refuses %j with the reason and a code', (args, message) => {
+    [['doctor', '--frobnicate'], 2, /unknown option '--frobnicate'/],
+    [['claims', '-o', 'xml'], 2, /Allowed choices are table, json/],
+    [['metadata', 'fast-net', '--kubelet-plugins-dir=/nowhere'], 1, /no claim of that name is prepared here/],
+    [['metadata'], 2, /missing required argument 'path\|claim'/],
+    [['metadata', 'fast-net', 'slow-net'], 2, /too many arguments/],
+  ])('refuses %j with code %d and the reason', (args, code, message) => {
     const { status, stderr } = netdra(args);
-    expect(status).toBe(1);
+    expect(status).toBe(code);
     expect(stderr).toMatch(message);
   });
 

@@ -49,6 +49,16 @@ describe('loadKubeConfig', () => {
     expect(failure).not.toMatch(/\n|secret/);
   });
 
+  it('takes several files as kubectl does: what is first counts, and some may be missing', () => {
+    const named = (context: string, server: string) =>
+      withCluster({ server }).replaceAll('"c"', JSON.stringify(context)).replace('"u"', '"user"');
+    const paths = [write(named('lab', 'https://lab')), '/nowhere', write(named('lab', 'https://no'))];
+    const joined = [...paths, write(named('site', 'https://site'))].join(':');
+    const serverOf = (context?: string) => loadKubeConfig(joined, context).getCurrentCluster()?.server;
+    expect([serverOf(), serverOf('site')]).toEqual(['https://lab', 'https://site']);
+    expect(() => loadKubeConfig(joined, 'moon')).toThrow(/cannot be used: it has no context moon; it has lab, site$/);
+  });
+
   it('says what is missing outside of a cluster', async () => {
     vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
     onTestFinished(() => void vi.unstubAllEnvs());

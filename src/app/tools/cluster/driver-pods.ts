@@ -1,0 +1,82 @@
+import type { Cluster } from './open-cluster.ts';
+
+/** A pod of the driver. */
+export interface DriverPod {
+  namespace: string;
+  name: string;
+  /** The image's tag; of an image with none, the version in the pod's labels. */
+  version: string;
+  ready: boolean;
+  /** Why it is not ready, as its node reports it. */
+  reason?: string;
+}
+
+/** The part of a pod that is read. Source: core/v1 `Pod`. */
+interface ListedPod {
+  metadata: { namespace: string; name: string; labels?: Record<string, string>; creationTimestamp: string };
+  spec: {
+    nodeName?: string;
+    affinity?: { nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: NodeSelector } };
+    containers: { name: string; image?: string; args?: string[] }[];
+  };
+  status?: {
+    phase?: string;
+    reason?: string;
+    conditions?: { type: string; status: string; message?: string }[];
+    containerStatuses?: { state?: Record<string, { reason?: string; message?: string }> }[];
+  };
+}
+
+interface NodeSelector {
+  nodeSelectorTerms: { matchFields?: { key: string; values?: string[] }[] }[];
+}
+
+export interface DriverPodsOptions {
+  driverName: string;
+  /** Label selector of the driver's pods. */
+  selector: string;
+}
+
+/** The pods of the driver by their node; during a rolling update, of two on one node the newer. */
+export async function readDriverPods(
+  cluster: Pick<Cluster, 'listPods'>,
+  { driverName, selector }: DriverPodsOptions,
+): Promise<Map<string, DriverPod>> {
+  const pods = await cluster.listPods<ListedPod>({ labelSelector: selector });
+  const ofDriver = pods.filter((pod) => driverNameOf(pod) === driverName);
+  const byAge = ofDriver.sort((a, b) => (a.metadata.creationTimestamp < b.metadata.creationTimestamp ? -1 : 1));
+  return new Map(byAge.map((pod) => [nodeOf(pod), toDriverPod(pod)]));
+}
+
+/** The chart sets it; the default is that of `--driver-name`. */
+function driverNameOf({ spec }: ListedPod): string {
+  const flag = '--driver-name=';
+  const given = spec.containers.flatMap(({ args = [] }) => args).findLast((arg) => arg.startsWith(flag));
+  return given?.slice(flag.length) ?? 'sriov.netdra.dev';
+}
+
+/** A pod of a DaemonSet is made for a node, also while it is not bound to it. */
+function nodeOf({ spec }: ListedPod): string {
+  const terms = spec.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms ?? [];
+  const fields = terms.flatMap(({ matchFields = [] }) => matchFields);
+  return spec.nodeName ?? fields.find(({ key }) => key === 'metadata.name')?.values?.[0] ?? '';
+}
+
+function toDriverPod(pod: ListedPod): DriverPod {
+  const { metadata, spec, status } = pod;
+  const { namespace, name, labels = {} } = metadata;
+  const tag = /:([^:/@]+)(@|$)/.exec(spec.containers[0]?.image?.replace(/@.*/, '') ?? '')?.[1];
+  const version = tag ?? labels['app.kubernetes.io/version'] ?? '';
+  const ready = status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true;
+  return { namespace, name, version, ready, ...(ready ? {} : { reason: reasonOf(pod) }) };
+}
+
+function reasonOf({ status = {} }: ListedPod): string {
+  const states = (status.containerStatuses ?? []).map(({ state }) => state?.waiting ?? state?.terminated);
+  const state = states.find((each) => each !== undefined);
+  const condition = ['PodScheduled', 'Ready']
+    .map((wanted) => status.conditions?.find(({ type, status }) => type === wanted && status !== 'True'))
+    .find((each) => each !== undefined);
+  const facts = state === undefined ? [status.reason, condition?.message] : [state.reason, state.message];
+  return facts.filter((fact) => fact !== undefined).join(': ') || (status.phase ?? 'not started');
+}

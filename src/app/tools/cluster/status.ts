@@ -1,0 +1,151 @@
+import type { AllocatedDevice, ResourceClaim } from '../../../framework/kube/index.ts';
+import { claimName } from '../../../framework/metadata/index.ts';
+import type { Device, DeviceTaint, ResourceSlice } from '../../../framework/resourceslice/index.ts';
+import { formatTable, type Terminal } from '../terminal.ts';
+import { type DriverPod, type DriverPodsOptions, readDriverPods } from './driver-pods.ts';
+import type { Cluster } from './open-cluster.ts';
+
+/** A node that has a pod of the driver, or devices of it. */
+export interface NodeStatus {
+  node: string;
+  /** Absent: there is none. */
+  pod?: DriverPod;
+  /** Numbers of devices. `inUse`: in a claim that pods may use; `tainted`: kept from new claims, or from their pods, by a taint. */
+  offered: number;
+  allocated: number;
+  inUse: number;
+  tainted: number;
+  /** What needs attention, for people. */
+  problems: string[];
+}
+
+export interface ClusterStatus {
+  driver: string;
+  nodes: NodeStatus[];
+}
+
+/** What the nodes offer, and what claims have of it. @throws KubeError, NetdraError `list-forbidden` */
+export async function readStatus(
+  cluster: Pick<Cluster, 'listResources' | 'listPods'>,
+  options: DriverPodsOptions,
+): Promise<ClusterStatus> {
+  const { driverName: driver } = options;
+  const [slices, claims, pods] = await Promise.all([
+    cluster.listResources<ResourceSlice>('resourceslices', { fieldSelector: `spec.driver=${driver}` }),
+    cluster.listResources<ResourceClaim>('resourceclaims'),
+    readDriverPods(cluster, options),
+  ]);
+  const slicesOf = Map.groupBy(slices, ({ spec }) => spec.nodeName);
+  const allocations = allocationsOf(driver, claims);
+  // A pool has the name of its node.
+  const names = new Set([...pods.keys(), ...slicesOf.keys(), ...allocations.keys()]);
+  const nodes = [...names].sort().map((node) => {
+    return toNodeStatus(node, pods.get(node), slicesOf.get(node) ?? [], allocations.get(node) ?? []);
+  });
+  return { driver, nodes };
+}
+
+interface Allocation {
+  claim: string;
+  device: string;
+  isInUse: boolean;
+}
+
+/** Devices that claims have, by pool. Access of administrators takes no device. */
+function allocationsOf(driver: string, claims: readonly ResourceClaim[]): Map<string, Allocation[]> {
+  const all = claims.flatMap((claim) => {
+    const { namespace = '', name = '' } = claim.metadata ?? {};
+    return devicesOf(driver, claim)
+      .filter(({ adminAccess }) => adminAccess !== true)
+      .map(({ pool, device }) => {
+        const isInUse = (claim.status?.reservedFor ?? []).length > 0;
+        return { pool, device, claim: claimName({ namespace, name }), isInUse };
+      });
+  });
+  return Map.groupBy(all, ({ pool }) => pool);
+}
+
+/** The driver's devices in the allocation of a claim. */
+export function devicesOf(driver: string, { status }: ResourceClaim): AllocatedDevice[] {
+  return (status?.allocation?.devices?.results ?? []).filter((result) => result.driver === driver);
+}
+
+function toNodeStatus(
+  node: string,
+  pod: DriverPod | undefined,
+  slices: readonly ResourceSlice[],
+  allocations: readonly Allocation[],
+): NodeStatus {
+  const generation = Math.max(...slices.map(({ spec }) => spec.pool.generation));
+  const current = slices.filter(({ spec }) => spec.pool.generation === generation);
+  const devices = current.flatMap(({ spec }) => spec.devices ?? []);
+  const wanted = current[0]?.spec.pool.resourceSliceCount ?? 0;
+  const isComplete = current.length === wanted;
+  const problems = [
+    ...podProblems(pod),
+    ...(isComplete ? [] : [`${current.length} of its ${wanted} ResourceSlices are published: no claim gets a device`]),
+    ...taintProblems(devices),
+    ...(isComplete ? lostDevices(devices, allocations) : []),
+  ];
+  const count = (found: readonly Allocation[]) => new Set(found.map(({ device }) => device)).size;
+  return {
+    node,
+    ...(pod === undefined ? {} : { pod }),
+    offered: devices.length,
+    allocated: count(allocations),
+    inUse: count(allocations.filter(({ isInUse }) => isInUse)),
+    tainted: devices.filter((device) => taintsOf(device).length > 0).length,
+    problems,
+  };
+}
+
+function podProblems(pod: DriverPod | undefined): string[] {
+  if (pod === undefined) return ['no pod of the driver is on the node'];
+  return pod.ready ? [] : [`pod ${pod.namespace}/${pod.name} of the driver is not ready: ${pod.reason}`];
+}
+
+function taintsOf({ taints = [] }: Device): DeviceTaint[] {
+  return taints.filter(({ effect }) => effect !== 'None');
+}
+
+/** Devices of one PF often have one taint. */
+function taintProblems(devices: readonly Device[]): string[] {
+  const all = devices.flatMap((device) => {
+    const pf = device.attributes?.pfName?.string;
+    return taintsOf(device).map(({ key, value, effect }) => {
+      const of = pf === undefined ? '' : ` of PF ${pf}`;
+      return `${of} tainted: ${key}${value === undefined ? '' : `=${value}`}, ${effect}`;
+    });
+  });
+  return [...Map.groupBy(all, (text) => text)].map(([text, { length }]) => {
+    return `${length} ${length === 1 ? 'device' : 'devices'}${text}`;
+  });
+}
+
+function lostDevices(devices: readonly Device[], allocations: readonly Allocation[]): string[] {
+  const offered = new Set(devices.map(({ name }) => name));
+  const lost = allocations.filter(({ device }) => !offered.has(device));
+  return lost.map(({ device, claim }) => `device ${device} of claim ${claim} is not offered any more`);
+}
+
+export function formatStatus(terminal: Terminal, { driver, nodes }: ClusterStatus): string {
+  if (nodes.length === 0) {
+    return `no node has a pod or a device of ${driver}: is it installed, and its name the one of --driver-name?\n`;
+  }
+  const head = ['NODE', 'VERSION', 'READY', 'OFFERED', 'ALLOCATED', 'IN USE', 'TAINTED'];
+  const rows = nodes.map(({ node, pod, offered, allocated, inUse, tainted }) => [
+    ...[node, pod?.version ?? '', pod?.ready ? 'yes' : terminal.style('red', pod === undefined ? 'no pod' : 'no')],
+    ...[`${offered}`, `${allocated}`, `${inUse}`, tainted === 0 ? '0' : terminal.style('yellow', `${tainted}`)],
+  ]);
+  const problems = nodes.flatMap(({ node, problems }) => {
+    return problems.map((text) => `${terminal.style('bold', node)}: ${text}\n`);
+  });
+  const sum = (key: 'offered' | 'allocated' | 'inUse' | 'tainted') =>
+    nodes.reduce((total, node) => total + node[key], 0);
+  const ready = nodes.filter(({ pod }) => pod?.ready).length;
+  const counts = `${sum('offered')} devices, ${sum('allocated')} allocated, ${sum('inUse')} in use, ${sum('tainted')} tainted`;
+  const total = `${nodes.length} nodes, the driver ready on ${ready}: ${counts}\n`;
+  return [formatTable(terminal, head, rows), ...(problems.length === 0 ? [] : ['\n', ...problems]), '\n', total].join(
+    '',
+  );
+}

@@ -1,0 +1,28 @@
+import { defined } from '../../lib/defined.ts';
+import { isKubeError } from './errors.ts';
+import type { KubeList } from './types.ts';
+
+/** A page of what clusters of thousands of nodes have is some megabytes. Source: the default of `kubectl get --chunk-size`. */
+const pageSize = 500;
+
+/**
+ * All objects of a list, page by page.
+ * @param list sends one request, with the page in its query
+ * @throws KubeError
+ */
+export async function listAll<T>(list: (page: Record<string, string>) => Promise<KubeList<T>>): Promise<T[]> {
+  const items: T[] = [];
+  let next: string | undefined;
+  do {
+    try {
+      const page = await list({ limit: `${pageSize}`, ...defined({ continue: next }) });
+      items.push(...page.items);
+      next = page.metadata.continue;
+    } catch (error) {
+      // The server no longer has the version of the first page. It gives all at once, as of now.
+      if (next === undefined || !isKubeError(error, 'api-expired')) throw error;
+      return (await list({})).items;
+    }
+  } while (next);
+  return items;
+}

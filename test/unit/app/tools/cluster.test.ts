@@ -1,0 +1,249 @@
+import { join } from 'node:path';
+import type { V1Pod } from '@kubernetes/client-node';
+import { describe, expect, it, vi } from 'vitest';
+import { formatClusterClaims, readClaims } from '../../../../src/app/tools/cluster/claims.ts';
+import { Cluster, openCluster } from '../../../../src/app/tools/cluster/open-cluster.ts';
+import { formatStatus, readStatus } from '../../../../src/app/tools/cluster/status.ts';
+import type { AllocatedDeviceStatus } from '../../../../src/framework/kube/index.ts';
+import type { Device } from '../../../../src/framework/resourceslice/index.ts';
+import { explain } from '../../../../src/lib/errors.ts';
+import { ApiServer, type ApiServerOptions } from '../../../doubles/api-server.ts';
+import { kubeConfigOf } from '../../../doubles/kube.ts';
+import { buildClaim, buildPod, testDriver } from '../../../doubles/objects.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+import { plainTerminal } from './plain-terminal.ts';
+
+const options = { driverName: testDriver, selector: 'app.kubernetes.io/name=netdra' };
+
+/** A cluster, by default in its state after an installation: no node, no claim. */
+async function startCluster(more: ApiServerOptions = {}) {
+  await using stack = new AsyncDisposableStack();
+  const api = stack.use(await ApiServer.start(more));
+  const cluster = stack.use(new Cluster(kubeConfigOf(api)));
+  const owned = stack.move();
+  return {
+    ...{ api, cluster },
+    status: () => readStatus(cluster, options),
+    statusText: async () => formatStatus(plainTerminal, await readStatus(cluster, options)),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+const vf = (index: number, more: Partial<Device> = {}): Device => ({
+  ...{ name: `vf-${index}`, attributes: { pfName: { string: 'ens1f0' } }, ...more },
+});
+
+function publish(api: ApiServer, nodeName: string, devices: Device[], pool = { generation: 1, resourceSliceCount: 1 }) {
+  const metadata = { name: `${nodeName}-${pool.generation}-${api.objects('ResourceSlice').length}` };
+  const spec = { driver: testDriver, nodeName, pool: { name: nodeName, ...pool }, devices };
+  api.create({ apiVersion: 'resource.k8s.io/v1', kind: 'ResourceSlice', metadata, spec } as never);
+}
+
+function installOn(api: ApiServer, nodeName: string, status: V1Pod['status'] = ready, driverName = testDriver): void {
+  const pod = buildPod(`netdra-${nodeName}-${driverName}`, { namespace: 'netdra', nodeName });
+  const labels = { 'app.kubernetes.io/name': 'netdra', 'app.kubernetes.io/version': '0.1.0' };
+  const image = 'registry:5000/netdra:0.2.0@sha256:0123';
+  const containers = [{ name: 'driver', image, args: ['run', `--driver-name=${driverName}`] }];
+  api.create({ ...pod, metadata: { ...pod.metadata, labels }, spec: { ...pod.spec, containers }, status });
+}
+
+const ready: V1Pod['status'] = { phase: 'Running', conditions: [{ type: 'Ready', status: 'True' }] };
+
+/** A claim with devices of a node, in use by a pod of its name unless `isFree`. */
+function allocate(api: ApiServer, name: string, devices: string[], { isFree = false, adminAccess = false } = {}): void {
+  const pods = isFree ? [] : [buildPod(`${name}-0`)];
+  const choices = devices.map((device) => ({ device, ...(adminAccess && { adminAccess }) }));
+  api.create(buildClaim(name, { requests: [{ name: 'vf', devices: choices }], pods, namespace: 'apps' }));
+}
+
+describe('readStatus', () => {
+  it('counts what each node offers, and what claims have of it', async () => {
+    await using bench = await startCluster();
+    const { api } = bench;
+    installOn(api, 'node-1');
+    installOn(api, 'node-1', { phase: 'Pending' }, 'other.example.com');
+    publish(api, 'node-1', [vf(0), vf(1)], { generation: 2, resourceSliceCount: 2 });
+    publish(api, 'node-1', [vf(2), vf(3)], { generation: 2, resourceSliceCount: 2 });
+    // Slices of an older generation are on their way out.
+    publish(api, 'node-1', [vf(0), vf(4)], { generation: 1, resourceSliceCount: 1 });
+    installOn(api, 'node-2');
+    allocate(api, 'a', ['vf-0', 'vf-1']);
+    allocate(api, 'b', ['vf-2'], { isFree: true });
+    // Takes nothing from others; and several claims may share a device.
+    allocate(api, 'watch', ['vf-3'], { adminAccess: true });
+    allocate(api, 'shared', ['vf-0']);
+    api.create(buildClaim('other', { driver: 'gpu.example.com', requests: [{ name: 'gpu', devices: ['gpu-0'] }] }));
+    const nothing = { offered: 0, allocated: 0, inUse: 0, tainted: 0, problems: [] };
+    const pod = { namespace: 'netdra', version: '0.2.0', ready: true };
+    expect(await bench.status()).toEqual({
+      driver: testDriver,
+      nodes: [
+        {
+          ...{ node: 'node-1', pod: { ...pod, name: 'netdra-node-1-sriov.netdra.dev' } },
+          ...{ ...nothing, offered: 4, allocated: 3, inUse: 2 },
+        },
+        { node: 'node-2', pod: { ...pod, name: 'netdra-node-2-sriov.netdra.dev' }, ...nothing },
+      ],
+    });
+    expect(await bench.statusText()).toBe(
+      [
+        'NODE    VERSION  READY  OFFERED  ALLOCATED  IN USE  TAINTED',
+        'node-1  0.2.0    yes    4        3          2       0',
+        'node-2  0.2.0    yes    0        0          0       0',
+        '',
+        '2 nodes, the driver ready on 2: 4 devices, 3 allocated, 2 in use, 0 tainted\n',
+      ].join('\n'),
+    );
+  });
+
+  it('says of each node what needs attention, and why', async () => {
+    await using bench = await startCluster({ draVersions: ['v1beta2'] });
+    const { api } = bench;
+    const taints = [{ key: `${testDriver}/no-carrier`, effect: 'NoSchedule' as const }];
+    const noticed = [{ key: 'example.com/seen', effect: 'None' as const }];
+    publish(api, 'node-1', [vf(0, { taints }), vf(1, { taints }), vf(2, { taints: noticed, attributes: {} })]);
+    installOn(api, 'node-1', {
+      phase: 'Running',
+      conditions: [{ type: 'Ready', status: 'False', message: 'containers with unready status: [driver]' }],
+      containerStatuses: [{ state: { waiting: { reason: 'CrashLoopBackOff', message: 'back-off 5m' } } }],
+    } as V1Pod['status']);
+    allocate(api, 'lost', ['vf-9']);
+    publish(api, 'node-2', [vf(0)], { generation: 1, resourceSliceCount: 2 });
+    expect((await bench.statusText()).split('\n')).toEqual([
+      'NODE    VERSION  READY   OFFERED  ALLOCATED  IN USE  TAINTED',
+      'node-1  0.2.0    no      3        1          1       2',
+      'node-2  -        no pod  1        0          0       0',
+      '',
+      'node-1: pod netdra/netdra-node-1-sriov.netdra.dev of the driver is not ready: CrashLoopBackOff: back-off 5m',
+      'node-1: 2 devices of PF ens1f0 tainted: sriov.netdra.dev/no-carrier, NoSchedule',
+      'node-1: device vf-9 of claim apps/lost is not offered any more',
+      'node-2: no pod of the driver is on the node',
+      'node-2: 1 of its 2 ResourceSlices are published: no claim gets a device',
+      '',
+      '2 nodes, the driver ready on 0: 4 devices, 1 allocated, 1 in use, 2 tainted',
+      '',
+    ]);
+  });
+
+  it('names the node of a pod that does not fit there, and the reason', async () => {
+    await using bench = await startCluster();
+    installOn(bench.api, 'node-1', {
+      phase: 'Pending',
+      conditions: [
+        { type: 'PodScheduled', status: 'False', message: '0/1 nodes are available: 1 Insufficient memory' },
+      ],
+    });
+    const term = { matchFields: [{ key: 'metadata.name', operator: 'In', values: ['node-1'] }] };
+    bench.api.edit<V1Pod>(
+      'Pod',
+      `netdra-node-1-${testDriver}`,
+      ({ spec }) => {
+        delete spec!.nodeName;
+        const requiredDuringSchedulingIgnoredDuringExecution = { nodeSelectorTerms: [term] };
+        spec!.affinity = { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution } };
+      },
+      'netdra',
+    );
+    expect((await bench.status()).nodes).toMatchObject([
+      { node: 'node-1', problems: [expect.stringMatching(/not ready: 0\/1 nodes .* Insufficient memory$/)] },
+    ]);
+  });
+
+  it('says that nothing is there', async () => {
+    await using bench = await startCluster();
+    expect(await bench.statusText()).toMatch(/^no node has a pod or a device of sriov\.netdra\.dev: is it installed/);
+  });
+
+  it('says what the user may not do, and what allows it', async () => {
+    await using bench = await startCluster();
+    const message = 'resourceslices.resource.k8s.io is forbidden: User "joe" cannot list resource "resourceslices"';
+    bench.api.failNext('/resourceslices', 403, { message });
+    expect(await bench.status().catch(explain)).toMatch(
+      /^may not list resourceslices: GET \S+: the API server answered 403: .* User "joe" cannot list .* \(the chart's ClusterRole netdra-viewer allows it: /,
+    );
+  });
+});
+
+describe('lists of many objects', () => {
+  const names = Array.from({ length: 1_001 }, (_, index) => `c-${index}`);
+
+  it('are read page by page, and as a whole if they change for longer than the server keeps a version', async () => {
+    await using bench = await startCluster();
+    const { api, cluster } = bench;
+    for (const name of names) allocate(api, name, ['vf-0']);
+    const read = async () => (await readClaims(cluster, options)).map(({ name }) => name).sort();
+    expect(await read()).toEqual([...names].sort());
+    const logged = () => api.requests('/resourceclaims').map(({ query }) => query);
+    expect(logged()).toEqual([{ limit: '500' }, { limit: '500', continue: '500' }, { limit: '500', continue: '1000' }]);
+    api.failNext(({ query }) => query.continue === '1000', 410, { reason: 'Expired' });
+    expect(await read()).toEqual([...names].sort());
+    expect(logged().at(-1)).toEqual({});
+  });
+});
+
+describe('readClaims', () => {
+  const statusOf = (device: string, more: Partial<AllocatedDeviceStatus>): AllocatedDeviceStatus => ({
+    ...{ driver: testDriver, pool: 'node-1', device, ...more },
+  });
+  const condition = (type: string, status: 'True' | 'False', reason: string, message = '') => ({
+    ...{ type, status, reason, message, lastTransitionTime: '2026-01-01T00:00:00Z' },
+  });
+
+  it('shows the pods and devices of claims, and what the driver reports of them', async () => {
+    await using bench = await startCluster();
+    const { api, cluster } = bench;
+    allocate(api, 'a', ['vf-0', 'vf-1']);
+    allocate(api, 'b', ['vf-2'], { isFree: true });
+    allocate(api, 'c', ['vf-3']);
+    api.create(buildClaim('new', { requests: [{ name: 'vf', devices: [] }], allocated: false, namespace: 'apps' }));
+    const devices = [
+      statusOf('vf-0', {
+        conditions: [condition('Ready', 'True', 'Attached'), condition('NumaAligned', 'False', 'OtherNode', 'CPU 3')],
+        networkData: { interfaceName: 'net1', ips: ['192.0.2.7/24'] },
+      }),
+      statusOf('vf-1', { conditions: [condition('Ready', 'False', 'NotAttached', 'no route')] }),
+      { ...statusOf('vf-1', { conditions: [condition('Ready', 'True', 'Fine')] }), driver: 'other.example.com' },
+    ];
+    api.edit<{ status: object }>('ResourceClaim', 'a', (claim) => Object.assign(claim.status, { devices }), 'apps');
+    const claims = await readClaims(cluster, { ...options, namespace: 'apps' });
+    expect(claims[0]?.devices[0]).toEqual({
+      ...{ request: 'vf', node: 'node-1', device: 'vf-0', ready: true, reason: 'Attached', message: '' },
+      ...{ interfaceName: 'net1', ips: ['192.0.2.7/24'], warnings: ['NumaAligned is False: OtherNode: CPU 3'] },
+    });
+    expect(formatClusterClaims(plainTerminal, claims).split('\n')).toEqual([
+      'CLAIM   POD  NODE    DEVICE  STATE         INTERFACE  ADDRESSES',
+      'apps/a  a-0  node-1  vf-0    ready         net1       192.0.2.7/24',
+      'apps/a  a-0  node-1  vf-1    not ready     -          -',
+      'apps/b  -    node-1  vf-2    not in use    -          -',
+      'apps/c  c-0  node-1  vf-3    not reported  -          -',
+      '',
+      'apps/a: vf-0: NumaAligned is False: OtherNode: CPU 3',
+      'apps/a: vf-1: not ready: NotAttached: no route',
+      '',
+    ]);
+    expect(await readClaims(cluster, { ...options, namespace: 'other' })).toEqual([]);
+  });
+});
+
+describe('openCluster', () => {
+  it('takes the usual kubeconfig and the namespace of its context, or says what is missing', async () => {
+    await using bench = await startCluster();
+    using dir = tempDir();
+    vi.stubEnv('HOME', dir.path);
+    vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
+    try {
+      expect(await openCluster({}).catch(explain)).toBe(
+        `no API server is known: there is no ${dir.path}/.kube/config (give --kubeconfig, or KUBECONFIG in the environment)`,
+      );
+      const kubeconfig = join(dir.path, 'config');
+      await bench.api.writeKubeconfig(kubeconfig);
+      using cluster = await openCluster({ kubeconfig });
+      expect([cluster.namespace, await cluster.listPods({})]).toEqual(['default', []]);
+      expect(await openCluster({ kubeconfig, context: 'lab' }).catch(explain)).toBe(
+        `kubeconfig ${kubeconfig} cannot be used: it has no context lab; it has double`,
+      );
+    } finally {
+      vi.unstubAllEnvs();
+    }
+  });
+});
