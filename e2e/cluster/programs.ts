@@ -14,6 +14,13 @@ export function isSince(version: KubernetesVersion, first: KubernetesVersion): b
   return kubernetesVersions.indexOf(version) <= kubernetesVersions.indexOf(first);
 }
 
+/** The feature gates that concern the driver, all of them on: only the first one is off by default in 1.36 and 1.37. */
+export const alphaGates = {
+  DRAListTypeAttributes: true,
+  ResourceHealthStatusMessage: true,
+  DRAResourceClaimGranularStatusAuthorization: true,
+};
+
 /** Source of the programs of a containerd: a Go module, or Debian (e2e/node). */
 const containerdSources = {
   'containerd-2.1': { series: '2.1' },
@@ -37,6 +44,8 @@ export interface ClusterPrograms {
   /** The program `etcd`. */
   etcd: string;
   runtime: RuntimePrograms;
+  /** Whether {@link alphaGates} are switched on. */
+  alpha: boolean;
   /** Display name of the runtime. */
   runtimeLabel: string;
   /** The NRI plugin in Go against which the driver is measured: e2e/go/nri-plugin. */
@@ -46,6 +55,8 @@ export interface ClusterPrograms {
 export interface ProgramChoice {
   kubernetes: KubernetesVersion;
   runtime: RuntimeName;
+  /** With {@link alphaGates}. */
+  alpha?: true;
   /** A folder with programs of Kubernetes, in place of those built here. */
   kubernetesDir?: string;
   /** The folder with the programs of `crio`. */
@@ -65,12 +76,22 @@ export async function fetchClusterPrograms(
 ): Promise<ClusterPrograms> {
   // Checked before anything is built: the programs may be missing.
   const runtimeLabel = describeRuntime(choice);
+  if (choice.alpha && !isSince(choice.kubernetes, '1.36')) {
+    throw new NetdraError(
+      'gates-unknown',
+      `Kubernetes ${choice.kubernetes} does not know ${Object.keys(alphaGates)[0]}`,
+      {
+        hint: 'use --alpha with Kubernetes 1.36 or later',
+      },
+    );
+  }
   fetchDebianPackages(cacheDir, [etcd], log);
   const build = (module: string) => ensureGoPrograms(cacheDir, module, log);
   return {
     kubernetesVersion: choice.kubernetes,
     kubernetes: choice.kubernetesDir ?? (await build(`kubernetes-${choice.kubernetes}`)),
     etcd: join(packageFolder(cacheDir, etcd), 'usr/bin/etcd'),
+    alpha: choice.alpha ?? false,
     runtime: choice.runtime === 'crio' ? locateCrio(choice.crioDir) : await fetchContainerd(choice.runtime, build),
     runtimeLabel,
     nriPlugin: join(await build('nri-plugin'), 'nri-plugin'),

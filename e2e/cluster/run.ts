@@ -33,6 +33,7 @@ interface Flags {
   kubernetesBin?: string;
   crio?: string;
   cniBin?: string;
+  alpha?: true;
   all?: true;
   resume?: true;
   startTimes?: true;
@@ -54,6 +55,9 @@ function clusterCommand(): Command {
     .option('--kubernetes-bin <dir>', 'programs of Kubernetes to take in place of those built here', folder)
     .option('--crio <dir>', 'folder with crio, conmon, pinns, and crun or runc, for --runtime crio', folder)
     .option('--cni-bin <dir>', 'folder with CNI plugins of other projects: whereabouts', folder)
+    .addOption(
+      new Option('--alpha', 'with feature gates that are off by default, Kubernetes 1.36 or later').conflicts('all'),
+    )
     .option(
       '--all',
       'every version with every runtime, or those that --kubernetes and --runtime name; writes docs/compatibility.md',
@@ -142,9 +146,10 @@ function chooseAll(flags: Flags): ProgramChoice[] {
 }
 
 function choose(flags: Flags, kubernetes: KubernetesVersion, runtime: RuntimeName): ProgramChoice {
-  const { kubernetesBin, crio } = flags;
+  const { kubernetesBin, crio, alpha } = flags;
   return {
     ...{ kubernetes, runtime },
+    ...(alpha === undefined ? {} : { alpha }),
     ...(kubernetesBin === undefined ? {} : { kubernetesDir: kubernetesBin }),
     ...(crio === undefined ? {} : { crioDir: crio }),
   };

@@ -1,3 +1,4 @@
+import { describeAlphaGates } from './cases/alpha-gates.ts';
 import { describeDefaultNetwork } from './cases/default-network.ts';
 import { describeExampleDriver } from './cases/example-driver.ts';
 import { describeFaults } from './cases/faults.ts';
@@ -11,14 +12,15 @@ import { describeCluster } from './describe-cluster.ts';
 import { InstalledDriver } from './node/driver.ts';
 import { NodeCheck } from './node/node-check.ts';
 import { bootIdPath, RealNode } from './node/real-node.ts';
-import { isSince, readPrograms } from './programs.ts';
+import { alphaGates, isSince, readPrograms } from './programs.ts';
 
 const programs = readPrograms(process.env);
 const title = `Kubernetes ${programs.kubernetesVersion} with ${programs.runtimeLabel}`;
 const options = { simulated: true, admissionPolicies: true };
 // Enabled by default from 1.36.
 const newFeatures = { DRAExtendedResource: true, ResourceHealthStatus: true };
-const featureGates = isSince(programs.kubernetesVersion, '1.36') ? {} : newFeatures;
+const defaultGates = isSince(programs.kubernetesVersion, '1.36') ? {} : newFeatures;
+const featureGates = programs.alpha ? alphaGates : defaultGates;
 
 /** Two PFs with 40 VFs each. A machine with one NUMA node has CPUs near the second one only. */
 const simulate = '2x40@1:0';
@@ -33,6 +35,7 @@ describeCluster(
     const { target } = await InstalledDriver.install(node, {
       simulate,
       cni: true,
+      listAttributes: programs.alpha,
       // The check after each test waits for state that only reconciliation restores.
       extraArgs: [`--boot-id-path=${bootIdPath}`, '--reconcile-interval=10'],
     });
@@ -48,7 +51,8 @@ describeCluster(
     describeInstalledDriver(get, () => node);
     describeTools(get, () => node, simulate);
     describeExampleDriver(get, () => node);
-    describeNuma(get, () => node);
+    describeNuma(get, () => node, programs.alpha);
+    if (programs.alpha) describeAlphaGates(get, () => node);
     describeSlowDevices(get, () => node);
     describeWhereabouts(get, () => node);
     describeDefaultNetwork(get, () => node, simulate);

@@ -15,7 +15,7 @@ import { FileMutex } from '../lib/file-mutex.ts';
 import type { Logger } from '../lib/logger.ts';
 import { CniRunner } from '../node/cni/index.ts';
 import { NetworkWatch } from '../node/netlink/index.ts';
-import { readNumaNodes } from '../node/numa/index.ts';
+import { readNearNodes, readNumaNodes } from '../node/numa/index.ts';
 import { InstanceFile } from './instance-file.ts';
 import { InstanceToken, Operations, observerOf } from './ops/index.ts';
 import type { Settings } from './settings.ts';
@@ -53,6 +53,7 @@ export async function openPorts(
       networks,
       watchHost: (onChange) => NetworkWatch.openHost(onChange),
       numaNodes: () => readNumaNodes(),
+      nearNodes: (node) => readNearNodes(node),
     },
     // What a failed removal leaves is found by the next reconciliation.
     disk: { bootId, store, locks, gate, later: (task) => removals.add(task) },

@@ -135,6 +135,10 @@ const flags = {
     ...{ value: '[bool]', default: 'true', parse: parseBoolean },
     help: 'follow changes of addresses, MTU, MAC and link in running pods',
   },
+  listAttributes: {
+    ...{ value: '[bool]', default: 'false', parse: parseBoolean },
+    help: 'offer NUMA nodes as lists, with the other nodes of the same socket; needs the feature gate DRAListTypeAttributes',
+  },
   openClaimFields: {
     ...{ value: '<fields>', default: '', parse: namesAmong(closedFields, { mayBeEmpty: true }) },
     help: `closed fields that claims may set where their DeviceClass does not; comma-separated: ${closedFields.join(', ')}`,

@@ -9,7 +9,7 @@ import {
   claimName,
   layouts,
 } from '../framework/metadata/index.ts';
-import { createSliceApi, dropsTaints, SlicePublisher } from '../framework/resourceslice/index.ts';
+import { createSliceApi, SlicePublisher } from '../framework/resourceslice/index.ts';
 import { defined } from '../lib/defined.ts';
 import { explain } from '../lib/errors.ts';
 import { shared } from '../lib/shared.ts';
@@ -158,7 +158,7 @@ async function findDevices(
   { disk, kernel: { networks, ...sources }, clock, now, logger, settings, stack }: Base,
   on: Pick<ClaimMetadataOptions, 'onPending' | 'onPrepared' | 'onUnprepared'>,
 ) {
-  const { driverName: driver, nodeName, dataDir, stateDir, inventoryPolicy } = settings;
+  const { driverName: driver, nodeName, dataDir, stateDir, inventoryPolicy, listAttributes } = settings;
   const { attributesDir, downwardApiDir } = settings;
   const { store, bootId, gate, later } = disk;
   const metadata = new ClaimMetadata({
@@ -184,7 +184,7 @@ async function findDevices(
   const { connection: host, ethtool } = networks.host;
   const devices = stack.use(
     await openDevices(settings, {
-      ...{ driver, host, stateDir, store, clock, now, logger, ...sources },
+      ...{ driver, host, stateDir, store, clock, now, logger, listAttributes, ...sources },
       held: heldBy(store),
       unrestored: () => store.unrestored(),
       ...defined({ ethtool, policyPath: inventoryPolicy }),
@@ -223,7 +223,7 @@ function createReports(
         observer.published(explain(error));
         observer.writeFailed('slices', error);
         events.slicesNotPublished(nodeName, error);
-        if (dropsTaints(error)) devices.withdrawTainted();
+        devices.notPublished(error);
       },
       onSynced: () => {
         observer.published();

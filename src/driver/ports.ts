@@ -41,6 +41,8 @@ export interface NodeSettings extends SimulationSettings {
   openClaimFields: ClosedField[];
   /** What CNI plugins may do. */
   cni: CniRules;
+  /** Whether NUMA nodes are offered as lists. */
+  listAttributes: boolean;
   /** Path of a file with an InventoryPolicy. */
   inventoryPolicy?: string | undefined;
   /** How often stored and actual state are compared, ms. */
@@ -67,7 +69,7 @@ export interface NodePorts {
   decorate?: <Name extends keyof NodeParts>(name: Name, part: NodeParts[Name]) => NodeParts[Name];
 }
 
-export interface KernelPort extends Pick<OpenDevicesOptions, 'openCard' | 'policy'> {
+export interface KernelPort extends Pick<OpenDevicesOptions, 'openCard' | 'policy' | 'nearNodes'> {
   networks: Networks & { readonly host: { readonly connection: OpenDevicesOptions['host'] } };
   /** The NUMA nodes of the machine. @throws Error if they cannot be read */
   numaNodes: () => NumaNodes;

@@ -380,6 +380,12 @@ describe('the chart', () => {
     expect(prefixed.spec).toEqual(loadYaml(rules.replaceAll('runbook_url: docs/', `runbook_url: ${prefix}docs/`)));
   });
 
+  it('offers NUMA nodes as lists where that is wanted', () => {
+    const flag = '--list-attributes=true';
+    expect(podOf({})?.containers[0]?.args).not.toContain(flag);
+    expect(podOf({ kubeletPlugin: { listAttributes: true } })?.containers[0]?.args).toContain(flag);
+  });
+
   it('has metrics of the traffic of VFs where they are wanted, with the pods of the VFs as labels', () => {
     const flag = '--vf-traffic=true';
     expect(podOf({})?.containers[0]?.args).not.toContain(flag);

@@ -106,6 +106,7 @@ export class Instance {
       vfTraffic: false,
       liveUpdates: this.#node.plan.liveUpdates,
       openClaimFields: [],
+      listAttributes: false,
       cni: allCni,
       reconcileIntervalMs: reconcileMs,
       simulate: undefined,

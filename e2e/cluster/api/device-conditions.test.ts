@@ -1,4 +1,4 @@
-import { readdirSync, renameSync } from 'node:fs';
+import { readdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { DeviceList } from '../../../src/driver/devices/device-list.ts';
@@ -12,14 +12,22 @@ import {
   SlicePublisher,
 } from '../../../src/framework/resourceslice/index.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
+import { explain } from '../../../src/lib/errors.ts';
 import type { RtnlConnection } from '../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { ManualClock } from '../../../test/doubles/manual-clock.ts';
 import { testDriver } from '../../../test/doubles/objects.ts';
 import { TestNode } from '../../../test/unit/node/sriov/test-node.ts';
+import { isSince, readPrograms } from '../programs.ts';
 import { ApiCluster } from './api-cluster.ts';
 
 const nodeName = 'node-1';
+/** Before that, counters are in the slices of the devices, behind a feature gate. */
+const hasCounters = isSince(readPrograms(process.env).kubernetesVersion, '1.36');
+const policy = `apiVersion: netdra.dev/v1alpha1
+kind: InventoryPolicy
+pfs: [{ select: {}, bandwidth: { guaranteedMbps: 400 } }]
+`;
 const [pfs, vfsPerPf, devicesPerSlice] = [8, 64, 64];
 const pfAt = (index: number) => `0000:1${index}:00.0`;
 const vfAt = (pf: number, index: number) => `0000:1${pf}:0${2 + Math.floor(index / 8)}.${index % 8}`;
@@ -50,7 +58,7 @@ function hideVfs(pf: number, isHidden: boolean): void {
   }
 }
 
-it('a node with 512 VFs writes no more slices than have changed, and none at a restart', async () => {
+it('a node with 512 VFs, with counters where they are known, writes no more slices than have changed, and none at a restart', async () => {
   const clock = new ManualClock();
   const { client } = await cluster.driverOn(nodeName);
   let writes = 0;
@@ -71,11 +79,13 @@ it('a node with 512 VFs writes no more slices than have changed, and none at a r
     },
   );
   using store = new Store(join(node.root, 'state.db'));
+  const policyPath = join(node.root, 'policy.yaml');
+  writeFileSync(policyPath, policy);
   const open = () =>
     new DeviceList({
       ...{ driver: testDriver, host: node.connection as unknown as RtnlConnection, clock, store, sysfsRoot: node.root },
       ...{ now: () => new Date(Date.UTC(2026, 0, 1) + clock.nowMs()), logger: new RecordingLogger() },
-      ...{ held: () => new Map(), unrestored: () => [] },
+      ...{ held: () => new Map(), unrestored: () => [], ...(hasCounters ? { policyPath } : {}) },
     });
   let devices = open();
   const none = () => undefined;
@@ -104,9 +114,12 @@ it('a node with 512 VFs writes no more slices than have changed, and none at a r
     return [writes - before, tainted];
   };
   const setCarrier = (pf: number, carrier: boolean) => node.change(`ens${pf}`, { carrier });
-  const slices = (pfs * vfsPerPf) / devicesPerSlice;
+  // One has the counters of all ports.
+  const slices = (pfs * vfsPerPf) / devicesPerSlice + (hasCounters ? 1 : 0);
 
   expect(await look(), 'at the start').toEqual([slices, 0]);
+  const [device] = devices.offered();
+  expect(device?.consumesCounters === undefined).toBe(!hasCounters);
   for (let round = 0; round < 3; round++) expect(await look(30_000), 'nothing changed').toEqual([0, 0]);
   setCarrier(3, false);
   expect(await look(2_000), 'a PF loses its carrier').toEqual([1, vfsPerPf]);
@@ -137,3 +150,37 @@ it('a node with 512 VFs writes no more slices than have changed, and none at a r
   expect(await look(2_000), 'a switch with two PFs fails').toEqual([2, 2 * vfsPerPf]);
   expect(errors).toEqual([]);
 }, 400_000);
+
+it('NUMA nodes are offered as single values if the API server stores no lists, and the reason is reported', async () => {
+  const place = { driver: testDriver, nodeName: 'node-2' };
+  const { client } = await cluster.driverOn(place.nodeName);
+  using store = new Store(join(node.root, 'lists.db'));
+  const parts = { ...place, clock: systemClock, logger: new RecordingLogger() };
+  const devices = new DeviceList({
+    ...{ ...parts, host: node.connection as unknown as RtnlConnection, store, sysfsRoot: node.root },
+    ...{ held: () => new Map(), unrestored: () => [], listAttributes: true },
+  });
+  const errors: string[] = [];
+  await using publisher = new SlicePublisher(createSliceApi(client, new ResourceApi(client), place), {
+    ...parts,
+    onError: (error) => {
+      errors.push(explain(error));
+      devices.notPublished(error);
+      publish();
+    },
+  });
+  const publish = () => publisher.publish({ pools: { [place.nodeName]: { devices: devices.offered() } } });
+  await devices.scan();
+  publish();
+  const nodes = async () => {
+    const { items } = await cluster.admin.resources.list<ResourceSlice>({ path: 'resourceslices' });
+    const own = items.filter(({ spec }) => spec.nodeName === place.nodeName).flatMap(({ spec }) => spec.devices ?? []);
+    return own.map(({ attributes = {} }) => attributes['resource.kubernetes.io/numaNode']);
+  };
+  await expect.poll(nodes, { timeout: 60_000 }).toEqual(Array(pfs * vfsPerPf).fill({ int: 0 }));
+  expect(errors).toEqual([
+    expect.stringMatching(
+      /^pool node-2: the API server stores no list as attribute .*numaNode.*DRAListTypeAttributes/s,
+    ),
+  ]);
+});

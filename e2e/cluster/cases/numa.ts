@@ -11,9 +11,11 @@ const slow = { timeout: 120_000, interval: 500 };
 
 const classes = ['dra.cpu', 'dra.memory', 'accelerator.example.com'];
 
-/** On a machine whose CPUs are all on NUMA node 0, with simulated VFs on the nodes 0 and 1. */
-export function describeNuma(get: GetCluster, getNode: () => RealNode): void {
-  const onNode = (node: number) => [`device.attributes["resource.kubernetes.io"].numaNode == ${node}`];
+/** On a machine whose CPUs are all on NUMA node 0, with simulated VFs on the nodes 0 and 1. @param areLists as in the slices */
+export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists: boolean): void {
+  const onNode = (node: number) => [
+    `device.attributes["resource.kubernetes.io"].numaNode${areLists ? `.includes(${node})` : ` == ${node}`}`,
+  ];
 
   /** About a pod or a claim of that name. */
   async function eventsOf(reason: string, name: string): Promise<string[]> {

@@ -19,7 +19,7 @@ async function notes({ cluster }: TestCluster, reason: string): Promise<string[]
 async function healthOf({ cluster }: TestCluster, pod: string) {
   const { status } = (await cluster.find<V1Pod>('Pod', pod)) ?? {};
   const [resource] = status?.containerStatuses?.[0]?.allocatedResourcesStatus ?? [];
-  return [resource?.name, ...(resource?.resources ?? []).map((each) => each.health)];
+  return [resource?.name, ...(resource?.resources ?? []).map(({ health, message }) => ({ health, message }))];
 }
 
 export function describeTrouble(get: GetCluster, { simulated }: CaseOptions): void {
@@ -46,9 +46,11 @@ export function describeTrouble(get: GetCluster, { simulated }: CaseOptions): vo
       // Under the claim's own name, the only one that kubelet 1.34 supports (see UpdateAllocatedResourcesStatus).
       await cluster.create(testPod(cluster, 'lost', { claims: [{ name: 'lost', resourceClaimName: 'lost' }] }));
       await cluster.waitUntilRunning('lost');
-      const isReported = (await cluster.features()).has('ResourceHealthStatus');
-      const expectHealth = async (health: string) => {
-        if (isReported) await expect.poll(() => healthOf(get(), 'lost'), slow).toEqual(['claim:lost', health]);
+      const features = await cluster.features();
+      const expectHealth = async (health: string, text?: string) => {
+        if (!features.has('ResourceHealthStatus')) return;
+        const message = features.has('ResourceHealthStatusMessage') ? text : undefined;
+        await expect.poll(() => healthOf(get(), 'lost'), slow).toEqual(['claim:lost', { health, message }]);
       };
       await expectHealth('Healthy');
       const [device] = (await view('lost').metadata('resourceclaims/lost', 'vf')).devices;
@@ -58,7 +60,7 @@ export function describeTrouble(get: GetCluster, { simulated }: CaseOptions): vo
       await expect
         .poll(() => notes(get(), 'DeviceLost'), slow)
         .toEqual([expect.stringMatching(`^Pod lost: ${text}`), expect.stringMatching(`^ResourceClaim lost: ${text}`)]);
-      await expectHealth('Unhealthy');
+      await expectHealth('Unhealthy', 'not found on the node any more: the pod has to be replaced');
       await expect.poll(async () => (await cluster.devices()).length, slow).toBe(offered - 1);
       // After a restart the simulation has all its VFs again.
       await cluster.remove('Pod', 'lost');

@@ -26,6 +26,8 @@ export interface DriverOptions {
   extraArgs?: readonly string[];
   /** Whether it may run the node's CNI plugins, as in `cni.enabled`. Default: no. */
   cni?: boolean;
+  /** As `kubeletPlugin.listAttributes`. */
+  listAttributes?: boolean;
 }
 
 /**
@@ -50,14 +52,14 @@ export class InstalledDriver {
    * @throws CommandError
    */
   static async prepare(node: RealNode, options: DriverOptions): Promise<InstalledDriver> {
-    const { simulate, extraArgs = [], cni: enabled = false } = options;
+    const { simulate, extraArgs = [], cni: enabled = false, listAttributes = false } = options;
     const { registry, runtime } = node;
     registry.push(locateDriverImage(cacheDir), 'netdra:e2e');
     await provideConsumerImage(runtime.dir, runtime.provideImage);
     const image = { repository: `${registry.address}/netdra`, tag: 'e2e' };
     const cni = { enabled, binDirectoryPath: enabled ? layOutPlugins(node) : runtime.cniBinDir };
     const directories = { downwardApiDirectoryPath: downwardApiDir };
-    const kubeletPlugin = { simulate, extraArgs, ...directories, ...seccompOf(process.env) };
+    const kubeletPlugin = { simulate, extraArgs, listAttributes, ...directories, ...seccompOf(process.env) };
     return new InstalledDriver(node, { image, cni, kubeletPlugin });
   }
 

@@ -23,7 +23,9 @@ const onNumaNode = (int: number) => ({ 'resource.kubernetes.io/numaNode': { int 
 const nodes = [0, 1];
 
 /** What such drivers publish, and what containers get. Sources: README of dra-driver-cpu, that of dra-driver-memory. */
-const drivers: { name: string; devices: Device[]; env: (claimUid: string) => string[] }[] = [
+const driversWith = (
+  accelerators: NonNullable<Device['attributes']>[],
+): { name: string; devices: Device[]; env: (claimUid: string) => string[] }[] => [
   {
     name: 'dra.cpu',
     devices: [...readNumaNodes()].map(([node, cpus]) => ({
@@ -44,18 +46,24 @@ const drivers: { name: string; devices: Device[]; env: (claimUid: string) => str
   },
   {
     name: 'accelerator.example.com',
-    devices: nodes.map((node) => ({ name: `accelerator-${node}`, attributes: onNumaNode(node) })),
+    devices: accelerators.map((attributes, index) => ({ name: `accelerator-${index}`, attributes })),
     env: () => [],
   },
 ];
 
-/** A stand-in for drivers of CPUs, memory and accelerators: it assigns nothing, and tells containers which CPUs they would have. */
-export async function startNumaDrivers(node: RealNode): Promise<AsyncDisposable> {
+/**
+ * A stand-in for drivers of CPUs, memory and accelerators: it assigns nothing, and tells containers which CPUs they would have.
+ * @param accelerators the attributes of each; default: one on each NUMA node
+ */
+export async function startNumaDrivers(
+  node: RealNode,
+  accelerators = nodes.map<NonNullable<Device['attributes']>>(onNumaNode),
+): Promise<AsyncDisposable> {
   await using stack = new AsyncDisposableStack();
   const access = await openApiAccess(node.controlPlane.adminKubeconfig);
   const kube = stack.use(new KubeClient(access, { clock: systemClock, userAgent: 'numa-drivers' }));
   const claims = new ResourceApi(kube);
-  for (const { name: driver, devices, env } of drivers) {
+  for (const { name: driver, devices, env } of driversWith(accelerators)) {
     const specs = new CdiSpecs({ dir: nodePaths.cdi, driver, class: 'device' });
     const plugin: DraPlugin = {
       async prepareResourceClaims(prepared) {

@@ -1,4 +1,4 @@
-import type { DeviceTaint } from '../../framework/resourceslice/index.ts';
+import { type DeviceTaint, dropsTaints } from '../../framework/resourceslice/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import {
   type ConditionSubject,
@@ -92,6 +92,12 @@ export class DeviceConditions {
   /** For an API server that does not store taints: for an hour, devices that would have one and that no claim holds are withdrawn. */
   dropTaints(): void {
     this.#noTaintsUntilMs = this.#options.clock.nowMs() + retryTaintsMs;
+  }
+
+  /** @returns whether the error says that the API server drops taints */
+  learn(error: Error): boolean {
+    if (dropsTaints(error)) this.dropTaints();
+    return dropsTaints(error);
   }
 
   /**

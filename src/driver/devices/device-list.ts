@@ -24,6 +24,7 @@ import {
   type DeviceConditionsOptions,
 } from './device-conditions.ts';
 import { heldDevices } from './held-devices.ts';
+import { ListAttributes, type ListAttributesOptions } from './list-attributes.ts';
 import { offeredBandwidth, portCounters } from './offered-bandwidth.ts';
 import { PolicyFile } from './policy-file.ts';
 import { ScanSchedule, type ScanScheduleOptions } from './scan-schedule.ts';
@@ -32,6 +33,7 @@ export interface DeviceListOptions
   extends DeviceConditionsOptions,
     Pick<ConditionHistoryOptions, 'store'>,
     ScanScheduleOptions,
+    ListAttributesOptions,
     Omit<HostVfsOptions, 'assertListed' | 'deviceAt' | 'onHungChange'> {
   host: HostVfsOptions['host'] & InventoryOptions['connection'];
   /** File with an InventoryPolicy. */
@@ -51,11 +53,10 @@ export class DeviceList implements AsyncDisposable {
   readonly #policyFile: DeviceListOptions['policy'];
   readonly #history: ConditionHistory;
   readonly #conditions: DeviceConditions;
+  readonly #lists: ListAttributes;
   readonly #schedule: ScanSchedule;
   readonly #stop = new AbortController();
   #devices: NetworkDevice[] = [];
-  /** PCI addresses of VFs that no claim holds and whose interface is in another network namespace. */
-  #elsewhere: string[] = [];
   #isListed = false;
   /** Whether a change has yet to be reported: the store can fail meanwhile. */
   #isUnreported = false;
@@ -90,6 +91,7 @@ export class DeviceList implements AsyncDisposable {
       active: () => this.#history.active,
       policy: () => this.#inventory.policy,
     });
+    this.#lists = new ListAttributes(options);
     this.#schedule = new ScanSchedule(options, () => ({ held: held(), quarantine: this.#conditions.fingerprint() }));
   }
 
@@ -194,7 +196,7 @@ export class DeviceList implements AsyncDisposable {
     const devices = this.#devices.filter(({ pciAddress }) => !withdrawn.has(pciAddress));
     return devices.map((device) => ({
       name: device.name,
-      attributes: deviceAttributes(device),
+      attributes: this.#lists.offered(deviceAttributes(device)),
       ...offeredBandwidth(device),
       ...this.#conditions.taintsOf(device),
     }));
@@ -236,10 +238,9 @@ export class DeviceList implements AsyncDisposable {
     return { ...none, ...this.#conditions.counts(this.#devices) };
   }
 
-  /** For an API server that does not store taints: for an hour, devices that would have one and that no claim holds are withdrawn instead. */
-  withdrawTainted(): void {
-    this.#conditions.dropTaints();
-    this.#onChange?.();
+  /** Offers less if the error says that the API server stores no taints, or no lists. */
+  notPublished(error: Error): void {
+    if (this.#conditions.learn(error) || this.#lists.learn(error)) this.#onChange?.();
   }
 
   find(name: string): NetworkDevice | undefined {
@@ -270,7 +271,8 @@ export class DeviceList implements AsyncDisposable {
    */
   async recreateLost(signal: AbortSignal): Promise<void> {
     if (!this.vfs.isSimulated) return;
-    for (const pciAddress of this.#elsewhere) {
+    const elsewhere = this.#report.excluded.filter(({ reason }) => reason === 'interface-elsewhere');
+    for (const { pciAddress } of elsewhere) {
       if (signal.aborted) return;
       if (!this.#options.held().has(pciAddress)) await this.vfs.recreate(pciAddress);
     }
@@ -331,8 +333,6 @@ export class DeviceList implements AsyncDisposable {
     this.#report = report;
     // A device that could not be read may be readable a moment later. A problem that stays is no reason to scan more often.
     if (this.#log(report) && report.problems.length > 0) this.#schedule.request();
-    const elsewhere = report.excluded.filter(({ reason }) => reason === 'interface-elsewhere');
-    this.#elsewhere = elsewhere.map(({ pciAddress }) => pciAddress);
   }
 
   /**

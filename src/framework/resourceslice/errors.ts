@@ -1,7 +1,7 @@
 import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
 
-/** `slice-fields-dropped`: less was published than requested. */
-export type SliceErrorCode = 'slice-invalid' | 'slice-fields-dropped' | 'slice-node-unknown';
+/** `slice-fields-dropped`: less was published than requested. `slice-lists-refused`: nothing was, for attributes in list form. */
+export type SliceErrorCode = 'slice-invalid' | 'slice-fields-dropped' | 'slice-lists-refused' | 'slice-node-unknown';
 
 export interface SliceProblem {
   /** Name of the device; absent if it is about the pool. */
@@ -31,6 +31,14 @@ export class SliceError extends NetdraError<SliceErrorCode> {
 export function dropsTaints(error: Error): boolean {
   if (!(error instanceof SliceError) || error.code !== 'slice-fields-dropped') return false;
   return error.problems.some(({ field }) => /^taints\b/.test(field));
+}
+
+/**
+ * Whether the API server has refused devices for attributes in list form. Where the feature gate `DRAListTypeAttributes` is off, it drops
+ * the lists, and then refuses attributes without a value.
+ */
+export function refusesLists(error: Error): boolean {
+  return error instanceof SliceError && error.code === 'slice-lists-refused';
 }
 
 const maxListed = 5;

@@ -1,4 +1,4 @@
-export { dropsTaints, SliceError, type SliceErrorCode, type SliceProblem } from './errors.ts';
+export { dropsTaints, refusesLists, SliceError, type SliceErrorCode, type SliceProblem } from './errors.ts';
 export type {
   Counter,
   CounterConsumption,

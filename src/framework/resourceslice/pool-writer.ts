@@ -1,4 +1,4 @@
-import type { OwnerReference } from '../kube/index.ts';
+import { isKubeError, type OwnerReference } from '../kube/index.ts';
 import { findDroppedFields, isSameSpec } from './compare.ts';
 import { formatProblems, SliceError, type SliceProblem } from './errors.ts';
 import type { Pool, ResourceSlice, SliceSpec } from './model.ts';
@@ -86,9 +86,10 @@ export class PoolWriter {
     for (const { name, spec, existing } of writes) {
       const metadata = { ...existing?.metadata, name, ...(owner === undefined ? {} : { ownerReferences: [owner] }) };
       const slice = { metadata, spec };
-      const stored = await (existing === undefined
-        ? this.#api.create(slice, signal)
-        : this.#api.replace(slice, signal));
+      const write = existing === undefined ? this.#api.create(slice, signal) : this.#api.replace(slice, signal);
+      const stored = await write.catch((error: unknown) => {
+        throw listsRefusal(error, spec) ?? error;
+      });
       this.#remember(stored.metadata.resourceVersion);
       written.push({ name, spec, stored: stored.spec });
     }
@@ -122,6 +123,21 @@ export class PoolWriter {
     const hint = 'the feature of these fields is switched off in the API server, or it is too old for them';
     this.#options.report(new SliceError('slice-fields-dropped', message, { pool, problems: fresh, hint }));
   }
+}
+
+/** @returns `undefined` if lists are not the reason why the slice is refused */
+function listsRefusal(error: unknown, { pool: { name: pool }, devices = [] }: SliceSpec): SliceError | undefined {
+  if (!isKubeError(error, 'api-invalid')) return undefined;
+  const attributes = devices.flatMap((device) => Object.entries(device.attributes ?? {}));
+  const lists = attributes.filter(([, value]) => Object.values(value).some(Array.isArray)).map(([name]) => name);
+  const refused = [...new Set(lists)].filter((name) => error.message.includes(`attributes[${name}]`));
+  if (refused.length === 0) return undefined;
+  const names = refused.join(', ');
+  return new SliceError('slice-lists-refused', `pool ${pool}: the API server stores no list as attribute ${names}`, {
+    // Without the server's answer, which has a sentence for each device.
+    pool,
+    hint: 'switch on the feature gate DRAListTypeAttributes in API server and scheduler, Kubernetes 1.36 or later, or publish single values',
+  });
 }
 
 /** By kind of field: the same field of another device is not reported again. */

@@ -1,2 +1,2 @@
 export { cpuList, parseCpuList } from './cpu-list.ts';
-export { type NumaNodes, readNumaNodes } from './numa-nodes.ts';
+export { type NumaNodes, readNearNodes, readNumaNodes } from './numa-nodes.ts';

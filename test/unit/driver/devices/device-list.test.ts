@@ -6,6 +6,7 @@ import { DeviceList, type DeviceListOptions } from '../../../../src/driver/devic
 import { heldDevices } from '../../../../src/driver/devices/held-devices.ts';
 import { openDevices, type SimulationSettings } from '../../../../src/driver/devices/open-devices.ts';
 import type { StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from '../../../../src/driver/state/index.ts';
+import { type Device, SliceError } from '../../../../src/framework/resourceslice/index.ts';
 import { validatePool } from '../../../../src/framework/resourceslice/validate.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { NetlinkError, type RtnlConnection } from '../../../../src/node/netlink/index.ts';
@@ -41,6 +42,8 @@ const store: DeviceListOptions['store'] = {
   putCondition: (condition) => void conditions.push(condition),
   deleteCondition: () => {},
 };
+/** What the publisher says if the API server stores no taints. */
+const dropped = new SliceError('slice-fields-dropped', 'x', { problems: [{ field: 'taints[0]', message: 'x' }] });
 const options = (more: Partial<DeviceListOptions> = {}): DeviceListOptions => ({
   driver: testDriver,
   host: node.connection as unknown as RtnlConnection,
@@ -124,6 +127,41 @@ describe('DeviceList', () => {
     expect(sharedCounters).toEqual([{ name: 'port-0000-01-00-0', counters: { bandwidth: { value: '1000M' } } }]);
     expect(validatePool('n', { devices: offered, sharedCounters }, testDriver)).toEqual([]);
     expect(offered.filter(({ capacity }) => capacity === undefined)).not.toEqual([]);
+  });
+
+  it('offers NUMA nodes as lists if that is wanted, but single ones for an hour if the API server stores no lists', async () => {
+    const clock = new ManualClock();
+    const nodeOf = ({ attributes = {} }: Device) => attributes['resource.kubernetes.io/numaNode'];
+    const nodes = (source: DeviceList) => [
+      ...new Set(source.offered().map((device) => JSON.stringify(nodeOf(device)))),
+    ];
+    await using plain = open(undefined, { clock });
+    await plain.scan();
+    // The firmware does not say where the card of the igb is.
+    expect(nodes(plain)).toEqual([undefined, '{"int":1}']);
+
+    await using source = open(undefined, { clock, listAttributes: true, nearNodes: (number) => [number, 2] });
+    await source.scan();
+    expect(nodes(source)).toEqual([undefined, '{"ints":[1,2]}']);
+    const device = source.offered().find(nodeOf)!;
+    expect(validatePool('x', { devices: [device] }, testDriver)).toEqual([]);
+    const { pciAddress = '' } = source.find(device.name) ?? {};
+    expect(source.attributesOf(pciAddress)['resource.kubernetes.io/numaNode']).toEqual({ int: 1 });
+    source.notPublished(new SliceError('slice-lists-refused', 'x'));
+    expect(nodes(source)).toEqual([undefined, '{"int":1}']);
+    clock.advance(3_600_000);
+    expect(nodes(source)).toEqual([undefined, '{"ints":[1,2]}']);
+
+    const nearNodes = () => {
+      throw new Error('EIO');
+    };
+    await using unread = open(undefined, { clock, listAttributes: true, nearNodes });
+    await unread.scan();
+    expect(nodes(unread)).toEqual([undefined, '{"ints":[1]}']);
+    expect(logger.messages('warn').filter((message) => message.includes('NUMA'))).toEqual([
+      'NUMA nodes are offered as single values for an hour',
+      'the NUMA nodes of a socket cannot be read: a node is offered by itself',
+    ]);
   });
 
   it('knows after a restart what a VF was that is in a pod', async () => {
@@ -571,7 +609,7 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     await using bench = await hang();
     const { source, before } = bench;
     const changes = bench.changes();
-    source.withdrawTainted();
+    source.notPublished(dropped);
     expect(bench.changes()).toBeGreaterThan(changes);
     expect(source.offered()).toEqual(before.filter((device) => device.name !== name));
     claims = [claimOf({})];
@@ -658,7 +696,7 @@ describe('DeviceList, of a card whose link is lost', () => {
     const message = expect.stringMatching(/^PF enp1s0f0 \(0000:01:00.0\) has no carrier: check its cable/);
     expect(source.unhealthy().get('0000-01-10-0')).toMatchObject([{ name: 'no-carrier', message }]);
     expect(source.cardConditions()[0]?.message).toMatch(/New claims get its devices all the same/);
-    source.withdrawTainted();
+    source.notPublished(dropped);
     expect(source.offered()).toHaveLength(9);
   });
 
@@ -667,7 +705,7 @@ describe('DeviceList, of a card whose link is lost', () => {
     await using bench = await follow();
     const { source } = bench;
     claims = [claimOf({})];
-    source.withdrawTainted();
+    source.notPublished(dropped);
     expect(
       source
         .offered()

@@ -1,6 +1,12 @@
 import { describe, expect } from 'vitest';
 import { isKubeError } from '../../../../src/framework/kube/index.ts';
-import { dropsTaints, type ResourceSlice, SliceError } from '../../../../src/framework/resourceslice/index.ts';
+import {
+  dropsTaints,
+  type ResourceSlice,
+  refusesLists,
+  SliceError,
+} from '../../../../src/framework/resourceslice/index.ts';
+import { explain } from '../../../../src/lib/errors.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
 import { devices, generations, it, onePool, poll, startBench } from './bench.ts';
 
@@ -15,6 +21,25 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.logger.lines.find(({ level }) => level === 'error')?.fields).toMatchObject({ retryMs: 1_000 });
     expect(await bench.settle(() => bench.clock.advance(1_000))).toEqual(['POST']);
     expect(bench.slices()).toHaveLength(1);
+  });
+
+  it('says which gate is off if attributes in list form are refused, and nothing of lists if others are', async ({
+    own: bench,
+  }) => {
+    const publisher = bench.start();
+    const attributes = { 'resource.kubernetes.io/numaNode': { ints: [0, 1] }, mtu: { int: 1500 } };
+    const refuse = (name: string) => {
+      const message = `ResourceSlice "x" is invalid: spec.devices[0].attributes[${name}]: Invalid value: "": exactly one value must be specified`;
+      bench.api.failNext('POST /resourceslices', 422, { message });
+    };
+    refuse('resource.kubernetes.io/numaNode');
+    publisher.publish(onePool(devices(1, { attributes })));
+    await expect.poll(() => bench.errors).toMatchObject([{ code: 'slice-lists-refused', pool: testNode }]);
+    expect(explain(bench.errors[0]!)).toMatch(/numaNode.*switch on the feature gate DRAListTypeAttributes/s);
+    expect(refusesLists(bench.errors[0]!)).toBe(true);
+    refuse('mtu');
+    publisher.publish(onePool(devices(2, { attributes })));
+    await expect.poll(() => bench.errors.slice(1)).toMatchObject([{ code: 'api-invalid' }]);
   });
 
   it('waits longer after each failure, and not at all for new devices', async ({ own: bench }) => {

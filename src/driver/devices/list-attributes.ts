@@ -1,0 +1,58 @@
+import type { DeviceAttributes } from '../../framework/metadata/index.ts';
+import { refusesLists } from '../../framework/resourceslice/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+
+const numaNode = 'resource.kubernetes.io/numaNode';
+/** An API server that refuses lists may get the feature gate. */
+const retryMs = 3_600_000;
+
+export interface ListAttributesOptions {
+  clock: Clock;
+  logger: Logger;
+  /** Whether the NUMA node is offered as a list. Default: no. */
+  listAttributes?: boolean;
+  /** A NUMA node, and those of its socket that are near. @throws Error if they cannot be read */
+  nearNodes?: (node: number) => readonly number[];
+}
+
+/** Which attributes are offered as lists: the NUMA node, whose list has the other nodes of its socket, if the API server stores lists. */
+export class ListAttributes {
+  readonly #options: ListAttributesOptions;
+  readonly #lists = new Map<number, number[]>();
+  #noListsUntilMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: ListAttributesOptions) {
+    this.#options = options;
+  }
+
+  offered(attributes: DeviceAttributes): DeviceAttributes {
+    const { clock, listAttributes = false } = this.#options;
+    const { [numaNode]: own } = attributes;
+    if (!listAttributes || own?.int === undefined || clock.nowMs() < this.#noListsUntilMs) return attributes;
+    return { ...attributes, [numaNode]: { ints: this.#near(Number(own.int)) } };
+  }
+
+  /** For an API server that refuses lists: for an hour, single values are offered. @returns whether the error is such a refusal */
+  learn(error: Error): boolean {
+    const { clock, logger } = this.#options;
+    if (!refusesLists(error)) return false;
+    this.#noListsUntilMs = clock.nowMs() + retryMs;
+    logger.warn({ attribute: numaNode }, 'NUMA nodes are offered as single values for an hour');
+    return true;
+  }
+
+  /** Read once: NUMA nodes stay as they are until the next boot. */
+  #near(node: number): number[] {
+    const { logger, nearNodes = (only) => [only] } = this.#options;
+    let list = this.#lists.get(node);
+    try {
+      list ??= [...nearNodes(node)];
+    } catch (err) {
+      logger.warn({ err, node }, 'the NUMA nodes of a socket cannot be read: a node is offered by itself');
+      list = [node];
+    }
+    this.#lists.set(node, list);
+    return list;
+  }
+}
