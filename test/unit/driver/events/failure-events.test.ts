@@ -133,6 +133,15 @@ describe('FailureEvents', () => {
     expect(reports[0]?.note).toMatch(/^The containers wait until .*, one after the other: 4 of 8 devices/);
   });
 
+  it('reports on the pods that a claim is reserved for that they wait until it is prepared', () => {
+    const { events, reports, reported } = record();
+    const status = { reservedFor: [{ resource: 'pods', name: 'web-0', uid: 'p-1' }] };
+    events.slowToPrepare({ identity, object: { status } } as never, '0 of 2 devices are prepared after 3 s');
+    expect(reported()).toEqual(['Pod web-0 WaitingForDevices']);
+    expect(reports[0]).toMatchObject({ type: 'Normal', action: 'Preparing', related: { name: identity.name } });
+    expect(reports[0]?.note).toMatch(/^The pod waits until its devices are prepared, one after the other: 0 of 2/);
+  });
+
   it('reports a container on another NUMA node on its claim and its pod, which it knows from the event', () => {
     const { events, reported, reports } = record();
     events.numaMisaligned(pod, identity, 'container main: its CPUs 2-3 are on NUMA node 1, and …');
