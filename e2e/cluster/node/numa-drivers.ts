@@ -88,7 +88,11 @@ export async function startNumaDrivers(
     const logger = { debug() {}, info() {}, warn: console.warn, error: console.error };
     const dataDir = join(kubeletDir, 'plugins', driver);
     const registryDir = join(kubeletDir, 'plugins_registry');
-    stack.use(await startKubeletPlugin(plugin, { driver, dataDir, registryDir, claims, logger }));
+    const registered = Promise.withResolvers<unknown>();
+    const options = { driver, dataDir, registryDir, claims, logger, onRegistration: registered.resolve };
+    stack.use(await startKubeletPlugin(plugin, options));
+    // The kubelet tries a pod again only after a minute.
+    await registered.promise;
     // Not by SlicePublisher, which knows no driver that qualifies its own names, as dra-driver-cpu does.
     const pool = { name: nodeName, generation: 1, resourceSliceCount: 1 };
     const slice = { metadata: { name: `${nodeName}-${driver}` }, spec: { driver, nodeName, pool, devices } };
