@@ -7,6 +7,7 @@ import {
   type V1NodeStatus,
   type V1Pod,
 } from '@kubernetes/client-node';
+import { type ExecResult, execInPod } from '../../src/app/tools/cluster/pod-exec.ts';
 import { isKubeError, KubeClient, type KubeList } from '../../src/framework/kube/index.ts';
 import { loadKubeConfig } from '../../src/framework/kube/kube-config.ts';
 import type { Device } from '../../src/framework/resourceslice/index.ts';
@@ -21,7 +22,6 @@ import {
   pollMs,
   type Slice,
 } from './cluster-facts.ts';
-import { type ExecResult, execInPod } from './pod-exec.ts';
 import { readText } from './read-text.ts';
 import type { ClusterTarget } from './target.ts';
 

@@ -2,7 +2,13 @@ import { Command, type CommanderError } from 'commander';
 import packageInfo from '../../package.json' with { type: 'json' };
 import { explain, NetdraError } from '../lib/errors.ts';
 import { flagNames, flagOption, type Settings } from './settings.ts';
-import { clusterClaimsCommand, statusCommand } from './tools/cluster/commands.ts';
+import {
+  bundleCommand,
+  claimMetadataCommand,
+  clusterClaimsCommand,
+  nodeDoctorCommand,
+  statusCommand,
+} from './tools/cluster/commands.ts';
 import {
   claimsCommand,
   doctorCommand,
@@ -28,7 +34,10 @@ export function createProgram(): Command {
 /** The plugin of kubectl: it looks at the cluster, whereas netdra looks at its node. */
 export function createKubectlPlugin(): Command {
   const description = 'netdra in a cluster, seen from outside: its driver, devices and claims';
-  return assemble('kubectl netdra', description, [statusCommand(), clusterClaimsCommand(), validateCommand()]);
+  return assemble('kubectl netdra', description, [
+    ...[statusCommand(), clusterClaimsCommand(), claimMetadataCommand(), nodeDoctorCommand(), bundleCommand()],
+    validateCommand(),
+  ]);
 }
 
 function assemble(name: string, description: string, commands: Command[]): Command {
