@@ -333,7 +333,7 @@ function createSandboxes(
       events.notAttached(claim, podUidsOf(claim), reason);
     },
     onFlapping: (claim) => events.flapping(claim, podUidsOf(claim)),
-    onSlow: ({ podUid }, claim, progress) => events.slowToAttach(claim, podUid, progress),
+    onSlow: (pod, claim, progress) => events.slowToAttach(pod, claim, progress),
     onSynchronized: nudge,
     onOtherPod: nudge,
   });

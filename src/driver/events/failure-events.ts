@@ -3,7 +3,7 @@ import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { type HungWrite, hungWriteHint } from '../../node/sriov/index.ts';
 import type { CardCondition } from '../devices/device-conditions.ts';
-import type { StoredClaim, UnrestoredVf } from '../state/index.ts';
+import type { SandboxPlace, StoredClaim, UnrestoredVf } from '../state/index.ts';
 import type { EventReport, ObjectReference } from './event.ts';
 import type { EventWriter } from './event-writer.ts';
 
@@ -71,9 +71,16 @@ export class FailureEvents {
   }
 
   /** Nothing has failed, but the pod waits. @param progress how far the work is, and with which device of the claim */
-  slowToAttach(claim: ClaimIdentity, podUid: string, progress: string): void {
+  slowToAttach(
+    { podUid: uid, podNamespace: namespace, podName: name }: Omit<SandboxPlace, 'netnsPath'>,
+    claim: ClaimIdentity,
+    progress: string,
+  ): void {
     const note = `The containers wait until the devices of the pod are attached, one after the other: ${progress}`;
-    this.#reportSlow(claim, this.#podsOf([podUid]), { reason: 'WaitingForDevices', action: 'Attaching', note });
+    const what: EventFailure = { reason: 'WaitingForDevices', action: 'Attaching', note };
+    // The runtime may not have listed the sandbox yet: after a restart it is known from a waiting container.
+    const isNamed = namespace !== undefined && name !== undefined;
+    this.#reportSlow(claim, isNamed ? [{ uid, namespace, name }] : this.#podsOf([uid]), what);
   }
 
   /** The same before the pod has a sandbox. */

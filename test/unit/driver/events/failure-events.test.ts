@@ -124,10 +124,9 @@ describe('FailureEvents', () => {
 
   it('reports on a pod, not on its claims, that it waits for slow devices', () => {
     const { events, reports, reported } = record();
-    events.slowToAttach(identity, 'p-1', '4 of 8 devices are attached after 3 s');
-    expect(reported()).toEqual([]);
-    events.sandboxSeen({ id: 's-1', ...pod });
-    events.slowToAttach(identity, 'p-1', '4 of 8 devices are attached after 3 s');
+    // Also before the runtime has listed the sandbox.
+    const place = { sandboxId: 's-1', podUid: 'p-1', podNamespace: pod.namespace, podName: pod.name };
+    events.slowToAttach(place, identity, '4 of 8 devices are attached after 3 s');
     expect(reported()).toEqual(['Pod web-0 WaitingForDevices']);
     expect(reports[0]).toMatchObject({ type: 'Normal', related: { kind: 'ResourceClaim', ...identity } });
     expect(reports[0]?.note).toMatch(/^The containers wait until .*, one after the other: 4 of 8 devices/);
