@@ -355,7 +355,7 @@ describe('a VF with guaranteed bandwidth', () => {
     expect(bench.store.claims()).toEqual([]);
   });
 
-  it('is refused rates above its port, with both values, whoever asks, if the speed of the port is known', async () => {
+  it('is refused rates above its port, with both values, if the speed of the port is known', async () => {
     const above = (vf: object) => bench.prepare(allocated('above', ['dev-1'], { config: [fromClass({ vf })] }));
     bench.linkSpeedMbps = 1_000;
     for (const field of ['minTxRate', 'maxTxRate']) {
