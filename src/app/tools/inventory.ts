@@ -114,7 +114,7 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
       return { name, ...facts, attributes: deviceAttributes(device), ...conditions.taintsOf(device), ...health };
     }),
     excluded: [
-      ...excluded.map((exclusion) => ({ ...exclusion, explanation: explanations[exclusion.reason] })),
+      ...excluded.map((exclusion) => ({ ...exclusion, explanation: explanationOf(exclusion) })),
       ...devices.flatMap((device) => toExcluded(device, withdrawn.get(device.pciAddress)) ?? []),
     ],
     problems: [
@@ -174,6 +174,11 @@ const explanations: Record<ExclusionReason, string> = {
   'port-speed-unknown': 'the speed of its port is not known; the policy can say portMbps',
   'guarantee-above-port': 'the policy guarantees it more than its port has',
 };
+
+function explanationOf({ reason, bandwidth }: Exclusion): string {
+  if (bandwidth === undefined) return explanations[reason];
+  return `${explanations[reason]}: ${bandwidth.guaranteedMbps} of ${bandwidth.portMbps} Mbit/s`;
+}
 
 export function formatInventory(terminal: Terminal, view: InventoryView): string {
   const { devices, excluded, problems, warnings, switchedOnAtStart } = view;

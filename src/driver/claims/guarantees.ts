@@ -6,18 +6,21 @@ import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
 
 type Rates = Pick<NonNullable<VfConfig['vf']>, 'minTxRate' | 'maxTxRate'>;
 
+const rateFields = ['minTxRate', 'maxTxRate'] as const;
+
 /**
  * The configuration with the rates that the inventory policy guarantees the device. They are final: with others the
  * guarantees of the other VFs of the port would not hold. A simulated VF has no rates.
- * @throws DriverError `config-invalid` if class or claim ask for other rates
+ * @throws DriverError `config-invalid` if class or claim ask for other rates, or for more than the port has
  */
 export function withGuarantee(claim: AllocatedClaim, offered: NetworkDevice, config: VfConfig): VfConfig {
-  if (offered.kind !== 'vf' || offered.bandwidth === undefined) return config;
-  const { guaranteedMbps, burst = false } = offered.bandwidth;
   const { minTxRate, maxTxRate } = config.vf ?? {};
   const asked: Rates = { ...(minTxRate && { minTxRate }), ...(maxTxRate && { maxTxRate }) };
+  checkSpeed(claim, offered, asked);
+  if (offered.kind !== 'vf' || offered.bandwidth === undefined) return config;
+  const { guaranteedMbps, burst = false } = offered.bandwidth;
   const rates: Rates = burst ? { ...asked, minTxRate: guaranteedMbps } : { maxTxRate: guaranteedMbps };
-  const problems = (['minTxRate', 'maxTxRate'] as const).flatMap((field) => {
+  const problems = rateFields.flatMap((field) => {
     const value = asked[field];
     if (value === undefined || value === rates[field]) return [];
     return [`vf.${field}: ${value} Mbit/s are asked for, and the inventory policy guarantees ${guaranteedMbps}`];
@@ -28,6 +31,17 @@ export function withGuarantee(claim: AllocatedClaim, offered: NetworkDevice, con
     );
   if (problems.length > 0) throw invalidConfig(claim, problems);
   return offered.simulated ? config : { ...config, vf: { ...config.vf, ...rates } };
+}
+
+/** Kernel drivers refuse such rates without a reason. The speed is not known while the port has no link, and a simulated VF has no rates. */
+function checkSpeed(claim: AllocatedClaim, { name, linkSpeedMbps = 0, simulated }: NetworkDevice, asked: Rates): void {
+  if (linkSpeedMbps <= 0 || simulated) return;
+  const problems = rateFields.flatMap((field) => {
+    const value = asked[field] ?? 0;
+    const limit = `the port of device ${name} has ${linkSpeedMbps}`;
+    return value > linkSpeedMbps ? [`vf.${field}: ${value} Mbit/s are asked for, and ${limit}`] : [];
+  });
+  if (problems.length > 0) throw invalidConfig(claim, problems);
 }
 
 /**

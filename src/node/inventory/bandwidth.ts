@@ -1,4 +1,5 @@
 import { defined } from '../../lib/defined.ts';
+import type { Exclusion } from './exclusion.ts';
 import type { PfRule } from './inventory-policy.ts';
 
 /** What a VF is sure of on its port. */
@@ -18,10 +19,10 @@ export interface Bandwidth {
 export function bandwidthOf(
   rule: PfRule | undefined,
   linkSpeedMbps: number | undefined,
-): Bandwidth | 'port-speed-unknown' | 'guarantee-above-port' | undefined {
+): Bandwidth | Pick<Exclusion, 'reason' | 'bandwidth'> | undefined {
   if (rule?.bandwidth === undefined) return undefined;
   const { guaranteedMbps, portMbps = linkSpeedMbps, burst } = rule.bandwidth;
-  if (portMbps === undefined || portMbps === 0) return 'port-speed-unknown';
-  if (guaranteedMbps > portMbps) return 'guarantee-above-port';
+  if (portMbps === undefined || portMbps === 0) return { reason: 'port-speed-unknown' };
+  if (guaranteedMbps > portMbps) return { reason: 'guarantee-above-port', bandwidth: { guaranteedMbps, portMbps } };
   return { guaranteedMbps, portMbps, ...defined({ burst: burst || undefined }) };
 }

@@ -1,4 +1,5 @@
 import { hasNoInterface } from '../sriov/driver-binding.ts';
+import type { Bandwidth } from './bandwidth.ts';
 import type { NicDevice } from './device.ts';
 import type { Usage } from './host-network.ts';
 import type { PfRule } from './inventory-policy.ts';
@@ -36,6 +37,8 @@ export interface Exclusion {
   reason: ExclusionReason;
   /** The interface concerned. */
   interfaceName?: string;
+  /** The guarantee that its port is too slow for. */
+  bandwidth?: Bandwidth;
 }
 
 /** Reasons of a PF that apply to its VFs as well. */

@@ -172,15 +172,14 @@ export class Inventory {
     const rule = rules.find((each) => coversVf(each, vf));
     const common = this.#common(vf, rule, survey);
     const bandwidth = bandwidthOf(rule, vf.linkSpeedMbps);
-    const isLimited = typeof bandwidth === 'object';
+    const refusal = bandwidth !== undefined && 'reason' in bandwidth ? bandwidth : undefined;
     const verdict = held.has(pciAddress)
       ? undefined
-      : (judgeVf(rule, survey.ownUsageOf(seen), usage) ??
-        this.#judgePlace(seen, scan) ??
-        (isLimited || bandwidth === undefined ? undefined : { reason: bandwidth }));
+      : (judgeVf(rule, survey.ownUsageOf(seen), usage) ?? this.#judgePlace(seen, scan) ?? refusal);
     if (verdict !== undefined) report.excluded.push({ pciAddress, pfAddress, ...verdict });
     else {
-      const offered: VfDevice = { ...vf, ...common, ...ofPf(pf), ...(isLimited ? { bandwidth } : {}), kind: 'vf' };
+      const limit = bandwidth === undefined || 'reason' in bandwidth ? {} : { bandwidth };
+      const offered: VfDevice = { ...vf, ...common, ...ofPf(pf), ...limit, kind: 'vf' };
       report.devices.push(held.get(pciAddress)?.offered ?? offered);
     }
   }

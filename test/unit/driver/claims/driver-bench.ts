@@ -7,6 +7,7 @@ import type { VfControl } from '../../../../src/driver/vf/index.ts';
 import type { AllocatedClaim, PrepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
 import { CdiSpecs } from '../../../../src/framework/metadata/index.ts';
 import { Batch } from '../../../../src/lib/batch.ts';
+import { defined } from '../../../../src/lib/defined.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import type { NetworkDevice } from '../../../../src/node/inventory/index.ts';
 import { parseCidr } from '../../../../src/node/netlink/index.ts';
@@ -137,6 +138,8 @@ export class DriverBench implements Disposable {
   readonly driver: Driver;
   /** Of every VF; they are of one port. */
   bandwidth: { guaranteedMbps: number; portMbps: number; burst?: true } | undefined;
+  /** Of the ports of all VFs. */
+  linkSpeedMbps: number | undefined;
   readonly namespaceLabels = new Map<string, Record<string, string>>();
   /** What is thrown for an allocation that is not what it should be. */
   checkAllocation: (claim: AllocatedClaim) => Promise<void> = async () => undefined;
@@ -175,7 +178,8 @@ export class DriverBench implements Disposable {
 
   #find(name: string): NetworkDevice | undefined {
     const vf = vfOf(name);
-    return vf?.kind === 'vf' && this.bandwidth !== undefined ? { ...vf, bandwidth: this.bandwidth } : vf;
+    const { bandwidth, linkSpeedMbps } = this;
+    return vf?.kind === 'vf' ? { ...vf, ...defined({ bandwidth, linkSpeedMbps }) } : vf;
   }
 
   /** One call of the kubelet for one claim. */

@@ -355,6 +355,20 @@ describe('a VF with guaranteed bandwidth', () => {
     expect(bench.store.claims()).toEqual([]);
   });
 
+  it('is refused rates above its port, with both values, if the speed of the port is known', async () => {
+    const above = (vf: object) => bench.prepare(allocated('above', ['dev-1'], { config: [fromClass({ vf })] }));
+    bench.linkSpeedMbps = 1_000;
+    for (const field of ['minTxRate', 'maxTxRate']) {
+      const text = `vf.${field}: 1001 Mbit/s are asked for, and the port of device dev-1 has 1000`;
+      expect(await above({ [field]: 1_001 })).toMatchObject(problem(text));
+    }
+    expect(bench.store.claims()).toEqual([]);
+    expect(await above({ minTxRate: 500, maxTxRate: 1_000 })).toEqual({ devices: [] });
+    bench.linkSpeedMbps = undefined;
+    const unknown = { config: [fromClass({ vf: { maxTxRate: 1_001 } })] };
+    expect(await bench.prepare(allocated('unknown', ['dev-2'], unknown))).toEqual({ devices: [] });
+  });
+
   it('is not prepared for a claim that the port has no bandwidth for, until another claim ends', async () => {
     bench.bandwidth = bandwidth;
     const [first, second, third] = ['a', 'b', 'c'].map((name, index) => allocated(name, [`dev-${index}`]));

@@ -281,13 +281,17 @@ describe('Inventory, with a policy', () => {
     const ofFirst = async () => {
       const { devices, excluded } = await inventory.scan();
       const [device] = devices.filter(({ pciAddress }) => pciAddress === a0);
-      return [device?.kind === 'vf' ? device.bandwidth : undefined, excluded.map(({ reason }) => reason)];
+      return [
+        device?.kind === 'vf' ? device.bandwidth : undefined,
+        excluded.map(({ reason, bandwidth }) => [reason, bandwidth]),
+      ];
     };
     expect(await ofFirst()).toEqual([{ guaranteedMbps: 30_000, portMbps: 40_000 }, []]);
     inventory.policy = policy({ portMbps: 100_000, burst: true });
     expect(await ofFirst()).toEqual([{ guaranteedMbps: 30_000, portMbps: 100_000, burst: true }, []]);
     inventory.policy = policy({ guaranteedMbps: 40_001 });
-    expect(await ofFirst()).toEqual([undefined, ['guarantee-above-port']]);
+    const above = { guaranteedMbps: 40_001, portMbps: 40_000 };
+    expect(await ofFirst()).toEqual([undefined, [['guarantee-above-port', above]]]);
     writeFileSync(file(pfA, 'net/ensA/speed'), '-1\n');
     inventory.policy = policy({});
     expect(await ofFirst()).toEqual([{ guaranteedMbps: 30_000, portMbps: 40_000 }, []]);
