@@ -25,6 +25,8 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
 
   constructor(options: DeviceProgressOptions<Claim>) {
     this.#options = options;
+    // A claim with `adminAccess` only waits for no device.
+    if (options.total === 0) return;
     options.clock.sleep(patienceMs, this.#end.signal).then(
       () => this.#claim && options.onSlow(this.#claim, this.#describe(this.#claim)),
       () => undefined,

@@ -120,7 +120,11 @@ describe('Driver.prepareResourceClaims', () => {
       clock.advance(3_000);
       await turn();
     };
-    await bench.prepare(allocated('three', ['dev-3']));
+    for (const [name, devices] of [
+      ['none', []],
+      ['three', ['dev-3']],
+    ] as const)
+      await bench.prepare(allocated(name, [...devices]));
     const reason = 'waits for the API server, or for earlier devices of it to be restored';
     expect(waits.slice(1)).toEqual([
       expect.stringMatching(`: 0 of 1 devices are prepared after 3 s; claim default/three ${reason}$`),
