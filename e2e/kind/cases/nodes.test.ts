@@ -19,7 +19,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
   afterAll(async () => await kind?.[Symbol.asyncDispose]());
 
   it('a Deployment is restarted, emptied, and filled while a kubelet and a runtime end: each pod has a VF of its node', async () => {
-    const [, first = '', second = ''] = kind.nodes;
+    const [first = '', , second = ''] = kind.nodes;
     await kind.deploy(12, 'first');
     await kind.expectAgreement(await kind.settled());
     await kind.deploy(12, 'second');
@@ -30,34 +30,18 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await kind.deploy(20, 'second');
     const isUnderWay = async () => (await kind.pods()).some(({ status }) => status?.phase === 'Running');
     await kind.cluster.until('the first pod runs', isUnderWay);
+    // Not on the node that is killed later: containerd 2.1 does not start again where a kubelet was killed while it made a
+    // sandbox (containerd issue 13609).
     kind.onNode(first, 'systemctl', 'kill', '--signal=SIGKILL', 'kubelet');
     kind.onNode(second, 'systemctl', 'restart', 'containerd');
     await kind.expectAgreement(await kind.settled());
   });
 
-  it('a drained node has its links again, and pods return to it', async () => {
-    await kind.deploy(9, 'first');
-    const drained = (await kind.settled())[0]!.spec!.nodeName!;
-    kind.drain(drained);
-    try {
-      const pods = await kind.settled();
-      expect(pods.map(({ spec }) => spec?.nodeName)).not.toContain(drained);
-      await kind.expectAgreement(pods);
-      await kind.expectRestored(drained);
-    } finally {
-      kind.uncordon(drained);
-    }
-    // The other nodes have fewer VFs than this.
-    await kind.deploy(20, 'first');
-    const pods = await kind.settled();
-    expect(pods.map(({ spec }) => spec?.nodeName)).toContain(drained);
-    await kind.expectAgreement(pods);
-  });
-
-  it('pods of a killed node run elsewhere, with a named claim too, and the node serves pods again when it is back', async () => {
+  it('pods of a killed node and of a drained one run elsewhere, with a named claim too, and later on both again', async () => {
     const { cluster } = kind;
-    const [, killed = '', other = ''] = kind.nodes;
-    await kind.deploy(9, 'first');
+    const [, killed = '', drained = ''] = kind.nodes;
+    // As many as the last node has room for.
+    await kind.deploy(8, 'first');
     await kind.settled();
     await kind.createNamedClaim('named');
     const holder = await kind.hold('named', killed);
@@ -65,21 +49,29 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     // As an operator does, who knows that the node is off. Source: Kubernetes, "Non-graceful node shutdown".
     const taint = 'node.kubernetes.io/out-of-service';
     kind.kubectl('taint', 'node', killed, `${taint}=nodeshutdown:NoExecute`);
-    const lost = (await kind.pods()).filter(({ spec }) => spec?.nodeName === killed);
+    const lost = (await kind.pods())
+      .filter(({ spec }) => spec?.nodeName === killed)
+      .map(({ metadata }) => metadata.name);
     expect(lost).not.toEqual([]);
-    await Promise.all(
-      [holder, ...lost.map(({ metadata }) => metadata.name)].map((name) => cluster.remove('Pod', name, 0)),
-    );
-    const next = await kind.hold('named', other);
+    await Promise.all([holder, ...lost].map((name) => cluster.remove('Pod', name, 0)));
+    const next = await kind.hold('named', drained);
     await kind.expectAgreement(await kind.settled());
-    await kind.start(killed);
-    await kind.expectRestored(killed);
-    kind.kubectl('taint', 'node', killed, `${taint}-`);
-    await kind.deploy(20, 'first');
-    const pods = await kind.settled();
-    expect(pods.map(({ spec }) => spec?.nodeName)).toContain(killed);
-    await kind.expectAgreement(pods);
     await cluster.removeWithClaims([next, 'named']);
+    await kind.start(killed);
+    // Meanwhile its kubelet finds out that its pods are deleted.
+    kind.drain(drained);
+    try {
+      const pods = await kind.settled();
+      expect(new Set(pods.map(({ spec }) => spec?.nodeName))).toEqual(new Set(kind.nodes.slice(0, 1)));
+      await kind.expectAgreement(pods);
+      await kind.expectRestored(killed, drained);
+    } finally {
+      kind.uncordon(drained);
+    }
+    kind.kubectl('taint', 'node', killed, `${taint}-`);
+    // Two nodes have fewer VFs than this.
+    await kind.deploy(20, 'first');
+    await kind.expectAgreement(await kind.settled());
   });
 
   it.each([
