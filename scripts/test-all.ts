@@ -122,10 +122,12 @@ function clusterParts(): Record<'first' | 'machine' | 'release' | 'upgrade' | 'k
     needs: reportedLater(both.then(([to, from]) => ({ ...to, [olderVariable]: from?.[programsVariable] ?? '' }))),
   };
   const engine = last.catch(() => undefined).then(() => buildEnginePrograms(cacheFolder(process.env), print));
+  // The clusters of one node run the other cases with the same versions.
+  const kindCases = ['--', '-t', 'several nodes|KEP-5304'];
   const kind = {
     name: 'kind',
-    versions: describeEngine(),
-    command: ['node', 'e2e/kind/run.ts', '--engine', 'own'],
+    versions: `${describeEngine()}, three nodes`,
+    command: ['node', 'e2e/kind/run.ts', '--engine', 'own', '--workers', '2', ...kindCases],
     needs: reportedLater(engine.then(() => ({}))),
   };
   return { first: first!, others, machine, release, upgrade, kind };

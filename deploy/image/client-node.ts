@@ -3,8 +3,8 @@ import type { Plugin } from 'esbuild';
 /** Beside the program. */
 export const clientNodeFile = 'client-node.cjs';
 
-/** The parts of client-node that the driver uses. */
-export const clientNodeSource = "export { KubeConfig } from '@kubernetes/client-node';";
+/** The parts of client-node that the driver and its tools use. */
+export const clientNodeSource = "export { Exec, KubeConfig } from '@kubernetes/client-node';";
 
 /**
  * Leaves client-node out of the program: it is in a file of its own, which is loaded when a kubeconfig is read.

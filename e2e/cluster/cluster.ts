@@ -7,6 +7,7 @@ import {
   type V1NodeStatus,
   type V1Pod,
 } from '@kubernetes/client-node';
+import { type ExecResult, execInPod } from '../../src/app/tools/cluster/pod-exec.ts';
 import { isKubeError, KubeClient, type KubeList } from '../../src/framework/kube/index.ts';
 import { loadKubeConfig } from '../../src/framework/kube/kube-config.ts';
 import type { Device } from '../../src/framework/resourceslice/index.ts';
@@ -21,7 +22,6 @@ import {
   pollMs,
   type Slice,
 } from './cluster-facts.ts';
-import { type ExecResult, execInPod } from './pod-exec.ts';
 import { readText } from './read-text.ts';
 import type { ClusterTarget } from './target.ts';
 
@@ -188,11 +188,12 @@ export class Cluster implements AsyncDisposable {
 
   /**
    * The API with the permissions of the driver's service account.
-   * @param bound whether the token is bound to the driver's pod on the node, like the mounted one; else to no pod
+   * @param bound whether the token is bound to the driver's pod on a node, like the mounted one; else to no pod
+   * @param node default: that of the tests
    */
-  async driverClient(bound: boolean): Promise<KubeClient> {
-    const [pod] = await this.#driverPods();
-    if (pod === undefined) throw new ClusterError('no-driver', `no pod of the driver is on ${this.node.name}`);
+  async driverClient(bound: boolean, node?: string): Promise<KubeClient> {
+    const [pod] = await this.#driverPods(node);
+    if (pod === undefined) throw new ClusterError('no-driver', `no pod of the driver is on ${node ?? this.node.name}`);
     const { name, uid } = pod.metadata;
     const boundObjectRef = { apiVersion: 'v1', kind: 'Pod', name, uid };
     const { status } = await this.#client.request<{ status: { token: string } }>({
@@ -266,15 +267,15 @@ export class Cluster implements AsyncDisposable {
     return (await this.events()).filter(isMeant);
   }
 
-  /** Slices that the driver has published for the node. */
-  async slices(): Promise<Slice[]> {
+  /** Slices that the driver has published for a node. @param node default: that of the tests */
+  async slices(node = this.node.name): Promise<Slice[]> {
     const slices = await listSlices(this.#client, this.target.driver);
-    return slices.filter(({ spec }) => spec.nodeName === this.node.name);
+    return slices.filter(({ spec }) => spec.nodeName === node);
   }
 
-  /** Devices that the driver offers on the node now. */
-  async devices(): Promise<Device[]> {
-    return (await this.slices()).flatMap(({ spec }) => spec.devices ?? []);
+  /** Devices that the driver offers on a node now. @param node default: that of the tests */
+  async devices(node?: string): Promise<Device[]> {
+    return (await this.slices(node)).flatMap(({ spec }) => spec.devices ?? []);
   }
 
   /** Deletes the driver's pod on the node and waits for the next one. @throws ClusterError `not-in-time` */
@@ -332,10 +333,10 @@ export class Cluster implements AsyncDisposable {
     );
   }
 
-  async #driverPods(): Promise<Stored<V1Pod>[]> {
+  async #driverPods(node = this.node.name): Promise<Stored<V1Pod>[]> {
     const path = `/api/v1/namespaces/${this.target.driverNamespace}/pods`;
     const pods = await this.#list<Stored<V1Pod>>(path, { labelSelector: driverSelector });
-    return pods.filter(({ spec }) => spec?.nodeName === this.node.name);
+    return pods.filter(({ spec }) => spec?.nodeName === node);
   }
 
   async #list<T>(path: string, query: Record<string, string> = {}): Promise<T[]> {

@@ -22,6 +22,8 @@ export const clusterTargetSchema = z.strictObject({
   admissionPolicies: z.boolean(),
   /** Whether the objects of a failed test are kept for inspection. */
   keepFailed: z.boolean(),
+  /** The container engine that runs the nodes, as in kind. Absent for other nodes. */
+  engine: z.string().min(1).optional(),
   /** Timeout for each step, default 60 s. */
   timeoutMs: z.number().positive().optional(),
   /** `1.36`: older servers are refused. */

@@ -35,7 +35,7 @@ export interface KindSettings extends CommonSettings {
   engine: Engine;
   name: string;
   nodeImage: string;
-  /** Nodes beside the one with the control plane. With some, the cases are those of several nodes. */
+  /** Nodes beside the one with the control plane. With some, the cases of several nodes run, too. */
   workers: number;
   /** A folder for temporary files. */
   workDir: string;
@@ -81,7 +81,7 @@ export function suiteCommand(): Command {
     .description('test netdra on a kind cluster of its own, or on a cluster that is there')
     .option('--name <name>', 'name of the kind cluster', parseName, 'netdra-e2e')
     .option('--node-image <image>', `image of its node: Kubernetes 1.36 or newer; default ${defaultNodeImage}`)
-    .option('--workers <number>', 'more nodes, 2 or more, and the cases of several nodes', parseWorkers, 0)
+    .option('--workers <number>', 'more nodes, 2 or more, and the cases of several nodes, too', parseWorkers, 0)
     .addOption(
       new Option(
         '--engine <name>',

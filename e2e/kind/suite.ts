@@ -198,6 +198,7 @@ export function targetOf(settings: SuiteSettings): ClusterTarget {
     // A cluster that is kept is left as it was.
     keepFailed: settings.mode === 'kind' || keep,
     oldestKubernetes: settings.mode === 'kind' ? '1.36' : '1.34',
+    ...(settings.mode === 'kind' ? { engine: settings.engine } : {}),
     // Three kubelets and runtimes on the processors of one machine.
     ...(settings.mode === 'kind' && settings.workers > 0 ? { timeoutMs: 120_000 } : {}),
   };

@@ -2,11 +2,24 @@ import { Command, type CommanderError } from 'commander';
 import packageInfo from '../../package.json' with { type: 'json' };
 import { explain, NetdraError } from '../lib/errors.ts';
 import { flagNames, flagOption, type Settings } from './settings.ts';
-import { clusterClaimsCommand, statusCommand } from './tools/cluster/commands.ts';
-import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand, seccompCommand } from './tools/commands.ts';
+import {
+  bundleCommand,
+  claimMetadataCommand,
+  clusterClaimsCommand,
+  nodeDoctorCommand,
+  statusCommand,
+} from './tools/cluster/commands.ts';
+import {
+  claimsCommand,
+  doctorCommand,
+  inventoryCommand,
+  metadataCommand,
+  seccompCommand,
+  validateCommand,
+} from './tools/commands.ts';
 
 const exitCodes = `
-Exit codes: 0 for success; 1 if the command failed, or if a check has found a fault (doctor, metadata, status);
+Exit codes: 0 for success; 1 if the command failed, or if a check has found a fault (doctor, metadata, status, validate);
 2 for a command line that is not understood.`;
 
 /** The command line of netdra. Commands load their code when they are run: the driver alone takes half a second. */
@@ -14,14 +27,17 @@ export function createProgram(): Command {
   const description = 'Kubernetes network DRA driver for SR-IOV and DPDK';
   return assemble('netdra', description, [
     ...[runCommand(), doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), seccompCommand()],
-    statusCommand(),
+    ...[statusCommand(), validateCommand()],
   ]);
 }
 
 /** The plugin of kubectl: it looks at the cluster, whereas netdra looks at its node. */
 export function createKubectlPlugin(): Command {
   const description = 'netdra in a cluster, seen from outside: its driver, devices and claims';
-  return assemble('kubectl netdra', description, [statusCommand(), clusterClaimsCommand()]);
+  return assemble('kubectl netdra', description, [
+    ...[statusCommand(), clusterClaimsCommand(), claimMetadataCommand(), nodeDoctorCommand(), bundleCommand()],
+    validateCommand(),
+  ]);
 }
 
 function assemble(name: string, description: string, commands: Command[]): Command {

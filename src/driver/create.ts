@@ -108,7 +108,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   const moves = createAttachments(base, devices);
   const reports = createReports(base, devices, metadata);
   const { publisher, events, status } = reports;
-  const claims = createClaims(base, devices, moves.attachments);
+  const claims = createClaims(base, devices, moves.attachments, events);
   const plugin = withClaimEvents(observer.plugin(withClaimStatus(claims.driver, reports.statusWriter)), events);
   const kubelet = await serveKubelet(base, plugin, metadata, publisher);
   const parts: Parts = { ...moves, ...reports, ...claims, devices, metadata, kubelet };
@@ -198,9 +198,8 @@ function createAttachments(
   devices: DeviceList,
 ) {
   const cni = new CniAttacher({ runner, clock, logger });
-  const { networks } = kernel;
   return {
-    attachments: new Attachments({ networks, vfs: decorate('vfs', devices.vfs), cni, store, clock }),
+    attachments: new Attachments({ networks: kernel.networks, vfs: decorate('vfs', devices.vfs), cni, store, clock }),
     cniCleanUp: stack.use(new CniCleanUp({ runner, store, clock, logger })),
   };
 }
@@ -260,6 +259,7 @@ function createClaims(
   { kube, resources, kernel, disk, settings, stack, ...base }: Base,
   devices: DeviceList,
   attachments: Attachments,
+  events: FailureEvents,
 ) {
   const { clock, logger, random } = base;
   const { driverName: driver, nodeName, cdiDir: dir } = settings;
@@ -272,7 +272,7 @@ function createClaims(
   });
   const classes = stack.use(new DeviceClasses({ resources, clock, logger, random }));
   const networkDriver = new Driver({
-    ...{ driver, store, attachments, control, deviceSpecs, dialectFiles, logger },
+    ...{ driver, store, attachments, control, deviceSpecs, dialectFiles, clock, logger },
     inventory: { pool: nodeName, find: (name) => devices.findUsable(name) },
     attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     networkAttachments: createKubeNetworkAttachmentReader(kube),
@@ -280,6 +280,7 @@ function createClaims(
     cni: settings.cni,
     checkAllocation: (claim) => checkAllocation(driver, classes, claim),
     openClaimFields: settings.openClaimFields,
+    onSlow: (claim, progress) => events.slowToPrepare(claim, progress),
     nodeNetworks: shared(
       async () => {
         const addresses = await kernel.networks.host.connection.reachableAddresses();
@@ -332,7 +333,7 @@ function createSandboxes(
       events.notAttached(claim, podUidsOf(claim), reason);
     },
     onFlapping: (claim) => events.flapping(claim, podUidsOf(claim)),
-    onSlow: ({ podUid }, claim, progress) => events.slowToAttach(claim, podUid, progress),
+    onSlow: (pod, claim, progress) => events.slowToAttach(pod, claim, progress),
     onSynchronized: nudge,
     onOtherPod: nudge,
   });
@@ -380,8 +381,7 @@ function factsOf(base: Base, devices: DeviceList, metadata: ClaimMetadata): Node
   const { store } = disk;
   const interfaceNameOf: TrafficReaderOptions['interfaceNameOf'] = (claim, device) =>
     metadataOf(metadata, claim, device)?.networkData?.interfaceName;
-  const { networks } = kernel;
-  const traffic = new TrafficReader({ store, networks, vfs: devices.vfs, interfaceNameOf, logger });
+  const traffic = new TrafficReader({ store, networks: kernel.networks, vfs: devices.vfs, interfaceNameOf, logger });
   const held = () => store.claims().flatMap((claim) => claim.devices);
   return {
     devicesOffered: () => devices.offered().length,

@@ -1,3 +1,4 @@
+import type { KubeEvent } from '../../src/driver/events/index.ts';
 import {
   type AllocatedDeviceStatus,
   type JsonPatchOperation,
@@ -54,6 +55,8 @@ export class ApiServer {
   /** By name. */
   readonly slices = new Map<string, ResourceSlice>();
   readonly events = new Map<string, object>();
+  /** A new event. */
+  onEvent: (event: KubeEvent, process: Process) => void = () => undefined;
   readonly #simulator: Simulator;
   readonly #watchers = new Set<Watcher>();
   readonly #changes: Change[] = [];
@@ -117,7 +120,7 @@ export class ApiServer {
     // Names of events end in random digits.
     if (method !== 'GET') this.#simulator.trace(process.name, `${method} ${path.replace(/\.[0-9a-f]{16}$/, '')}`);
     // A copy, as on the wire. Its readers share it.
-    const answer = this.#answer(method, path, deepFreeze(copyOf(body)));
+    const answer = this.#answer(process, method, path, deepFreeze(copyOf(body)));
     if (method !== 'GET') process.point(`answer to ${what}`);
     if (isFailing) throw unreachable();
     return answer;
@@ -129,7 +132,7 @@ export class ApiServer {
     await process.clock.sleep(delayMs, signal);
   }
 
-  #answer(method: KubeRequest['method'], path: string, body: object | undefined): object {
+  #answer(process: Process, method: KubeRequest['method'], path: string, body: object | undefined): object {
     if (path.startsWith(versions)) return this.#resource(method, path.slice(versions.length), body);
     const [, kind = '', name = ''] = /\/(pods|nodes|namespaces)\/([^/]+)$/.exec(path) ?? [];
     if (method === 'GET' && kind === 'nodes') return { metadata: { name, uid: `uid-${name}` } };
@@ -138,7 +141,7 @@ export class ApiServer {
       if (pod === undefined) throw notFound(name);
       return { metadata: { uid: pod.uid, ...(pod.isDeleted ? { deletionTimestamp: '2026-01-01T00:00:00Z' } : {}) } };
     }
-    if (path.startsWith('/apis/events.k8s.io/v1/')) return this.#event(method, path, body);
+    if (path.startsWith('/apis/events.k8s.io/v1/')) return this.#event(process, method, path, body);
     throw new Error(`the simulated API server does not know ${method} ${path}`);
   }
 
@@ -192,13 +195,14 @@ export class ApiServer {
     return stored;
   }
 
-  #event(method: KubeRequest['method'], path: string, body: object | undefined): object {
+  #event(process: Process, method: KubeRequest['method'], path: string, body: object | undefined): object {
     const name =
       method === 'POST' ? (body as { metadata: { name: string } }).metadata.name : (path.split('/').at(-1) ?? '');
     const known = this.events.get(name);
     if (method === 'POST' && known !== undefined) throw conflict('AlreadyExists');
     if (method !== 'POST' && known === undefined) throw notFound(name);
     this.events.set(name, { ...known, ...body });
+    if (method === 'POST') this.onEvent(body as KubeEvent, process);
     return {};
   }
 

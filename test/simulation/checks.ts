@@ -13,6 +13,7 @@ import type { ClaimPlan } from './plan.ts';
 import { Reports } from './reports.ts';
 import type { SimContainer, SimSandbox } from './runtime.ts';
 import type { Process } from './simulator.ts';
+import { Waits } from './waits.ts';
 import type { Node, SimPod } from './world.ts';
 
 /** A state that must never occur. */
@@ -60,6 +61,7 @@ export class Checks {
   #lastSteps = { atMs: 0, steps: 0 };
   readonly reports: Reports;
   readonly guarantees: Guarantees;
+  readonly waits: Waits;
   #filesChanged = false;
   #isPlaceChanged = false;
   #violation: Violation | undefined;
@@ -72,6 +74,7 @@ export class Checks {
     };
     this.reports = new Reports(node, onViolation);
     this.guarantees = new Guarantees(node, onViolation);
+    this.waits = new Waits(node, onViolation);
     node.kernel.observers.push({
       moved: (link, from, to, by) => this.#moved(link, from, to, by),
       removed: (link, by) => this.#leaves(link, by),
@@ -123,6 +126,11 @@ export class Checks {
         this.#pods.set(device, known.add(pod.uid));
       }
     }
+  }
+
+  /** Whether a VF was ever allocated to a pod. */
+  wasAllocated(device: string, podUid: string): boolean {
+    return this.#pods.get(device)?.has(podUid) === true;
   }
 
   /** @throws Violation */
@@ -511,7 +519,7 @@ export class Checks {
     const vf = this.#node.hardware.vfs.find(({ pciAddress }) => pciAddress === link.parentDevice);
     if (sandbox === undefined || vf === undefined) return;
     if (from.isHost && by !== 'Multus') this.#checkFresh(link, vf, sandbox);
-    if (this.#pods.get(vf.name)?.has(sandbox.pod.uid) === true) return;
+    if (this.wasAllocated(vf.name, sandbox.pod.uid)) return;
     this.#violation ??= new Violation('wrong-pod', `${vf.name} goes to ${to.owner}, which has no claim of it`);
   }
 

@@ -29,6 +29,10 @@ export class CniNode {
   #nextAddress = 2;
   failureRate = 0;
   hangRate = 0;
+  /** Until then every plugin takes seconds. */
+  slowUntilMs = 0;
+  /** A plugin has ended well. */
+  onDone: (tookMs: number, sandboxId: string, process: Process) => void = () => undefined;
 
   constructor(options: CniNodeOptions) {
     this.options = options;
@@ -68,11 +72,16 @@ class Plugins implements CniPlugins, CniCache {
     if (known?.isComplete === true) return resultOf(known);
     const entry = { cached: { kind: 'chain' as const, attachment }, isComplete: false, address: undefined };
     await this.#run(`CNI ADD ${attachment.ifName}`, signal, () => void this.#node.entries.set(key, entry));
-    await this.#run('CNI ADD moves the VF', signal, () => {
-      const [{ isBroken } = {}] = attachment.network.plugins as { isBroken?: boolean }[];
-      if (isBroken) throw pluginFailed('ADD');
-      this.#attach(attachment);
-    });
+    await this.#run(
+      'CNI ADD moves the VF',
+      signal,
+      () => {
+        const [{ isBroken } = {}] = attachment.network.plugins as { isBroken?: boolean }[];
+        if (isBroken) throw pluginFailed('ADD');
+        this.#attach(attachment);
+      },
+      attachment,
+    );
     entry.isComplete = true;
     return resultOf(entry);
   }
@@ -93,11 +102,16 @@ class Plugins implements CniPlugins, CniCache {
     const known = this.#node.entries.get(key);
     if (known?.isComplete === true) return resultOf(known);
     const entry: Entry = { cached: { kind: 'ipam', attachment: task }, isComplete: false, address: undefined };
-    await this.#run('IPAM ADD', signal, () => {
-      entry.address = this.#node.lease();
-      this.#node.entries.set(key, entry);
-      this.#node.options.simulator.trace('IPAM', `leases ${entry.address} to ${attachment.containerId}`);
-    });
+    await this.#run(
+      'IPAM ADD',
+      signal,
+      () => {
+        entry.address = this.#node.lease();
+        this.#node.entries.set(key, entry);
+        this.#node.options.simulator.trace('IPAM', `leases ${entry.address} to ${attachment.containerId}`);
+      },
+      attachment,
+    );
     entry.isComplete = true;
     return resultOf(entry);
   }
@@ -147,7 +161,13 @@ class Plugins implements CniPlugins, CniCache {
   }
 
   /** Some failures occur after the plugin has done its work. */
-  async #run(what: string, signal: AbortSignal, effect: () => void): Promise<void> {
+  /** @param attachment absent: for no sandbox that waits */
+  async #run(
+    what: string,
+    signal: AbortSignal,
+    effect: () => void,
+    attachment?: Pick<CniAttachment, 'containerId'>,
+  ): Promise<void> {
     const { simulator } = this.#node.options;
     const { tape } = simulator;
     signal.throwIfAborted();
@@ -161,7 +181,9 @@ class Plugins implements CniPlugins, CniCache {
       'cni',
     );
     simulator.trace(this.#process.name, `${what}${outcome === 'ok' ? '' : `, which ${outcome}`}`);
-    const delayMs = outcome === 'hangs' ? 600_000 : tape.delay(30, 6_000);
+    const isSlow = simulator.nowMs < this.#node.slowUntilMs;
+    const usualMs = isSlow ? 1_000 + 7_000 * tape.fraction('slow') : tape.delay(30, 6_000);
+    const delayMs = outcome === 'hangs' ? 600_000 : usualMs;
     await this.#process.clock.sleep(delayMs, signal).catch((cause: unknown) => {
       throw new CniError('cni-timeout', `${what} was killed`, { retriable: true, cause });
     });
@@ -169,6 +191,7 @@ class Plugins implements CniPlugins, CniCache {
     if (outcome === 'fails') throw pluginFailed(what);
     effect();
     if (outcome === 'fails late') throw pluginFailed(what);
+    if (attachment !== undefined) this.#node.onDone(delayMs, attachment.containerId, this.#process);
   }
 }
 

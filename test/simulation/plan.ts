@@ -80,7 +80,7 @@ export interface InstanceSettings {
 type PlainFault =
   | ('kill driver' | 'stall driver' | 'restart runtime' | 'reset card' | 'reboot')
   | ('API server away' | 'disk full' | 'disk error' | 'store error' | 'change policy')
-  | ('stall runtime' | 'stall kubelet' | 'card refuses' | 'interfaces late');
+  | ('stall runtime' | 'stall kubelet' | 'card refuses' | 'interfaces late' | 'devices slow');
 
 export type Fault =
   | { kind: PlainFault; atMs: number; forMs: number }
@@ -215,6 +215,7 @@ function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | '
       ...(isContested ? drawContest(tape, pods) : [...faults, ...others]),
       ...outages,
       ...drawSilence(tape, outages),
+      ...drawSlowness(tape),
     ],
     slowShare: isContested ? 0.5 : slowShare,
     instantShare: tape.chance(0.15, 'more') ? 0.7 : 0,
@@ -283,6 +284,12 @@ function drawSilence(tape: Tape, outages: readonly Fault[]): Fault[] {
   if (!tape.chance(0.1, 'lacp') || outages.length > 0) return [];
   const atMs = 500 + tape.below(15_000, 'lacp');
   return [{ kind: 'partner lost', atMs, forMs: 100 + tape.below(horizonMs - 11_000 - atMs, 'lacp') }];
+}
+
+/** A time in which CNI and IPAM plugins take seconds, and interfaces appear late. */
+function drawSlowness(tape: Tape): Fault[] {
+  if (!tape.chance(0.08, 'slow')) return [];
+  return [{ kind: 'devices slow', atMs: tape.below(5_000, 'slow'), forMs: 5_000 + tape.below(20_000, 'slow') }];
 }
 
 function drawMoreFault(tape: Tape): Fault {

@@ -22,7 +22,8 @@ export type ChoiceKind =
   | 'cable'
   | 'bond'
   | 'lacp'
-  | 'guarantee';
+  | 'guarantee'
+  | 'slow';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

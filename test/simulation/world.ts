@@ -137,6 +137,7 @@ export class Node {
     this.runtime = new Runtime(this);
     this.kubelet = new Kubelet(this);
     this.checks = new Checks(this);
+    this.cni.onDone = (...done) => this.checks.waits.pluginTook(...done);
     disk.user = {
       process: () => this.#driver(),
       error: (isGrowing) => this.#diskError(isGrowing),
@@ -459,8 +460,9 @@ export class Node {
   #inflict(fault: Fault): void {
     const { simulator, runtime, kubelet, hardware, faults, apiServer } = this;
     const { nowMs } = simulator;
-    // A cable or a switch does not keep the driver from its work.
-    if (fault.kind !== 'cable out' && fault.kind !== 'partner lost') this.#disturb('forMs' in fault ? fault.forMs : 0);
+    // A cable, a switch or a plugin that is slow does not keep the driver from its work.
+    const isHarmless = ['cable out', 'partner lost', 'devices slow'].includes(fault.kind);
+    if (!isHarmless) this.#disturb('forMs' in fault ? fault.forMs : 0);
     simulatorTrace(this, `fault: ${JSON.stringify(fault)}`);
     const driver = this.registered();
     switch (fault.kind) {
@@ -526,6 +528,10 @@ export class Node {
         break;
       case 'card refuses':
         hardware.refusesUntilMs = nowMs + fault.forMs;
+        break;
+      case 'devices slow':
+        this.cni.slowUntilMs = nowMs + fault.forMs;
+        hardware.lateUntilMs = nowMs + fault.forMs;
         break;
       case 'interfaces late':
         hardware.lateUntilMs = nowMs + fault.forMs;
@@ -679,6 +685,7 @@ export class Node {
     Object.assign(faults, { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0, reads: undefined });
     cni.failureRate = 0;
     cni.hangRate = 0;
+    cni.slowUntilMs = 0;
     this.#resetPolicy();
     apiServer.errorRate = 0;
     apiServer.downUntilMs = 0;

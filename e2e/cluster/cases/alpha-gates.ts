@@ -33,8 +33,11 @@ export function describeAlphaGates(get: GetCluster, getNode: () => RealNode): vo
   describe('attributes that are lists', () => {
     it('of NUMA nodes are in the slices, and the scheduler finds VFs that have a value in common with other devices', async () => {
       const { cluster } = get();
-      const nodesOf = async () => (await cluster.devices()).map(({ attributes = {} }) => attributes[numaNode]);
-      await expect.poll(async () => new Set(await nodesOf()), slow).toEqual(new Set([{ ints: [0] }, { ints: [1] }]));
+      const nodes = async () => {
+        const all = (await cluster.devices()).map(({ attributes = {} }) => JSON.stringify(attributes[numaNode]));
+        return [...new Set(all)].sort();
+      };
+      await expect.poll(nodes, slow).toEqual(['{"ints":[0]}', '{"ints":[1]}']);
 
       const offered = (await cluster.devices()).map(({ attributes = {} }) => attributes);
       // VFs of the other PF come first in the slices.

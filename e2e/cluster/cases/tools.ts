@@ -1,4 +1,6 @@
 import { execFile } from 'node:child_process';
+import { readFileSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import type { ClaimView } from '../../../src/app/tools/claims.ts';
@@ -12,8 +14,12 @@ const mainPath = fileURLToPath(new URL('../../../src/main.ts', import.meta.url))
 
 /** The command as operators run it on the node. */
 function netdra(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  return runProgram(mainPath, args);
+}
+
+function runProgram(path: string, args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
   return new Promise((resolve) => {
-    execFile(process.execPath, [mainPath, ...args], (error, stdout, stderr) =>
+    execFile(process.execPath, [path, ...args], (error, stdout, stderr) =>
       resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr }),
     );
   });
@@ -58,6 +64,36 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       const { code, stdout } = await netdra('metadata', `${cluster.namespace}/shown`, dirs);
       expect(code).toBe(0);
       expect(stdout).toMatch(/request vf: generation 1\n {2}v1: as it should be .*\n {2}kep: as it should be/);
+    });
+
+    it('from outside: status, claims, metadata, doctor and a bundle', { tags: 'newest' }, async () => {
+      const { cluster } = get();
+      await cluster.create(testClaim(cluster, 'seen', [{ name: 'vf', config: { interfaceName: 'net1' } }]));
+      await cluster.create(testPod(cluster, 'seen', { claims: [{ name: 'nic', resourceClaimName: 'seen' }] }));
+      await cluster.waitUntilRunning('seen');
+      const plugin = join(getNode().dir, 'kubectl-netdra.ts');
+      symlinkSync(mainPath, plugin);
+      const kubeconfig = `--kubeconfig=${getNode().controlPlane.adminKubeconfig}`;
+      const kubectlNetdra = (...args: string[]) => runProgram(plugin, [...args, kubeconfig]);
+      const status = await kubectlNetdra('status', '-o', 'json');
+      const node = { node: cluster.node.name, pod: { ready: true, container: 'driver' }, tainted: 0, problems: [] };
+      expect(status).toMatchObject({ code: 0, stderr: '' });
+      expect(JSON.parse(status.stdout).nodes).toMatchObject([node]);
+      const state = async () => (await kubectlNetdra('claims', `--namespace=${cluster.namespace}`)).stdout;
+      await expect.poll(state, { timeout: 20_000 }).toMatch(/\/seen +seen +\S+ +\S+ +ready +net1 /);
+      const metadata = await kubectlNetdra('metadata', 'seen', `--namespace=${cluster.namespace}`);
+      expect(metadata.stdout).toMatch(/request vf: generation 1\n {2}v1: as it should be /);
+      expect(metadata.code).toBe(0);
+      // In the container it does not find the runtime's socket, which is a warning.
+      const doctor = await kubectlNetdra('doctor', cluster.node.name);
+      expect(doctor.stdout).toMatch(/^ok +NRI: answers .*\n(.*\n)*0 problems, /m);
+      expect(doctor.code).toBe(0);
+      const out = join(getNode().dir, 'bundle');
+      const bundle = await kubectlNetdra('bundle', `--out=${out}`, '-o', 'json');
+      expect(JSON.parse(bundle.stdout).missing).toEqual([expect.stringMatching(/driver-previous\.log: .*not found/)]);
+      const read = (path: string) => readFileSync(join(out, path), 'utf8');
+      expect(read(`nodes/${cluster.node.name}/driver.log`)).toContain('metadata written');
+      expect(JSON.parse(read(`nodes/${cluster.node.name}/claims.json`))).toMatchObject([{ name: 'seen' }]);
     });
   });
 }

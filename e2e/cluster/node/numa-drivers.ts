@@ -89,6 +89,7 @@ export async function startNumaDrivers(
     const dataDir = join(kubeletDir, 'plugins', driver);
     const registryDir = join(kubeletDir, 'plugins_registry');
     const running = stack.use(await startKubeletPlugin(plugin, { driver, dataDir, registryDir, claims, logger }));
+    // The kubelet tries a pod again only after a minute.
     await running.whenRegistered(AbortSignal.timeout(60_000));
     // Not by SlicePublisher, which knows no driver that qualifies its own names, as dra-driver-cpu does.
     const pool = { name: nodeName, generation: 1, resourceSliceCount: 1 };

@@ -124,7 +124,7 @@ function layOutNode(root: string, { packages, kubernetes, version, tools }: Node
   for (const unit of masked) symlinkSync('/dev/null', at('etc/systemd/system', unit));
   const wanted = at('etc/systemd/system/multi-user.target.wants');
   mkdirSync(wanted, { recursive: true });
-  symlinkSync('../containerd.service', join(wanted, 'containerd.service'));
+  for (const unit of ['containerd.service', 'kubelet.service']) symlinkSync(`../${unit}`, join(wanted, unit));
   mkdirSync(at('lib/modules'), { recursive: true });
   mkdirSync(at('opt/cni/bin'), { recursive: true });
   for (const name of pluginNames) copyFileSync(join(tools.cniBinDir, name), at('opt/cni/bin', name));

@@ -144,6 +144,26 @@ export function seccompCommand(): Command {
     );
 }
 
+/** `netdra validate`: checks files without node and cluster. Exit code 1 if anything is wrong with them. */
+export function validateCommand(): Command {
+  return new Command('validate')
+    .description(
+      'check inventory policies, and the VFConfigs in classes, claims and templates, before they are applied',
+    )
+    .argument('<file...>', 'YAML or JSON, with any number of documents; - for standard input')
+    .addOption(outputOption())
+    .addOption(flagOption('driverName'))
+    .addOption(flagOption('openClaimFields'))
+    .action((files: string[], options: OutputOptions & Pick<Settings, 'driverName' | 'openClaimFields'>) =>
+      runTool(async () => {
+        const { formatValidation, validateFiles } = await import('./validate.ts');
+        const validation = validateFiles(files, options);
+        writeOutput(options, validation, formatValidation);
+        if (validation.faults.length > 0) process.exitCode = 1;
+      }),
+    );
+}
+
 /**
  * A read-only command with some of the flags of `netdra run`.
  * @param run gets the command's arguments after its options

@@ -22,9 +22,10 @@ import { mayChange, toVfWanted } from '../vf/vf-wanted.ts';
 import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
 import { DriverError } from './errors.ts';
 import { checkGuarantees } from './guarantees.ts';
+import { PrepareProgress, type PrepareProgressOptions } from './prepare-progress.ts';
 import { type PrepareWork, storedOf, toWork } from './prepare-work.ts';
 
-export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'> {
+export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'>, PrepareProgressOptions {
   store: Store;
   attachments: VfDetacher;
   control: VfControl;
@@ -49,6 +50,7 @@ export class Driver implements DraPlugin {
   readonly #options: DriverOptions;
   readonly #resolver: DeviceResolver;
   readonly #dialects: PodDialects;
+  readonly #progress: PrepareProgress;
   /** Why VFs could not be given the interface that their claim needs, by PCI address. */
   readonly #withoutInterface = new Map<string, string>();
   /** By UID: claims whose VFs are ready, until the framework records them. */
@@ -59,6 +61,7 @@ export class Driver implements DraPlugin {
   constructor(options: DriverOptions) {
     this.#options = options;
     this.#resolver = new DeviceResolver({ ...options, claimsOfPod: (podUid) => options.store.claimsOfPod(podUid) });
+    this.#progress = new PrepareProgress(options);
     this.#dialects = new PodDialects({ store: options.store, files: options.dialectFiles });
   }
 
@@ -86,6 +89,7 @@ export class Driver implements DraPlugin {
    * @throws DriverError `device-in-use`; StateError
    */
   complete({ uid }: ClaimIdentity): void {
+    this.#progress.end(uid);
     const work = this.#ready.get(uid);
     this.#ready.delete(uid);
     if (work === undefined) return;
@@ -99,6 +103,7 @@ export class Driver implements DraPlugin {
     this.#options.store.deleteClaim(uid, this.#over.get(uid));
     this.#over.delete(uid);
     this.#ready.delete(uid);
+    this.#progress.end(uid);
   }
 
   /**
@@ -116,7 +121,8 @@ export class Driver implements DraPlugin {
    */
   async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
     const { store } = this.#options;
-    const all = claims.map((claim) => toWork(claim, store.claim(claim.identity.uid)));
+    using progress = this.#progress.begin(claims);
+    const all = claims.map((claim) => toWork(claim, store.claim(claim.identity.uid), progress));
     // First those that pass to this pod: VFs of theirs may be attached, under names that they have to keep.
     const passing = all.filter(({ isHandedOver }) => isHandedOver);
     const works = [...passing, ...all.filter(({ isHandedOver }) => !isHandedOver)];
@@ -146,7 +152,8 @@ export class Driver implements DraPlugin {
   }
 
   async #resolve(work: PrepareWork, signal: AbortSignal, nodeNetworks: () => Promise<Cidr[]>): Promise<void> {
-    const { claim, known, allocation } = work;
+    const { claim, known, allocation, progress } = work;
+    progress.claimBegins(claim);
     if (work.isAgain) return;
     // A partly prepared claim was checked before, and its class may have been deleted since.
     if (known?.allocation !== allocation) await this.#options.checkAllocation(claim);
@@ -180,8 +187,13 @@ export class Driver implements DraPlugin {
    * may have been reset.
    */
   async #configureAll(work: PrepareWork): Promise<void> {
-    const { claim, devices, isAgain } = work;
-    for (const device of devices) await (isAgain ? this.assure(claim, device) : this.#configure(claim, device));
+    const { claim, devices, isAgain, progress } = work;
+    progress.claimBegins(claim);
+    for (const device of devices) {
+      progress.deviceBegins(device);
+      await (isAgain ? this.assure(claim, device) : this.#configure(claim, device));
+      progress.deviceReady();
+    }
     const complete: StoredDevice[] = [];
     for (const device of devices) {
       // A VF in its pod keeps its device files: the pod's next container must not silently get fewer.
@@ -198,9 +210,11 @@ export class Driver implements DraPlugin {
 
   async #snapshotAll(work: PrepareWork): Promise<void> {
     if (work.isAgain) return;
+    work.progress.claimBegins(work.claim);
     try {
       const known: StoredDevice[] = [];
       for (const device of work.devices) {
+        work.progress.deviceBegins(device);
         const before = device.before ?? (await this.#snapshot(device));
         await this.#checkMtu(work.claim, device, before);
         known.push({ ...device, before });

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { AllocatedClaim, PreparedDevice } from '../../framework/kubeletplugin/index.ts';
+import type { DeviceProgress } from '../events/index.ts';
 import type { StoredClaim, StoredDevice, UnrestoredVf } from '../state/index.ts';
 
 /** A claim that is being prepared. */
@@ -21,17 +22,23 @@ export interface PrepareWork {
   devices: StoredDevice[];
   /** Members of the IOMMU groups of those that go to user space. */
   groups: [StoredDevice, string[]][];
+  /** Of the whole call. */
+  readonly progress: DeviceProgress<AllocatedClaim>;
   /** The answer to the kubelet. */
   prepared: PreparedDevice[];
 }
 
-export function toWork(claim: AllocatedClaim, known: StoredClaim | undefined): PrepareWork {
+export function toWork(
+  claim: AllocatedClaim,
+  known: StoredClaim | undefined,
+  progress: DeviceProgress<AllocatedClaim>,
+): PrepareWork {
   const allocation = fingerprintOf(claim);
   const isAgain = known?.state === 'prepared' && (known.allocation ?? allocation) === allocation;
   const podUids = isAgain ? nextPods(known, claim) : claim.podUids;
   const isHandedOver = isAgain && !podUids.some((uid) => known.podUids.includes(uid));
   return {
-    ...{ uid: claim.identity.uid, claim, allocation, isAgain, isHandedOver, known, podUids },
+    ...{ uid: claim.identity.uid, claim, allocation, isAgain, isHandedOver, known, podUids, progress },
     earlier: known?.devices ?? [],
     unrestored: [],
     devices: isAgain ? known.devices : [],

@@ -1,10 +1,8 @@
 import { readFile } from 'node:fs/promises';
-import type * as z from 'zod';
 import { NetdraError } from '../../lib/errors.ts';
 import { type InventoryPolicy, inventoryPolicySchema } from '../../node/inventory/index.ts';
-import { yamlLines } from './yaml-lines.ts';
-
-type Issue = z.core.$ZodIssue;
+import { checkSchema } from '../api/schema-faults.ts';
+import { yamlPlaces } from '../api/yaml-places.ts';
 
 /** The operator's inventory policy, a YAML or JSON file that may change while the driver runs. */
 export class PolicyFile {
@@ -53,60 +51,19 @@ export class PolicyFile {
       const place = cause.mark === undefined ? '' : ` (line ${cause.mark.line + 1})`;
       throw this.#invalid(`inventory policy ${this.#path} is not valid YAML: ${cause.reason}${place}`);
     }
-    const result = inventoryPolicySchema.safeParse(value, { error: inPlainWords });
-    if (!result.success) {
-      const lineOf = yamlLines(text, parser);
-      const problems = result.error.issues.flatMap((issue) => describeIssue(issue, lineOf));
+    const { data, faults } = checkSchema(inventoryPolicySchema, value, 'docs/inventory.md');
+    if (faults !== undefined) {
+      const [placeOf] = yamlPlaces(text, parser);
+      const problems = faults.map(({ field, message, path }) => {
+        return `${field}: ${message} (line ${placeOf?.(path).line ?? 1})`;
+      });
       throw this.#invalid(`inventory policy ${this.#path} is invalid: ${problems.join('; ')}`);
     }
-    const { apiVersion: _apiVersion, kind: _kind, ...policy } = result.data;
+    const { apiVersion: _apiVersion, kind: _kind, ...policy } = data;
     return policy;
   }
 
   #invalid(message: string, cause?: unknown): NetdraError {
     return new NetdraError('policy-invalid', message, { cause, path: this.#path });
-  }
-}
-
-/**
- * `pfs.0.select.vendor: four lower-case … (line 4)`. For a field with several forms, the one most likely meant is described.
- */
-function describeIssue(
-  issue: Issue,
-  lineOf: (path: readonly PropertyKey[]) => number,
-  above: PropertyKey[] = [],
-): string[] {
-  const path = [...above, ...issue.path];
-  if (issue.code === 'invalid_union' && issue.errors.length > 0) {
-    const depth = (issues: Issue[]) => Math.max(...issues.map((each) => each.path.length));
-    const meant = issue.errors.reduce((best, each) => (depth(each) > depth(best) ? each : best));
-    return meant.flatMap((each) => describeIssue(each, lineOf, path));
-  }
-  const line = lineOf(issue.code === 'unrecognized_keys' ? [...path, issue.keys[0] ?? ''] : path);
-  return [`${path.map(String).join('.') || 'document'}: ${issue.message} (line ${line})`];
-}
-
-const kinds: Partial<Record<string, string>> = {
-  ...{ array: 'a list', object: 'a map of fields', string: 'text', boolean: 'true or false' },
-  ...{ int: 'a whole number', number: 'a whole number' },
-};
-
-/** What is wrong, for people who have never seen the schema. */
-function inPlainWords(issue: z.core.$ZodRawIssue): string | undefined {
-  switch (issue.code) {
-    case 'unrecognized_keys': {
-      const names = issue.keys.map((key) => JSON.stringify(key)).join(', ');
-      return `there is no field ${names} here; docs/inventory.md lists the fields`;
-    }
-    case 'invalid_type':
-      return issue.input === undefined ? 'is missing' : `${kinds[issue.expected] ?? issue.expected} is needed`;
-    case 'invalid_value':
-      return `${issue.values.map((value) => JSON.stringify(value)).join(' or ')} is needed`;
-    case 'too_small':
-      return issue.origin === 'array' ? 'at least one entry is needed' : `must be at least ${issue.minimum}`;
-    case 'too_big':
-      return `must be at most ${issue.maximum}${issue.origin === 'string' ? ' characters' : ''}`;
-    default:
-      return undefined;
   }
 }

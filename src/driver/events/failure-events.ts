@@ -3,7 +3,7 @@ import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { type HungWrite, hungWriteHint } from '../../node/sriov/index.ts';
 import type { CardCondition } from '../devices/device-conditions.ts';
-import type { StoredClaim, UnrestoredVf } from '../state/index.ts';
+import type { SandboxPlace, StoredClaim, UnrestoredVf } from '../state/index.ts';
 import type { EventReport, ObjectReference } from './event.ts';
 import type { EventWriter } from './event-writer.ts';
 
@@ -52,11 +52,10 @@ export class FailureEvents {
     if (this.#pods.get(uid)?.sandboxId === id) this.#pods.delete(uid);
   }
 
-  notPrepared({ identity, object }: AllocatedClaim, error: unknown): void {
-    const consumers = object.status?.reservedFor?.filter(({ resource }) => resource === 'pods') ?? [];
-    const pods = consumers.map(({ name, uid }) => ({ namespace: identity.namespace, name, uid }));
+  notPrepared(claim: AllocatedClaim, error: unknown): void {
+    const { identity } = claim;
     const note = `Devices of claim ${claimName(identity)} cannot be prepared: ${explain(error)}`;
-    this.#report(identity, pods, { reason: 'DeviceNotPrepared', action: 'Preparing', note });
+    this.#report(identity, consumersOf(claim), { reason: 'DeviceNotPrepared', action: 'Preparing', note });
   }
 
   notUnprepared(claim: ClaimIdentity, error: unknown): void {
@@ -72,12 +71,23 @@ export class FailureEvents {
   }
 
   /** Nothing has failed, but the pod waits. @param progress how far the work is, and with which device of the claim */
-  slowToAttach(claim: ClaimIdentity, podUid: string, progress: string): void {
+  slowToAttach(
+    { podUid: uid, podNamespace: namespace, podName: name }: Omit<SandboxPlace, 'netnsPath'>,
+    claim: ClaimIdentity,
+    progress: string,
+  ): void {
     const note = `The containers wait until the devices of the pod are attached, one after the other: ${progress}`;
-    for (const pod of this.#podsOf([podUid])) {
-      const what: EventFailure = { reason: 'WaitingForDevices', action: 'Attaching', note };
-      this.#writer.report({ regarding: podReference(pod), related: claimReference(claim), type: 'Normal', ...what });
-    }
+    const what: EventFailure = { reason: 'WaitingForDevices', action: 'Attaching', note };
+    // The runtime may not have listed the sandbox yet: after a restart it is known from a waiting container.
+    const isNamed = namespace !== undefined && name !== undefined;
+    this.#reportSlow(claim, isNamed ? [{ uid, namespace, name }] : this.#podsOf([uid]), what);
+  }
+
+  /** The same before the pod has a sandbox. */
+  slowToPrepare(claim: AllocatedClaim, progress: string): void {
+    const note = `The pod waits until its devices are prepared, one after the other: ${progress}`;
+    const what: EventFailure = { reason: 'WaitingForDevices', action: 'Preparing', note };
+    this.#reportSlow(claim.identity, consumersOf(claim), what);
   }
 
   /** A container starts nevertheless. @param reason where its CPUs and its devices are */
@@ -192,6 +202,11 @@ export class FailureEvents {
     return uids.flatMap((uid) => this.#pods.get(uid)?.name ?? []);
   }
 
+  #reportSlow(claim: ClaimIdentity, pods: PodName[], what: EventFailure): void {
+    const related = claimReference(claim);
+    for (const pod of pods) this.#writer.report({ regarding: podReference(pod), related, type: 'Normal', ...what });
+  }
+
   #report(claim: ClaimIdentity, pods: PodName[], failure: EventFailure): void {
     const related = claimReference(claim);
     this.#writer.report({ regarding: related, type: 'Warning', ...failure });
@@ -199,6 +214,12 @@ export class FailureEvents {
       this.#writer.report({ regarding: podReference(pod), related, type: 'Warning', ...failure });
     }
   }
+}
+
+/** The pods that a claim is reserved for. */
+function consumersOf({ identity: { namespace }, object }: AllocatedClaim): PodName[] {
+  const consumers = object.status?.reservedFor?.filter(({ resource }) => resource === 'pods') ?? [];
+  return consumers.map(({ name, uid }) => ({ namespace, name, uid }));
 }
 
 /** The kubelet refers to its node in the same way, since it does not know the UID either. */

@@ -1,9 +1,9 @@
 import { type ClaimIdentity, type ClaimMetadata, claimKey } from '../../framework/metadata/index.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
+import type { DeviceProgress } from '../events/index.ts';
 import type { SandboxPlace, Store, StoredClaim, StoredDevice } from '../state/index.ts';
 import { type Attachments, left, type PodLinks } from '../vf/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
-import type { AttachProgress } from './attach-progress.ts';
 import { asOneError } from './errors.ts';
 import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-writer.ts';
 import type { NumaGuard } from './numa-guard.ts';
@@ -54,7 +54,7 @@ export class ClaimWork {
     place: SandboxPlace,
     pod: PodLinks,
     signal: AbortSignal,
-    progress: Pick<AttachProgress, 'deviceBegins' | 'deviceReady'>,
+    progress: Pick<DeviceProgress<StoredClaim>, 'deviceBegins' | 'deviceReady'>,
   ): Promise<Served> {
     const { locks, writer, files, networks, attachments, numa } = this.#options;
     return await locks.run(claimKey(identity), async () => {

@@ -5,9 +5,9 @@ import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
+import { DeviceProgress } from '../events/index.ts';
 import type { Store, StoredClaim } from '../state/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
-import { AttachProgress } from './attach-progress.ts';
 import { ClaimProgress, type FailedWork, type Failure } from './claim-progress.ts';
 import type { ClaimWork, Served } from './claim-work.ts';
 import { asOneError, SandboxError } from './errors.ts';
@@ -239,8 +239,9 @@ export class Sandbox implements AsyncDisposable {
   async #serveAll(due: readonly StoredClaim[]): Promise<FailedWork[]> {
     const { networks, claims, clock } = this.#deps;
     const { signal } = this.#attaching;
-    const onSlow = (claim: ClaimIdentity, progress: string) => this.#reportSlow(claim, progress);
-    using progress = new AttachProgress({ claims: due, clock, onSlow });
+    const total = due.flatMap(({ devices }) => devices).length;
+    const onSlow = ({ identity }: StoredClaim, progress: string) => this.#reportSlow(identity, progress);
+    using progress = new DeviceProgress({ work: 'attached', total, clock, onSlow });
     const failed: FailedWork[] = [];
     const serve = async ({ identity }: StoredClaim, work: Promise<Served>) => {
       try {
@@ -265,7 +266,7 @@ export class Sandbox implements AsyncDisposable {
       // First those that are ready: they are only read, and attaching the others may take long.
       const isReady = ({ identity }: StoredClaim) => Number(this.#progress.isReady(identity.uid));
       for (const claim of withVfs.toSorted((one, other) => isReady(other) - isReady(one))) {
-        progress.claimBegins(claim.identity);
+        progress.claimBegins(claim);
         await serve(claim, claims.serve(claim.identity, place, pod, signal, progress));
       }
     } catch (error) {

@@ -56,9 +56,18 @@ export class KubeClient implements Disposable {
    * @throws KubeError; the signal's reason if it is aborted
    */
   async request<T>(request: KubeRequest): Promise<T> {
+    return await this.#retried(request, JSON.parse);
+  }
+
+  /** As {@link request}, for answers that are no JSON: logs. */
+  async requestText(request: KubeRequest): Promise<string> {
+    return await this.#retried(request, String);
+  }
+
+  async #retried<T>(request: KubeRequest, parse: (text: string) => T): Promise<T> {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#ask<T>(request);
+        return await this.#ask(request, parse);
       } catch (error) {
         const isBusy = isKubeError(error) && (error.httpStatus === 429 || error.httpStatus === 503);
         if (!isBusy || error.retryAfterMs === undefined || attempt === maxAttempts) throw error;
@@ -104,14 +113,14 @@ export class KubeClient implements Disposable {
     this.#connection[Symbol.dispose]();
   }
 
-  async #ask<T>(request: KubeRequest): Promise<T> {
+  async #ask<T>(request: KubeRequest, parse: (text: string) => T): Promise<T> {
     const subject = `${request.method} ${request.path}`;
     const { timeoutMs = defaultTimeoutMs } = request;
     using deadline = this.#options.clock.deadline(timeoutMs, request.signal);
     try {
       const answer = await this.#send({ ...request, signal: deadline.signal });
       if ((answer.statusCode ?? 0) >= 300) throw await this.#refusal(subject, answer);
-      return JSON.parse(await readText(answer));
+      return parse(await readText(answer));
     } catch (error) {
       throw toFailure(error, subject, deadline, request);
     }

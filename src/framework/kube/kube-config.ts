@@ -23,6 +23,13 @@ export function loadKubeConfig(path: string, context?: string): KubeConfig {
   return config;
 }
 
+/** The service account of the pod that the process runs in. */
+export function loadPodConfig(): KubeConfig {
+  const config = new KubeConfig();
+  config.loadFromCluster();
+  return config;
+}
+
 function loadFile(path: string): KubeConfig {
   const config = new KubeConfig();
   try {

@@ -404,6 +404,14 @@ export const otherBugs: readonly PlantedBug[] = [
     },
   },
   {
+    name: 'waits-are-not-said',
+    what: 'events that are no warnings are not written',
+    needs: fault('devices slow'),
+    plant: inRequests(async (request, send) => {
+      return (request.body as { type?: string } | undefined)?.type === 'Normal' ? {} : await send(request);
+    }),
+  },
+  {
     name: 'guarantees-not-counted',
     what: 'what the VFs of other claims are guaranteed is not counted when a claim is prepared',
     needs: ({ bandwidth }) => bandwidth?.isCounted === false,

@@ -28,6 +28,7 @@ const others: Record<string, string[]> = {
     '--set-string=',
     '--values=',
   ],
+  'helm template': [],
   'helm rollback': ['--namespace=', '--wait'],
   'helm uninstall': ['--namespace='],
   'helm test': ['--namespace=', '--logs'],

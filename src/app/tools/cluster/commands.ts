@@ -2,7 +2,9 @@ import { Command, Option } from 'commander';
 import { defined } from '../../../lib/defined.ts';
 import { flagOption } from '../../settings.ts';
 import { type OutputOptions, outputOption, runTool, writeOutput } from '../run-tool.ts';
+import { openTerminal } from '../terminal.ts';
 import type { Cluster, ClusterOptions } from './open-cluster.ts';
+import type { ExecResult } from './pod-exec.ts';
 
 // Commands load their code when they are run: what is imported above is loaded by the driver, too.
 
@@ -10,16 +12,89 @@ type Options = OutputOptions & ClusterOptions & { driverName: string };
 
 /** `kubectl netdra status`: the driver and its devices on all nodes. Exit code 1 if anything needs attention. */
 export function statusCommand(): Command {
-  return clusterCommand<{ selector: string }>(
+  return podsCommand(
     'status',
     'list the nodes of the cluster with the driver and its devices, and what needs attention; exits with 1 if anything does',
-    async (cluster, { selector, ...options }) => {
+    async (cluster, options) => {
       const { formatStatus, readStatus } = await import('./status.ts');
-      const status = await readStatus(cluster, { driverName: options.driverName, selector });
+      const status = await readStatus(cluster, options);
       writeOutput(options, status, formatStatus);
       if (status.nodes.some(({ problems }) => problems.length > 0)) process.exitCode = 1;
     },
-  ).option('-l, --selector <labels>', "labels of the driver's pods", 'app.kubernetes.io/name=netdra');
+  );
+}
+
+/** `kubectl netdra doctor NODE`: `netdra doctor` in the driver's pod of a node, with its exit code. */
+export function nodeDoctorCommand(): Command {
+  return podsCommand(
+    'doctor',
+    "run netdra doctor in the driver's pod of a node: what keeps the driver from its work there; exits as it does",
+    async (cluster, options, node = '') => {
+      const { runOnNode } = await import('./remote.ts');
+      writeResult(await runOnNode(cluster, options, node, ['doctor', `--output=${options.output}`]));
+    },
+  ).argument('<node>', 'name of the node');
+}
+
+/** `kubectl netdra metadata CLAIM`: `netdra metadata` in the driver's pod of the claim's node, with its exit code. */
+export function claimMetadataCommand(): Command {
+  return podsCommand<{ namespace?: string }>(
+    'metadata',
+    "run netdra metadata in the driver's pod of a claim's node: show and check the claim's files; exits as it does",
+    async (cluster, { namespace = cluster.namespace, ...options }, name = '') => {
+      const { nodeOfClaim, runOnNode } = await import('./remote.ts');
+      const node = await nodeOfClaim(cluster, options.driverName, { namespace, name });
+      const args = ['metadata', `${namespace}/${name}`, `--output=${options.output}`];
+      writeResult(await runOnNode(cluster, options, node, args));
+    },
+  )
+    .argument('<claim>', 'name of the claim')
+    .addOption(namespaceOption());
+}
+
+/** `kubectl netdra bundle`: what is needed to find a fault, in a folder. */
+export function bundleCommand(): Command {
+  return podsCommand<{ out: string }>(
+    'bundle',
+    'collect the objects of the driver, and from nodes what its tools show and its logs, in a new folder; what looks like a secret is removed',
+    async (cluster, options, ...nodes) => {
+      const { makeBundle } = await import('./bundle.ts');
+      const bundle = await makeBundle(cluster, { ...options, nodes });
+      writeOutput(options, bundle, (_, { out, files, missing }) =>
+        [
+          ...missing.map((text) => `missing: ${text}\n`),
+          `${files.length} files in ${out}: look at them before you pass them on\n`,
+        ].join(''),
+      );
+    },
+  )
+    .argument('[node...]', 'names of nodes (default: all)')
+    .option(
+      '--out <folder>',
+      'folder to make',
+      `netdra-bundle-${new Date().toISOString().slice(0, 19).replaceAll(':', '')}`,
+    );
+}
+
+function writeResult({ stdout, stderr, exitCode }: ExecResult): void {
+  openTerminal(process.stdout).write(stdout);
+  openTerminal(process.stderr).write(stderr);
+  process.exitCode = exitCode;
+}
+
+function namespaceOption(): Option {
+  return new Option('-n, --namespace <name>', "namespace (default: that of the kubeconfig's context)");
+}
+
+/** A command that needs the pods of the driver. */
+function podsCommand<More extends object = object>(
+  ...[name, description, run]: Parameters<typeof clusterCommand<More & { selector: string }>>
+): Command {
+  return clusterCommand<More & { selector: string }>(name, description, run).option(
+    '-l, --selector <labels>',
+    "labels of the driver's pods",
+    'app.kubernetes.io/name=netdra',
+  );
 }
 
 /** `kubectl netdra claims`: the claims with devices of the driver, as the API server has them. */
@@ -40,7 +115,7 @@ export function clusterClaimsCommand(): Command {
       );
     },
   )
-    .option('-n, --namespace <name>', "namespace of the claims (default: that of the kubeconfig's context)")
+    .addOption(namespaceOption())
     .option('-A, --all-namespaces', 'claims of all namespaces');
 }
 

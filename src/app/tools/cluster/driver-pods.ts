@@ -4,6 +4,7 @@ import type { Cluster } from './open-cluster.ts';
 export interface DriverPod {
   namespace: string;
   name: string;
+  container: string;
   /** The image's tag; of an image with none, the version in the pod's labels. */
   version: string;
   ready: boolean;
@@ -68,7 +69,8 @@ function toDriverPod(pod: ListedPod): DriverPod {
   const tag = /:([^:/@]+)(@|$)/.exec(spec.containers[0]?.image?.replace(/@.*/, '') ?? '')?.[1];
   const version = tag ?? labels['app.kubernetes.io/version'] ?? '';
   const ready = status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true;
-  return { namespace, name, version, ready, ...(ready ? {} : { reason: reasonOf(pod) }) };
+  const container = spec.containers[0]?.name ?? '';
+  return { namespace, name, container, version, ready, ...(ready ? {} : { reason: reasonOf(pod) }) };
 }
 
 function reasonOf({ status = {} }: ListedPod): string {

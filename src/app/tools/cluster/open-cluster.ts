@@ -1,18 +1,20 @@
 import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import type { KubeConfig } from '@kubernetes/client-node';
 import {
-  type ApiAccess,
   hasServiceAccount,
   isKubeError,
   KubeClient,
   type KubeList,
   listAll,
-  openApiAccess,
   ResourceApi,
+  type ResourceClaim,
 } from '../../../framework/kube/index.ts';
 import { systemClock } from '../../../lib/clock.ts';
 import { NetdraError } from '../../../lib/errors.ts';
+import type { DriverPod } from './driver-pods.ts';
+import type { ExecResult } from './pod-exec.ts';
 
 export interface ClusterOptions {
   /** Default: `~/.kube/config`; in a pod, its service account. */
@@ -25,11 +27,13 @@ export class Cluster implements Disposable {
   readonly client: KubeClient;
   /** That of the kubeconfig's context. */
   readonly namespace: string;
+  readonly #config: KubeConfig;
   readonly #resources: ResourceApi;
 
-  constructor(access: ApiAccess, namespace = 'default') {
-    this.client = new KubeClient(access, { clock: systemClock, userAgent: 'netdra/tools' });
-    this.namespace = namespace;
+  constructor(config: KubeConfig) {
+    this.client = new KubeClient(config, { clock: systemClock, userAgent: 'netdra/tools' });
+    this.namespace = config.getContextObject(config.getCurrentContext())?.namespace ?? 'default';
+    this.#config = config;
     this.#resources = new ResourceApi(this.client);
   }
 
@@ -48,6 +52,24 @@ export class Cluster implements Disposable {
     return await this.#listed('pods', (page) =>
       this.client.request<KubeList<T>>({ ...request, query: { ...query, ...page } }),
     );
+  }
+
+  /** @throws KubeError */
+  async readClaim(namespace: string, name: string): Promise<ResourceClaim> {
+    return await this.#resources.readClaim(namespace, name);
+  }
+
+  /** The log of the driver's container. @throws KubeError */
+  async readLog({ namespace, name, container }: DriverPod, query: Record<string, string>): Promise<string> {
+    const path = `/api/v1/namespaces/${namespace}/pods/${name}/log`;
+    return await this.client.requestText({ method: 'GET', path, query: { container, ...query } });
+  }
+
+  /** Runs a command in the driver's container. @throws NetdraError `exec-failed` */
+  async exec({ namespace, name, container }: DriverPod, command: string[]): Promise<ExecResult> {
+    // Imported lazily, as what it imports is.
+    const { execInPod } = await import('./pod-exec.ts');
+    return await execInPod(this.#config, { namespace, pod: name, container }, command);
   }
 
   [Symbol.dispose](): void {
@@ -74,16 +96,13 @@ export class Cluster implements Disposable {
 export async function openCluster({ kubeconfig, context }: ClusterOptions): Promise<Cluster> {
   const usual = join(homedir(), '.kube/config');
   const path = kubeconfig ?? (existsSync(usual) ? usual : undefined);
-  if (path === undefined && context === undefined && hasServiceAccount()) {
-    return new Cluster(await openApiAccess(undefined));
-  }
-  if (path === undefined) {
+  const isInPod = path === undefined && context === undefined && hasServiceAccount();
+  if (path === undefined && !isInPod) {
     throw new NetdraError('kubeconfig-missing', `no API server is known: there is no ${usual}`, {
       hint: 'give --kubeconfig, or KUBECONFIG in the environment',
     });
   }
   // Imported lazily: it costs more than all the rest.
-  const { loadKubeConfig } = await import('../../../framework/kube/kube-config.ts');
-  const config = loadKubeConfig(path, context);
-  return new Cluster(config, config.getContextObject(config.getCurrentContext())?.namespace);
+  const { loadKubeConfig, loadPodConfig } = await import('../../../framework/kube/kube-config.ts');
+  return new Cluster(path === undefined ? loadPodConfig() : loadKubeConfig(path, context));
 }

@@ -1,8 +1,13 @@
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it, vi } from 'vitest';
+import { makeBundle } from '../../../../src/app/tools/cluster/bundle.ts';
 import { formatClusterClaims, readClaims } from '../../../../src/app/tools/cluster/claims.ts';
 import { Cluster, openCluster } from '../../../../src/app/tools/cluster/open-cluster.ts';
+import type { ExecResult } from '../../../../src/app/tools/cluster/pod-exec.ts';
+import { redactObject, redactText } from '../../../../src/app/tools/cluster/redact.ts';
+import { nodeOfClaim, runOnNode } from '../../../../src/app/tools/cluster/remote.ts';
 import { formatStatus, readStatus } from '../../../../src/app/tools/cluster/status.ts';
 import type { AllocatedDeviceStatus } from '../../../../src/framework/kube/index.ts';
 import type { Device } from '../../../../src/framework/resourceslice/index.ts';
@@ -15,11 +20,28 @@ import { plainTerminal } from './plain-terminal.ts';
 
 const options = { driverName: testDriver, selector: 'app.kubernetes.io/name=netdra' };
 
+/** The double has no containers: what they answer to a command, and their logs. */
+class ClusterWithPods extends Cluster {
+  readonly commands: string[] = [];
+  answer: ExecResult = { exitCode: 0, stdout: '{}', stderr: '' };
+  log = '';
+
+  override async exec(...[pod, command]: Parameters<Cluster['exec']>): Promise<ExecResult> {
+    this.commands.push(`${pod.name} ${pod.container}: ${command.join(' ')}`);
+    return this.answer;
+  }
+
+  override async readLog(...[, { previous }]: Parameters<Cluster['readLog']>): Promise<string> {
+    if (previous !== undefined) throw new Error('previous terminated container not found');
+    return this.log;
+  }
+}
+
 /** A cluster, by default in its state after an installation: no node, no claim. */
 async function startCluster(more: ApiServerOptions = {}) {
   await using stack = new AsyncDisposableStack();
   const api = stack.use(await ApiServer.start(more));
-  const cluster = stack.use(new Cluster(kubeConfigOf(api)));
+  const cluster = stack.use(new ClusterWithPods(kubeConfigOf(api)));
   const owned = stack.move();
   return {
     ...{ api, cluster },
@@ -74,7 +96,7 @@ describe('readStatus', () => {
     allocate(api, 'shared', ['vf-0']);
     api.create(buildClaim('other', { driver: 'gpu.example.com', requests: [{ name: 'gpu', devices: ['gpu-0'] }] }));
     const nothing = { offered: 0, allocated: 0, inUse: 0, tainted: 0, problems: [] };
-    const pod = { namespace: 'netdra', version: '0.2.0', ready: true };
+    const pod = { namespace: 'netdra', container: 'driver', version: '0.2.0', ready: true };
     expect(await bench.status()).toEqual({
       driver: testDriver,
       nodes: [
@@ -222,6 +244,94 @@ describe('readClaims', () => {
       '',
     ]);
     expect(await readClaims(cluster, { ...options, namespace: 'other' })).toEqual([]);
+  });
+});
+
+describe('commands in the pod of the driver', () => {
+  it('are run on the node that is named, or that has the devices of a claim', async () => {
+    await using bench = await startCluster();
+    const { api, cluster } = bench;
+    for (const node of ['node-1', 'node-2']) installOn(api, node);
+    allocate(api, 'a', ['vf-0']);
+    api.create(buildClaim('new', { requests: [{ name: 'vf', devices: [] }], allocated: false }));
+    cluster.answer = { exitCode: 1, stdout: 'problem', stderr: '' };
+    const node = await nodeOfClaim(cluster, testDriver, { namespace: 'apps', name: 'a' });
+    expect(await runOnNode(cluster, options, node, ['metadata', 'apps/a'])).toBe(cluster.answer);
+    expect(cluster.commands).toEqual(['netdra-node-1-sriov.netdra.dev driver: netdra metadata apps/a']);
+    expect(await runOnNode(cluster, options, 'node-9', ['doctor']).catch(explain)).toBe(
+      `no pod of ${testDriver} is on node node-9 (those with one are node-1, node-2)`,
+    );
+    expect(await nodeOfClaim(cluster, testDriver, { namespace: 'default', name: 'new' }).catch(explain)).toMatch(
+      /^claim default\/new has no device of sriov\.netdra\.dev \(kubectl describe/,
+    );
+  });
+});
+
+describe('makeBundle', () => {
+  it('collects objects, tools and logs without secrets, and lists what is missing', async () => {
+    await using bench = await startCluster();
+    using dir = tempDir();
+    const { api, cluster } = bench;
+    for (const node of ['node-1', 'node-2']) installOn(api, node);
+    api.edit<V1Pod>(
+      'Pod',
+      `netdra-node-1-${testDriver}`,
+      ({ spec }) => Object.assign(spec!.containers[0]!, { env: [{ name: 'PROXY_PASSWORD', value: 'hunter2' }] }),
+      'netdra',
+    );
+    const parameters = { cni: { etcd: { password: 'hunter2' }, url: 'https://joe:hunter2@etcd' } };
+    const config = [{ source: 'FromClaim' as const, parameters }];
+    api.create(buildClaim('a', { requests: [{ name: 'vf', devices: ['vf-0'] }], config }));
+    const token = 'eyJhbGciOi.eyJzdWIiOi.c2ln';
+    cluster.log = `{"msg":"GET","authorization":"Bearer abc.def"}\n{"token":"hunter2"} ${token}\n`;
+    cluster.answer = {
+      exitCode: 0,
+      stdout: JSON.stringify({ args: ['--password=hunter2'], device: 'vf-0' }),
+      stderr: '',
+    };
+    const out = join(dir.path, 'bundle');
+    const bundle = await makeBundle(cluster, { ...options, out, nodes: ['node-1'] });
+    expect(bundle.files).toEqual([
+      ...['claims.json', 'deviceclasses.json', 'missing.txt'],
+      ...['claims.json', 'doctor.json', 'driver.log', 'inventory.json'].map((name) => `nodes/node-1/${name}`),
+      ...['pods.json', 'resourceslices.json', 'status.json'],
+    ]);
+    const texts = bundle.files.map((path) => readFileSync(join(out, path), 'utf8'));
+    expect(texts.filter((text) => /hunter2|eyJ|abc\.def/.test(text))).toEqual([]);
+    expect(JSON.parse(readFileSync(join(out, 'nodes/node-1/doctor.json'), 'utf8'))).toEqual({
+      ...{ args: ['--password=[removed]'], device: 'vf-0' },
+    });
+    expect(bundle.missing).toEqual(['nodes/node-1/driver-previous.log: previous terminated container not found']);
+    expect(statSync(out).mode & 0o777).toBe(0o700);
+    expect(await makeBundle(cluster, { ...options, out, nodes: [] }).catch(explain)).toMatch(
+      /^cannot make the folder .*bundle: EEXIST: .* \(name another folder with --out\)$/,
+    );
+    const never = join(dir.path, 'never');
+    expect(await makeBundle(cluster, { ...options, out: never, nodes: ['moon'] }).catch(explain)).toMatch(
+      /on node moon$/,
+    );
+    expect(existsSync(never)).toBe(false);
+  });
+
+  it.each([
+    ['-----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY-----', '[removed]'],
+    ['authorization: Basic am9lOng=', 'authorization: Basic [removed]'],
+    [
+      '{"cause":"{\\"password\\": \\"x y\\", \\"a\\": 1}"}',
+      '{"cause":"{\\"password\\": \\"[removed]\\", \\"a\\": 1}"}',
+    ],
+    ['api_key=abc&page=1', 'api_key=[removed]&page=1'],
+    [
+      'claim apps/fast-net: device 0000:3b:02.0, 02:00:00:00:00:01',
+      'claim apps/fast-net: device 0000:3b:02.0, 02:00:00:00:00:01',
+    ],
+  ])('makes of %s', (text, redacted) => {
+    expect(redactText(text)).toBe(redacted);
+  });
+
+  it('keeps what only sounds like a secret', () => {
+    const value = { secretRefs: ['a'], env: [{ name: 'NODE_NAME', value: 'n' }], tokens: { count: 3 }, uid: 'u-1' };
+    expect(redactObject(value)).toEqual(value);
   });
 });
 

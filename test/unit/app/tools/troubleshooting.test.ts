@@ -3,7 +3,13 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { createProgram } from '../../../../src/app/program.ts';
-import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand } from '../../../../src/app/tools/commands.ts';
+import {
+  claimsCommand,
+  doctorCommand,
+  inventoryCommand,
+  metadataCommand,
+  validateCommand,
+} from '../../../../src/app/tools/commands.ts';
 
 const repo = fileURLToPath(new URL('../../../../', import.meta.url));
 const page = readFileSync(join(repo, 'docs/troubleshooting.md'), 'utf8');
@@ -75,7 +81,7 @@ describe('docs/troubleshooting.md', () => {
   });
 
   it('names commands and flags that there are', () => {
-    const commands = [doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand()];
+    const commands = [doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), validateCommand()];
     const names = [...page.matchAll(/^\| `netdra (\w+)/gm)].map(([, name]) => name);
     expect(new Set(names)).toEqual(new Set(commands.map((command) => command.name())));
     const flags = createProgram().commands.flatMap(({ options }) => options.map(({ long }) => long));

@@ -20,6 +20,7 @@ import type {
   VfWanted,
 } from '../../../../src/node/sriov/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { buildClaim, buildPod, type ClaimOptions, testDriver, testNode } from '../../../doubles/objects.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
@@ -130,6 +131,9 @@ export class DriverBench implements Disposable {
   readonly store = this.#stack.use(new Store(join(this.dir, 'state/state.db')));
   readonly control = new FakeControl();
   readonly logger = new RecordingLogger();
+  readonly clock = new ManualClock();
+  /** What was reported of calls that take long. */
+  readonly waits: string[] = [];
   readonly driver: Driver;
   /** Of every VF; they are of one port. */
   bandwidth: { guaranteedMbps: number; portMbps: number; burst?: true } | undefined;
@@ -163,6 +167,8 @@ export class DriverBench implements Disposable {
         this.networkReads++;
         return [parseCidr('10.1.0.5/16')];
       },
+      clock: this.clock,
+      onSlow: ({ podUids }, progress) => this.waits.push(`${podUids.join()}: ${progress}`),
       logger: this.logger,
     });
   }

@@ -1,5 +1,6 @@
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
@@ -91,6 +92,39 @@ describe('Driver.prepareResourceClaims', () => {
       expect(await bench.prepare(other)).not.toHaveProperty('error');
       await bench.unprepare(other);
     }
+  });
+
+  it('says once what the pod waits for while drivers are bound slowly, until its claims are prepared', async () => {
+    const pods = [buildPod('slow-pod')];
+    const parameters = [fromClass({ driver: 'vfio-pci' })];
+    const claims = [
+      allocated('one', ['dev-0', 'dev-1'], { pods, config: parameters }),
+      allocated('two', ['dev-2'], { pods, config: parameters }),
+    ];
+    const { clock, control, waits } = bench;
+    control.onCall = async (call) => {
+      if (!call.startsWith('apply')) return;
+      clock.advance(1_800);
+      await turn();
+    };
+    control.failures.set('apply 0000:00:00.2', new Error('EBUSY'));
+    for (let attempt = 0; attempt < 2; attempt++) await bench.prepareAll(claims);
+    const [uid] = claims[0]!.podUids;
+    const device = 'device dev-1 (0000:00:00.1) of claim default/one';
+    const wait = `${uid}: 1 of 3 devices are prepared after 3 s; now ${device}, which is bound to driver vfio-pci`;
+    expect([waits, clock.sleeping()]).toEqual([[wait], []]);
+    control.failures.clear();
+    await bench.prepareAll(claims);
+    // Another pod begins anew, and what waits for the API server is said, too.
+    bench.checkAllocation = async () => {
+      clock.advance(3_000);
+      await turn();
+    };
+    await bench.prepare(allocated('three', ['dev-3']));
+    const reason = 'waits for the API server, or for earlier devices of it to be restored';
+    expect(waits.slice(1)).toEqual([
+      expect.stringMatching(`: 0 of 1 devices are prepared after 3 s; claim default/three ${reason}$`),
+    ]);
   });
 
   it('says when a device is not on this node', async () => {

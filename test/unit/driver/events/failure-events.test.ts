@@ -124,13 +124,21 @@ describe('FailureEvents', () => {
 
   it('reports on a pod, not on its claims, that it waits for slow devices', () => {
     const { events, reports, reported } = record();
-    events.slowToAttach(identity, 'p-1', '4 of 8 devices are attached after 3 s');
-    expect(reported()).toEqual([]);
-    events.sandboxSeen({ id: 's-1', ...pod });
-    events.slowToAttach(identity, 'p-1', '4 of 8 devices are attached after 3 s');
+    // Also before the runtime has listed the sandbox.
+    const place = { sandboxId: 's-1', podUid: 'p-1', podNamespace: pod.namespace, podName: pod.name };
+    events.slowToAttach(place, identity, '4 of 8 devices are attached after 3 s');
     expect(reported()).toEqual(['Pod web-0 WaitingForDevices']);
     expect(reports[0]).toMatchObject({ type: 'Normal', related: { kind: 'ResourceClaim', ...identity } });
     expect(reports[0]?.note).toMatch(/^The containers wait until .*, one after the other: 4 of 8 devices/);
+  });
+
+  it('reports on the pods that a claim is reserved for that they wait until it is prepared', () => {
+    const { events, reports, reported } = record();
+    const status = { reservedFor: [{ resource: 'pods', name: 'web-0', uid: 'p-1' }] };
+    events.slowToPrepare({ identity, object: { status } } as never, '0 of 2 devices are prepared after 3 s');
+    expect(reported()).toEqual(['Pod web-0 WaitingForDevices']);
+    expect(reports[0]).toMatchObject({ type: 'Normal', action: 'Preparing', related: { name: identity.name } });
+    expect(reports[0]?.note).toMatch(/^The pod waits until its devices are prepared, one after the other: 0 of 2/);
   });
 
   it('reports a container on another NUMA node on its claim and its pod, which it knows from the event', () => {

@@ -1,6 +1,6 @@
-import type { AttachProgress } from '../../../../src/driver/sandbox/attach-progress.ts';
+import type { DeviceProgress } from '../../../../src/driver/events/index.ts';
 import type { Served } from '../../../../src/driver/sandbox/claim-work.ts';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { StoredClaim, StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
 
 /** Answers of the work on claims, and what was asked of it. */
@@ -24,7 +24,7 @@ export class FakeWork {
     _place: unknown,
     follow: unknown,
     signal: AbortSignal,
-    progress: Pick<AttachProgress, 'deviceBegins' | 'deviceReady'>,
+    progress: Pick<DeviceProgress<StoredClaim>, 'deviceBegins' | 'deviceReady'>,
   ) {
     this.done.push(`serve ${name}`);
     (follow as () => void)();

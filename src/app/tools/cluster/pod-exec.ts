@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { Exec, type KubeConfig, type V1Status } from '@kubernetes/client-node';
-import { NetdraError } from '../../src/lib/errors.ts';
+import { NetdraError } from '../../../lib/errors.ts';
 
 export interface ExecResult {
   stdout: string;
@@ -24,8 +24,8 @@ const timeoutMs = 120_000;
 export async function execInPod(config: KubeConfig, name: ContainerName, command: string[]): Promise<ExecResult> {
   const { namespace, pod, container } = name;
   const subject = `${command[0]} in ${namespace}/${pod}/${container}`;
-  const fail = (why: string, cause?: unknown) =>
-    new NetdraError('exec-failed', `cannot run ${subject}: ${why}`, { cause });
+  const fail = (why: string, cause?: unknown, hint?: string) =>
+    new NetdraError('exec-failed', `cannot run ${subject}: ${why}`, { cause, hint });
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const output = Promise.all([buffer(stdout), buffer(stderr)]);
   const { promise: ended, resolve, reject } = Promise.withResolvers<V1Status>();
@@ -36,7 +36,9 @@ export async function execInPod(config: KubeConfig, name: ContainerName, command
     const exec = new Exec(config);
     const socket = await exec
       .exec(namespace, pod, container, command, stdout, stderr, null, false, resolve)
-      .catch((cause) => Promise.reject(fail('no connection', toError(cause))));
+      .catch((cause) =>
+        Promise.reject(fail('no connection', toError(cause), permissionHint(namespace, toError(cause)))),
+      );
     socket.onclose = () => reject(fail('the connection was closed before the end'));
     const status = await ended.finally(() => socket.close());
     const [out, err] = await output;
@@ -59,4 +61,10 @@ function exitCodeOf({ status, reason, message, details }: V1Status, fail: (why: 
 /** A websocket rejects with an event. */
 function toError(cause: unknown): unknown {
   return cause instanceof Error ? cause : ((cause as { error?: unknown }).error ?? cause);
+}
+
+/** The server's own text is lost: the answer to the handshake is all that there is. */
+function permissionHint(namespace: string, error: unknown): string | undefined {
+  if (!/\b403\b/.test(String(error))) return undefined;
+  return `you need get and create of pods/exec in namespace ${namespace}, which makes you root on its nodes`;
 }

@@ -1,0 +1,208 @@
+import type { KubernetesObject, V1Deployment, V1Node, V1Pod } from '@kubernetes/client-node';
+import { expect } from 'vitest';
+import { run } from '../../../scripts/packages/run.ts';
+import type { ResourceClaim } from '../../../src/framework/kube/index.ts';
+import { Cluster, type Stored } from '../../cluster/cluster.ts';
+import { ContainerView } from '../../cluster/container-view.ts';
+import { onNode, testClaim, testPod, testTemplate, toContainer } from '../../cluster/objects.ts';
+import type { ClusterTarget } from '../../cluster/target.ts';
+import { expectedNetworkData } from '../../ip-link.ts';
+
+const config = { interfaceName: 'net1', addresses: ['192.0.2.7/24'] };
+const request = { name: 'vf', config };
+const templateName = 'nics';
+const deploymentName = 'spread';
+const podLabels = { app: deploymentName };
+const controlPlaneLabel = 'node-role.kubernetes.io/control-plane';
+
+/**
+ * A kind cluster of three nodes or more with VFs of equal names and addresses on each, and in it a Deployment of pods
+ * with a VF each. The suite's container engine reaches the nodes.
+ */
+export class SeveralNodes implements AsyncDisposable {
+  readonly cluster: Cluster;
+  /** All of them offer devices. The first one has the control plane. */
+  readonly nodes: string[];
+  readonly #engine: string;
+  /** What the driver has on each node while no pod has a VF. */
+  readonly #before: Record<string, string[]>;
+
+  private constructor(cluster: Cluster, nodes: string[], engine: string) {
+    this.cluster = cluster;
+    this.nodes = nodes;
+    this.#engine = engine;
+    this.#before = Object.fromEntries(nodes.map((node) => [node, this.#stateOf(node)]));
+  }
+
+  static async open(target: ClusterTarget): Promise<SeveralNodes> {
+    const cluster = await Cluster.open(target);
+    const isLast = ({ metadata }: V1Node) => (metadata?.labels?.[controlPlaneLabel] === undefined ? 1 : 0);
+    const nodes = (await cluster.list<V1Node>('Node')).sort((a, b) => isLast(a) - isLast(b));
+    const names = nodes.map(({ metadata }) => metadata.name);
+    await cluster.until('all nodes offer devices', async () => {
+      const offered = await Promise.all(names.map((name) => cluster.devices(name)));
+      return offered.every(({ length }) => length > 0);
+    });
+    await cluster.create(testTemplate(cluster, templateName, [request]));
+    return new SeveralNodes(cluster, names, target.engine!);
+  }
+
+  /** Names of the links of VFs on a node, and paths of the driver's files for claims. */
+  #stateOf(node: string): string[] {
+    const { paths, driver } = this.cluster.target;
+    const folders = `${paths.cdi} ${paths.kubeletPlugins}/${driver}/dra-device-metadata`;
+    const script = `ls /sys/class/net | grep -E '^nsim[0-9]+v[0-9]+$'; for each in ${folders}; do [ ! -d $each ] || find $each -mindepth 1; done`;
+    return this.onNode(node, 'sh', '-c', script).split('\n').sort();
+  }
+
+  /** Runs a program on a node. @returns its output */
+  onNode(node: string, ...command: string[]): string {
+    return run(this.#engine, ['exec', node, ...command]);
+  }
+
+  /** Ends a node with all its processes, as a power cut does. */
+  kill(node: string): void {
+    run(this.#engine, ['kill', node]);
+  }
+
+  /** Starts a node that was killed, and waits until its kubelet reports that it is ready. */
+  async start(node: string): Promise<void> {
+    const startedAtMs = Date.now();
+    run(this.#engine, ['start', node]);
+    await this.cluster.until(`${node} is ready`, async () => {
+      const conditions = (await this.cluster.find<V1Node>('Node', node))?.status?.conditions;
+      const { status, lastHeartbeatTime = 0 } = conditions?.find(({ type }) => type === 'Ready') ?? {};
+      // The API server has the last state before the end for most of a minute.
+      return status === 'True' && new Date(lastHeartbeatTime).getTime() > startedAtMs;
+    });
+  }
+
+  kubectl(...args: string[]): string {
+    return this.onNode(this.nodes[0]!, 'kubectl', '--kubeconfig', '/etc/kubernetes/admin.conf', ...args);
+  }
+
+  /** Evicts the Deployment's pods from a node that gets no new ones until {@link uncordon}. */
+  drain(node: string): void {
+    const selected = [`--pod-selector=app=${deploymentName}`, '--grace-period=1', '--timeout=120s'];
+    this.kubectl('drain', node, ...selected);
+  }
+
+  uncordon(node: string): void {
+    this.kubectl('uncordon', node);
+  }
+
+  /** Creates the Deployment or changes it. @param restart any text; another one replaces all pods */
+  async deploy(replicas: number, restart: string): Promise<void> {
+    const { cluster } = this;
+    const resourceClaims = [{ name: 'nic', resourceClaimTemplateName: templateName }];
+    // Not all, as of other test pods: a cordoned node has a taint.
+    const tolerations = [{ key: controlPlaneLabel, operator: 'Exists' }];
+    const spec = { ...onNode(cluster), restartPolicy: 'Always', nodeSelector: {}, tolerations };
+    const containers = [toContainer(cluster, { name: 'main' }, resourceClaims)];
+    const deployment: V1Deployment & KubernetesObject = {
+      apiVersion: 'apps/v1',
+      kind: 'Deployment',
+      metadata: { name: deploymentName, namespace: cluster.namespace },
+      spec: {
+        replicas,
+        selector: { matchLabels: podLabels },
+        template: {
+          metadata: { labels: podLabels, annotations: { restart } },
+          spec: { ...spec, resourceClaims, containers },
+        },
+      },
+    };
+    await cluster.apply(deployment);
+  }
+
+  /** Pods of the Deployment, with those that are being deleted. */
+  async pods(): Promise<Stored<V1Pod>[]> {
+    return (await this.cluster.list<V1Pod>('Pod')).filter(({ metadata }) => metadata.labels?.app === deploymentName);
+  }
+
+  /** Waits until exactly the pods that the Deployment asks for are there, and run. */
+  async settled(): Promise<Stored<V1Pod>[]> {
+    let pods: Stored<V1Pod>[] = [];
+    const isSettled = async () => {
+      const { metadata, spec, status = {} } = (await this.cluster.find<V1Deployment>('Deployment', deploymentName))!;
+      pods = await this.pods();
+      const counts = [status.updatedReplicas, status.readyReplicas, status.replicas, pods.length];
+      return (
+        status.observedGeneration === metadata.generation && counts.every((each) => (each ?? 0) === spec?.replicas)
+      );
+    };
+    const describe = () =>
+      pods.map(({ metadata, spec, status }) => `\n${metadata.name} ${spec?.nodeName} ${status?.phase}`);
+    await this.cluster.until('the pods of the Deployment run', isSettled, async () => describe().join(''));
+    return pods;
+  }
+
+  async createNamedClaim(name: string): Promise<void> {
+    await this.cluster.create(testClaim(this.cluster, name, [request]));
+  }
+
+  /** Creates a pod on a node with a named claim, and waits until it runs with the VF of the claim. */
+  async hold(claim: string, node: string): Promise<string> {
+    const { cluster } = this;
+    const name = `holder-${node}`;
+    const pod = testPod(cluster, name, { claims: [{ name: 'nic', resourceClaimName: claim }] });
+    Object.assign(pod.spec!, { nodeSelector: { 'kubernetes.io/hostname': node } });
+    await cluster.create(pod);
+    await this.#expectAgreementOf(await cluster.waitUntilRunning(name), claim, `resourceclaims/${claim}`);
+    return name;
+  }
+
+  /** What scheduler, driver and kernel say of a pod's VF is the same. */
+  async #expectAgreementOf(pod: Stored<V1Pod>, claimName: string, folder: string): Promise<void> {
+    const claim = async () => await this.cluster.find<ResourceClaim>('ResourceClaim', claimName);
+    const allocated = (await claim())?.status?.allocation?.devices?.results?.[0];
+    expect(allocated?.pool).toBe(pod.spec?.nodeName);
+    const container = new ContainerView(this.cluster, pod.metadata.name);
+    const { devices } = await container.metadata(folder, request.name);
+    const link = (await container.links()).find(({ ifname }) => ifname === config.interfaceName);
+    const networkData = expectedNetworkData(link);
+    expect(devices).toMatchObject([{ pool: allocated?.pool, name: allocated?.device, networkData }]);
+    // The status follows a moment later.
+    const status = async () => (await claim())?.status?.devices;
+    await expect.poll(status).toMatchObject([{ pool: allocated?.pool, device: allocated?.device, networkData }]);
+  }
+
+  /** For each pod of the Deployment all accounts of its VF agree; each device is allocated once, and no claim has a warning. */
+  async expectAgreement(pods: Stored<V1Pod>[]): Promise<void> {
+    const agreed = pods.map(async (pod) => {
+      const claimName = pod.status?.resourceClaimStatuses?.[0]?.resourceClaimName ?? '';
+      await this.#expectAgreementOf(pod, claimName, 'resourceclaimtemplates/nic');
+    });
+    await Promise.all(agreed);
+    const claims = await this.cluster.list<ResourceClaim>('ResourceClaim');
+    const devices = claims
+      .flatMap(({ status }) => status?.allocation?.devices?.results ?? [])
+      .map(({ pool, device }) => `${pool}/${device}`);
+    expect(devices).toEqual([...new Set(devices)]);
+    const warnings = (await this.cluster.events())
+      .filter(({ type, regarding }) => type === 'Warning' && regarding.kind === 'ResourceClaim')
+      .map(({ note }) => note);
+    expect(warnings).toEqual([]);
+  }
+
+  /**
+   * Waits until the VFs of nodes are back, and no file of a claim is left there. A kubelet that was down when a pod was
+   * deleted unprepares its claims a minute after its start.
+   */
+  async expectRestored(...nodes: string[]): Promise<void> {
+    for (const node of nodes) {
+      await expect.poll(() => this.#stateOf(node), { timeout: 120_000, interval: 500 }).toEqual(this.#before[node]);
+    }
+  }
+
+  /** Removes the pods of a test. */
+  async clear(): Promise<void> {
+    await this.cluster.remove('Deployment', deploymentName);
+    await this.cluster.until('the pods are gone', async () => (await this.cluster.list('Pod')).length === 0);
+    await this.expectRestored(...this.nodes);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.cluster[Symbol.asyncDispose]();
+  }
+}

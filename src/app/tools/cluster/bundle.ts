@@ -1,0 +1,97 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { formatExactJson } from '../../../framework/metadata/document/json-stream.ts';
+import { explain, NetdraError } from '../../../lib/errors.ts';
+import { readClaims } from './claims.ts';
+import { type DriverPod, type DriverPodsOptions, readDriverPods } from './driver-pods.ts';
+import type { Cluster } from './open-cluster.ts';
+import { redactObject, redactText } from './redact.ts';
+import { readStatus } from './status.ts';
+
+/** Nodes that are asked at a time. */
+const maxParallel = 4;
+/** Of one log: the newest bytes of a busy driver's day. */
+const logBytes = 4_000_000;
+
+export interface BundleOptions extends DriverPodsOptions {
+  /** Folder to make. */
+  out: string;
+  /** Empty: all that have a pod of the driver. */
+  nodes: readonly string[];
+}
+
+export interface BundleView {
+  out: string;
+  /** Paths below `out`. */
+  files: string[];
+  /** What is missing and why, for people; also in `missing.txt`. */
+  missing: string[];
+}
+
+/**
+ * Collects what is needed to find a fault: the objects of the driver, and for each node what its tools show and its log. What
+ * looks like a secret is removed. What cannot be read is listed; the rest is collected all the same.
+ * @throws NetdraError `bundle-exists`, `no-driver-pod`, `list-forbidden`; KubeError
+ */
+export async function makeBundle(cluster: Cluster, options: BundleOptions): Promise<BundleView> {
+  const { driverName, out } = options;
+  const pods = await readDriverPods(cluster, options);
+  const nodes = options.nodes.length === 0 ? [...pods.keys()].sort() : options.nodes;
+  const unknown = nodes.find((node) => !pods.has(node));
+  if (unknown !== undefined) throw new NetdraError('no-driver-pod', `no pod of ${driverName} is on node ${unknown}`);
+  makeFolder(out);
+  const view: BundleView = { out, files: [], missing: [] };
+  const write = async (path: string, read: () => Promise<string>) => {
+    try {
+      const text = await read();
+      mkdirSync(dirname(join(out, path)), { recursive: true });
+      writeFileSync(join(out, path), text, { mode: 0o600 });
+      view.files.push(path);
+    } catch (error) {
+      view.missing.push(`${path}: ${explain(error)}`);
+    }
+  };
+  const writeObject = (path: string, read: () => Promise<unknown>) =>
+    write(path, async () => `${formatExactJson(redactObject(await read()))}\n`);
+  const fieldSelector = `spec.driver=${driverName}`;
+  await writeObject('status.json', () => readStatus(cluster, options));
+  await writeObject('claims.json', () => readClaims(cluster, { driverName }));
+  await writeObject('resourceslices.json', () => cluster.listResources('resourceslices', { fieldSelector }));
+  await writeObject('deviceclasses.json', () => cluster.listResources('deviceclasses'));
+  await writeObject('pods.json', () => cluster.listPods({ labelSelector: options.selector }));
+  for (let index = 0; index < nodes.length; index += maxParallel) {
+    const some = nodes.slice(index, index + maxParallel);
+    await Promise.all(some.map((node) => collectNode(cluster, node, pods.get(node) as DriverPod, write)));
+  }
+  if (view.missing.length > 0) await write('missing.txt', async () => `${view.missing.map(redactText).join('\n')}\n`);
+  return { ...view, files: view.files.sort() };
+}
+
+function makeFolder(path: string): void {
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (cause) {
+    const hint = 'name another folder with --out';
+    throw new NetdraError('bundle-exists', `cannot make the folder ${path}`, { cause, path, hint });
+  }
+}
+
+async function collectNode(
+  cluster: Cluster,
+  node: string,
+  pod: DriverPod,
+  write: (path: string, read: () => Promise<string>) => Promise<void>,
+): Promise<void> {
+  for (const tool of ['doctor', 'inventory', 'claims']) {
+    await write(join('nodes', node, `${tool}.json`), async () => {
+      const { stdout, stderr } = await cluster.exec(pod, ['netdra', tool, '--output=json']);
+      if (stdout === '') throw new NetdraError('tool-failed', stderr.trim());
+      return `${formatExactJson(redactObject(JSON.parse(stdout)))}\n`;
+    });
+  }
+  const log = (query: Record<string, string>) => async () =>
+    redactText(await cluster.readLog(pod, { limitBytes: `${logBytes}`, ...query }));
+  await write(join('nodes', node, 'driver.log'), log({}));
+  // Only a container that was started again has one.
+  await write(join('nodes', node, 'driver-previous.log'), log({ previous: 'true' }));
+}

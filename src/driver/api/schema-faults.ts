@@ -1,0 +1,66 @@
+import type * as z from 'zod';
+
+type Issue = z.core.$ZodIssue;
+
+/** What is wrong with something that a user has written. */
+export interface SchemaFault {
+  /** The field: `pfs.0.select.vendor`. */
+  field: string;
+  /** What is wrong with it, in plain words. */
+  message: string;
+  /** Where that is. */
+  path: PropertyKey[];
+}
+
+/**
+ * Checks a value for people who have never seen its schema.
+ * @param page lists the fields: `docs/inventory.md`
+ * @param root names the value itself
+ */
+export function checkSchema<T>(
+  schema: z.ZodType<T>,
+  value: unknown,
+  page: string,
+  root = 'document',
+): { data: T; faults?: never } | { data?: never; faults: SchemaFault[] } {
+  const result = schema.safeParse(value, { error: inPlainWords });
+  return result.success
+    ? { data: result.data }
+    : { faults: result.error.issues.flatMap((issue) => describeIssue(issue, { page, root })) };
+}
+
+/** For a field with several forms, the one most likely meant is described. */
+function describeIssue(issue: Issue, names: { page: string; root: string }, above: PropertyKey[] = []): SchemaFault[] {
+  const path = [...above, ...issue.path];
+  if (issue.code === 'invalid_union' && issue.errors.length > 0) {
+    const depth = (issues: Issue[]) => Math.max(...issues.map((each) => each.path.length));
+    const meant = issue.errors.reduce((best, each) => (depth(each) > depth(best) ? each : best));
+    return meant.flatMap((each) => describeIssue(each, names, path));
+  }
+  const field = path.map(String).join('.') || names.root;
+  if (issue.code !== 'unrecognized_keys') return [{ field, message: issue.message, path }];
+  return issue.keys.map((key) => {
+    const message = `there is no field ${JSON.stringify(key)} here; ${names.page} lists the fields`;
+    return { field, message, path: [...path, key] };
+  });
+}
+
+const kinds: Partial<Record<string, string>> = {
+  ...{ array: 'a list', object: 'a map of fields', string: 'text', boolean: 'true or false' },
+  ...{ int: 'a whole number', number: 'a whole number' },
+};
+
+function inPlainWords(issue: z.core.$ZodRawIssue): string | undefined {
+  switch (issue.code) {
+    case 'invalid_type':
+      return issue.input === undefined ? 'is missing' : `${kinds[issue.expected] ?? issue.expected} is needed`;
+    case 'invalid_value':
+      return `${issue.values.map((value) => JSON.stringify(value)).join(' or ')} is needed`;
+    case 'too_small':
+      return issue.origin === 'array' ? 'at least one entry is needed' : `must be at least ${issue.minimum}`;
+    case 'too_big':
+      return `must be at most ${issue.maximum}${issue.origin === 'string' ? ' characters' : ''}`;
+    default:
+      return undefined;
+  }
+}

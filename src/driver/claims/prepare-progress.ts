@@ -1,0 +1,42 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import { DeviceProgress } from '../events/index.ts';
+
+export interface PrepareProgressOptions {
+  driver: string;
+  clock: Clock;
+  /** Called for a call that takes long, once until its claims are prepared. @param progress how far it is, and with which device */
+  onSlow: (claim: AllocatedClaim, progress: string) => void;
+}
+
+/** How far calls of the kubelet are with the devices of their claims, which are those of one pod. */
+export class PrepareProgress {
+  readonly #options: PrepareProgressOptions;
+  /** UIDs of claims whose pod is known to wait. */
+  readonly #waiting = new Set<string>();
+
+  constructor(options: PrepareProgressOptions) {
+    this.#options = options;
+  }
+
+  begin(claims: readonly AllocatedClaim[]): DeviceProgress<AllocatedClaim> {
+    const { driver, clock, onSlow } = this.#options;
+    const all = claims.flatMap(({ results }) => results);
+    return new DeviceProgress({
+      work: 'prepared',
+      total: all.filter((result) => result.driver === driver && result.adminAccess !== true).length,
+      clock,
+      onSlow: (claim, progress) => {
+        const uids = claims.map(({ identity }) => identity.uid);
+        const isKnown = uids.some((uid) => this.#waiting.has(uid));
+        for (const uid of uids) this.#waiting.add(uid);
+        if (!isKnown) onSlow(claim, progress);
+      },
+    });
+  }
+
+  /** A claim is prepared, or gone. */
+  end(claimUid: string): void {
+    this.#waiting.delete(claimUid);
+  }
+}

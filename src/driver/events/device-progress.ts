@@ -1,0 +1,75 @@
+import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import type { StoredDevice } from '../state/index.ts';
+
+/** A CNI plugin that waits for IPv6 duplicate address detection takes up to 2 s, and is not slow. */
+const patienceMs = 3_000;
+
+export interface DeviceProgressOptions<Claim> {
+  /** What is done with the devices. */
+  work: 'attached' | 'prepared';
+  /** How many devices there are. */
+  total: number;
+  clock: Clock;
+  /** Called after 3 s, unless it was disposed of. @param progress how far the work is, and with which device */
+  onSlow: (claim: Claim, progress: string) => void;
+}
+
+/** How far work on the devices of a pod is, which is done for one after the other. To be disposed of when the work ends. */
+export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implements Disposable {
+  readonly #options: DeviceProgressOptions<Claim>;
+  readonly #end = new AbortController();
+  #ready = 0;
+  #claim: Claim | undefined;
+  #device: StoredDevice | undefined;
+
+  constructor(options: DeviceProgressOptions<Claim>) {
+    this.#options = options;
+    options.clock.sleep(patienceMs, this.#end.signal).then(
+      () => this.#claim && options.onSlow(this.#claim, this.#describe(this.#claim)),
+      () => undefined,
+    );
+  }
+
+  claimBegins(claim: Claim): void {
+    this.#claim = claim;
+    this.#device = undefined;
+  }
+
+  deviceBegins(device: StoredDevice): void {
+    this.#device = device;
+  }
+
+  deviceReady(): void {
+    this.#ready++;
+  }
+
+  [Symbol.dispose](): void {
+    this.#end.abort();
+  }
+
+  #describe({ identity }: Claim): string {
+    const { work, total } = this.#options;
+    const count = `${this.#ready} of ${total} devices are ${work} after ${patienceMs / 1_000} s`;
+    const name = `claim ${claimName(identity)}`;
+    if (this.#device === undefined) return `${count}; ${name} ${beforeDevices[work]}`;
+    const { name: device, pciAddress } = this.#device;
+    return `${count}; now device ${device} (${pciAddress}) of ${name}${helpOf[work](this.#device)}`;
+  }
+}
+
+/** What a claim waits for while the work is with none of its devices. */
+const beforeDevices = {
+  attached: 'waits for other work on it',
+  prepared: 'waits for the API server, or for earlier devices of it to be restored',
+};
+
+/** What takes part in the work on a device besides the driver. */
+const helpOf: Record<DeviceProgressOptions<never>['work'], (device: StoredDevice) => string> = {
+  attached: ({ config: { attach, ipam } }) => {
+    if (attach === 'cni') return ', with the CNI plugins of its claim';
+    return ipam === undefined ? '' : `, with IPAM plugin ${ipam.type}`;
+  },
+  prepared: ({ config: { driver = 'default' } }) =>
+    driver === 'default' ? '' : `, which is bound to ${driver === 'kernel' ? 'its kernel driver' : `driver ${driver}`}`,
+};

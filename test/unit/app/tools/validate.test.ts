@@ -1,0 +1,137 @@
+import { readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { formatValidation, type ValidateOptions, validateFiles } from '../../../../src/app/tools/validate.ts';
+import { testDriver } from '../../../doubles/objects.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+import { plainTerminal } from './plain-terminal.ts';
+
+const repo = fileURLToPath(new URL('../../../../', import.meta.url));
+const options: ValidateOptions = { driverName: testDriver, openClaimFields: [] };
+
+/** Validates files with these texts, and gives the lines of the result; they are named by their number. */
+function linesFor(texts: string[], more: Partial<ValidateOptions> = {}): string[] {
+  using dir = tempDir();
+  const files = texts.map((text, index) => {
+    const path = join(dir.path, `${index}`);
+    writeFileSync(path, text);
+    return path;
+  });
+  const text = formatValidation(plainTerminal, validateFiles(files, { ...options, ...more }));
+  return text.replaceAll(`${dir.path}/`, '').trimEnd().split('\n');
+}
+
+const config = (fields: string, driver = testDriver) =>
+  `{ opaque: { driver: ${driver}, parameters: { apiVersion: netdra.dev/v1alpha1, kind: VFConfig, ${fields} } } }`;
+const deviceClass = (name: string, fields: string) => `
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: { name: ${name} }
+spec:
+  config:
+    - ${config(fields)}
+`;
+const claim = (className: string, fields: string, request = `exactly: { deviceClassName: ${className} }`) => `
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: { name: fast-net, namespace: apps }
+spec:
+  devices:
+    requests:
+      - { name: cpu, exactly: { deviceClassName: dra.cpu } }
+      - name: vf
+        ${request}
+    config:
+      - requests: [vf]
+        opaque:
+          driver: ${testDriver}
+          parameters:
+            apiVersion: netdra.dev/v1alpha1
+            kind: VFConfig
+            ${fields}
+`;
+const policy = (rest: string) => `apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\n${rest}`;
+
+describe('validateFiles', () => {
+  it('finds nothing in the files of the project', () => {
+    const examples = readdirSync(join(repo, 'examples'), { recursive: true, encoding: 'utf8' });
+    const files = [
+      ...['deploy/manifests/netdra.yaml', 'deploy/helm/netdra/values.yaml'],
+      ...examples.filter((name) => name.endsWith('.yaml')).map((name) => `examples/${name}`),
+    ];
+    const { checked, faults } = validateFiles(
+      files.map((path) => join(repo, path)),
+      options,
+    );
+    expect(faults).toEqual([]);
+    expect(checked).toBeGreaterThan(8);
+  });
+
+  it.each([
+    ['a policy', policy('pfs:\n  - select: { vendor: intel }\n'), /^0:4:15: pfs\.0\.select\.vendor: four lower-case/],
+    ['a policy that does not say what it is', 'pfs: []\n', /^0:1:1: apiVersion: "netdra\.dev\/v1alpha1" is needed$/m],
+    ['a policy in values of the chart', 'image: {}\ninventoryPolicy:\n  nics: 3\n', /^0:3:3: nics: a list is needed/],
+    [
+      'a later document',
+      `${policy('')}\n---\n---\n${policy('colour: red')}`,
+      /^0:8:1: document: there is no field "col/,
+    ],
+    ['a class', deviceClass('c', 'limits: { maxRoutes: -1 }'), /^0:7:\d+: limits\.maxRoutes: must be at least 0$/m],
+    ['an item of a list', `kind: List\nitems:\n- ${policy('pfs: 1').replaceAll('\n', '\n  ')}`, /^0:5:3: pfs: a list/],
+    ['a claim', claim('c', 'mtu: big'), /^0:18:13: mtu: a whole number is needed$/m],
+    [
+      'what only classes have',
+      claim('c', 'limits: {}'),
+      /^0:18:13: parameters: there is no field "limits" here; docs\/vf/,
+    ],
+    ['an alias', 'x: &x 1\npfs: [*x]\nkind: InventoryPolicy\n', /^0:2:7: pfs\.0: a map of fields is needed$/m],
+    ['what is not YAML', 'kind: Pod\na: [1,\n', /^0:\d:\d+: document: is not valid YAML: /],
+  ])('shows the place of a fault in %s', (_, text, line) => {
+    expect(linesFor([text]).join('\n')).toMatch(line);
+  });
+
+  it('compares claims with their class, wherever it is, as the driver does', () => {
+    const own = deviceClass('tenant', 'mtu: 9000');
+    expect(linesFor([claim('tenant', 'mtu: 1500'), own])).toEqual([
+      expect.stringMatching(
+        /^0:9:9: request vf: claim apps\/fast-net sets mtu to 1500, and its DeviceClass to 9000 \(leave/,
+      ),
+      '2 objects checked, 1 faults',
+    ]);
+    const alternatives = 'firstAvailable: [{ name: a, deviceClassName: b }, { name: c, deviceClassName: tenant }]';
+    expect(linesFor([own, deviceClass('b', ''), claim('', 'mtu: 1500', alternatives)])[0]).toMatch(
+      /^2:10:\d+: request vf\/c/,
+    );
+    const old = 'deviceClassName: tenant';
+    expect(linesFor([claim('', 'mtu: 1500', old).replace('/v1\n', '/v1beta1\n'), own])[0]).toMatch(
+      /^0:9:9: request vf: /,
+    );
+    // What a claim alone lacks, its class may have.
+    const bare = deviceClass('tenant', 'attach: cni');
+    const network = 'cni: { cniVersion: 1.0.0, name: n, type: macvlan }';
+    expect(linesFor([bare, claim('tenant', network)])).toEqual([
+      expect.stringMatching(/may not set cni/),
+      expect.anything(),
+    ]);
+    expect(linesFor([bare, claim('tenant', network)], { openClaimFields: ['cni'] })).toEqual([
+      '2 objects checked, 0 faults',
+    ]);
+  });
+
+  it('says what it did not check', () => {
+    expect(
+      linesFor([claim('tenant', 'mtu: 1500'), 'kind: Pod\n', deviceClass('c', '').replace(testDriver, 'a.example')]),
+    ).toEqual([
+      `note: 1: there is no inventory policy and no VFConfig for ${testDriver} in it`,
+      `note: 2:7: the VFConfig is for driver "a.example", not ${testDriver} (--driver-name): not checked`,
+      `note: 2: there is no inventory policy and no VFConfig for ${testDriver} in it`,
+      'note: 0:9: DeviceClass tenant is in none of the files, or is not valid: the claim was not compared with it',
+      '1 objects checked, 0 faults',
+    ]);
+    expect(linesFor([''])[0]).toMatch(/^note: 0: there is no inventory policy/);
+    expect(formatValidation(plainTerminal, validateFiles(['/nowhere'], options))).toMatch(
+      /^\/nowhere:1:1: document: cannot be read: ENOENT/,
+    );
+  });
+});
