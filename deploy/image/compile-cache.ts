@@ -20,6 +20,8 @@ export function makeCompileCache(imageDir: string): void {
       process.execPath,
       [
         ...nodeFlags,
+        // The order of what is stored follows from hashes: the same program gives the same bytes. Not compared when the cache is read.
+        '--random-seed=1',
         join(imageDir, programPath),
         'run',
         '--node-name=none',

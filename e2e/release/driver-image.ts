@@ -108,6 +108,17 @@ export function buildDriverImage(cacheDir: string, log: Log): string {
 }
 
 /**
+ * Builds the Dockerfile again, whatever the cache has of these sources, but with its base images.
+ * @param dir for the OCI layout; created
+ * @throws CommandError; NetdraError `architecture-unknown`
+ */
+export function rebuildDriverImage(cacheDir: string, dir: string): void {
+  mkdirSync(dir);
+  const [builder] = cacheEntries(cacheDir, () => undefined);
+  buildDockerfile(cacheEntryFolder(imagesFolder(cacheDir), builder), dir);
+}
+
+/**
  * The image of the current sources, which `buildDriverImage` left in the cache.
  * @returns folder with an OCI layout
  * @throws NetdraError `tool-missing`
@@ -179,7 +190,8 @@ function buildDockerfile(builderDir: string, dir: string): void {
   const mounts = { store, work, context: repo, out };
   runBuildah(builderDir, mounts, [
     ...storage,
-    ...['bud', '--pull-never', '--layers=false', '--build-arg', `TARGETARCH=${hostArchitecture()}`],
+    // Without the times of files and commands: the same sources give the same bytes.
+    ...['bud', '--pull-never', '--layers=false', '--timestamp', '0', '--build-arg', `TARGETARCH=${hostArchitecture()}`],
     ...Object.entries(volumes).flatMap(([name, path]) => ['--volume', `${insideFolders.work}/${name}:${path}:ro`]),
     ...['--tag', driverImage, insideFolders.context],
   ]);
@@ -197,7 +209,8 @@ function nameImage(indexPath: string): void {
   writeFileSync(indexPath, JSON.stringify(index));
 }
 
-function hostArchitecture(): Architecture {
+/** @throws NetdraError `architecture-unknown` */
+export function hostArchitecture(): Architecture {
   const names = Object.keys(architectures) as Architecture[];
   const found = names.find((name) => architectures[name] === process.arch);
   if (found !== undefined) return found;
@@ -242,7 +255,7 @@ function makeBaseImage(builderDir: string, image: BaseImage, log: Log): void {
   writeFileSync(join(context, 'Dockerfile'), `FROM scratch\nCOPY ${packageSetFiles.root} /\n`);
   runBuildah(builderDir, { store, work, context }, [
     ...storage,
-    ...['bud', '--layers=false', '--tag', name, insideFolders.context],
+    ...['bud', '--layers=false', '--timestamp', '0', '--tag', name, insideFolders.context],
   ]);
   for (const folder of [work, context]) rmSync(folder, { recursive: true });
 }

@@ -1,10 +1,12 @@
 import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { V1EndpointSlice, V1Pod, V1Service } from '@kubernetes/client-node';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
+import { run } from '../../../scripts/packages/run.ts';
 import { listFolder } from '../../node/host-state.ts';
-import { packageChart, pushChart } from '../../release/chart.ts';
+import { makeRelease } from '../../release/artifacts.ts';
+import { pushChart } from '../../release/chart.ts';
 import { locateDriverImage } from '../../release/driver-image.ts';
 import { valueArguments } from '../../release/helm.ts';
 import { dashboardExpressions } from '../../release/prometheus.ts';
@@ -69,8 +71,10 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(apply('monitoring', { apiVersion: 'v1', kind: 'List', items: monitoring })).toContain('created');
       const names = monitoring.map(({ metadata }) => `crd/${metadata.name}`);
       expect(kubectl('wait', '--for=condition=Established', ...names, '--timeout=30s')).toContain('condition met');
-      node.registry.push(locateDriverImage(cacheDir), `netdra:${nextTag}`);
-      chart = pushChart(cacheDir, packageChart(cacheDir, node.dir, version), node.registry.address, version);
+      const release = makeRelease(join(node.dir, 'release'), { cacheDir, image: locateDriverImage(cacheDir) });
+      run('sha256sum', ['--check', '--strict', release.sums], { cwd: dirname(release.sums) });
+      node.registry.push(release.image, `netdra:${nextTag}`);
+      chart = pushChart(cacheDir, release.chart, node.registry.address, version);
     });
 
     afterEach(() => {

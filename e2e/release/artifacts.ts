@@ -1,0 +1,97 @@
+import { createHash } from 'node:crypto';
+import { chmodSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import { buildConsumer } from '../../programs/build.ts';
+import { run } from '../../scripts/packages/run.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
+import { encodeTar, readTarEntries } from '../node/tar.ts';
+import { packageChart } from './chart.ts';
+import { hostArchitecture } from './driver-image.ts';
+
+const repo = fileURLToPath(new URL('../..', import.meta.url));
+
+export interface ReleaseParts {
+  cacheDir: string;
+  /** Folder with the OCI layout of the driver's image. */
+  image: string;
+  log?: (line: string) => void;
+}
+
+/** Paths of what a release publishes. */
+export interface ReleaseFiles {
+  /** OCI archive, for the processor of this machine. */
+  image: string;
+  chart: string;
+  /** For `sha256sum --check` in the folder. */
+  sums: string;
+}
+
+/**
+ * Makes what a release publishes; the same sources and image give the same bytes.
+ * @param out a folder, emptied first
+ * @throws CommandError, PackageError; NetdraError `architecture-unknown`, `notes-missing`, `tool-missing`
+ */
+export function makeRelease(out: string, { cacheDir, image, log = () => undefined }: ReleaseParts): ReleaseFiles {
+  rmSync(out, { recursive: true, force: true });
+  mkdirSync(out, { recursive: true });
+  const { version } = JSON.parse(readFileSync(join(repo, 'package.json'), 'utf8')) as { version: string };
+  const processor = hostArchitecture();
+  const files = {
+    image: join(out, `netdra-image-${version}-${processor}.tar`),
+    chart: '',
+    sums: join(out, 'SHA256SUMS'),
+  };
+  const work = mkdtempSync(join(tmpdir(), 'netdra-release-'));
+  try {
+    writeFileSync(files.image, encodeTar(readTarEntries(image)));
+    const packed = packageChart(cacheDir, work, 'helm-4');
+    files.chart = join(out, basename(packed));
+    writeFileSync(files.chart, repackChart(packed, work));
+    run('npm', ['pack', '--pack-destination', out, '--cache', join(work, 'npm')], { cwd: repo });
+    const tool = join(out, `netdra-metadata-${version}-linux-${processor}`);
+    cpSync(buildConsumer({ outDir: join(work, 'programs'), cacheDir, log }), tool);
+    chmodSync(tool, 0o755);
+    cpSync(join(repo, 'deploy/manifests/netdra.yaml'), join(out, 'netdra.yaml'));
+    writeFileSync(join(out, `netdra-${version}.cdx.json`), billOfMaterials());
+    writeFileSync(join(out, 'NOTES.md'), notesOf(version));
+  } finally {
+    rmSync(work, { recursive: true });
+  }
+  const lines = readdirSync(out)
+    .sort()
+    .map(
+      (name) =>
+        `${createHash('sha256')
+          .update(readFileSync(join(out, name)))
+          .digest('hex')}  ${name}\n`,
+    );
+  writeFileSync(files.sums, lines.join(''));
+  return files;
+}
+
+/** Helm records the time at which it packs a file: the archive without. */
+function repackChart(packed: string, work: string): Buffer {
+  const unpacked = join(work, 'chart');
+  mkdirSync(unpacked);
+  run('tar', ['--extract', '--file', packed, '--directory', unpacked]);
+  return gzipSync(encodeTar(readTarEntries(unpacked)), { level: 9 });
+}
+
+/** The npm packages of the driver with versions, hashes and licences, as CycloneDX. Without the time, the number and the folder that npm adds. */
+function billOfMaterials(): string {
+  const flags = ['--omit', 'dev', '--package-lock-only', '--sbom-format', 'cyclonedx'];
+  const { serialNumber: _, metadata, ...rest } = JSON.parse(run('npm', ['sbom', ...flags], { cwd: repo }));
+  const { timestamp: _time, component, ...more } = metadata;
+  return `${JSON.stringify({ ...rest, metadata: { ...more, component: { ...component, name: 'netdra' } } }, null, 2)}\n`;
+}
+
+/** @throws NetdraError `notes-missing` */
+function notesOf(version: string): string {
+  const sections = readFileSync(join(repo, 'CHANGELOG.md'), 'utf8').split(/^(?=## )/m);
+  const section = sections.find((text) => text.startsWith(`## ${version}`));
+  if (section !== undefined) return section;
+  throw new NetdraError('notes-missing', `CHANGELOG.md has no section "## ${version}"`, { hint: 'write it first' });
+}
