@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makePackageProgram } from '../../../deploy/image/image-files.ts';
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { createCertificate } from '../../../test/doubles/certificate.ts';
 import { writeConsumerArchive } from '../../release/consumer-image.ts';
@@ -31,7 +32,7 @@ export function describePages(get: () => ReleaseSite): void {
     let shell: Shell;
     let site: Site;
 
-    beforeAll(() => {
+    beforeAll(async () => {
       const { node, driver } = get();
       const image = locateDriverImage(cacheDir);
       // The chart's own version, those that the pages upgrade to, and the version under test.
@@ -42,7 +43,10 @@ export function describePages(get: () => ReleaseSite): void {
       const kubeconfig = node.controlPlane.adminKubeconfig;
       const kubectl = join(programs.kubernetes, 'kubectl');
       const promtool = locatePrometheus('promtool', cacheDir, process.env);
-      shell = openShell(node.dir, { kubectl, promtool, helm: locateHelm(cacheDir, 'helm-4') }, kubeconfig);
+      const bin = join(node.dir, 'package-bin');
+      await makePackageProgram(join(bin, 'netdra.mjs'));
+      const plugin = { 'kubectl-netdra': join(bin, 'kubectl-netdra.mjs') };
+      shell = openShell(node.dir, { kubectl, ...plugin, promtool, helm: locateHelm(cacheDir, 'helm-4') }, kubeconfig);
       const [values, holder] = [join(node.dir, 'values.yaml'), join(node.dir, 'my-pod.yaml')];
       const directories = { downwardApiDirectoryPath: downwardApiDir };
       writeFileSync(values, JSON.stringify({ kubeletPlugin: { simulate: '8', minReadySeconds: 0, ...directories } }));

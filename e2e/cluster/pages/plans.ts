@@ -50,6 +50,11 @@ export const placeholders: [string, (site: Site) => string][] = [
 const install = `helm install netdra deploy/helm/netdra --namespace netdra --create-namespace --wait --timeout 2m \
 --set image.repository=registry.example.com/netdra --values <values>`;
 const uninstall = 'helm uninstall netdra --namespace netdra --wait';
+const startPod = [
+  'kubectl apply --filename <my-pod.yaml>',
+  'kubectl wait pod/my-pod --for=condition=Ready --timeout=1m',
+];
+const deletePod = 'kubectl delete --filename <my-pod.yaml>';
 const remove = `${uninstall} --ignore-not-found`;
 const noEngine =
   'needs a container engine; e2e/release builds the Dockerfile with Buildah and pushes the image with crane';
@@ -65,6 +70,7 @@ export const pagePlans: PagePlan[] = [
     notRun: [
       [/^docker buildx build/, noEngine],
       [/^helm (test|lint --strict)$/, mention],
+      [/^kubectl netdra$/, mention],
       [/^netdra seccomp$/, 'a command of the image: test/unit/app/tools/seccomp.test.ts runs it'],
       [/values-openshift/, 'needs OpenShift'],
       [/ netdra-test$/, 'shows why `helm test` failed, and it does not fail'],
@@ -77,14 +83,8 @@ export const pagePlans: PagePlan[] = [
       ],
       [/^helm install .*simulate/, ['kubectl delete --filename deploy/manifests/netdra.yaml --wait --timeout=1m']],
       [/^kubectl --namespace netdra create secret tls/, [install]],
-      [
-        /^kubectl --namespace netdra get pods --selector/,
-        [
-          install,
-          'kubectl apply --filename <my-pod.yaml>',
-          'kubectl wait pod/my-pod --for=condition=Ready --timeout=1m',
-        ],
-      ],
+      [/^kubectl netdra status/, [install, ...startPod]],
+      [/^kubectl --namespace netdra get pods --selector/, [install, ...startPod]],
     ],
     after: [
       [
@@ -92,7 +92,9 @@ export const pagePlans: PagePlan[] = [
         ['kubectl --namespace kube-system rollout status daemonset/netdra --timeout 2m'],
       ],
       [/^kubectl get --raw .*https:/, [uninstall, 'kubectl --namespace netdra delete secret netdra-tls']],
-      [/^kubectl get resourceclaim my-claim/, ['kubectl delete --filename <my-pod.yaml>']],
+      [/^kubectl netdra bundle/, [deletePod, uninstall]],
+      [/^kubectl create clusterrolebinding/, ['kubectl delete clusterrolebinding netdra-viewers']],
+      [/^kubectl get resourceclaim my-claim/, [deletePod]],
     ],
     additions: [
       [/^helm upgrade .*http\.tls/, '--wait --timeout 2m'],
@@ -103,6 +105,8 @@ export const pagePlans: PagePlan[] = [
     output: [
       [/^kubectl get resourceslices/, /sriov\.netdra\.dev/],
       [/^helm test netdra/, /Phase: +Succeeded/],
+      [/^kubectl netdra status/, /8 devices, 1 allocated, 1 in use/],
+      [/^kubectl netdra claims/, /my-claim/],
       [/^kubectl get --raw/, /\[\+\]nri ok/],
       [/^kubectl describe pod my-pod/, /^Status: +Running$/m],
       [/^kubectl get resourceclaim my-claim/, /driver: sriov\.netdra\.dev/],
@@ -110,7 +114,10 @@ export const pagePlans: PagePlan[] = [
   },
   {
     page: 'docs/upgrade.md',
-    notRun: [[/^helm upgrade$/, mention]],
+    notRun: [
+      [/^helm upgrade$/, mention],
+      [/^npm run e2e:cluster -- --upgrade$/, 'a part of npm test of its own'],
+    ],
     setUp: [install],
     tearDown: [remove],
     before: [[/get pods --output wide/, ['kubectl --namespace netdra rollout status daemonset/netdra --timeout 2m']]],
