@@ -95,7 +95,13 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       for (let first = 4; ; first = (first % 60) + 3) {
         const status = rollout('status', '--watch=false');
         if (status.includes('successfully rolled out')) break;
-        if (performance.now() > endsAt) throw new Error(`the update has not ended: ${status}${instances()}`);
+        const leftMs = endsAt - performance.now();
+        if (leftMs < 0) throw new Error(`the update has not ended: ${status}${instances()}`);
+        // docs/troubleshooting.md, "A rolling update stands still": a change of the DaemonSet makes its controller look again.
+        if (leftMs < recovery.timeout) {
+          const nudge = ['annotate', 'daemonset/netdra', `netdra.dev/nudged=${first}`, '--overwrite'];
+          console.warn(node.kubectl(...nudge, '--namespace', cluster.target.driverNamespace));
+        }
         const next = await createPods(cluster, 3, first);
         await expectServed(get(), [...pods, ...next]);
         await cluster.removeWithClaims(namesOf(pods));

@@ -61,6 +61,7 @@ const others: Record<string, string[]> = {
     '-A',
     '--raw=',
   ],
+  'kubectl annotate daemonset/netdra': ['--overwrite', '--namespace='],
   'kubectl label node': ['--overwrite'],
   'kubectl logs': ['--namespace=', '-n=', '--tail=', '--container=', '-c=', '--since='],
   'kubectl rollout restart': ['--namespace=', '-n='],

@@ -25,7 +25,7 @@ type Happening =
   | { kind: 'cable'; carrier: boolean; up: boolean }
   /** After an update, udev gives it another name and keeps the old one as an alternative. */
   | { kind: 'renamed'; name: string }
-  /** A claim has the VF: its interface is in a pod, or it is with vfio. Or somebody else has taken its interface away. */
+  /** A claim has the VF: its interface is in a pod, or it is with vfio. Or another component has taken its interface away. */
   | { kind: 'used'; vf: number; by: 'pod' | 'vfio' | 'stranger' }
   /** A file of the function holds what no kernel writes. */
   | { kind: 'damaged'; vf: number; file: 'vendor' | 'class' | 'numa_node'; text: string };
@@ -52,7 +52,7 @@ class QuirkyNode implements Disposable {
   readonly node: TestNode;
   /** PCI addresses of VFs that claims have. */
   readonly used = new Set<string>();
-  /** Of those that nobody can have. */
+  /** Of those that no claim can have. */
   readonly lost = new Set<string>();
   readonly damaged = new Set<string>();
 
@@ -201,7 +201,7 @@ const planted: { kind: string; remembers?: boolean; plant?: () => void }[] = [
   },
   { kind: 'a device is what it is in its pod', remembers: false },
   {
-    kind: 'what somebody else has taken is offered',
+    kind: 'what another component has taken is offered',
     plant: () => {
       const { vfs } = Survey.prototype;
       vi.spyOn(Survey.prototype, 'vfs').mockImplementation(async function (this: Survey, ...args) {
