@@ -236,8 +236,11 @@ describe('the chart', () => {
     expect(paths({ cni: { enabled: true } })?.slice(12)).toEqual(['/opt/cni/bin', '/var/lib/cni']);
     expect(paths({ inventoryPolicy: { pfs: [] } })?.slice(12)).toEqual(['/etc/netdra']);
     const rule = { apiGroups: ['k8s.cni.cncf.io'], resources: ['network-attachment-definitions'], verbs: ['get'] };
-    const withCni = { nodesReadClaims: false, cni: { enabled: true } };
-    expect(find<V1ClusterRole>('ClusterRole', withCni).rules).toContainEqual(rule);
+    const roles = (values: Record<string, unknown>) =>
+      renderObjects({ values }).filter(({ kind }) => kind === 'ClusterRole') as V1ClusterRole[];
+    const rulesOf = (values: Record<string, unknown>) => roles(values).flatMap(({ rules }) => rules);
+    expect(rulesOf({ cni: { enabled: true } })).toContainEqual(rule);
+    expect(rulesOf({})).not.toContainEqual(rule);
   });
 
   it('mounts the directories of all layouts, whatever the layouts are: claims keep those that they have', () => {
