@@ -20,7 +20,7 @@ export interface OwnerReference {
 }
 
 export interface KubeList<T> {
-  /** `continue` names the next page; absent or empty: there is none. */
+  /** `continue` is the token of the next page; the last page has no token, or an empty one. */
   metadata: { resourceVersion?: string; continue?: string };
   items: T[];
 }

@@ -8,7 +8,7 @@ import type { Cluster } from './open-cluster.ts';
 /** A node that has a pod of the driver, or devices of it. */
 export interface NodeStatus {
   node: string;
-  /** Absent: there is none. */
+  /** The driver's pod; absent if none is on the node. */
   pod?: DriverPod;
   /** Numbers of devices. `inUse`: in a claim that pods may use; `tainted`: kept from new claims, or from their pods, by a taint. */
   offered: number;
