@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { chmodSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
@@ -39,16 +39,15 @@ export function makeRelease(out: string, { cacheDir, image, log = () => undefine
   mkdirSync(out, { recursive: true });
   const { version } = JSON.parse(readFileSync(join(repo, 'package.json'), 'utf8')) as { version: string };
   const processor = hostArchitecture();
-  const files = {
-    image: join(out, `netdra-image-${version}-${processor}.tar`),
-    chart: '',
-    sums: join(out, 'SHA256SUMS'),
-  };
   const work = mkdtempSync(join(tmpdir(), 'netdra-release-'));
   try {
-    writeFileSync(files.image, encodeTar(readTarEntries(image)));
     const packed = packageChart(cacheDir, work, 'helm-4');
-    files.chart = join(out, basename(packed));
+    const files = {
+      image: join(out, `netdra-image-${version}-${processor}.tar`),
+      chart: join(out, basename(packed)),
+      sums: join(out, 'SHA256SUMS'),
+    };
+    writeFileSync(files.image, encodeTar(readTarEntries(image)));
     writeFileSync(files.chart, repackChart(packed, work));
     run('npm', ['pack', '--pack-destination', out, '--cache', join(work, 'npm')], { cwd: repo });
     const tool = join(out, `netdra-metadata-${version}-linux-${processor}`);
@@ -57,22 +56,20 @@ export function makeRelease(out: string, { cacheDir, image, log = () => undefine
     cpSync(join(repo, 'deploy/manifests/netdra.yaml'), join(out, 'netdra.yaml'));
     writeFileSync(join(out, `netdra-${version}.cdx.json`), billOfMaterials());
     writeFileSync(join(out, 'NOTES.md'), notesOf(version));
+    writeFileSync(files.sums, checksums(out));
+    return files;
   } finally {
     rmSync(work, { recursive: true });
   }
-  const lines = readdirSync(out)
-    .sort()
-    .map(
-      (name) =>
-        `${createHash('sha256')
-          .update(readFileSync(join(out, name)))
-          .digest('hex')}  ${name}\n`,
-    );
-  writeFileSync(files.sums, lines.join(''));
-  return files;
 }
 
-/** Helm records the time at which it packs a file: the archive without. */
+/** A line for each file of a folder, in the form of `sha256sum`. */
+function checksums(dir: string): string {
+  const names = readdirSync(dir).sort();
+  return names.map((name) => `${hash('sha256', readFileSync(join(dir, name)))}  ${name}\n`).join('');
+}
+
+/** The archive without the time at which Helm has packed each file. */
 function repackChart(packed: string, work: string): Buffer {
   const unpacked = join(work, 'chart');
   mkdirSync(unpacked);
@@ -80,7 +77,7 @@ function repackChart(packed: string, work: string): Buffer {
   return gzipSync(encodeTar(readTarEntries(unpacked)), { level: 9 });
 }
 
-/** The npm packages of the driver with versions, hashes and licences, as CycloneDX. Without the time, the number and the folder that npm adds. */
+/** The npm packages of the driver with versions, hashes and licences, as CycloneDX, without what npm adds of this run: time, serial number, folder. */
 function billOfMaterials(): string {
   const flags = ['--omit', 'dev', '--package-lock-only', '--sbom-format', 'cyclonedx'];
   const { serialNumber: _, metadata, ...rest } = JSON.parse(run('npm', ['sbom', ...flags], { cwd: repo }));

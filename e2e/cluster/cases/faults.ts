@@ -3,6 +3,7 @@ import type { KubernetesObject, V1Pod, V1ReplicaSet } from '@kubernetes/client-n
 import { describe, expect, it } from 'vitest';
 import type { Cluster } from '../cluster.ts';
 import type { GetCluster } from '../describe-cluster.ts';
+import { describeDriver } from '../node/driver.ts';
 import { nodeParts, type RealNode } from '../node/real-node.ts';
 import { testPod, testTemplate } from '../objects.ts';
 import {
@@ -77,12 +78,6 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       const node = getNode();
       const rollout = (...args: string[]) =>
         node.kubectl('rollout', ...args, 'daemonset/netdra', '--namespace', cluster.target.driverNamespace);
-      /** What the instances are and say, for the error of an update that does not end. */
-      const instances = () =>
-        ['describe pods', 'logs --all-containers --prefix --tail=40']
-          .map((command) => [...command.split(' '), '--selector=app.kubernetes.io/name=netdra'])
-          .map((args) => node.kubectl(...args, '--namespace', cluster.target.driverNamespace))
-          .join('\n');
       const [before] = await createPods(cluster, 1);
       await expectServed(get(), [before!]);
       const read = () => view('pod-0').read('cat', view('pod-0').metadataPath('resourceclaims/pod-0', 'vf'));
@@ -96,7 +91,7 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
         const status = rollout('status', '--watch=false');
         if (status.includes('successfully rolled out')) break;
         const leftMs = endsAt - performance.now();
-        if (leftMs < 0) throw new Error(`the update has not ended: ${status}${instances()}`);
+        if (leftMs < 0) throw new Error(`the update has not ended: ${status}${describeDriver(node)}`);
         // docs/troubleshooting.md, "A rolling update stands still": a change of the DaemonSet makes its controller look again.
         if (leftMs < recovery.timeout) {
           const nudge = ['annotate', 'daemonset/netdra', `netdra.dev/nudged=${first}`, '--overwrite'];

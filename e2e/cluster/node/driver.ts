@@ -78,19 +78,19 @@ export class InstalledDriver {
     try {
       return runHelm(cacheDir, [...args, '--namespace', driverNamespace], options);
     } catch (cause) {
-      throw new CommandError('helm-failed', `helm ${args[0]} failed:\n${this.describe()}`, { cause });
+      throw new CommandError('helm-failed', `helm ${args[0]} failed:\n${describeDriver(this.#node)}`, { cause });
     }
   }
+}
 
-  /** Pods of the driver, their events and the end of their logs. */
-  describe(): string {
-    const calls = [
-      ['get', 'pods', '--output', 'wide'],
-      ['get', 'events'],
-      ['logs', 'daemonset/netdra', '--tail=20'],
-    ];
-    return calls.map((args) => this.#node.kubectl(...args, '--namespace', driverNamespace)).join('\n');
-  }
+/** Pods of the driver, their events and the end of their logs. */
+export function describeDriver(node: RealNode): string {
+  const calls = [
+    ['get', 'pods', '--output', 'wide'],
+    ['get', 'events'],
+    ['logs', '--selector=app.kubernetes.io/name=netdra', '--all-containers', '--prefix', '--tail=20'],
+  ];
+  return calls.map((args) => node.kubectl(...args, '--namespace', driverNamespace)).join('\n');
 }
 
 /** For a run that makes the profile, which the previous profile must not restrict: see scripts/seccomp.ts. */

@@ -96,8 +96,9 @@ export class DeviceConditions {
 
   /** @returns whether the error says that the API server drops taints */
   learn(error: Error): boolean {
-    if (dropsTaints(error)) this.dropTaints();
-    return dropsTaints(error);
+    if (!dropsTaints(error)) return false;
+    this.dropTaints();
+    return true;
   }
 
   /**
