@@ -5,7 +5,13 @@ import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { createPlugin, type FailurePolicy, type Plugin, type PluginHandlers } from '../../nri/index.ts';
+import {
+  createPlugin,
+  type FailurePolicy,
+  type Plugin,
+  type PluginHandlers,
+  type PluginOptions,
+} from '../../nri/index.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { socketPath, until } from '../../test/unit/nri/support.ts';
 import { ensureGoPrograms } from '../go/build.ts';
@@ -36,20 +42,24 @@ describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
     return runtime;
   }
 
-  function startPlugin(path: string, handlers: PluginHandlers, failurePolicy: FailurePolicy = {}): Plugin {
+  function startPlugin(path: string, handlers: PluginHandlers, extra: Partial<PluginOptions> = {}): Plugin {
     const backoff = { initialMs: 20, dialMaxMs: 40, maxMs: 80 };
     const options = { name: 'test', index: '10', socketPath: path, handlers, backoff, disposeTimeoutMs: 100 };
-    const plugin = createPlugin({ ...options, failurePolicy });
+    const plugin = createPlugin({ ...options, ...extra });
     onTestFinished(() => plugin[Symbol.asyncDispose]());
     plugin.start();
     return plugin;
   }
 
   /** A runtime with a connected plugin. */
-  async function stage(handlers: PluginHandlers, options: Partial<GoRuntimeOptions> = {}, policy?: FailurePolicy) {
+  async function stage(
+    handlers: PluginHandlers,
+    options: Partial<GoRuntimeOptions> = {},
+    extra?: Partial<PluginOptions>,
+  ) {
     const path = socketPath();
     const runtime = await startRuntime({ socketPath: path, ...options });
-    const plugin = startPlugin(path, handlers, policy);
+    const plugin = startPlugin(path, handlers, extra);
     await plugin.whenConnected();
     return { path, runtime, plugin };
   }
@@ -192,8 +202,9 @@ describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
         disconnected: (error) => lost.push(error),
       },
       { requestTimeoutMs: 1_000 },
+      { answerBeforeDeadlineMs: 600 },
     );
-    expect(await outcome(runtime.runPodSandbox({ id: 'slow' }))).toMatch(/was not done within 900 of 1000 ms/);
+    expect(await outcome(runtime.runPodSandbox({ id: 'slow' }))).toMatch(/was not done within 500 of 1000 ms/);
     expect(reasons).toMatchObject([{ code: 'ttrpc-deadlineExceeded' }]);
     expect(await outcome(runtime.runPodSandbox({ id: 'quick' }))).toBe('agreed');
     expect([plugin.connected, lost]).toEqual([true, []]);
@@ -238,7 +249,7 @@ describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
           ...{ runPodSandbox: block, createContainer: block, stopPodSandbox: block, removePodSandbox: block },
         },
         { requestTimeoutMs: 400 },
-        policy,
+        { failurePolicy: policy },
       );
       const events: [string, (pod: { id: string }) => Promise<void>][] = [
         ['run', (pod) => runtime.runPodSandbox(pod)],
