@@ -32,6 +32,7 @@ export class ApiCluster implements AsyncDisposable {
   readonly #config: KubeConfig;
   readonly #controlPlane: ControlPlane;
   readonly #stack: AsyncDisposableStack;
+  readonly #drivers = new Map<string, ApiUser>();
 
   private constructor(config: KubeConfig, controlPlane: ControlPlane, stack: AsyncDisposableStack) {
     this.#config = config;
@@ -74,9 +75,13 @@ export class ApiCluster implements AsyncDisposable {
     return await this.admin.client.request({ method: 'PUT', path, body: { ...created, status } });
   }
 
-  /** The driver with the token that a node's kubelet gives the driver's pod. Creates the node and the pod. */
+  /** The driver with the token that a node's kubelet gives the driver's pod. Creates the node and the pod once. */
   async driverOn(node: string): Promise<ApiUser> {
-    return this.#open(withToken(this.#config, await this.driverToken(node)));
+    const known = this.#drivers.get(node);
+    if (known !== undefined) return known;
+    const driver = this.#open(withToken(this.#config, await this.driverToken(node)));
+    this.#drivers.set(node, driver);
+    return driver;
   }
 
   /** The kubelet of a node, with its certificate. */
@@ -85,12 +90,6 @@ export class ApiCluster implements AsyncDisposable {
     const config = new KubeConfig();
     config.loadFromFile(authority.kubeconfig(`kubelet-${node}`, `/O=system:nodes/CN=system:node:${node}`, server));
     return this.#open(config);
-  }
-
-  /** Path of a kubeconfig for a user, whom nothing is allowed that is not bound to the name. */
-  kubeconfigOf(user: string): string {
-    const { authority, server } = this.#controlPlane;
-    return authority.kubeconfig(user, `/CN=${user}`, server);
   }
 
   /** The token of {@link driverOn}. */

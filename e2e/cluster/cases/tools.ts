@@ -66,20 +66,29 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       expect(stdout).toMatch(/request vf: generation 1\n {2}v1: as it should be .*\n {2}kep: as it should be/);
     });
 
-    it('from outside: status, claims, metadata, doctor and a bundle', { tags: 'newest' }, async () => {
+    it('from outside: status and claims for those who may list them, metadata, doctor and a bundle', {
+      tags: 'newest',
+    }, async () => {
       const { cluster } = get();
       await cluster.create(testClaim(cluster, 'seen', [{ name: 'vf', config: { interfaceName: 'net1' } }]));
       await cluster.create(testPod(cluster, 'seen', { claims: [{ name: 'nic', resourceClaimName: 'seen' }] }));
       await cluster.waitUntilRunning('seen');
       const plugin = join(getNode().dir, 'kubectl-netdra.ts');
       symlinkSync(mainPath, plugin);
-      const kubeconfig = `--kubeconfig=${getNode().controlPlane.adminKubeconfig}`;
-      const kubectlNetdra = (...args: string[]) => runProgram(plugin, [...args, kubeconfig]);
-      const status = await kubectlNetdra('status', '-o', 'json');
+      const { adminKubeconfig, authority, server } = getNode().controlPlane;
+      const runAs = (kubeconfig: string, args: string[]) => runProgram(plugin, [...args, `--kubeconfig=${kubeconfig}`]);
+      const kubectlNetdra = (...args: string[]) => runAs(adminKubeconfig, args);
+      const joe = authority.kubeconfig('joe', '/CN=joe', server);
+      const refusal = /^netdra: may not list \w+: .*User "joe" cannot list resource .*ClusterRole netdra-viewer/;
+      expect(await runAs(joe, ['status'])).toMatchObject({ code: 1, stderr: expect.stringMatching(refusal) });
+      const binding = ['clusterrolebinding', 'joe'];
+      getNode().kubectl('create', ...binding, '--clusterrole=netdra-viewer', '--user=joe');
+      await using _ = { [Symbol.asyncDispose]: async () => void getNode().kubectl('delete', ...binding) };
+      const status = await runAs(joe, ['status', '-o', 'json']);
       const node = { node: cluster.node.name, pod: { ready: true, container: 'driver' }, tainted: 0, problems: [] };
       expect(status).toMatchObject({ code: 0, stderr: '' });
       expect(JSON.parse(status.stdout).nodes).toMatchObject([node]);
-      const state = async () => (await kubectlNetdra('claims', `--namespace=${cluster.namespace}`)).stdout;
+      const state = async () => (await runAs(joe, ['claims', `--namespace=${cluster.namespace}`])).stdout;
       await expect.poll(state, { timeout: 20_000 }).toMatch(/\/seen +seen +\S+ +\S+ +ready +net1 /);
       const metadata = await kubectlNetdra('metadata', 'seen', `--namespace=${cluster.namespace}`);
       expect(metadata.stdout).toMatch(/request vf: generation \d+\n {2}v1: as it should be /);

@@ -1,0 +1,21 @@
+import { afterAll, beforeAll, describe } from 'vitest';
+import { ApiCluster } from './api-cluster.ts';
+import { describeClaimStatus } from './claim-status.ts';
+import { describeClaimStatusPolicy } from './claim-status-policy.ts';
+import { describeClassRules } from './class-rules.ts';
+import { describeRefusedLists } from './device-conditions.ts';
+
+describe('with the gates of its version', () => {
+  let cluster: ApiCluster;
+  beforeAll(async () => {
+    cluster = await ApiCluster.start();
+  });
+  afterAll(async () => await cluster?.[Symbol.asyncDispose]());
+
+  const get = () => cluster;
+  describeRefusedLists(get);
+  describeClaimStatus(get);
+  describeClassRules(get);
+  // Last: it gives the driver's account more permissions.
+  describeClaimStatusPolicy(get);
+});

@@ -1,0 +1,200 @@
+import { readdirSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { DeviceList } from '../../../src/driver/devices/device-list.ts';
+import { reportDevices } from '../../../src/driver/devices/device-report.ts';
+import { Store } from '../../../src/driver/state/index.ts';
+import { ResourceApi } from '../../../src/framework/kube/index.ts';
+import {
+  createSliceApi,
+  type Device,
+  type ResourceSlice,
+  SlicePublisher,
+} from '../../../src/framework/resourceslice/index.ts';
+import { systemClock } from '../../../src/lib/clock.ts';
+import { explain } from '../../../src/lib/errors.ts';
+import type { RtnlConnection } from '../../../src/node/netlink/index.ts';
+import { RecordingLogger } from '../../../test/doubles/logger.ts';
+import { ManualClock } from '../../../test/doubles/manual-clock.ts';
+import { testDriver } from '../../../test/doubles/objects.ts';
+import { TestNode } from '../../../test/unit/node/sriov/test-node.ts';
+import { isSince, readPrograms } from '../programs.ts';
+import type { ApiCluster } from './api-cluster.ts';
+
+const nodeName = 'many-devices';
+/** Before that, counters are in the slices of the devices, behind a feature gate. */
+const hasCounters = isSince(readPrograms(process.env).kubernetesVersion, '1.36');
+const policy = `apiVersion: netdra.dev/v1alpha1
+kind: InventoryPolicy
+pfs: [{ select: {}, bandwidth: { guaranteedMbps: 400 } }]
+`;
+const [pfs, vfsPerPf, devicesPerSlice] = [8, 64, 64];
+const pfAt = (index: number) => `0000:1${index}:00.0`;
+const vfAt = (pf: number, index: number) => `0000:1${pf}:0${2 + Math.floor(index / 8)}.${index % 8}`;
+
+/** A node with VFs in user space, so that none needs an interface. */
+const openNode = () =>
+  new TestNode(
+    Array.from({ length: pfs }, (_, pf) => ({
+      ...{ pciAddress: pfAt(pf), driver: 'ice', interfaces: [{ name: `ens${pf}`, speed: '100000' }] },
+      totalVfs: vfsPerPf,
+      vfs: Array.from({ length: vfsPerPf }, (_, index) => ({ pciAddress: vfAt(pf, index), driver: 'vfio-pci' })),
+    })),
+  );
+
+/** Devices in the stored slices of a node. */
+async function storedDevices({ admin }: ApiCluster, node: string): Promise<Device[]> {
+  const { items } = await admin.resources.list<ResourceSlice>({ path: 'resourceslices' });
+  return items.filter(({ spec }) => spec.nodeName === node).flatMap(({ spec }) => spec.devices ?? []);
+}
+
+/** The VFs of a PF vanish while it is reset, and come back. */
+function hideVfs(root: string, pf: number, isHidden: boolean): void {
+  const dir = join(root, 'devices', `pci0000:1${pf}`, pfAt(pf));
+  const [from, to] = isHidden ? ['virtfn', 'hidden'] : ['hidden', 'virtfn'];
+  for (const name of readdirSync(dir)) {
+    if (name.startsWith(from)) renameSync(join(dir, name), join(dir, name.replace(from, to)));
+  }
+}
+
+export function describeManyDevices(get: () => ApiCluster): void {
+  it('a node with 512 VFs, with counters where they are known, writes no more slices than have changed, and none at a restart', async () => {
+    const cluster = get();
+    using node = openNode();
+    const clock = new ManualClock();
+    const { client } = await cluster.driverOn(nodeName);
+    let [writes, counted] = [0, 0];
+    const counting: typeof client = Object.create(client, {
+      request: {
+        value: (request: Parameters<typeof client.request>[0]) => {
+          if (request.method !== 'GET') writes += 1;
+          return client.request(request);
+        },
+      },
+    });
+    const errors: Error[] = [];
+    let synced = Promise.withResolvers<void>();
+    await using publisher = new SlicePublisher(
+      createSliceApi(counting, new ResourceApi(counting), { driver: testDriver, nodeName }),
+      {
+        ...{ driver: testDriver, nodeName, clock: systemClock, logger: new RecordingLogger(), random: () => 0 },
+        onError: (error) => errors.push(error),
+        onSynced: () => synced.resolve(),
+      },
+    );
+    using store = new Store(join(node.root, 'state.db'));
+    const policyPath = join(node.root, 'policy.yaml');
+    writeFileSync(policyPath, policy);
+    const open = () =>
+      new DeviceList({
+        ...{
+          driver: testDriver,
+          host: node.connection as unknown as RtnlConnection,
+          clock,
+          store,
+          sysfsRoot: node.root,
+        },
+        ...{ now: () => new Date(Date.UTC(2026, 0, 1) + clock.nowMs()), logger: new RecordingLogger() },
+        ...{ held: () => new Map(), unrestored: () => [], ...(hasCounters ? { policyPath } : {}) },
+      });
+    let devices = open();
+    const none = () => undefined;
+    const parts = {
+      ...{ store, publisher, kubelet: { setHealth: none }, observer: { published: none, reported: none } },
+      events: {
+        ...{ cardsUnhealthy: none, devicesFound: none, devicesHung: none },
+        ...{ devicesUnrestored: none, policyRejected: none },
+      },
+    };
+    /** What the driver does when it has looked at its devices. @returns writes since the last look, and devices with a taint */
+    const look = async (afterMs = 0) => {
+      clock.advance(afterMs);
+      await devices.scan();
+      synced = Promise.withResolvers();
+      reportDevices({ node: nodeName, devices, ...parts });
+      await synced.promise;
+      const countOf = (all: Device[]) => [all.length, all.filter(({ taints }) => taints !== undefined).length];
+      const [wanted = 0, tainted = 0] = countOf(devices.offered());
+      expect(countOf(await storedDevices(cluster, nodeName))).toEqual([wanted, tainted]);
+      const before = counted;
+      counted = writes;
+      return [counted - before, tainted];
+    };
+    const setCarrier = (pf: number, carrier: boolean) => node.change(`ens${pf}`, { carrier });
+    // One has the counters of all ports.
+    const slices = (pfs * vfsPerPf) / devicesPerSlice + (hasCounters ? 1 : 0);
+
+    expect(await look(), 'at the start').toEqual([slices, 0]);
+    const [device] = devices.offered();
+    expect(device?.consumesCounters === undefined).toBe(!hasCounters);
+    for (let round = 0; round < 3; round++) expect(await look(30_000), 'nothing changed').toEqual([0, 0]);
+    setCarrier(3, false);
+    expect(await look(2_000), 'a PF loses its carrier').toEqual([1, vfsPerPf]);
+    devices = open();
+    expect(await look(2_000), 'a restart').toEqual([0, vfsPerPf]);
+    setCarrier(3, true);
+    expect(await look(2_000), 'the link is back').toEqual([0, vfsPerPf]);
+    expect(await look(10_000), 'and stays').toEqual([1, 0]);
+
+    let flapping = 0;
+    for (let second = 0; second < 120; second += 2) {
+      setCarrier(3, second % 6 !== 0);
+      flapping += (await look(2_000))[0] ?? 0;
+    }
+    expect(flapping, 'a link that flaps for two minutes').toBe(1);
+    setCarrier(3, true);
+    await look(2_000);
+    expect(await look(640_000), 'and stays').toEqual([1, 0]);
+
+    hideVfs(node.root, 5, true);
+    // Each slice has the number of slices.
+    expect(await look(2_000), 'the VFs of a PF vanish').toEqual([slices, 0]);
+    hideVfs(node.root, 5, false);
+    expect(await look(2_000), 'and are back').toEqual([slices, 0]);
+
+    setCarrier(1, false);
+    setCarrier(2, false);
+    expect(await look(2_000), 'a switch with two PFs fails').toEqual([2, 2 * vfsPerPf]);
+    // Slices that do not come back as they were written would be written again.
+    await systemClock.sleep(1_000);
+    expect([writes, errors]).toEqual([counted, []]);
+  }, 60_000);
+}
+
+/** @param get a cluster without the gate DRAListTypeAttributes */
+export function describeRefusedLists(get: () => ApiCluster): void {
+  it('NUMA nodes are offered as single values if the API server stores no lists, and the reason is reported', async () => {
+    const cluster = get();
+    using node = openNode();
+    const place = { driver: testDriver, nodeName: 'without-lists' };
+    const { client } = await cluster.driverOn(place.nodeName);
+    using store = new Store(join(node.root, 'lists.db'));
+    const parts = { ...place, clock: systemClock, logger: new RecordingLogger() };
+    const devices = new DeviceList({
+      ...{ ...parts, host: node.connection as unknown as RtnlConnection, store, sysfsRoot: node.root },
+      ...{ held: () => new Map(), unrestored: () => [], listAttributes: true },
+    });
+    const errors: string[] = [];
+    await using publisher = new SlicePublisher(createSliceApi(client, new ResourceApi(client), place), {
+      ...parts,
+      onError: (error) => {
+        errors.push(explain(error));
+        devices.notPublished(error);
+        publish();
+      },
+    });
+    const publish = () => publisher.publish({ pools: { [place.nodeName]: { devices: devices.offered() } } });
+    await devices.scan();
+    publish();
+    const nodes = async () =>
+      (await storedDevices(cluster, place.nodeName)).map(
+        ({ attributes = {} }) => attributes['resource.kubernetes.io/numaNode'],
+      );
+    await expect.poll(nodes, { timeout: 60_000 }).toEqual(Array(pfs * vfsPerPf).fill({ int: 0 }));
+    expect(errors).toEqual([
+      expect.stringMatching(
+        /^pool without-lists: the API server stores no list as attribute .*numaNode.*DRAListTypeAttributes/s,
+      ),
+    ]);
+  });
+}
