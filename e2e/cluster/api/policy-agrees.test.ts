@@ -11,7 +11,7 @@ import { routeLimits, routeParameters, vfConfigParameters } from '../../../test/
 import { ApiCluster } from './api-cluster.ts';
 
 /** NETDRA_FUZZ_MINUTES: duration of all tests; NETDRA_FUZZ_SEED: repeats the same inputs. */
-const minutes = Number(process.env.NETDRA_FUZZ_MINUTES ?? 0.3);
+const minutes = Number(process.env.NETDRA_FUZZ_MINUTES ?? 0.1);
 const seed = Number(process.env.NETDRA_FUZZ_SEED ?? Date.now());
 const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
 /** By the name of the class. The first one opens everything, so that refusals are about the form only. */

@@ -15,13 +15,13 @@ const printVf = [
   'echo "$NETDRA_NIC_VF_INTERFACE $NETDRA_NIC_VF_IPS"',
 ];
 const config = { interfaceName: 'net1', addresses: ['192.0.2.7/24'] };
-const expected = 'net1 192.0.2.7/24\n';
+const printed = 'net1 192.0.2.7/24\n';
 const claims = [{ name: 'nic', resourceClaimTemplateName: 'nics' }];
 
 /** Kinds of pods and containers, and claims that pass from pod to pod: these need a real scheduler and kubelet. */
 export function describePods(get: GetCluster): void {
   describe('pods of all kinds', () => {
-    it('init containers, sidecars and containers of a template claim read the same file', async () => {
+    it('init containers, sidecars and containers of a template claim read the same file, under the name that the pod gave it', async () => {
       const { cluster, view } = get();
       await cluster.create(testTemplate(cluster, 'nics', [{ name: 'vf', config }]));
       const initContainers: ContainerSpec[] = [
@@ -30,11 +30,18 @@ export function describePods(get: GetCluster): void {
         { name: 'second', command: printVf },
       ];
       await cluster.create(testPod(cluster, 'staged', { claims, initContainers }));
-      await cluster.waitUntilRunning('staged');
-      for (const name of ['first', 'second']) expect(await cluster.log('staged', name), name).toBe(expected);
-      for (const name of ['sidecar', 'main']) {
-        const { devices } = await view('staged', name).metadata('resourceclaimtemplates/nic', 'vf');
-        expect(devices[0]?.networkData, name).toMatchObject({ interfaceName: 'net1', ips: ['192.0.2.7/24'] });
+      const { status } = await cluster.waitUntilRunning('staged');
+      const name = status?.resourceClaimStatuses?.[0]?.resourceClaimName ?? '';
+      for (const init of ['first', 'second']) expect(await cluster.log('staged', init), init).toBe(printed);
+      for (const container of ['sidecar', 'main']) {
+        const document = await view('staged', container).metadata('resourceclaimtemplates/nic', 'vf');
+        const networkData = { interfaceName: 'net1', ips: ['192.0.2.7/24'] };
+        const expected = { generation: 1, podClaimName: 'nic', claim: { name }, devices: [{ networkData }] };
+        expect(document, container).toMatchObject(expected);
+      }
+      for (const folder of ['nic', name]) {
+        const text = await view('staged').read('cat', view('staged').kepPath(folder, 'vf'));
+        expect(JSON.parse(text)).toMatchObject({ metadata: { name, generation: 1 } });
       }
     });
 
@@ -62,7 +69,7 @@ export function describePods(get: GetCluster): void {
       await cluster.create(testJob(cluster, 'job', { claims, containers }));
       await using _ = { [Symbol.asyncDispose]: () => cluster.remove('Job', 'job') };
       expect((await cluster.waitUntilEnded('once')).status?.phase).toBe('Succeeded');
-      expect(await cluster.log('once', 'main')).toBe(expected);
+      expect(await cluster.log('once', 'main')).toBe(printed);
       const isComplete = async () => (await cluster.find<V1Job>('Job', 'job'))?.status?.succeeded === 1;
       await cluster.until('the job is complete', isComplete);
       // Both pods still exist, but no longer have the VFs.
@@ -70,7 +77,9 @@ export function describePods(get: GetCluster): void {
       await expect.poll(() => nodeFiles.simulatedVfs(), { timeout: 20_000, interval: 250 }).toEqual(before);
     });
 
-    it('the file follows each change of the interface with a new generation, also while the driver is replaced, and new pods get theirs', async () => {
+    it('the file follows each change of the interface with a new generation, also while the driver is replaced, and new pods get theirs', {
+      tags: 'newest',
+    }, async () => {
       const { cluster, nodeFiles, view } = get();
       const claim = await cluster.create(testClaim(cluster, 'live', [{ name: 'vf', config }]));
       const containers = [{ name: 'main', capabilities: { add: ['NET_ADMIN'] } }];
@@ -136,7 +145,7 @@ export function describePods(get: GetCluster): void {
       expect(devices[0]?.networkData).toEqual(expectedNetworkData(link));
     });
 
-    it('a named claim passes to the next pod when its pod is gone', { tags: 'oldest' }, async () => {
+    it('a named claim passes to the next pod when its pod is gone', { tags: 'newest' }, async () => {
       const { cluster, view } = get();
       await cluster.create(testClaim(cluster, 'passed', [{ name: 'vf', config }]));
       const create = (name: string) =>

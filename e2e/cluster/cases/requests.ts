@@ -10,7 +10,7 @@ const podLinks = ['lo', 'eth0'];
 /** Ways to request devices besides a claim with plain requests. */
 export function describeRequests(get: GetCluster): void {
   describe('requests of all kinds', () => {
-    it('firstAvailable: the path has the name of the request, the file that of the alternative, too', async () => {
+    it('firstAvailable: the path has the name of the request, the file that of the alternative, too; and an entry of config for several requests is for each', async () => {
       const { cluster, view } = get();
       const { kernel } = cluster.target.classes;
       const never = [{ cel: { expression: 'device.attributes["resource.kubernetes.io"].pciBusID == "none"' } }];
@@ -18,53 +18,32 @@ export function describeRequests(get: GetCluster): void {
         { name: 'best', deviceClassName: kernel, selectors: never },
         { name: 'other', deviceClassName: kernel, count: 2 },
       ];
-      const requests = [{ name: 'vf', firstAvailable, config: { interfaceName: 'net%d' } }];
-      await cluster.create(testClaim(cluster, 'choice', requests));
+      const requests = [
+        { name: 'vf', firstAvailable, config: { interfaceName: 'net%d' } },
+        { name: 'data', config: { interfaceName: 'data' } },
+        { name: 'last', config: { interfaceName: 'last', mtu: 1300 } },
+      ];
+      // The schedulers of Kubernetes 1.34 to 1.36 repeat such an entry in the allocation for each request.
+      const shared = [{ requests: ['data', 'vf/other'], config: { mtu: 1400 } }];
+      await cluster.create(testClaim(cluster, 'choice', requests, shared));
       await cluster.create(testPod(cluster, 'choice', { claims: [{ name: 'nic', resourceClaimName: 'choice' }] }));
       await cluster.waitUntilRunning('choice');
       const container = view('choice');
       const document = await container.metadata('resourceclaims/choice', 'vf');
       expect(document.request).toBe('vf/other');
       expect(document.devices.map(({ networkData }) => networkData?.interfaceName)).toEqual(['net0', 'net1']);
-      expect(await container.metadataFiles()).toEqual(
-        [container.kepPath('choice', 'vf'), container.metadataPath('resourceclaims/choice', 'vf')].sort(),
+      const paths = requests.flatMap(({ name }) => [
+        container.kepPath('choice', name),
+        container.metadataPath('resourceclaims/choice', name),
+      ]);
+      expect(await container.metadataFiles()).toEqual(paths.sort());
+      const field = '.requests[0].devices[0].networkData.interfaceName';
+      for (const name of ['vf', 'vf/other'])
+        expect(await container.read('netdra-metadata', 'get', `choice/${name}`, field), name).toMatch(/^net0\s*$/);
+      const mtus = (await container.links()).flatMap(({ ifname, mtu }) =>
+        podLinks.includes(ifname) ? [] : [[ifname, mtu]],
       );
-      // By either name.
-      for (const name of ['vf', 'vf/other']) {
-        expect(
-          (
-            await container.read(
-              'netdra-metadata',
-              'get',
-              `choice/${name}`,
-              '.requests[0].devices[0].networkData.interfaceName',
-            )
-          ).trim(),
-        ).toBe('net0');
-      }
-    });
-
-    it('one entry of config for two requests, by name and by subrequest: the pod runs, and both have its settings', async () => {
-      const { cluster, view } = get();
-      const { kernel } = cluster.target.classes;
-      const names = ['data', 'control', 'other'];
-      const requests = [
-        { name: 'data', config: { interfaceName: 'data' } },
-        {
-          name: 'control',
-          firstAvailable: [{ name: 'any', deviceClassName: kernel }],
-          config: { interfaceName: 'control' },
-        },
-        { name: 'other', config: { interfaceName: 'other', mtu: 1300 } },
-      ];
-      // The schedulers of Kubernetes 1.34 to 1.36 repeat such an entry in the allocation for each request.
-      const shared = [{ requests: ['data', 'control/any'], config: { mtu: 1400 } }];
-      await cluster.create(testClaim(cluster, 'shared', requests, shared));
-      await cluster.create(testPod(cluster, 'shared', { claims: [{ name: 'nic', resourceClaimName: 'shared' }] }));
-      await cluster.waitUntilRunning('shared');
-      const links = await view('shared').links();
-      const mtuOf = (name: string) => links.find(({ ifname }) => ifname === name)?.mtu;
-      expect(names.map(mtuOf)).toEqual([1400, 1400, 1300]);
+      expect(Object.fromEntries(mtus)).toEqual({ net0: 1400, net1: 1400, data: 1400, last: 1300 });
     });
 
     it('extended resources: the files of the claim that the scheduler makes are found by the name of the resource', async ({

@@ -47,32 +47,26 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       expect(elsewhere).toContainEqual(expect.objectContaining({ check: 'CDI', level: 'problem', message }));
     });
 
-    it('claims, inventory and metadata show a VF where it is', { tags: 'newest' }, async () => {
-      const { cluster } = get();
-      const config = { interfaceName: 'net1', addresses: ['192.0.2.10/24'] };
-      await cluster.create(testClaim(cluster, 'shown', [{ name: 'vf', config }]));
-      await cluster.create(testPod(cluster, 'shown', { claims: [{ name: 'nic', resourceClaimName: 'shown' }] }));
-      await cluster.waitUntilRunning('shown');
-      const dirs = `--kubelet-plugins-dir=${nodePaths.kubeletPlugins}`;
-      const [claim] = await readJson<ClaimView[]>('claims', dirs);
-      const place = { in: 'pod', interfaceName: 'net1', pod: `${cluster.namespace}/shown` };
-      expect(claim).toMatchObject({ name: 'shown', devices: [{ place, ips: ['192.0.2.10/24'], generation: 1 }] });
-      const { devices } = await readJson<InventoryView>('inventory', `--simulate=${simulate}`, dirs);
-      expect(devices.find(({ name }) => name === claim?.devices[0]?.device)).toMatchObject({
-        claim: `${cluster.namespace}/shown`,
-      });
-      const { code, stdout } = await netdra('metadata', `${cluster.namespace}/shown`, dirs);
-      expect(code).toBe(0);
-      expect(stdout).toMatch(/request vf: generation 1\n {2}v1: as it should be .*\n {2}kep: as it should be/);
-    });
-
-    it('from outside: status and claims for those who may list them, metadata, doctor and a bundle', {
+    it('claims, inventory and metadata show a VF where it is; from outside status and claims to those who may list them, too', {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();
-      await cluster.create(testClaim(cluster, 'seen', [{ name: 'vf', config: { interfaceName: 'net1' } }]));
+      const config = { interfaceName: 'net1', addresses: ['192.0.2.10/24'] };
+      await cluster.create(testClaim(cluster, 'seen', [{ name: 'vf', config }]));
       await cluster.create(testPod(cluster, 'seen', { claims: [{ name: 'nic', resourceClaimName: 'seen' }] }));
       await cluster.waitUntilRunning('seen');
+      const dirs = `--kubelet-plugins-dir=${nodePaths.kubeletPlugins}`;
+      const [claim] = await readJson<ClaimView[]>('claims', dirs);
+      const place = { in: 'pod', interfaceName: 'net1', pod: `${cluster.namespace}/seen` };
+      expect(claim).toMatchObject({ name: 'seen', devices: [{ place, ips: ['192.0.2.10/24'], generation: 1 }] });
+      const { devices } = await readJson<InventoryView>('inventory', `--simulate=${simulate}`, dirs);
+      expect(devices.find(({ name }) => name === claim?.devices[0]?.device)).toMatchObject({
+        claim: `${cluster.namespace}/seen`,
+      });
+      const { code, stdout } = await netdra('metadata', `${cluster.namespace}/seen`, dirs);
+      expect(code).toBe(0);
+      expect(stdout).toMatch(/request vf: generation 1\n {2}v1: as it should be .*\n {2}kep: as it should be/);
+
       const plugin = join(getNode().dir, 'kubectl-netdra.ts');
       symlinkSync(mainPath, plugin);
       const { adminKubeconfig, authority, server } = getNode().controlPlane;
@@ -84,6 +78,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       const binding = ['clusterrolebinding', 'joe'];
       getNode().kubectl('create', ...binding, '--clusterrole=netdra-viewer', '--user=joe');
       await using _ = { [Symbol.asyncDispose]: async () => void getNode().kubectl('delete', ...binding) };
+      await expect.poll(async () => (await runAs(joe, ['status'])).stderr, { timeout: 30_000 }).toBe('');
       const status = await runAs(joe, ['status', '-o', 'json']);
       const node = { node: cluster.node.name, pod: { ready: true, container: 'driver' }, tainted: 0, problems: [] };
       expect(status).toMatchObject({ code: 0, stderr: '' });

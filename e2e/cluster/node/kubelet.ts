@@ -88,6 +88,8 @@ function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletFiles
     evictionHard: { 'memory.available': '100Mi', 'nodefs.available': '1%', 'imagefs.available': '1%' },
     imageGCHighThresholdPercent: 100,
     protectKernelDefaults: true,
+    // Default 1 min. The kubelet looks again at pods after this time, and from 1.37 on it retries what failed no later.
+    syncFrequency: '3s',
     featureGates: options.featureGates ?? {},
     // One CPU is kept for all others: part of one is enough for that, and leaves the rest to the requests of pods.
     ...(options.pinsCpus === true ? { cpuManagerPolicy: 'static', systemReserved: { cpu: '100m' } } : {}),
