@@ -3,13 +3,13 @@ import { once } from 'node:events';
 import { chmodSync, chownSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { builtDriver } from '../../e2e/node/built-driver.ts';
 import type { Finding } from '../../src/app/tools/finding.ts';
 import type { InventoryView } from '../../src/app/tools/inventory.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
-const mainPath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const mainPath = await builtDriver();
 const unprivileged = 65_534;
 const { PATH, NODE_COMPILE_CACHE } = process.env;
 const env = { PATH, NODE_COMPILE_CACHE };
@@ -143,7 +143,7 @@ describe('netdra run with settings that it cannot work with', () => {
       // Claims are served: the driver connects to the runtime.
       await expect.poll(() => said('no connection to the runtime').length, { timeout: 20_000 }).toBe(1);
       // It asks the API server for the slices of the node as soon as it knows what they should be.
-      await new Promise((resolve) => setTimeout(resolve, 5_000));
+      await new Promise((resolve) => setTimeout(resolve, 2_000));
       expect(said('ResourceSlices not published')).toEqual([]);
       execFileSync('nsenter', [`--mount=/proc/${child.pid}/ns/mnt`, 'umount', '/sys']);
       const published = () => said('ResourceSlices not published').length;
