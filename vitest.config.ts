@@ -8,6 +8,9 @@ const patient = { poll: { timeout: 10_000 } };
 /** Most unit tests write small files, which takes half of their time on a disk. */
 const memoryDir = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 
+/** Half of the time of small files would be loading the same modules: none of them keeps anything. */
+const sharedModules = { isolate: false, experimental: { viteModuleRunner: false, nodeLoader: false } };
+
 /**
  * `quick` needs neither root nor a container runtime. `integration` needs root and the kernel; `e2e-node` a real
  * containerd too. The last two run inside namespaces of their own (see scripts/in-node.sh), one file at a time.
@@ -22,9 +25,7 @@ export default defineConfig({
           testTimeout: 15_000,
           expect: patient,
           env: { TMPDIR: memoryDir },
-          // Half of the time of 160 small files would be loading the same modules: none of them keeps anything.
-          isolate: false,
-          experimental: { viteModuleRunner: false, nodeLoader: false },
+          ...sharedModules,
           // Many of the tests wait, for a process or a deadline.
           maxWorkers: availableParallelism() + 1,
         },
@@ -37,6 +38,7 @@ export default defineConfig({
           expect: patient,
           hookTimeout: 120_000,
           fileParallelism: false,
+          ...sharedModules,
         },
       },
       {
@@ -58,6 +60,7 @@ export default defineConfig({
           expect: patient,
           hookTimeout: 180_000,
           fileParallelism: false,
+          ...sharedModules,
         },
       },
     ],

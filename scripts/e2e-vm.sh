@@ -8,5 +8,4 @@ if [ "${1-}" = --cni-bin ]; then
   shift 2
 fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-node scripts/fetch-release-tools.ts
 exec bash scripts/in-vm.sh vitest run --configLoader native --config e2e/vm/vitest.config.ts "$@"

@@ -1,10 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { type FlagName, flagNames, flagOf, type Settings } from '../../src/app/settings.ts';
-
-const sourcePath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
 /** One line of the driver's log. */
 export interface LogLine {
@@ -20,9 +17,9 @@ export class DriverProcess implements AsyncDisposable {
   readonly #exit: Promise<unknown>;
   #stderr = '';
 
-  /** @param mainPath program to run instead of the sources */
-  constructor(settings: Settings, mainPath = sourcePath) {
-    this.#child = spawn(process.execPath, [mainPath, 'run', ...driverFlags(settings)], {
+  /** @param program the driver's program, for Node.js */
+  constructor(settings: Settings, program: string) {
+    this.#child = spawn(process.execPath, [program, 'run', ...driverFlags(settings)], {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.#exit = once(this.#child, 'exit');

@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { builtDriver } from '../../e2e/node/built-driver.ts';
 import type { Finding } from '../../src/app/tools/finding.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
-const mainPath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const mainPath = await builtDriver();
 
 /** What `netdra doctor` finds when it is started by a command that takes something from it. */
 function doctor(before: string, flags: string[] = []): (check: string) => Finding | undefined {

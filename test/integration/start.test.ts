@@ -3,14 +3,16 @@ import { once } from 'node:events';
 import { chmodSync, chownSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { builtDriver } from '../../e2e/node/built-driver.ts';
 import type { Finding } from '../../src/app/tools/finding.ts';
 import type { InventoryView } from '../../src/app/tools/inventory.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
-const mainPath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const mainPath = await builtDriver();
 const unprivileged = 65_534;
+const { PATH, NODE_COMPILE_CACHE } = process.env;
+const env = { PATH, NODE_COMPILE_CACHE };
 
 interface LogLine {
   level: number;
@@ -58,7 +60,7 @@ describe('netdra run with settings that it cannot work with', () => {
   /** @returns exit code, and what people see: stderr */
   function start(args: string[], before?: string) {
     const [program, words] = commandLine(args, before);
-    const options = { encoding: 'utf8' as const, env: { PATH: process.env.PATH }, timeout: 30_000 };
+    const options = { encoding: 'utf8' as const, env, timeout: 30_000 };
     const { status, stdout, stderr } = spawnSync(program, words, options);
     return { status, stderr, log: stdout };
   }
@@ -86,7 +88,7 @@ describe('netdra run with settings that it cannot work with', () => {
     expectOneLine(start([`--kubeconfig=${plain}`]), /not encrypted/);
     const args = commandLine([]);
     args[1].splice(-1);
-    const { status, stderr } = spawnSync(...args, { encoding: 'utf8', env: { PATH: process.env.PATH } });
+    const { status, stderr } = spawnSync(...args, { encoding: 'utf8', env });
     expect([status, stderr]).toEqual([
       1,
       'netdra: cannot start: no API server is known: this is not a pod with a service account (give --kubeconfig, or KUBECONFIG in the environment)\n',
@@ -125,7 +127,7 @@ describe('netdra run with settings that it cannot work with', () => {
 
   it('goes on if the devices of the node cannot be listed, and publishes none until they are', async () => {
     const [program, words] = withoutSysfs();
-    const child = spawn(program, words, { env: { PATH: process.env.PATH }, stdio: ['ignore', 'pipe', 'inherit'] });
+    const child = spawn(program, words, { env, stdio: ['ignore', 'pipe', 'inherit'] });
     const exit = once(child, 'exit');
     const lines: LogLine[] = [];
     createInterface({ input: child.stdout }).on('line', (line) => lines.push(JSON.parse(line)));
@@ -141,7 +143,7 @@ describe('netdra run with settings that it cannot work with', () => {
       // Claims are served: the driver connects to the runtime.
       await expect.poll(() => said('no connection to the runtime').length, { timeout: 20_000 }).toBe(1);
       // It asks the API server for the slices of the node as soon as it knows what they should be.
-      await new Promise((resolve) => setTimeout(resolve, 5_000));
+      await new Promise((resolve) => setTimeout(resolve, 2_000));
       expect(said('ResourceSlices not published')).toEqual([]);
       execFileSync('nsenter', [`--mount=/proc/${child.pid}/ns/mnt`, 'umount', '/sys']);
       const published = () => said('ResourceSlices not published').length;
@@ -155,10 +157,7 @@ describe('netdra run with settings that it cannot work with', () => {
 
   it('goes on without API server and runtime, says so, and when it asks again', async () => {
     const [program, words] = commandLine(['--driver-name=nic.example.com']);
-    const child: ChildProcess = spawn(program, words, {
-      env: { PATH: process.env.PATH },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
+    const child: ChildProcess = spawn(program, words, { env, stdio: ['ignore', 'pipe', 'pipe'] });
     const exit = once(child, 'exit');
     const lines: LogLine[] = [];
     let stderr = '';

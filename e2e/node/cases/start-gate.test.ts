@@ -5,6 +5,7 @@ import type { Settings } from '../../../src/app/settings.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { Bench, ipLinks, type RunningContainer, retry } from '../bench.ts';
+import { builtDriver } from '../built-driver.ts';
 import { DriverProcess } from '../driver-process.ts';
 import { HeldPlugin } from '../held-plugin.ts';
 import type { Sandbox } from '../pod.ts';
@@ -190,7 +191,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     };
     await add(pods[0]!);
     await systemClock.sleep(aMoment);
-    const cutOff = new DriverProcess({ ...bench.settings, nriSocket: join(bench.dir, 'no.sock') });
+    const cutOff = new DriverProcess({ ...bench.settings, nriSocket: join(bench.dir, 'no.sock') }, await builtDriver());
     driver = cutOff;
     await expectServed();
     await add(pods[1]!);

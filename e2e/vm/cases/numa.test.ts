@@ -5,61 +5,58 @@ import { type VfState, vfAt } from '../vfs.ts';
 import { deviceName, readMetadata, type VmNode } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
-type Numa = 'report' | 'require';
-
-/** A pod whose container has the CPU and the memory of a NUMA node, each of which has one CPU. @returns its metadata */
-async function startPinned(
-  node: VmNode,
-  name: string,
-  vf: VfState,
-  numa: Numa,
-  numaNode: number,
-  memoryNode = numaNode,
-) {
+/** @returns starts a container of a new pod, with the CPU and the memory of NUMA nodes, each of which has one CPU */
+async function startPod(node: VmNode, name: string, vf: VfState, numa: 'report' | 'require') {
   const { bench } = node;
   const pod = node.createPod(name, vf, [vfConfig({ numa })]);
   const sandbox = await bench.startPod(pod);
   const { cri } = bench.containerd;
   const cdiDevices = bench.kubelet.cdiDevicesForContainer(pod, 'main');
-  const id = await runContainer(cri, sandbox, { name: 'main', cdiDevices, pinned: { cpu: numaNode, memoryNode } });
-  const container = { id, exec: (...command: string[]) => exec(cri, id, command) };
-  const { stdout } = await container.exec('grep', '_allowed_list', '/proc/self/status');
-  expect(stdout.match(/\S+$/gm)).toEqual([`${numaNode}`, `${memoryNode}`]);
-  const [device] = (await readMetadata({ pod, sandbox, container })).devices;
-  return device?.attributes;
+  let attempt = 0;
+  return async (cpu: number, memoryNode: number) => {
+    const spec = { name: 'main', attempt: attempt++, cdiDevices, pinned: { cpu, memoryNode } };
+    const id = await runContainer(cri, sandbox, spec);
+    const container = { id, exec: (...command: string[]) => exec(cri, id, command) };
+    const { stdout } = await container.exec('grep', '_allowed_list', '/proc/self/status');
+    expect(stdout.match(/\S+$/gm)).toEqual([`${cpu}`, `${memoryNode}`]);
+    const [device] = (await readMetadata({ pod, sandbox, container })).devices;
+    return device?.attributes;
+  };
 }
 
 describe('a container with a CPU and memory of its own', () => {
-  it('starts on the NUMA node of its VF, and finds that in its metadata', async ({ node, vfs }) => {
-    for (const [index, pf] of ['pf0', 'pf1'].entries()) {
-      expect(await startPinned(node, `near-${index}`, vfAt(vfs, pf, 5), 'require', index)).toMatchObject({
-        'resource.kubernetes.io/numaNode': { int: index },
-        numaAligned: { bool: true },
-      });
-    }
-  });
-
-  it('is refused on the other node, whether its CPU is there or its memory', async ({ node, vfs }) => {
-    const vf = vfAt(vfs, 'pf1', 6);
-    const where = `device ${deviceName(vf)} is on NUMA node 1`;
-    await expect(startPinned(node, 'far', vf, 'require', 0)).rejects.toThrow(
-      `container main cannot start with claim default/far, which has numa: require: its CPUs 0 are on NUMA node 0, its memory is on NUMA node 0, and ${where}`,
+  it('is refused on another node than its VF, whether its CPU is there or its memory, and starts beside it', async ({
+    node,
+    vfs,
+  }) => {
+    const vf = vfAt(vfs, 'pf1', 5);
+    const start = await startPod(node, 'near', vf, 'require');
+    await expect(start(0, 0)).rejects.toThrow(
+      `container main cannot start with claim default/near, which has numa: require: its CPUs 0 are on NUMA node 0, its memory is on NUMA node 0, and device ${deviceName(vf)} is on NUMA node 1`,
     );
-    await expect(startPinned(node, 'far-memory', vfAt(vfs, 'pf1', 5), 'require', 1, 0)).rejects.toThrow(
+    await expect(start(1, 0)).rejects.toThrow(
       'its CPUs 1 are on NUMA node 1, its memory is on NUMA node 0, and device',
     );
+    expect(await start(1, 1)).toMatchObject({
+      'resource.kubernetes.io/numaNode': { int: 1 },
+      numaAligned: { bool: true },
+    });
   });
 
   it('starts there if that is only reported, in the metadata and with an event', async ({ node, vfs }) => {
-    const vf = vfAt(vfs, 'pf1', 6);
-    expect(await startPinned(node, 'reported', vf, 'report', 0)).toMatchObject({ numaAligned: { bool: false } });
+    const vf = vfAt(vfs, 'pf0', 5);
+    const start = await startPod(node, 'reported', vf, 'report');
+    expect(await start(1, 1)).toMatchObject({
+      'resource.kubernetes.io/numaNode': { int: 0 },
+      numaAligned: { bool: false },
+    });
     const notes = () => node.bench.api.objects<{ reason: string; note: string }>('Event');
     await expect
       .poll(() => notes().flatMap(({ reason, note }) => (reason === 'NumaMisaligned' ? [note] : [])), {
         timeout: 10_000,
       })
       .toContain(
-        `Devices of claim default/reported are on another NUMA node than CPUs or memory: container main: its CPUs 0 are on NUMA node 0, its memory is on NUMA node 0, and device ${deviceName(vf)} is on NUMA node 1`,
+        `Devices of claim default/reported are on another NUMA node than CPUs or memory: container main: its CPUs 1 are on NUMA node 1, its memory is on NUMA node 1, and device ${deviceName(vf)} is on NUMA node 0`,
       );
   });
 });

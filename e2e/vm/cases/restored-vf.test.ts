@@ -50,16 +50,8 @@ function holdNetns(): Disposable & { pid: number } {
   return { pid, [Symbol.dispose]: () => void process.kill(pid, 'SIGKILL') };
 }
 
-/** The fixture compares all VFs once more after all pods have ended. */
+/** When the pod is stopped: kernel-mode.test.ts. The fixture compares all VFs once more after all pods have ended. */
 describe('after unprepare a VF is in its original state', () => {
-  it('when the pod is stopped', async ({ node, vfs }) => {
-    const vf = vfs[3]!;
-    const pod = createPod(node, 'stopped', vf);
-    await expectChanged(node, pod, await node.bench.startPod(pod), vf);
-    await node.bench.endPod(pod);
-    expect(hostVfStates()).toEqual(vfs);
-  });
-
   it('when its pod never got a sandbox', async ({ node, vfs }) => {
     const vf = vfs[3]!;
     const pod = createPod(node, 'no-sandbox', vf);

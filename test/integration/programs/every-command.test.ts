@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { allLayouts, vf } from './container-root.ts';
-import { nicDocument, nicFile, root, run } from './tool-bench.ts';
+import { nicDocument, nicFile, root, run, useToolBench } from './tool-bench.ts';
+
+useToolBench();
 
 /** Each command as it is used, about the only request that there is. `wait` says nothing; of the others each has the PCI addresses. */
 const commands = {

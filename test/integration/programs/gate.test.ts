@@ -90,7 +90,7 @@ const run = (input: string | Buffer = stateOf(), timeout = '0.3') => new Run(inp
 /** One that goes on waiting until something happens. */
 async function waiting(input = stateOf(), timeout = '50') {
   const waiter = new Run(input, timeout);
-  await sleep(400);
+  await sleep(250);
   expect(waiter.isOver).toBe(false);
   return waiter;
 }

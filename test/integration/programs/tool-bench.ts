@@ -2,21 +2,23 @@ import { afterEach, beforeAll, beforeEach, vi } from 'vitest';
 import { buildTimeoutMs, checkedTool } from './checked-tool.ts';
 import { ContainerRoot, runProgram } from './container-root.ts';
 
-// Programs with sanitizers are slow on a machine with other work.
-vi.setConfig({ testTimeout: 60_000 });
-
 /** `netdra-metadata` with sanitizers. */
 export let tool: string;
 /** The root of a container, a new one for each test. */
 export let root: ContainerRoot;
 
-beforeAll(() => {
-  ({ tool } = checkedTool());
-}, buildTimeoutMs);
-beforeEach(() => {
-  root = new ContainerRoot();
-});
-afterEach(() => root[Symbol.dispose]());
+/** For the tests of the file that calls it. */
+export function useToolBench(): void {
+  // Programs with sanitizers are slow on a machine with other work.
+  vi.setConfig({ testTimeout: 60_000 });
+  beforeAll(() => {
+    ({ tool } = checkedTool());
+  }, buildTimeoutMs);
+  beforeEach(() => {
+    root = new ContainerRoot();
+  });
+  afterEach(() => root[Symbol.dispose]());
+}
 
 export const run = (...args: string[]) => runProgram(tool, ['--root', root.path, ...args]);
 

@@ -2,7 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { codePoint } from '../../doubles/code-point.ts';
 import { runProgram, vf } from './container-root.ts';
-import { nicDocument, nicFile, root, run } from './tool-bench.ts';
+import { nicDocument, nicFile, root, run, useToolBench } from './tool-bench.ts';
+
+useToolBench();
 
 /** A file with what our own driver would not write. */
 const writeDevice = (fields: object) => root.write(nicFile, JSON.stringify(nicDocument(fields)));

@@ -4,7 +4,9 @@ import { mkdirSync, openSync, readFileSync, statSync, symlinkSync } from 'node:f
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { allLayouts, runProgram, vf } from './container-root.ts';
-import { nicDocument, nicFile, root, run, tool } from './tool-bench.ts';
+import { nicDocument, nicFile, root, run, tool, useToolBench } from './tool-bench.ts';
+
+useToolBench();
 
 const v1Dir = '/var/run/kubernetes.io/dra-device-attributes';
 const kepDir = '/var/run/dra-device-attributes';
