@@ -1,9 +1,10 @@
 /**
- * Provides the requirements of the tests of the image, chart, alert rules and npm package, before they run without a network:
- * the driver's image, Helm, a registry, Prometheus and pnpm:
+ * Provides the requirements of the tests of the image, chart, alert rules, npm package and workflows, before they run without a network:
+ * the driver's image, Helm, a registry, Prometheus, pnpm and actionlint:
  * `node scripts/fetch-release-tools.ts [--without-image]`.
  */
 import { parseArgs } from 'node:util';
+import { ensureGoPrograms } from '../e2e/go/build.ts';
 import { buildDriverImage } from '../e2e/release/driver-image.ts';
 import { fetchHelm } from '../e2e/release/helm.ts';
 import { fetchPnpm } from '../e2e/release/pnpm.ts';
@@ -21,6 +22,7 @@ try {
   fetchPnpm(cacheDir);
   await fetchHelm(cacheDir, log);
   await fetchRegistry(cacheDir, log);
+  await ensureGoPrograms(cacheDir, 'actionlint', log);
   if (!values['without-image']) buildDriverImage(cacheDir, log);
 } catch (error) {
   if (!(error instanceof NetdraError)) throw error;

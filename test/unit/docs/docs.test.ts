@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { renderReference } from '../../../scripts/reference.ts';
@@ -53,6 +53,15 @@ describe('every page', () => {
 
 it('docs/reference.md has the flags and error codes of the code: npm run reference', () => {
   expect(readFileSync(join(repo, 'docs/reference.md'), 'utf8')).toBe(renderReference());
+});
+
+it('workflows run commands that there are', () => {
+  const folder = join(repo, '.github/workflows');
+  const lines = readdirSync(folder).flatMap((name) =>
+    [...readFileSync(join(folder, name), 'utf8').matchAll(/\brun: ((?:npm|bash) .*)$/gm)].map(([, line = '']) => line),
+  );
+  expect(lines.length).toBeGreaterThan(4);
+  expect(lines.filter((line) => findCommandProblem(line) !== undefined)).toEqual([]);
 });
 
 it('paths of pages in code and configuration lead to pages and headings', () => {
