@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Types, lint and format.
+# Types, lint, format, and whether the pages are true to the code.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tsc -p .
 biome check .
+vitest run --project quick --silent=true test/unit/docs test/unit/deploy/{operators-page,monitoring}.test.ts test/unit/app/tools/troubleshooting.test.ts

@@ -1,7 +1,7 @@
 /**
- * Makes what a release publishes, in one folder: `npm run release -- [--twice] [OUT]`, default `dist/release`, which is
- * emptied first. The same sources and base images give the same bytes; `--twice` makes everything again, from the
- * Dockerfile on, and compares.
+ * Makes what a release publishes, in one folder: `npm run release -- [--twice] [--sign-key KEY] [OUT]`, default `dist/release`,
+ * which is emptied first. The same sources and base images give the same bytes; `--twice` makes everything again, from the
+ * Dockerfile on, and compares. `--sign-key` signs the checksums with an SSH key: RELEASING.md.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,6 +10,7 @@ import { parseArgs } from 'node:util';
 import { makeRelease } from '../e2e/release/artifacts.ts';
 import { buildDriverImage, rebuildDriverImage } from '../e2e/release/driver-image.ts';
 import { fetchHelm } from '../e2e/release/helm.ts';
+import { signSums } from '../e2e/release/signature.ts';
 import { explain, NetdraError } from '../src/lib/errors.ts';
 import { cacheFolder } from './packages/cache-folder.ts';
 
@@ -19,11 +20,16 @@ const log = (line: string) => console.error(`netdra: ${line}`);
 const make = (out: string, image: string) => readFileSync(makeRelease(out, { cacheDir, image, log }).sums, 'utf8');
 
 try {
-  const { values, positionals } = parseArgs({ options: { twice: { type: 'boolean' } }, allowPositionals: true });
+  const { values, positionals } = parseArgs({
+    options: { twice: { type: 'boolean' }, 'sign-key': { type: 'string' } },
+    allowPositionals: true,
+  });
   const out = resolve(positionals[0] ?? 'dist/release');
   await fetchHelm(cacheDir, log, ['helm-4']);
   const sums = make(out, buildDriverImage(cacheDir, log));
   process.stdout.write(sums);
+  const key = values['sign-key'];
+  if (key !== undefined) signSums(join(out, 'SHA256SUMS'), key);
   if (values.twice) {
     const dir = mkdtempSync(join(tmpdir(), 'netdra-release-'));
     try {

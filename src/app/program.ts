@@ -80,6 +80,13 @@ async function runDriver(settings: Settings): Promise<void> {
     }
     process.exit(1);
   };
+  // Not SIGUSR1: that starts the debugger of Node.js.
+  process.on('SIGUSR2', () => {
+    const to = logger.level === settings.logLevel ? 'debug' : settings.logLevel;
+    if (to === 'debug') logger.level = to;
+    logger.info({ to }, 'log level changed');
+    logger.level = to;
+  });
   process.on('unhandledRejection', (error) => fail(error, 'unexpected failure'));
   process.on('uncaughtException', (error) => fail(error, 'unexpected failure'));
   const { startApp } = await import('./app.ts');

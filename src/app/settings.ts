@@ -124,7 +124,7 @@ const flags = {
   },
   gateProgram: {
     ...{ value: '<path>', env: 'NETDRA_GATE_PROGRAM' },
-    help: 'netdra-gate, the program of that hook, which is copied to the node (default: the one beside the driver)',
+    help: 'netdra-gate, the program of the OCI hook, which is copied to the node (default: the one beside the driver)',
   },
   hooklessRuntimeHandlers: {
     ...{ value: '<names>', env: 'NETDRA_HOOKLESS_RUNTIME_HANDLERS', default: defaultHooklessHandlers.join(',') },

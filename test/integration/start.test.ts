@@ -194,6 +194,30 @@ describe('netdra run with settings that it cannot work with', () => {
     expect(await exit).toEqual([0, null]);
     expect(stderr).toBe('');
   }, 40_000);
+
+  it('logs everything after SIGUSR2, and after the next one what it did before', async () => {
+    const [program, words] = commandLine(['--log-level=error']);
+    const child = spawn(program, words, { env: { PATH: process.env.PATH }, stdio: ['ignore', 'pipe', 'inherit'] });
+    const exit = once(child, 'exit');
+    const lines: LogLine[] = [];
+    createInterface({ input: child.stdout }).on('line', (line) => lines.push(JSON.parse(line)));
+    const changes = () => lines.filter(({ msg }) => msg === 'log level changed');
+    try {
+      await expect.poll(() => lines.length, { timeout: 20_000 }).toBeGreaterThan(0);
+      expect(lines.filter(({ level }) => level < 50)).toEqual([]);
+      child.kill('SIGUSR2');
+      await expect.poll(changes).toMatchObject([{ level: 30, to: 'debug' }]);
+      await expect.poll(() => lines.filter(({ level }) => level === 20), { timeout: 20_000 }).not.toEqual([]);
+      child.kill('SIGUSR2');
+      await expect.poll(changes).toMatchObject([{ to: 'debug' }, { level: 30, to: 'error' }]);
+      const before = lines.length;
+      await expect.poll(() => lines.length, { timeout: 20_000 }).toBeGreaterThan(before);
+      expect(lines.slice(before).filter(({ level }) => level < 50)).toEqual([]);
+    } finally {
+      child.kill('SIGTERM');
+    }
+    expect(await exit).toEqual([0, null]);
+  }, 60_000);
 });
 
 function kubeconfig(server: string): string {

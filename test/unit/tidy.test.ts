@@ -33,6 +33,7 @@ function filesBelow(folder: string, pattern: RegExp): string[] {
     .filter((path) => !path.includes('node_modules/'));
 }
 
+const projectPages = readdirSync(repo).filter((name) => name.endsWith('.md'));
 const read = (path: string) => readFileSync(join(repo, path), 'utf8');
 const sources = ['src', 'nri'].flatMap((folder) => filesBelow(folder, /\.ts$/));
 
@@ -113,7 +114,7 @@ describe('sizes and names', () => {
 it('no text has the marks of a merge conflict', () => {
   const texts = ['docs', 'deploy', 'examples'].flatMap((folder) => filesBelow(folder, /\.(md|yaml|json)$/));
   const marked = (path: string) => /^(<{7} |={7}$|>{7} )/m.test(read(path));
-  expect([...texts, 'README.md', 'CHANGELOG.md', 'CONTRIBUTING.md'].filter(marked)).toEqual([]);
+  expect([...texts, ...projectPages].filter(marked)).toEqual([]);
 });
 
 describe('language', () => {
@@ -123,7 +124,7 @@ describe('language', () => {
     ...['test', 'e2e'].flatMap((folder) => filesBelow(folder, /\.ts$/)),
     ...filesBelow('docs', /\.md$/),
     ...filesBelow('programs', /\.(c|h|md)$/),
-    ...['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'nri/README.md'],
+    ...[...projectPages, 'nri/README.md'],
   ].filter((path) => path !== 'test/unit/tidy.test.ts');
 
   it.each(banned)('nothing says "%s"', (words) => {

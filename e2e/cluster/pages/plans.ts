@@ -83,6 +83,7 @@ export const pagePlans: PagePlan[] = [
       ],
       [/^helm install .*simulate/, ['kubectl delete --filename deploy/manifests/netdra.yaml --wait --timeout=1m']],
       [/^kubectl --namespace netdra create secret tls/, [install]],
+      [/SIGUSR2/, [install]],
       [/^kubectl netdra status/, [install, ...startPod]],
       [/^kubectl --namespace netdra get pods --selector/, [install, ...startPod]],
     ],
@@ -92,6 +93,7 @@ export const pagePlans: PagePlan[] = [
         ['kubectl --namespace kube-system rollout status daemonset/netdra --timeout 2m'],
       ],
       [/^kubectl get --raw .*https:/, [uninstall, 'kubectl --namespace netdra delete secret netdra-tls']],
+      [/^kubectl --namespace netdra logs netdra-abcde --since/, [uninstall]],
       [/^kubectl netdra bundle/, [deletePod, uninstall]],
       [/^kubectl create clusterrolebinding/, ['kubectl delete clusterrolebinding netdra-viewers']],
       [/^kubectl get resourceclaim my-claim/, [deletePod]],
@@ -105,6 +107,7 @@ export const pagePlans: PagePlan[] = [
     output: [
       [/^kubectl get resourceslices/, /sriov\.netdra\.dev/],
       [/^helm test netdra/, /Phase: +Succeeded/],
+      [/^kubectl --namespace netdra logs netdra-abcde --since/, /"to":"debug","msg":"log level changed"/],
       [/^kubectl netdra status/, /8 devices, 1 allocated, 1 in use/],
       [/^kubectl netdra claims/, /my-claim/],
       [/^kubectl get --raw/, /\[\+\]nri ok/],

@@ -7,7 +7,7 @@ export type DriverErrorCode =
   | 'config-conflict'
   /** Claims of this namespace may not use the DeviceClass. */
   | 'namespace-refused'
-  /** Whether they may cannot be determined now. */
+  /** Whether claims of this namespace may use the DeviceClass cannot be determined now. */
   | 'namespace-unreadable'
   /** The allocation names a device that this node does not have. */
   | 'device-unknown'

@@ -25,7 +25,7 @@ export type SandboxErrorCode =
   | 'not-ready'
   /** A container would start with CPUs or memory on other NUMA nodes than its devices, which its claim refuses. */
   | 'numa-mismatch'
-  /** The same, and it is not known whether it would. */
+  /** It is not known on which NUMA nodes a container or its devices would be, and its claim requires the same. */
   | 'numa-unknown'
   /** Several claims of a pod, VFs of a claim or requests have failed, each for its own reason. */
   | 'several-failures';

@@ -2,7 +2,15 @@ import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
 import { isKubeError } from '../kube/index.ts';
 
 /** `status-dropped`: the server accepted the status and did not store it. */
-export type ClaimStatusErrorCode = 'status-forbidden' | 'status-invalid' | 'status-dropped' | 'status-failed';
+export type ClaimStatusErrorCode =
+  /** The role of the driver lacks a permission. */
+  | 'status-forbidden'
+  /** The API server finds the status, or the claim with it, invalid. */
+  | 'status-invalid'
+  /** The API server does not keep the status: its feature gate is off. */
+  | 'status-dropped'
+  /** Any other failure; it is tried again. */
+  | 'status-failed';
 
 /** Why a claim's status does not show the state of its devices. The pod runs regardless. */
 export class ClaimStatusError extends NetdraError<ClaimStatusErrorCode> {}

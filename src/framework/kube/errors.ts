@@ -1,21 +1,29 @@
 import { type Pauses, pauseMs } from '../../lib/backoff.ts';
 import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
 
-/**
- * Why a request to the API server failed. `api-unserved`: the server does not know the group, version or resource at
- * all, while `api-not-found` means that the object does not exist.
- */
+/** Why a request to the API server failed. */
 export type KubeErrorCode =
+  /** There is no connection to the API server. */
   | 'api-unreachable'
+  /** The API server did not answer in time. */
   | 'api-timeout'
+  /** 401: it does not know who asks. */
   | 'api-unauthorized'
+  /** 403: a role lacks the permission, or an admission policy refuses the object. */
   | 'api-forbidden'
+  /** 404: the object does not exist. */
   | 'api-not-found'
+  /** 404: it does not know the group, version or resource at all. */
   | 'api-unserved'
+  /** 409: the object was changed by another client, or exists already. */
   | 'api-conflict'
+  /** 410: the watch, or the page of a list, is too old to be continued. */
   | 'api-expired'
+  /** 422: the object is invalid. */
   | 'api-invalid'
+  /** 429: it has too much to do. */
   | 'api-throttled'
+  /** Any other answer than success. */
   | 'api-failed';
 
 export interface KubeErrorDetails extends ErrorDetails {

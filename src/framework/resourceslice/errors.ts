@@ -1,7 +1,14 @@
 import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
 
-/** `slice-fields-dropped`: less was published than requested. `slice-lists-refused`: nothing was, for attributes in list form. */
-export type SliceErrorCode = 'slice-invalid' | 'slice-fields-dropped' | 'slice-lists-refused' | 'slice-node-unknown';
+export type SliceErrorCode =
+  /** The API server would refuse the devices; nothing was published. */
+  | 'slice-invalid'
+  /** The API server does not know some fields, and stored the devices without them. */
+  | 'slice-fields-dropped'
+  /** The API server refuses attributes in list form; nothing was published. */
+  | 'slice-lists-refused'
+  /** There is no Node of the name of this one, which owns the slices. */
+  | 'slice-node-unknown';
 
 export interface SliceProblem {
   /** Name of the device; absent if it is about the pool. */

@@ -1,8 +1,10 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { copyFileSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { addByPnpm } from '../../../e2e/release/pnpm.ts';
+import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import type { Finding } from '../../../src/app/tools/finding.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { findBrokenLinks } from '../../unit/docs/links.ts';
@@ -11,6 +13,34 @@ import { makePackedApp, type PackedApp } from './packed-app.ts';
 const repo = fileURLToPath(new URL('../../..', import.meta.url));
 const manifest = JSON.parse(readFileSync(join(repo, 'package.json'), 'utf8'));
 const names = ['kubeletplugin', 'metadata', 'resourceslice', 'nri', 'nri/testing'];
+const guide = readFileSync(join(repo, 'docs/driver-authors.md'), 'utf8');
+const exampleDriver = readFileSync(join(repo, 'examples/driver/driver.ts'), 'utf8');
+
+const otherBlocks = [...guide.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, block = '']) => block).slice(1);
+/** The guide's driver with its other blocks added, and a file that imports everything. */
+const authorFiles = {
+  'driver.ts': [
+    ...otherBlocks.flatMap((block) => block.match(/^import .*$/gm) ?? []),
+    exampleDriver,
+    ...otherBlocks.map(
+      (block, index) => `export const more${index} = async () => {\n${block.replaceAll(/^import .*$/gm, '')}};`,
+    ),
+  ].join('\n'),
+  'all.ts': names.map((name, index) => `export * as module${index} from 'netdra/${name}';\n`).join(''),
+};
+
+/** What the compiler finds in files of a strict project. */
+function typeErrors(dir: string, files: Record<string, string>, tsc = join(repo, 'node_modules/.bin/tsc')): string[] {
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(dir, name), text);
+  const compilerOptions = {
+    ...{ target: 'es2024', lib: ['es2024', 'esnext.disposable'], module: 'nodenext', types: ['node'] },
+    ...{ strict: true, noEmit: true, exactOptionalPropertyTypes: true },
+  };
+  writeFileSync(join(dir, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: Object.keys(files) }));
+  const { stdout, error } = spawnSync(tsc, ['-p', dir], { encoding: 'utf8' });
+  if (error !== undefined) throw error;
+  return stdout.split('\n').filter((line) => /\berror\b/.test(line));
+}
 
 describe('the package', () => {
   let dir: ReturnType<typeof tempDir>;
@@ -30,27 +60,31 @@ describe('the package', () => {
   });
 
   it('has the example driver that the guide for authors shows, in less than 100 lines', () => {
-    const source = readFileSync(join(repo, 'examples/driver/driver.ts'), 'utf8');
-    expect(readFileSync(join(repo, 'docs/driver-authors.md'), 'utf8')).toContain(`\`\`\`ts\n${source}\`\`\`\n`);
-    expect(source.trimEnd().split('\n').length).toBeLessThan(100);
+    expect(guide).toContain(`\`\`\`ts\n${exampleDriver}\`\`\`\n`);
+    expect(exampleDriver.trimEnd().split('\n').length).toBeLessThan(100);
   });
 
-  it('can be imported by plain Node.js, and does nothing by that', () => {
+  // One that reads a kubeconfig is the first to need it: it takes as much memory as all the rest.
+  it('can be imported by plain Node.js, without the API client, and does nothing by that', () => {
     const imports = names.map((name) => `import('netdra/${name}')`).join(', ');
     const main = join(app.dir, 'main.js');
     writeFileSync(
       main,
-      `const all = await Promise.all([${imports}]);
-       console.log(JSON.stringify(all.map((module) => Object.keys(module))));`,
+      `import { registerHooks } from 'node:module';
+       const loaded = [];
+       registerHooks({ load: (url, context, next) => (loaded.push(url), next(url, context)) });
+       const modules = await Promise.all([${imports}]);
+       console.log(JSON.stringify({ modules: modules.map((module) => Object.keys(module)), loaded }));`,
     );
-    const [kubeletplugin, metadata, resourceslice, nri, testing] = JSON.parse(
-      execFileSync(process.execPath, [main], { encoding: 'utf8' }),
-    );
+    const { modules, loaded } = JSON.parse(execFileSync(process.execPath, [main], { encoding: 'utf8' }));
+    const [kubeletplugin, metadata, resourceslice, nri, testing] = modules;
     expect(kubeletplugin).toEqual(expect.arrayContaining(['startKubeletPlugin', 'ResourceApi', 'systemClock']));
     expect(metadata).toEqual(expect.arrayContaining(['ClaimMetadata', 'CdiSpecs', 'layouts', 'readMetadataFile']));
     expect(resourceslice).toEqual(expect.arrayContaining(['SlicePublisher', 'createSliceApi']));
     expect(nri).toEqual(expect.arrayContaining(['createPlugin']));
     expect(testing).toEqual(expect.arrayContaining(['FakeRuntime']));
+    expect(loaded.filter((url: string) => url.includes('/@grpc/grpc-js/'))).not.toEqual([]);
+    expect(loaded.filter((url: string) => url.includes('/client-node/'))).toEqual([]);
   });
 
   it('finds its wire contracts where it was unpacked', () => {
@@ -102,29 +136,36 @@ describe('the package', () => {
   });
 
   it('has types that a strict project can use, and that know its mistakes', () => {
-    copyFileSync(join(repo, 'examples/driver/driver.ts'), join(app.dir, 'driver.ts'));
-    writeFileSync(
-      join(app.dir, 'wrong.ts'),
-      `import { startKubeletPlugin } from 'netdra/kubeletplugin';
+    const wrong = `import { startKubeletPlugin } from 'netdra/kubeletplugin';
        import { createPlugin } from 'netdra/nri';
        import { FakeRuntime } from 'netdra/nri/testing';
        export const helper = startKubeletPlugin({}, 1);
        export const plugin = createPlugin({ name: 1 });
-       export const runtime = new FakeRuntime({ socket: '' });`,
+       export const runtime = new FakeRuntime({ socket: '' });`;
+    expect(typeErrors(app.dir, authorFiles)).toEqual([]);
+    const wrongLines = typeErrors(app.dir, { 'wrong.ts': wrong }).map((line) =>
+      Number(/wrong\.ts\((\d+)/.exec(line)?.[1]),
     );
-    const compilerOptions = {
-      ...{ target: 'es2024', lib: ['es2024', 'esnext.disposable'], module: 'nodenext', types: ['node'] },
-      ...{ strict: true, noEmit: true, exactOptionalPropertyTypes: true },
-    };
-    const check = (...files: string[]) => {
-      writeFileSync(join(app.dir, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }));
-      const { stdout } = spawnSync(join(repo, 'node_modules/.bin/tsc'), ['-p', app.dir], { encoding: 'utf8' });
-      return stdout.split('\n').filter((line) => line.includes(': error '));
-    };
-    expect(check('driver.ts')).toEqual([]);
-    const wrongLines = check('wrong.ts').map((line) => Number(/wrong\.ts\((\d+)/.exec(line)?.[1]));
     expect([...new Set(wrongLines)]).toEqual([4, 5, 6]);
   });
+
+  it('can be installed by pnpm, with the setting that the guide for authors names', () => {
+    const project = join(dir.path, 'pnpm');
+    mkdirSync(project);
+    writeFileSync(join(project, 'package.json'), JSON.stringify({ name: 'app', type: 'module' }));
+    const add = () => addByPnpm(cacheFolder(process.env), project, app.tarball);
+    expect(add).toThrow(/Ignored build scripts/);
+    writeFileSync(join(project, 'pnpm-workspace.yaml'), /`(allowBuilds: .*?)`/.exec(guide)?.[1] ?? '');
+    add();
+    // pnpm keeps what is not declared out of reach.
+    expect(typeErrors(project, authorFiles, join(project, 'node_modules/.bin/tsc'))).toEqual([]);
+    const help = execFileSync(join(project, 'node_modules/.bin/netdra'), ['--help'], { encoding: 'utf8' });
+    expect(help).toMatch(/^Usage: netdra /);
+    const run = spawnSync(process.execPath, [join(project, 'driver.ts')], {
+      ...{ encoding: 'utf8', env: { SCRATCH_DIR: join(project, 'scratch'), KUBECONFIG: join(project, 'none') } },
+    });
+    expect(run.stderr).toContain(`cannot load kubeconfig ${join(project, 'none')}`);
+  }, 120_000);
 
   it.each(['README.md', 'nri/README.md', 'docs/driver-authors.md'])('has all that %s links to', (page) => {
     expect(findBrokenLinks(page, readFileSync(join(app.packageDir, page), 'utf8'), app.packageDir)).toEqual([]);

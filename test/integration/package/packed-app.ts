@@ -8,6 +8,8 @@ const modules = join(repo, 'node_modules');
 
 export interface PackedApp {
   dir: string;
+  /** The package's file. */
+  tarball: string;
   /** The package as it was unpacked. */
   packageDir: string;
 }
@@ -29,15 +31,16 @@ export function makePackedApp(dir: string, programs: string[] = []): PackedApp {
   // Built already; what `npm run build` does in a checkout.
   const npm = ['pack', '--ignore-scripts', '--pack-destination', dir, '--cache', join(dir, 'npm-cache'), '--json'];
   const [packed] = JSON.parse(run(stage, 'npm', npm)) as { filename: string }[];
+  const tarball = join(dir, packed?.filename ?? '');
   const packageDir = join(dir, 'app/node_modules/netdra');
   mkdirSync(packageDir, { recursive: true });
-  run(dir, 'tar', ['-xzf', join(dir, packed?.filename ?? ''), '-C', packageDir, '--strip-components=1']);
+  run(dir, 'tar', ['-xzf', tarball, '-C', packageDir, '--strip-components=1']);
   const { dependencies } = JSON.parse(readFileSync(join(packageDir, 'package.json'), 'utf8'));
   for (const name of [...Object.keys(dependencies), ...programs]) link(join(dir, 'app/node_modules', name), name);
   writeFileSync(join(dir, 'app/package.json'), JSON.stringify({ name: 'app', type: 'module' }));
   // Creates the links to the commands, the last step of an installation.
   run(join(dir, 'app'), 'npm', ['rebuild', '--ignore-scripts', '--cache', join(dir, 'npm-cache'), 'netdra']);
-  return { dir: join(dir, 'app'), packageDir };
+  return { dir: join(dir, 'app'), tarball, packageDir };
 }
 
 function link(path: string, name: string): void {

@@ -1,6 +1,8 @@
-import { readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { renderReference } from '../../../scripts/reference.ts';
 import { findCommandProblem } from './check-command.ts';
 import { executed, findSnippetProblems } from './check-snippet.ts';
 import { findBrokenLinks } from './links.ts';
@@ -47,6 +49,28 @@ describe('every page', () => {
       for (const info of infos)
         expect(snippets.filter((each) => each.page === page && each.info === info)).not.toEqual([]);
   });
+});
+
+it('docs/reference.md has the flags and error codes of the code: npm run reference', () => {
+  expect(readFileSync(join(repo, 'docs/reference.md'), 'utf8')).toBe(renderReference());
+});
+
+it('workflows run commands that there are', () => {
+  const folder = join(repo, '.github/workflows');
+  const lines = readdirSync(folder).flatMap((name) =>
+    [...readFileSync(join(folder, name), 'utf8').matchAll(/\brun: ((?:npm|bash) .*)$/gm)].map(([, line = '']) => line),
+  );
+  expect(lines.length).toBeGreaterThan(4);
+  expect(lines.filter((line) => findCommandProblem(line) !== undefined)).toEqual([]);
+});
+
+it('paths of pages in code and configuration lead to pages and headings', () => {
+  const folders = ['src', 'nri', 'deploy', 'examples', 'e2e', 'scripts', 'programs'];
+  const args = ['-rIoE', '--exclude-dir=node_modules', 'docs/[A-Za-z0-9/_-]+\\.md(#[a-z0-9-]+)?', ...folders];
+  const found = spawnSync('grep', args, { cwd: repo, encoding: 'utf8' }).stdout.trim().split('\n');
+  expect(found.length).toBeGreaterThan(20);
+  const links = found.map((line) => line.replace(/^([^:]*):(.*)$/, '[$1]($2)'));
+  expect(findBrokenLinks('README.md', links.join('\n'))).toEqual([]);
 });
 
 describe('findSnippetProblems', () => {

@@ -15,7 +15,7 @@ export interface Snippet {
 
 /** Every page of the project, by its path from the top. */
 export function listPages(): string[] {
-  const isOurs = (path: string) => !/(^|\/)(node_modules|dist|\.[^/]+)(\/|$)/.test(path);
+  const isOurs = (path: string) => !/(^|\/)(node_modules|dist|\.(?!github\b)[^/]+)(\/|$)/.test(path);
   const walk = (dir: string): string[] =>
     readdirSync(dir, { withFileTypes: true }).flatMap((entry) => {
       const path = join(dir, entry.name);

@@ -69,10 +69,11 @@ export function bundleCommand(): Command {
     },
   )
     .argument('[node...]', 'names of nodes (default: all)')
-    .option(
-      '--out <folder>',
-      'folder to make',
-      `netdra-bundle-${new Date().toISOString().slice(0, 19).replaceAll(':', '')}`,
+    .addOption(
+      new Option('--out <folder>', 'folder to make').default(
+        `netdra-bundle-${new Date().toISOString().slice(0, 19).replaceAll(':', '')}`,
+        'netdra-bundle- and the time',
+      ),
     );
 }
 

@@ -3,9 +3,9 @@ import { NetdraError } from '../../../lib/errors.ts';
 export type GateErrorCode =
   /** `netdra-gate` is not where it is expected. */
   | 'gate-program-missing'
-  /** It cannot be installed where the runtime finds it. */
+  /** `netdra-gate` cannot be installed where the runtime finds it. */
   | 'gate-not-installed'
-  /** It is installed, but the node does not run it. */
+  /** `netdra-gate` is installed, but the node does not run it. */
   | 'gate-not-executable';
 
 /** Why the driver cannot have a start gate. */

@@ -1,0 +1,166 @@
+/**
+ * Writes docs/reference.md from the code: the flags of all commands and the codes of all errors. `npm run reference`.
+ * Metrics, events and alerts are described where operators need them; tests compare those pages with the code.
+ */
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Command, Option } from 'commander';
+import { createKubectlPlugin, createProgram } from '../src/app/program.ts';
+import { repository } from './run-command.ts';
+
+/** Codes that no type lists, since the program that throws them, or the library `nri/`, does not tell them apart. */
+const otherCodes: Record<string, string> = {
+  'address-invalid': 'The address to serve metrics and probes at is not an address.',
+  'address-unavailable':
+    'Another process listens at the address for metrics and probes, or the system does not allow it.',
+  'bad-option': 'An option of the NRI plugin could never work.',
+  'boot-id-unknown': "The kernel's boot ID cannot be read.",
+  'bundle-exists': 'The folder for a bundle exists, or cannot be made.',
+  'call-timeout': 'The runtime did not answer a call over NRI in time.',
+  'claim-ambiguous': 'Claims of several namespaces have the name that was given.',
+  'claim-not-allocated': 'The claim has no device of the driver.',
+  'claim-not-prepared': 'The claim is not prepared on this node.',
+  'connection-closed': 'The NRI connection is closed, and what was asked over it has no answer.',
+  'cri-unavailable': "The runtime's own socket does not answer.",
+  'devices-unlisted': 'The devices of the node have not been listed yet.',
+  'directory-unwritable': 'The driver cannot write to one of its directories.',
+  'exec-failed': 'A command could not be run in a pod of the driver.',
+  'instance-unreadable': 'The settings of the running driver cannot be read, or several drivers run on the node.',
+  'kubeconfig-missing': 'No API server is known: there is neither a service account nor a kubeconfig.',
+  'kubeconfig-unusable': 'The kubeconfig cannot be read, or has something that is not supported.',
+  'list-forbidden': 'The role of the user does not allow to list what the command shows.',
+  'mux-frame-too-long': 'What answers at the NRI socket is not an NRI runtime.',
+  'no-driver-pod': 'No pod of the driver is on the node.',
+  'no-effect': 'The PF has accepted a setting of a VF, and still reports another value.',
+  'not-an-error': 'Code that uses the NRI library has thrown something that is not an error.',
+  'not-connected': 'There is no connection to the NRI socket.',
+  'nri-unavailable': 'The runtime does not accept a plugin over its NRI socket.',
+  'peer-not-reading': 'The runtime does not read from the NRI connection.',
+  'policy-invalid': 'The inventory policy cannot be read, or is invalid.',
+  'proto-not-loaded': 'A wire contract is missing in the installation.',
+  'proto-type-missing': 'A wire contract is of another version than the program.',
+  'registration-failed': 'The runtime refused the NRI plugin.',
+  'seccomp-not-installed': 'The seccomp profile cannot be written.',
+  'selinux-label': 'SELinux refuses the label that containers need to read a file.',
+  'tls-invalid': 'Certificate or key for metrics and probes cannot be read, or do not match.',
+  'tool-failed': "A command in the driver's pod has failed, so that the bundle lacks its output.",
+  'ttrpc-…': 'The runtime answered an NRI call with this status, such as `ttrpc-deadlineExceeded`.',
+  'ttrpc-protocol': 'The runtime sent something over the NRI connection that is not an answer.',
+  undecodable: 'A message of the runtime over NRI cannot be decoded.',
+};
+
+interface ErrorCode {
+  code: string;
+  /** Name of the type that lists it. */
+  type: string;
+  meaning: string;
+}
+
+/** The page, as it should be. @throws Error for a code that is not described, or is described and gone */
+export function renderReference(): string {
+  const rows = flagRows([createProgram(), createKubectlPlugin()]);
+  const codes = errorCodes();
+  return `# Reference: flags and error codes
+
+Written by \`npm run reference\` from the code, and compared with it by a test. Values of the chart:
+[operators.md](operators.md#values). Metrics: [operators.md](operators.md#watch-it). Events: [troubleshooting.md](troubleshooting.md#where-to-look).
+Alerts: [troubleshooting.md](troubleshooting.md#alerts).
+
+## Flags
+Of \`netdra run\`, of the tools on a node, and of \`kubectl netdra\`. A flag comes before its variable, and that before the default.
+
+| flag | commands | variable | default | meaning |
+|---|---|---|---|---|
+${rows.join('\n')}
+
+## Error codes
+\`err.code\` in the log, and the label \`code\` or \`error_type\` of metrics, where errors of other programs are \`other\`. Codes stay as they are between versions, unlike
+messages.
+
+| code | type | meaning |
+|---|---|---|
+${codes.map(({ code, type, meaning }) => row(`\`${code}\``, type && `\`${type}\``, meaning)).join('\n')}
+`;
+}
+
+const row = (...cells: string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+
+/** One for each flag; commands that have the same one share it. */
+function flagRows(programs: Command[]): string[] {
+  const commandsOf = new Map<string, string[]>();
+  for (const program of programs) {
+    const flags = new Map<string, string[]>();
+    for (const command of program.commands) {
+      for (const option of command.options.filter(({ hidden }) => !hidden)) {
+        const key = JSON.stringify(describeFlag(option));
+        flags.set(key, [...(flags.get(key) ?? []), `\`${command.name()}\``]);
+      }
+    }
+    for (const [key, names] of flags) {
+      commandsOf.set(key, [...(commandsOf.get(key) ?? []), `${program.name()}: ${names.join(', ')}`]);
+    }
+  }
+  return [...commandsOf]
+    .map(([key, commands]): [string[], string[]] => [JSON.parse(key), commands])
+    .map(([[flags = '', ...rest], commands]) => row(flags, commands.join('; '), ...rest))
+    .sort();
+}
+
+function describeFlag({ flags, envVar, defaultValue, defaultValueDescription, description, argChoices }: Option) {
+  const text = defaultValueDescription ?? defaultValue?.toString();
+  const choices = argChoices === undefined ? '' : `: ${argChoices.join(', ')}`;
+  return [
+    `\`${flags}\``,
+    envVar === undefined ? '' : `\`${envVar}\``,
+    text === undefined ? '' : `\`${text}\``,
+    `${description}${choices}`,
+  ];
+}
+
+/** Types that list codes have a comment above each. Errors that are thrown with other codes are in `otherCodes`. */
+function errorCodes(): ErrorCode[] {
+  const texts = ['src', 'nri'].flatMap((folder) =>
+    readdirSync(join(repository, folder), { recursive: true, encoding: 'utf8' })
+      .filter((path) => path.endsWith('.ts') && !/node_modules|^testing\b/.test(path))
+      .map((path) => readFileSync(join(repository, folder, path), 'utf8')),
+  );
+  const listed = texts.flatMap(listedCodes);
+  const isListed = (code: string) => listed.some((each) => each.code === code);
+  const thrown = new Set(texts.flatMap(thrownCodes).filter((code) => !isListed(code)));
+  const problems = [
+    ...listed.filter(({ meaning }) => meaning === '').map(({ type, code }) => `${type} does not describe ${code}`),
+    ...[...thrown]
+      .filter((code) => !(code in otherCodes))
+      .map((code) => `scripts/reference.ts does not describe ${code}`),
+    ...Object.keys(otherCodes)
+      .filter((code) => !thrown.has(code))
+      .map((code) => `nothing throws ${code}`),
+  ];
+  if (problems.length > 0) throw new Error(problems.join('\n'));
+  const others = Object.entries(otherCodes).map(([code, meaning]) => ({ code, type: '', meaning }));
+  return [...listed, ...others].sort((left, right) => (left.code + left.type < right.code + right.type ? -1 : 1));
+}
+
+function listedCodes(text: string): ErrorCode[] {
+  return [...text.matchAll(/^export type (\w+ErrorCode) =(.*?');$/gms)].flatMap(([, type = '', members = '']) =>
+    [...members.matchAll(/(?:\/\*\*(.*?)\*\/\s*)?\| '([\w-]+)'/gs)].map(([, comment = '', code = '']) => ({
+      ...{ code, type: type.replace(/Code$/, '') },
+      meaning: comment.replaceAll(/\s*\*\s+/g, ' ').trim(),
+    })),
+  );
+}
+
+/** @throws Error for a code that is put together, except from a prefix that `otherCodes` has */
+function thrownCodes(text: string): string[] {
+  return [...text.matchAll(/(?:new (?:NetdraError|NriError)|super)\(\s*(?:'([\w-]+)'|(`[^`]*`|.))/g)].flatMap(
+    ([whole, code, template]) => {
+      if (code !== undefined) return [code];
+      const prefix = /^`(.*?)\$\{/.exec(template ?? '')?.[1];
+      if (prefix !== undefined) return [`${prefix}…`];
+      if (whole.startsWith('new ')) throw new Error(`the code of this error is not in the text: ${whole}`);
+      return [];
+    },
+  );
+}
+
+if (process.argv[1] === import.meta.filename) writeFileSync(join(repository, 'docs/reference.md'), renderReference());
