@@ -29,6 +29,7 @@ import type { ClusterTarget } from './target.ts';
 const places = {
   Pod: ['/api/v1', 'pods'],
   ReplicaSet: ['/apis/apps/v1', 'replicasets'],
+  StatefulSet: ['/apis/apps/v1', 'statefulsets'],
   ServiceAccount: ['/api/v1', 'serviceaccounts'],
   Event: ['/apis/events.k8s.io/v1', 'events'],
   ResourceClaim: ['/apis/resource.k8s.io/v1', 'resourceclaims'],
@@ -43,6 +44,15 @@ const places = {
   RuntimeClass: ['/apis/node.k8s.io/v1', 'runtimeclasses'],
 } as const;
 export type Kind = keyof typeof places;
+/** Those that create others come first. */
+const removedInTurn: Kind[] = [
+  'Deployment',
+  'StatefulSet',
+  'ReplicaSet',
+  'Pod',
+  'ResourceClaim',
+  'ResourceClaimTemplate',
+];
 const clusterScoped: Kind[] = ['DeviceClass', 'Namespace', 'Node', 'ResourceSlice', 'RuntimeClass'];
 
 export type Stored<T> = T & { metadata: { name: string; uid: string } };
@@ -139,13 +149,15 @@ export class Cluster implements AsyncDisposable {
   }
 
   /**
-   * Deletes an object, if it exists, and waits until it is gone.
+   * Deletes an object, if it exists, and waits until it is gone, or another one has its name.
    * @param gracePeriodSeconds of a pod; with 0 it is gone at once, even if parts of it are still on the node
    * @throws ClusterError `not-in-time`
    */
   async remove(kind: Kind, name: string, gracePeriodSeconds = 1): Promise<void> {
+    const uidOf = async () => (await this.find<object>(kind, name))?.metadata.uid;
+    const uid = await uidOf();
     await this.#delete(`${this.#path(kind)}/${name}`, kind === 'Pod' ? { gracePeriodSeconds } : {});
-    await this.until(`${kind} ${name} is gone`, async () => (await this.find(kind, name)) === undefined);
+    await this.until(`${kind} ${name} is gone`, async () => uid === undefined || (await uidOf()) !== uid);
   }
 
   /** Removes pods, and then the claims of the same names. @param gracePeriodSeconds see `remove` */
@@ -212,7 +224,7 @@ export class Cluster implements AsyncDisposable {
 
   /** Removes all test objects in the namespace except those with the given names, and waits until they are gone. */
   async removeAll(except: readonly string[] = []): Promise<void> {
-    for (const kind of ['ReplicaSet', 'Pod', 'ResourceClaim', 'ResourceClaimTemplate'] as const) {
+    for (const kind of removedInTurn) {
       const names = (await this.list<object>(kind)).map(({ metadata }) => metadata.name);
       await Promise.all(names.filter((name) => !except.includes(name)).map((name) => this.remove(kind, name)));
     }

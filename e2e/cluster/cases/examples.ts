@@ -3,7 +3,9 @@ import {
   type KubernetesObject,
   loadAllYaml,
   type V1Container,
+  type V1Deployment,
   type V1Pod,
+  type V1PodSpec,
   type V1ResourceClaimTemplate,
 } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
@@ -16,7 +18,7 @@ const folder = new URL('../../../examples/', import.meta.url);
 const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.yaml'));
 
 /** Kinds of other projects, which the test API servers do not have. */
-const foreignKinds = ['VirtualMachineInstance'];
+const foreignKinds = ['VirtualMachineInstance', 'NetworkAttachmentDefinition'];
 
 /** The objects of an example, in the namespace of the tests. */
 function loadExample({ namespace }: Cluster, file: string): KubernetesObject[] {
@@ -41,12 +43,11 @@ function adapt(cluster: Cluster, object: KubernetesObject, hasNumaNodes: boolean
     if (!hasNumaNodes) delete devices?.constraints;
     for (const { opaque } of devices?.config ?? []) delete (opaque?.parameters as { vf?: object } | undefined)?.vf;
   }
-  if (adapted.kind !== 'Pod') return adapted;
-  const { spec } = adapted as V1Pod;
-  Object.assign(spec!, onNode(cluster), { restartPolicy: spec?.restartPolicy ?? 'Always' });
-  for (const volume of spec?.volumes ?? []) volume.emptyDir = {};
-  for (const container of [...(spec?.initContainers ?? []), ...(spec?.containers ?? [])])
-    adaptContainer(cluster, container);
+  const spec = podSpecOf(adapted);
+  if (spec === undefined) return adapted;
+  Object.assign(spec, onNode(cluster), { restartPolicy: spec.restartPolicy ?? 'Always' });
+  for (const volume of spec.volumes ?? []) volume.emptyDir = {};
+  for (const container of [...(spec.initContainers ?? []), ...spec.containers]) adaptContainer(cluster, container);
   return adapted;
 }
 
@@ -67,6 +68,12 @@ function adaptContainer({ target }: Cluster, container: V1Container): void {
     return word === '--' ? [word, '--total-num-mbufs=2048'] : [word];
   });
   container.securityContext = { capabilities: { drop: ['ALL'], add: ['NET_RAW'] } };
+}
+
+/** That of a pod, or of the pods of a Deployment or StatefulSet. */
+function podSpecOf(object: KubernetesObject): V1PodSpec | undefined {
+  if (object.kind === 'Pod') return (object as V1Pod).spec;
+  return (object as Partial<V1Deployment>).spec?.template?.spec;
 }
 
 /** Creates the objects of an example. */
@@ -136,6 +143,42 @@ export function describeExamples(get: GetCluster): void {
       expect(status?.phase, log).toBe('Succeeded');
       const address = '[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]';
       expect(log).toMatch(new RegExp(`^VFs ${address},${address}\n"interfaceName": *"[^"]+"\n$`));
+    });
+
+    it('deployment.yaml, statefulset.yaml: each pod has a VF, and the next pod of an ordinal the address of the one before', {
+      tags: 'newest',
+    }, async () => {
+      const { cluster, view } = get();
+      await startExample(cluster, 'deployment.yaml');
+      await startExample(cluster, 'statefulset.yaml');
+      const workers = async () =>
+        (await cluster.list<V1Pod>('Pod'))
+          .map(({ metadata }) => metadata.name)
+          .filter((name) => name.startsWith('worker-'));
+      await cluster.until('two pods of the Deployment', async () => (await workers()).length === 2);
+      for (const name of [...(await workers()), 'peer-0-0']) {
+        await cluster.waitUntilRunning(name);
+        expect((await view(name, 'app').links()).map(({ ifname }) => ifname)).toContain('net1');
+      }
+      await cluster.remove('Pod', 'peer-0-0');
+      await cluster.until('the next pod', async () => (await cluster.find('Pod', 'peer-0-0')) !== undefined);
+      await cluster.waitUntilRunning('peer-0-0');
+      expect(await cluster.log('peer-0-0', 'app')).toContain('inet 192.0.2.30/24');
+    });
+
+    it('observability.yaml: the pod lists VFs of its node, whether pods have them or not', {
+      tags: 'newest',
+    }, async () => {
+      const { cluster } = get();
+      await startExample(cluster, 'observability.yaml');
+      const { status } = await cluster.waitUntilEnded('observability');
+      const log = await cluster.log('observability', 'main');
+      expect(status?.phase, log).toBe('Succeeded');
+      const addresses = (await cluster.devices())
+        .filter(({ attributes }) => (attributes?.vfIndex?.int ?? 8) < 8)
+        .map(({ attributes }) => attributes?.['resource.kubernetes.io/pciBusID']?.string);
+      expect(addresses).not.toEqual([]);
+      expect(log.trim().split('\n').slice(1).sort()).toEqual(addresses.sort());
     });
 
     it('dpdk-testpmd.yaml: testpmd forwards on the VF', { tags: 'newest' }, async () => {
