@@ -152,6 +152,13 @@ export function testPod(cluster: Cluster, name: string, spec: PodSpec): V1Pod & 
   };
 }
 
+/** Creates a claim, and a pod of its name that has it as `nic`. @returns the claim */
+export async function createPodWithClaim(cluster: Cluster, name: string, requests: RequestSpec[], spec: PodSpec = {}) {
+  const claim = await cluster.create(testClaim(cluster, name, requests));
+  await cluster.create(testPod(cluster, name, { claims: [{ name: 'nic', resourceClaimName: name }], ...spec }));
+  return claim;
+}
+
 /** A job that runs such a pod to its end. */
 export function testJob(cluster: Cluster, name: string, spec: PodSpec): V1Job & KubernetesObject {
   return {

@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, describe } from 'vitest';
-import { describeBandwidth } from './cases/bandwidth.ts';
-import { describeLayouts } from './cases/layouts.ts';
 import { describePages } from './cases/pages.ts';
 import { describeRelease } from './cases/release.ts';
+import { ReleaseSite } from './cases/release-site.ts';
 import { InstalledDriver } from './node/driver.ts';
 import { RealNode } from './node/real-node.ts';
 import { readPrograms } from './programs.ts';
@@ -12,20 +11,17 @@ const programs = readPrograms(process.env);
 /** The chart, and the operators' pages. On a separate cluster, since they install and remove the driver. */
 describe(`the chart on Kubernetes ${programs.kubernetesVersion}`, () => {
   const stack = new AsyncDisposableStack();
-  let node: RealNode;
-  let driver: InstalledDriver;
+  let site: ReleaseSite;
 
   beforeAll(async () => {
-    node = stack.use(await RealNode.start(programs));
-    driver = await InstalledDriver.prepare(node, { simulate: '1x4' });
+    const node = stack.use(await RealNode.start(programs));
+    site = new ReleaseSite(node, await InstalledDriver.prepare(node, { simulate: '1x4' }));
   });
   afterAll(async () => {
     await stack.disposeAsync();
   });
 
-  const get = () => ({ node, driver });
+  const get = () => site;
   describeRelease(get);
-  describeBandwidth(get);
-  describeLayouts(get);
   describePages(get);
 });

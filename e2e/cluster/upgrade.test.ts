@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { KubernetesObject, V1Node } from '@kubernetes/client-node';
+import type { V1Node } from '@kubernetes/client-node';
 import { expect, it } from 'vitest';
 import { Cluster } from './cluster.ts';
 import { ContainerView } from './container-view.ts';
@@ -37,7 +37,7 @@ it(`pods keep their VFs and files while their node goes from ${pairs}, and back`
   await expectServed(test, pods);
   const before = await Promise.all(pods.map(stateOf));
 
-  const nodeInfo = () => node.list<V1Node & KubernetesObject>('nodes')[0]?.status?.nodeInfo;
+  const nodeInfo = async () => (await node.list<V1Node>('/api/v1/nodes'))[0]?.status?.nodeInfo;
   let created = pods.length;
   let passing = await createPods(cluster, 2, created);
   const changes = [newer, older].flatMap((to) => [
@@ -59,7 +59,7 @@ it(`pods keep their VFs and files while their node goes from ${pairs}, and back`
     created += passing.length;
     passing = await createPods(cluster, 2, created);
     await expectServed(test, [...pods, ...passing]);
-    expect(await Promise.all(pods.map(stateOf)), JSON.stringify(nodeInfo())).toEqual(before);
+    expect(await Promise.all(pods.map(stateOf)), JSON.stringify(await nodeInfo())).toEqual(before);
   }
   await cluster.removeAll();
   await check.expectRestored();

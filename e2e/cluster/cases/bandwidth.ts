@@ -1,65 +1,40 @@
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import type { V1Pod, V1ResourceSlice } from '@kubernetes/client-node';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { chartDir } from '../../release/chart.ts';
-import { valueArguments } from '../../release/helm.ts';
-import { driverNamespace } from '../node/driver.ts';
-import { holderObjects, type ReleaseSite } from './release.ts';
+import { afterAll, describe, expect, it } from 'vitest';
+import type { ReleaseSite } from './release-site.ts';
 
-const wait = ['--wait', '--timeout', '2m'];
 const settled = { timeout: 60_000, interval: 500 };
 
-/** Guarantees of VFs, which the scheduler counts, on a node without the driver. */
+/** The policy that the release is installed with: the port of the four VFs has bandwidth for two of them. */
+export const bandwidthPolicy = { pfs: [{ select: {}, bandwidth: { guaranteedMbps: 4000, portMbps: 10_000 } }] };
+
+/** Guarantees of VFs, which the scheduler counts. */
 export function describeBandwidth(get: () => ReleaseSite): void {
   describe('guaranteed bandwidth', () => {
-    const kubectl = (...args: string[]) =>
-      get()
-        .node.kubectl('--namespace', driverNamespace, ...args)
-        .trim();
     const names = ['first', 'second', 'third'];
-    const phasesOf = (pods: string[]) =>
-      pods.map((name) => (JSON.parse(kubectl('get', 'pod', name, '--output', 'json')) as V1Pod).status?.phase);
-
-    beforeAll(() => {
-      const { driver } = get();
-      const bandwidth = { guaranteedMbps: 4000, portMbps: 10_000 };
-      const values = { ...driver.values, inventoryPolicy: { pfs: [{ select: {}, bandwidth }] } };
-      driver.helm(['install', 'netdra', chartDir, '--create-namespace', ...valueArguments(values), ...wait]);
-    });
-    afterAll(() => {
-      for (const kind of ['pod', 'resourceclaim'])
-        kubectl('delete', kind, ...names, '--ignore-not-found', '--timeout=60s');
-      get().driver.helm(['uninstall', 'netdra', ...wait]);
-    });
+    const phasesOf = (pods: string[]) => pods.map((name) => get().find<V1Pod>('pod', name).status?.phase);
+    afterAll(() => get().release(...names));
 
     it('is in the slices: of each VF, and of the port that they share', async () => {
-      const { node } = get();
-      const slices = () => node.list<V1ResourceSlice>('resourceslices').map(({ spec }) => spec);
-      await expect.poll(() => slices().flatMap(({ devices = [] }) => devices), settled).toHaveLength(4);
+      const slices = await get().node.list<V1ResourceSlice>('/apis/resource.k8s.io/v1/resourceslices');
       const guarantee = { bandwidth: { value: '4G' } };
-      for (const { capacity, consumesCounters = [] } of slices().flatMap(({ devices = [] }) => devices)) {
-        expect([capacity, consumesCounters[0]?.counters]).toEqual([guarantee, guarantee]);
-      }
-      const ports = slices().flatMap(({ sharedCounters = [] }) => sharedCounters);
+      const devices = slices.flatMap(({ spec }) => spec.devices ?? []);
+      expect(devices.map(({ capacity, consumesCounters = [] }) => [capacity, consumesCounters[0]?.counters])).toEqual(
+        Array(4).fill([guarantee, guarantee]),
+      );
+      const ports = slices.flatMap(({ spec }) => spec.sharedCounters ?? []);
       expect(ports.map(({ counters }) => counters)).toEqual([{ bandwidth: { value: '10G' } }]);
     });
 
     it('of a port goes to as many pods as it has bandwidth for, although there are VFs; the next one waits for one to end', async () => {
-      const { node, driver } = get();
-      const start = (name: string) => {
-        const path = join(node.dir, `${name}.json`);
-        writeFileSync(path, JSON.stringify(holderObjects(name, name, driver.target.consumerImage)));
-        kubectl('apply', '--filename', path);
-      };
-      for (const name of names.slice(0, 2)) start(name);
+      const site = get();
+      for (const name of names.slice(0, 2)) site.hold(name);
       await expect.poll(() => phasesOf(names.slice(0, 2)), settled).toEqual(['Running', 'Running']);
-      start('third');
+      site.hold('third');
       const reason = () =>
-        kubectl('get', 'events', '--field-selector', 'involvedObject.name=third,reason=FailedScheduling');
+        site.kubectl('get', 'events', '--field-selector', 'involvedObject.name=third,reason=FailedScheduling');
       await expect.poll(reason, settled).toContain('cannot allocate all claims');
       expect(phasesOf(names)).toEqual(['Running', 'Running', 'Pending']);
-      for (const kind of ['pod', 'resourceclaim']) kubectl('delete', kind, 'first', '--timeout=60s');
+      site.release('first');
       await expect.poll(() => phasesOf(names.slice(1)), settled).toEqual(['Running', 'Running']);
     });
   });

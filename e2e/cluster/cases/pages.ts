@@ -20,7 +20,7 @@ import {
   type Shell,
 } from '../pages/run-page.ts';
 import { kubernetesVersions, readPrograms } from '../programs.ts';
-import { holderObjects, type ReleaseSite } from './release.ts';
+import type { ReleaseSite } from './release-site.ts';
 
 const cacheDir = cacheFolder(process.env);
 const programs = readPrograms(process.env);
@@ -33,7 +33,7 @@ export function describePages(get: () => ReleaseSite): void {
     let site: Site;
 
     beforeAll(async () => {
-      const { node, driver } = get();
+      const { node } = get();
       const image = locateDriverImage(cacheDir);
       // The chart's own version, those that the pages upgrade to, and the version under test.
       for (const tag of ['0.1.0', '0.1.1', 'e2e']) node.registry.push(image, `netdra:${tag}`);
@@ -50,7 +50,7 @@ export function describePages(get: () => ReleaseSite): void {
       const [values, holder] = [join(node.dir, 'values.yaml'), join(node.dir, 'my-pod.yaml')];
       const directories = { downwardApiDirectoryPath: downwardApiDir };
       writeFileSync(values, JSON.stringify({ kubeletPlugin: { simulate: '8', minReadySeconds: 0, ...directories } }));
-      writeFileSync(holder, JSON.stringify(holderObjects('my-pod', 'my-claim', driver.target.consumerImage)));
+      writeFileSync(holder, JSON.stringify(get().holder('my-pod', { claim: 'my-claim' })));
       const { certificate, key } = createCertificate('netdra-metrics.netdra.svc');
       writeFileSync(join(shell.dir, 'tls.crt'), certificate);
       writeFileSync(join(shell.dir, 'tls.key'), key);

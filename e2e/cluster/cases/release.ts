@@ -1,25 +1,21 @@
-import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { V1EndpointSlice, V1Pod, V1Service } from '@kubernetes/client-node';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { run } from '../../../scripts/packages/run.ts';
+import { layoutNames } from '../../../src/framework/metadata/index.ts';
 import { listFolder } from '../../node/host-state.ts';
 import { makeRelease } from '../../release/artifacts.ts';
 import { pushChart } from '../../release/chart.ts';
 import { locateDriverImage } from '../../release/driver-image.ts';
 import { valueArguments } from '../../release/helm.ts';
 import { dashboardExpressions } from '../../release/prometheus.ts';
-import { driverNamespace, type InstalledDriver } from '../node/driver.ts';
-import { nodeName, nodePaths, type RealNode } from '../node/real-node.ts';
+import { nodeName, nodePaths } from '../node/real-node.ts';
 import { anyFieldsDefinition } from '../objects.ts';
 import { Prometheus, type PrometheusRule, type ServiceMonitor } from '../prometheus.ts';
-
-/** A node without the driver, and what is needed to install the chart and the image. */
-export interface ReleaseSite {
-  node: RealNode;
-  driver: InstalledDriver;
-}
+import { bandwidthPolicy, describeBandwidth } from './bandwidth.ts';
+import { describeLayouts } from './layouts.ts';
+import { type ReleaseSite, waitArguments } from './release-site.ts';
 
 const cacheDir = cacheFolder(process.env);
 const monitoring = ['ServiceMonitor', 'PrometheusRule'].map((kind) =>
@@ -29,23 +25,16 @@ const kinds =
   'daemonsets,pods,services,serviceaccounts,configmaps,resourceclaims,resourceclaimtemplates,servicemonitors,prometheusrules';
 const clusterKinds =
   'clusterroles,clusterrolebindings,deviceclasses,validatingadmissionpolicies,validatingadmissionpolicybindings';
-const wait = ['--wait', '--timeout', '2m'];
 const settled = { timeout: 30_000, interval: 500 };
 const nextTag = 'e2e-next';
 
-/** Helm 4 runs the commands of the operators' pages. */
-const version = 'helm-3';
-
-/** The life of a release. */
+/** The life of a release by Helm 3. */
 export function describeRelease(get: () => ReleaseSite): void {
-  describe(`a release by ${version}`, () => {
+  describe('a release', () => {
     let chart: string;
-    const helm = (...args: string[]) => get().driver.helm(args, version);
-    const kubectl = (...args: string[]) =>
-      get()
-        .node.kubectl('--namespace', driverNamespace, ...args)
-        .trim();
-    const holder = () => JSON.parse(kubectl('get', 'pod', 'holder', '--output', 'json')) as V1Pod;
+    const helm = (...args: string[]) => get().helm(...args);
+    const kubectl = (...args: string[]) => get().kubectl(...args);
+    const holder = () => get().find<V1Pod>('pod', 'holder');
     const driverImage = () =>
       kubectl(
         'get',
@@ -56,30 +45,18 @@ export function describeRelease(get: () => ReleaseSite): void {
         'jsonpath={.items[*].spec.containers[*].image}',
       );
 
-    const apply = (name: string, content: object) => {
-      const path = join(get().node.dir, `${name}.json`);
-      writeFileSync(path, JSON.stringify(content));
-      return kubectl('apply', '--filename', path);
-    };
-    const startHolder = () => {
-      apply('holder', holderObjects('holder', 'holder', get().driver.target.consumerImage));
-      expect(kubectl('wait', 'pod/holder', '--for=condition=Ready', '--timeout=60s')).toContain('condition met');
-    };
-
     beforeAll(() => {
       const { node } = get();
-      expect(apply('monitoring', { apiVersion: 'v1', kind: 'List', items: monitoring })).toContain('created');
+      expect(get().apply('monitoring', { apiVersion: 'v1', kind: 'List', items: monitoring })).toContain('created');
       const names = monitoring.map(({ metadata }) => `crd/${metadata.name}`);
       expect(kubectl('wait', '--for=condition=Established', ...names, '--timeout=30s')).toContain('condition met');
       const release = makeRelease(join(node.dir, 'release'), { cacheDir, image: locateDriverImage(cacheDir) });
       run('sha256sum', ['--check', '--strict', release.sums], { cwd: dirname(release.sums) });
       node.registry.push(release.image, `netdra:${nextTag}`);
-      chart = pushChart(cacheDir, release.chart, node.registry.address, version);
+      chart = pushChart(cacheDir, release.chart, node.registry.address, 'helm-3');
     });
 
-    afterEach(() => {
-      kubectl('delete', 'pod/holder', 'resourceclaim/holder', '--ignore-not-found', '--timeout=60s');
-    });
+    afterEach(() => get().release('holder'));
 
     it('is installed from a registry and offers VFs', async () => {
       const { node, driver } = get();
@@ -87,10 +64,12 @@ export function describeRelease(get: () => ReleaseSite): void {
         ...driver.values,
         'kubeletPlugin.minReadySeconds': 0,
         'kubeletPlugin.vfTraffic': true,
+        'kubeletPlugin.metadataLayouts': layoutNames,
+        inventoryPolicy: bandwidthPolicy,
         serviceMonitor: { enabled: true, interval: '1s' },
         prometheusRule: { enabled: true, runbookUrlPrefix: 'https://docs.example.com/' },
       });
-      helm('install', 'netdra', chart, '--plain-http', '--create-namespace', ...values, ...wait);
+      helm('install', 'netdra', chart, '--plain-http', '--create-namespace', ...values, ...waitArguments);
       const offered = () =>
         node.kubectl('get', 'resourceslices', '--output', 'jsonpath={.items[*].spec.devices[*].name}');
       await expect.poll(() => offered().split(' ')).toHaveLength(4);
@@ -104,8 +83,8 @@ export function describeRelease(get: () => ReleaseSite): void {
 
     it('is scraped by Prometheus, with the traffic of a pod, and fires no alert', async () => {
       const { node } = get();
-      startHolder();
-      const find = <T>(kind: string) => JSON.parse(kubectl('get', kind, 'netdra', '--output', 'json')) as T;
+      get().holdReady('holder');
+      const find = <T>(kind: string) => get().find<T>(kind, 'netdra');
       const list = <T>(kind: string) => JSON.parse(kubectl('get', kind, '--output', 'json')).items as T[];
       const rule = find<PrometheusRule>('prometheusrule');
       await using prometheus = await Prometheus.start({
@@ -133,7 +112,7 @@ export function describeRelease(get: () => ReleaseSite): void {
     it('is upgraded to another image and rolled back under a pod with a VF, which goes on as it was', async () => {
       const { node } = get();
       const image = `${node.registry.address}/netdra`;
-      startHolder();
+      get().holdReady('holder');
       const before = holder();
       const links = () => kubectl('exec', 'holder', '--', 'ip', '-o', 'link');
       const linksBefore = links();
@@ -144,11 +123,11 @@ export function describeRelease(get: () => ReleaseSite): void {
         '--plain-http',
         '--reset-then-reuse-values',
         `--set=image.tag=${nextTag}`,
-        ...wait,
+        ...waitArguments,
       );
       // The old instance is still ending when the new one is ready.
       await expect.poll(driverImage, settled).toBe(`${image}:${nextTag}`);
-      helm('rollback', 'netdra', ...wait);
+      helm('rollback', 'netdra', ...waitArguments);
       await expect.poll(driverImage, settled).toBe(`${image}:e2e`);
       expect(helm('history', 'netdra')).toMatch(/deployed .*Rollback to 1/);
       expect(holder().metadata?.uid).toBe(before.metadata?.uid);
@@ -156,9 +135,12 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(links()).toBe(linksBefore);
     });
 
+    describeBandwidth(get);
+    describeLayouts(get);
+
     it('is uninstalled, and leaves its state on the node', async () => {
       const { node } = get();
-      helm('uninstall', 'netdra', ...wait);
+      helm('uninstall', 'netdra', ...waitArguments);
       const selector = ['--selector', 'app.kubernetes.io/instance=netdra'];
       // Helm does not wait for objects that controllers remove.
       await expect.poll(() => kubectl('get', kinds, ...selector), settled).toContain('No resources found');
@@ -175,27 +157,4 @@ export function describeRelease(get: () => ReleaseSite): void {
       await expect.poll(slices, { timeout: 60_000, interval: 500 }).toContain('No resources found');
     });
   });
-}
-
-/** A pod that keeps a VF, with its claim. */
-export function holderObjects(podName: string, claimName: string, image: string) {
-  const requests = [{ name: 'vf', exactly: { deviceClassName: 'netdra-kernel' } }];
-  const claim = {
-    apiVersion: 'resource.k8s.io/v1',
-    kind: 'ResourceClaim',
-    metadata: { name: claimName },
-    spec: { devices: { requests } },
-  };
-  const container = { name: 'main', image, command: ['sleep', '3600'], resources: { claims: [{ name: 'nic' }] } };
-  const pod = {
-    apiVersion: 'v1',
-    kind: 'Pod',
-    metadata: { name: podName },
-    spec: {
-      resourceClaims: [{ name: 'nic', resourceClaimName: claimName }],
-      containers: [container],
-      terminationGracePeriodSeconds: 1,
-    },
-  };
-  return { apiVersion: 'v1', kind: 'List', items: [claim, pod] };
 }

@@ -1,13 +1,12 @@
 import { cpSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { KubernetesObject } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import { CommandError } from '../../../scripts/packages/run.ts';
 import { findForeignPlugin } from '../../node/foreign-cni.ts';
 import type { GetCluster } from '../describe-cluster.ts';
 import { cniStateDir } from '../node/driver.ts';
 import type { RealNode } from '../node/real-node.ts';
-import { anyFieldsDefinition, testClaim, testClass, testPod } from '../objects.ts';
+import { anyFieldsDefinition, createPodWithClaim, testClass } from '../objects.ts';
 
 const user = 'whereabouts';
 // Visible to the driver's pod; the usual place, below /etc/cni/net.d, is not mounted there.
@@ -15,7 +14,7 @@ const kubeconfigPath = join(cniStateDir, 'whereabouts.kubeconfig');
 const configPath = join(cniStateDir, 'whereabouts.conf');
 const group = 'whereabouts.cni.cncf.io';
 
-interface IpPool extends KubernetesObject {
+interface IpPool {
   spec: { range: string; allocations: Record<string, { podref: string }> };
 }
 
@@ -76,8 +75,7 @@ export function describeWhereabouts(get: GetCluster, getNode: () => RealNode): v
       const { metadata } = await cluster.create(testClass(cluster, 'whereabouts', { interfaceName: 'net1', ipam }));
       await using _class = { [Symbol.asyncDispose]: () => cluster.remove('DeviceClass', metadata.name) };
       const start = async (name: string) => {
-        await cluster.create(testClaim(cluster, name, [{ name: 'vf', deviceClassName: metadata.name }]));
-        await cluster.create(testPod(cluster, name, { claims: [{ name: 'nic', resourceClaimName: name }] }));
+        await createPodWithClaim(cluster, name, [{ name: 'vf', deviceClassName: metadata.name }]);
       };
       const addressOf = async (name: string) => {
         await cluster.waitUntilRunning(name);
@@ -88,9 +86,8 @@ export function describeWhereabouts(get: GetCluster, getNode: () => RealNode): v
         return device?.networkData?.ips;
       };
       /** Pods that have an address, according to the plugin. */
-      const holders = () =>
-        node
-          .list<IpPool>('ippools')
+      const holders = async () =>
+        (await node.list<IpPool>(`/apis/${group}/v1alpha1/ippools`))
           .flatMap(({ spec }) => Object.values(spec.allocations).map(({ podref }) => podref))
           .sort();
       const nameOf = (pod: string) => `${cluster.namespace}/${pod}`;
@@ -99,7 +96,7 @@ export function describeWhereabouts(get: GetCluster, getNode: () => RealNode): v
       await Promise.all([start('one'), start('two')]);
       const [one, two] = [await addressOf('one'), await addressOf('two')];
       expect([one, two].sort()).toEqual([['198.18.10.1/29'], ['198.18.10.2/29']]);
-      expect(holders()).toEqual([nameOf('one'), nameOf('two')]);
+      expect(await holders()).toEqual([nameOf('one'), nameOf('two')]);
       await cluster.remove('Pod', 'one');
       await expect.poll(holders, gone).toEqual([nameOf('two')]);
       await start('three');

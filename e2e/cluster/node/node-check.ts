@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { KubernetesObject, V1Pod } from '@kubernetes/client-node';
+import type { V1Pod } from '@kubernetes/client-node';
 import { run } from '../../../scripts/packages/run.ts';
 import { openStored } from '../../../src/app/tools/stored-claims.ts';
 import { formatSimulatedAlias } from '../../../src/node/sriov/index.ts';
@@ -71,9 +71,11 @@ export class NodeCheck {
 
   async #listLeft(): Promise<string[]> {
     const { runtime } = this.#node;
-    const objects = this.#node.list<KubernetesObject>('pods', 'resourceslices');
-    const pods = objects.filter(({ kind }) => kind === 'Pod') as V1Pod[];
-    const slices = objects.filter(({ kind }) => kind === 'ResourceSlice') as (KubernetesObject & Slice)[];
+    const [pods, slices] = await Promise.all([
+      this.#node.list<V1Pod>('/api/v1/pods'),
+      this.#node.list<Slice>('/apis/resource.k8s.io/v1/resourceslices'),
+    ]);
+    const links = readLinks();
     const uids = pods.map(({ metadata }) => metadata?.uid ?? '');
     const { items } = await runtime.cri.call('ListPodSandbox', {});
     const sandboxes = Map.groupBy(items, ({ metadata }) => uids.includes(metadata.uid));
@@ -87,8 +89,8 @@ export class NodeCheck {
     const isExpected = (text: string) =>
       own.some((each) => text.endsWith(each)) || known.some((each) => text.includes(each));
     return [
-      ...this.#listLinks(),
-      ...this.#listDevices(slices),
+      ...this.#listLinks(links),
+      ...this.#listDevices(slices, links),
       ...this.#listDriverState(),
       // Sandboxes that have ended are only records, which the kubelet collects once a minute.
       ...(sandboxes.get(false) ?? []).flatMap(({ id, state, metadata }) =>
@@ -108,8 +110,7 @@ export class NodeCheck {
     return infos.flatMap((info = '') => Array.from(info.matchAll(namespacePath), ([, name = '']) => name));
   }
 
-  #listLinks(): string[] {
-    const now = readLinks();
+  #listLinks(now: LinkState[]): string[] {
     return this.#links.flatMap((before) => {
       const link = now.find(({ ifname }) => ifname === before.ifname);
       if (link === undefined) return [`link ${before.ifname} is not on the host`];
@@ -120,13 +121,13 @@ export class NodeCheck {
   }
 
   /** Devices that are offered without an interface on the host, and interfaces that are not offered. */
-  #listDevices(slices: Slice[]): string[] {
+  #listDevices(slices: Slice[], links: LinkState[]): string[] {
     const offered = slices
       .filter(({ spec }) => spec.driver === this.#target.driver)
       .flatMap(({ spec }) => spec.devices ?? [])
       .map(({ attributes }) => attributes?.['resource.kubernetes.io/pciBusID']?.string ?? '');
     const aliases = offered.map(formatSimulatedAlias);
-    const vfs = readLinks().flatMap(({ ifname, ifalias }) => (isVf(ifname) ? [ifalias] : []));
+    const vfs = links.flatMap(({ ifname, ifalias }) => (isVf(ifname) ? [ifalias] : []));
     return [
       ...aliases.filter((alias) => !vfs.includes(alias)).map((alias) => `offered without an interface: ${alias}`),
       ...vfs.filter((alias) => !aliases.includes(alias as string)).map((alias) => `not offered: ${alias}`),

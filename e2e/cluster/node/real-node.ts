@@ -3,9 +3,11 @@ import { randomUUID } from 'node:crypto';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import type { KubernetesObject } from '@kubernetes/client-node';
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { run } from '../../../scripts/packages/run.ts';
+import { KubeClient, type KubeList } from '../../../src/framework/kube/index.ts';
+import { loadKubeConfig } from '../../../src/framework/kube/kube-config.ts';
+import { systemClock } from '../../../src/lib/clock.ts';
 import { NodeError } from '../../node/errors.ts';
 import { listFolder, listProcesses } from '../../node/host-state.ts';
 import type { Program } from '../../node/program.ts';
@@ -58,6 +60,7 @@ export class RealNode implements AsyncDisposable {
   readonly registry: Registry;
   readonly runtime: Runtime;
   readonly kubelet: Program;
+  readonly #client: KubeClient;
   readonly #stack: AsyncDisposableStack;
 
   private constructor(
@@ -70,6 +73,8 @@ export class RealNode implements AsyncDisposable {
     this.runtime = parts.runtime;
     this.kubelet = parts.kubelet;
     this.#stack = stack;
+    const config = loadKubeConfig(this.controlPlane.adminKubeconfig);
+    this.#client = stack.use(new KubeClient(config, { clock: systemClock, userAgent: 'netdra-e2e' }));
   }
 
   /** @throws NodeError, ContainerdError, RegistryError, CommandError */
@@ -126,10 +131,9 @@ export class RealNode implements AsyncDisposable {
     return this.controlPlane.kubectl(...args);
   }
 
-  /** Objects of all namespaces. @throws SyntaxError with kubectl's output if that is not a list */
-  list<T extends KubernetesObject>(...resources: string[]): T[] {
-    const printed = this.kubectl('get', resources.join(','), '--all-namespaces', '--output', 'json');
-    return (JSON.parse(printed) as { items: T[] }).items;
+  /** Objects of all namespaces, by the API path of their kind: `/api/v1/pods`. @throws KubeError */
+  async list<T>(path: string): Promise<T[]> {
+    return (await this.#client.request<KubeList<T>>({ method: 'GET', path })).items;
   }
 
   /** Pids of the driver's instances. */

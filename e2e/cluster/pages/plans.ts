@@ -47,7 +47,8 @@ export const placeholders: [string, (site: Site) => string][] = [
   ],
 ];
 
-const install = `helm install netdra deploy/helm/netdra --namespace netdra --create-namespace --wait --timeout 2m \
+/** Also where the page before has left a release. */
+const install = `helm upgrade --install netdra deploy/helm/netdra --namespace netdra --create-namespace --wait --timeout 2m \
 --set image.repository=registry.example.com/netdra --values <values>`;
 const uninstall = 'helm uninstall netdra --namespace netdra --wait';
 const startPod = [
@@ -55,7 +56,6 @@ const startPod = [
   'kubectl wait pod/my-pod --for=condition=Ready --timeout=1m',
 ];
 const deletePod = 'kubectl delete --filename <my-pod.yaml>';
-const remove = `${uninstall} --ignore-not-found`;
 const noEngine =
   'needs a container engine; e2e/release builds the Dockerfile with Buildah and pushes the image with crane';
 const kind = 'needs kind with an installed container engine';
@@ -66,7 +66,6 @@ const values = '--values <values>';
 export const pagePlans: PagePlan[] = [
   {
     page: 'docs/operators.md',
-    tearDown: [remove],
     notRun: [
       [/^docker buildx build/, noEngine],
       [/^helm (test|lint --strict)$/, mention],
@@ -79,22 +78,26 @@ export const pagePlans: PagePlan[] = [
       [/^helm install netdra oci:/, [uninstall]],
       [
         /^kubectl apply --filename deploy\/manifests/,
-        [uninstall, 'sed -i "s|image: localhost/|image: registry.example.com/|" deploy/manifests/netdra.yaml'],
+        [
+          uninstall,
+          'sed -i "s|image: localhost/|image: registry.example.com/|; s|minReadySeconds: .*|minReadySeconds: 0|" deploy/manifests/netdra.yaml',
+        ],
       ],
       [/^helm install .*simulate/, ['kubectl delete --filename deploy/manifests/netdra.yaml --wait --timeout=1m']],
-      [/^kubectl --namespace netdra create secret tls/, [install]],
-      [/SIGUSR2/, [install]],
       [/^kubectl netdra status/, [install, ...startPod]],
-      [/^kubectl --namespace netdra get pods --selector/, [install, ...startPod]],
     ],
     after: [
       [
         /^kubectl apply --filename deploy\/manifests/,
         ['kubectl --namespace kube-system rollout status daemonset/netdra --timeout 2m'],
       ],
-      [/^kubectl get --raw .*https:/, [uninstall, 'kubectl --namespace netdra delete secret netdra-tls']],
-      [/^kubectl --namespace netdra logs netdra-abcde --since/, [uninstall]],
-      [/^kubectl netdra bundle/, [deletePod, uninstall]],
+      [
+        /^kubectl get --raw .*https:/,
+        [
+          'helm rollback netdra 1 --namespace netdra --wait --timeout 2m',
+          'kubectl --namespace netdra delete secret netdra-tls',
+        ],
+      ],
       [/^kubectl create clusterrolebinding/, ['kubectl delete clusterrolebinding netdra-viewers']],
       [/^kubectl get resourceclaim my-claim/, [deletePod]],
     ],
@@ -122,7 +125,6 @@ export const pagePlans: PagePlan[] = [
       [/^npm run e2e:cluster -- --upgrade$/, 'a part of npm test of its own'],
     ],
     setUp: [install],
-    tearDown: [remove],
     before: [[/get pods --output wide/, ['kubectl --namespace netdra rollout status daemonset/netdra --timeout 2m']]],
     output: [
       [/^helm get values/, /repository:/],
@@ -143,7 +145,7 @@ export const pagePlans: PagePlan[] = [
       [/ node-files /, 'the pod is there only while the cases run, or after one that failed'],
     ],
     setUp: [install],
-    tearDown: [remove],
+    tearDown: [`${uninstall} --ignore-not-found`],
     before: [
       [/--existing --values/, [uninstall]],
       [/--existing --no-install/, [install]],
