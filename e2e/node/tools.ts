@@ -93,7 +93,7 @@ export function staticProgramsFolder(cacheDir: string): string {
 }
 
 /**
- * The start gate for a driver run from its sources: from NETDRA_TOOLS where there is no cache (e2e/vm).
+ * The start gate for a driver that runs on the machine: from NETDRA_TOOLS where there is no cache (e2e/vm).
  * @throws ToolError `tool-missing`
  */
 export function locateGate(env: NodeJS.ProcessEnv = process.env): string {

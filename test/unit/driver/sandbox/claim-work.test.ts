@@ -142,37 +142,6 @@ describe('the VFs of a claim', () => {
     expect(aligned()).toBeUndefined();
   });
 
-  it('keep containers from starting once one has left the pod, with its metadata withdrawn', async () => {
-    expect(await serve()).toBe('ready');
-    expect([gate(), file('vf-1')]).toEqual([
-      expect.stringContaining('served s1'),
-      expect.stringContaining('192.0.2.1'),
-    ]);
-    pod.delete('dev-1');
-    expect(await serve()).toMatchObject({
-      withdrawn: {
-        code: 'vf-left',
-        message: 'device dev-1 (0000:3b:02.1) is no longer in the network namespace of pod apps/web-0',
-        retriable: true,
-      },
-    });
-    expect([gate(), file('vf-1'), dataOf(1)]).toEqual(['none', '', undefined]);
-  });
-
-  it('are attached again when they have come back, configured from outside as the first time', async () => {
-    await serve();
-    pod.delete('dev-1');
-    await serve();
-    calls.length = 0;
-    // It was ready, and is not: perhaps another instance of the driver has seen the VF leave.
-    expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-missing' } });
-    expect([calls, gate(), dataOf(1)]).toEqual([['assure dev-1, free', 'attach dev-1'], 'none', undefined]);
-    pod.set('dev-1', { ...stateOf(1), interfaceName: 'net9' });
-    expect(await serve()).toBe('ready');
-    expect([gate(), file('vf-1')]).toEqual([expect.stringContaining('served s1'), expect.stringContaining('net9')]);
-    expect(file('vf-1')).toContain('"generation": 2');
-  });
-
   it('are not taken for gone when they cannot be read', async () => {
     await serve();
     pod.set('dev-1', new Error('no answer from the kernel'));
