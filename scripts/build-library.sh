@@ -9,6 +9,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:-dist/lib}
 rm -rf "$folder"
 tsc -p tsconfig.build.json --outDir "$folder"
+# An older Node.js parses the code, thanks to the target, and an import of an entry point says what is needed instead.
+cat >"$folder/node-version.js" <<'JS'
+const { node } = process.versions;
+if (Number.parseInt(node, 10) < 24) throw new Error(`netdra: Node.js 24 or newer is needed, this is ${node}`);
+JS
+for path in $(node -p "Object.values(require('./package.json').exports).map((each) => each.default).join(' ')"); do
+  entry=$folder/${path#./dist/lib/}
+  sed -i "1i import '$(realpath --relative-to "$(dirname "$entry")" "$folder/node-version.js")';" "$entry"
+done
 # Expected beside the source folders.
 mkdir -p "$folder/proto"
 cp proto/*.proto "$folder/proto"

@@ -28,8 +28,6 @@ try {
   await fetchHelm(cacheDir, log, ['helm-4']);
   const sums = make(out, buildDriverImage(cacheDir, log));
   process.stdout.write(sums);
-  const key = values['sign-key'];
-  if (key !== undefined) signSums(join(out, 'SHA256SUMS'), key);
   if (values.twice) {
     const dir = mkdtempSync(join(tmpdir(), 'netdra-release-'));
     try {
@@ -45,6 +43,8 @@ try {
       rmSync(dir, { recursive: true });
     }
   }
+  const key = values['sign-key'];
+  if (key !== undefined) signSums(join(out, 'SHA256SUMS'), key);
 } catch (error) {
   if (!(error instanceof NetdraError)) throw error;
   log(explain(error));

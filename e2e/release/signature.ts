@@ -18,6 +18,7 @@ export function signSums(sums: string, key: string, signers = releaseSigners): v
     verifySums(sums, signers);
   } catch (cause) {
     if (!(cause instanceof CommandError)) throw cause;
+    rmSync(`${sums}.sig`);
     throw new NetdraError('signer-unknown', `signatures by ${key} are not accepted`, {
       ...{ cause, path: signers, hint: `add its public key to ${signers}, or use another one` },
     });

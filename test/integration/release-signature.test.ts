@@ -1,4 +1,4 @@
-import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { signSums, verifySums } from '../../e2e/release/signature.ts';
@@ -20,6 +20,7 @@ describe.skipIf(!hasSsh)('the signature of a release', () => {
     signSums(at('SHA256SUMS'), at('ours'), at('signers'));
     verifySums(at('SHA256SUMS'), at('signers'));
     expect(() => signSums(at('SHA256SUMS'), at('other'), at('signers'))).toThrow(/other are not accepted/);
+    expect(existsSync(at('SHA256SUMS.sig'))).toBe(false);
     signSums(at('SHA256SUMS'), at('ours'), at('signers'));
     appendFileSync(at('SHA256SUMS'), 'def  evil.tgz\n');
     expect(() => verifySums(at('SHA256SUMS'), at('signers'))).toThrow(/verifying .*SHA256SUMS\.sig exited with/);

@@ -87,6 +87,20 @@ describe('the package', () => {
     expect(loaded.filter((url: string) => url.includes('/client-node/'))).toEqual([]);
   });
 
+  it.each(names)('refuses an older Node.js in one line: netdra/%s', (name) => {
+    const versions = "Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '22.19.0' } });";
+    const main = `${versions} import('netdra/${name}').catch((error) => console.log(error.message));`;
+    const output = execFileSync(process.execPath, ['--eval', main], { cwd: app.dir, encoding: 'utf8' });
+    expect(output).toBe('netdra: Node.js 24 or newer is needed, this is 22.19.0\n');
+  });
+
+  it('has no syntax that only Node.js 24 knows, so that an older one gets to that line', () => {
+    const found = spawnSync('grep', ['-rEn', '^\\s*(await )?using \\w', 'dist/lib/src', 'dist/lib/nri'], {
+      cwd: app.packageDir,
+    });
+    expect(found.status).toBe(1);
+  });
+
   it('finds its wire contracts where it was unpacked', () => {
     const main = join(app.dir, 'runtime.js');
     writeFileSync(
