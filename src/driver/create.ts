@@ -385,8 +385,7 @@ function factsOf(base: Base, devices: DeviceList, metadata: ClaimMetadata): Node
   const held = () => store.claims().flatMap((claim) => claim.devices);
   return {
     devicesOffered: () => devices.offered().length,
-    devicesWithheld: () => devices.withheld(),
-    devicesUnhealthy: () => devices.conditionCounts(),
+    deviceCounts: () => devices.counts(),
     deviceProblems: () => devices.problemCount,
     isPolicyValid: () => devices.policyFault === undefined,
     claimsByState: () => {

@@ -10,6 +10,7 @@ import type { NumaNodes } from '../node/numa/index.ts';
 import type { HungWrite } from '../node/sriov/index.ts';
 import type { ClosedField, CniRules } from './claims/index.ts';
 import type { ActiveCondition } from './devices/condition-history.ts';
+import type { DeviceCounts } from './devices/device-counts.ts';
 import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devices.ts';
 import type { InactiveClaimsOptions, ReconcileTask } from './recovery/index.ts';
 import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, NumaResult, VfHost } from './sandbox/index.ts';
@@ -155,10 +156,7 @@ export type ApiObject = 'slices' | 'status' | 'events';
 export interface NodeFacts {
   /** How many devices are offered to the scheduler. */
   devicesOffered(): number;
-  /** How many devices new claims cannot get, by reason. */
-  devicesWithheld(): Record<string, number>;
-  /** How many devices are in each condition. */
-  devicesUnhealthy(): Record<string, number>;
+  deviceCounts(): DeviceCounts;
   /** How many problems there are with reading the node's devices. */
   deviceProblems(): number;
   /** Whether the inventory policy, if there is one, is in force as it is in its file. */

@@ -72,15 +72,42 @@ export class Metrics {
     const policy = 'Whether the inventory policy is in force as it is in its file: 0 or 1.';
     this.#read('netdra_policy_valid', policy, () => Number(sources.isPolicyValid()));
     const withheld = 'Devices that new claims cannot get, by reason.';
-    this.#readBy('reason', 'netdra_devices_withheld', withheld, sources.devicesWithheld);
+    this.#readBy('reason', 'netdra_devices_withheld', withheld, () => sources.deviceCounts().withheld);
     const unhealthy = 'Devices with which something is wrong, by condition, whatever the inventory policy makes of it.';
-    this.#readBy('condition', 'netdra_devices_unhealthy', unhealthy, sources.devicesUnhealthy);
+    this.#readBy('condition', 'netdra_devices_unhealthy', unhealthy, () => sources.deviceCounts().inCondition);
+    this.#readPfs(sources);
     this.#read('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
     this.#read('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
     const claims = 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.';
     const none = { preparing: 0, prepared: 0, unpreparing: 0 };
     if (sources.vfTraffic !== undefined) this.#readTraffic(sources.vfTraffic);
     this.#readBy('state', 'netdra_claims', claims, () => ({ ...none, ...sources.claimsByState() }));
+  }
+
+  #readPfs({ deviceCounts }: NodeFacts): void {
+    const registers = [this.#registry];
+    const ofPf = ['pf', 'pf_address'];
+    const vfsHelp =
+      'VFs of a PF: offered to the scheduler, used by claims, withheld from new claims, hung. A VF can be in several states.';
+    new Gauge({
+      ...{ name: 'netdra_pf_vfs', help: vfsHelp, labelNames: [...ofPf, 'state'], registers },
+      collect() {
+        this.reset();
+        for (const { pf, pciAddress, vfs } of deviceCounts().pfs) {
+          for (const [state, count] of Object.entries(vfs)) this.set({ pf, pf_address: pciAddress, state }, count);
+        }
+      },
+    });
+    const carrierHelp = 'Whether a PF has a carrier: 0 or 1. Absent while its interface is down.';
+    new Gauge({
+      ...{ name: 'netdra_pf_carrier', help: carrierHelp, labelNames: ofPf, registers },
+      collect() {
+        this.reset();
+        for (const { pf, pciAddress, hasCarrier } of deviceCounts().pfs) {
+          if (hasCarrier !== undefined) this.set({ pf, pf_address: pciAddress }, Number(hasCarrier));
+        }
+      },
+    });
   }
 
   /** @param read with one result for all metrics of a scrape */

@@ -18,11 +18,11 @@ import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
 import { ConditionHistory, type ConditionHistoryOptions } from './condition-history.ts';
 import {
   type CardCondition,
-  conditionNames,
   type DeviceCondition,
   DeviceConditions,
   type DeviceConditionsOptions,
 } from './device-conditions.ts';
+import { countDevices, type DeviceCounts } from './device-counts.ts';
 import { heldDevices } from './held-devices.ts';
 import { ListAttributes, type ListAttributesOptions } from './list-attributes.ts';
 import { offeredBandwidth, portCounters } from './offered-bandwidth.ts';
@@ -223,19 +223,10 @@ export class DeviceList implements AsyncDisposable {
     return this.#conditions.ofCards();
   }
 
-  /** How many devices new claims cannot get, by reason: that of an {@link Exclusion}, or a condition with a taint. */
-  withheld(): Record<string, number> {
-    const own = { unrestored: this.#options.unrestored().length, hung: this.#conditions.hung.length };
-    const { unrestored: _unrestored, hung: _hung, ...ofCards } = this.#conditions.counts(this.#devices, 'withheld');
-    const ofReason = Map.groupBy(this.#report.excluded, ({ reason }) => reason);
-    const excluded = Object.fromEntries([...ofReason].map(([reason, found]) => [reason, found.length]));
-    return { ...own, ...ofCards, ...excluded };
-  }
-
-  /** How many devices are in each condition; each one is there. */
-  conditionCounts(): Record<string, number> {
-    const none = Object.fromEntries(conditionNames.map((name) => [name, 0]));
-    return { ...none, ...this.#conditions.counts(this.#devices) };
+  counts(): DeviceCounts {
+    const [devices, unrestored] = [this.#devices, this.#options.unrestored().length];
+    const held = this.#options.held();
+    return countDevices({ report: this.#report, devices, conditions: this.#conditions, unrestored, held });
   }
 
   /** Offers less if the error says that the API server stores no taints, or no lists. */

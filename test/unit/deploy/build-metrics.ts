@@ -6,8 +6,18 @@ export function buildMetrics(): Metrics {
   const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });
   metrics.readFrom({
     devicesOffered: () => 1,
-    devicesWithheld: () => ({ unrestored: 1 }),
-    devicesUnhealthy: () => ({ 'no-carrier': 1 }),
+    deviceCounts: () => ({
+      withheld: { unrestored: 1 },
+      inCondition: { 'no-carrier': 1 },
+      pfs: [
+        {
+          pf: 'ens1f0',
+          pciAddress: '0000:3b:00.0',
+          hasCarrier: true,
+          vfs: { offered: 8, used: 1, withheld: 0, hung: 0 },
+        },
+      ],
+    }),
     deviceProblems: () => 1,
     isPolicyValid: () => true,
     vfTraffic: async () => ({

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Metrics } from '../../../../src/app/ops/index.ts';
+import type { DeviceCounts } from '../../../../src/driver/devices/device-counts.ts';
 import type { NodeFacts } from '../../../../src/driver/ports.ts';
 import { shared } from '../../../../src/lib/shared.ts';
 import { parseScrape } from '../../../doubles/prometheus.ts';
@@ -10,8 +11,7 @@ function create() {
 
 const facts: NodeFacts = {
   devicesOffered: () => 0,
-  devicesWithheld: () => ({}),
-  devicesUnhealthy: () => ({}),
+  deviceCounts: () => ({ withheld: {}, inCondition: {}, pfs: [] }),
   deviceProblems: () => 0,
   isPolicyValid: () => true,
   claimsByState: () => ({}),
@@ -73,9 +73,13 @@ describe('Metrics', () => {
     const metrics = create();
     let withheld: Record<string, number> = { unrestored: 0, hung: 1, 'not-selected': 4 };
     let isPolicyValid = true;
-    const devicesUnhealthy = () => ({ 'no-carrier': 7, hung: 0 });
-    const problems = { devicesUnhealthy, deviceProblems: () => 2 };
-    const more = { devicesWithheld: () => withheld, isPolicyValid: () => isPolicyValid, ...problems };
+    const vfs = { offered: 8, used: 2, withheld: 1, hung: 1 };
+    let pfs: DeviceCounts['pfs'] = [
+      { pf: 'ens1f0', pciAddress: '0000:3b:00.0', hasCarrier: false, vfs },
+      { pf: '0000:3c:00.0', pciAddress: '0000:3c:00.0', vfs: { ...vfs, offered: 0 } },
+    ];
+    const deviceCounts = () => ({ withheld, inCondition: { 'no-carrier': 7, hung: 0 }, pfs });
+    const more = { deviceCounts, isPolicyValid: () => isPolicyValid, deviceProblems: () => 2 };
     metrics.readFrom({ ...facts, ...more });
     const before = await scrape(metrics);
     expect(before.get('netdra_devices_withheld{reason="not-selected"}')).toBe(4);
@@ -83,12 +87,21 @@ describe('Metrics', () => {
     const unhealthy = ['no-carrier', 'hung'].map((name) => before.get(`netdra_devices_unhealthy{condition="${name}"}`));
     expect(unhealthy).toEqual([7, 0]);
     expect([before.get('netdra_device_problems'), before.get('netdra_policy_valid')]).toEqual([2, 1]);
+    const ofPf = 'pf="ens1f0",pf_address="0000:3b:00.0"';
+    expect([before.get(`netdra_pf_carrier{${ofPf}}`), before.get(`netdra_pf_vfs{${ofPf},state="used"}`)]).toEqual([
+      0, 2,
+    ]);
+    const carriers = (values: Map<string, number>) =>
+      [...values.keys()].filter((name) => name.startsWith('netdra_pf_carrier'));
+    expect(carriers(before)).toHaveLength(1);
     withheld = { unrestored: 1, hung: 0 };
+    pfs = [];
     isPolicyValid = false;
     const after = await scrape(metrics);
     expect(after.get('netdra_devices_withheld{reason="unrestored"}')).toBe(1);
     expect(after.has('netdra_devices_withheld{reason="not-selected"}')).toBe(false);
     expect(after.get('netdra_policy_valid')).toBe(0);
+    expect(carriers(after)).toEqual([]);
   });
 
   it('says whether the slices are published, and counts writes that fail by what they write', async () => {

@@ -303,7 +303,7 @@ describe('DeviceList', () => {
     expect(await source.scan()).toBe(true);
     expect(source.offered()).toHaveLength(3);
     expect(source.policyFault).toBeUndefined();
-    expect(source.withheld()).toEqual({ unrestored: 0, hung: 0, 'not-selected': 6 });
+    expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 0, 'not-selected': 6 });
     // The same fault as before is a new one now.
     writeFileSync(path, 'apiVersion: broken');
     await source.scan();
@@ -571,7 +571,7 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     await using bench = await hang();
     const { source, before } = bench;
     expect(source.hung()).toEqual([{ device: first, path: bench.path, text: first }]);
-    expect(source.withheld()).toEqual({ unrestored: 0, hung: 1 });
+    expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 1 });
     expect(offeredAs(source)).toEqual({ ...before.find((device) => device.name === name), taints });
     expect(source.offered().filter((device) => device.taints !== undefined)).toHaveLength(1);
     expect(source.offered()).toHaveLength(before.length);
@@ -673,14 +673,18 @@ describe('DeviceList, of a card whose link is lost', () => {
       name: '0000-01-10-0',
       taints: [{ ...taint, timeAdded: '2026-01-01T00:00:08Z' }],
     });
-    expect(source.withheld()).toEqual({ unrestored: 0, hung: 0, 'no-carrier': 3 });
-    expect(source.conditionCounts()).toMatchObject({ 'no-carrier': 3, hung: 0, unrestored: 0 });
+    expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 0, 'no-carrier': 3 });
+    expect(source.counts().inCondition).toMatchObject({ 'no-carrier': 3, hung: 0, unrestored: 0 });
+    const [pf] = source.counts().pfs;
+    const vfs = { offered: 3, used: 0, withheld: 3, hung: 0 };
+    expect(pf).toEqual({ pf: 'enp1s0f0', pciAddress: '0000:01:00.0', hasCarrier: false, vfs });
     expect(source.findUsable('0000-01-10-0')).toBeDefined();
     change({ carrier: true });
     await pass(5);
     expect(tainted(source)).toHaveLength(3);
     await pass(2);
     expect(source.offered()).toEqual(before);
+    expect(source.counts().pfs[0]).toEqual({ ...pf, hasCarrier: true, vfs: { ...vfs, withheld: 0 } });
     expect(count()[0]).toBe(changes + 2);
   });
 
@@ -692,7 +696,7 @@ describe('DeviceList, of a card whose link is lost', () => {
     await using silent = await follow('taints: { noCarrier: None }');
     const { source } = silent;
     expect(tainted(source)).toEqual([]);
-    expect(source.withheld()).toEqual({ unrestored: 0, hung: 0 });
+    expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 0 });
     const message = expect.stringMatching(/^PF enp1s0f0 \(0000:01:00.0\) has no carrier: check its cable/);
     expect(source.unhealthy().get('0000-01-10-0')).toMatchObject([{ name: 'no-carrier', message }]);
     expect(source.cardConditions()[0]?.message).toMatch(/New claims get its devices all the same/);

@@ -1,0 +1,68 @@
+import type { InventoryReport, NetworkDevice } from '../../node/inventory/index.ts';
+import { conditionNames, type DeviceConditions } from './device-conditions.ts';
+
+/** A PF, as an operator looks at it. */
+export interface PfCounts {
+  /** Its interface; the PCI address if it has none. */
+  pf: string;
+  pciAddress: string;
+  /** Absent: the interface is down, or there is none. Ten seconds after a cable is back it is true again. */
+  hasCarrier?: boolean;
+  /** How many of its VFs are in slices, of claims, not for new claims, and hung. */
+  vfs: Record<'offered' | 'used' | 'withheld' | 'hung', number>;
+}
+
+/** Numbers of devices. */
+export interface DeviceCounts {
+  /** How many devices new claims cannot get, by reason: that of an exclusion, or a condition with a taint. */
+  withheld: Record<string, number>;
+  /** How many devices are in each condition; each one is there. */
+  inCondition: Record<string, number>;
+  pfs: PfCounts[];
+}
+
+export interface CountedDevices {
+  report: Pick<InventoryReport, 'excluded' | 'pfs' | 'readings'>;
+  devices: readonly NetworkDevice[];
+  conditions: Pick<DeviceConditions, 'counts' | 'hung' | 'isHung' | 'of' | 'withdrawals'>;
+  /** How many VFs are not restored after their last claim. */
+  unrestored: number;
+  /** Devices that are prepared for claims, by PCI address. */
+  held: { has(pciAddress: string): boolean };
+}
+
+export function countDevices(counted: CountedDevices): DeviceCounts {
+  const { report, devices, conditions } = counted;
+  const { unrestored: _unrestored, hung: _hung, ...ofCards } = conditions.counts(devices, 'withheld');
+  const ofReason = Map.groupBy(report.excluded, ({ reason }) => reason);
+  const excluded = Object.fromEntries([...ofReason].map(([reason, found]) => [reason, found.length]));
+  return {
+    withheld: { unrestored: counted.unrestored, hung: conditions.hung.length, ...ofCards, ...excluded },
+    inCondition: { ...Object.fromEntries(conditionNames.map((name) => [name, 0])), ...conditions.counts(devices) },
+    pfs: report.pfs.map((pf) => countVfs(pf, counted)),
+  };
+}
+
+function countVfs(
+  { pciAddress, names: [name] }: InventoryReport['pfs'][number],
+  { report, devices, conditions, held }: CountedDevices,
+): PfCounts {
+  const vfs = devices.filter((device) => device.kind === 'vf' && device.pfAddress === pciAddress);
+  const withdrawn = conditions.withdrawals(vfs);
+  const isWithheld = (vf: NetworkDevice) => conditions.of(vf).some(({ effect }) => effect !== 'None');
+  const isSeen = report.readings.some((each) => each.condition === 'no-carrier' && each.pciAddress === pciAddress);
+  // Looked at more often than the report is made.
+  const isLost = conditions.of({ pciAddress }).some((each) => each.name === 'no-carrier');
+  return {
+    pf: name ?? pciAddress,
+    pciAddress,
+    ...(isSeen || isLost ? { hasCarrier: !isLost } : {}),
+    vfs: {
+      offered: vfs.length - withdrawn.size,
+      used: vfs.filter((vf) => held.has(vf.pciAddress)).length,
+      withheld:
+        vfs.filter(isWithheld).length + report.excluded.filter(({ pfAddress }) => pfAddress === pciAddress).length,
+      hung: vfs.filter((vf) => conditions.isHung(vf.pciAddress)).length,
+    },
+  };
+}
