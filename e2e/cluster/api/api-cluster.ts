@@ -100,10 +100,20 @@ export class ApiCluster implements AsyncDisposable {
     const template = buildPod(`netdra-${node}`, { namespace, nodeName: node });
     const pod = await this.create<V1Pod>({ ...template, spec: { ...template.spec!, serviceAccountName } });
     const { name = '', uid = '' } = pod.metadata ?? {};
+    return await this.#requestToken({ kind: 'Pod', apiVersion: 'v1', name, uid });
+  }
+
+  /** The driver with a token that is bound to no node. */
+  async driverOnNoNode(): Promise<ApiUser> {
+    return this.#open(withToken(this.#config, await this.#requestToken()));
+  }
+
+  async #requestToken(boundObjectRef?: object): Promise<string> {
+    const { namespace, name } = driverAccount;
     const { status } = await this.admin.client.request<{ status: { token: string } }>({
       method: 'POST',
-      path: `/api/v1/namespaces/${namespace}/serviceaccounts/${serviceAccountName}/token`,
-      body: { spec: { audiences: [], boundObjectRef: { kind: 'Pod', apiVersion: 'v1', name, uid } } },
+      path: `/api/v1/namespaces/${namespace}/serviceaccounts/${name}/token`,
+      body: { spec: { audiences: [], boundObjectRef } },
     });
     return status.token;
   }

@@ -97,6 +97,13 @@ export function describeSlicesPolicy(get: () => ApiCluster): void {
       expect(await answer(driver, 'POST', slice(spec))).not.toBe('accepted');
     });
 
+    it('offers nothing if it is bound to no node', async () => {
+      const { client } = await cluster.driverOnNoNode();
+      expect(await answer(client, 'POST', slice({}))).toContain(
+        'the token of netdra is bound to no node; it must be that of a pod',
+      );
+    });
+
     it('changes and deletes none of another node, of all nodes, or of another driver', async () => {
       const kept = [
         slice({ nodeName: otherNode, ...poolOf(otherNode) }, 'other-node'),

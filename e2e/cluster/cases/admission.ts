@@ -1,7 +1,6 @@
 import type { KubernetesObject } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import { type ClosedField, closedFields } from '../../../src/driver/claims/index.ts';
-import type { KubeClient } from '../../../src/framework/kube/index.ts';
 import { explain } from '../../../src/lib/errors.ts';
 import type { CaseOptions, GetCluster } from '../describe-cluster.ts';
 
@@ -34,61 +33,6 @@ const kinds = [...claimKinds, 'DeviceClass'] as const;
 
 /** The chart's policies, judged by the API server. */
 export function describeAdmission(get: GetCluster, { admissionPolicies }: CaseOptions): void {
-  describe.runIf(admissionPolicies)('admission policies for ResourceSlices', () => {
-    const path = '/apis/resource.k8s.io/v1/resourceslices';
-    const sliceOf = (nodeName: string | undefined, driver: string) => ({
-      apiVersion: 'resource.k8s.io/v1',
-      kind: 'ResourceSlice',
-      metadata: { name: `policy-${nodeName ?? 'all'}` },
-      spec: {
-        ...(nodeName === undefined ? { allNodes: true } : { nodeName }),
-        driver,
-        pool: { name: nodeName ?? 'all', generation: 1, resourceSliceCount: 1 },
-        devices: [],
-      },
-    });
-    /** The API server's answer to the driver's account. @param slice to write; by name: to delete */
-    async function answer(client: KubeClient, method: 'POST' | 'PUT' | 'DELETE', slice: KubernetesObject) {
-      const to = method === 'POST' ? path : `${path}/${slice.metadata?.name}`;
-      const request = { method, path: to, query: { dryRun: 'All' }, ...(method === 'DELETE' ? {} : { body: slice }) };
-      return await client.request(request).then(() => 'accepted', explain);
-    }
-
-    it('let the driver write and delete those of its own node only', async () => {
-      const { cluster } = get();
-      const { driver } = cluster.target;
-      const client = await cluster.driverClient(true);
-      const own = sliceOf(cluster.node.name, driver);
-      const other = sliceOf('elsewhere', driver);
-      const refused = `netdra on node ${cluster.node.name} may not touch a ResourceSlice of node 'elsewhere'`;
-      expect(await answer(client, 'POST', own)).toBe('accepted');
-      expect(await answer(client, 'POST', other)).toContain(refused);
-      const foreignPool = { ...own, spec: { ...own.spec, pool: other.spec.pool } };
-      expect(await answer(client, 'POST', foreignPool)).toContain("may not have pool 'elsewhere'");
-      expect(await answer(client, 'POST', sliceOf(undefined, driver))).toContain(
-        "may not touch a ResourceSlice of node ''",
-      );
-      expect(await answer(client, 'POST', sliceOf(cluster.node.name, 'gpu.example.com'))).toContain(
-        `netdra may touch ResourceSlices of ${driver} only`,
-      );
-      const stored = await cluster.create(sliceOf('elsewhere', driver));
-      await using _ = { [Symbol.asyncDispose]: () => cluster.remove('ResourceSlice', stored.metadata.name) };
-      expect(await answer(client, 'PUT', stored)).toContain(refused);
-      expect(await answer(client, 'DELETE', stored)).toContain(refused);
-      const [published] = await cluster.slices();
-      expect(await answer(client, 'PUT', published!)).toBe('accepted');
-      expect(await answer(client, 'DELETE', published!)).toBe('accepted');
-    });
-
-    it('refuse a token that is bound to no node', async () => {
-      const { cluster } = get();
-      const client = await cluster.driverClient(false);
-      expect(await answer(client, 'POST', sliceOf(cluster.node.name, cluster.target.driver))).toContain(
-        'the token of netdra is bound to no node; it must be that of a pod',
-      );
-    });
-  });
-
   describe.runIf(admissionPolicies)('admission policies for VFConfig', () => {
     /** The API server's reason to refuse an object of a kind with these parameters; `undefined` if it accepts it. */
     async function refusal(kind: (typeof kinds)[number], parameters: object, driver?: string) {

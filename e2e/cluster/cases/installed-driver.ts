@@ -8,7 +8,7 @@ import type { GetCluster } from '../describe-cluster.ts';
 import { downwardApiDir, driverNamespace } from '../node/driver.ts';
 import { kubeletDir } from '../node/kubelet.ts';
 import type { RealNode } from '../node/real-node.ts';
-import { testClaim, testClass, testPod } from '../objects.ts';
+import { createPodWithClaim, testClass } from '../objects.ts';
 
 /** The driver's privileges from the chart's DaemonSet, as found on the node. */
 export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode): void {
@@ -60,8 +60,7 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
       const { metadata } = await cluster.create(testClass(cluster, 'ipam', config));
       try {
         const request = { name: 'vf', deviceClassName: metadata.name };
-        await cluster.create(testClaim(cluster, 'ipam', [request]));
-        await cluster.create(testPod(cluster, 'ipam', { claims: [{ name: 'nic', resourceClaimName: 'ipam' }] }));
+        await createPodWithClaim(cluster, 'ipam', [request]);
         await cluster.waitUntilRunning('ipam');
         const link = (await view('ipam').links()).find(({ ifname }) => ifname === 'net1');
         expect(link?.addr_info).toContainEqual(expect.objectContaining({ local: '198.18.9.5', prefixlen: 24 }));

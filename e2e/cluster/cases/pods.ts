@@ -2,7 +2,7 @@ import type { KubernetesObject, V1Job, V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import { expectedNetworkData } from '../../ip-link.ts';
 import type { GetCluster } from '../describe-cluster.ts';
-import { type ContainerSpec, testClaim, testJob, testPod, testTemplate } from '../objects.ts';
+import { type ContainerSpec, createPodWithClaim, testClaim, testJob, testPod, testTemplate } from '../objects.ts';
 
 /** Prints the name and the address of the VF in the metadata file. */
 const printVf = [
@@ -50,8 +50,7 @@ export function describePods(get: GetCluster): void {
       const { cluster } = get();
       const many = (await cluster.devices()).slice(0, 30).map((_, index) => `many-${index}`);
       const create = async (name: string) => {
-        await cluster.create(testClaim(cluster, name, [{ name: 'vf', config: { interfaceName: 'net1' } }]));
-        await cluster.create(testPod(cluster, name, { claims: [{ name: 'nic', resourceClaimName: name }] }));
+        await createPodWithClaim(cluster, name, [{ name: 'vf', config: { interfaceName: 'net1' } }]);
       };
       await Promise.all(many.map(create));
       for (const name of many) await cluster.waitUntilRunning(name);

@@ -1,7 +1,7 @@
 import type { V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import type { CaseOptions, GetCluster, TestCluster } from '../describe-cluster.ts';
-import { testClaim, testPod } from '../objects.ts';
+import { createPodWithClaim, testClaim, testPod } from '../objects.ts';
 
 /** Time for an event to appear, or for the kubelet to update a status. */
 const slow = { timeout: 60_000, interval: 250 };
@@ -28,8 +28,7 @@ export function describeTrouble(get: GetCluster, { simulated }: CaseOptions): vo
       const { cluster } = get();
       // The API server accepts it: only the driver compares names of interfaces.
       const requests = ['one', 'two'].map((name) => ({ name, config: { interfaceName: 'net1' } }));
-      await cluster.create(testClaim(cluster, 'slip', requests));
-      await cluster.create(testPod(cluster, 'slip', { claims: [{ name: 'nic', resourceClaimName: 'slip' }] }));
+      await createPodWithClaim(cluster, 'slip', requests);
       const text = `Devices of claim ${cluster.namespace}/slip cannot be prepared: invalid VFConfig .*cannot be net1, which .* is`;
       await expect
         .poll(() => notes(get(), 'DeviceNotPrepared'), slow)
@@ -85,8 +84,7 @@ export function describeTrouble(get: GetCluster, { simulated }: CaseOptions): vo
       await nodeFiles.setSimulatedPf(pf, 'down');
       await expect.poll(count, slow).toEqual(hasTaints ? [own, own] : [0, 0]);
       const selectors = [`device.attributes["${cluster.target.driver}"].pfName == "${pf}"`];
-      await cluster.create(testClaim(cluster, 'avoids', [{ name: 'vf', selectors }]));
-      await cluster.create(testPod(cluster, 'avoids', { claims: [{ name: 'nic', resourceClaimName: 'avoids' }] }));
+      await createPodWithClaim(cluster, 'avoids', [{ name: 'vf', selectors }]);
       const pod = async () => (await cluster.find<V1Pod>('Pod', 'avoids'))?.status?.conditions;
       const message = expect.stringContaining('cannot allocate all claims');
       await expect.poll(pod, slow).toMatchObject([{ type: 'PodScheduled', status: 'False', message }]);
