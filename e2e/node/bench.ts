@@ -13,7 +13,6 @@ import { Kubelet } from '../../test/doubles/kubelet.ts';
 import { buildNode, type Identified, testDriver, testNode } from '../../test/doubles/objects.ts';
 import { defaultSettings } from '../../test/doubles/settings.ts';
 import type { IpLink } from '../ip-link.ts';
-import { builtDriver } from './built-driver.ts';
 import { type Containerd, type ContainerdOptions, startContainerd } from './containerd.ts';
 import type { CallOptions } from './cri.ts';
 import { DriverProcess } from './driver-process.ts';
@@ -135,6 +134,8 @@ export class Bench implements AsyncDisposable {
    * @throws Error with its stderr if it exits, or is not up after 30 s
    */
   async startProcess(settings: Partial<Settings> = {}): Promise<DriverProcess> {
+    // Not imported at the top: in e2e/vm there is no esbuild.
+    const { builtDriver } = await import('./built-driver.ts');
     const driver = new DriverProcess({ ...this.settings, ...settings }, await builtDriver());
     const isUp = () => ['connected over NRI', 'driver started'].every((line) => driver.messages().includes(line));
     for (const endsAt = performance.now() + 30_000; !isUp(); await systemClock.sleep(10)) {
