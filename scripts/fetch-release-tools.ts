@@ -1,13 +1,11 @@
 /**
- * Provides the requirements of the tests of the image, chart, alert rules, npm package and workflows, before they run without a network:
- * the driver's image, Helm, a registry, Prometheus, pnpm and actionlint:
+ * Provides the requirements of the tests of the image, chart and alert rules, before they run without a network:
+ * the driver's image, Helm, a registry and Prometheus:
  * `node scripts/fetch-release-tools.ts [--without-image]`.
  */
 import { parseArgs } from 'node:util';
-import { ensureGoPrograms } from '../e2e/go/build.ts';
 import { buildDriverImage } from '../e2e/release/driver-image.ts';
 import { fetchHelm } from '../e2e/release/helm.ts';
-import { fetchPnpm } from '../e2e/release/pnpm.ts';
 import { fetchPrometheus } from '../e2e/release/prometheus.ts';
 import { fetchRegistry } from '../e2e/release/registry.ts';
 import { explain, NetdraError } from '../src/lib/errors.ts';
@@ -19,10 +17,8 @@ const cacheDir = cacheFolder(process.env);
 
 try {
   fetchPrometheus(cacheDir, process.env, log);
-  fetchPnpm(cacheDir);
   await fetchHelm(cacheDir, log);
   await fetchRegistry(cacheDir, log);
-  await ensureGoPrograms(cacheDir, 'actionlint', log);
   if (!values['without-image']) buildDriverImage(cacheDir, log);
 } catch (error) {
   if (!(error instanceof NetdraError)) throw error;

@@ -6,3 +6,4 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 node scripts/fetch-program-tools.ts
 node scripts/fetch-release-tools.ts
 node scripts/fetch-cluster-tools.ts
+node scripts/fetch-project-tools.ts
