@@ -28,7 +28,6 @@ import type { ClusterTarget } from './target.ts';
 /** API paths of the kinds. */
 const places = {
   Pod: ['/api/v1', 'pods'],
-  ReplicaSet: ['/apis/apps/v1', 'replicasets'],
   ServiceAccount: ['/api/v1', 'serviceaccounts'],
   Event: ['/apis/events.k8s.io/v1', 'events'],
   ResourceClaim: ['/apis/resource.k8s.io/v1', 'resourceclaims'],
@@ -188,12 +187,11 @@ export class Cluster implements AsyncDisposable {
 
   /**
    * The API with the permissions of the driver's service account.
-   * @param bound whether the token is bound to the driver's pod on a node, like the mounted one; else to no pod
-   * @param node default: that of the tests
+   * @param node where the pod is that the token is bound to, like the mounted one
    */
-  async driverClient(bound: boolean, node?: string): Promise<KubeClient> {
+  async driverClient(node: string): Promise<KubeClient> {
     const [pod] = await this.#driverPods(node);
-    if (pod === undefined) throw new ClusterError('no-driver', `no pod of the driver is on ${node ?? this.node.name}`);
+    if (pod === undefined) throw new ClusterError('no-driver', `no pod of the driver is on ${node}`);
     const { name, uid } = pod.metadata;
     const boundObjectRef = { apiVersion: 'v1', kind: 'Pod', name, uid };
     const { status } = await this.#client.request<{ status: { token: string } }>({
@@ -202,7 +200,7 @@ export class Cluster implements AsyncDisposable {
       body: {
         apiVersion: 'authentication.k8s.io/v1',
         kind: 'TokenRequest',
-        spec: { expirationSeconds: 600, ...(bound ? { boundObjectRef } : {}) },
+        spec: { expirationSeconds: 600, boundObjectRef },
       },
     });
     const config = new KubeConfig();
@@ -212,7 +210,7 @@ export class Cluster implements AsyncDisposable {
 
   /** Removes all test objects in the namespace except those with the given names, and waits until they are gone. */
   async removeAll(except: readonly string[] = []): Promise<void> {
-    for (const kind of ['ReplicaSet', 'Pod', 'ResourceClaim', 'ResourceClaimTemplate'] as const) {
+    for (const kind of ['Pod', 'ResourceClaim', 'ResourceClaimTemplate'] as const) {
       const names = (await this.list<object>(kind)).map(({ metadata }) => metadata.name);
       await Promise.all(names.filter((name) => !except.includes(name)).map((name) => this.remove(kind, name)));
     }
