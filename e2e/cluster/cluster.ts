@@ -200,12 +200,11 @@ export class Cluster implements AsyncDisposable {
 
   /**
    * The API with the permissions of the driver's service account.
-   * @param bound whether the token is bound to the driver's pod on a node, like the mounted one; else to no pod
-   * @param node default: that of the tests
+   * @param node where the pod is that the token is bound to, like the mounted one
    */
-  async driverClient(bound: boolean, node?: string): Promise<KubeClient> {
+  async driverClient(node: string): Promise<KubeClient> {
     const [pod] = await this.#driverPods(node);
-    if (pod === undefined) throw new ClusterError('no-driver', `no pod of the driver is on ${node ?? this.node.name}`);
+    if (pod === undefined) throw new ClusterError('no-driver', `no pod of the driver is on ${node}`);
     const { name, uid } = pod.metadata;
     const boundObjectRef = { apiVersion: 'v1', kind: 'Pod', name, uid };
     const { status } = await this.#client.request<{ status: { token: string } }>({
@@ -214,7 +213,7 @@ export class Cluster implements AsyncDisposable {
       body: {
         apiVersion: 'authentication.k8s.io/v1',
         kind: 'TokenRequest',
-        spec: { expirationSeconds: 600, ...(bound ? { boundObjectRef } : {}) },
+        spec: { expirationSeconds: 600, boundObjectRef },
       },
     });
     const config = new KubeConfig();

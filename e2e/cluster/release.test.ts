@@ -14,7 +14,7 @@ describe(`the chart on Kubernetes ${programs.kubernetesVersion}`, () => {
   let site: ReleaseSite;
 
   beforeAll(async () => {
-    const node = stack.use(await RealNode.start(programs));
+    const node = stack.use(await RealNode.start({ ...programs, syncFrequency: '3s' }));
     site = new ReleaseSite(node, await InstalledDriver.prepare(node, { simulate: '1x4' }));
   });
   afterAll(async () => {

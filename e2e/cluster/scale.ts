@@ -47,6 +47,9 @@ function readOptions() {
   return { nodes: Number(nodes), vfs: Number(vfs), pods: Number(pods), restSeconds: Number(restSeconds) };
 }
 
+/** As the API server stores it. */
+const timeAdded = '2026-01-01T00:00:00Z';
+
 const number = (value: number, digits = 0) =>
   value.toLocaleString('en', { maximumFractionDigits: digits, minimumFractionDigits: digits });
 
@@ -114,6 +117,13 @@ async function main(): Promise<void> {
     const devices = {
       all: cluster.writeDevices('all', all),
       left: cluster.writeDevices('left', all.slice(0, all.length / 2)),
+      tainted: cluster.writeDevices(
+        'tainted',
+        all.map((device) => ({
+          ...device,
+          taints: [{ key: `${driver}/no-carrier`, effect: 'NoSchedule', timeAdded }],
+        })),
+      ),
     };
     const args = [...command.slice(1), cluster.controlPlane.adminKubeconfig, driver, ...cluster.nodes];
     await using publishers = new PublisherProcess([command[0], ...args]);

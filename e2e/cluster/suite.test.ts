@@ -31,7 +31,7 @@ describeCluster(
   title,
   async () => {
     await using stack = new AsyncDisposableStack();
-    node = stack.use(await RealNode.start({ ...programs, featureGates, pinsCpus: true }));
+    node = stack.use(await RealNode.start({ ...programs, featureGates, pinsCpus: true, syncFrequency: '3s' }));
     const { target } = await InstalledDriver.install(node, {
       simulate,
       cni: true,

@@ -3,8 +3,9 @@ import type { V1Pod } from '@kubernetes/client-node';
 import { expect } from 'vitest';
 import { expectedNetworkData } from '../ip-link.ts';
 import type { Cluster } from './cluster.ts';
+import type { ContainerView } from './container-view.ts';
 import type { TestCluster } from './describe-cluster.ts';
-import { testClaim, testPod } from './objects.ts';
+import { createPodWithClaim } from './objects.ts';
 
 /** Time for pods to run after a fault. A driver that was killed before is restarted after 10 s, then 20 s. */
 export const recovery = { timeout: 120_000, interval: 500 };
@@ -22,9 +23,7 @@ export async function createPods(cluster: Cluster, count: number, first = 0): Pr
   await Promise.all(
     pods.map(async ({ name, address }) => {
       const config = { interfaceName: 'net1', addresses: [address] };
-      await cluster.create(testClaim(cluster, name, [{ name: 'vf', config }]));
-      const claims = [{ name: 'nic', resourceClaimName: name }];
-      await cluster.create(testPod(cluster, name, { claims, restartPolicy: 'Always' }));
+      await createPodWithClaim(cluster, name, [{ name: 'vf', config }], { restartPolicy: 'Always' });
     }),
   );
   return pods;
@@ -49,17 +48,16 @@ export async function expectServed(test: Pick<TestCluster, 'cluster' | 'view'>, 
   await expect.poll(() => notRunning(test.cluster, pods), recovery).toEqual([]);
   await Promise.all(
     pods.map(async ({ name, address }) => {
-      const { claim, ips } = await expectTruth(test, name, `resourceclaims/${name}`);
-      expect({ claim, ips }).toEqual({ claim: name, ips: [address] });
+      const { claim, devices } = await expectTruth(test.view(name), `resourceclaims/${name}`);
+      expect([claim.name, devices[0]?.networkData?.ips]).toEqual([name, [address]]);
     }),
   );
 }
 
-/** Compares a pod's metadata file with the output of `ip` for its VF, `net1`. @returns the content of the file */
-export async function expectTruth({ view }: Pick<TestCluster, 'view'>, pod: string, claim: string) {
-  const container = view(pod);
+/** Compares a container's metadata file with the output of `ip` for its VF, `net1`. @returns the content of the file */
+export async function expectTruth(container: ContainerView, claim: string) {
   const [document, links] = await Promise.all([container.metadata(claim, 'vf'), container.links()]);
   const networkData = expectedNetworkData(links.find(({ ifname }) => ifname === 'net1'));
   expect(document.devices.map((device) => device.networkData)).toEqual([networkData]);
-  return { claim: document.claim.name, ips: networkData.ips };
+  return document;
 }

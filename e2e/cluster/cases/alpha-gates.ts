@@ -42,20 +42,11 @@ export function describeAlphaGates(get: GetCluster, getNode: () => RealNode): vo
       const offered = (await cluster.devices()).map(({ attributes = {} }) => attributes);
       // VFs of the other PF come first in the slices.
       const root = offered.find(({ [numaNode]: node }) => node?.ints?.includes(0))?.[pcieRoot]?.string ?? '';
-      await using stack = new AsyncDisposableStack();
       const lists = [
         { [numaNode]: { ints: [7, 0] } },
         { [numaNode]: { ints: [7, 8] }, [pcieRoot]: { strings: ['pci0000:7f', root] } },
       ];
-      stack.use(await startNumaDrivers(getNode(), lists));
-      const spec = { selectors: [{ cel: { expression: `device.driver == "${accelerators}"` } }] };
-      await cluster.create({
-        apiVersion: 'resource.k8s.io/v1',
-        kind: 'DeviceClass',
-        metadata: { name: accelerators },
-        spec,
-      });
-      stack.defer(() => cluster.remove('DeviceClass', accelerators));
+      await using _drivers = await startNumaDrivers(getNode(), lists);
 
       await create('none', numaNode, [`device.attributes["resource.kubernetes.io"].numaNode.includes(8)`]);
       const refusals = async () =>

@@ -5,7 +5,7 @@ import type { ResourceClaim } from '../../../src/framework/kube/index.ts';
 import { expectedNetworkData } from '../../ip-link.ts';
 import type { GetCluster } from '../describe-cluster.ts';
 import { nodePaths, type RealNode } from '../node/real-node.ts';
-import { testClaim, testPod } from '../objects.ts';
+import { createPodWithClaim } from '../objects.ts';
 import { startExample } from './examples.ts';
 import { readJson } from './tools.ts';
 
@@ -56,8 +56,7 @@ export function describeDefaultNetwork(get: GetCluster, getNode: () => RealNode,
       tags: 'newest',
     }, async () => {
       const { cluster } = get();
-      await cluster.create(testClaim(cluster, 'taken', [{ name: 'vf', config: { interfaceName: 'eth0' } }]));
-      await cluster.create(testPod(cluster, 'taken', { claims: [{ name: 'nic', resourceClaimName: 'taken' }] }));
+      await createPodWithClaim(cluster, 'taken', [{ name: 'vf', config: { interfaceName: 'eth0' } }]);
       const reasons = async () =>
         (await cluster.events()).flatMap(({ reason, note }) => (reason === 'DeviceNotAttached' ? note : []));
       const why = `cannot be eth0 in pod ${cluster.namespace}/taken: there is an interface of that name`;

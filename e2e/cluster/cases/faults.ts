@@ -1,21 +1,9 @@
 import { globSync, readFileSync } from 'node:fs';
-import type { KubernetesObject, V1Pod, V1ReplicaSet } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import type { Cluster } from '../cluster.ts';
 import type { GetCluster } from '../describe-cluster.ts';
-import { describeDriver } from '../node/driver.ts';
 import { nodeParts, type RealNode } from '../node/real-node.ts';
-import { testPod, testTemplate } from '../objects.ts';
-import {
-  createPods,
-  expectServed,
-  expectTruth,
-  findPod,
-  namesOf,
-  notRunning,
-  recovery,
-  type VfPod,
-} from '../vf-pods.ts';
+import { createPods, expectServed, findPod, namesOf, notRunning, recovery, type VfPod } from '../vf-pods.ts';
 
 /** How many pods are being created when a part of the node is killed. The storm has more. */
 export const faultPods = 12;
@@ -71,68 +59,6 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       await expectServed(get(), successors);
     });
 
-    // A minute if the machine is not busy.
-    const update = { timeout: 4 * recovery.timeout, tags: 'newest' };
-    it('pods come and go during a rolling update, with two instances of the driver', update, async () => {
-      const { cluster, view } = get();
-      const node = getNode();
-      const rollout = (...args: string[]) =>
-        node.kubectl('rollout', ...args, 'daemonset/netdra', '--namespace', cluster.target.driverNamespace);
-      const [before] = await createPods(cluster, 1);
-      await expectServed(get(), [before!]);
-      const read = () => view('pod-0').read('cat', view('pod-0').metadataPath('resourceclaims/pod-0', 'vf'));
-      const document = await read();
-      expect(rollout('restart')).toContain('restarted');
-      let pods = await createPods(cluster, 3, 1);
-      await expect.poll(() => node.driverPids().length, recovery).toBe(2);
-      // A kubelet that could not prepare a claim while no instance was registered tries again after one to one and a half minutes.
-      const endsAt = performance.now() + 2 * recovery.timeout;
-      for (let first = 4; ; first = (first % 60) + 3) {
-        const status = rollout('status', '--watch=false');
-        if (status.includes('successfully rolled out')) break;
-        const leftMs = endsAt - performance.now();
-        if (leftMs < 0) throw new Error(`the update has not ended: ${status}${describeDriver(node)}`);
-        // docs/troubleshooting.md, "A rolling update stands still": a change of the DaemonSet makes its controller look again.
-        if (leftMs < recovery.timeout) {
-          const nudge = ['annotate', 'daemonset/netdra', `netdra.dev/nudged=${first}`, '--overwrite'];
-          console.warn(node.kubectl(...nudge, '--namespace', cluster.target.driverNamespace));
-        }
-        const next = await createPods(cluster, 3, first);
-        await expectServed(get(), [...pods, ...next]);
-        await cluster.removeWithClaims(namesOf(pods));
-        pods = next;
-      }
-      await expectServed(get(), pods);
-      expect(await read()).toBe(document);
-    });
-
-    it('a drained node has all its VFs back, and serves pods again when it is uncordoned', {
-      tags: 'newest',
-    }, async () => {
-      const { cluster } = get();
-      const node = getNode();
-      const config = { interfaceName: 'net1', addresses: ['192.0.2.1/24'] };
-      await cluster.create(testTemplate(cluster, 'drained', [{ name: 'vf', config }]));
-      await cluster.create(replicaSet(cluster, 'drained', 5));
-      const list = async () =>
-        (await cluster.list<V1Pod>('Pod')).filter(({ metadata: { name } }) => name.startsWith('drained-'));
-      const phases = async () => (await list()).map(({ status }) => status?.phase);
-      await expect.poll(phases, recovery).toEqual(Array(5).fill('Running'));
-      const evicted = await list();
-      const drain = ['--pod-selector=app=drained', '--grace-period=1', '--timeout=60s'];
-      try {
-        expect(node.kubectl('drain', cluster.node.name, ...drain)).toContain(`node/${cluster.node.name} drained`);
-        await expect.poll(phases, recovery).toEqual(Array(5).fill('Pending'));
-        await get().expectRestored();
-      } finally {
-        node.kubectl('uncordon', cluster.node.name);
-      }
-      await expect.poll(phases, recovery).toEqual(Array(5).fill('Running'));
-      const pods = await list();
-      expect(pods.filter(({ metadata }) => evicted.some((each) => each.metadata.uid === metadata.uid))).toEqual([]);
-      for (const { metadata } of pods) await expectTruth(get(), metadata.name, 'resourceclaimtemplates/nic');
-    });
-
     it('after a reboot pods run again, each with the metadata of its new sandbox', async () => {
       const { cluster } = get();
       const node = getNode();
@@ -156,21 +82,6 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       expect(noticed, log).toHaveLength(5);
     });
   });
-}
-
-/** Pods with one claim each, made from a template, that do not tolerate cordoned nodes. */
-function replicaSet(cluster: Cluster, name: string, replicas: number): V1ReplicaSet & KubernetesObject {
-  const claims = [{ name: 'nic', resourceClaimTemplateName: name }];
-  const { spec } = testPod(cluster, name, { claims, restartPolicy: 'Always' });
-  const { tolerations: _, ...podSpec } = spec!;
-  const labels = { app: name };
-  const template = { metadata: { labels }, spec: podSpec };
-  return {
-    apiVersion: 'apps/v1',
-    kind: 'ReplicaSet',
-    metadata: { name, namespace: cluster.namespace },
-    spec: { replicas, selector: { matchLabels: labels }, template },
-  };
 }
 
 /** Sandboxes that the runtime lists as ready and that belong to one of these pods. */

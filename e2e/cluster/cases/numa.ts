@@ -3,13 +3,13 @@ import { describe, expect, it } from 'vitest';
 import type { GetCluster } from '../describe-cluster.ts';
 import { startNumaDrivers } from '../node/numa-drivers.ts';
 import type { RealNode } from '../node/real-node.ts';
-import { testClaim, testClass, testPod } from '../objects.ts';
+import { createPodWithClaim, testClaim, testClass } from '../objects.ts';
 import { startExample } from './examples.ts';
 
 /** Time for three attempts of the kubelet, and for an event or a status to appear. */
 const slow = { timeout: 120_000, interval: 500 };
 
-const classes = ['dra.cpu', 'dra.memory', 'accelerator.example.com'];
+const otherDrivers = ['dra.cpu', 'dra.memory', 'accelerator.example.com'];
 
 /** On a machine whose CPUs are all on NUMA node 0, with simulated VFs on the nodes 0 and 1. @param areLists as in the slices */
 export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists: boolean): void {
@@ -35,10 +35,8 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
   async function startPinned(name: string, node: number, deviceClassName?: string): Promise<void> {
     const { cluster } = get();
     const request = { name: 'vf', selectors: onNode(node), ...(deviceClassName && { deviceClassName }) };
-    await cluster.create(testClaim(cluster, name, [request]));
     const containers = [{ name: 'main', limits: { cpu: '1', memory: '64Mi' } }];
-    const claims = [{ name: 'nic', resourceClaimName: name }];
-    await cluster.create(testPod(cluster, name, { claims, containers }));
+    await createPodWithClaim(cluster, name, [request], { containers });
   }
 
   async function alignmentIn(pod: string): Promise<boolean | undefined> {
@@ -51,21 +49,14 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
       tags: 'newest',
     }, async () => {
       const { cluster } = get();
-      await using stack = new AsyncDisposableStack();
-      stack.use(await startNumaDrivers(getNode()));
-      for (const name of classes) {
-        const metadata = { name };
-        const spec = { selectors: [{ cel: { expression: `device.driver == "${name}"` } }] };
-        await cluster.create({ apiVersion: 'resource.k8s.io/v1', kind: 'DeviceClass', metadata, spec });
-        stack.defer(() => cluster.remove('DeviceClass', name));
-      }
+      await using _drivers = await startNumaDrivers(getNode());
       await startExample(cluster, 'numa-aligned.yaml');
       await cluster.waitUntilRunning('numa-aligned');
       // The VFs of the other node come first in the slices.
       await expect.poll(() => cluster.log('numa-aligned', 'forwarder'), slow).toBe('NIC and CPUs on NUMA node 0\n');
       const [claim] = await cluster.list<ResourceV1ResourceClaim>('ResourceClaim');
       expect(claim?.status?.allocation?.devices?.results?.map(({ driver }) => driver).sort()).toEqual(
-        [...classes, cluster.target.driver].sort(),
+        [...otherDrivers, cluster.target.driver].sort(),
       );
       await expect.poll(() => conditionOf(claim?.metadata.name ?? ''), slow).toEqual(['True', 'SameNumaNode']);
       await cluster.remove('Pod', 'numa-aligned');
@@ -100,10 +91,9 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
       const { metadata } = await cluster.create(testClass(cluster, 'near', { numa: 'require' }));
       try {
         // Without CPUs of its own it passes.
-        await cluster.create(
-          testClaim(cluster, 'shared', [{ name: 'vf', selectors: onNode(1), deviceClassName: metadata.name }]),
-        );
-        await cluster.create(testPod(cluster, 'shared', { claims: [{ name: 'nic', resourceClaimName: 'shared' }] }));
+        await createPodWithClaim(cluster, 'shared', [
+          { name: 'vf', selectors: onNode(1), deviceClassName: metadata.name },
+        ]);
         await cluster.waitUntilRunning('shared');
         expect([await alignmentIn('shared'), await conditionOf('shared')]).toEqual([undefined, undefined]);
 

@@ -7,13 +7,13 @@ import { cniPluginDir, driverNamespace } from '../node/driver.ts';
 import type { RealNode } from '../node/real-node.ts';
 import { testClaim, testClass, testPod } from '../objects.ts';
 
-/** An IPAM plugin that takes 700 ms for each call. The driver's image has no shell. */
+/** An IPAM plugin that takes 500 ms for each call. The driver's image has no shell. */
 const plugin = `#!${nodePath}
 setTimeout(() => {
   const [first, second] = require('node:crypto').hash('sha256', process.env.CNI_IFNAME, 'buffer');
   const address = \`198.18.\${first}.\${second}/15\`;
   if (process.env.CNI_COMMAND === 'ADD') console.log(JSON.stringify({ cniVersion: '1.0.0', ips: [{ address }] }));
-}, 700);
+}, 500);
 `;
 
 /** Puts it in the place of a plugin that classes may name by default; disposing puts that back. */
@@ -62,7 +62,7 @@ export function describeSlowDevices(get: GetCluster, getNode: () => RealNode): v
           ['many', ...claims].includes(name) && !usual.includes(reason) && !note.includes('devices are prepared'),
       );
       const text =
-        /: [1-4] of 8 devices are attached after 3 s; now device .* of claim .*\/(one|two), with IPAM plugin dhcp$/;
+        /: [1-5] of 8 devices are attached after 3 s; now device .* of claim .*\/(one|two), with IPAM plugin dhcp$/;
       expect(events.map(({ regarding: { kind }, reason, note }) => [kind, reason, note])).toEqual([
         ['Pod', 'WaitingForDevices', expect.stringMatching(text)],
       ]);

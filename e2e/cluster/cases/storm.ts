@@ -5,7 +5,7 @@ import type { Cluster } from '../cluster.ts';
 import { metadataRoots } from '../container-view.ts';
 import type { GetCluster } from '../describe-cluster.ts';
 import type { NodePart, RealNode } from '../node/real-node.ts';
-import { testClaim, testPod } from '../objects.ts';
+import { createPodWithClaim, testPod } from '../objects.ts';
 import { faultPods } from './faults.ts';
 
 /** Time for pods to run after the last fault: a driver that was killed before is restarted after 10 s, then 20 s. */
@@ -36,7 +36,8 @@ export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
     it(`${podCount} pods, ${rounds} times: none fails, none starts without its VF`, { timeout }, async () => {
       const { cluster } = get();
       for (let round = 0; round < rounds; round++) {
-        await replaceDriver(getNode());
+        // A new pod has no restart delay from earlier faults, which would slow down its recovery from the next ones.
+        await cluster.restartDriver();
         const [pods, others] = await Promise.all([
           createPods(cluster, podCount, round),
           createOthers(cluster, othersCount, round),
@@ -95,27 +96,6 @@ export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
   });
 }
 
-/** A new pod has no restart delay from earlier faults, which would slow down its recovery from the next ones. */
-async function replaceDriver(node: RealNode): Promise<void> {
-  const [before] = node.driverPids();
-  node.kubectl('delete', 'pods', '--all', '--namespace', 'netdra', '--wait');
-  await expect
-    .poll(
-      () =>
-        node.kubectl(
-          'get',
-          'pods',
-          '--namespace',
-          'netdra',
-          '--output',
-          'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}',
-        ),
-      recovery,
-    )
-    .toBe('True');
-  expect(node.driverPids()).not.toContain(before);
-}
-
 interface StormPod {
   name: string;
   restartPolicy: 'Always' | 'Never';
@@ -130,31 +110,27 @@ async function createPods(cluster: Cluster, count: number, round: number, only?:
     pods.map(async ({ name, restartPolicy }, index) => {
       const address = `198.18.${round}.${index + 1}`;
       const config = { interfaceName: 'net1', addresses: [`${address}/24`] };
-      await cluster.create(testClaim(cluster, name, [{ name: 'vf', config }]));
       const file = `${metadataRoots.v1}/resourceclaims/${name}/vf/${cluster.target.driver}-metadata.json`;
       const check = `grep -q '"${address}/24"' ${file} && ip -o addr show net1 | grep -q ' ${address}/24 ' || exit ${withoutDevice}`;
       const then = restartPolicy === 'Always' ? 'trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done' : 'exit 0';
       const containers = [{ name: 'main', command: ['sh', '-c', `${check}; ${then}`] }];
-      const claims = [{ name: 'nic', resourceClaimName: name }];
       const policy = restartPolicy === 'Always' ? { restartPolicy } : {};
-      await cluster.create(testPod(cluster, name, { claims, containers, ...policy }));
+      await createPodWithClaim(cluster, name, [{ name: 'vf', config }], { containers, ...policy });
     }),
   );
   return pods;
 }
 
-/** The same pods without a claim: they show how the same faults affect any pod. */
-async function createOthers(cluster: Cluster, count: number, round: number): Promise<StormPod[]> {
-  const pods = Array.from({ length: count }, (_, index): StormPod => {
-    return { name: `other-${round}-${index}`, restartPolicy: 'Never' };
-  });
+/** Pods without a claim: they show how the same faults affect any pod. */
+async function createOthers(cluster: Cluster, count: number, round: number): Promise<Pick<StormPod, 'name'>[]> {
+  const pods = Array.from({ length: count }, (_, index) => ({ name: `other-${round}-${index}` }));
   const containers = [{ name: 'main', command: ['true'] }];
   await Promise.all(pods.map(({ name }) => cluster.create(testPod(cluster, name, { containers }))));
   return pods;
 }
 
 /** Number of pods that failed because the kubelet or the runtime was killed while starting them. */
-async function countCutOff(cluster: Cluster, pods: readonly StormPod[]): Promise<number> {
+async function countCutOff(cluster: Cluster, pods: readonly Pick<StormPod, 'name'>[]): Promise<number> {
   const found = await cluster.list<V1Pod>('Pod');
   return found.filter((pod) => pods.some(({ name }) => name === pod.metadata?.name) && isCutOff(pod)).length;
 }

@@ -8,7 +8,7 @@ import type { Finding } from '../../../src/app/tools/finding.ts';
 import type { InventoryView } from '../../../src/app/tools/inventory.ts';
 import type { GetCluster } from '../describe-cluster.ts';
 import { nodePaths, type RealNode } from '../node/real-node.ts';
-import { testClaim, testPod } from '../objects.ts';
+import { createPodWithClaim } from '../objects.ts';
 
 const mainPath = fileURLToPath(new URL('../../../src/main.ts', import.meta.url));
 
@@ -52,8 +52,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
     }, async () => {
       const { cluster } = get();
       const config = { interfaceName: 'net1', addresses: ['192.0.2.10/24'] };
-      await cluster.create(testClaim(cluster, 'seen', [{ name: 'vf', config }]));
-      await cluster.create(testPod(cluster, 'seen', { claims: [{ name: 'nic', resourceClaimName: 'seen' }] }));
+      await createPodWithClaim(cluster, 'seen', [{ name: 'vf', config }]);
       await cluster.waitUntilRunning('seen');
       const dirs = `--kubelet-plugins-dir=${nodePaths.kubeletPlugins}`;
       const [claim] = await readJson<ClaimView[]>('claims', dirs);

@@ -21,6 +21,8 @@ export interface KubeletFiles {
   featureGates?: Record<string, boolean>;
   /** Whether containers of Guaranteed pods that request whole CPUs get CPUs of their own. */
   pinsCpus?: boolean;
+  /** After this time it looks again at pods, and from 1.37 on it retries what failed no later: `3s`; default 1 min. */
+  syncFrequency?: string;
 }
 
 export interface KubeletOptions extends KubeletFiles {
@@ -88,9 +90,8 @@ function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletFiles
     evictionHard: { 'memory.available': '100Mi', 'nodefs.available': '1%', 'imagefs.available': '1%' },
     imageGCHighThresholdPercent: 100,
     protectKernelDefaults: true,
-    // Default 1 min. The kubelet looks again at pods after this time, and from 1.37 on it retries what failed no later.
-    syncFrequency: '3s',
     featureGates: options.featureGates ?? {},
+    ...(options.syncFrequency === undefined ? {} : { syncFrequency: options.syncFrequency }),
     // One CPU is kept for all others: part of one is enough for that, and leaves the rest to the requests of pods.
     ...(options.pinsCpus === true ? { cpuManagerPolicy: 'static', systemReserved: { cpu: '100m' } } : {}),
     maxPods: 250,

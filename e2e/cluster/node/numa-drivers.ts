@@ -52,7 +52,8 @@ const driversWith = (
 ];
 
 /**
- * A stand-in for drivers of CPUs, memory and accelerators: it assigns nothing, and tells containers which CPUs they would have.
+ * A stand-in for drivers of CPUs, memory and accelerators, with a DeviceClass of the name of each: it assigns nothing, and
+ * tells containers which CPUs they would have.
  * @param accelerators the attributes of each; default: one on each NUMA node
  */
 export async function startNumaDrivers(
@@ -94,9 +95,13 @@ export async function startNumaDrivers(
     // Not by SlicePublisher, which knows no driver that qualifies its own names, as dra-driver-cpu does.
     const pool = { name: nodeName, generation: 1, resourceSliceCount: 1 };
     const slice = { metadata: { name: `${nodeName}-${driver}` }, spec: { driver, nodeName, pool, devices } };
-    const kind = { apiVersion: 'resource.k8s.io/v1', kind: 'ResourceSlice' };
-    const path = '/apis/resource.k8s.io/v1/resourceslices';
-    await kube.request({ method: 'POST', path, body: { ...kind, ...slice } });
+    const selectors = [{ cel: { expression: `device.driver == "${driver}"` } }];
+    const deviceClass = { metadata: { name: driver }, spec: { selectors } };
+    for (const [kind, object] of Object.entries({ ResourceSlice: slice, DeviceClass: deviceClass })) {
+      const path = `/apis/resource.k8s.io/v1/${kind === 'DeviceClass' ? 'deviceclasses' : 'resourceslices'}`;
+      await kube.request({ method: 'POST', path, body: { apiVersion: 'resource.k8s.io/v1', kind, ...object } });
+    }
+    stack.defer(() => void node.kubectl('delete', 'deviceclass', driver));
     stack.defer(() => void node.kubectl('delete', 'resourceslices', '--field-selector', `spec.driver=${driver}`));
   }
   return stack.move();

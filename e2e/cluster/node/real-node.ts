@@ -31,6 +31,8 @@ export interface RealNodeOptions {
   runtime: RuntimePrograms;
   featureGates?: Record<string, boolean>;
   pinsCpus?: boolean;
+  /** See `KubeletFiles`. */
+  syncFrequency?: string;
 }
 
 export const nodeName = 'netdra-e2e';
@@ -105,6 +107,7 @@ export class RealNode implements AsyncDisposable {
       kubelet: program = join(kubernetes, 'kubelet'),
       featureGates,
       pinsCpus = false,
+      syncFrequency,
     } = options;
     const gates = featureGates === undefined ? {} : { featureGates };
     const registry = stack.use(await startRegistry({ cacheDir: cacheFolder(process.env) }));
@@ -115,7 +118,7 @@ export class RealNode implements AsyncDisposable {
     stack.use(controlPlane);
     stack.use(runtime);
     const kubelet = await startKubelet({
-      ...{ dir, nodeName, nodeAddress, pinsCpus, program, ...gates },
+      ...{ dir, nodeName, nodeAddress, pinsCpus, program, ...gates, ...(syncFrequency && { syncFrequency }) },
       authority: controlPlane.authority,
       server: controlPlane.server,
       runtimeSocket: runtime.socketPath,

@@ -9,6 +9,8 @@ export const scenarios = {
   update: 'a rolling update of the DaemonSet: another instance, then the first one ends',
   failure: 'a PF fails on every node at once: half of the VFs go',
   repair: 'all of them come back',
+  noCarrier: 'every PF loses its carrier at once: all VFs get a taint',
+  carrier: 'the carriers are back',
 } as const;
 export type Scenario = keyof typeof scenarios;
 
@@ -25,8 +27,8 @@ export interface Outcome {
 export interface PublishingOptions {
   cluster: LargeCluster;
   publishers: PublisherProcess;
-  /** Files with the devices of a node: all, and those that remain when a PF has failed. */
-  devices: { all: string; left: string };
+  /** Files with the devices of a node: all, those that remain when a PF has failed, and all without a carrier. */
+  devices: { all: string; left: string; tainted: string };
   restSeconds: number;
   progress: (line: string) => void;
 }
@@ -58,6 +60,8 @@ export async function playPublishing(options: PublishingOptions): Promise<Outcom
   await play('update', () => publishers.replace(), 0);
   await play('failure', () => publishers.publish(devices.left), count);
   await play('repair', () => publishers.publish(devices.all), count);
+  await play('noCarrier', () => publishers.publish(devices.tainted), count);
+  await play('carrier', () => publishers.publish(devices.all), count);
   // The mutation cache and the checks after a write have settled.
   await sleep(35_000);
   await play('rest', () => sleep(restSeconds * 1_000), 0, 3_600 / restSeconds);

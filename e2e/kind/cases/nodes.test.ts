@@ -90,7 +90,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     const [own = '', other = ''] = kind.nodes;
     await kind.createNamedClaim('named');
     const holder = await kind.hold('named', other);
-    const driver = await cluster.driverClient(true, own);
+    const driver = await cluster.driverClient(own);
     const answer = async (request: KubeRequest) => await driver.request(request).then(() => 'accepted', explain);
     const [published] = await cluster.slices(other);
     const path = `${slicesPath}/${published?.metadata?.name}`;
@@ -124,7 +124,10 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await cluster.removeWithClaims([holder, 'named']);
   });
 
-  it('all drivers are replaced one after the other while pods come and go', async () => {
+  it('all drivers are replaced one after the other while pods come and go, and one that stays notices nothing', async () => {
+    await kind.createNamedClaim('named');
+    const holder = await kind.hold('named', kind.nodes.at(-1)!);
+    const before = await kind.stateOf(holder, 'named');
     await kind.deploy(9, 'first');
     await kind.settled();
     kind.kubectl('rollout', 'restart', 'daemonset/netdra', '--namespace', target.driverNamespace);
@@ -142,5 +145,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
       if (round > 6) console.warn(kind.kubectl(...nudge, '--namespace', target.driverNamespace));
     }
     await kind.expectAgreement(await kind.settled());
+    expect(await kind.stateOf(holder, 'named')).toEqual(before);
+    await kind.cluster.removeWithClaims([holder, 'named']);
   });
 });

@@ -6,7 +6,7 @@ import { Cluster, type Stored } from '../../cluster/cluster.ts';
 import { ContainerView } from '../../cluster/container-view.ts';
 import { onNode, testClaim, testPod, testTemplate, toContainer } from '../../cluster/objects.ts';
 import type { ClusterTarget } from '../../cluster/target.ts';
-import { expectedNetworkData } from '../../ip-link.ts';
+import { expectTruth } from '../../cluster/vf-pods.ts';
 
 const config = { interfaceName: 'net1', addresses: ['192.0.2.7/24'] };
 const request = { name: 'vf', config };
@@ -105,6 +105,8 @@ export class SeveralNodes implements AsyncDisposable {
       metadata: { name: deploymentName, namespace: cluster.namespace },
       spec: {
         replicas,
+        // All at once: as many pods again fit on three nodes.
+        strategy: { rollingUpdate: { maxSurge: '100%' } },
         selector: { matchLabels: podLabels },
         template: {
           metadata: { labels: podLabels, annotations: { restart } },
@@ -152,19 +154,28 @@ export class SeveralNodes implements AsyncDisposable {
     return name;
   }
 
+  /** The container of a pod with a named claim, and the text of its metadata file. */
+  async stateOf(pod: string, claim: string) {
+    const view = new ContainerView(this.cluster, pod);
+    const { status } = (await this.cluster.find<V1Pod>('Pod', pod))!;
+    return [
+      status?.containerStatuses,
+      await view.read('cat', view.metadataPath(`resourceclaims/${claim}`, request.name)),
+    ];
+  }
+
   /** What scheduler, driver and kernel say of a pod's VF is the same. */
   async #expectAgreementOf(pod: Stored<V1Pod>, claimName: string, folder: string): Promise<void> {
     const claim = async () => await this.cluster.find<ResourceClaim>('ResourceClaim', claimName);
     const allocated = (await claim())?.status?.allocation?.devices?.results?.[0];
     expect(allocated?.pool).toBe(pod.spec?.nodeName);
-    const container = new ContainerView(this.cluster, pod.metadata.name);
-    const { devices } = await container.metadata(folder, request.name);
-    const link = (await container.links()).find(({ ifname }) => ifname === config.interfaceName);
-    const networkData = expectedNetworkData(link);
-    expect(devices).toMatchObject([{ pool: allocated?.pool, name: allocated?.device, networkData }]);
+    const { devices } = await expectTruth(new ContainerView(this.cluster, pod.metadata.name), folder);
+    expect(devices).toMatchObject([{ pool: allocated?.pool, name: allocated?.device }]);
     // The status follows a moment later.
     const status = async () => (await claim())?.status?.devices;
-    await expect.poll(status).toMatchObject([{ pool: allocated?.pool, device: allocated?.device, networkData }]);
+    await expect
+      .poll(status)
+      .toMatchObject([{ pool: allocated?.pool, device: allocated?.device, networkData: devices[0]?.networkData }]);
   }
 
   /** For each pod of the Deployment all accounts of its VF agree; each device is allocated once, and no claim has a warning. */
