@@ -1,18 +1,17 @@
 import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import type { Finding } from '../../../src/app/tools/finding.ts';
 import { tempDir } from '../../../test/doubles/temp-dir.ts';
+import { builtDriver } from '../built-driver.ts';
 import { startContainerd } from '../containerd.ts';
 
-const mainPath = fileURLToPath(new URL('../../../src/main.ts', import.meta.url));
-
 /** @returns its exit code and findings */
-function doctor(...args: string[]): Promise<{ code: number; findings: Finding[] }> {
-  return new Promise((resolve) => {
-    execFile(process.execPath, [mainPath, 'doctor', '-o', 'json', ...args], (error, stdout) =>
+async function doctor(...args: string[]): Promise<{ code: number; findings: Finding[] }> {
+  const program = await builtDriver();
+  return await new Promise((resolve) => {
+    execFile(process.execPath, [program, 'doctor', '-o', 'json', ...args], (error, stdout) =>
       resolve({ code: error === null ? 0 : Number(error.code), findings: JSON.parse(stdout) }),
     );
   });
