@@ -45,7 +45,9 @@ export async function failOver(node: VmNode, vfs: VfState[], step: Step, more: o
   const bonded = await step('a pod with the bond of examples/bond.yaml: a VF of each card', () =>
     node.startPod('bonded', members, [vfConfig({ ...parameters, ...more })]),
   );
-  const before = await step('its metadata: the bond uses the VF of pf0', () => untilActive(bonded, [true, false]));
+  const before = await step('its metadata: the bond uses the VF of pf0', () =>
+    untilActive(node, bonded, [true, false]),
+  );
   await step(`a second pod, ${peer}, on pf1; the first one pings it every ${pingEveryMs} ms`, () =>
     node.startPod('peer', vfAt(vfs, 'pf1', 5), [vfConfig({ interfaceName: 'net1', addresses: [`${peer}/24`] })]),
   );
@@ -53,7 +55,7 @@ export async function failOver(node: VmNode, vfs: VfState[], step: Step, more: o
   await step('the cable of pf0 is pulled: the card has no carrier, and its VFs lose their link', () =>
     setCable('pf0', false),
   );
-  const after = await step('its metadata: the bond uses the VF of pf1', () => untilActive(bonded, [false, true]));
+  const after = await step('its metadata: the bond uses the VF of pf1', () => untilActive(node, bonded, [false, true]));
   const interruptionMs = await pings.longestGapMs();
   const tainted = await step(`the slice: VFs with the taint ${taint}`, () => untilTainted(node));
   const next = vfs.find((vf) => !tainted.includes(deviceName(vf)));
@@ -74,11 +76,12 @@ export function activeIn({ devices }: MetadataDocument): (boolean | undefined)[]
   return devices.map(({ attributes }) => attributes?.bondActive?.bool);
 }
 
-async function untilActive(running: RunningPod, wanted: boolean[]): Promise<MetadataDocument> {
-  return await until(
-    () => readMetadata(running),
+async function untilActive(node: VmNode, running: RunningPod, wanted: boolean[]): Promise<MetadataDocument> {
+  await until(
+    () => node.metadataOnHost(running),
     (document) => isDeepStrictEqual(activeIn(document), wanted),
   );
+  return await readMetadata(running);
 }
 
 async function untilTainted(node: VmNode): Promise<string[]> {

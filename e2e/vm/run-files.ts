@@ -32,6 +32,9 @@ const isolated: GuestNetwork = { address: '10.0.2.15/24', gateway: '10.0.2.2' };
 /** Folders of a run: the command's results, the driver's image without Node.js, and programs for containers. */
 export const runFolders = { results: 'results', image: 'image', tools: 'tools' };
 
+/** Archive of the code that Node.js has compiled in the guest; the guest unpacks it, and packs it anew. */
+export const compiledFile = 'compiled.tar';
+
 /** Path of the run's folder in the guest. */
 export const guestRunDir = '/run/netdra/vm';
 
@@ -69,9 +72,13 @@ export function formatCommand({ repository, command, env }: GuestTask): string {
     ['NETDRA_RESULTS', join(guestRunDir, runFolders.results)],
     ['NETDRA_DRIVER', join(guestRunDir, runFolders.image, programPath)],
     ['NETDRA_TOOLS', join(guestRunDir, runFolders.tools)],
-    ['NODE_OPTIONS', `--require ${JSON.stringify(join(repository, 'e2e/vm/guest/interpret.cjs'))}`],
-    // Fewer garbage collections of programs in Go: memory is plentiful, and the processors are emulated.
+    // Fewer garbage collections: memory is plentiful, and the processors are emulated.
+    [
+      'NODE_OPTIONS',
+      `--max-semi-space-size=64 --require ${JSON.stringify(join(repository, 'e2e/vm/guest/interpret.cjs'))}`,
+    ],
     ['GOGC', '400'],
+    ['NODE_COMPILE_CACHE', '/tmp/compiled'],
     // Parent of the pods' cgroups; a guest has the whole tree to itself.
     ['NETDRA_CGROUP_PARENT', '/netdra'],
   ]);

@@ -2,7 +2,7 @@
  * Boots a machine with real SR-IOV and runs a command in it: `node e2e/vm/run.ts [COMMAND [ARGUMENT...]]`. Called by
  * scripts/in-vm.sh, which describes it.
  */
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
+import { copyFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,7 +12,7 @@ import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { errnoCode, explain, NetdraError } from '../../src/lib/errors.ts';
 import { staticProgramsFolder } from '../node/tools.ts';
 import { takeMachineParts } from './parts.ts';
-import { runFolders, writeRunFiles } from './run-files.ts';
+import { compiledFile, runFolders, writeRunFiles } from './run-files.ts';
 import { runSession, sessionLimits } from './session.ts';
 import type { GuestStreams } from './virtual-machine.ts';
 
@@ -30,6 +30,7 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
   const { files, lock } = takeMachineParts({ repository, cacheDir: join(cacheFolder(env), 'vm'), env, log });
   using _lock = lock;
   removeStaleRunDirs();
+  const compiled = join(cacheFolder(env), 'vm-compiled.tar');
   const runDir = mkdtempSync(join(tmpdir(), `${runDirPrefix}${process.pid}-`));
   try {
     const terminal = command.length === 0;
@@ -41,6 +42,7 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
     const gateProgram = buildGate(programs);
     await makeImageFiles({ outDir, architecture: 'amd64', gateProgram });
     copyTools(join(runDir, runFolders.tools), [buildConsumer(programs), gateProgram]);
+    copyIfThere(compiled, join(runDir, compiledFile));
     using stop = watchSignals();
     using streams = openStreams(terminal);
     const machine = { ...files, repository, runDir };
@@ -48,6 +50,7 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
     return await runSession({ ...sessionLimits, machine, streams, timeoutMs, signal, log });
   } finally {
     collectResults(runDir, resultsDir);
+    copyIfThere(join(runDir, compiledFile), compiled);
     rmSync(runDir, { recursive: true, force: true });
   }
 }
@@ -100,6 +103,10 @@ function collectResults(runDir: string, resultsDir: string): void {
   mkdirSync(resultsDir, { recursive: true });
   cpSync(join(runDir, runFolders.results), resultsDir, { recursive: true });
   cpSync(join(runDir, 'kernel.log'), join(resultsDir, 'kernel.log'), { force: true });
+}
+
+function copyIfThere(from: string, to: string): void {
+  if (existsSync(from)) copyFileSync(from, to);
 }
 
 function removeStaleRunDirs(): void {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { V1Pod } from '@kubernetes/client-node';
-import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
+import { decodeStream, type MetadataDocument, readMetadataFile } from '../../src/framework/metadata/index.ts';
 import type { Device } from '../../src/framework/resourceslice/index.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/index.ts';
 import { RecordingLogger } from '../../test/doubles/logger.ts';
@@ -135,6 +135,15 @@ export class VmNode implements AsyncDisposable {
   async runPod(pod: Pod): Promise<RunningPod> {
     const sandbox = await this.bench.startPod(pod);
     return { pod, sandbox, container: await retry(() => this.bench.startContainer(sandbox, pod)) };
+  }
+
+  /**
+   * The file of request `vf` of the claim of {@link createPod} on the host: what {@link readMetadata} reads through a mount,
+   * but without a process in the container, which takes seconds.
+   */
+  async metadataOnHost({ pod }: RunningPod): Promise<MetadataDocument> {
+    const claims = join(this.bench.settings.kubeletPluginsDir, testDriver, 'dra-device-metadata');
+    return await readMetadataFile(join(claims, `default_${pod.metadata.name}`, 'vf/metadata.json'));
   }
 
   /** @returns the path of an empty folder that is removed with the node */

@@ -84,7 +84,7 @@ export class InstalledDriver {
 }
 
 /** Pods of the driver, their events and the end of their logs. */
-export function describeDriver(node: RealNode): string {
+function describeDriver(node: RealNode): string {
   const calls = [
     ['get', 'pods', '--output', 'wide'],
     ['get', 'events'],

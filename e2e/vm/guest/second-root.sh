@@ -68,7 +68,17 @@ set_up_network() {
   ip route add default via "$gateway"
 }
 
+# What Node.js has compiled in earlier runs: for that, emulated processors take a minute. One file, since the share is slow.
+unpack_compiled() {
+  if [ -f "$share/compiled.tar" ]; then busybox tar -xf "$share/compiled.tar" -C /tmp; fi
+}
+
+pack_compiled() {
+  if [ -d /tmp/compiled ]; then busybox tar -cf "$share/compiled.tar" -C /tmp compiled; fi
+}
+
 finish() {
+  pack_compiled
   printf 'exit %d\n' "$1" >/dev/virtio-ports/control
   sync
   busybox poweroff -f
@@ -78,6 +88,7 @@ finish() {
 set_up_mounts
 write_settings
 set_up_network
+unpack_compiled
 link_ports
 printf 'ready\n' >/dev/virtio-ports/control
 code=0
