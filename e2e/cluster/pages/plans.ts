@@ -1,3 +1,5 @@
+import { repository } from '../../../scripts/run-command.ts';
+
 /**
  * How the tests run the commands of the operators' pages on their cluster. Commands are selected by a pattern; a test
  * fails for a pattern that no command of the page matches.
@@ -39,6 +41,7 @@ export const placeholders: [string, (site: Site) => string][] = [
   ['<kubeconfig>', ({ kubeconfig }) => kubeconfig],
   ['<values>', ({ values }) => values],
   ['<my-pod.yaml>', ({ holder }) => holder],
+  ['<repository>', () => repository],
   ['worker-1', ({ node }) => node],
   [
     'netdra-abcde',
@@ -64,6 +67,27 @@ const mention = 'names a command without its arguments';
 const values = '--values <values>';
 
 export const pagePlans: PagePlan[] = [
+  {
+    page: 'README.md',
+    notRun: [
+      [/^docker build/, noEngine],
+      [/^npm test$/, 'runs the suite that this is a part of'],
+      [/^npm run demo -- --(kubernetes|failover)/, 'its parts are cases of the clusters and of the virtual machines'],
+      [/^npm run (test:quick|e2e:kind)$/, 'a part of npm test of its own'],
+      [/^netdra |^npx netdra|^kubectl exec$/, mention],
+    ],
+    setUp: [`${uninstall} --ignore-not-found`],
+    tearDown: [uninstall],
+    additions: [
+      // A node within this one sees the repository itself, not the copy in which commands run.
+      [/^npm run demo$/, '--prefix <repository>'],
+      [/^helm install/, '--set kubeletPlugin.minReadySeconds=0 --wait --timeout 2m'],
+    ],
+    output: [
+      [/^npm run demo$/, /"interfaceName": "net1"[\s\S]*done in/],
+      [/^kubectl get resourceslices/, /sriov\.netdra\.dev/],
+    ],
+  },
   {
     page: 'docs/operators.md',
     notRun: [
