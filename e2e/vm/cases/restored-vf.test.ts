@@ -1,12 +1,12 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { existsSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
-import { describe, expect, vi } from 'vitest';
+import { describe, expect } from 'vitest';
 import { readSnippets } from '../../../test/unit/docs/pages.ts';
 import { retry } from '../../node/bench.ts';
 import type { Sandbox } from '../../node/pod.ts';
 import { classConfig, vfConfig } from '../vf-config.ts';
 import { hostVfStates, linkOf, pfInfoOf, type VfState } from '../vfs.ts';
-import { type Pod, readMetadata, type VmNode } from '../vm-node.ts';
+import type { Pod, VmNode } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
 /** Changes that claims make to a VF. */
@@ -24,22 +24,6 @@ function createPod(node: VmNode, name: string, vf: VfState): Pod {
     classConfig({ macAddress, vf: { trust: true, vlan: 7 } }),
     vfConfig({ interfaceName, mtu, addresses: [address] }),
   ]);
-}
-
-async function expectChanged(node: VmNode, pod: Pod, sandbox: Sandbox, vf: VfState) {
-  // Like the kubelet: a container that cannot start yet is retried.
-  const container = await vi.waitFor(() => node.bench.startContainer(sandbox, pod), { timeout: 30_000, interval: 500 });
-  const { interfaceName, macAddress, mtu, address } = changesOf(vf);
-  expect(linkOf(vf, sandbox.netnsPath)).toMatchObject({ ifname: interfaceName, address: macAddress, mtu });
-  expect(pfInfoOf(vf)).toMatchObject({ address: macAddress, vlan_list: [{ vlan: 7 }], trust: true });
-  const { devices } = await readMetadata({ pod, sandbox, container });
-  expect(devices[0]?.networkData).toEqual({ interfaceName, hardwareAddress: macAddress, ips: [address] });
-  return container;
-}
-
-/** The kernel returns the VF as the pod had it, a moment after the namespace has gone. */
-async function expectBackUnrestored(vf: VfState): Promise<void> {
-  await expect.poll(() => linkOf(vf), { timeout: 20_000 }).toMatchObject({ address: changesOf(vf).macAddress });
 }
 
 /** A process in its own network namespace. */
@@ -63,14 +47,13 @@ describe('after unprepare a VF is in its original state', () => {
 
   it('when the network namespace is deleted first', async ({ node, vfs }) => {
     const vf = vfs[3]!;
-    const pod = createPod(node, 'no-netns', vf);
-    const sandbox = await node.bench.startPod(pod);
-    const container = await expectChanged(node, pod, sandbox, vf);
+    const { pod, sandbox, container } = await node.runPod(createPod(node, 'no-netns', vf));
     // The namespace's last processes and its last path.
     for (const pid of [await node.bench.pidOf(container), sandbox.pid]) process.kill(pid, 'SIGKILL');
     execFileSync('umount', ['--lazy', sandbox.netnsPath]);
     rmSync(sandbox.netnsPath);
-    await expectBackUnrestored(vf);
+    // The kernel returns the VF as the pod had it, a moment later.
+    await expect.poll(() => linkOf(vf), { timeout: 20_000 }).toMatchObject({ address: changesOf(vf).macAddress });
     // The runtime may be about to notice that the pod's processes are gone, and then fails to stop them.
     await retry(() => node.bench.endPod(pod));
     expect(hostVfStates()).toEqual(vfs);
