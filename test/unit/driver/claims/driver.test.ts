@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { explain } from '../../../../src/lib/errors.ts';
+import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { SriovError, type VfSnapshot } from '../../../../src/node/sriov/index.ts';
 import { buildPod, type RequestOptions, testDriver } from '../../../doubles/objects.ts';
 import { allocated, DriverBench, fromClaim, fromClass, vfOf } from './driver-bench.ts';
@@ -621,6 +622,24 @@ describe('VFs that are changed from outside', () => {
     await bench.restoreAll();
     expect(bench.store.unrestored()).toEqual([]);
     expect(await bench.prepare(next)).toEqual({ devices: [] });
+  });
+
+  it('are left alone if another instance has restored them while this one waited: a claim may have them again', async () => {
+    const claim = allocated('c', ['dev-1'], trusted);
+    await bench.prepare(claim);
+    bench.control.failures.set('restore', new Error('busy'));
+    await bench.unprepare(claim);
+    bench.control.failures.clear();
+    const locks = new KeyedMutex();
+    const other = Promise.withResolvers<void>();
+    const held = locks.run('0000:00:00.1', () => other.promise);
+    const waiting = bench.restoreAll(locks);
+    await bench.restoreAll();
+    expect(await bench.prepare(allocated('next', ['dev-1'], trusted))).toEqual({ devices: [] });
+    const calls = [...bench.control.calls];
+    other.resolve();
+    await Promise.all([held, waiting]);
+    expect(bench.control.calls).toEqual(calls);
   });
 
   it.each([{}, { driver: 'kernel' }])('that can have no interface are withdrawn until they can: %j', async (fields) => {
