@@ -865,6 +865,14 @@ describe('an IOMMU group', () => {
     expect(results.filter((result) => 'error' in result)).toMatchObject([refusal('device-in-use')]);
   });
 
+  it('goes to one of two claims of the same call: none is recorded before both are ready', async () => {
+    bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
+    const claims = [allocated('first', ['dev-1'], vfio), allocated('second', ['dev-2'], vfio)];
+    const results = await bench.prepareAll(claims);
+    expect([...results.values()]).toMatchObject([{ devices: [{}] }, refusal('device-in-use')]);
+    expect(bench.store.claims().map(({ state }) => state)).toEqual(['prepared', 'preparing']);
+  });
+
   it('may go to one claim as a whole', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
     expect(await bench.prepare(allocated('both', ['dev-1', 'dev-2'], vfio))).toMatchObject({ devices: [{}, {}] });
