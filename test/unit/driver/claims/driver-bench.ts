@@ -8,7 +8,7 @@ import type { AllocatedClaim, PrepareResult } from '../../../../src/framework/ku
 import { CdiSpecs } from '../../../../src/framework/metadata/index.ts';
 import { Batch } from '../../../../src/lib/batch.ts';
 import { defined } from '../../../../src/lib/defined.ts';
-import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
+import { KeyedMutex, type Locks } from '../../../../src/lib/keyed-mutex.ts';
 import type { NetworkDevice } from '../../../../src/node/inventory/index.ts';
 import { parseCidr } from '../../../../src/node/netlink/index.ts';
 import type {
@@ -201,11 +201,11 @@ export class DriverBench implements Disposable {
     return error;
   }
 
-  /** One round of the task that restores VFs of claims that are gone. */
-  async restoreAll(): Promise<void> {
+  /** One round of the task that restores VFs of claims that are gone. @param locks shared with other instances */
+  async restoreAll(locks: Locks = new KeyedMutex()): Promise<void> {
     const { store, control, logger } = this;
     const attachments = { detach: (_: string, device: StoredDevice) => this.#release(device), forget: () => undefined };
-    await restoreVfs({ store, attachments, control, locks: new KeyedMutex(), logger });
+    await restoreVfs({ store, attachments, control, locks, logger });
   }
 
   [Symbol.dispose](): void {

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { explain } from '../../../../src/lib/errors.ts';
+import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { SriovError, type VfSnapshot } from '../../../../src/node/sriov/index.ts';
 import { buildPod, type RequestOptions, testDriver } from '../../../doubles/objects.ts';
 import { allocated, DriverBench, fromClaim, fromClass, vfOf } from './driver-bench.ts';
@@ -623,6 +624,24 @@ describe('VFs that are changed from outside', () => {
     expect(await bench.prepare(next)).toEqual({ devices: [] });
   });
 
+  it('are left alone if another instance has restored them while this one waited: a claim may have them again', async () => {
+    const claim = allocated('c', ['dev-1'], trusted);
+    await bench.prepare(claim);
+    bench.control.failures.set('restore', new Error('busy'));
+    await bench.unprepare(claim);
+    bench.control.failures.clear();
+    const locks = new KeyedMutex();
+    const other = Promise.withResolvers<void>();
+    const held = locks.run('0000:00:00.1', () => other.promise);
+    const waiting = bench.restoreAll(locks);
+    await bench.restoreAll();
+    expect(await bench.prepare(allocated('next', ['dev-1'], trusted))).toEqual({ devices: [] });
+    const calls = [...bench.control.calls];
+    other.resolve();
+    await Promise.all([held, waiting]);
+    expect(bench.control.calls).toEqual(calls);
+  });
+
   it.each([{}, { driver: 'kernel' }])('that can have no interface are withdrawn until they can: %j', async (fields) => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
     const error = new SriovError('interface-missing', '0000:00:00.1 has no interface: its driver iavf has made none');
@@ -844,6 +863,14 @@ describe('an IOMMU group', () => {
     const results = (await Promise.all(claims.map((claim) => bench.prepare(claim)))) as object[];
     expect(results.filter((result) => 'devices' in result)).toHaveLength(1);
     expect(results.filter((result) => 'error' in result)).toMatchObject([refusal('device-in-use')]);
+  });
+
+  it('goes to one of two claims of the same call: none is recorded before both are ready', async () => {
+    bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
+    const claims = [allocated('first', ['dev-1'], vfio), allocated('second', ['dev-2'], vfio)];
+    const results = await bench.prepareAll(claims);
+    expect([...results.values()]).toMatchObject([{ devices: [{}] }, refusal('device-in-use')]);
+    expect(bench.store.claims().map(({ state }) => state)).toEqual(['prepared', 'preparing']);
   });
 
   it('may go to one claim as a whole', async () => {

@@ -18,7 +18,11 @@ function claim(sandboxId: string, interfaceName: string): StoredClaim {
   return { identity, podUids: ['p'], state: 'prepared', devices: [{ ...device, attachment }] };
 }
 
-function create(attachments: CachedAttachment[], claims: StoredClaim[], failing: string[] = []) {
+function create(
+  attachments: CachedAttachment[],
+  claims: StoredClaim[],
+  { failing = [], onDelete = () => undefined }: { failing?: string[]; onDelete?: () => void } = {},
+) {
   const logger = new RecordingLogger();
   const deleted: string[] = [];
   const cleanUp = new CniCleanUp({
@@ -27,6 +31,7 @@ function create(attachments: CachedAttachment[], claims: StoredClaim[], failing:
       deleteCached: async ({ attachment: { containerId, ifName } }) => {
         if (failing.includes(containerId)) throw new CniError('cni-plugin-failed', 'no');
         deleted.push(`${containerId}/${ifName}`);
+        onDelete();
       },
     },
     store: { claims: () => claims },
@@ -46,7 +51,7 @@ describe('CniCleanUp', () => {
   });
 
   it('goes on after one that cannot be deleted, and says so', async () => {
-    const { cleanUp, deleted, logger } = create([cached('s1', 'net1'), cached('s2', 'net1')], [], ['s1']);
+    const { cleanUp, deleted, logger } = create([cached('s1', 'net1'), cached('s2', 'net1')], [], { failing: ['s1'] });
     cleanUp.start();
     await expect.poll(() => deleted).toEqual(['s2/net1']);
     await cleanUp[Symbol.asyncDispose]();
@@ -69,5 +74,15 @@ describe('CniCleanUp', () => {
     claims.push(claim('s1', 'net1'));
     await cleanUp.sweep(signal);
     expect(deleted).toEqual(['s2/net1']);
+  });
+
+  it('leaves one that comes into use while others are deleted, which may take long', async () => {
+    const claims: StoredClaim[] = [];
+    const onDelete = () => void claims.push(claim('s2', 'net1'));
+    const { cleanUp, deleted } = create([cached('s1', 'net1'), cached('s2', 'net1')], claims, { onDelete });
+    const { signal } = new AbortController();
+    await cleanUp.sweep(signal);
+    await cleanUp.sweep(signal);
+    expect(deleted).toEqual(['s1/net1']);
   });
 });

@@ -137,6 +137,15 @@ describe('InactiveClaims', () => {
     expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
   });
 
+  it('counts anew after a sweep in which it was wanted again', async () => {
+    const wantedIn = [false, true, false, false, false];
+    const answer = () => (wantedIn.shift() === true ? object : refuse('api-not-found')());
+    const { inactive, reclaimed } = await sweep(answer, { sweeps: 4 });
+    expect(reclaimed).toEqual([]);
+    await inactive.sweep(never);
+    expect(reclaimed).toEqual([name]);
+  });
+
   it.each([
     'api-unreachable',
     'api-timeout',

@@ -63,6 +63,13 @@ describe('a VF that another component has left in a sandbox which the runtime ha
     expect(await sweep(-1)).toEqual(['vf-1']);
   });
 
+  it('is tried again in the next round if that fails, not after all of its time', async () => {
+    const stuck = { ...device, name: 'vf-stuck' };
+    const { sweep } = startBench({ ...prepared, devices: [stuck] });
+    await sweep();
+    for (const laterMs of [240_000, 1, 1]) await expect(sweep(laterMs)).rejects.toThrow('the kernel does not return');
+  });
+
   it.each([
     ['it is on the host', { isOnHost: true }],
     ['a sandbox of its pod is listed', { isListed: true }],

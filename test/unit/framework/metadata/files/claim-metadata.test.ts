@@ -230,6 +230,15 @@ describe('ClaimMetadata', () => {
       expect((await metadata.update(claim, 'vf', [deviceWith('192.0.2.4/24')])).generation).toBe(before.generation + 1);
     });
 
+    it('does so too if one file is blank, and another one that is damaged may have had content', async () => {
+      truncateSync(file);
+      truncateSync(otherFile(), 50);
+      writeFileSync(recordPath(), '');
+      await metadata.prepare(record, new Map());
+      const { generation } = await metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')]);
+      expect(generation).toBeGreaterThan(1_700_000_000);
+    });
+
     it('starts from nothing if the files are those of an earlier claim of its name', async () => {
       for (const damage of [() => writeFileSync(recordPath(), ''), () => unlinkSync(recordPath())]) {
         const uid = randomUUID();

@@ -396,6 +396,21 @@ describe('in whatever order the driver is killed', () => {
     await expect(bench.start({ gate, enabled: false }).openGate(claim, a)).rejects.toThrow('has no metadata yet');
   });
 
+  it('knows that content is withdrawn before a file shows it', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    const { ClaimFiles } = await import('../../../../../src/framework/metadata/files/claim-files.ts');
+    {
+      using _spy = killedAt(ClaimFiles, 'layDown');
+      await expect(metadata.withdraw(claim)).rejects.toThrow('killed');
+    }
+    metadata = bench.start({ gate });
+    expect([metadata.read(claim, 'vf'), gateText()]).toEqual([undefined, undefined]);
+    await metadata.restore();
+    expect(hidden().every(isBlank)).toBe(true);
+    await expect(metadata.openGate(claim, b)).rejects.toThrow('has no metadata yet');
+  });
+
   it('has the hook in the spec before there is an empty file to mount', async () => {
     // As an older version has laid it down.
     await bench.start().prepare(record, new Map());

@@ -1,0 +1,36 @@
+import { expect, it } from 'vitest';
+import type { Networks } from '../../../../src/driver/sandbox/index.ts';
+import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { AttachTask } from '../../../../src/driver/vf/strategy.ts';
+import { type VfHost, VfLinks } from '../../../../src/driver/vf/vf-links.ts';
+import { type Link, type LinkState, NetlinkError } from '../../../../src/node/netlink/index.ts';
+
+it('a VF that has left its pod keeps its state from before the claim, also if it cannot be restored now', async () => {
+  const before: LinkState = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500, up: false };
+  const device: StoredDevice = {
+    ...{ pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf', config: {} },
+    attachment: { sandboxId: 's', podUid: 'u', netnsPath: '/n', host: before },
+  };
+  // As the pod has left it.
+  const link = { index: 5, name: 'net1', altNames: [], parentDevice: device.pciAddress, mtuBytes: 9000, up: true };
+  const refuse = async () => Promise.reject(new NetlinkError('netlink-refused', 'cannot change', { errno: 'EBUSY' }));
+  const connection = {
+    ...{ link: async () => link as unknown as Link, links: async () => [link] },
+    ...{ setLink: refuse, addAltName: refuse, removeAltNames: refuse },
+    ...{ qdisc: async () => undefined, addresses: async () => [] },
+  };
+  const vfs = {
+    ...{ linkKey: (pciAddress: string) => ({ pciAddress }), ensureLink: async () => undefined },
+    isUnbound: async () => false,
+  };
+  const links = new VfLinks({
+    networks: { host: { connection } } as unknown as Networks,
+    vfs: vfs as unknown as VfHost,
+  });
+  const calls: unknown[] = [];
+  await links.snapshot({
+    ...{ device, before, signal: new AbortController().signal },
+    ...{ record: (host?: LinkState) => void calls.push(host), assure: async () => void calls.push('assured') },
+  } as unknown as AttachTask);
+  expect(calls).toEqual(['assured', before]);
+});
