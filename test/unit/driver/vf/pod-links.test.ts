@@ -61,3 +61,21 @@ describe('PodLinks.findAttached', () => {
     });
   });
 });
+
+it('a VF that has joined its bond since the links were listed is found in it', async () => {
+  const bond = link('bond0', { index: 9, kind: 'bond' });
+  let member = link('net1', { parentDevice: vf.pciAddress });
+  const connection = {
+    linkTable: async () => {
+      const listed = [member];
+      return { all: () => listed, candidates: () => listed };
+    },
+    ...{ link: async () => bond, addresses: async () => [] },
+  };
+  const pod = new PodLinks({ connection } as unknown as NetworkNamespace, (pciAddress) => ({ pciAddress }));
+  const before = (await pod.findAttached(vf)) as Link;
+  member = { ...member, master: bond.index };
+  expect(await pod.stateOfMember(vf, before)).toMatchObject({
+    ...{ interfaceName: 'bond0', member: { interfaceName: 'net1' } },
+  });
+});
