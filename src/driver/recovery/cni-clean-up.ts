@@ -39,11 +39,11 @@ export class CniCleanUp implements AsyncDisposable {
     });
   }
 
-  /** Deletes all unused ones: for the start, when nothing is under way. @throws CniError `cni-cache-unusable` */
+  /** Deletes all unused ones, for the start. Hooks are served meanwhile. @throws CniError `cni-cache-unusable` */
   async run(): Promise<void> {
     for (const cached of await this.#unused()) {
       if (this.#stop.signal.aborted) return;
-      await this.#delete(cached);
+      if (!this.#isInUse(cached)) await this.#delete(cached);
     }
   }
 

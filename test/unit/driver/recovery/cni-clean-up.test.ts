@@ -76,13 +76,16 @@ describe('CniCleanUp', () => {
     expect(deleted).toEqual(['s2/net1']);
   });
 
-  it('leaves one that comes into use while others are deleted, which may take long', async () => {
-    const claims: StoredClaim[] = [];
-    const onDelete = () => void claims.push(claim('s2', 'net1'));
-    const { cleanUp, deleted } = create([cached('s1', 'net1'), cached('s2', 'net1')], claims, { onDelete });
-    const { signal } = new AbortController();
-    await cleanUp.sweep(signal);
-    await cleanUp.sweep(signal);
-    expect(deleted).toEqual(['s1/net1']);
-  });
+  it.each(['run', 'sweep'] as const)(
+    'leaves one that comes into use while others are deleted, which may take long: %s',
+    async (task) => {
+      const claims: StoredClaim[] = [];
+      const onDelete = () => void claims.push(claim('s2', 'net1'));
+      const { cleanUp, deleted } = create([cached('s1', 'net1'), cached('s2', 'net1')], claims, { onDelete });
+      const { signal } = new AbortController();
+      await cleanUp[task](signal);
+      if (task === 'sweep') await cleanUp.sweep(signal);
+      expect(deleted).toEqual(['s1/net1']);
+    },
+  );
 });
