@@ -108,7 +108,8 @@ export const pagePlans: PagePlan[] = [
         ],
       ],
       [/^helm install .*simulate/, ['kubectl delete --filename deploy/manifests/netdra.yaml --wait --timeout=1m']],
-      [/^kubectl netdra status/, [install, ...startPod]],
+      [/SIGUSR2/, [install]],
+      [/^kubectl netdra status/, startPod],
     ],
     after: [
       [

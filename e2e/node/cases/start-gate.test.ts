@@ -213,7 +213,8 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     const starting = await create(sandbox, pod);
     await killDriver();
     // The pod's shim handles one request at a time, and is creating a container now.
-    await bench.endSandboxes(pod);
+    // Like the kubelet, which tries again while the start of the container has not quite failed.
+    await retry(() => bench.endSandboxes(pod));
     expect(performance.now() - startedAt).toBeLessThan(10_000);
     await expect(starting.started).rejects.toThrow(/netdra-gate: the devices of the claim were not ready in time/);
   });
