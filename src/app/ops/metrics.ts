@@ -1,7 +1,9 @@
 import { readdirSync } from 'node:fs';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { DeviceCounts } from '../../driver/devices/device-counts.ts';
 import type { ApiObject, NodeFacts } from '../../driver/ports.ts';
 import type { NumaResult } from '../../driver/sandbox/index.ts';
+import { shared } from '../../lib/shared.ts';
 import type { LinkTraffic } from '../../node/netlink/index.ts';
 
 export interface MetricsOptions {
@@ -66,16 +68,18 @@ export class Metrics {
 
   /** Adds the gauges that are read at each scrape. To be called once, when their sources exist. */
   readFrom(sources: NodeFacts): void {
+    // Once for all metrics of a scrape.
+    const counts = shared(async () => sources.deviceCounts());
     this.#read('netdra_devices_offered', 'Devices that are offered to the scheduler.', sources.devicesOffered);
     const problems = "Problems with reading the node's devices in the last scan.";
     this.#read('netdra_device_problems', problems, sources.deviceProblems);
     const policy = 'Whether the inventory policy is in force as it is in its file: 0 or 1.';
     this.#read('netdra_policy_valid', policy, () => Number(sources.isPolicyValid()));
     const withheld = 'Devices that new claims cannot get, by reason.';
-    this.#readBy('reason', 'netdra_devices_withheld', withheld, () => sources.deviceCounts().withheld);
+    this.#readBy('reason', 'netdra_devices_withheld', withheld, async () => (await counts()).withheld);
     const unhealthy = 'Devices with which something is wrong, by condition, whatever the inventory policy makes of it.';
-    this.#readBy('condition', 'netdra_devices_unhealthy', unhealthy, () => sources.deviceCounts().inCondition);
-    this.#readPfs(sources);
+    this.#readBy('condition', 'netdra_devices_unhealthy', unhealthy, async () => (await counts()).inCondition);
+    this.#readPfs(counts);
     this.#read('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
     this.#read('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
     const claims = 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.';
@@ -84,30 +88,21 @@ export class Metrics {
     this.#readBy('state', 'netdra_claims', claims, () => ({ ...none, ...sources.claimsByState() }));
   }
 
-  #readPfs({ deviceCounts }: NodeFacts): void {
-    const registers = [this.#registry];
+  #readPfs(counts: () => Promise<DeviceCounts>): void {
     const ofPf = ['pf', 'pf_address'];
     const vfsHelp =
       'VFs of a PF: offered to the scheduler, used by claims, withheld from new claims, hung. A VF can be in several states.';
-    new Gauge({
-      ...{ name: 'netdra_pf_vfs', help: vfsHelp, labelNames: [...ofPf, 'state'], registers },
-      collect() {
-        this.reset();
-        for (const { pf, pciAddress, vfs } of deviceCounts().pfs) {
-          for (const [state, count] of Object.entries(vfs)) this.set({ pf, pf_address: pciAddress, state }, count);
-        }
-      },
-    });
+    this.#readAll('netdra_pf_vfs', vfsHelp, [...ofPf, 'state'], async () =>
+      (await counts()).pfs.flatMap(({ pf, pciAddress, vfs }) =>
+        Object.entries(vfs).map(([state, count]) => [{ pf, pf_address: pciAddress, state }, count] as const),
+      ),
+    );
     const carrierHelp = 'Whether a PF has a carrier: 0 or 1. Absent while its interface is down.';
-    new Gauge({
-      ...{ name: 'netdra_pf_carrier', help: carrierHelp, labelNames: ofPf, registers },
-      collect() {
-        this.reset();
-        for (const { pf, pciAddress, hasCarrier } of deviceCounts().pfs) {
-          if (hasCarrier !== undefined) this.set({ pf, pf_address: pciAddress }, Number(hasCarrier));
-        }
-      },
-    });
+    this.#readAll('netdra_pf_carrier', carrierHelp, ofPf, async () =>
+      (await counts()).pfs.flatMap(({ pf, pciAddress, hasCarrier }) =>
+        hasCarrier === undefined ? [] : [[{ pf, pf_address: pciAddress }, Number(hasCarrier)] as const],
+      ),
+    );
   }
 
   /** @param read with one result for all metrics of a scrape */
@@ -212,15 +207,24 @@ export class Metrics {
     help: string,
     read: () => Record<string, number> | Promise<Record<string, number>>,
   ): void {
+    this.#readAll(name, help, [label], async () =>
+      Object.entries(await read()).map(([value, count]) => [{ [label]: value }, count] as const),
+    );
+  }
+
+  /** The same, with a value for each set of labels that is read; those that are no longer read vanish. */
+  #readAll(
+    name: string,
+    help: string,
+    labelNames: string[],
+    read: () => Promise<(readonly [labels: Record<string, string>, value: number])[]>,
+  ): void {
     new Gauge({
-      name,
-      help,
-      labelNames: [label],
-      registers: [this.#registry],
+      ...{ name, help, labelNames, registers: [this.#registry] },
       async collect() {
-        const counts = await read();
+        const values = await read();
         this.reset();
-        for (const [value, count] of Object.entries(counts)) this.set({ [label]: value }, count);
+        for (const [labels, value] of values) this.set(labels, value);
       },
     });
   }

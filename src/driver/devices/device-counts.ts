@@ -6,7 +6,7 @@ export interface PfCounts {
   /** Its interface; the PCI address if it has none. */
   pf: string;
   pciAddress: string;
-  /** Absent: the interface is down, or there is none. Ten seconds after a cable is back it is true again. */
+  /** Absent if the PF has no interface, or one that is down. It becomes true ten seconds after the carrier returns. */
   hasCarrier?: boolean;
   /** How many of its VFs are in slices, of claims, not for new claims, and hung. */
   vfs: Record<'offered' | 'used' | 'withheld' | 'hung', number>;

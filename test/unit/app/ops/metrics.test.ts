@@ -78,10 +78,15 @@ describe('Metrics', () => {
       { pf: 'ens1f0', pciAddress: '0000:3b:00.0', hasCarrier: false, vfs },
       { pf: '0000:3c:00.0', pciAddress: '0000:3c:00.0', vfs: { ...vfs, offered: 0 } },
     ];
-    const deviceCounts = () => ({ withheld, inCondition: { 'no-carrier': 7, hung: 0 }, pfs });
+    let reads = 0;
+    const deviceCounts = () => {
+      reads += 1;
+      return { withheld, inCondition: { 'no-carrier': 7, hung: 0 }, pfs };
+    };
     const more = { deviceCounts, isPolicyValid: () => isPolicyValid, deviceProblems: () => 2 };
     metrics.readFrom({ ...facts, ...more });
     const before = await scrape(metrics);
+    expect(reads).toBe(1);
     expect(before.get('netdra_devices_withheld{reason="not-selected"}')).toBe(4);
     expect(before.get('netdra_devices_withheld{reason="unrestored"}')).toBe(0);
     const unhealthy = ['no-carrier', 'hung'].map((name) => before.get(`netdra_devices_unhealthy{condition="${name}"}`));
