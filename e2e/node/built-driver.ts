@@ -1,9 +1,8 @@
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { makeImageFiles } from '../../deploy/image/image-files.ts';
-import { architectures, programPath } from '../../deploy/image/layout.ts';
-import { locateGate } from './tools.ts';
+import { programPath } from '../../deploy/image/layout.ts';
+import { makeShippedDriver } from '../../test/bench/shipped-driver.ts';
 
 let built: Promise<string> | undefined;
 
@@ -19,7 +18,6 @@ export function builtDriver(): Promise<string> {
 
 async function build(): Promise<string> {
   const outDir = join(mkdtempSync(join(tmpdir(), 'netdra-driver-')), 'image');
-  const architecture = process.arch === architectures.arm64 ? 'arm64' : 'amd64';
-  await makeImageFiles({ outDir, architecture, gateProgram: locateGate() });
+  await makeShippedDriver(outDir);
   return join(outDir, programPath);
 }

@@ -9,7 +9,7 @@ export const releaseSigners = fileURLToPath(new URL('../../deploy/release-signer
 /**
  * Signs the checksums of a release, in `<sums>.sig`, and verifies that as users do.
  * @param key path of a private SSH key, or of a public one whose private key the SSH agent has
- * @throws CommandError; NetdraError `signer-unknown` if the key is none of those that users accept
+ * @throws CommandError; NetdraError `signer-unknown` if `signers` does not have the key
  */
 export function signSums(sums: string, key: string, signers = releaseSigners): void {
   rmSync(`${sums}.sig`, { force: true });
