@@ -166,7 +166,7 @@ export function describeExamples(get: GetCluster): void {
       expect(await cluster.log('peer-0-0', 'app')).toContain('inet 192.0.2.30/24');
     });
 
-    it('observability.yaml: the pod lists VFs of its node, whether pods have them or not', {
+    it('observability.yaml: the pod lists the first VFs of each PF of its node', {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();
