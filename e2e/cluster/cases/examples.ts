@@ -163,7 +163,7 @@ export function describeExamples(get: GetCluster): void {
       await cluster.remove('Pod', 'peer-0-0');
       await cluster.until('the next pod', async () => (await cluster.find('Pod', 'peer-0-0')) !== undefined);
       await cluster.waitUntilRunning('peer-0-0');
-      expect(await cluster.log('peer-0-0', 'app')).toContain('inet 192.0.2.30/24');
+      await expect.poll(() => cluster.log('peer-0-0', 'app'), { timeout: 30_000 }).toContain('inet 192.0.2.30/24');
     });
 
     it('observability.yaml: the pod lists the first VFs of each PF of its node', {
