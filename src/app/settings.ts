@@ -206,7 +206,7 @@ export function flagOption(name: FlagName): Option {
 }
 
 /** Turns a parser's error into commander's, which names the flag. */
-function argument(parse: (text: string) => unknown): (text: string) => unknown {
+export function argument(parse: (text: string) => unknown): (text: string) => unknown {
   return (text) => {
     try {
       return parse(text);

@@ -8,6 +8,7 @@ import {
   doctorCommand,
   inventoryCommand,
   metadataCommand,
+  topCommand,
   validateCommand,
 } from '../../../../src/app/tools/commands.ts';
 
@@ -79,7 +80,8 @@ describe('docs/troubleshooting.md', () => {
   });
 
   it('names commands and flags that there are', () => {
-    const commands = [doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), validateCommand()];
+    const looks = [doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), topCommand()];
+    const commands = [...looks, validateCommand()];
     const names = [...page.matchAll(/^\| `netdra (\w+)/gm)].map(([, name]) => name);
     expect(new Set(names)).toEqual(new Set(commands.map((command) => command.name())));
     const flags = createProgram().commands.flatMap(({ options }) => options.map(({ long }) => long));
