@@ -7,7 +7,7 @@ import { layoutNames } from '../../../src/framework/metadata/index.ts';
 import { listFolder } from '../../node/host-state.ts';
 import { makeRelease } from '../../release/artifacts.ts';
 import { pushChart } from '../../release/chart.ts';
-import { locateDriverImage } from '../../release/driver-image.ts';
+import { hostArchitecture, locateDriverImage } from '../../release/driver-image.ts';
 import { valueArguments } from '../../release/helm.ts';
 import { dashboardExpressions } from '../../release/prometheus.ts';
 import { nodeName, nodePaths } from '../node/real-node.ts';
@@ -50,9 +50,10 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(get().apply('monitoring', { apiVersion: 'v1', kind: 'List', items: monitoring })).toContain('created');
       const names = monitoring.map(({ metadata }) => `crd/${metadata.name}`);
       expect(kubectl('wait', '--for=condition=Established', ...names, '--timeout=30s')).toContain('condition met');
-      const release = makeRelease(join(node.dir, 'release'), { cacheDir, image: locateDriverImage(cacheDir) });
+      const images = { [hostArchitecture()]: locateDriverImage(cacheDir) };
+      const release = makeRelease(join(node.dir, 'release'), { cacheDir, images });
       run('sha256sum', ['--check', '--strict', release.sums], { cwd: dirname(release.sums) });
-      node.registry.push(release.image, `netdra:${nextTag}`);
+      node.registry.push(release.images[0]!, `netdra:${nextTag}`);
       chart = pushChart(cacheDir, release.chart, node.registry.address, 'helm-3');
     });
 
