@@ -254,6 +254,9 @@ describe('runDoctor, of the API server', () => {
 describe('parseCdiConfig', () => {
   it.each([
     ['containerd', '{"enableCDI":false,"cdiSpecDirs":["/etc/cdi"]}', { enabled: false, specDirs: ['/etc/cdi'] }],
+    // Unless it is switched off, from containerd 2.3 on; 2.4 has no such setting any more.
+    ['containerd', '{"enableCDI":null,"cdiSpecDirs":["/etc/cdi"]}', { enabled: true, specDirs: ['/etc/cdi'] }],
+    ['containerd', '{"cdiSpecDirs":["/etc/cdi"]}', { enabled: true, specDirs: ['/etc/cdi'] }],
     ['containerd', '{}', {}],
     ['containerd', 'nonsense', {}],
     [
