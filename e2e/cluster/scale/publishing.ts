@@ -11,6 +11,8 @@ export const scenarios = {
   repair: 'all of them come back',
   noCarrier: 'every PF loses its carrier at once: all VFs get a taint',
   carrier: 'the carriers are back',
+  pfDown: 'a PF loses its carrier on every node at once: half of the VFs get a taint',
+  pfUp: 'its carrier is back',
 } as const;
 export type Scenario = keyof typeof scenarios;
 
@@ -63,8 +65,8 @@ export async function playViews(options: PlayOptions, views: Record<'up' | 'down
   return await play(options, 'nodenetworkdevices', [
     ['start', show(views.up)],
     ['update', () => publishers.replace()],
-    ['noCarrier', show(views.down)],
-    ['carrier', show(views.up)],
+    ['pfDown', show(views.down)],
+    ['pfUp', show(views.up)],
   ]);
 }
 

@@ -6,6 +6,7 @@ import {
   type KubeErrorCode,
   type ObjectMeta,
 } from '../../framework/kube/index.ts';
+import { Background } from '../../lib/background.ts';
 import { Backoff } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
@@ -60,28 +61,27 @@ export interface NodeViewWriterOptions {
 export class NodeViewWriter implements AsyncDisposable {
   readonly #kube: Pick<KubeApi, 'request'>;
   readonly #options: NodeViewWriterOptions;
-  readonly #stop = new AbortController();
+  readonly #background = new Background();
   readonly #retry: Backoff;
   readonly #aloneAtMs: number;
   #isContested = true;
   #nextAtMs = 0;
   /** As the API server has it; `undefined`: to be read. The object is missing, or belongs to an earlier Node: it has no status. */
   #stored: { nodeUid: string; status: StoredView | undefined } | undefined;
-  #running: Promise<void> | undefined;
   /** Codes of failures that were logged. */
   readonly #logged = new Set<string>();
 
   constructor(kube: Pick<KubeApi, 'request'>, options: NodeViewWriterOptions) {
     this.#kube = kube;
     this.#options = options;
-    this.#retry = new Backoff(options.clock, pauses.nodeView, () => this.#run());
+    this.#retry = new Backoff(options.clock, pauses.nodeView, () => void this.#run());
     this.#aloneAtMs = options.clock.nowMs() + replacedMs;
   }
 
   /** To be called when something may have changed, and from time to time. */
   note(): void {
     const { clock, random } = this.#options;
-    if (this.#stop.signal.aborted || this.#running !== undefined || this.#retry.isScheduled) return;
+    if (this.#background.signal.aborted || this.#background.isRunning('') || this.#retry.isScheduled) return;
     if (this.#isContested && clock.nowMs() >= this.#aloneAtMs) {
       this.#isContested = false;
       this.#stored = undefined;
@@ -92,9 +92,8 @@ export class NodeViewWriter implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose]() {
-    this.#stop.abort();
     this.#retry[Symbol.dispose]();
-    await this.#running;
+    await this.#background[Symbol.asyncDispose]();
   }
 
   #isChanged(): boolean {
@@ -106,34 +105,33 @@ export class NodeViewWriter implements AsyncDisposable {
     }
   }
 
-  #run(): void {
-    this.#running = this.#write()
-      .then(
-        () => this.#retry.reset(),
-        (error: unknown) => this.#failed(error),
-      )
-      .finally(() => {
-        this.#running = undefined;
-        // It may have changed meanwhile.
-        this.note();
-      });
+  async #run(): Promise<void> {
+    await this.#background.run('', async (signal) => {
+      try {
+        await this.#write(signal);
+        this.#retry.reset();
+      } catch (error) {
+        signal.throwIfAborted();
+        this.#failed(error);
+      }
+    });
+    // It may have changed meanwhile.
+    this.note();
   }
 
-  async #write(): Promise<void> {
-    const { clock, driver, logger } = this.#options;
-    const { signal } = this.#stop;
+  async #write(signal: AbortSignal): Promise<void> {
+    const { clock, driver, node, logger } = this.#options;
     this.#stored ??= await this.#readStored(signal);
     const { nodeUid, status: before } = this.#stored;
     const status = this.#wanted();
     if (!isDeepStrictEqual(before, status)) {
       // If the answer is lost, it has to be read again.
       this.#stored = undefined;
-      const owner = { apiVersion: 'v1', kind: 'Node', name: this.#options.node, uid: nodeUid };
-      const metadata = { name: this.#options.node, ownerReferences: [owner] };
+      const owner = { apiVersion: 'v1', kind: 'Node', name: node, uid: nodeUid };
       await this.#kube.request({
         ...{ method: 'PATCH', path: this.#path, contentType: 'application/apply-patch+yaml', signal },
         query: { fieldManager: driver, force: 'true' },
-        body: { apiVersion, kind, metadata, status },
+        body: { apiVersion, kind, metadata: { name: node, ownerReferences: [owner] }, status },
       });
       this.#stored = { nodeUid, status };
       this.#nextAtMs = clock.nowMs() + collect.betweenMs;
@@ -174,7 +172,6 @@ export class NodeViewWriter implements AsyncDisposable {
   }
 
   #failed(error: unknown): void {
-    if (this.#stop.signal.aborted) return;
     const { logger, onError, random } = this.#options;
     onError?.(error);
     const code = isKubeError(error) ? error.code : 'other';
