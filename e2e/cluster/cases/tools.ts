@@ -80,7 +80,13 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       await using _ = { [Symbol.asyncDispose]: async () => void getNode().kubectl('delete', ...binding) };
       await expect.poll(async () => (await runAs(joe, ['status'])).stderr, { timeout: 30_000 }).toBe('');
       const status = await runAs(joe, ['status', '-o', 'json']);
-      const node = { node: cluster.node.name, pod: { ready: true, container: 'driver' }, tainted: 0, problems: [] };
+      const node = {
+        node: cluster.node.name,
+        pod: { ready: true, container: 'driver' },
+        tainted: 0,
+        problems: [],
+        withheld: [],
+      };
       expect(status).toMatchObject({ code: 0, stderr: '' });
       expect(JSON.parse(status.stdout).nodes).toMatchObject([node]);
       const state = async () => (await runAs(joe, ['claims', `--namespace=${cluster.namespace}`])).stdout;

@@ -111,11 +111,12 @@ const text = (message: string) => printable(message, most.text);
 
 function toPfView({ pf: name, pciAddress, hasCarrier, vfs }: PfCounts, { report }: ViewSources['devices']): PfView {
   const { driver, linkSpeedMbps, totalVfs, numVfs } = report.pfs.find((each) => each.pciAddress === pciAddress)!;
-  const link = hasCarrier === undefined ? undefined : hasCarrier ? ('Up' as const) : ('NoCarrier' as const);
+  const link = hasCarrier ? ('Up' as const) : ('NoCarrier' as const);
   const { offered, used: inUse, withheld, hung } = vfs;
   return {
     ...{ name, pciAddress, totalVfs, numVfs, vfs: { offered, inUse, withheld, hung } },
-    ...defined({ driver, link, speedMbps: linkSpeedMbps }),
+    ...(hasCarrier === undefined ? {} : { link }),
+    ...defined({ driver, speedMbps: linkSpeedMbps }),
   };
 }
 
@@ -151,26 +152,28 @@ function toPolicy({ policyPath, devices }: ViewSources): NodeView['policy'] {
 
 function conditionsOf({ devices, slicesFailure }: ViewSources): ViewCondition[] {
   const { policyFault, isListed, failure, state } = devices;
-  const hasPolicy = state.policy !== undefined;
-  const slices = slicesFailure();
-  const is = (type: string, reason: string, message = ''): ViewCondition => ({ type, status: 'True', reason, message });
-  const not = (type: string, reason: string, message: string): ViewCondition => {
-    return { type, status: 'False', reason, message: text(message) };
-  };
   const unlisted = isListed ? explain(failure) : `the devices were never listed: ${explain(failure)}`;
+  const hasPolicy = state.policy !== undefined;
+  const accepted = is('PolicyAccepted', hasPolicy ? 'Accepted' : 'NoPolicy');
   return [
     policyFault === undefined
-      ? is(
-          'PolicyAccepted',
-          hasPolicy ? 'Accepted' : 'NoPolicy',
-          hasPolicy ? '' : 'every VF that the node does not use is offered',
-        )
-      : not('PolicyAccepted', 'Refused', `the last valid policy stays in force: ${explain(policyFault)}`),
-    isListed && failure === undefined ? is('DevicesListed', 'Listed') : not('DevicesListed', 'ScanFailed', unlisted),
-    slices === null
-      ? { type: 'SlicesPublished', status: 'Unknown', reason: 'Pending', message: '' }
-      : slices === undefined
-        ? is('SlicesPublished', 'Published')
-        : not('SlicesPublished', 'NotPublished', slices),
+      ? accepted
+      : isNot('PolicyAccepted', 'Refused', `the last valid policy stays in force: ${explain(policyFault)}`),
+    isListed && failure === undefined ? is('DevicesListed', 'Listed') : isNot('DevicesListed', 'ScanFailed', unlisted),
+    slicesCondition(slicesFailure()),
   ];
+}
+
+function slicesCondition(failure: string | undefined | null): ViewCondition {
+  const type = 'SlicesPublished';
+  if (failure === null) return { type, status: 'Unknown', reason: 'Pending', message: '' };
+  return failure === undefined ? is(type, 'Published') : isNot(type, 'NotPublished', failure);
+}
+
+function is(type: string, reason: string): ViewCondition {
+  return { type, status: 'True', reason, message: '' };
+}
+
+function isNot(type: string, reason: string, message: string): ViewCondition {
+  return { type, status: 'False', reason, message: text(message) };
 }
