@@ -12,6 +12,7 @@ import {
 import {
   claimsCommand,
   doctorCommand,
+  incidentsCommand,
   inventoryCommand,
   metadataCommand,
   seccompCommand,
@@ -27,7 +28,7 @@ export function createProgram(): Command {
   const description = 'Kubernetes network DRA driver for SR-IOV and DPDK';
   return assemble('netdra', description, [
     ...[runCommand(), doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), seccompCommand()],
-    ...[statusCommand(), validateCommand()],
+    ...[incidentsCommand(), statusCommand(), validateCommand()],
   ]);
 }
 

@@ -130,6 +130,21 @@ export function metadataCommand(): Command {
   ).argument('<path|claim>', 'path of a file, or a claim: namespace/name, or its name if no other claim here has it');
 }
 
+/** `netdra incidents`: what the driver has recorded when something went wrong. */
+export function incidentsCommand(): Command {
+  return toolCommand(
+    'incidents',
+    'list what the driver of this node has recorded when something went wrong, or print one of the files',
+    ['driverName', 'kubeletPluginsDir'],
+    async (options, file) => {
+      const { formatIncidents, readIncident, viewIncidents } = await import('./incidents.ts');
+      const { dataDir } = driverDirs(options);
+      if (file === undefined) writeOutput(options, viewIncidents(dataDir), formatIncidents);
+      else process.stdout.write(readIncident(dataDir, file));
+    },
+  ).argument('[file]', 'its name');
+}
+
 /** `netdra seccomp`: the driver's seccomp profile, for the node. */
 export function seccompCommand(): Command {
   return new Command('seccomp')

@@ -6,6 +6,7 @@ import { createProgram } from '../../../../src/app/program.ts';
 import {
   claimsCommand,
   doctorCommand,
+  incidentsCommand,
   inventoryCommand,
   metadataCommand,
   validateCommand,
@@ -79,7 +80,8 @@ describe('docs/troubleshooting.md', () => {
   });
 
   it('names commands and flags that there are', () => {
-    const commands = [doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), validateCommand()];
+    const onNode = [doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), incidentsCommand()];
+    const commands = [...onNode, validateCommand()];
     const names = [...page.matchAll(/^\| `netdra (\w+)/gm)].map(([, name]) => name);
     expect(new Set(names)).toEqual(new Set(commands.map((command) => command.name())));
     const flags = createProgram().commands.flatMap(({ options }) => options.map(({ long }) => long));
