@@ -27,6 +27,7 @@ export class IncidentFiles implements Disposable {
   readonly #options: IncidentFilesOptions;
   readonly #limit: RateLimit;
   readonly #stop = new AbortController();
+  #count = 0;
   #due: { reason: IncidentReason; what: string } | undefined;
 
   constructor(options: IncidentFilesOptions) {
@@ -54,7 +55,8 @@ export class IncidentFiles implements Disposable {
     this.#due = undefined;
     const { dataDir, ring, header, logger } = this.#options;
     const dir = incidentDir(dataDir);
-    const file = join(dir, `${new Date().toISOString().replaceAll(':', '-')}-${reason}.jsonl`);
+    const time = new Date().toISOString().replaceAll(':', '-');
+    const file = join(dir, `${time}-${++this.#count}-${reason}.jsonl`);
     try {
       const entries = ring.text();
       const { dropped } = ring;
