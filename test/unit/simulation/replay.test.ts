@@ -66,4 +66,99 @@ describe('an incident', () => {
     expect(again.differences).toEqual([]);
     expect(again.unused).toEqual([]);
   });
+
+  const place = (id: string) => ({
+    podUid: 'uid-of-a',
+    podNamespace: 'apps',
+    podName: 'a',
+    id,
+    netns: `/run/netns/${id}`,
+  });
+  const inSandbox = (id: string, is: string, call: number, more: object = {}) => ({
+    is,
+    call,
+    sandbox: place(id),
+    ...more,
+  });
+  const main = { id: 'c', name: 'main', state: 'created', cdiDevices: 1, cpus: '', shares: 2 };
+  const claim = {
+    ...{ uid: 'uid-of-claim', namespace: 'apps', name: 'claim', podUids: ['uid-of-a'] },
+    results: [
+      { request: 'one', device: '0000-3b-02-1' },
+      { request: 'two', device: '0000-86-02-7' },
+    ],
+    config: [
+      { source: 'FromClass', opaque: { driver: driverName, parameters: { kind: 'VFConfig', mtu: 1500 } } },
+      { source: 'FromClaim', opaque: { driver: driverName, parameters: { kind: 'VFConfig', mtu: 4000 } } },
+    ],
+  };
+  const devices = [
+    { name: '0000-3b-02-1', pciAddress: '0000:3b:02.1', pfAddress: '0000:3b:00.0' },
+    { name: '0000-86-02-7', pciAddress: '0000:86:02.7', pfAddress: '0000:86:00.0' },
+  ];
+  const stored = { is: 'stored', claim, podUids: claim.podUids, state: 'prepared', devices };
+  const container = (id: string) => ({ container: { ...main, sandboxId: id } });
+  const header = { incident: 1, reason: 'vf-taken-back', what: 'x', settings: {}, isGated: true };
+  /** A pod whose sandbox was stopped and removed, while it had its VFs in the next one. */
+  const ends = [
+    [20_000, inSandbox('first', 'stopPodSandbox', 4)],
+    [21_000, inSandbox('second', 'runPodSandbox', 5)],
+    [21_500, inSandbox('second', 'createContainer', 6, container('second'))],
+    [30_000, inSandbox('first', 'removePodSandbox', 7)],
+  ] as const;
+  const text = (dropped: number, entries: readonly (readonly [number, object])[]) =>
+    [{ ...header, dropped }, ...entries.map(([atMs, entry]) => ({ atMs, ...entry }))]
+      .map((line) => `${JSON.stringify(line)}\n`)
+      .join('');
+  it.each([
+    [
+      'from its start',
+      text(0, [
+        [1_000, { is: 'prepare', call: 1, claims: [claim] }],
+        [1_010, stored],
+        [2_000, inSandbox('first', 'runPodSandbox', 2)],
+        [2_500, inSandbox('first', 'createContainer', 3, container('first'))],
+        ...ends,
+      ]),
+    ],
+    [
+      'from the start of a driver that found the pod',
+      text(0, [
+        [0, { ...stored, devices: devices.map((device) => ({ ...device, config: { mtu: 4000 } })) }],
+        [0, { is: 'placed', claimUid: claim.uid, pciAddress: '0000:3b:02.1', sandboxId: 'first' }],
+        [9, { is: 'synchronize', call: 1, sandboxes: [place('first')], containers: [] }],
+        ...ends,
+      ]),
+    ],
+    [
+      'without its beginning',
+      text(700, [
+        [1_000, { is: 'prepare', call: 1, claims: [claim] }],
+        [1_010, stored],
+        [2_010, { is: 'placed', claimUid: claim.uid, pciAddress: '0000:3b:02.1', sandboxId: 'first' }],
+        [2_000, inSandbox('first', 'runPodSandbox', 2)],
+        [19_000, { is: 'gap' }],
+        ...ends,
+      ]),
+    ],
+  ])('is replayed %s', async (_, recorded) => {
+    const { story, violation } = await replayRecording(parseRecording(recorded), 'end-of-an-old-sandbox');
+    expect(violation?.message).toMatch(
+      /^taken-away: driver-\d takes 0000:01:02\.0 from the running pod in pod-1-sandbox-/,
+    );
+    expect([...story.devices]).toEqual([
+      ['0000-3b-02-1', '0000-01-02-0'],
+      ['0000-86-02-7', '0000-01-02-1'],
+    ]);
+    expect(story.left).toEqual([]);
+    const other = await replayRecording(parseRecording(recorded));
+    expect(other.violation).toBeUndefined();
+    const mtu = other.trace.filter(([, , what]) => /"mtuBytes":4000/.test(what));
+    expect(mtu.length).toBeGreaterThanOrEqual(2);
+  });
+
+  it('is refused if another format has it, or none', () => {
+    expect(() => parseRecording('{"incident":99}\n')).toThrow('line 1 is not that of an incident of format 1');
+    expect(() => parseRecording(`${JSON.stringify(header)}\n{"atMs":`)).toThrow('line 2 is not JSON');
+  });
 });
