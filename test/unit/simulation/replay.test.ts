@@ -50,21 +50,30 @@ describe('an incident', () => {
     expect((await replayRecording(parseRecording(text))).violation).toBeUndefined();
   });
 
-  it.each<[string, Fault]>([
+  it.each<[string, Fault, IncidentReason?]>([
     ['a kubelet that restarts', restartOfKubelet],
     ['a runtime that restarts', { kind: 'restart runtime', atMs: 1_100, forMs: 2_000 }],
     ['a sandbox that is lost', { kind: 'lose sandbox', atMs: 5_000, forMs: 0, isDriverAway: false }],
     ['a driver that is killed', { kind: 'kill driver', atMs: 5_000, forMs: 1_000 }],
     ['a card that refuses changes', { kind: 'card refuses', atMs: 500, forMs: 5_000 }],
     ['an API server that is away', { kind: 'API server away', atMs: 500, forMs: 5_000 }],
-    ['a store that fails', { kind: 'store error', atMs: 500, forMs: 5_000 }],
-  ])('is replayed to the same answers: %s', async (_, fault) => {
-    const { outcome, text } = await recordIncident(withFaults(fault));
+    ['a store that fails', { kind: 'store error', atMs: 500, forMs: 5_000 }, 'claim-refused'],
+  ])('is replayed to the same answers: %s', async (_, fault, reason) => {
+    const { outcome, incidents, text } = await recordIncident(withFaults(fault));
+    expect(incidents[0]?.reason).toBe(reason);
     expect(outcome.violation).toBeUndefined();
     const again = await replayRecording(parseRecording(text));
     expect(again.violation).toBeUndefined();
     expect(again.differences).toEqual([]);
     expect(again.unused).toEqual([]);
+  });
+
+  it('is a VF that has left its pod, too: its PF was reset', async () => {
+    const { incidents } = await recordIncident(withFaults({ kind: 'reset card', atMs: 5_000, forMs: 0 }));
+    expect(incidents[0]).toEqual({
+      reason: 'vf-taken-back',
+      what: 'the metadata of claim default/claim-1 is withdrawn from sandbox pod-1-sandbox-1, which lives',
+    });
   });
 
   const place = (id: string) => ({
