@@ -41,8 +41,10 @@ export function describeIncident(get: GetCluster, getNode: () => RealNode): void
       await expect.poll(incidents, recovery).toEqual([expect.stringMatching(/vf-taken-back\.jsonl$/)]);
       const out = join(node.dir, 'incident-bundle');
       const kubeconfig = `--kubeconfig=${node.controlPlane.adminKubeconfig}`;
-      const bundle = await runProgram(linkPlugin(node), ['bundle', kubeconfig, `--out=${out}`]);
-      expect(bundle, bundle.stderr).toMatchObject({ code: 0 });
+      const bundle = await runProgram(linkPlugin(node), ['bundle', kubeconfig, `--out=${out}`, '-o', 'json']);
+      expect(bundle).toMatchObject({ code: 0, stderr: '' });
+      const { missing } = JSON.parse(bundle.stdout);
+      expect(missing).toEqual([expect.stringMatching(/driver-previous\.log: .*not found/)]);
 
       const again = await runProgram(simulatePath, ['--bundle', out, '--planted', bug]);
       expect(again, again.stdout).toMatchObject({ code: 1, stderr: '' });
