@@ -1,3 +1,4 @@
+import { chmodSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Plugin } from 'esbuild';
@@ -26,6 +27,7 @@ export async function runFaultyDriver(node: RealNode, bug: string): Promise<Asyn
   const path = join(node.dir, 'faulty-netdra.mjs');
   const plugins = [withFaultyApp, nativePackagesInside, clientNodeApart];
   await bundle({ outfile: path, plugins, shebang: nodePath });
+  chmodSync(path, 0o755);
   const kubectl = (...args: string[]) => node.kubectl(...args, '--namespace', driverNamespace);
   const rollout = () => kubectl('rollout', 'status', 'daemonset/netdra', '--timeout=120s');
   const mount = { name: 'faulty', mountPath: `/${programPath}`, readOnly: true };
