@@ -9,7 +9,9 @@ export const incidentFormat = 1;
 export type IncidentReason =
   | ('claim-refused' | 'claim-not-unprepared' | 'sandbox-refused' | 'container-refused')
   /** A VF or its metadata was taken from a pod whose sandbox lives. */
-  | ('vf-taken-back' | 'vf-not-restored' | 'device-hung');
+  | ('vf-taken-back' | 'vf-not-restored' | 'device-hung')
+  /** Nothing, as far as the driver knows: a tool has asked. */
+  | 'requested';
 
 /** The first line of an incident's file. Texts are escaped as by `printable`. */
 export interface IncidentHeader {

@@ -136,13 +136,19 @@ export function incidentsCommand(): Command {
     'incidents',
     'list what the driver of this node has recorded when something went wrong, or print one of the files',
     ['driverName', 'kubeletPluginsDir'],
-    async (options, file) => {
-      const { formatIncidents, readIncident, viewIncidents } = await import('./incidents.ts');
+    async (options: ToolOptions<'driverName' | 'kubeletPluginsDir'> & { now?: true }, file) => {
+      const { formatIncidents, readIncident, requestIncident, viewIncidents } = await import('./incidents.ts');
       const { dataDir } = driverDirs(options);
+      if (options.now) await requestIncident(dataDir);
       if (file === undefined) writeOutput(options, viewIncidents(dataDir), formatIncidents);
       else process.stdout.write(readIncident(dataDir, file));
     },
-  ).argument('[file]', 'its name');
+  )
+    .argument('[file]', 'its name')
+    .option(
+      '--now',
+      'first have the driver write what has happened lately, though nothing went wrong that it knows of',
+    );
 }
 
 /** `netdra seccomp`: the driver's seccomp profile, for the node. */

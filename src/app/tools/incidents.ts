@@ -1,8 +1,9 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
+import { type Clock, systemClock } from '../../lib/clock.ts';
 import { NetdraError } from '../../lib/errors.ts';
 import type { IncidentHeader } from '../incidents/entry.ts';
-import { incidentDir, listIncidents } from '../incidents/incident-files.ts';
+import { incidentDir, listIncidents, requestName } from '../incidents/incident-files.ts';
 import { formatTable, type Terminal } from './terminal.ts';
 
 /** An incident that the driver of this node has recorded. */
@@ -31,6 +32,29 @@ export function readIncident(dataDir: string, name: string): string {
   throw new NetdraError('incident-missing', `there is no incident ${name}`, {
     hint: 'netdra incidents lists those of this node: only the newest ones are kept',
   });
+}
+
+const patienceMs = 5_000;
+const pollMs = 50;
+
+/**
+ * Has the driver write what has happened lately.
+ * @throws NetdraError `incident-not-recorded` if it does not
+ */
+export async function requestIncident(dataDir: string, clock: Clock = systemClock): Promise<void> {
+  const request = join(incidentDir(dataDir), requestName);
+  const endsAtMs = clock.nowMs() + patienceMs;
+  try {
+    writeFileSync(request, '');
+    while (existsSync(request) && clock.nowMs() < endsAtMs) await clock.sleep(pollMs);
+    if (!existsSync(request)) return;
+    throw new Error(`the driver has not answered within ${patienceMs / 1_000} s`);
+  } catch (cause) {
+    rmSync(request, { force: true });
+    throw new NetdraError('incident-not-recorded', 'what has happened lately is not recorded', {
+      ...{ cause, hint: 'the driver has to run, without --record-incidents=false' },
+    });
+  }
 }
 
 export function formatIncidents(terminal: Terminal, incidents: readonly IncidentView[]): string {

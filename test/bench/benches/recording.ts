@@ -10,7 +10,7 @@ import { cycleRunner } from './memory.ts';
 export const recordingBench: Bench = {
   name: 'recording',
   async run({ effort, progress, ...options }) {
-    const [rounds, cycles, warmUp, restMs] = effort === 'full' ? [5, 600, 300, 3_000] : [1, 8, 1, 50];
+    const [rounds, cycles, warmUp, restMs] = effort === 'full' ? [4, 300, 200, 3_000] : [1, 8, 1, 50];
     await using lab = await Lab.start({ ...options, simulate: { pfs: 1, vfsPerPf: 8 } });
     const measured = {
       with: { cpu: [] as number[], mb: [] as number[] },

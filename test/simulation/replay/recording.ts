@@ -14,14 +14,15 @@ export interface Recording {
 
 /**
  * Finds the file of an incident.
- * @param path the file; or a bundle, or any folder: the newest incident in it
+ * @param path the file; or a bundle, or any folder: the newest incident in it, before what was recorded only for the bundle
  * @throws Error if there is none
  */
 export function findRecording(path: string): string {
   if (!statSync(path).isDirectory()) return path;
   const files = readdirSync(path, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.jsonl'));
-  // Their names begin with the time.
-  const [newest] = files.sort((a, b) => basename(b).localeCompare(basename(a)));
+  // Their names begin with the time, and end with the reason.
+  const ordered = files.sort((a, b) => basename(b).localeCompare(basename(a)));
+  const newest = ordered.find((file) => !file.endsWith('-requested.jsonl')) ?? ordered[0];
   if (newest === undefined) throw new Error(`there is no incident in ${path}`);
   return join(path, newest);
 }

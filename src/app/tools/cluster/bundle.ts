@@ -90,19 +90,21 @@ async function collectNode(
       return `${formatExactJson(redactObject(JSON.parse(stdout)))}\n`;
     });
   }
+  const incidents = async (...args: string[]) => {
+    const { stdout, stderr, exitCode } = await cluster.exec(pod, ['netdra', 'incidents', ...args]);
+    if (exitCode === 0) return stdout;
+    throw new NetdraError('tool-failed', stderr.trim());
+  };
   await write(join('nodes', node, 'incidents.json'), async () => {
-    const read = async (...args: string[]) => {
-      const { stdout, stderr, exitCode } = await cluster.exec(pod, ['netdra', 'incidents', ...args]);
-      if (exitCode === 0) return stdout;
-      throw new NetdraError('tool-failed', stderr.trim());
-    };
-    const incidents: IncidentView[] = JSON.parse(await read('--output=json'));
-    for (const { name } of incidents) {
+    // A driver that records nothing now may have done so before.
+    const text = await incidents('--now', '--output=json').catch(() => incidents('--output=json'));
+    const views: IncidentView[] = JSON.parse(text);
+    for (const { name } of views) {
       // Not a path: a node is not to choose where on this machine it is written.
       const path = join('nodes', node, 'incidents', basename(name));
-      await write(path, async () => redactLines(await read(basename(name))));
+      await write(path, async () => redactLines(await incidents(basename(name))));
     }
-    return `${formatExactJson(redactObject(incidents))}\n`;
+    return `${formatExactJson(redactObject(views))}\n`;
   });
   const log = (query: Record<string, string>) => async () =>
     redactText(await cluster.readLog(pod, { limitBytes: `${logBytes}`, ...query }));

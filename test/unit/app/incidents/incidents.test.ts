@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest';
 import type { IncidentEntry, IncidentHeader } from '../../../../src/app/incidents/entry.ts';
 import { IncidentFiles, listIncidents, maxIncidents } from '../../../../src/app/incidents/incident-files.ts';
 import { IncidentRing } from '../../../../src/app/incidents/incident-ring.ts';
-import { formatIncidents, readIncident, viewIncidents } from '../../../../src/app/tools/incidents.ts';
-import type { Clock } from '../../../../src/lib/clock.ts';
+import { formatIncidents, readIncident, requestIncident, viewIncidents } from '../../../../src/app/tools/incidents.ts';
+import { type Clock, systemClock } from '../../../../src/lib/clock.ts';
 import { explain } from '../../../../src/lib/errors.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 import { plainTerminal } from '../tools/plain-terminal.ts';
@@ -119,7 +119,7 @@ describe('IncidentFiles', () => {
 
   it('writes four at once and then no more, keeps the newest, and writes what is due when the driver stops', async () => {
     using dir = tempDir();
-    mkdirSync(join(dir.path, 'incidents'));
+    mkdirSync(join(dir.path, 'incidents'), { recursive: true });
     const old = Array.from({ length: maxIncidents }, (_, index) => `200${index}-01-01T00-00-00.000Z-device-hung.jsonl`);
     for (const name of [...old, 'not one']) writeFileSync(join(dir.path, 'incidents', name), '{}\n');
     const { files, wake } = open(dir.path);
@@ -138,14 +138,33 @@ describe('IncidentFiles', () => {
     expect(readdirSync(join(dir.path, 'incidents'))).toContain('not one');
   });
 
+  it('writes what has happened lately when a tool asks for it', async () => {
+    using dir = tempDir();
+    const { files, ring } = open(dir.path);
+    ring.add({ atMs: 1, is: 'disconnected' });
+    await requestIncident(dir.path);
+    const [name = ''] = listIncidents(dir.path);
+    expect(viewIncidents(dir.path)).toMatchObject([{ header: { reason: 'requested' } }]);
+    expect(readIncident(dir.path, name)).toMatch(/\n{"atMs":1,"is":"disconnected"}\n$/);
+    files[Symbol.dispose]();
+    const hurried = { nowMs: () => performance.now() * 100, sleep: systemClock.sleep } as Clock;
+    expect(await requestIncident(dir.path, hurried).catch(explain)).toMatch(
+      /^what has happened lately is not recorded: the driver has not answered within 5 s \(the driver has to run/,
+    );
+    expect(readdirSync(join(dir.path, 'incidents'))).toEqual([name]);
+  });
+
   it('only warns if the file cannot be written', async () => {
     using dir = tempDir();
     writeFileSync(join(dir.path, 'incidents'), '');
     const { files, wake, logged } = open(dir.path);
     files.request('claim-refused', 'x');
     await wake();
-    expect(logged).toEqual([expect.objectContaining({ reason: 'claim-refused', err: expect.any(Error) })]);
-    expect(explain((logged[0] as { err: Error }).err)).toMatch(/EEXIST|ENOTDIR/);
+    expect(logged).toEqual([
+      expect.objectContaining({ dir: join(dir.path, 'incidents'), err: expect.any(Error) }),
+      expect.objectContaining({ reason: 'claim-refused', err: expect.any(Error) }),
+    ]);
+    expect(explain((logged[1] as { err: Error }).err)).toMatch(/EEXIST|ENOTDIR/);
     expect(readFileSync(join(dir.path, 'incidents'), 'utf8')).toBe('');
   });
 });
