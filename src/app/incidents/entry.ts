@@ -52,6 +52,7 @@ export interface RecordedDevice {
   pciAddress: string;
   pfAddress?: string;
   /** Of the claim that has it, where no entry says how it was prepared. */
+  request?: string;
   config?: object;
 }
 

@@ -75,7 +75,10 @@ export class Recorder {
   /** What the store holds when the driver starts. */
   #begin(store: Store): void {
     for (const { identity, podUids, state, devices } of store.claims()) {
-      const configured = devices.map((device) => ({ ...deviceFacts(device), config: device.config }));
+      const configured = devices.map((device) => {
+        const { request, config } = device;
+        return { ...deviceFacts(device), request, config };
+      });
       this.#add({ is: 'stored', claim: identity, podUids, state, devices: configured });
       for (const { pciAddress, attachment } of devices) {
         if (attachment !== undefined) this.#placed(identity.uid, pciAddress, attachment.sandboxId);

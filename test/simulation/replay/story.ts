@@ -38,6 +38,8 @@ const untilEventMs = { run: 21, create: 6, stop: 11, remove: 1 };
 /** When the pods arrive that were there before. */
 const earlyMs = 500;
 const preparedMs = 1_000;
+/** When a pod is deleted of which only the end of its claims is recorded. */
+const lastMs = 4_000;
 const killMs = 5_000;
 const restartMs = 1_000;
 /** From the start of an instance to its first entry. */
@@ -53,7 +55,9 @@ export function tell(recording: Recording): Story {
   const isRestarted = header.dropped === 0 && existing.length > 0;
   const beginMs = existing.length > 0 ? killMs + restartMs : startMs;
   const toMs = (atMs: number) => atMs - recordedMs + beginMs;
-  const steps = [...earlySteps(cast, existing), ...entries.flatMap((entry) => stepOf(cast, entry, toMs(entry.atMs)))];
+  const early = earlySteps(cast, existing);
+  const made = [...early, ...entries.flatMap((entry) => stepOf(cast, entry, toMs(entry.atMs)))];
+  const steps = [...made, ...unseenEnds(made, entries, toMs, isRestarted)].sort((a, b) => a.atMs - b.atMs);
   const endMs = toMs(entries.at(-1)?.atMs ?? recordedMs) + runOnMs;
   const faults = [
     ...(isRestarted ? [{ kind: 'kill driver' as const, atMs: killMs, forMs: restartMs }] : []),
@@ -90,11 +94,9 @@ function earlySteps(cast: Cast, existing: readonly string[]): Step[] {
     const claimUids = claims.map(({ uid }) => uid);
     const prepare: Step = { atMs: preparedMs, pod, does: 'prepare', claimUids };
     if (sandboxId === undefined) return [prepare];
-    return [
-      prepare,
-      { atMs: preparedMs + 500, pod, does: 'run', sandboxId },
-      { atMs: preparedMs + 1_000, pod, does: 'create', sandboxId, hasDevices: true },
-    ];
+    const run: Step = { atMs: preparedMs + 500, pod, does: 'run', sandboxId };
+    const create: Step = { atMs: preparedMs + 1_000, pod, does: 'create', sandboxId, hasDevices: true };
+    return cast.hasContainer(sandboxId) ? [prepare, run, create] : [prepare, run];
   });
 }
 
@@ -141,6 +143,38 @@ function stepOf(cast: Cast, entry: IncidentEntry, atMs: number): Step[] {
   }
 }
 
+/** Sandboxes that a list of the runtime does not show, and whose end no event has reported: a driver was not connected. */
+function unseenEnds(
+  steps: readonly Step[],
+  entries: readonly IncidentEntry[],
+  toMs: (atMs: number) => number,
+  isRestarted: boolean,
+): Step[] {
+  const ended = new Set<string>();
+  return entries.flatMap((entry, index): Step[] => {
+    if (entry.is !== 'synchronize') return [];
+    const listMs = toMs(entry.atMs);
+    const listed = entry.sandboxes.map(({ id }) => id);
+    const isFirst = isRestarted && !entries.slice(0, index).some(({ is }) => is === 'synchronize');
+    return steps.flatMap((step): Step[] => {
+      if (step.does !== 'run' || step.atMs > listMs || listed.includes(step.sandboxId)) return [];
+      const { pod, sandboxId } = step;
+      const isKnown = steps.some((each) => {
+        return (
+          'sandboxId' in each && each.sandboxId === sandboxId && endings.includes(each.does) && each.atMs <= listMs
+        );
+      });
+      if (isKnown || ended.has(sandboxId)) return [];
+      ended.add(sandboxId);
+      return [{ atMs: isFirst ? killMs + restartMs / 2 : listMs - unseenMs, pod, does: 'stop', sandboxId }];
+    });
+  });
+}
+
+const endings: readonly string[] = ['stop', 'remove'];
+/** How long before a list a sandbox is stopped that is not in it. */
+const unseenMs = 100;
+
 /** A connection that ends is that of a runtime that restarts, unless the recording ends before it is back. */
 function restartsOf(entries: readonly IncidentEntry[], toMs: (atMs: number) => number): Fault[] {
   return entries.flatMap(({ is, atMs }, index): Fault[] => {
@@ -163,6 +197,8 @@ class Cast {
   runtime = '';
   readonly #claims = new Map<string, RecordedClaim>();
   readonly #containers = new Map<string, RecordedContainer>();
+  /** Ids of sandboxes with containers, in the first list of the runtime. */
+  #listed: Set<string> | undefined;
   readonly #sandboxes = new Map<string, RecordedSandbox>();
 
   constructor(entries: readonly IncidentEntry[]) {
@@ -176,6 +212,9 @@ class Cast {
       }
       if (entry.is === 'placed' && entry.sandboxId !== undefined && !this.places.has(entry.claimUid)) {
         this.places.set(entry.claimUid, entry.sandboxId);
+      }
+      if (entry.is === 'synchronize') {
+        this.#listed ??= new Set(entry.containers.map(({ sandboxId }) => sandboxId));
       }
       if (entry.is === 'runPodSandbox') this.#sandboxes.set(entry.sandbox.podUid, entry.sandbox);
       if (entry.is === 'createContainer' && entry.container.cdiDevices > 0) {
@@ -200,6 +239,11 @@ class Cast {
     this.vfs = Math.max(2, 2 * Math.max(...taken));
   }
 
+  /** At the beginning, if nothing says otherwise. */
+  hasContainer(sandboxId: string): boolean {
+    return this.#listed?.has(sandboxId) ?? true;
+  }
+
   claimsOf(podUid: string): RecordedClaim[] {
     return [...this.#claims.values()].filter(({ podUids }) => podUids[0] === podUid);
   }
@@ -213,8 +257,8 @@ class Cast {
     const arrivesAtMs = Math.min(earlyMs, ...steps.map(({ atMs }) => atMs - 5));
     const first = Math.max(0, Math.min(...steps.map(({ atMs }) => atMs)) - 5);
     // A pod was deleted before its last sandbox was stopped if its claims were unprepared after it.
-    const stop = steps.findLast(({ does }) => does === 'stop');
-    const isOver = stop !== undefined && steps.some(({ does, atMs }) => does === 'unprepare' && atMs > stop.atMs);
+    const end = steps.findLast(({ does }) => does === 'unprepare');
+    const stop = steps.findLast(({ does, atMs }) => does === 'stop' && atMs <= (end?.atMs ?? 0));
     const arrives = steps.some(({ atMs }) => atMs <= preparedMs) ? Math.max(0, arrivesAtMs) : first;
     const { cpus = '', shares = 0 } = this.#containers.get(podUid) ?? {};
     const claims = this.claimsOf(podUid).map((claim) => this.#claimPlan(claim));
@@ -230,7 +274,7 @@ class Cast {
         restartPolicy: 'Always',
       },
       isOnHost: this.#sandboxes.get(podUid)?.netns === '',
-      deletedAfterMs: isOver ? stop.atMs - arrives - 1 : undefined,
+      deletedAfterMs: end === undefined ? undefined : Math.max(1, (stop?.atMs ?? lastMs) - arrives - 1),
       ...{ isForced: false, mutations: 0, exits: 0, cpus: [] },
     };
   }
@@ -265,7 +309,7 @@ class Cast {
 function storedClaim({ claim, podUids, devices }: IncidentEntry & { is: 'stored' }): RecordedClaim {
   return {
     ...{ ...claim, podUids },
-    results: devices.map(({ name }) => ({ request: 'nic', device: name })),
+    results: devices.map(({ name, request = 'nic' }) => ({ request, device: name })),
     config: devices.slice(0, 1).map(({ config = {} }) => {
       return { source: 'FromClass', opaque: { driver: '', parameters: config } };
     }),
