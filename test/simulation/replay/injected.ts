@@ -12,6 +12,8 @@ type Trouble = IncidentEntry & { is: 'failure' | 'slow' };
 
 /** How much earlier a call may come in the simulation, whose calls take less time. */
 const slackMs = 300;
+/** The call that failed is not made in the simulation if none like it was made by then. */
+const windowMs = 2_000;
 
 /** Calls that have failed or were slow in a recording do so again: the first like it, not before its time. */
 export class Injected {
@@ -54,7 +56,8 @@ export class Injected {
 
   #take(call: PortCall, nowMs: number): Trouble | undefined {
     const index = this.#left.findIndex((entry) => {
-      return entry.port === call.port && entry.what === call.name && entry.dueMs <= nowMs && this.#isSame(entry, call);
+      const isDue = entry.dueMs <= nowMs && nowMs <= entry.dueMs + windowMs;
+      return entry.port === call.port && entry.what === call.name && isDue && this.#isSame(entry, call);
     });
     return index === -1 ? undefined : this.#left.splice(index, 1)[0];
   }

@@ -95,7 +95,7 @@ export class RecordedKubelet extends Kubelet {
       case 'remove':
         return await this.#call('RemovePodSandbox', (signal) => runtime.removePodSandbox(this.#idOf(step), signal));
       case 'create': {
-        const ids = step.hasDevices ? this.node.claimsOf(pod).flatMap((claim) => this.infoOf(claim).ids ?? []) : [];
+        const ids = step.hasDevices ? this.#idsOf(pod) : [];
         const id = await this.runtimeCall('CreateContainer', callMs, undefined, (signal) =>
           runtime.createContainer(this.#idOf(step), ids, signal),
         );
@@ -113,6 +113,15 @@ export class RecordedKubelet extends Kubelet {
   #claimsOf(pod: SimPod, claimUids: readonly string[]) {
     const uids = claimUids.map((uid) => this.uidOf(pod, uid));
     return this.node.claimsOf(pod).filter(({ uid }) => uids.includes(uid));
+  }
+
+  /** CDI ids of the pod's claims. */
+  #idsOf(pod: SimPod): string[] {
+    return this.node.claimsOf(pod).flatMap((claim) => {
+      const { ids } = this.infoOf(claim);
+      if (ids === undefined) throw new Error(`claim ${claim.name} is not prepared, as it was in the recording`);
+      return ids;
+    });
   }
 
   #idOf({ sandboxId }: { sandboxId: string }): string {
