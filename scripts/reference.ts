@@ -25,6 +25,8 @@ const otherCodes: Record<string, string> = {
   'devices-unlisted': 'The devices of the node have not been listed yet.',
   'directory-unwritable': 'The driver cannot write to one of its directories.',
   'exec-failed': 'A command could not be run in a pod of the driver.',
+  'incident-missing': 'There is no incident of the name that was given.',
+  'incident-not-recorded': 'The driver has not written what has happened lately: it does not run, or records nothing.',
   'instance-unreadable': 'The settings of the running driver cannot be read, or several drivers run on the node.',
   'kubeconfig-missing': 'No API server is known: there is neither a service account nor a kubeconfig.',
   'kubeconfig-unusable': 'The kubeconfig cannot be read, or has something that is not supported.',

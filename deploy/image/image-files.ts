@@ -91,8 +91,12 @@ export async function makePackageProgram(outfile: string): Promise<void> {
   writeFileSync(join(outdir, 'THIRD-PARTY-LICENSES'), collectLicences(packages));
 }
 
-/** @returns folders of the packages that are bundled */
-async function bundle({ shebang, plugins = [], ...options }: BuildOptions & { shebang: string }): Promise<string[]> {
+/** Makes the program of all commands in one file. @returns folders of the packages that are bundled */
+export async function bundle({
+  shebang,
+  plugins = [],
+  ...options
+}: BuildOptions & { shebang: string }): Promise<string[]> {
   const { metafile } = await build({
     ...common,
     ...options,

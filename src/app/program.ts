@@ -13,6 +13,7 @@ import {
 import {
   claimsCommand,
   doctorCommand,
+  incidentsCommand,
   inventoryCommand,
   metadataCommand,
   seccompCommand,
@@ -29,7 +30,7 @@ export function createProgram(): Command {
   const description = 'Kubernetes network DRA driver for SR-IOV and DPDK';
   return assemble('netdra', description, [
     ...[runCommand(), doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), seccompCommand()],
-    ...[topCommand(), statusCommand(), validateCommand()],
+    ...[topCommand(), incidentsCommand(), statusCommand(), validateCommand()],
   ]);
 }
 

@@ -98,21 +98,23 @@ export class Hardware {
     this.pfs = pfs === 1 ? [addPf(1)] : [addPf(1), addPf(2)];
     const { tape } = simulator;
     for (let vfIndex = 0; vfIndex < count; vfIndex++) {
+      const lastByte = vfIndex.toString(16).padStart(2, '0');
       const settings = defaultVfSettings();
-      if (tape.chance(0.2)) settings.hardwareAddress = `3c:fd:fe:00:01:0${vfIndex}`;
+      if (tape.chance(0.2)) settings.hardwareAddress = `3c:fd:fe:00:01:${lastByte}`;
       if (tape.chance(0.2)) settings.vlan = { id: 7, priority: 0 };
-      const pciAddress = `0000:01:02.${vfIndex}`;
+      const slot = (2 + Math.floor(vfIndex / 8)).toString(16).padStart(2, '0');
+      const pciAddress = `0000:01:${slot}.${vfIndex % 8}`;
       const vf: SimVf = {
         pciAddress,
         pf: this.pfs[vfIndex % pfs] ?? this.pfs[0],
-        name: `0000-01-02-${vfIndex}`,
+        name: `0000-01-${slot}-${vfIndex % 8}`,
         vfIndex,
         ownDriver: 'iavf',
         driver: undefined,
         override: undefined,
         settings,
         link: undefined,
-        fresh: { name: `ens1v${vfIndex}`, hardwareAddress: `3c:fd:fe:00:02:0${vfIndex}`, parentDevice: pciAddress },
+        fresh: { name: `ens1v${vfIndex}`, hardwareAddress: `3c:fd:fe:00:02:${lastByte}`, parentDevice: pciAddress },
         binding: undefined,
         learnt: undefined,
         wasReset: false,

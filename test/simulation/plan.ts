@@ -1,5 +1,7 @@
 import type { LayoutName } from '../../src/framework/metadata/index.ts';
+import type { Kubelet } from './kubelet.ts';
 import type { Tape } from './tape.ts';
+import type { Node } from './world.ts';
 
 /** How a claim's VF gets into its pod. */
 export type Attach = 'netlink' | 'cni' | 'observe' | 'user-space';
@@ -18,6 +20,8 @@ export interface ClaimPlan {
   isBond?: boolean;
   /** Its CNI plugin fails each time. */
   isBroken?: boolean;
+  /** Names of the devices that the scheduler allocates. Not drawn: any that are free. */
+  devices?: readonly string[];
 }
 
 export interface PodPlan {
@@ -139,6 +143,10 @@ export interface Plan {
   /** When faults end. */
   calmAtMs: number;
   isShared: boolean;
+  /** Whether the VFs are those of two PFs. Not drawn: they are if a pod has a bond. */
+  hasTwoPfs?: boolean;
+  /** The kubelet. Not drawn: one that does the usual. */
+  kubelet?: (node: Node) => Kubelet;
 }
 
 /** All faults have ended by then. */

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { readFileSync, symlinkSync } from 'node:fs';
+import { existsSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -13,14 +13,21 @@ import { TestTerminal } from '../terminal.ts';
 
 const mainPath = fileURLToPath(new URL('../../../src/main.ts', import.meta.url));
 
+/** The plugin of kubectl. @returns its path */
+export function linkPlugin({ dir }: RealNode): string {
+  const path = join(dir, 'kubectl-netdra.ts');
+  if (!existsSync(path)) symlinkSync(mainPath, path);
+  return path;
+}
+
 /** The command as operators run it on the node. */
 function netdra(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
   return runProgram(mainPath, args);
 }
 
-function runProgram(path: string, args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+export function runProgram(path: string, args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
   return new Promise((resolve) => {
-    execFile(process.execPath, [path, ...args], (error, stdout, stderr) =>
+    execFile(process.execPath, [path, ...args], { maxBuffer: 64_000_000 }, (error, stdout, stderr) =>
       resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr }),
     );
   });
@@ -67,8 +74,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       expect(code).toBe(0);
       expect(stdout).toMatch(/request vf: generation 1\n {2}v1: as it should be .*\n {2}kep: as it should be/);
 
-      const plugin = join(getNode().dir, 'kubectl-netdra.ts');
-      symlinkSync(mainPath, plugin);
+      const plugin = linkPlugin(getNode());
       const { adminKubeconfig, authority, server } = getNode().controlPlane;
       const runAs = (kubeconfig: string, args: string[]) => runProgram(plugin, [...args, `--kubeconfig=${kubeconfig}`]);
       const kubectlNetdra = (...args: string[]) => runAs(adminKubeconfig, args);

@@ -159,6 +159,27 @@ export function topCommand(): Command {
   return command;
 }
 
+/** `netdra incidents`: what the driver has recorded when something went wrong. */
+export function incidentsCommand(): Command {
+  return toolCommand(
+    'incidents',
+    'list what the driver of this node has recorded when something went wrong, or print one of the files',
+    ['driverName', 'kubeletPluginsDir'],
+    async (options: ToolOptions<'driverName' | 'kubeletPluginsDir'> & { now?: true }, file) => {
+      const { formatIncidents, readIncident, requestIncident, viewIncidents } = await import('./incidents.ts');
+      const { dataDir } = driverDirs(options);
+      if (options.now) await requestIncident(dataDir);
+      if (file === undefined) writeOutput(options, viewIncidents(dataDir), formatIncidents);
+      else process.stdout.write(readIncident(dataDir, file));
+    },
+  )
+    .argument('[file]', 'its name')
+    .option(
+      '--now',
+      'first have the driver write what has happened lately, though nothing went wrong that it knows of',
+    );
+}
+
 /** `netdra seccomp`: the driver's seccomp profile, for the node. */
 export function seccompCommand(): Command {
   return new Command('seccomp')

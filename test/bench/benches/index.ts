@@ -1,8 +1,12 @@
 import type { Bench } from '../bench.ts';
 import { goBench, goHookBench, goLargeBench } from './go.ts';
 import { memoryBench } from './memory.ts';
+import { recordingBench } from './recording.ts';
 import { restBench } from './rest.ts';
 import { startBench } from './start.ts';
 
 /** In the order in which they run. */
-export const allBenches: readonly Bench[] = [startBench, memoryBench, restBench, goBench, goHookBench, goLargeBench];
+export const allBenches: readonly Bench[] = [
+  ...[startBench, memoryBench, restBench, recordingBench],
+  ...[goBench, goHookBench, goLargeBench],
+];

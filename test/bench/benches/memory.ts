@@ -85,16 +85,16 @@ async function weighBareNode(pauseMs: number): Promise<number> {
   return mb;
 }
 
-/** Life cycles of pods, {@link pods} at a time. */
-async function cycleRunner(lab: Lab): Promise<{ run(cycles: number): Promise<void> } & Disposable> {
+/** Life cycles of pods, {@link pods} at a time. @param name of the pods, without their number */
+export async function cycleRunner(lab: Lab, name = 'm'): Promise<{ run(cycles: number): Promise<void> } & Disposable> {
   const { dra, runtime } = lab;
   const devices = await lab.devices();
   const stack = new DisposableStack();
   let started = 0;
   const slots = Array.from({ length: pods }, (_, slot) => {
-    const netns = stack.use(new TestNetns(`pod${slot}`));
+    const netns = stack.use(new TestNetns(`${name}${slot}`));
     const parameters = { interfaceName: 'net1', addresses: [`192.0.2.${slot + 1}/24`] };
-    return { pod: lab.addPod(`m${slot}`, [[devices[slot]!]], parameters), netns };
+    return { pod: lab.addPod(`${name}${slot}`, [[devices[slot]!]], parameters), netns };
   });
   const cycle = async ({ pod, netns }: (typeof slots)[number]) => {
     const namespaces = [{ type: 'network', path: netns.path }];

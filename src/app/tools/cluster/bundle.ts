@@ -1,11 +1,12 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { formatExactJson } from '../../../framework/metadata/document/json-stream.ts';
 import { explain, NetdraError } from '../../../lib/errors.ts';
+import type { IncidentView } from '../incidents.ts';
 import { readClaims } from './claims.ts';
 import { type DriverPod, type DriverPodsOptions, readDriverPods } from './driver-pods.ts';
 import type { Cluster } from './open-cluster.ts';
-import { redactObject, redactText } from './redact.ts';
+import { redactLines, redactObject, redactText } from './redact.ts';
 import { readStatus } from './status.ts';
 
 /** Nodes that are asked at a time. */
@@ -90,6 +91,22 @@ async function collectNode(
       return `${formatExactJson(redactObject(JSON.parse(stdout)))}\n`;
     });
   }
+  const incidents = async (...args: string[]) => {
+    const { stdout, stderr, exitCode } = await cluster.exec(pod, ['netdra', 'incidents', ...args]);
+    if (exitCode === 0) return stdout;
+    throw new NetdraError('tool-failed', stderr.trim());
+  };
+  await write(join('nodes', node, 'incidents.json'), async () => {
+    // A driver that records nothing now may have done so before.
+    const text = await incidents('--now', '--output=json').catch(() => incidents('--output=json'));
+    const views: IncidentView[] = JSON.parse(text);
+    for (const { name } of views) {
+      // Not a path: a node is not to choose where on this machine it is written.
+      const path = join('nodes', node, 'incidents', basename(name));
+      await write(path, async () => redactLines(await incidents(basename(name))));
+    }
+    return `${formatExactJson(redactObject(views))}\n`;
+  });
   const log = (query: Record<string, string>) => async () =>
     redactText(await cluster.readLog(pod, { limitBytes: `${logBytes}`, ...query }));
   await write(join('nodes', node, 'driver.log'), log({}));

@@ -20,6 +20,11 @@ export function redactText(text: string): string {
   return patterns.reduce((left, [pattern, replacement]) => left.replace(pattern, replacement), text);
 }
 
+/** The same from lines of JSON. */
+export function redactLines(text: string): string {
+  return text.replaceAll(/^.+$/gm, (line) => JSON.stringify(redactObject(JSON.parse(line))));
+}
+
 /** Removes from an object what looks like a secret: by the name of a field or environment variable, or by its form. */
 export function redactObject(value: unknown): unknown {
   if (typeof value === 'string') return redactText(value);

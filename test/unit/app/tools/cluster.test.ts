@@ -26,11 +26,16 @@ const options = { driverName: testDriver, selector: 'app.kubernetes.io/name=netd
 class ClusterWithPods extends Cluster {
   readonly commands: string[] = [];
   answer: ExecResult = { exitCode: 0, stdout: '{}', stderr: '' };
+  /** Of one file that `netdra incidents` lists. */
+  incident = '';
   log = '';
 
   override async exec(...[pod, command]: Parameters<Cluster['exec']>): Promise<ExecResult> {
     this.commands.push(`${pod.name} ${pod.container}: ${command.join(' ')}`);
-    return this.answer;
+    const [, tool, argument] = command;
+    if (tool !== 'incidents') return this.answer;
+    const stdout = argument === 'a.jsonl' ? this.incident : JSON.stringify([{ name: '../../a.jsonl', header: {} }]);
+    return { exitCode: 0, stdout, stderr: '' };
   }
 
   override async readLog(...[, { previous }]: Parameters<Cluster['readLog']>): Promise<string> {
@@ -329,11 +334,13 @@ describe('makeBundle', () => {
       stdout: JSON.stringify({ args: ['--password=hunter2'], device: 'vf-0' }),
       stderr: '',
     };
+    cluster.incident = `{"is":"prepare","config":{"password":"hunter2"}}\n{"is":"gap"}\n`;
     const out = join(dir.path, 'bundle');
     const bundle = await makeBundle(cluster, { ...options, out, nodes: ['node-1'] });
     expect(bundle.files).toEqual([
       ...['claims.json', 'deviceclasses.json', 'missing.txt', 'nodenetworkdevices.json'],
-      ...['claims.json', 'doctor.json', 'driver.log', 'inventory.json'].map((name) => `nodes/node-1/${name}`),
+      ...['claims.json', 'doctor.json', 'driver.log'].map((name) => `nodes/node-1/${name}`),
+      ...['incidents.json', 'incidents/a.jsonl', 'inventory.json'].map((name) => `nodes/node-1/${name}`),
       ...['pods.json', 'resourceslices.json', 'status.json'],
     ]);
     const texts = bundle.files.map((path) => readFileSync(join(out, path), 'utf8'));

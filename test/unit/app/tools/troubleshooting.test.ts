@@ -6,6 +6,7 @@ import { createProgram } from '../../../../src/app/program.ts';
 import {
   claimsCommand,
   doctorCommand,
+  incidentsCommand,
   inventoryCommand,
   metadataCommand,
   topCommand,
@@ -80,7 +81,14 @@ describe('docs/troubleshooting.md', () => {
   });
 
   it('names commands and flags that there are', () => {
-    const looks = [doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), topCommand()];
+    const looks = [
+      doctorCommand(),
+      inventoryCommand(),
+      claimsCommand(),
+      metadataCommand(),
+      topCommand(),
+      incidentsCommand(),
+    ];
     const commands = [...looks, validateCommand()];
     const names = [...page.matchAll(/^\| `netdra (\w+)/gm)].map(([, name]) => name);
     expect(new Set(names)).toEqual(new Set(commands.map((command) => command.name())));
