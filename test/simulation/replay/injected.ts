@@ -30,6 +30,8 @@ export class Injected {
       .filter((entry): entry is Trouble => entry.is === 'failure' || entry.is === 'slow')
       // What takes long in the simulation by itself, and needs no help to do so.
       .filter(({ port, is }) => port !== 'files' || is === 'failure')
+      // Made at a random time, and nothing depends on it.
+      .filter(({ port, on }) => port !== 'api' || !on.includes('/nodenetworkdevices/'))
       .map((entry) => {
         const dueMs = entry.atMs - beginMs + story.beginMs - slackMs;
         return { ...entry, dueMs, sandboxId: sandboxes.get(entry.on) ?? '' };
