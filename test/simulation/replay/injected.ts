@@ -30,8 +30,6 @@ export class Injected {
       .filter((entry): entry is Trouble => entry.is === 'failure' || entry.is === 'slow')
       // What takes long in the simulation by itself, and needs no help to do so.
       .filter(({ port, is }) => port !== 'files' || is === 'failure')
-      // Made at a random time, and nothing depends on it.
-      .filter(({ port, on }) => port !== 'api' || !on.includes('/nodenetworkdevices/'))
       .map((entry) => {
         const dueMs = entry.atMs - beginMs + story.beginMs - slackMs;
         return { ...entry, dueMs, sandboxId: sandboxes.get(entry.on) ?? '' };
@@ -40,7 +38,7 @@ export class Injected {
 
   /** For people: what was not used. */
   get left(): string[] {
-    return this.#left.map(({ port, what, text = 'slow' }) => `${port} ${what}: ${text}`);
+    return this.#left.map(({ port, what, on, text = 'slow' }) => `${port} ${what} ${on}: ${text}`);
   }
 
   /** @param kubelet knows which sandbox is which */

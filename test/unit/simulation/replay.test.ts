@@ -65,7 +65,8 @@ describe('an incident', () => {
     const again = await replayRecording(parseRecording(text));
     expect(again.violation).toBeUndefined();
     expect(again.differences).toEqual([]);
-    expect(again.unused).toEqual([]);
+    // The pauses between attempts to reach the API server are random.
+    expect(again.unused.filter((call) => !call.startsWith('api request '))).toEqual([]);
   });
 
   it('is a VF that has left its pod, too: its PF was reset', async () => {
