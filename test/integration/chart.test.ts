@@ -212,6 +212,7 @@ describe('the chart', () => {
         kubeletPlugin: { tolerations: [], resources: {} },
         deviceClasses: { kernel: { create: false }, dpdk: { extendedResourceName: '' } },
         admissionPolicies: { slices: false, vfConfig: false },
+        nodeView: { enabled: false },
       },
     ],
   ])('fits the schemas of Kubernetes %s', (_, values) => {

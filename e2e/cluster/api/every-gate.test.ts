@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe } from 'vitest';
 import { isSince, readPrograms } from '../programs.ts';
 import { ApiCluster } from './api-cluster.ts';
 import { describeManyDevices } from './device-conditions.ts';
+import { describeNoNodeViews } from './node-view.ts';
 import { describeResources } from './resources.ts';
 import { describeSlicesPolicy } from './slices-policy.ts';
 
@@ -19,7 +20,10 @@ describe('with every gate and version for devices', () => {
     cluster = await ApiCluster.start({
       featureGates,
       apiVersions: ['resource.k8s.io/v1beta1', 'resource.k8s.io/v1beta2'],
-      values: { admissionPolicies: { slices: false }, kubeletPlugin: { openClaimFields: ['macAddress'] } },
+      values: {
+        ...{ admissionPolicies: { slices: false }, nodeView: { enabled: false } },
+        kubeletPlugin: { openClaimFields: ['macAddress'] },
+      },
     });
   });
   afterAll(async () => await cluster?.[Symbol.asyncDispose]());
@@ -29,4 +33,5 @@ describe('with every gate and version for devices', () => {
   describeSlicesPolicy(get);
   describeResources(get);
   describeManyDevices(get);
+  describeNoNodeViews(get);
 });

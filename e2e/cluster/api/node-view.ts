@@ -125,3 +125,22 @@ export function describeNodeView(get: () => ApiCluster): void {
     });
   });
 }
+
+/** @param get a cluster with a chart that does not show nodes */
+export function describeNoNodeViews(get: () => ApiCluster): void {
+  describe('NodeNetworkDevices in a cluster without their definition', () => {
+    it('are unknown, or forbidden: so the driver knows what to say', async () => {
+      const { admin } = get();
+      for (const { client, code } of [
+        { client: admin.client, code: 'api-unserved' },
+        { client: (await get().driverOn('unseen')).client, code: 'api-forbidden' },
+      ]) {
+        const request = { path: `${path}/unseen`, contentType: 'application/apply-patch+yaml' };
+        await expect(client.request({ ...request, method: 'GET' })).rejects.toMatchObject({ code });
+        const query = { fieldManager: testDriver };
+        const body = { apiVersion: 'netdra.dev/v1alpha1', kind: 'NodeNetworkDevices', metadata: { name: 'unseen' } };
+        await expect(client.request({ ...request, method: 'PATCH', query, body })).rejects.toMatchObject({ code });
+      }
+    });
+  });
+}

@@ -79,7 +79,7 @@ export interface ViewSources {
 export function readNodeView(sources: ViewSources): NodeView {
   const { driver: name, version, devices, store } = sources;
   const { pfs } = devices.counts();
-  const nameOf = (pciAddress: string) => pfs.find((each) => each.pciAddress === pciAddress)?.pf ?? pciAddress;
+  const nameOf = (pciAddress: string) => text(pfs.find((each) => each.pciAddress === pciAddress)?.pf ?? pciAddress);
   const claims = store
     .claims()
     .map(({ identity, devices: all }) => ({
@@ -109,12 +109,12 @@ export function readNodeView(sources: ViewSources): NodeView {
 
 const text = (message: string) => printable(message, most.text);
 
-function toPfView({ pf: name, pciAddress, hasCarrier, vfs }: PfCounts, { report }: ViewSources['devices']): PfView {
+function toPfView({ pf, pciAddress, hasCarrier, vfs }: PfCounts, { report }: ViewSources['devices']): PfView {
   const { driver, linkSpeedMbps, totalVfs, numVfs } = report.pfs.find((each) => each.pciAddress === pciAddress)!;
   const link = hasCarrier ? ('Up' as const) : ('NoCarrier' as const);
   const { offered, used: inUse, withheld, hung } = vfs;
   return {
-    ...{ name, pciAddress, totalVfs, numVfs, vfs: { offered, inUse, withheld, hung } },
+    ...{ name: text(pf), pciAddress, totalVfs, numVfs, vfs: { offered, inUse, withheld, hung } },
     ...(hasCarrier === undefined ? {} : { link }),
     ...defined({ driver, speedMbps: linkSpeedMbps }),
   };
