@@ -36,9 +36,10 @@ export class Injected {
       });
   }
 
-  /** For people: what was not used. */
+  /** For people: failures that nothing has met. A claim that was slow to be read is prepared when it was. */
   get left(): string[] {
-    return this.#left.map(({ port, what, text = 'slow' }) => `${port} ${what}: ${text}`);
+    const failures = this.#left.filter(({ is }) => is === 'failure');
+    return failures.map(({ port, what, text }) => `${port} ${what}: ${text}`);
   }
 
   /** @param kubelet knows which sandbox is which */
