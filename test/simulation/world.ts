@@ -123,8 +123,9 @@ export class Node {
       udevNameOf: ({ parentDevice = '' }) => this.hardware.find(parentDevice)?.fresh.name,
     });
     const hasBonds = plan.pods.some(({ claims }) => claims.some(({ isBond }) => isBond));
-    const { vfs: count, writesInVain, hasTwoPfs = hasBonds } = plan;
-    this.hardware = new Hardware({ kernel: this.kernel, simulator, count, writesInVain, pfs: hasTwoPfs ? 2 : 1 });
+    const { vfs: count, writesInVain, hasTwoPfs = hasBonds, found } = plan;
+    const pfs = hasTwoPfs ? 2 : 1;
+    this.hardware = new Hardware({ kernel: this.kernel, simulator, count, writesInVain, pfs, found });
     this.cni = new CniNode({ simulator, kernel: this.kernel, hardware: this.hardware });
     this.cni.failureRate = plan.cniFailureRate;
     this.cni.hangRate = plan.cniHangRate;

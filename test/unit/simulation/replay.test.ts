@@ -41,11 +41,21 @@ const withFaults =
 const restartOfKubelet: Fault = { kind: 'restart kubelet', atMs: 10_000, forMs: 1_000, isStateLost: false };
 
 describe('an incident', () => {
-  it('is replayed to the same violation by the code that had it, and to none by other code', async () => {
-    const { outcome, text } = await recordIncident(withFaults(restartOfKubelet), 'prepare-starts-over');
-    expect(outcome.violation?.rule).toBe('taken-away');
-    const again = await replayRecording(parseRecording(text), 'prepare-starts-over');
-    expect(again.violation?.rule).toBe('taken-away');
+  it.each<[string, string, Fault[]]>([
+    ['prepare-starts-over', 'taken-away', [restartOfKubelet]],
+    ['exception-in-an-event', 'crash', [{ kind: 'restart runtime', atMs: 5_000, forMs: 1_000 }]],
+    ['attachment-stored-late', 'not-stored', []],
+    ['interface-stays-down', 'not-configured', []],
+    // The name is that of a VF as it was found.
+    ['alternative-names-stay', 'not-settled', []],
+  ])('of %s is replayed to the same violation, and to none by other code', async (bug, rule, faults) => {
+    const { outcome, text } = await recordIncident((plan) => {
+      const found = new Map([['0000-01-02-0', { link: { altNames: ['enp1s2f1'] }, settings: { trust: true } }]]);
+      return { ...withFaults(...faults)(plan), found };
+    }, bug);
+    expect(outcome.violation?.rule).toBe(rule);
+    const again = await replayRecording(parseRecording(text), bug);
+    expect(again.violation?.rule).toBe(rule);
     expect(again.differences).toEqual([]);
     expect((await replayRecording(parseRecording(text))).violation).toBeUndefined();
   });
