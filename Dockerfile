@@ -12,6 +12,8 @@
 #   docker build --build-arg NODE_IMAGE=node@sha256:... --build-arg DEBIAN_IMAGE=... --build-arg RUNTIME_IMAGE=... .
 ARG DEBIAN_IMAGE=debian:bookworm-slim
 ARG NODE_IMAGE=node:24-bookworm-slim
+# Whose `node` becomes the image's; the other one runs the build.
+ARG TARGET_NODE_IMAGE=${NODE_IMAGE}
 # The GNU C and C++ libraries that `node` needs, and no shell, package manager or other program.
 ARG RUNTIME_IMAGE=gcr.io/distroless/cc-debian12
 
@@ -51,9 +53,10 @@ RUN node scripts/check-installed.ts . /target
 COPY --from=gate /out/netdra-gate /target/netdra-gate
 RUN node scripts/bundle.ts --arch "$TARGETARCH" --modules /target/node_modules --gate /target/netdra-gate --out /image
 
-FROM ${NODE_IMAGE} AS runtime
+# Older Buildah keeps the platform of the stages above unless the next ones name theirs.
+FROM --platform=$TARGETPLATFORM ${TARGET_NODE_IMAGE} AS runtime
 
-FROM ${RUNTIME_IMAGE}
+FROM --platform=$TARGETPLATFORM ${RUNTIME_IMAGE}
 COPY --from=runtime /usr/local/bin/node /usr/local/bin/node
 COPY --from=build /image/ /
 # What the program needs to start fast: deploy/image/layout.ts has the same.

@@ -12,6 +12,7 @@ import { isKubeError, KubeClient, type KubeList } from '../../src/framework/kube
 import { loadKubeConfig } from '../../src/framework/kube/kube-config.ts';
 import type { Device } from '../../src/framework/resourceslice/index.ts';
 import { systemClock } from '../../src/lib/clock.ts';
+import { poll } from '../../src/lib/poll.ts';
 import {
   ClusterError,
   type ClusterNode,
@@ -260,10 +261,14 @@ export class Cluster implements AsyncDisposable {
     return stdout;
   }
 
-  /** The log of a container, also after it has ended. */
+  /**
+   * The log of a container, also after it has ended. The runtime may write it some time after the container runs or has ended, seen on
+   * busy nodes: an empty one is read again for 10 s.
+   */
   async log(pod: string, container: string): Promise<string> {
     const api = this.#config.makeApiClient(CoreV1Api);
-    return await api.readNamespacedPodLog({ namespace: this.namespace, name: pod, container });
+    const read = () => api.readNamespacedPodLog({ namespace: this.namespace, name: pod, container });
+    return await poll(systemClock, { forMs: 10_000, everyMs: 250 }, read);
   }
 
   /** Events of objects in the namespace. */

@@ -1,12 +1,13 @@
 /**
  * The cost of many nodes for a real control plane: slices published by the driver's own publisher, and by Kubernetes',
- * on nodes that kwok simulates; and pods with claims, placed by the scheduler. `npm run e2e:cluster -- --scale`,
- * followed by the options below. Prints tables in Markdown.
+ * on nodes that kwok simulates; NodeNetworkDevices, written by the driver's own writer; and pods with claims, placed by the
+ * scheduler. `npm run e2e:cluster -- --scale`, followed by the options below. Prints tables in Markdown.
  *
  *   --nodes 100         number of nodes
  *   --vfs 64            per node, on two PFs
  *   --pods 500          with one claim each
  *   --rest-seconds 360  duration of the idle phase
+ *   --only nodes        NodeNetworkDevices only
  */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -14,13 +15,15 @@ import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { describeMachine } from '../../test/bench/machine.ts';
 import { renderMachine, renderTable } from '../../test/bench/render.ts';
+import { manifestObjects } from '../../test/unit/deploy/manifest-objects.ts';
 import { goProgramsFolder } from '../go/build.ts';
-import { readPrograms } from './programs.ts';
+import { type ClusterPrograms, readPrograms } from './programs.ts';
 import { LargeCluster } from './scale/large-cluster.ts';
 import { type Placing, placePods } from './scale/placing.ts';
 import { PublisherProcess } from './scale/publisher-process.ts';
-import { type Outcome, playPublishing, scenarios } from './scale/publishing.ts';
+import { type Outcome, playPublishing, playViews, scenarios } from './scale/publishing.ts';
 import { discoverVfs } from './scale/vfs.ts';
+import { readViews } from './scale/views.ts';
 
 const program = (module: string) => join(goProgramsFolder(cacheFolder(process.env), module), module);
 const ourProgram = join(import.meta.dirname, 'scale/publish.ts');
@@ -37,14 +40,18 @@ function readOptions() {
       vfs: { type: 'string', default: '64' },
       pods: { type: 'string', default: '500' },
       'rest-seconds': { type: 'string', default: '360' },
+      only: { type: 'string' },
     },
   });
-  const wrong = Object.entries(values).find(([, text]) => !/^[1-9]\d{0,4}$/.test(text));
+  const { only, ...numbers } = values;
+  if (only !== undefined && only !== 'nodes')
+    throw new NetdraError('wrong-usage', `--only ${only}: nodes is known only`);
+  const wrong = Object.entries(numbers).find(([, text]) => !/^[1-9]\d{0,4}$/.test(text));
   if (wrong !== undefined) {
     throw new NetdraError('wrong-usage', `--${wrong[0]} ${wrong[1]}: a number from 1 to 99999 is needed`);
   }
-  const { nodes, vfs, pods, 'rest-seconds': restSeconds } = values;
-  return { nodes: Number(nodes), vfs: Number(vfs), pods: Number(pods), restSeconds: Number(restSeconds) };
+  const { nodes, vfs, pods, 'rest-seconds': restSeconds } = numbers;
+  return { nodes: Number(nodes), vfs: Number(vfs), pods: Number(pods), restSeconds: Number(restSeconds), only };
 }
 
 /** As the API server stores it. */
@@ -102,40 +109,69 @@ function formatPlacing({ pods, allMs, bindingMs, schedulerCpuMs, claims }: Placi
   );
 }
 
-async function main(): Promise<void> {
-  const options = readOptions();
-  const programs = readPrograms(process.env);
-  const progress = (line: string) => console.error(`scale: ${line}`);
-  const all = await discoverVfs(options.vfs);
-  const { nodes, vfs, pods, restSeconds } = options;
-  const machine = renderMachine(describeMachine());
-  console.log(`Kubernetes ${programs.kubernetesVersion}; ${nodes} nodes with ${vfs} VFs each; ${machine}.\n`);
+interface Run extends ReturnType<typeof readOptions> {
+  programs: ClusterPrograms;
+  progress: (line: string) => void;
+}
+
+/** A cluster, with the publishers of one side on its nodes. */
+async function openSide({ programs, nodes, progress }: Run, side: keyof typeof sides) {
+  await using stack = new AsyncDisposableStack();
+  const { driver, command } = sides[side];
+  progress(`${side}: a cluster of ${nodes} nodes`);
+  const cluster = stack.use(await LargeCluster.start(programs, program('kwok'), nodes));
+  const args = [...command.slice(1), cluster.controlPlane.adminKubeconfig, driver, ...cluster.nodes];
+  const publishers = stack.use(new PublisherProcess([command[0], ...args]));
+  const owned = stack.move();
+  return { cluster, publishers, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+async function measureViews(run: Run): Promise<void> {
+  await using side = await openSide(run, 'netdra');
+  const { cluster } = side;
+  const definition = manifestObjects.find(({ kind }) => kind === 'CustomResourceDefinition')!;
+  await cluster.createAll('/apis/apiextensions.k8s.io/v1/customresourcedefinitions', [definition]);
+  const { up, down } = await readViews(sides.netdra.driver, run.vfs);
+  const size = (view: object) => number(JSON.stringify(view).length / 1_000, 1);
+  console.log(`NodeNetworkDevices: ${size(up)} kB of status each, ${size(down)} kB while a PF has no carrier.\n`);
+  const files = { up: cluster.writeFile('up', up), down: cluster.writeFile('down', down) };
+  console.log(`${formatOutcomes([['netdra', await playViews({ ...run, ...side }, files)]], run.nodes)}\n`);
+}
+
+async function measureSlices(run: Run): Promise<void> {
+  const all = await discoverVfs(run.vfs);
   const played: [string, Outcome[]][] = [];
-  for (const [side, { driver, command }] of Object.entries(sides)) {
-    progress(`${side}: a cluster of ${nodes} nodes`);
-    await using cluster = await LargeCluster.start(programs, program('kwok'), nodes);
+  for (const side of Object.keys(sides) as (keyof typeof sides)[]) {
+    const { driver } = sides[side];
+    await using opened = await openSide(run, side);
+    const { cluster, publishers } = opened;
+    const taints = [{ key: `${driver}/no-carrier`, effect: 'NoSchedule' as const, timeAdded }];
     const devices = {
-      all: cluster.writeDevices('all', all),
-      left: cluster.writeDevices('left', all.slice(0, all.length / 2)),
-      tainted: cluster.writeDevices(
+      all: cluster.writeFile('all', all),
+      left: cluster.writeFile('left', all.slice(0, all.length / 2)),
+      tainted: cluster.writeFile(
         'tainted',
-        all.map((device) => ({
-          ...device,
-          taints: [{ key: `${driver}/no-carrier`, effect: 'NoSchedule', timeAdded }],
-        })),
+        all.map((device) => ({ ...device, taints })),
       ),
     };
-    const args = [...command.slice(1), cluster.controlPlane.adminKubeconfig, driver, ...cluster.nodes];
-    await using publishers = new PublisherProcess([command[0], ...args]);
-    played.push([side, await playPublishing({ cluster, publishers, devices, restSeconds, progress })]);
+    played.push([side, await playPublishing({ ...run, cluster, publishers }, devices)]);
     // Printed each time: a long run may be interrupted.
-    console.log(formatOutcomes(played.slice(-1), nodes));
+    console.log(formatOutcomes(played.slice(-1), run.nodes));
     console.log(`${side}: ${number(publishers.residentMb)} MB for the publishers of all nodes`);
     if (side !== 'netdra') continue;
-    progress(`${pods} pods`);
-    console.log(`\n${formatPlacing(await placePods(cluster, driver, pods))}\n`);
+    run.progress(`${run.pods} pods`);
+    console.log(`\n${formatPlacing(await placePods(cluster, driver, run.pods))}\n`);
   }
-  console.log(`\n${formatOutcomes(played, nodes)}`);
+  console.log(`\n${formatOutcomes(played, run.nodes)}`);
+}
+
+async function main(): Promise<void> {
+  const programs = readPrograms(process.env);
+  const run = { ...readOptions(), programs, progress: (line: string) => console.error(`scale: ${line}`) };
+  const machine = renderMachine(describeMachine());
+  console.log(`Kubernetes ${programs.kubernetesVersion}; ${run.nodes} nodes with ${run.vfs} VFs each; ${machine}.\n`);
+  await measureViews(run);
+  if (run.only === undefined) await measureSlices(run);
 }
 
 try {

@@ -4,8 +4,8 @@
  */
 import { buildGate } from '../../programs/build.ts';
 import { fetchDebianPackages } from '../../scripts/packages/debian-packages.ts';
+import { ensureProgram } from '../../scripts/packages/debian-programs.ts';
 import { containerdVersion, findFolderWith, pathFolders } from '../../scripts/packages/host-programs.ts';
-import { ensureIp } from '../../scripts/packages/iproute.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
 import {
   type ContainerdSeries,
@@ -28,10 +28,10 @@ function main(cacheDir: string, env: NodeJS.ProcessEnv): void {
   for (const series of containerdSeries) {
     if (missing.includes(sources[series])) checkItRuns(series, findTool(sources[series], cacheDir));
   }
-  const ipFolder = ensureIp(cacheDir, env, log);
+  const ipFolder = ensureProgram('ip', cacheDir, env, log);
   buildGateIfPossible(cacheDir, env, log);
   console.log(`export NETDRA_CACHE=${quote(cacheDir)}`);
-  if (ipFolder !== undefined) console.log(`export PATH=${quote(ipFolder)}:"$PATH"`);
+  if (!pathFolders(env.PATH).includes(ipFolder)) console.log(`export PATH=${quote(ipFolder)}:"$PATH"`);
 }
 
 /** Not every user of the demo has a compiler: the start gate is optional. */

@@ -4,26 +4,27 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
+import type { Architecture } from '../../deploy/image/layout.ts';
 import { buildConsumer } from '../../programs/build.ts';
 import { run } from '../../scripts/packages/run.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
 import { encodeTar, readTarEntries } from '../node/tar.ts';
 import { packageChart } from './chart.ts';
-import { hostArchitecture } from './driver-image.ts';
+import { buildForeignTool, hostArchitecture } from './driver-image.ts';
 
 const repo = fileURLToPath(new URL('../..', import.meta.url));
 
 export interface ReleaseParts {
   cacheDir: string;
-  /** Folder with the OCI layout of the driver's image. */
-  image: string;
+  /** Folders with OCI layouts of the driver's image. */
+  images: Partial<Record<Architecture, string>>;
   log?: (line: string) => void;
 }
 
 /** Paths of what a release publishes. */
 export interface ReleaseFiles {
-  /** OCI archive, for the processor of this machine. */
-  image: string;
+  /** OCI archives. */
+  images: string[];
   chart: string;
   /** For `sha256sum --check` in the folder. */
   sums: string;
@@ -34,25 +35,34 @@ export interface ReleaseFiles {
  * @param out a folder, emptied first
  * @throws CommandError, PackageError; NetdraError `architecture-unknown`, `notes-missing`, `tool-missing`
  */
-export function makeRelease(out: string, { cacheDir, image, log = () => undefined }: ReleaseParts): ReleaseFiles {
+export function makeRelease(out: string, { cacheDir, images, log = () => undefined }: ReleaseParts): ReleaseFiles {
   rmSync(out, { recursive: true, force: true });
   mkdirSync(out, { recursive: true });
   const { version } = JSON.parse(readFileSync(join(repo, 'package.json'), 'utf8')) as { version: string };
-  const processor = hostArchitecture();
   const work = mkdtempSync(join(tmpdir(), 'netdra-release-'));
   try {
     const packed = packageChart(cacheDir, work, 'helm-4');
     const files = {
-      image: join(out, `netdra-image-${version}-${processor}.tar`),
+      images: Object.entries(images).map(([processor, layout]) => {
+        const path = join(out, `netdra-image-${version}-${processor}.tar`);
+        writeFileSync(path, encodeTar(readTarEntries(layout)));
+        return path;
+      }),
       chart: join(out, basename(packed)),
       sums: join(out, 'SHA256SUMS'),
     };
-    writeFileSync(files.image, encodeTar(readTarEntries(image)));
     writeFileSync(files.chart, repackChart(packed, work));
     run('npm', ['pack', '--pack-destination', out, '--cache', join(work, 'npm')], { cwd: repo });
-    const tool = join(out, `netdra-metadata-${version}-linux-${processor}`);
-    cpSync(buildConsumer({ outDir: join(work, 'programs'), cacheDir, log }), tool);
-    chmodSync(tool, 0o755);
+    for (const processor of Object.keys(images) as Architecture[]) {
+      const outDir = join(work, 'programs', processor);
+      const isOwn = processor === hostArchitecture();
+      const built = isOwn
+        ? buildConsumer({ outDir, cacheDir, log })
+        : buildForeignTool(cacheDir, outDir, processor, version);
+      const tool = join(out, `netdra-metadata-${version}-linux-${processor}`);
+      cpSync(built, tool);
+      chmodSync(tool, 0o755);
+    }
     cpSync(join(repo, 'deploy/manifests/netdra.yaml'), join(out, 'netdra.yaml'));
     writeFileSync(join(out, `netdra-${version}.cdx.json`), billOfMaterials());
     writeFileSync(join(out, 'NOTES.md'), notesOf(version));

@@ -32,58 +32,85 @@ const suite = 'bookworm';
 interface BaseImage {
   /** The name in the Dockerfile. */
   name: string;
-  packages: PackageSet;
+  /** Processor of what it holds. */
+  architecture: Architecture;
+  packages: Omit<PackageSet, 'architecture'>;
   /** Paths that are left out: every build copies the image. */
   without?: string[];
   withNode?: boolean;
+  /** With `withNode`: npm, too. */
+  withNpm?: boolean;
   /** apt regards the packages as installed, and has no sources with newer ones: `apt-get install` does nothing. */
   withApt?: boolean;
 }
 
-const baseImages: BaseImage[] = [
-  {
-    name: 'docker.io/library/debian:bookworm-slim',
-    packages: {
-      suite,
-      packages: ['apt', 'base-files', 'coreutils', 'dash', 'gcc', 'libc6-dev', 'make'],
-      // Needed only for other languages, for run-time checks, and for packages' scripts, which do not run here.
-      without: [
-        'adduser',
-        'debconf',
-        'debian-archive-keyring',
-        'libasan8',
-        'libgprofng0',
-        'libitm1',
-        'liblsan0',
-        'libquadmath0',
-        'libtsan2',
-        'libubsan1',
-        'mawk',
-        'perl-base',
-        'rpcsvc-proto',
-      ],
-    },
-    without: ['usr/share/doc', 'usr/share/locale', 'usr/share/man', 'usr/bin/x86_64-linux-gnu-lto-dump-12'],
-    withApt: true,
-  },
-  {
+/** Debian's compilers for a processor, on machines with another one. */
+const crossCompilers: Record<Architecture, string[]> = {
+  amd64: ['gcc-x86-64-linux-gnu', 'libc6-dev-amd64-cross'],
+  arm64: ['gcc-aarch64-linux-gnu', 'libc6-dev-arm64-cross'],
+};
+/** The image in the Dockerfile whose `node` becomes the driver's, where that is for another processor than the build. */
+const foreignNode = 'localhost/netdra/node:24-bookworm-slim';
+
+/** The base images of a build on this machine. */
+function baseImages(target: Architecture): BaseImage[] {
+  const host = hostArchitecture();
+  const compiler = target === host ? ['gcc', 'libc6-dev'] : crossCompilers[target];
+  const node: BaseImage = {
     name: 'docker.io/library/node:24-bookworm-slim',
+    architecture: host,
     packages: {
       suite,
       packages: ['base-files', 'bash', 'coreutils', 'dash', 'libstdc++6'],
       without: ['debconf', 'mawk', 'perl-base'],
     },
     withNode: true,
-  },
-  {
-    name: 'gcr.io/distroless/cc-debian12:latest',
-    packages: {
-      suite,
-      packages: ['base-files', 'libc6', 'libgcc-s1', 'libgomp1', 'libssl3', 'libstdc++6', 'netbase', 'tzdata'],
-      without: ['debconf', 'mawk'],
+    withNpm: true,
+  };
+  const other: BaseImage = {
+    ...{ name: foreignNode, architecture: target, withNode: true },
+    packages: { suite, packages: ['base-files'], without: ['mawk'] },
+  };
+  return [
+    {
+      name: 'docker.io/library/debian:bookworm-slim',
+      architecture: host,
+      packages: {
+        suite,
+        packages: ['apt', 'base-files', 'coreutils', 'dash', ...compiler, 'make'],
+        // Needed only for other languages, for run-time checks, and for packages' scripts, which do not run here.
+        without: [
+          'adduser',
+          'debconf',
+          'debian-archive-keyring',
+          'libasan8',
+          'libgprofng0',
+          'libitm1',
+          'liblsan0',
+          'libquadmath0',
+          'libtsan2',
+          'libubsan1',
+          'mawk',
+          'perl-base',
+          'rpcsvc-proto',
+        ],
+      },
+      without: ['usr/share/doc', 'usr/share/locale', 'usr/share/man', 'usr/bin/x86_64-linux-gnu-lto-dump-12'],
+      withApt: true,
     },
-  },
-];
+    node,
+    ...(target === host ? [] : [other]),
+    {
+      name: 'gcr.io/distroless/cc-debian12:latest',
+      architecture: target,
+      packages: {
+        suite,
+        packages: ['base-files', 'libc6', 'libgcc-s1', 'libgomp1', 'libssl3', 'libstdc++6', 'netbase', 'tzdata'],
+        without: ['debconf', 'mawk'],
+      },
+    },
+  ];
+}
 
 /** The npm of the base image with Node.js. */
 const npmVersion = '11.19.1';
@@ -98,11 +125,12 @@ export const driverImage = 'localhost/netdra/driver:test';
  * Builds the unmodified Dockerfile, unless the cache has the image of the same sources. Base images are made of Debian
  * packages, under the names in the Dockerfile; npm packages come from the registry that npm uses on this machine.
  * Needs root and the network; 20 s, the first time a minute more.
+ * @param target the processor that it is for; nothing of it is run here if that is not this machine's
  * @returns folder with the image as OCI layout, as registries take it
  * @throws PackageError, CommandError; NetdraError `architecture-unknown`
  */
-export function buildDriverImage(cacheDir: string, log: Log): string {
-  const { folders, lock } = takeCacheEntries(imagesFolder(cacheDir), cacheEntries(cacheDir, log));
+export function buildDriverImage(cacheDir: string, log: Log, target = hostArchitecture()): string {
+  const { folders, lock } = takeCacheEntries(imagesFolder(cacheDir), cacheEntries(cacheDir, log, target));
   lock[Symbol.dispose]();
   return folders[1] ?? '';
 }
@@ -112,10 +140,32 @@ export function buildDriverImage(cacheDir: string, log: Log): string {
  * @param dir for the OCI layout; created
  * @throws CommandError; NetdraError `architecture-unknown`
  */
-export function rebuildDriverImage(cacheDir: string, dir: string): void {
-  mkdirSync(dir);
-  const [builder] = cacheEntries(cacheDir, () => undefined);
-  buildDockerfile(cacheEntryFolder(imagesFolder(cacheDir), builder), dir);
+export function rebuildDriverImage(cacheDir: string, dir: string, target: Architecture): void {
+  mkdirSync(dir, { recursive: true });
+  const [builder] = cacheEntries(cacheDir, () => undefined, target);
+  buildDockerfile(cacheEntryFolder(imagesFolder(cacheDir), builder), dir, target);
+}
+
+/**
+ * Builds `netdra-metadata` for another processor, by the compiler in the base image that the Dockerfile of `target` needs.
+ * @param dir for the program; created
+ * @returns its path
+ * @throws PackageError, CommandError; NetdraError `architecture-unknown`
+ */
+export function buildForeignTool(cacheDir: string, dir: string, target: Architecture, version: string): string {
+  const [builder] = cacheEntries(cacheDir, () => undefined, target);
+  const builderDir = cacheEntryFolder(imagesFolder(cacheDir), builder);
+  const mounts = { store: join(builderDir, 'store'), work: join(dir, 'work'), context: join(dir, 'context'), out: dir };
+  for (const folder of [mounts.work, mounts.context]) mkdirSync(folder, { recursive: true });
+  for (const name of ['Makefile', 'src'])
+    cpSync(join(repo, 'programs', name), join(mounts.context, name), { recursive: true });
+  const compiler = `${{ amd64: 'x86_64', arm64: 'aarch64' }[target]}-linux-gnu-gcc`;
+  const make = `make -C /programs CC=${compiler} OUT=/out VERSION=${version} /out/netdra-metadata`;
+  writeFileSync(join(mounts.context, 'Dockerfile'), `FROM debian:bookworm-slim\nCOPY . /programs\nRUN ${make}\n`);
+  const flags = ['--pull-never', '--layers=false', '--volume', `${insideFolders.out}:/out`];
+  runBuildah(builderDir, mounts, [...storage, 'bud', ...flags, insideFolders.context]);
+  for (const folder of [mounts.work, mounts.context]) rmSync(folder, { recursive: true });
+  return join(dir, 'netdra-metadata');
 }
 
 /**
@@ -138,22 +188,28 @@ export function writeDriverArchive(path: string, cacheDir: string): void {
 
 const imagesFolder = (cacheDir: string) => join(cacheDir, 'image');
 
-function cacheEntries(cacheDir: string, log: Log): [builder: CacheEntry, driver: CacheEntry] {
+function cacheEntries(
+  cacheDir: string,
+  log: Log,
+  target = hostArchitecture(),
+): [builder: CacheEntry, driver: CacheEntry] {
+  const images = baseImages(target);
+  const suffix = target === hostArchitecture() ? '' : `.${target}`;
   const builder: CacheEntry = {
-    name: 'builder',
-    inputs: { buildahPackages, baseImages, npmVersion, node: process.version, insideFolders },
+    name: `builder${suffix}`,
+    inputs: { buildahPackages, images, npmVersion, node: process.version, insideFolders },
     build: (dir) => {
       log(`fetching Debian packages: ${buildahPackages.packages.join(', ')} (${buildahPackages.suite})`);
       unpackBuildah(dir);
-      for (const image of baseImages) makeBaseImage(dir, image, log);
+      for (const image of images) makeBaseImage(dir, image, log);
     },
   };
   const driver: CacheEntry = {
-    name: 'driver',
+    name: `driver${suffix}`,
     inputs: { builder: builder.inputs, driverImage, context: hashContext() },
     build: (dir) => {
-      log('building the Dockerfile');
-      buildDockerfile(cacheEntryFolder(imagesFolder(cacheDir), builder), dir);
+      log(`building the Dockerfile for ${target}`);
+      buildDockerfile(cacheEntryFolder(imagesFolder(cacheDir), builder), dir, target);
     },
   };
   return [builder, driver];
@@ -177,7 +233,7 @@ function listFiles(path: string): string[] {
 }
 
 /** Leaves only the image in `dir`, as OCI layout. */
-function buildDockerfile(builderDir: string, dir: string): void {
+function buildDockerfile(builderDir: string, dir: string, target: Architecture): void {
   const [work, out] = [join(dir, 'work'), join(dir, 'out')];
   for (const folder of [work, out]) mkdirSync(folder);
   // Mounted while commands of the Dockerfile run, so neither becomes part of an image.
@@ -191,7 +247,9 @@ function buildDockerfile(builderDir: string, dir: string): void {
   runBuildah(builderDir, mounts, [
     ...storage,
     // Without the times of files and commands: the same sources give the same bytes.
-    ...['bud', '--pull-never', '--layers=false', '--timestamp', '0', '--build-arg', `TARGETARCH=${hostArchitecture()}`],
+    ...['bud', '--pull-never', '--layers=false', '--timestamp', '0', '--platform', `linux/${target}`],
+    ...['--build-arg', `BUILDPLATFORM=linux/${hostArchitecture()}`],
+    ...(target === hostArchitecture() ? [] : ['--build-arg', `TARGET_NODE_IMAGE=${foreignNode}`]),
     ...Object.entries(volumes).flatMap(([name, path]) => ['--volume', `${insideFolders.work}/${name}:${path}:ro`]),
     ...['--tag', driverImage, insideFolders.context],
   ]);
@@ -237,7 +295,8 @@ function npmSetting(name: string): string {
 }
 
 function makeBaseImage(builderDir: string, image: BaseImage, log: Log): void {
-  const { name, packages, without = [], withNode, withApt } = image;
+  const { name, architecture, without = [], withNode, withNpm, withApt } = image;
+  const packages = architecture === hostArchitecture() ? image.packages : { ...image.packages, architecture };
   log(`making ${name} of Debian packages`);
   const [work, context, store] = ['work', 'context', 'store'].map((each) => join(builderDir, each)) as [
     string,
@@ -250,12 +309,13 @@ function makeBaseImage(builderDir: string, image: BaseImage, log: Log): void {
   writeFileSync(join(root, 'etc/passwd'), 'root:x:0:0:root:/root:/sbin/nologin\n');
   writeFileSync(join(root, 'etc/group'), 'root:x:0:\n');
   for (const path of without) rmSync(join(root, path), { recursive: true, force: true });
-  if (withNode) addNode(join(root, 'usr/local'));
+  if (withNode) addNode(join(root, 'usr/local'), architecture);
+  if (withNpm) addNpm(join(root, 'usr/local'));
   if (withApt) addPackageDatabase(context);
   writeFileSync(join(context, 'Dockerfile'), `FROM scratch\nCOPY ${packageSetFiles.root} /\n`);
   runBuildah(builderDir, { store, work, context }, [
     ...storage,
-    ...['bud', '--layers=false', '--timestamp', '0', '--tag', name, insideFolders.context],
+    ...['bud', '--layers=false', '--timestamp', '0', '--arch', architecture, '--tag', name, insideFolders.context],
   ]);
   for (const folder of [work, context]) rmSync(folder, { recursive: true });
 }
@@ -272,11 +332,25 @@ function addPackageDatabase(dir: string): void {
   writeFileSync(join(folder, 'status'), entries.join('\n'));
 }
 
-/** Puts Node.js and npm at their paths in the official image. */
-function addNode(prefix: string): void {
+/** Puts Node.js at its path in the official image; for another processor, that of the npm package `node` in this version. */
+function addNode(prefix: string, architecture: Architecture): void {
+  const node = join(prefix, 'bin/node');
+  mkdirSync(join(prefix, 'bin'), { recursive: true });
+  if (architecture === hostArchitecture()) cpSync(realpathSync(process.execPath), node);
+  else {
+    const cpu = architectures[architecture];
+    const [name, dir] = [`node-linux-${cpu}`, join(prefix, 'npm')];
+    // Forced, since npm refuses a package for another processor, which is only unpacked here.
+    const flags = ['--force', '--ignore-scripts', '--no-audit', '--no-fund', '--prefix', dir];
+    run('npm', ['install', ...flags, `${name}@${process.versions.node}`], { timeoutMs: 300_000 });
+    renameSync(join(dir, 'node_modules', name, 'bin/node'), node);
+    rmSync(dir, { recursive: true });
+  }
+  chmodSync(node, 0o755);
+}
+
+/** Puts npm at its path in the official image. */
+function addNpm(prefix: string): void {
   const flags = ['--global', '--ignore-scripts', '--no-audit', '--no-fund', '--prefix', prefix];
   run('npm', ['install', ...flags, `npm@${npmVersion}`], { timeoutMs: 300_000 });
-  const node = join(prefix, 'bin/node');
-  cpSync(realpathSync(process.execPath), node);
-  chmodSync(node, 0o755);
 }

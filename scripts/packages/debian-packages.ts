@@ -9,6 +9,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { defined } from '../../src/lib/defined.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
 import { type AptSource, findDebianMirror, parseDeb822Sources, parseOneLineSources } from './apt-sources.ts';
 import { run } from './run.ts';
@@ -57,8 +58,11 @@ export function fetchDebianPackages(
   }
 }
 
-/** Lines of a sources list for the suites, from the machine's own mirror. */
-export function debianSources(aptDir: string, suites: string[], neededFor: string): string {
+/**
+ * Lines of a sources list for the suites, from the machine's own mirror.
+ * @param architecture Debian's name of another processor
+ */
+export function debianSources(aptDir: string, suites: string[], neededFor: string, architecture?: string): string {
   const mirror = findDebianMirror(readAptSources(aptDir));
   if (!mirror) {
     throw new PackageError('no-debian-mirror', `cannot fetch ${neededFor}: no Debian mirror in ${aptDir}`, {
@@ -71,7 +75,10 @@ export function debianSources(aptDir: string, suites: string[], neededFor: strin
     '/usr/share/keyrings/debian-archive-keyring.pgp',
     mirror.signedBy,
   ].find((path) => path !== undefined && existsSync(path));
-  const options = keyring === undefined ? '' : `[signed-by=${keyring}] `;
+  const settings = Object.entries(defined({ arch: architecture, 'signed-by': keyring })).map(
+    ([name, value]) => `${name}=${value}`,
+  );
+  const options = settings.length === 0 ? '' : `[${settings.join(' ')}] `;
   return suites.map((suite) => `deb ${options}${mirror.uri} ${suite} main\n`).join('');
 }
 
@@ -84,8 +91,8 @@ function readAptSources(aptDir: string): AptSource[] {
   });
 }
 
-/** @returns options that restrict apt-get to `workDir` */
-export function prepareApt(workDir: string, sources: string): string[] {
+/** @returns options that restrict apt-get to `workDir`, and to packages of another processor if one is named */
+export function prepareApt(workDir: string, sources: string, architecture?: string): string[] {
   for (const folder of ['lists/partial', 'cache/archives/partial'])
     mkdirSync(join(workDir, folder), { recursive: true });
   writeFileSync(join(workDir, 'sources.list'), sources);
@@ -104,6 +111,7 @@ export function prepareApt(workDir: string, sources: string): string[] {
     'Acquire::Languages': 'none',
     // The user that apt uses for downloads may not be able to write here.
     'APT::Sandbox::User': 'root',
+    ...(architecture === undefined ? {} : { 'APT::Architecture': architecture, 'APT::Architectures::': architecture }),
   };
   return ['-q', ...Object.entries(settings).flatMap(([name, value]) => ['-o', `${name}=${value}`])];
 }

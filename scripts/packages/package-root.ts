@@ -12,6 +12,8 @@ export interface PackageSet {
   packages: string[];
   /** Dependencies that are left out, with what only they need. */
   without: string[];
+  /** Debian's name of the processor that they are for; absent: this machine's. */
+  architecture?: string;
 }
 
 const strongDependenciesOnly = ['recommends', 'suggests', 'conflicts', 'breaks', 'replaces', 'enhances'].map(
@@ -29,12 +31,12 @@ export const packageSetFiles = { root: 'root', list: 'packages' };
  * @throws PackageError `package-unavailable`, `no-debian-mirror`; CommandError
  */
 export function unpackPackageSet(dir: string, set: PackageSet, aptDir: string): void {
-  const sources = debianSources(aptDir, [set.suite], set.packages.join(', '));
+  const sources = debianSources(aptDir, [set.suite], set.packages.join(', '), set.architecture);
   const workDir = join(dir, 'work');
   const downloads = join(workDir, 'downloads');
   const root = join(dir, packageSetFiles.root);
   for (const folder of [downloads, root]) mkdirSync(folder, { recursive: true });
-  downloadPackageSet(prepareApt(workDir, sources), downloads, set);
+  downloadPackageSet(prepareApt(workDir, sources, set.architecture), downloads, set);
   const files = readdirSync(downloads).filter((name) => name.endsWith('.deb'));
   for (const file of files.sort(baseFilesFirst)) run('dpkg-deb', ['-x', join(downloads, file), root]);
   const lines = files.map((name) => `${decodeURIComponent(name.replace(/\.deb$/, ''))}\n`).sort();

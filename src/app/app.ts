@@ -1,3 +1,4 @@
+import packageInfo from '../../package.json' with { type: 'json' };
 import { createNode, type NetworkNode } from '../driver/create.ts';
 import type { NodePorts } from '../driver/ports.ts';
 import { openApiAccess } from '../framework/kube/index.ts';
@@ -32,7 +33,7 @@ export async function startApp(
   const dataDir = `${settings.kubeletPluginsDir}/${settings.driverName}`;
   const { cniUses: uses, cniAllowedPlugins: allowedPlugins, cniDefinitionNamespaces: definitionNamespaces } = settings;
   const cni = { uses, allowedPlugins, definitionNamespaces };
-  const node = { ...settings, dataDir, stateDir: settings.stateDir ?? dataDir, cni };
+  const node = { ...settings, dataDir, stateDir: settings.stateDir ?? dataDir, cni, version: packageInfo.version };
   await using stack = new AsyncDisposableStack();
   const access = await openApiAccess(settings.kubeconfig);
   checkWritableDirectories(driverDirectories(settings));

@@ -1,6 +1,5 @@
 import { join } from 'node:path';
 import { createPlugin } from '../../nri/index.ts';
-import packageInfo from '../../package.json' with { type: 'json' };
 import type { NodePorts, NodeSettings } from '../driver/ports.ts';
 import { readBootId } from '../driver/recovery/index.ts';
 import { KernelNetworks } from '../driver/sandbox/index.ts';
@@ -88,7 +87,7 @@ async function startOperations(settings: Settings & NodeSettings, logger: Logger
   const { podUid, stateDir, httpAddress, httpTlsDir } = settings;
   return await Operations.start({
     driver: settings.driverName,
-    version: packageInfo.version,
+    version: settings.version,
     metadataEnabled: settings.enableDeviceMetadata,
     clock,
     logger,

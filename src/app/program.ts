@@ -7,6 +7,7 @@ import {
   claimMetadataCommand,
   clusterClaimsCommand,
   nodeDoctorCommand,
+  nodeTopCommand,
   statusCommand,
 } from './tools/cluster/commands.ts';
 import {
@@ -16,6 +17,7 @@ import {
   inventoryCommand,
   metadataCommand,
   seccompCommand,
+  topCommand,
   validateCommand,
 } from './tools/commands.ts';
 
@@ -28,7 +30,7 @@ export function createProgram(): Command {
   const description = 'Kubernetes network DRA driver for SR-IOV and DPDK';
   return assemble('netdra', description, [
     ...[runCommand(), doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), seccompCommand()],
-    ...[incidentsCommand(), statusCommand(), validateCommand()],
+    ...[topCommand(), incidentsCommand(), statusCommand(), validateCommand()],
   ]);
 }
 
@@ -37,7 +39,7 @@ export function createKubectlPlugin(): Command {
   const description = 'netdra in a cluster, seen from outside: its driver, devices and claims';
   return assemble('kubectl netdra', description, [
     ...[statusCommand(), clusterClaimsCommand(), claimMetadataCommand(), nodeDoctorCommand(), bundleCommand()],
-    validateCommand(),
+    ...[nodeTopCommand(), validateCommand()],
   ]);
 }
 

@@ -139,6 +139,10 @@ const flags = {
     ...{ value: '[bool]', default: 'false', parse: parseBoolean },
     help: 'offer NUMA nodes as lists, with the other nodes of the same socket; needs the feature gate DRAListTypeAttributes',
   },
+  nodeView: {
+    ...{ value: '[bool]', default: 'false', parse: parseBoolean },
+    help: 'show the devices of the node in the API, as NodeNetworkDevices; needs its CustomResourceDefinition',
+  },
   openClaimFields: {
     ...{ value: '<fields>', default: '', parse: namesAmong(closedFields, { mayBeEmpty: true }) },
     help: `closed fields that claims may set where their DeviceClass does not; comma-separated: ${closedFields.join(', ')}`,
@@ -210,7 +214,7 @@ export function flagOption(name: FlagName): Option {
 }
 
 /** Turns a parser's error into commander's, which names the flag. */
-function argument(parse: (text: string) => unknown): (text: string) => unknown {
+export function argument(parse: (text: string) => unknown): (text: string) => unknown {
   return (text) => {
     try {
       return parse(text);

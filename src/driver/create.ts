@@ -28,7 +28,9 @@ import { LacpRelay } from './devices/lacp-relay.ts';
 import { openDevices } from './devices/open-devices.ts';
 import { DialectFiles } from './dialects/index.ts';
 import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
-import type { KubeletSide, NodeFacts, NodePorts, NodeSettings } from './ports.ts';
+import { nodeFacts } from './node-facts.ts';
+import { createNodeView } from './nodeview/index.ts';
+import type { KubeletSide, NodePorts, NodeSettings } from './ports.ts';
 import {
   endEarlierBoots,
   InactiveClaims,
@@ -42,13 +44,11 @@ import {
   CniAttacher,
   CniCleanUp,
   createSandboxSide,
-  metadataOf,
   NumaGuard,
   type SandboxRegistry,
   StatusReport,
 } from './sandbox/index.ts';
 import { StoredRecords } from './state/index.ts';
-import { TrafficReader, type TrafficReaderOptions } from './vf/index.ts';
 
 /** One look for the claims of many pods that start at once. What changes within this time could as well change after a prepare. */
 const nodeNetworksKeptMs = 1_000;
@@ -126,10 +126,10 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   );
   const reconciler = createReconciler(base, parts, registry, () => reconciler.nudge());
   const reported = { node, devices, store, publisher, kubelet, events, observer };
-  const relay = createRelay(base, parts);
+  const follow = createFollowers(base, parts);
   const report = () => {
     reportDevices(reported);
-    void relay.follow();
+    follow();
   };
   const owned = stack.move();
   return {
@@ -144,9 +144,9 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
       report();
       devices.watch(report, () => {
         reportHealth(reported);
-        void relay.follow();
+        follow();
       });
-      observer.started(factsOf(base, devices, metadata));
+      observer.started(nodeFacts(base, devices, metadata));
       logger.info({ driver, node, devices: devices.offered().length }, 'driver started');
     },
     whenConnected: async () => void (await runtime.whenConnected()),
@@ -215,16 +215,20 @@ function createReports(
   const options = { controller: driver, instance: nodeName, clock, logger };
   const onError = (error: unknown) => observer.writeFailed('events', error);
   const events = new FailureEvents(stack.use(new EventWriter(kube, { ...options, onError })));
+  const sliceApi = createSliceApi(kube, resources, { driver, nodeName });
+  let slicesFailure: string | undefined | null = null;
   const publisher = stack.use(
-    new SlicePublisher(createSliceApi(kube, resources, { driver, nodeName }), {
+    new SlicePublisher(sliceApi, {
       ...{ driver, nodeName, clock, logger, random },
       onError: (error) => {
-        observer.published(explain(error));
+        slicesFailure = explain(error);
+        observer.published(slicesFailure);
         observer.writeFailed('slices', error);
         events.slicesNotPublished(nodeName, error);
         devices.notPublished(error);
       },
       onSynced: () => {
+        slicesFailure = undefined;
         observer.published();
         events.slicesNotPublished(nodeName, undefined);
       },
@@ -252,7 +256,7 @@ function createReports(
     },
   });
   const status = new StatusReport({ store, metadata, writer: statusWriter, numa });
-  return { publisher, events, statusWriter, status, numa };
+  return { sliceApi, publisher, slicesFailure: () => slicesFailure, events, statusWriter, status, numa };
 }
 
 function createClaims(
@@ -341,8 +345,17 @@ function createSandboxes(
   return side;
 }
 
-function createRelay({ disk: { store, locks }, logger, stack }: Base, { devices, control }: Parts): LacpRelay {
-  return stack.use(new LacpRelay({ devices, store, control, locks, logger }));
+/** What is to be called after each look at the devices. */
+function createFollowers(base: Base, parts: Parts): () => void {
+  const { disk, logger, stack } = base;
+  const { store, locks } = disk;
+  const { devices, control, sliceApi, slicesFailure } = parts;
+  const relay = stack.use(new LacpRelay({ devices, store, control, locks, logger }));
+  const view = stack.use(createNodeView({ ...base, devices, sliceApi, slicesFailure }));
+  return () => {
+    void relay.follow();
+    view?.note();
+  };
 }
 
 function createReconciler(
@@ -374,26 +387,4 @@ function createReconciler(
     { name: 'CNI attachments', run: (signal: AbortSignal) => parts.cniCleanUp.sweep(signal) },
   ];
   return stack.use(new Reconciler({ tasks: tasks.map((task) => decorate('task', task)), everyMs, clock, logger }));
-}
-
-function factsOf(base: Base, devices: DeviceList, metadata: ClaimMetadata): NodeFacts {
-  const { disk, kernel, settings, logger } = base;
-  const { store } = disk;
-  const interfaceNameOf: TrafficReaderOptions['interfaceNameOf'] = (claim, device) =>
-    metadataOf(metadata, claim, device)?.networkData?.interfaceName;
-  const traffic = new TrafficReader({ store, networks: kernel.networks, vfs: devices.vfs, interfaceNameOf, logger });
-  const held = () => store.claims().flatMap((claim) => claim.devices);
-  return {
-    devicesOffered: () => devices.offered().length,
-    deviceCounts: () => devices.counts(),
-    deviceProblems: () => devices.problemCount,
-    isPolicyValid: () => devices.policyFault === undefined,
-    claimsByState: () => {
-      const byState = Map.groupBy(store.claims(), ({ state }) => state);
-      return Object.fromEntries([...byState].map(([state, claims]) => [state, claims.length]));
-    },
-    devicesAttached: () => held().filter(({ attachment }) => attachment !== undefined).length,
-    metadataFiles: () => metadata.countFiles(),
-    ...(settings.vfTraffic ? { vfTraffic: shared(() => traffic.read()) } : {}),
-  };
 }

@@ -44,6 +44,10 @@ export interface NodeSettings extends SimulationSettings {
   cni: CniRules;
   /** Whether NUMA nodes are offered as lists. */
   listAttributes: boolean;
+  /** Whether the API shows the devices of the node: NodeNetworkDevices. */
+  nodeView: boolean;
+  /** Of the driver. */
+  version: string;
   /** Path of a file with an InventoryPolicy. */
   inventoryPolicy?: string | undefined;
   /** How often stored and actual state are compared, ms. */
@@ -150,7 +154,7 @@ export interface DeviceState {
 }
 
 /** What the driver writes to the API server. */
-export type ApiObject = 'slices' | 'status' | 'events';
+export type ApiObject = 'slices' | 'status' | 'events' | 'nodes';
 
 /** Figures that may be read at any time. */
 export interface NodeFacts {

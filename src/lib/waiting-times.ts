@@ -19,6 +19,8 @@ export const pauses = {
   claimStatusConflict: { firstMs: 20, longestMs: 320 },
   /** An event is news: it is given up after the sixth failure, half a minute later. */
   event: { firstMs: 1_000, longestMs: 30_000 },
+  /** What a node reports of itself: no pod waits for it. After `quietMs` the pauses start anew. */
+  nodeView: { firstMs: 2_000, longestMs: 120_000, quietMs: 120_000 },
   /** Until the watch is there again, the list is read after each pause. */
   watch: { firstMs: 1_000, longestMs: 60_000 },
   /** Rounds that tasks request again and again: a repair that has no effect. At most as long as between all rounds. */

@@ -131,6 +131,12 @@ export class ApiListener implements AsyncDisposable {
       const { preconditions } = (body ?? {}) as { preconditions?: { uid?: string; resourceVersion?: string } };
       return store.delete(resource, namespace, name, preconditions);
     }
+    // Of one manager, which applies whole fields.
+    if (contentType === 'application/apply-patch+yaml') {
+      const before = store.find(resource, namespace, name);
+      if (before === undefined) return store.create(resource, namespace, body as ObjectInput);
+      return store.replace(resource, namespace, name, { ...before, ...(body as ObjectInput) });
+    }
     const current = store.get(resource, namespace, name);
     if (method === 'GET') return current;
     return store.replace(resource, namespace, name, applyPatch(current, contentType, body));
@@ -151,10 +157,11 @@ export class ApiListener implements AsyncDisposable {
       .map(decodeURIComponent);
     const group = root === 'api' ? '' : steps.shift();
     const version = steps.shift() as DraVersion;
-    const isServed = group === 'resource.k8s.io' ? this.draVersions.includes(version) : version === 'v1';
     const namespace = steps[0] === 'namespaces' ? steps.splice(0, 2)[1] : undefined;
     const [plural, name] = steps;
     const resource = resources.find((each) => each.group === group && each.plural === plural);
+    const { version: served = 'v1' } = resource ?? {};
+    const isServed = group === 'resource.k8s.io' ? this.draVersions.includes(version) : version === served;
     if (resource === undefined || !isServed) throw new ApiStatusError(404, `nothing serves ${path}`);
     return { resource, namespace, name };
   }

@@ -30,6 +30,8 @@ export interface Resource {
   plural: string;
   kind: string;
   namespaced: boolean;
+  /** Default: v1. */
+  version?: string;
 }
 
 /** The kinds that netdra reads and writes. */
@@ -41,6 +43,10 @@ export const resources: readonly Resource[] = [
   { group: 'resource.k8s.io', plural: 'deviceclasses', kind: 'DeviceClass', namespaced: false },
   { group: '', plural: 'namespaces', kind: 'Namespace', namespaced: false },
   { group: 'resource.k8s.io', plural: 'resourceslices', kind: 'ResourceSlice', namespaced: false },
+  {
+    ...{ group: 'netdra.dev', version: 'v1alpha1', plural: 'nodenetworkdevices', kind: 'NodeNetworkDevices' },
+    namespaced: false,
+  },
   {
     group: 'k8s.cni.cncf.io',
     plural: 'network-attachment-definitions',

@@ -383,6 +383,20 @@ describe('the chart', () => {
     expect(prefixed.spec).toEqual(loadYaml(rules.replaceAll('runbook_url: docs/', `runbook_url: ${prefix}docs/`)));
   });
 
+  it('has what NodeNetworkDevices need only where nodes are shown, and their definition once in a cluster', () => {
+    const mentions = (nodeView: object) => {
+      const objects = renderObjects({ values: { nodeView } });
+      const isMeant = (object: object) => /nodenetworkdevices|--node-view/.test(JSON.stringify(object));
+      return objects.filter(isMeant).map(({ kind, metadata }) => `${kind} ${metadata?.name}`);
+    };
+    const always = ['ClusterRole netdra', 'ClusterRole netdra-viewer', 'DaemonSet netdra'];
+    const policy = 'ValidatingAdmissionPolicy netdra-node-view';
+    const definition = 'CustomResourceDefinition nodenetworkdevices.netdra.dev';
+    expect(mentions({}).sort()).toEqual([...always, definition, policy].sort());
+    expect(mentions({ createDefinition: false }).sort()).toEqual([...always, policy].sort());
+    expect(mentions({ enabled: false })).toEqual([]);
+  });
+
   it('offers NUMA nodes as lists where that is wanted', () => {
     const flag = '--list-attributes=true';
     expect(podOf({})?.containers[0]?.args).not.toContain(flag);

@@ -1,4 +1,5 @@
 import type { KubeEvent } from '../../src/driver/events/index.ts';
+import type { StoredView } from '../../src/driver/nodeview/index.ts';
 import {
   type AllocatedDeviceStatus,
   type JsonPatchOperation,
@@ -49,12 +50,14 @@ interface Watcher {
 const versions = '/apis/resource.k8s.io/v1/';
 const claimPath = /^namespaces\/[^/]+\/resourceclaims\/([^/]+)(\/status)?$/;
 
-/** The API server of the cluster: claims, pods, classes, slices and events. */
+/** The API server of the cluster: claims, pods, classes, slices, events and what nodes show. */
 export class ApiServer {
   readonly claims = new Map<string, SimClaim>();
   /** By name. */
   readonly slices = new Map<string, ResourceSlice>();
   readonly events = new Map<string, object>();
+  /** NodeNetworkDevices, by name. */
+  readonly views = new Map<string, { metadata: object; status: StoredView }>();
   /** A new event. */
   onEvent: (event: KubeEvent, process: Process) => void = () => undefined;
   readonly #simulator: Simulator;
@@ -141,6 +144,7 @@ export class ApiServer {
       if (pod === undefined) throw notFound(name);
       return { metadata: { uid: pod.uid, ...(pod.isDeleted ? { deletionTimestamp: '2026-01-01T00:00:00Z' } : {}) } };
     }
+    if (path.startsWith('/apis/netdra.dev/v1alpha1/nodenetworkdevices/')) return this.#view(method, path, body);
     if (path.startsWith('/apis/events.k8s.io/v1/')) return this.#event(process, method, path, body);
     throw new Error(`the simulated API server does not know ${method} ${path}`);
   }
@@ -204,6 +208,13 @@ export class ApiServer {
     this.events.set(name, { ...known, ...body });
     if (method === 'POST') this.onEvent(body as KubeEvent, process);
     return {};
+  }
+
+  /** Server-side apply of all fields. */
+  #view(method: KubeRequest['method'], path: string, body: object | undefined): object {
+    const name = path.split('/').at(-1) ?? '';
+    if (method === 'PATCH') this.views.set(name, body as { metadata: object; status: StoredView });
+    return this.views.get(name) ?? fail(notFound(name));
   }
 
   /** Applies a JSON patch to `status.devices`. */

@@ -107,6 +107,8 @@ export class Instance {
       liveUpdates: this.#node.plan.liveUpdates,
       openClaimFields: [],
       listAttributes: false,
+      nodeView: true,
+      version: '0.1.0',
       cni: allCni,
       reconcileIntervalMs: reconcileMs,
       simulate: undefined,

@@ -1,7 +1,7 @@
 import type { StoredCondition, StoredDevice } from '../../src/driver/state/index.ts';
 import type { AllocatedDeviceStatus } from '../../src/framework/kube/index.ts';
 import type { Device, ResourceSlice } from '../../src/framework/resourceslice/index.ts';
-import { driverName, type SimClaim } from './api-server.ts';
+import { driverName, nodeName, type SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
 import type { Instance } from './instance.ts';
 import { farVfs } from './numa.ts';
@@ -111,6 +111,7 @@ export class Reports {
     if (this.#node.hardware.isOff) yield 'the VFs that the policy asks for are not there';
     yield* this.#ofSlices(instance);
     yield* this.#ofHealth(instance);
+    yield* this.#ofView(instance);
     for (const { pciAddress, name } of this.#served()) {
       const { linkState } = this.#node.hardware.find(pciAddress)?.settings ?? {};
       if (linkState === 'disable') yield `${name} has no link, and its PF has its partner`;
@@ -167,6 +168,37 @@ export class Reports {
         ? []
         : [`the health of ${name} is reported as ${states.join(' and ') || 'nothing'}`];
     });
+  }
+
+  /** What the node shows is what slices, store and hardware say. */
+  #ofView({ store }: Instance): string[] {
+    const { apiServer, hardware } = this.#node;
+    const view = apiServer.views.get(nodeName)?.status;
+    if (view === undefined) return ['the node shows no devices'];
+    const offered = apiServer.offered();
+    const ofClaims = store.claims().map(({ identity: { namespace, name }, devices }) => ({
+      namespace,
+      name,
+      devices: devices.map((each) => each.name),
+    }));
+    const tainted = offered.flatMap(({ name, taints = [] }) => (taints.length === 0 ? [] : name));
+    const names = new Set(offered.map(({ name }) => name));
+    const hidden = hardware.vfs.flatMap(({ name }) => (names.has(name) ? [] : name));
+    const sorted = (list: readonly string[]) => [...new Set(list)].sort().join();
+    const facts: [what: string, shown: string, expected: string][] = [
+      ['devices', `${view.devices.offered} offered`, `${names.size} offered`],
+      ['VFs of PFs', `${view.pfs.reduce((sum, { vfs }) => sum + vfs.offered, 0)}`, `${names.size}`],
+      [
+        'claims',
+        sorted(view.claims.map((each) => JSON.stringify(each))),
+        sorted(ofClaims.map((each) => JSON.stringify(each))),
+      ],
+      ['withheld', sorted(view.withheld.flatMap(({ devices }) => devices)), sorted([...tainted, ...hidden])],
+      ['conditions', view.conditions.map(({ status }) => status).join(), 'True,True,True'],
+    ];
+    return facts.flatMap(([what, shown, expected]) =>
+      shown === expected ? [] : [`the node shows as ${what} ${shown}, not ${expected}`],
+    );
   }
 
   #ofStatus({ store }: Instance, isUnchanged: (sandbox: SimSandbox) => boolean): string[] {

@@ -129,6 +129,11 @@ export class ApiCluster implements AsyncDisposable {
     return answered;
   }
 
+  /** Runs kubectl as the administrator. @returns its output; on failure, the error text */
+  kubectl(...args: string[]): string {
+    return this.#controlPlane.kubectl(...args);
+  }
+
   /** Minor version of the API server: 36 for v1.36.3. */
   async minorVersion(): Promise<number> {
     const { minor } = await this.admin.client.request<{ minor: string }>({ method: 'GET', path: '/version' });

@@ -4,6 +4,7 @@ import { describeClaimStatus } from './claim-status.ts';
 import { describeClaimStatusPolicy } from './claim-status-policy.ts';
 import { describeClassRules } from './class-rules.ts';
 import { describeRefusedLists } from './device-conditions.ts';
+import { describeNodeView } from './node-view.ts';
 
 describe('with the gates of its version', () => {
   let cluster: ApiCluster;
@@ -16,6 +17,7 @@ describe('with the gates of its version', () => {
   describeRefusedLists(get);
   describeClaimStatus(get);
   describeClassRules(get);
+  describeNodeView(get);
   // Last: it gives the driver's account more permissions.
   describeClaimStatusPolicy(get);
 });

@@ -30,7 +30,6 @@ export function describeDpdk(get: GetCluster, { simulated }: CaseOptions): void 
       const containers = [{ name: 'testpmd', command: dpdkCommand(simulated), capabilities }];
       await cluster.create(testPod(cluster, 'dpdk', { claims, containers }));
       const pod = await cluster.waitUntilEnded('dpdk');
-      // With containerd 2.4 on a busy node, the log of a container that had just ended was empty.
       await expect.poll(() => cluster.log('dpdk', 'testpmd'), { timeout: 30_000 }).toMatch(/MAC address|error/i);
       const log = await cluster.log('dpdk', 'testpmd');
       expect(pod.status?.phase, log).toBe('Succeeded');

@@ -1,15 +1,17 @@
 import { dirname, join } from 'node:path';
-import type { V1EndpointSlice, V1Pod, V1Service } from '@kubernetes/client-node';
+import type { V1ConfigMap, V1EndpointSlice, V1Pod, V1Service } from '@kubernetes/client-node';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { run } from '../../../scripts/packages/run.ts';
+import type { StoredView } from '../../../src/driver/nodeview/index.ts';
 import { layoutNames } from '../../../src/framework/metadata/index.ts';
 import { listFolder } from '../../node/host-state.ts';
 import { makeRelease } from '../../release/artifacts.ts';
 import { pushChart } from '../../release/chart.ts';
-import { locateDriverImage } from '../../release/driver-image.ts';
+import { hostArchitecture, locateDriverImage } from '../../release/driver-image.ts';
 import { valueArguments } from '../../release/helm.ts';
 import { dashboardExpressions } from '../../release/prometheus.ts';
+import { driverNamespace } from '../node/driver.ts';
 import { nodeName, nodePaths } from '../node/real-node.ts';
 import { anyFieldsDefinition } from '../objects.ts';
 import { Prometheus, type PrometheusRule, type ServiceMonitor } from '../prometheus.ts';
@@ -24,7 +26,7 @@ const monitoring = ['ServiceMonitor', 'PrometheusRule'].map((kind) =>
 const kinds =
   'daemonsets,pods,services,serviceaccounts,configmaps,resourceclaims,resourceclaimtemplates,servicemonitors,prometheusrules';
 const clusterKinds =
-  'clusterroles,clusterrolebindings,deviceclasses,validatingadmissionpolicies,validatingadmissionpolicybindings';
+  'clusterroles,clusterrolebindings,customresourcedefinitions,deviceclasses,validatingadmissionpolicies,validatingadmissionpolicybindings';
 const settled = { timeout: 30_000, interval: 500 };
 const nextTag = 'e2e-next';
 
@@ -50,9 +52,10 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(get().apply('monitoring', { apiVersion: 'v1', kind: 'List', items: monitoring })).toContain('created');
       const names = monitoring.map(({ metadata }) => `crd/${metadata.name}`);
       expect(kubectl('wait', '--for=condition=Established', ...names, '--timeout=30s')).toContain('condition met');
-      const release = makeRelease(join(node.dir, 'release'), { cacheDir, image: locateDriverImage(cacheDir) });
+      const images = { [hostArchitecture()]: locateDriverImage(cacheDir) };
+      const release = makeRelease(join(node.dir, 'release'), { cacheDir, images });
       run('sha256sum', ['--check', '--strict', release.sums], { cwd: dirname(release.sums) });
-      node.registry.push(release.image, `netdra:${nextTag}`);
+      node.registry.push(release.images[0]!, `netdra:${nextTag}`);
       chart = pushChart(cacheDir, release.chart, node.registry.address, 'helm-3');
     });
 
@@ -133,6 +136,31 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(holder().metadata?.uid).toBe(before.metadata?.uid);
       expect(holder().status?.containerStatuses).toEqual(before.status?.containerStatuses);
       expect(links()).toBe(linksBefore);
+    });
+
+    it('shows its node to kubectl: the VF of a claim, and that a policy is refused until it is mended', async () => {
+      get().holdReady('holder');
+      const read = () => get().find<{ status: StoredView }>('nodenetworkdevices', nodeName).status;
+      const claims = [{ namespace: driverNamespace, name: 'holder', devices: [expect.any(String)] }];
+      const vfs = { offered: 4, inUse: 1, withheld: 0, hung: 0 };
+      await expect.poll(read, settled).toMatchObject({ claims, pfs: [{ link: 'Up', numVfs: 4, vfs }], withheld: [] });
+      const { data } = get().find<V1ConfigMap>('configmap', 'netdra-inventory');
+      const name = 'inventory-policy.yaml';
+      const write = (text = '') => {
+        const patch = JSON.stringify({ data: { [name]: text } });
+        expect(kubectl('patch', 'configmap', 'netdra-inventory', '--type=merge', '--patch', patch)).toContain(
+          'patched',
+        );
+      };
+      const until = (condition: string) => {
+        return kubectl('wait', `--for=condition=${condition}`, `nnd/${nodeName}`, '--timeout=90s');
+      };
+      write(`${data?.[name]}nonsense: true\n`);
+      expect(until('PolicyAccepted=false')).toContain('condition met');
+      expect(kubectl('get', 'nnd')).toMatch(/\n\S+ +0\.1\.0 +4 +1 +0 +Refused +/);
+      expect(read().conditions[0]?.message).toMatch(/the last valid policy stays in force: .*nonsense.*\(line \d+\)/);
+      write(data?.[name]);
+      expect(until('PolicyAccepted')).toContain('condition met');
     });
 
     describeBandwidth(get);

@@ -108,7 +108,7 @@ export const pagePlans: PagePlan[] = [
         ],
       ],
       [/^helm install .*simulate/, ['kubectl delete --filename deploy/manifests/netdra.yaml --wait --timeout=1m']],
-      [/SIGUSR2/, [install]],
+      [/^kubectl get nnd$/, [install, 'kubectl wait nnd/worker-1 --for=create --timeout=30s']],
       [/^kubectl netdra status/, startPod],
     ],
     after: [
@@ -137,6 +137,7 @@ export const pagePlans: PagePlan[] = [
       [/^helm test netdra/, /Phase: +Succeeded/],
       [/^kubectl --namespace netdra logs netdra-abcde --since/, /"to":"debug","msg":"log level changed"/],
       [/^kubectl netdra status/, /8 devices, 1 allocated, 1 in use/],
+      [/^kubectl get nnd$/, /NAME +DRIVER +OFFERED[^\n]*\n\S+ +0\.1\.0 +8 +/],
       [/^kubectl netdra claims/, /my-claim/],
       [/^kubectl get --raw/, /\[\+\]nri ok/],
       [/^kubectl describe pod my-pod/, /^Status: +Running$/m],

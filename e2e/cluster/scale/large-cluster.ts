@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KubeConfig, type KubernetesObject } from '@kubernetes/client-node';
+import type { NodeView } from '../../../src/driver/nodeview/index.ts';
 import { KubeClient } from '../../../src/framework/kube/index.ts';
 import type { Device } from '../../../src/framework/resourceslice/index.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
@@ -82,10 +83,10 @@ export class LargeCluster implements AsyncDisposable {
     }
   }
 
-  /** Writes devices to a file for publishers. @returns its path */
-  writeDevices(name: string, devices: readonly Device[]): string {
+  /** Writes what publishers are to publish to a file. @returns its path */
+  writeFile(name: string, content: readonly Device[] | NodeView): string {
     const path = join(this.#dir, `${name}.json`);
-    writeFileSync(path, JSON.stringify(devices));
+    writeFileSync(path, JSON.stringify(content));
     return path;
   }
 

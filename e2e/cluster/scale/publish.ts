@@ -1,51 +1,84 @@
 /**
- * Publishes the devices of many nodes with the driver's own publisher, each node with its own client and connections.
- * Commands and answers are those of e2e/go/slice-publisher:
+ * Publishes the devices of many nodes with the driver's own publisher, and shows them with its own writer, each node with its
+ * own client and connections. Commands and answers are those of e2e/go/slice-publisher, and `view`:
  *
  *   node publish.ts KUBECONFIG DRIVER NODE...
  */
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
+import { longestRescanMs } from '../../../src/driver/devices/scan-schedule.ts';
+import { type NodeView, NodeViewWriter } from '../../../src/driver/nodeview/index.ts';
 import { KubeClient, ResourceApi } from '../../../src/framework/kube/index.ts';
 import { loadKubeConfig } from '../../../src/framework/kube/kube-config.ts';
 import { createSliceApi, type Device, SlicePublisher } from '../../../src/framework/resourceslice/index.ts';
-import { systemClock } from '../../../src/lib/clock.ts';
+import { repeat, systemClock } from '../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 
 const [kubeconfig = '', driver = '', ...nodeNames] = process.argv.slice(2);
-let devices: Device[] = [];
+let devices: Device[] | undefined;
+let view: NodeView | undefined;
 
-function openPublisher(nodeName: string): AsyncDisposable & { publish(): void } {
+interface Instance extends AsyncDisposable {
+  /** Publishes the devices, if there are some. */
+  publish(): void;
+  /** Shows the node, if there is a view. */
+  show(): void;
+}
+
+function openInstance(nodeName: string): Instance {
   const stack = new AsyncDisposableStack();
-  const client = stack.use(new KubeClient(loadKubeConfig(kubeconfig), { clock: systemClock, userAgent: 'netdra' }));
+  const clock = systemClock;
+  const client = stack.use(new KubeClient(loadKubeConfig(kubeconfig), { clock, userAgent: 'netdra' }));
   const place = { driver, nodeName };
   const api = createSliceApi(client, new ResourceApi(client), place);
-  const onError = (error: Error) => console.error(`${nodeName}: ${error.message}`);
-  const options = { ...place, clock: systemClock, logger: new RecordingLogger(), onError };
-  const publisher = stack.use(new SlicePublisher(api, options));
+  const onError = (error: unknown) => console.error(`${nodeName}: ${error}`);
+  const common = { clock, logger: new RecordingLogger(), onError };
+  const publisher = stack.use(new SlicePublisher(api, { ...place, ...common }));
+  const writer = stack.use(
+    new NodeViewWriter(client, {
+      ...{ driver, node: nodeName, ...common, now: () => new Date(), random: Math.random },
+      nodeUid: (signal) => api.nodeUid(signal),
+      read: () => view!,
+    }),
+  );
   return {
-    publish: () => publisher.publish({ pools: { [nodeName]: { devices } } }),
+    publish() {
+      if (devices !== undefined) publisher.publish({ pools: { [nodeName]: { devices } } });
+    },
+    show() {
+      if (view !== undefined) writer.note();
+    },
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }
 
-const publishers = new Map(nodeNames.map((name) => [name, openPublisher(name)]));
+const instances = new Map(nodeNames.map((name) => [name, openInstance(name)]));
+const showAll = () => {
+  for (const instance of instances.values()) instance.show();
+};
 
 /** Like a DaemonSet with `maxSurge: 1`. */
 async function replaceAll(): Promise<void> {
-  for (const [name, before] of publishers) {
-    const next = openPublisher(name);
+  for (const [name, before] of instances) {
+    const next = openInstance(name);
     next.publish();
-    publishers.set(name, next);
+    next.show();
+    instances.set(name, next);
     await before[Symbol.asyncDispose]();
   }
 }
+
+// As the driver after each scan of a node where nothing happens.
+void repeat(systemClock, longestRescanMs, new AbortController().signal, showAll);
 
 for await (const line of createInterface(process.stdin)) {
   const [command, path = ''] = line.split(' ');
   if (command === 'publish') {
     devices = JSON.parse(readFileSync(path, 'utf8')) as Device[];
-    for (const publisher of publishers.values()) publisher.publish();
+    for (const instance of instances.values()) instance.publish();
+  } else if (command === 'view') {
+    view = JSON.parse(readFileSync(path, 'utf8')) as NodeView;
+    showAll();
   } else if (command === 'replace') {
     await replaceAll();
   } else {

@@ -11,6 +11,8 @@ export const scenarios = {
   repair: 'all of them come back',
   noCarrier: 'every PF loses its carrier at once: all VFs get a taint',
   carrier: 'the carriers are back',
+  pfDown: 'a PF loses its carrier on every node at once: half of the VFs get a taint',
+  pfUp: 'its carrier is back',
 } as const;
 export type Scenario = keyof typeof scenarios;
 
@@ -24,29 +26,65 @@ export interface Outcome {
   cpuMs: number;
 }
 
-export interface PublishingOptions {
+export interface PlayOptions {
   cluster: LargeCluster;
   publishers: PublisherProcess;
-  /** Files with the devices of a node: all, those that remain when a PF has failed, and all without a carrier. */
-  devices: { all: string; left: string; tainted: string };
   restSeconds: number;
   progress: (line: string) => void;
 }
 
-const resource = 'resourceslices';
+/** Files with the devices of a node: all, those that remain when a PF has failed, and all without a carrier. */
+export type DeviceFiles = Record<'all' | 'left' | 'tainted', string>;
+
+/** Time for requests after the last write of a scenario, and for those that come later, before the rest. */
+const pauses = {
+  // The mutation cache and the checks after a write.
+  resourceslices: { afterMs: 2_000, beforeRestMs: 35_000 },
+  // Changes are collected for 10 s; two minutes after its start an instance reads the object once more.
+  nodenetworkdevices: { afterMs: 12_000, beforeRestMs: 160_000 },
+};
 
 /** Runs the scenarios of slices with the given publishers. */
-export async function playPublishing(options: PublishingOptions): Promise<Outcome[]> {
-  const { cluster, publishers, devices, restSeconds } = options;
+export async function playPublishing(options: PlayOptions, devices: DeviceFiles): Promise<Outcome[]> {
+  const { publishers } = options;
+  const publish = (path: string) => () => publishers.publish(path);
+  return await play(options, 'resourceslices', [
+    ['start', publish(devices.all)],
+    ['update', () => publishers.replace()],
+    ['failure', publish(devices.left)],
+    ['repair', publish(devices.all)],
+    ['noCarrier', publish(devices.tainted)],
+    ['carrier', publish(devices.all)],
+  ]);
+}
+
+/** Runs the scenarios of NodeNetworkDevices. @param views files with a node as it is, and with a PF without carrier */
+export async function playViews(options: PlayOptions, views: Record<'up' | 'down', string>): Promise<Outcome[]> {
+  const { publishers } = options;
+  const show = (path: string) => () => publishers.view(path);
+  return await play(options, 'nodenetworkdevices', [
+    ['start', show(views.up)],
+    ['update', () => publishers.replace()],
+    ['pfDown', show(views.down)],
+    ['pfUp', show(views.up)],
+  ]);
+}
+
+/** Runs the scenarios one after the other, and then the rest. All of them but an update write an object for each node. */
+async function play(
+  { cluster, publishers, restSeconds, progress }: PlayOptions,
+  resource: keyof typeof pauses,
+  scenarios: [Scenario, task: () => Promise<void>][],
+): Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
-  const play = async (scenario: Scenario, task: () => Promise<void>, writes: number, factor = 1) => {
-    options.progress(scenario);
+  const { afterMs, beforeRestMs } = pauses[resource];
+  const measure = async (scenario: Scenario, task: () => Promise<void>, writes: number, factor = 1) => {
+    progress(`${resource}: ${scenario}`);
     const before = { metrics: await cluster.metrics(), cpuMs: publishers.cpuMs };
     const startedAt = performance.now();
     await task();
     const writtenMs = writes > 0 ? await cluster.untilWritten(resource, writes, before.metrics, startedAt) : undefined;
-    // Includes what publishers read after their writes.
-    await sleep(2_000);
+    await sleep(afterMs);
     const cost = (await cluster.metrics()).costOf(resource, before.metrics);
     outcomes.push({
       scenario,
@@ -55,16 +93,11 @@ export async function playPublishing(options: PublishingOptions): Promise<Outcom
       ...(writtenMs === undefined ? {} : { writtenMs }),
     });
   };
-  const count = cluster.nodes.length;
-  await play('start', () => publishers.publish(devices.all), count);
-  await play('update', () => publishers.replace(), 0);
-  await play('failure', () => publishers.publish(devices.left), count);
-  await play('repair', () => publishers.publish(devices.all), count);
-  await play('noCarrier', () => publishers.publish(devices.tainted), count);
-  await play('carrier', () => publishers.publish(devices.all), count);
-  // The mutation cache and the checks after a write have settled.
-  await sleep(35_000);
-  await play('rest', () => sleep(restSeconds * 1_000), 0, 3_600 / restSeconds);
+  for (const [scenario, task] of scenarios) {
+    await measure(scenario, task, scenario === 'update' ? 0 : cluster.nodes.length);
+  }
+  await sleep(beforeRestMs);
+  await measure('rest', () => sleep(restSeconds * 1_000), 0, 3_600 / restSeconds);
   return outcomes;
 }
 

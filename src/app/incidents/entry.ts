@@ -53,7 +53,7 @@ export interface RecordedDevice {
   name: string;
   pciAddress: string;
   pfAddress?: string;
-  /** As it was found, if its claim changes it from outside. */
+  /** Its state before its claim, if that changes it from outside. */
   before?: VfSnapshot;
   /** Of the claim that has it, where no entry says how it was prepared. */
   request?: string;

@@ -244,7 +244,7 @@ function createOwnMetrics(registers: Registry[]) {
   const hookTime = 'Duration of NRI hooks, for pods with and without claims.';
   const registrations = 'Registrations with the kubelet, connections to the runtime.';
   const published = 'Whether the API server has the ResourceSlices as wanted: 0 or 1.';
-  const apiErrors = 'Writes to the API server that failed, by what was written: slices, status or events.';
+  const apiErrors = 'Writes to the API server that failed, by what was written: slices, status, events or nodes.';
   const numa = 'Containers with exclusive CPUs and devices that were created, or refused, by where their devices are.';
   const stalls = 'Seconds in which the event loop stalled beyond the threshold.';
   return {

@@ -9,14 +9,13 @@ import {
   checkProcSys,
   type DirectoriesCheck,
 } from './checks/access.ts';
-import { checkApiServer } from './checks/api-server.ts';
+import { checkApiServer, type DriverPermissions } from './checks/api-server.ts';
 import { type Cards, checkModules, checkSriov, readCards } from './checks/cards.ts';
 import { checkHugepages, checkIommu, checkKernel } from './checks/machine.ts';
 import { checkRuntime, type RuntimeCheck } from './checks/runtime.ts';
 import { type Finding, problem, type Verdict } from './finding.ts';
 
-export interface DoctorOptions extends RuntimeCheck, DirectoriesCheck {
-  driverName: string;
+export interface DoctorOptions extends RuntimeCheck, DirectoriesCheck, DriverPermissions {
   /** Where proc and sysfs are mounted. */
   procDir: string;
   sysDir: string;
@@ -45,7 +44,7 @@ export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
     ['capabilities', () => checkCapabilities(procDir)],
     ['sysctls', () => checkProcSys(options.procSysDir)],
     ['network namespaces', () => checkNetnsDir(procDir, options.netnsDir)],
-    ['API server', () => checkApiServer(options.driverName, () => options.openKube())],
+    ['API server', () => checkApiServer(options, () => options.openKube())],
   ];
   const findings: Finding[] = [];
   for (const [check, run] of checks) {

@@ -14,6 +14,7 @@ import {
   deviceAttributes,
   type Exclusion,
   type ExclusionReason,
+  explainExclusion,
   Inventory,
   type InventoryAttribute,
   type InventoryOptions,
@@ -114,7 +115,7 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
       return { name, ...facts, attributes: deviceAttributes(device), ...conditions.taintsOf(device), ...health };
     }),
     excluded: [
-      ...excluded.map((exclusion) => ({ ...exclusion, explanation: explanationOf(exclusion) })),
+      ...excluded.map((exclusion) => ({ ...exclusion, explanation: explainExclusion(exclusion) })),
       ...devices.flatMap((device) => toExcluded(device, withdrawn.get(device.pciAddress)) ?? []),
     ],
     problems: [
@@ -157,27 +158,6 @@ function findTree(stateDir: string): string {
     path: tree,
     hint: 'the driver makes them when it starts with --simulate; is --state-dir, or --kubelet-plugins-dir and --driver-name, as the driver has it?',
   });
-}
-
-/** For people; the policy is that of `--inventory-policy`. */
-const explanations: Record<ExclusionReason, string> = {
-  'carries-default-route': "the node's default route goes through it",
-  enslaved: 'it is a port of a bond, bridge or Open vSwitch, or in a VRF',
-  'has-address': 'the node has an address on it',
-  'has-upper': 'the node has a VLAN, macvlan or the like on it',
-  'pf-carries-default-route': "the node's default route goes through its PF; the policy can say allowInUse",
-  'pf-enslaved': 'its PF is a port of a bond, bridge or Open vSwitch, or in a VRF; the policy can say allowInUse',
-  'not-selected': 'no rule of the policy selects it',
-  'has-vfs': 'its VFs are on, or switched on by the policy, and are offered in its place',
-  virtio: 'a virtual device of the hypervisor; there is no card to offer',
-  'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
-  'port-speed-unknown': 'the speed of its port is not known; the policy can say portMbps',
-  'guarantee-above-port': 'the policy guarantees it more than its port has',
-};
-
-function explanationOf({ reason, bandwidth }: Exclusion): string {
-  if (bandwidth === undefined) return explanations[reason];
-  return `${explanations[reason]}: ${bandwidth.guaranteedMbps} of ${bandwidth.portMbps} Mbit/s`;
 }
 
 export function formatInventory(terminal: Terminal, view: InventoryView): string {

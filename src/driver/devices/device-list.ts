@@ -127,6 +127,11 @@ export class DeviceList implements AsyncDisposable {
     };
   }
 
+  /** Of the last scan that did not fail. */
+  get report(): Readonly<InventoryReport> {
+    return this.#report;
+  }
+
   /** How many problems there are with reading the node's devices. */
   get problemCount(): number {
     return this.#report.problems.length + (this.#failure === undefined ? 0 : 1);

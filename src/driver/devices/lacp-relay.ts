@@ -1,4 +1,5 @@
 import { claimKey, claimName } from '../../framework/metadata/index.ts';
+import { Background } from '../../lib/background.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
@@ -29,7 +30,7 @@ export class LacpRelay {
   readonly #unable = new Set<string>();
   /** Failures that were logged, by PCI address. */
   readonly #logged = new Map<string, string>();
-  #following: Promise<void> | undefined;
+  readonly #background = new Background();
   #isDue = false;
 
   constructor(options: LacpRelayOptions) {
@@ -39,15 +40,12 @@ export class LacpRelay {
   /** To be called when conditions, the policy or claims may have changed, and from time to time. Failures are logged, and tried again then. */
   async follow(): Promise<void> {
     this.#isDue = true;
-    this.#following ??= this.#run().finally(() => {
-      this.#following = undefined;
-    });
-    await this.#following;
+    await this.#background.run('', () => this.#run());
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isDue = false;
-    await this.#following;
+    await this.#background[Symbol.asyncDispose]();
   }
 
   async #run(): Promise<void> {

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { isKubeError, type KubeApi, type KubeErrorCode, retryPauseMs } from '../../framework/kube/index.ts';
+import { Background } from '../../lib/background.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
@@ -42,7 +43,6 @@ interface EventEntry {
   lastSeen: Date;
   lastSeenMs: number;
   lastToldMs: number;
-  running: Promise<void> | undefined;
 }
 
 /**
@@ -55,7 +55,7 @@ export class EventWriter implements AsyncDisposable {
   readonly #options: EventWriterOptions;
   readonly #entries = new Map<string, EventEntry>();
   readonly #limit: RateLimit;
-  readonly #stop = new AbortController();
+  readonly #background = new Background();
   /** One request at a time: events come in bursts, when the API server is already busy. */
   readonly #turn = new KeyedMutex();
   /** Codes of failures that were logged. */
@@ -68,7 +68,7 @@ export class EventWriter implements AsyncDisposable {
   }
 
   report(report: EventReport): void {
-    if (this.#stop.signal.aborted) return;
+    if (this.#background.signal.aborted) return;
     const nowMs = this.#options.clock.nowMs();
     this.#forgetOld(nowMs);
     const note = formatNote(report.note);
@@ -78,12 +78,7 @@ export class EventWriter implements AsyncDisposable {
     entry.count++;
     entry.lastSeen = new Date();
     entry.lastSeenMs = nowMs;
-    entry.running ??= this.#run(key, entry)
-      // The sleep rejects on disposal.
-      .catch(() => undefined)
-      .finally(() => {
-        entry.running = undefined;
-      });
+    void this.#background.run(key, (signal) => this.#run(key, entry, signal));
   }
 
   /** Number of tracked events. */
@@ -93,8 +88,7 @@ export class EventWriter implements AsyncDisposable {
 
   /** Events that were not written yet are dropped. */
   async [Symbol.asyncDispose]() {
-    this.#stop.abort();
-    await Promise.all([...this.#entries.values()].map(({ running }) => running));
+    await this.#background[Symbol.asyncDispose]();
   }
 
   #begin(key: string, report: EventReport): EventEntry | undefined {
@@ -114,14 +108,13 @@ export class EventWriter implements AsyncDisposable {
       ...report,
     };
     const counts = { count: 0, toldCount: 0, lastSeen: new Date(), lastSeenMs: 0, lastToldMs: 0 };
-    const entry: EventEntry = { event, ...counts, running: undefined };
+    const entry: EventEntry = { event, ...counts };
     this.#entries.set(key, entry);
     return entry;
   }
 
-  async #run(key: string, entry: EventEntry): Promise<void> {
+  async #run(key: string, entry: EventEntry, signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
-    const { signal } = this.#stop;
     for (let failures = 0; entry.toldCount < entry.count; ) {
       const isAgain = entry.toldCount > 0 && failures === 0;
       if (isAgain) await clock.sleep(Math.max(0, entry.lastToldMs + repeatMs - clock.nowMs()), signal);
@@ -196,7 +189,7 @@ export class EventWriter implements AsyncDisposable {
 
   #forgetOld(nowMs: number): void {
     for (const [key, entry] of this.#entries) {
-      if (entry.running === undefined && nowMs - entry.lastSeenMs > seriesEndsMs) this.#entries.delete(key);
+      if (!this.#background.isRunning(key) && nowMs - entry.lastSeenMs > seriesEndsMs) this.#entries.delete(key);
     }
   }
 }

@@ -1,7 +1,7 @@
 export { kubernetesName, network, type VfConfig, vfConfigSchema } from '../api/vf-config.ts';
 export { StateError } from './errors.ts';
 export { Store, type StoreOptions } from './store.ts';
-export type { Database } from './store-schema.ts';
+export { type Database, schemaVersion } from './store-schema.ts';
 export {
   type Attachment,
   isUserSpace,

@@ -4,4 +4,4 @@ export { PodLinks } from './pod-links.ts';
 export { restore, type VfDetacher } from './restore.ts';
 export { left, type MemberState, type VfState } from './strategy.ts';
 export type { VfHost } from './vf-links.ts';
-export { TrafficReader, type TrafficReaderOptions, type TrafficReport } from './vf-traffic.ts';
+export { TrafficReader, type TrafficReaderOptions, type TrafficReport, type TrafficSample } from './vf-traffic.ts';

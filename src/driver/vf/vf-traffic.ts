@@ -29,6 +29,8 @@ export interface TrafficReport {
   samples: TrafficSample[];
   /** VFs in pods that are left out: beyond the limit, or because their counters cannot be read now. */
   missing: { limit: number; unreadable: number };
+  /** Why counters cannot be read. */
+  failures: string[];
 }
 
 export interface TrafficReaderOptions {
@@ -37,7 +39,7 @@ export interface TrafficReaderOptions {
   vfs: Pick<HostVfs, 'isSimulated' | 'linkKey'>;
   /** The name of a VF's interface in its pod. */
   interfaceNameOf: (claim: ClaimIdentity, device: StoredDevice) => string | undefined;
-  logger: Logger;
+  logger: Pick<Logger, 'warn'>;
 }
 
 interface PodVf {
@@ -75,7 +77,8 @@ export class TrafficReader {
       if (counters !== undefined) samples.push({ labels: vf.labels, counters });
     }
     this.#logged = failures;
-    return { samples, missing: { limit: all.length - vfs.length, unreadable: vfs.length - samples.length } };
+    const missing = { limit: all.length - vfs.length, unreadable: vfs.length - samples.length };
+    return { samples, missing, failures: [...failures] };
   }
 
   #podVfs(): PodVf[] {

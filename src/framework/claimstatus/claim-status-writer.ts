@@ -1,3 +1,4 @@
+import { Background } from '../../lib/background.ts';
 import { pauseMs } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { copyOf } from '../../lib/copy.ts';
@@ -66,7 +67,6 @@ interface StatusEntry {
   isContested: boolean;
   /** Why the status is not written; `undefined` once it is. */
   failure: { kind: string; attempts: number; isReported: boolean } | undefined;
-  running: Promise<void> | undefined;
 }
 
 /**
@@ -77,7 +77,7 @@ interface StatusEntry {
 export class ClaimStatusWriter implements AsyncDisposable {
   readonly #api: ClaimStatusApi;
   readonly #options: ClaimStatusWriterOptions;
-  readonly #stop = new AbortController();
+  readonly #background = new Background();
   readonly #slots = new KeyedMutex(maxParallel);
   readonly #entries = new Map<string, StatusEntry>();
   /** Status of claims that have no entry yet, as read when they were prepared, by UID. */
@@ -120,19 +120,18 @@ export class ClaimStatusWriter implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose]() {
-    this.#stop.abort();
-    await Promise.all([...this.#entries.values()].map(({ running }) => running));
+    await this.#background[Symbol.asyncDispose]();
   }
 
   #want(claim: ClaimIdentity, wanted: DeviceStatus[], isRemoval: boolean, isSettled: boolean): void {
-    if (this.#stop.signal.aborted) return;
+    if (this.#background.signal.aborted) return;
     // What was noted says nothing of what another instance of the driver has written since, which has to be removed.
     const stored = isRemoval ? undefined : this.#noted.get(claim.uid);
     this.#noted.delete(claim.uid);
     const isContested = this.#options.clock.nowMs() < this.#aloneAtMs;
     const entry = this.#entries.get(claim.uid) ?? {
       ...{ claim, wanted, isRemoval, stored, isContested },
-      ...{ settlesAtMs: undefined, failure: undefined, running: undefined },
+      ...{ settlesAtMs: undefined, failure: undefined },
     };
     if (entry.isContested && !isContested) entry.stored = undefined;
     entry.isContested = isContested;
@@ -141,14 +140,11 @@ export class ClaimStatusWriter implements AsyncDisposable {
     entry.isRemoval = isRemoval;
     if (isSettled) entry.settlesAtMs = undefined;
     else entry.settlesAtMs ??= this.#options.clock.nowMs() + settling.longestMs;
-    entry.running ??= this.#run(entry).finally(() => {
-      entry.running = undefined;
-    });
+    void this.#background.run(claim.uid, (signal) => this.#run(entry, signal));
   }
 
   /** Writes until nothing newer is wanted. Never rejects. */
-  async #run(entry: StatusEntry): Promise<void> {
-    const { signal } = this.#stop;
+  async #run(entry: StatusEntry, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await this.#awaitTurn(entry, signal);
       const { wanted } = entry;

@@ -41,6 +41,27 @@ export interface Exclusion {
   bandwidth?: Bandwidth;
 }
 
+const explanations: Record<ExclusionReason, string> = {
+  'carries-default-route': "the node's default route goes through it",
+  enslaved: 'it is a port of a bond, bridge or Open vSwitch, or in a VRF',
+  'has-address': 'the node has an address on it',
+  'has-upper': 'the node has a VLAN, macvlan or the like on it',
+  'pf-carries-default-route': "the node's default route goes through its PF; the policy can say allowInUse",
+  'pf-enslaved': 'its PF is a port of a bond, bridge or Open vSwitch, or in a VRF; the policy can say allowInUse',
+  'not-selected': 'no rule of the policy selects it',
+  'has-vfs': 'its VFs are on, or switched on by the policy, and are offered in its place',
+  virtio: 'a virtual device of the hypervisor; there is no card to offer',
+  'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
+  'port-speed-unknown': 'the speed of its port is not known; the policy can say portMbps',
+  'guarantee-above-port': 'the policy guarantees it more than its port has',
+};
+
+/** Why a device is not offered, for people. */
+export function explainExclusion({ reason, bandwidth }: Pick<Exclusion, 'reason' | 'bandwidth'>): string {
+  if (bandwidth === undefined) return explanations[reason];
+  return `${explanations[reason]}: ${bandwidth.guaranteedMbps} of ${bandwidth.portMbps} Mbit/s`;
+}
+
 /** Reasons of a PF that apply to its VFs as well. */
 const ofPfToo = { 'carries-default-route': 'pf-carries-default-route', enslaved: 'pf-enslaved' } as const;
 

@@ -1,7 +1,7 @@
 /** The devices that a node can offer: SR-IOV functions and plain NICs, what excludes them, and what slices say of them. */
 export { deviceAttributes, type InventoryAttribute } from './attributes.ts';
 export { linkIdentity, type NetworkDevice } from './device.ts';
-export type { Exclusion, ExclusionReason } from './exclusion.ts';
+export { type Exclusion, type ExclusionReason, explainExclusion } from './exclusion.ts';
 export { emptyReport, Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
 export { type InventoryPolicy, inventoryPolicySchema } from './inventory-policy.ts';
 export { type ConditionReading, type ConditionSubject, type LinkCondition, linkConditions } from './link-conditions.ts';

@@ -47,6 +47,8 @@ export function emptyReport(): InventoryReport {
 export interface PfSummary extends FunctionFacts, Pick<Pf, 'totalVfs'> {
   names: string[];
   numVfs: number;
+  /** Of its port, as last seen. */
+  linkSpeedMbps?: number;
 }
 
 export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'connection' | 'simulated'> {
@@ -151,8 +153,9 @@ export class Inventory {
     const numVfs = wantedVfs(subject, scan);
     const { vfs: entries, problem } = await this.#options.vfSwitch.ensure(pf, numVfs);
     if (problem !== undefined) report.problems.push(problem);
-    const { pciAddress, totalVfs, names, driver } = pf;
-    report.pfs.push({ pciAddress, totalVfs, names, numVfs: entries.length, ...defined({ driver }) });
+    const { pciAddress, totalVfs, names, driver, linkSpeedMbps } = pf;
+    const facts = defined({ driver, linkSpeedMbps });
+    report.pfs.push({ pciAddress, totalVfs, names, numVfs: entries.length, ...facts });
     for (const rule of subject.rules) scan.matched.add(rule);
     this.#offerNic(pf, subject.usage, entries.length > 0 || numVfs > 0, scan);
     const vfs = await survey.vfs(pf, entries, (each) => addProblem(report, each));

@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Container } from '../../../nri/index.ts';
+import type { StoredView } from '../../../src/driver/nodeview/index.ts';
 import type { NodePorts } from '../../../src/driver/ports.ts';
 import { KubeError } from '../../../src/framework/kube/index.ts';
 import type { ClaimIdentity } from '../../../src/framework/metadata/index.ts';
@@ -409,6 +410,14 @@ export const otherBugs: readonly PlantedBug[] = [
     needs: fault('devices slow'),
     plant: inRequests(async (request, send) => {
       return (request.body as { type?: string } | undefined)?.type === 'Normal' ? {} : await send(request);
+    }),
+  },
+  {
+    name: 'claims-not-shown',
+    what: 'what a node shows is not written any more when claims hold its devices',
+    plant: inRequests(async (request, send) => {
+      const { status } = (request.body ?? {}) as { status?: StoredView };
+      return request.method === 'PATCH' && status !== undefined && status.claims.length > 0 ? {} : await send(request);
     }),
   },
   {

@@ -39,7 +39,7 @@ export class Injected {
   /** For people: failures that nothing has met. A claim that was slow to be read is prepared when it was. */
   get left(): string[] {
     const failures = this.#left.filter(({ is }) => is === 'failure');
-    return failures.map(({ port, what, text }) => `${port} ${what}: ${text}`);
+    return failures.map(({ port, what, on, text }) => `${port} ${what} ${on}: ${text}`);
   }
 
   /** @param kubelet knows which sandbox is which */

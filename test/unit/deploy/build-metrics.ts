@@ -31,6 +31,7 @@ export function buildMetrics(): Metrics {
         },
       ],
       missing: { limit: 0, unreadable: 0 },
+      failures: [],
     }),
     claimsByState: () => ({}),
     devicesAttached: () => 1,

@@ -93,6 +93,7 @@ describe('deploy/manifests/netdra.yaml', () => {
       { apiGroups: [''], resources: ['namespaces'], verbs: ['get'] },
       { apiGroups: [''], resources: ['pods'], verbs: ['get'] },
       { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'patch'] },
+      { apiGroups: ['netdra.dev'], resources: ['nodenetworkdevices'], verbs: ['get', 'create', 'patch'] },
     ]);
   });
 

@@ -46,7 +46,7 @@ describe('an incident', () => {
     ['exception-in-an-event', 'crash', [{ kind: 'restart runtime', atMs: 5_000, forMs: 1_000 }]],
     ['attachment-stored-late', 'not-stored', []],
     ['interface-stays-down', 'not-configured', []],
-    // The name is that of a VF as it was found.
+    // The name is one that a VF has before its claim.
     ['alternative-names-stay', 'not-settled', []],
   ])('of %s is replayed to the same violation, and to none by other code', async (bug, rule, faults) => {
     const { outcome, text } = await recordIncident((plan) => {
@@ -75,7 +75,8 @@ describe('an incident', () => {
     const again = await replayRecording(parseRecording(text));
     expect(again.violation).toBeUndefined();
     expect(again.differences).toEqual([]);
-    expect(again.unused).toEqual([]);
+    // The pauses between attempts to reach the API server are random.
+    expect(again.unused.filter((call) => !call.startsWith('api request '))).toEqual([]);
   });
 
   it('is a VF that has left its pod, too: its PF was reset', async () => {

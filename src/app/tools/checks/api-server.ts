@@ -28,7 +28,15 @@ function permission(level: Permission['level'], group: string, resource: string,
 const noStatus = 'claim status does not describe devices';
 const slicesVerbs = 'get list watch create update delete';
 
-const permissionsOf = (driverName: string): Permission[] => [
+const viewOf = permission(
+  warning,
+  'netdra.dev',
+  'nodenetworkdevices',
+  'get create patch',
+  'the API does not show the devices of this node',
+);
+
+const permissionsOf = ({ driverName, nodeView }: DriverPermissions): Permission[] => [
   permission(problem, 'resource.k8s.io', 'resourceslices', slicesVerbs, 'devices are not offered'),
   permission(problem, 'resource.k8s.io', 'resourceclaims', 'get', 'claims cannot be prepared'),
   permission(problem, '', 'nodes', 'get', 'devices are not offered'),
@@ -40,15 +48,21 @@ const permissionsOf = (driverName: string): Permission[] => [
   },
   permission(warning, '', 'pods', 'get', 'containers of deleted pods wait up to 100 s in the start gate'),
   permission(warning, 'events.k8s.io', 'events', 'create patch', 'pods and claims get no events'),
+  ...(nodeView ? [viewOf] : []),
 ];
+
+/** What the permissions of a driver depend on: its settings. */
+export interface DriverPermissions {
+  driverName: string;
+  nodeView: boolean;
+}
 
 /**
  * Whether the API server can be reached, serves the API of claims, and allows what the driver does.
- * @param driverName the driver's `--driver-name`
  * @param open `undefined` when neither a kubeconfig nor a service account is there
  */
 export async function checkApiServer(
-  driverName: string,
+  driver: DriverPermissions,
   open: () => Promise<KubeClient | undefined>,
 ): Promise<Verdict[]> {
   let kube: KubeClient | undefined;
@@ -69,7 +83,7 @@ export async function checkApiServer(
     const version = await findResourceVersion(client);
     // Some clouds report `36+`.
     const release = Number.parseInt(minor, 10);
-    const asked = permissionsOf(driverName).filter(({ since = 0 }) => release >= since);
+    const asked = permissionsOf(driver).filter(({ since = 0 }) => release >= since);
     const denied = await findDenied(client, asked);
     return [ok(`Kubernetes ${gitVersion}, resource.k8s.io/${version}`), ...denied];
   } catch (error) {

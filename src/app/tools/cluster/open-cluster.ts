@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { KubeConfig } from '@kubernetes/client-node';
+import type { StoredView } from '../../../driver/nodeview/index.ts';
 import {
   hasServiceAccount,
   isKubeError,
@@ -20,6 +21,12 @@ export interface ClusterOptions {
   /** Default: `~/.kube/config`; in a pod, its service account. */
   kubeconfig?: string;
   context?: string;
+}
+
+/** A NodeNetworkDevices, with the name of its node. */
+export interface ListedView {
+  metadata: { name: string };
+  status?: StoredView;
 }
 
 /** The API server, with the permissions of the user. */
@@ -52,6 +59,17 @@ export class Cluster implements Disposable {
     return await this.#listed('pods', (page) =>
       this.client.request<KubeList<T>>({ ...request, query: { ...query, ...page } }),
     );
+  }
+
+  /** What nodes show of their devices; none in a cluster without NodeNetworkDevices, or if the user may not list them. @throws KubeError */
+  async listViews(): Promise<ListedView[]> {
+    const request = { method: 'GET', path: '/apis/netdra.dev/v1alpha1/nodenetworkdevices' } as const;
+    try {
+      return await listAll((query) => this.client.request<KubeList<ListedView>>({ ...request, query }));
+    } catch (error) {
+      if (!isKubeError(error, 'api-unserved', 'api-forbidden')) throw error;
+      return [];
+    }
   }
 
   /** @throws KubeError */

@@ -1,3 +1,4 @@
+import type { StoredView } from '../../../driver/nodeview/index.ts';
 import type { AllocatedDevice, ResourceClaim } from '../../../framework/kube/index.ts';
 import { claimName } from '../../../framework/metadata/index.ts';
 import type { Device, DeviceTaint, ResourceSlice } from '../../../framework/resourceslice/index.ts';
@@ -17,6 +18,8 @@ export interface NodeStatus {
   tainted: number;
   /** What needs attention, for people. */
   problems: string[];
+  /** What the node does not offer and why, if it shows that: most often the policy says so. For people. */
+  withheld?: string[];
 }
 
 export interface ClusterStatus {
@@ -26,21 +29,26 @@ export interface ClusterStatus {
 
 /** What the nodes offer, and what claims have of it. @throws KubeError, NetdraError `list-forbidden` */
 export async function readStatus(
-  cluster: Pick<Cluster, 'listResources' | 'listPods'>,
+  cluster: Pick<Cluster, 'listResources' | 'listPods' | 'listViews'>,
   options: DriverPodsOptions,
 ): Promise<ClusterStatus> {
   const { driverName: driver } = options;
-  const [slices, claims, pods] = await Promise.all([
+  const [slices, claims, pods, views] = await Promise.all([
     cluster.listResources<ResourceSlice>('resourceslices', { fieldSelector: `spec.driver=${driver}` }),
     cluster.listResources<ResourceClaim>('resourceclaims'),
     readDriverPods(cluster, options),
+    cluster.listViews(),
   ]);
+  const viewOf = (node: string) => {
+    return views.find(({ metadata, status }) => metadata.name === node && status?.driver.name === driver)?.status;
+  };
   const slicesOf = Map.groupBy(slices, ({ spec }) => spec.nodeName);
   const allocations = allocationsOf(driver, claims);
   // A pool has the name of its node.
   const names = new Set([...pods.keys(), ...slicesOf.keys(), ...allocations.keys()]);
   const nodes = [...names].sort().map((node) => {
-    return toNodeStatus(node, pods.get(node), slicesOf.get(node) ?? [], allocations.get(node) ?? []);
+    const status = toNodeStatus(node, pods.get(node), slicesOf.get(node) ?? [], allocations.get(node) ?? []);
+    return withView(status, slicesOf.get(node) ?? [], viewOf(node));
   });
   return { driver, nodes };
 }
@@ -99,6 +107,22 @@ function toNodeStatus(
   };
 }
 
+/** Adds what only the node knows. What has a taint is among the problems already. */
+function withView(status: NodeStatus, slices: readonly ResourceSlice[], view: StoredView | undefined): NodeStatus {
+  if (view === undefined) return status;
+  const failed = view.conditions.filter((each) => each.status === 'False');
+  const problems = failed.map(({ type, reason, message }) => `${type} is False: ${reason}: ${message}`);
+  const tainted = new Set(
+    slices.flatMap(({ spec }) => spec.devices ?? []).flatMap((device) => taintsOf(device).map(({ key }) => key)),
+  );
+  const isTaint = (reason: string) => tainted.has(`${view.driver.name}/${reason}`);
+  const withheld = view.withheld.flatMap(({ pf, reason, message, devices: { length } }) => {
+    const of = pf === undefined ? '' : ` of PF ${pf}`;
+    return isTaint(reason) ? [] : `${length} ${length === 1 ? 'device' : 'devices'}${of} withheld: ${message}`;
+  });
+  return { ...status, problems: [...status.problems, ...problems], withheld };
+}
+
 function podProblems(pod: DriverPod | undefined): string[] {
   if (pod === undefined) return ['no pod of the driver is on the node'];
   return pod.ready ? [] : [`pod ${pod.namespace}/${pod.name} of the driver is not ready: ${pod.reason}`];
@@ -137,8 +161,8 @@ export function formatStatus(terminal: Terminal, { driver, nodes }: ClusterStatu
     ...[node, pod?.version ?? '', pod?.ready ? 'yes' : terminal.style('red', pod === undefined ? 'no pod' : 'no')],
     ...[`${offered}`, `${allocated}`, `${inUse}`, tainted === 0 ? '0' : terminal.style('yellow', `${tainted}`)],
   ]);
-  const problems = nodes.flatMap(({ node, problems }) => {
-    return problems.map((text) => `${terminal.style('bold', node)}: ${text}\n`);
+  const problems = nodes.flatMap(({ node, problems, withheld = [] }) => {
+    return [...problems, ...withheld].map((text) => `${terminal.style('bold', node)}: ${text}\n`);
   });
   const sum = (key: 'offered' | 'allocated' | 'inUse' | 'tainted') =>
     nodes.reduce((total, node) => total + node[key], 0);

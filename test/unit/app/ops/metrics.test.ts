@@ -132,7 +132,7 @@ describe('Metrics', () => {
     let reads = 0;
     const vfTraffic = shared(async () => {
       reads++;
-      return { samples, missing: { limit: 1, unreadable: 0 } };
+      return { samples, missing: { limit: 1, unreadable: 0 }, failures: [] };
     });
     metrics.readFrom({ ...facts, vfTraffic });
     const series = (name: string) =>

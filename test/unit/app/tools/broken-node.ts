@@ -88,6 +88,7 @@ export class BrokenNode implements Disposable {
       nriSocket: '/run/nri/nri.sock',
       criSockets: [this.path('cri.sock')],
       driverName: 'sriov.netdra.dev',
+      nodeView: true,
       simulated: false,
       openKube: async () => undefined,
       async readCri() {

@@ -9,6 +9,7 @@ import type { ExecResult } from '../../../../src/app/tools/cluster/pod-exec.ts';
 import { redactObject, redactText } from '../../../../src/app/tools/cluster/redact.ts';
 import { nodeOfClaim, runOnNode } from '../../../../src/app/tools/cluster/remote.ts';
 import { formatStatus, readStatus } from '../../../../src/app/tools/cluster/status.ts';
+import { readNodeView } from '../../../../src/driver/nodeview/index.ts';
 import type { AllocatedDeviceStatus } from '../../../../src/framework/kube/index.ts';
 import type { Device } from '../../../../src/framework/resourceslice/index.ts';
 import { explain } from '../../../../src/lib/errors.ts';
@@ -16,6 +17,7 @@ import { ApiServer, type ApiServerOptions } from '../../../doubles/api-server.ts
 import { kubeConfigOf } from '../../../doubles/kube.ts';
 import { buildClaim, buildPod, testDriver } from '../../../doubles/objects.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
+import { largestSources } from '../../driver/nodeview/sources.ts';
 import { plainTerminal } from './plain-terminal.ts';
 
 const options = { driverName: testDriver, selector: 'app.kubernetes.io/name=netdra' };
@@ -176,6 +178,44 @@ describe('readStatus', () => {
     ]);
   });
 
+  it('says what a node withholds and why, and that it refuses its policy, where nodes show that', async () => {
+    await using bench = await startCluster();
+    const { api } = bench;
+    const taints = [{ key: `${testDriver}/unrestored`, effect: 'NoSchedule' as const }];
+    const { withheld: _, ...view } = readNodeView(largestSources());
+    const policy = { ...view.conditions[0]!, message: 'pfs[0].select: unknown field' };
+    for (const node of ['node-1', 'node-2']) {
+      installOn(api, node);
+      publish(api, node, [vf(0, { taints })]);
+      const withheld = [
+        {
+          pf: 'ens1f1',
+          reason: 'not-selected',
+          message: 'no rule of the policy selects it',
+          devices: ['vf-1', 'vf-2'],
+        },
+        { pf: 'ens1f0', reason: 'unrestored', message: 'EBUSY', devices: ['vf-0'] },
+      ];
+      const driver = { ...view.driver, name: node === 'node-1' ? testDriver : 'other.example.com' };
+      const status = { ...view, driver, withheld, conditions: [policy] };
+      api.create({
+        apiVersion: 'netdra.dev/v1alpha1',
+        kind: 'NodeNetworkDevices',
+        metadata: { name: node },
+        status,
+      } as never);
+    }
+    const tainted = '1 device of PF ens1f0 tainted: sriov.netdra.dev/unrestored, NoSchedule';
+    expect((await bench.statusText()).split('\n').slice(4, -3)).toEqual([
+      `node-1: ${tainted}`,
+      'node-1: PolicyAccepted is False: Refused: pfs[0].select: unknown field',
+      'node-1: 2 devices of PF ens1f1 withheld: no rule of the policy selects it',
+      `node-2: ${tainted}`,
+    ]);
+    api.failNext('/nodenetworkdevices', 403);
+    expect((await bench.status()).nodes.map(({ problems }) => problems)).toEqual([[tainted], [tainted]]);
+  });
+
   it('says that nothing is there', async () => {
     await using bench = await startCluster();
     expect(await bench.statusText()).toMatch(/^no node has a pod or a device of sriov\.netdra\.dev: is it installed/);
@@ -298,7 +338,7 @@ describe('makeBundle', () => {
     const out = join(dir.path, 'bundle');
     const bundle = await makeBundle(cluster, { ...options, out, nodes: ['node-1'] });
     expect(bundle.files).toEqual([
-      ...['claims.json', 'deviceclasses.json', 'missing.txt'],
+      ...['claims.json', 'deviceclasses.json', 'missing.txt', 'nodenetworkdevices.json'],
       ...['claims.json', 'doctor.json', 'driver.log'].map((name) => `nodes/node-1/${name}`),
       ...['incidents.json', 'incidents/a.jsonl', 'inventory.json'].map((name) => `nodes/node-1/${name}`),
       ...['pods.json', 'resourceslices.json', 'status.json'],

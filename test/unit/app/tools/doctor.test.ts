@@ -207,10 +207,12 @@ describe('runDoctor, of the API server', () => {
     api.denyAccess({ verb: 'patch', resource: 'events' });
     api.denyAccess({ verb: 'patch', resource: 'resourceclaims/status' });
     api.denyAccess({ verb: 'delete', resource: 'resourceslices' });
+    api.denyAccess({ verb: 'create', resource: 'nodenetworkdevices' });
     expect((await askAbout(api)).slice(1)).toEqual([
       'problem permissions: may not delete resourceslices: devices are not offered',
       'warning permissions: may not patch resourceclaims/status: claim status does not describe devices',
       'warning permissions: may not patch events: pods and claims get no events',
+      'warning permissions: may not create nodenetworkdevices: the API does not show the devices of this node',
     ]);
   });
 
@@ -254,6 +256,9 @@ describe('runDoctor, of the API server', () => {
 describe('parseCdiConfig', () => {
   it.each([
     ['containerd', '{"enableCDI":false,"cdiSpecDirs":["/etc/cdi"]}', { enabled: false, specDirs: ['/etc/cdi'] }],
+    // Unless it is switched off, from containerd 2.3 on; 2.4 has no such setting any more.
+    ['containerd', '{"enableCDI":null,"cdiSpecDirs":["/etc/cdi"]}', { enabled: true, specDirs: ['/etc/cdi'] }],
+    ['containerd', '{"cdiSpecDirs":["/etc/cdi"]}', { enabled: true, specDirs: ['/etc/cdi'] }],
     ['containerd', '{}', {}],
     ['containerd', 'nonsense', {}],
     [

@@ -9,6 +9,7 @@ import {
   incidentsCommand,
   inventoryCommand,
   metadataCommand,
+  topCommand,
   validateCommand,
 } from '../../../../src/app/tools/commands.ts';
 
@@ -80,8 +81,15 @@ describe('docs/troubleshooting.md', () => {
   });
 
   it('names commands and flags that there are', () => {
-    const onNode = [doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), incidentsCommand()];
-    const commands = [...onNode, validateCommand()];
+    const looks = [
+      doctorCommand(),
+      inventoryCommand(),
+      claimsCommand(),
+      metadataCommand(),
+      topCommand(),
+      incidentsCommand(),
+    ];
+    const commands = [...looks, validateCommand()];
     const names = [...page.matchAll(/^\| `netdra (\w+)/gm)].map(([, name]) => name);
     expect(new Set(names)).toEqual(new Set(commands.map((command) => command.name())));
     const flags = createProgram().commands.flatMap(({ options }) => options.map(({ long }) => long));

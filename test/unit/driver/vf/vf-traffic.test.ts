@@ -85,14 +85,15 @@ describe('TrafficReader', () => {
         { labels: { ...labels, device: 'vf-1', interface: '' }, counters: { ...counters, rxBytes: 7 } },
       ],
       missing: none,
+      failures: [],
     });
   });
 
   it('reads the interface of a simulated VF, and of a VF that has left its pod only what the PF counts', async () => {
     podLinks = undefined;
-    expect(await reader().read()).toEqual({ samples: [{ labels, counters }], missing: none });
+    expect(await reader().read()).toEqual({ samples: [{ labels, counters }], missing: none, failures: [] });
     isSimulated = true;
-    expect(await reader().read()).toEqual({ samples: [], missing: { limit: 0, unreadable: 1 } });
+    expect(await reader().read()).toEqual({ samples: [], missing: { limit: 0, unreadable: 1 }, failures: [] });
     podLinks = [link('net1', vf(0).pciAddress)];
     const { samples } = await reader().read();
     expect(samples).toEqual([{ labels, counters: { ...counters, rxBytes: 5, ...errors } }]);
@@ -101,7 +102,7 @@ describe('TrafficReader', () => {
   it('has nothing of VFs that are in no pod, and counts those beyond the limit', async () => {
     const { attachment: _attachment, ...free } = vf(0);
     devices = [free];
-    expect(await reader().read()).toEqual({ samples: [], missing: none });
+    expect(await reader().read()).toEqual({ samples: [], missing: none, failures: [] });
     devices = Array.from({ length: 600 }, () => vf(0));
     const { samples, missing } = await reader().read();
     expect([samples.length, missing]).toEqual([512, { limit: 88, unreadable: 0 }]);
@@ -115,7 +116,8 @@ describe('TrafficReader', () => {
     vfTraffic = async () => {
       throw new NetlinkError('netlink-refused', 'cannot read the counters: EMSGSIZE', { errno: 'EMSGSIZE' });
     };
-    for (const _ of [1, 2]) expect((await own.read()).missing).toEqual({ limit: 0, unreadable: 3 });
+    const failures = ['cannot read the counters: EMSGSIZE'];
+    for (const _ of [1, 2]) expect(await own.read()).toMatchObject({ missing: { limit: 0, unreadable: 3 }, failures });
     expect(logger.messages('warn')).toEqual(['traffic counters cannot be read']);
     vfTraffic = works;
     await own.read();

@@ -6,36 +6,49 @@ import { run } from './run.ts';
 
 const suite = 'bookworm';
 
-/** The package of each library that `ip` is linked with. */
+/** Programs that most machines have, and where their package has them. */
+const programs = {
+  ip: { package: 'iproute2', path: 'bin/ip' },
+  tmux: { package: 'tmux', path: 'usr/bin/tmux' },
+};
+
+/** The package of each library that these are linked with. */
 const libraryPackages: Record<string, string> = {
   'libbpf.so.1': 'libbpf1',
   'libbsd.so.0': 'libbsd0',
   'libcap.so.2': 'libcap2',
   'libelf.so.1': 'libelf1',
+  'libevent_core-2.1.so.7': 'libevent-core-2.1-7',
   'libmd.so.0': 'libmd0',
   'libmnl.so.0': 'libmnl0',
+  'libtinfo.so.6': 'libtinfo6',
+  'libutempter.so.0': 'libutempter0',
   'libz.so.1': 'zlib1g',
 };
 
 /**
- * Provides an `ip` that can print JSON.
- * @returns a folder for PATH, or `undefined` if the machine has the program
+ * Provides a program. `ip` prints JSON.
+ * @returns the folder that has it: the machine's, or one of the cache
  * @throws PackageError
  */
-export function ensureIp(cacheDir: string, env: NodeJS.ProcessEnv, log: (line: string) => void): string | undefined {
-  if (findFolderWith(pathFolders(env.PATH), ['ip']) !== undefined) return undefined;
+export function ensureProgram(
+  name: keyof typeof programs,
+  cacheDir: string,
+  env: NodeJS.ProcessEnv,
+  log: (line: string) => void,
+): string {
   const binDir = join(cacheDir, 'debian', 'bin');
-  if (existsSync(join(binDir, 'ip'))) return binDir;
-
-  const iproute = { name: 'iproute2', suite };
-  fetchDebianPackages(cacheDir, [iproute], log);
-  const program = join(packageFolder(cacheDir, iproute), 'bin', 'ip');
-  writeWrapper(join(binDir, 'ip'), program, fetchLibraries(cacheDir, program, log));
+  const found = findFolderWith([...pathFolders(env.PATH), binDir], [name]);
+  if (found !== undefined) return found;
+  const source = { name: programs[name].package, suite };
+  fetchDebianPackages(cacheDir, [source], log);
+  const program = join(packageFolder(cacheDir, source), programs[name].path);
+  writeWrapper(join(binDir, name), program, fetchLibraries(cacheDir, program, source.name, log));
   return binDir;
 }
 
 /** Fetches libraries that `ldd` does not find, until it finds all. @returns the folders of the libraries */
-function fetchLibraries(cacheDir: string, program: string, log: (line: string) => void): string[] {
+function fetchLibraries(cacheDir: string, program: string, owner: string, log: (line: string) => void): string[] {
   const fetched = new Set<string>();
   for (;;) {
     const folders = [...fetched].flatMap((name) => libraryFolders(packageFolder(cacheDir, { name, suite })));
@@ -43,9 +56,8 @@ function fetchLibraries(cacheDir: string, program: string, log: (line: string) =
     if (missing.length === 0) return folders;
     const names = missing.map((library) => libraryPackages[library]);
     if (names.includes(undefined) || names.every((name) => fetched.has(name ?? ''))) {
-      throw new PackageError('library-missing', `ip needs ${missing.join(', ')}, which this machine does not have`, {
-        hint: 'install iproute2',
-      });
+      const needed = `${program} needs ${missing.join(', ')}, which this machine does not have`;
+      throw new PackageError('library-missing', needed, { hint: `install ${owner}` });
     }
     for (const name of names) fetched.add(name!);
     fetchDebianPackages(

@@ -1,0 +1,33 @@
+import type { ClaimMetadata } from '../framework/metadata/index.ts';
+import { shared } from '../lib/shared.ts';
+import type { DeviceList } from './devices/device-list.ts';
+import type { NodeFacts, NodePorts, NodeSettings } from './ports.ts';
+import { metadataOf } from './sandbox/index.ts';
+import { TrafficReader, type TrafficReaderOptions } from './vf/index.ts';
+
+export interface FactSources extends Pick<NodePorts, 'disk' | 'kernel' | 'logger'> {
+  settings: NodeSettings;
+}
+
+/** The figures of a node, read when they are asked for. */
+export function nodeFacts(sources: FactSources, devices: DeviceList, metadata: ClaimMetadata): NodeFacts {
+  const { disk, kernel, settings, logger } = sources;
+  const { store } = disk;
+  const interfaceNameOf: TrafficReaderOptions['interfaceNameOf'] = (claim, device) =>
+    metadataOf(metadata, claim, device)?.networkData?.interfaceName;
+  const traffic = new TrafficReader({ store, networks: kernel.networks, vfs: devices.vfs, interfaceNameOf, logger });
+  const held = () => store.claims().flatMap((claim) => claim.devices);
+  return {
+    devicesOffered: () => devices.offered().length,
+    deviceCounts: () => devices.counts(),
+    deviceProblems: () => devices.problemCount,
+    isPolicyValid: () => devices.policyFault === undefined,
+    claimsByState: () => {
+      const byState = Map.groupBy(store.claims(), ({ state }) => state);
+      return Object.fromEntries([...byState].map(([state, claims]) => [state, claims.length]));
+    },
+    devicesAttached: () => held().filter(({ attachment }) => attachment !== undefined).length,
+    metadataFiles: () => metadata.countFiles(),
+    ...(settings.vfTraffic ? { vfTraffic: shared(() => traffic.read()) } : {}),
+  };
+}

@@ -1,0 +1,3 @@
+export { createNodeView } from './create.ts';
+export { type NodeView, readNodeView, type ViewSources } from './node-view.ts';
+export { NodeViewWriter, type StoredView } from './node-view-writer.ts';

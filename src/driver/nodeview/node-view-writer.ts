@@ -1,0 +1,186 @@
+import { isDeepStrictEqual } from 'node:util';
+import {
+  type Condition,
+  isKubeError,
+  type KubeApi,
+  type KubeErrorCode,
+  type ObjectMeta,
+} from '../../framework/kube/index.ts';
+import { Background } from '../../lib/background.ts';
+import { Backoff } from '../../lib/backoff.ts';
+import type { Clock } from '../../lib/clock.ts';
+import { explain } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { pauses } from '../../lib/waiting-times.ts';
+import type { NodeView } from './node-view.ts';
+
+const apiVersion = 'netdra.dev/v1alpha1';
+const kind = 'NodeNetworkDevices';
+/**
+ * How long changes are collected before a write, and by how much that is longer at random: one event can change all nodes. Between two
+ * writes of a node is at least the last time, while pods come and go.
+ */
+const collect = { leastMs: 2_000, spreadMs: 8_000, betweenMs: 10_000 };
+/** This long after the start, the instance of the driver that this one replaces in a rolling update has ended. */
+const replacedMs = 120_000;
+
+/** Failures that end only with a change of the cluster, and what its administrator can do. */
+const remedies: Partial<Record<KubeErrorCode, string>> = {
+  'api-unserved': 'install the CustomResourceDefinition of the chart, or set its value nodeView.enabled to false',
+  'api-forbidden':
+    'compare role and admission policies with those of the chart, or set its value nodeView.enabled to false',
+  'api-invalid': 'the CustomResourceDefinition is of another version than the driver: install that of the chart',
+};
+
+/** `status` of a node's object. */
+export type StoredView = Omit<NodeView, 'conditions'> & { conditions: Condition[] };
+
+export interface NodeViewWriterOptions {
+  /** Name of the driver: the field manager. */
+  driver: string;
+  node: string;
+  clock: Clock;
+  /** For the times in conditions. */
+  now: () => Date;
+  logger: Logger;
+  /** From 0 up to 1. */
+  random: () => number;
+  /** UID of the Node, to which the object belongs. @throws SliceError, KubeError */
+  nodeUid: (signal: AbortSignal) => Promise<string>;
+  /** @throws NetdraError of what cannot be read */
+  read: () => NodeView;
+  /** Receives each failure; all are already logged. */
+  onError?: (error: unknown) => void;
+}
+
+/**
+ * Writes what a node has to its NodeNetworkDevices, when that has changed: changes of a few seconds in one request, and nothing while
+ * nothing changes, also after a restart. Failures are logged and retried, and have no effect on anything else.
+ * Decision: docs/decisions/0041-a-node-shows-its-devices.md
+ */
+export class NodeViewWriter implements AsyncDisposable {
+  readonly #kube: Pick<KubeApi, 'request'>;
+  readonly #options: NodeViewWriterOptions;
+  readonly #background = new Background();
+  readonly #retry: Backoff;
+  readonly #aloneAtMs: number;
+  #isContested = true;
+  #nextAtMs = 0;
+  /** As the API server has it; `undefined`: to be read. The object is missing, or belongs to an earlier Node: it has no status. */
+  #stored: { nodeUid: string; status: StoredView | undefined } | undefined;
+  /** Codes of failures that were logged. */
+  readonly #logged = new Set<string>();
+
+  constructor(kube: Pick<KubeApi, 'request'>, options: NodeViewWriterOptions) {
+    this.#kube = kube;
+    this.#options = options;
+    this.#retry = new Backoff(options.clock, pauses.nodeView, () => void this.#run());
+    this.#aloneAtMs = options.clock.nowMs() + replacedMs;
+  }
+
+  /** To be called when something may have changed, and from time to time. */
+  note(): void {
+    const { clock, random } = this.#options;
+    if (this.#background.signal.aborted || this.#background.isRunning('') || this.#retry.isScheduled) return;
+    if (this.#isContested && clock.nowMs() >= this.#aloneAtMs) {
+      this.#isContested = false;
+      this.#stored = undefined;
+    }
+    if (!this.#isChanged()) return;
+    const collectedAfterMs = collect.leastMs + collect.spreadMs * random();
+    this.#retry.after(Math.max(collectedAfterMs, this.#nextAtMs - clock.nowMs()));
+  }
+
+  async [Symbol.asyncDispose]() {
+    this.#retry[Symbol.dispose]();
+    await this.#background[Symbol.asyncDispose]();
+  }
+
+  #isChanged(): boolean {
+    try {
+      return this.#stored === undefined || !isDeepStrictEqual(this.#stored.status, this.#wanted());
+    } catch {
+      // The attempt to write it reports that.
+      return true;
+    }
+  }
+
+  async #run(): Promise<void> {
+    await this.#background.run('', async (signal) => {
+      try {
+        await this.#write(signal);
+        this.#retry.reset();
+      } catch (error) {
+        signal.throwIfAborted();
+        this.#failed(error);
+      }
+    });
+    // It may have changed meanwhile.
+    this.note();
+  }
+
+  async #write(signal: AbortSignal): Promise<void> {
+    const { clock, driver, node, logger } = this.#options;
+    this.#stored ??= await this.#readStored(signal);
+    const { nodeUid, status: before } = this.#stored;
+    const status = this.#wanted();
+    if (!isDeepStrictEqual(before, status)) {
+      // If the answer is lost, it has to be read again.
+      this.#stored = undefined;
+      const owner = { apiVersion: 'v1', kind: 'Node', name: node, uid: nodeUid };
+      await this.#kube.request({
+        ...{ method: 'PATCH', path: this.#path, contentType: 'application/apply-patch+yaml', signal },
+        query: { fieldManager: driver, force: 'true' },
+        body: { apiVersion, kind, metadata: { name: node, ownerReferences: [owner] }, status },
+      });
+      this.#stored = { nodeUid, status };
+      this.#nextAtMs = clock.nowMs() + collect.betweenMs;
+      logger.debug({ ...status.devices }, 'NodeNetworkDevices written');
+    }
+    this.#logged.clear();
+  }
+
+  async #readStored(signal: AbortSignal) {
+    const nodeUid = await this.#options.nodeUid(signal);
+    try {
+      const { metadata, status } = await this.#kube.request<{ metadata: ObjectMeta; status?: StoredView }>({
+        ...{ method: 'GET', path: this.#path, signal },
+      });
+      const isOfNode = metadata.ownerReferences?.some(({ uid }) => uid === nodeUid) === true;
+      return { nodeUid, status: isOfNode ? status : undefined };
+    } catch (error) {
+      if (!isKubeError(error, 'api-not-found')) throw error;
+      return { nodeUid, status: undefined };
+    }
+  }
+
+  get #path(): string {
+    return `/apis/${apiVersion}/nodenetworkdevices/${this.#options.node}`;
+  }
+
+  /** A condition keeps its time as long as it stays. */
+  #wanted(): StoredView {
+    const { read, now } = this.#options;
+    const before = this.#stored?.status?.conditions ?? [];
+    const view = read();
+    const conditions = view.conditions.map((condition): Condition => {
+      const known = before.find(({ type, status }) => type === condition.type && status === condition.status);
+      const { lastTransitionTime = `${now().toISOString().slice(0, 19)}Z` } = known ?? {};
+      return { ...condition, lastTransitionTime };
+    });
+    return { ...view, conditions };
+  }
+
+  #failed(error: unknown): void {
+    const { logger, onError, random } = this.#options;
+    onError?.(error);
+    const code = isKubeError(error) ? error.code : 'other';
+    const remedy = isKubeError(error) ? remedies[error.code] : undefined;
+    const level = this.#logged.has(code) ? 'debug' : 'warn';
+    this.#logged.add(code);
+    const facts = { err: error, reason: explain(error), ...(remedy === undefined ? {} : { remedy }) };
+    logger[level](facts, 'NodeNetworkDevices not written: the API does not show the devices of this node');
+    const pauseMs = remedy === undefined ? this.#retry.schedule() : pauses.refused.longestMs;
+    this.#retry.after(pauseMs * (1 + random()));
+  }
+}

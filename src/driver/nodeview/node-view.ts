@@ -1,0 +1,179 @@
+import { createHash } from 'node:crypto';
+import type { Condition } from '../../framework/kube/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
+import { defined } from '../../lib/defined.ts';
+import { explain } from '../../lib/errors.ts';
+import { printable } from '../../lib/printable.ts';
+import { explainExclusion } from '../../node/inventory/index.ts';
+import { formatDeviceName } from '../../node/sriov/index.ts';
+import type { PfCounts } from '../devices/device-counts.ts';
+import type { DeviceList } from '../devices/device-list.ts';
+import { type StoredClaim, schemaVersion } from '../state/index.ts';
+
+/**
+ * How many entries its lists have at most, and how long its texts are, UTF-16 units: with all of them an object has less than 400 KiB.
+ * The numbers of devices count those that are left out, too.
+ */
+const most = { pfs: 64, claims: 512, groups: 64, devices: 512, problems: 16, text: 512 };
+
+/** A condition without the time of its last change, which depends on the object. */
+export type ViewCondition = Omit<Condition, 'lastTransitionTime'>;
+
+/** What the API shows of a node: `status` of its NodeNetworkDevices. State only: nothing in it changes by time alone. */
+export interface NodeView {
+  driver: { name: string; version: string; stateSchema: number };
+  /** Numbers of devices, VFs and NICs, as in {@link PfCounts}. */
+  devices: { offered: number; inUse: number; withheld: number };
+  pfs: PfView[];
+  /** What claims hold, sorted. */
+  claims: { namespace: string; name: string; devices: string[] }[];
+  /** Devices that new claims cannot get, those of one PF with one reason together. */
+  withheld: WithheldDevices[];
+  /** `source`: path of its file; `digest`: the same on all nodes where the same policy is in force. Both are absent without a policy. */
+  policy: { source?: string; digest?: string; warnings: string[] };
+  /** What cannot be read of devices. */
+  problems: string[];
+  conditions: ViewCondition[];
+}
+
+export interface PfView {
+  /** As in {@link PfCounts}. */
+  name: string;
+  pciAddress: string;
+  driver?: string;
+  /** Absent: it has no interface, or one that is down. */
+  link?: 'Up' | 'NoCarrier';
+  /** As last seen. */
+  speedMbps?: number;
+  /** How many VFs it can have, and has. */
+  totalVfs: number;
+  numVfs: number;
+  /** As in {@link PfCounts}. */
+  vfs: { offered: number; inUse: number; withheld: number; hung: number };
+}
+
+export interface WithheldDevices {
+  /** Absent: of a NIC. */
+  pf?: string;
+  /** An exclusion's, or the name of a condition. */
+  reason: string;
+  message: string;
+  devices: string[];
+}
+
+export interface ViewSources {
+  driver: string;
+  version: string;
+  /** Path of the policy's file. */
+  policyPath?: string | undefined;
+  devices: Pick<
+    DeviceList,
+    'counts' | 'failure' | 'find' | 'isListed' | 'offered' | 'policyFault' | 'report' | 'state' | 'unhealthy'
+  >;
+  store: { claims(): readonly Pick<StoredClaim, 'identity' | 'devices'>[] };
+  /** Why the API server does not have the slices as wanted; `undefined`: it has; `null`: not known yet. */
+  slicesFailure: () => string | undefined | null;
+}
+
+/** @throws StateError if the store cannot be read */
+export function readNodeView(sources: ViewSources): NodeView {
+  const { driver: name, version, devices, store } = sources;
+  const { pfs } = devices.counts();
+  const nameOf = (pciAddress: string) => pfs.find((each) => each.pciAddress === pciAddress)?.pf ?? pciAddress;
+  const claims = store
+    .claims()
+    .map(({ identity, devices: all }) => ({
+      ...{ namespace: identity.namespace, name: identity.name },
+      devices: all.map((device) => device.name),
+    }))
+    .sort((a, b) => (claimName(a) < claimName(b) ? -1 : 1));
+  const withheld = withheldDevices(devices, nameOf);
+  const { problems } = devices.report;
+  return {
+    driver: { name, version, stateSchema: schemaVersion },
+    devices: {
+      offered: devices.offered().length,
+      inUse: new Set(claims.flatMap((claim) => claim.devices)).size,
+      withheld: new Set(withheld.flatMap((group) => group.devices)).size,
+    },
+    pfs: pfs.slice(0, most.pfs).map((counts) => toPfView(counts, devices)),
+    claims: claims.slice(0, most.claims).map((claim) => ({ ...claim, devices: claim.devices.slice(0, most.devices) })),
+    withheld: withheld
+      .slice(0, most.groups)
+      .map((group) => ({ ...group, devices: group.devices.slice(0, most.devices) })),
+    policy: toPolicy(sources),
+    problems: problems.slice(0, most.problems).map((problem) => text(explain(problem))),
+    conditions: conditionsOf(sources),
+  };
+}
+
+const text = (message: string) => printable(message, most.text);
+
+function toPfView({ pf: name, pciAddress, hasCarrier, vfs }: PfCounts, { report }: ViewSources['devices']): PfView {
+  const { driver, linkSpeedMbps, totalVfs, numVfs } = report.pfs.find((each) => each.pciAddress === pciAddress)!;
+  const link = hasCarrier ? ('Up' as const) : ('NoCarrier' as const);
+  const { offered, used: inUse, withheld, hung } = vfs;
+  return {
+    ...{ name, pciAddress, totalVfs, numVfs, vfs: { offered, inUse, withheld, hung } },
+    ...(hasCarrier === undefined ? {} : { link }),
+    ...defined({ driver, speedMbps: linkSpeedMbps }),
+  };
+}
+
+function withheldDevices(devices: ViewSources['devices'], nameOf: (pciAddress: string) => string): WithheldDevices[] {
+  const excluded = devices.report.excluded.map((exclusion) => {
+    const { pciAddress, pfAddress: pf, reason } = exclusion;
+    return { device: formatDeviceName(pciAddress), pf, reason: reason as string, message: explainExclusion(exclusion) };
+  });
+  const broken = [...devices.unhealthy()].flatMap(([device, conditions]) => {
+    const found = devices.find(device);
+    const pf = found?.kind === 'vf' ? found.pfAddress : undefined;
+    const withholding = conditions.filter(({ effect }) => effect !== 'None');
+    return withholding.map(({ name, message }) => ({ device, pf, reason: name as string, message: text(message) }));
+  });
+  const groups = Map.groupBy([...excluded, ...broken], ({ pf, reason, message }) =>
+    JSON.stringify([pf, reason, message]),
+  );
+  const named = [...groups.values()].map((group): WithheldDevices => {
+    const [{ pf, reason, message }] = group as [(typeof group)[number]];
+    const own = pf === undefined ? {} : { pf: nameOf(pf) };
+    return { ...own, reason, message, devices: group.map(({ device }) => device).sort() };
+  });
+  const keyOf = ({ pf = '', reason, devices: [first] }: WithheldDevices) => `${pf} ${reason} ${first}`;
+  return named.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
+}
+
+function toPolicy({ policyPath, devices }: ViewSources): NodeView['policy'] {
+  const { policy } = devices.state;
+  const warnings = devices.report.warnings.slice(0, most.problems).map(text);
+  const digest = policy && createHash('sha256').update(JSON.stringify(policy)).digest('hex').slice(0, 12);
+  return { ...defined({ source: policyPath, digest }), warnings };
+}
+
+function conditionsOf({ devices, slicesFailure }: ViewSources): ViewCondition[] {
+  const { policyFault, isListed, failure, state } = devices;
+  const unlisted = isListed ? explain(failure) : `the devices were never listed: ${explain(failure)}`;
+  const hasPolicy = state.policy !== undefined;
+  const accepted = is('PolicyAccepted', hasPolicy ? 'Accepted' : 'NoPolicy');
+  return [
+    policyFault === undefined
+      ? accepted
+      : isNot('PolicyAccepted', 'Refused', `the last valid policy stays in force: ${explain(policyFault)}`),
+    isListed && failure === undefined ? is('DevicesListed', 'Listed') : isNot('DevicesListed', 'ScanFailed', unlisted),
+    slicesCondition(slicesFailure()),
+  ];
+}
+
+function slicesCondition(failure: string | undefined | null): ViewCondition {
+  const type = 'SlicesPublished';
+  if (failure === null) return { type, status: 'Unknown', reason: 'Pending', message: '' };
+  return failure === undefined ? is(type, 'Published') : isNot(type, 'NotPublished', failure);
+}
+
+function is(type: string, reason: string): ViewCondition {
+  return { type, status: 'True', reason, message: '' };
+}
+
+function isNot(type: string, reason: string, message: string): ViewCondition {
+  return { type, status: 'False', reason, message: text(message) };
+}

@@ -1,0 +1,34 @@
+/**
+ * Work that goes on by itself after the call that asked for it, one run at a time for each key. Disposing fires the signal, and
+ * waits for all runs; what they reject with from then on is dropped.
+ */
+export class Background implements AsyncDisposable {
+  readonly #stop = new AbortController();
+  readonly #running = new Map<string, Promise<void>>();
+
+  get signal(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  isRunning(key: string): boolean {
+    return this.#running.has(key);
+  }
+
+  /** Starts a run, unless there is one, or all have ended for good. @returns the run that there is */
+  async run(key: string, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    if (!this.signal.aborted && !this.#running.has(key)) {
+      const run = work(this.signal)
+        .catch((error: unknown) => {
+          if (!this.signal.aborted) throw error;
+        })
+        .finally(() => this.#running.delete(key));
+      this.#running.set(key, run);
+    }
+    await this.#running.get(key);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await Promise.all(this.#running.values());
+  }
+}

@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest';
+import { Background } from '../../../src/lib/background.ts';
+
+/** Work that waits for `go`, or for the signal. */
+function waiting() {
+  const { promise, resolve: go } = Promise.withResolvers<void>();
+  let runs = 0;
+  const work = async (signal: AbortSignal) => {
+    runs += 1;
+    await Promise.race([promise, new Promise((_, reject) => signal.addEventListener('abort', reject))]);
+  };
+  return { work, go, runs: () => runs };
+}
+
+describe('Background', () => {
+  it('has one run at a time for each key, which all callers get', async () => {
+    await using background = new Background();
+    const { work, go, runs } = waiting();
+    const calls = [background.run('a', work), background.run('a', work), background.run('b', work)];
+    expect([runs(), background.isRunning('a'), background.isRunning('c')]).toEqual([2, true, false]);
+    go();
+    await Promise.all(calls);
+    expect(background.isRunning('a')).toBe(false);
+    await background.run('a', work);
+    expect(runs()).toBe(3);
+  });
+
+  it('passes errors on, but not those of runs that were ended, and starts none after that', async () => {
+    const background = new Background();
+    const failing = background.run('a', async () => {
+      throw new Error('x');
+    });
+    await expect(failing).rejects.toThrow('x');
+    const { work, runs } = waiting();
+    const ended = background.run('a', work);
+    await background[Symbol.asyncDispose]();
+    await ended;
+    await background.run('a', work);
+    expect(runs()).toBe(1);
+  });
+});
