@@ -153,6 +153,8 @@ export interface Plan {
   isShared: boolean;
   /** Whether the VFs are those of two PFs. Not drawn: they are if a pod has a bond. */
   hasTwoPfs?: boolean;
+  /** How many times as many pods as a drawn plan may have. */
+  load?: number;
   /** By name of a VF: how it is before the first pod. Not drawn: the card draws that itself. */
   found?: ReadonlyMap<string, FoundVf>;
   /** The kubelet. Not drawn: one that does the usual. */

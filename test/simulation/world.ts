@@ -112,6 +112,7 @@ export class Node {
     this.databases = databases;
     this.disk = disk;
     this.plan = plan;
+    simulator.maxSteps *= plan.load ?? 1;
     simulator.tape.slowShare = plan.slowShare;
     simulator.tape.instantShare = plan.instantShare;
     simulator.trace('plan', () => JSON.stringify(plan));

@@ -48,11 +48,13 @@ const restartMs = 1_000;
 const startMs = 20;
 /** The driver is undisturbed for some time at the end. */
 const runOnMs = 2_000;
+/** Drawn plans have no more. */
+const usualPods = 3;
 
 /** Makes a plan of the simulation out of a recording. */
 export function tell(recording: Recording): Story {
   const { header, before, entries, beginMs: recordedMs } = recording;
-  const cast = new Cast([...before, ...entries]);
+  const cast = new Cast(before, entries);
   const existing = before.filter((entry) => entry.is === 'stored').map(({ claim }) => claim.uid);
   const isRestarted = header.dropped === 0 && existing.length > 0;
   const beginMs = existing.length > 0 ? killMs + restartMs : startMs;
@@ -83,6 +85,7 @@ export function tell(recording: Recording): Story {
     plan: (usual) => ({
       ...{ ...usual, flavour, pods, faults, liveUpdates, calmAtMs: endMs, vfs: cast.vfs, hasTwoPfs: cast.hasTwoPfs },
       found: cast.found,
+      load: Math.ceil(Math.max(1, pods.length / usualPods)),
       settings: [{ metadata, gate: header.isGated ? 'hook' : 'file', layouts: [...layouts] }],
     }),
   };
@@ -210,10 +213,13 @@ class Cast {
   #listed: Set<string> | undefined;
   readonly #sandboxes = new Map<string, RecordedSandbox>();
 
-  constructor(entries: readonly IncidentEntry[]) {
+  constructor(before: readonly IncidentEntry[], entries: readonly IncidentEntry[]) {
+    for (const entry of before) {
+      if (entry.is === 'placed' && entry.sandboxId !== undefined) this.places.set(entry.claimUid, entry.sandboxId);
+    }
     const known = new Map<string, RecordedDevice>();
     const hosts = new Map<string, LinkState>();
-    for (const entry of entries) {
+    for (const entry of [...before, ...entries]) {
       if (entry.is === 'connected') this.runtime = entry.runtime;
       if (entry.is === 'prepare') for (const claim of entry.claims) this.#meet(claim);
       if (entry.is === 'stored') {
@@ -223,9 +229,6 @@ class Cast {
       }
       if (entry.is === 'placed' && entry.host !== undefined && !hosts.has(entry.pciAddress)) {
         hosts.set(entry.pciAddress, entry.host);
-      }
-      if (entry.is === 'placed' && entry.sandboxId !== undefined && !this.places.has(entry.claimUid)) {
-        this.places.set(entry.claimUid, entry.sandboxId);
       }
       if (entry.is === 'synchronize') {
         this.#listed ??= new Set(entry.containers.map(({ sandboxId }) => sandboxId));

@@ -177,6 +177,32 @@ describe('an incident', () => {
     expect(mtu.length).toBeGreaterThanOrEqual(2);
   });
 
+  it('may have many pods, which get the VFs of earlier ones', { timeout: 60_000 }, async () => {
+    const pods = Array.from({ length: 30 }, (_, number) => {
+      const podUid = `uid-of-${number}`;
+      const sandbox = { ...place(`sandbox-${number}`), podUid };
+      const results = [{ request: 'vf', device: `device-${number % 10}` }];
+      const own = { uid: `claim-${number}`, namespace: 'apps', name: `claim-${number}`, podUids: [podUid], results };
+      const calls: [number, object][] = [
+        [0, { is: 'prepare', claims: [{ ...own, config: [] }] }],
+        [50, { is: 'runPodSandbox', sandbox }],
+        [100, { is: 'createContainer', sandbox, ...container(sandbox.id) }],
+        [3_000, { is: 'stopPodSandbox', sandbox }],
+        [3_100, { is: 'unprepare', claims: [own] }],
+      ];
+      return calls.flatMap(([ms, entry], index) => {
+        const call = 10 * number + index;
+        const atMs = 1_000 + 400 * number + ms;
+        return [[atMs, { call, ...entry }] as const, [atMs + 1, { is: 'answer', call, ms: 1 }] as const];
+      });
+    });
+    const entries = pods.flat().sort(([one], [other]) => one - other);
+    const again = await replayRecording(parseRecording(text(0, entries)));
+    expect(again.violation).toBeUndefined();
+    expect(again.differences).toEqual([]);
+    expect(again.trace.filter(([, , what]) => /^container .* runs$/.test(what))).toHaveLength(30);
+  });
+
   it('is refused if another format has it, or none', () => {
     expect(() => parseRecording('{"incident":99}\n')).toThrow('line 1 is not that of an incident of format 1');
     expect(() => parseRecording(`${JSON.stringify(header)}\n{"atMs":`)).toThrow('line 2 is not JSON');
