@@ -21,6 +21,7 @@ import {
   viewOfSettings,
 } from './kernel.ts';
 import { numaNodeOf } from './numa.ts';
+import type { FoundVf } from './plan.ts';
 import type { Process, Simulator } from './simulator.ts';
 
 /** A VF of the simulated card. */
@@ -69,6 +70,8 @@ export interface HardwareOptions {
   writesInVain?: number | undefined;
   /** The VFs belong to them by turns. */
   pfs: 1 | 2;
+  /** See `Plan`. */
+  found?: ReadonlyMap<string, FoundVf> | undefined;
 }
 
 /** A card with VFs: PCI functions, their drivers, and the PF's settings for each. */
@@ -86,7 +89,7 @@ export class Hardware {
   /** Until then interfaces appear some time after their driver is bound. */
   lateUntilMs = 0;
 
-  constructor({ kernel, simulator, count, pfs, writesInVain }: HardwareOptions) {
+  constructor({ kernel, simulator, count, pfs, writesInVain, found }: HardwareOptions) {
     this.#kernel = kernel;
     this.#simulator = simulator;
     const { host } = kernel;
@@ -104,10 +107,12 @@ export class Hardware {
       if (tape.chance(0.2)) settings.vlan = { id: 7, priority: 0 };
       const slot = (2 + Math.floor(vfIndex / 8)).toString(16).padStart(2, '0');
       const pciAddress = `0000:01:${slot}.${vfIndex % 8}`;
+      const name = `0000-01-${slot}-${vfIndex % 8}`;
+      changeSettings(settings, found?.get(name)?.settings ?? {});
       const vf: SimVf = {
         pciAddress,
         pf: this.pfs[vfIndex % pfs] ?? this.pfs[0],
-        name: `0000-01-${slot}-${vfIndex % 8}`,
+        name,
         vfIndex,
         ownDriver: 'iavf',
         driver: undefined,
@@ -127,6 +132,7 @@ export class Hardware {
         if (tape.chance(0.3)) link.altNames.push(`enp1s2f${vfIndex}`);
         if (tape.chance(0.3)) link.mtuBytes = 9000;
         if (tape.chance(0.3)) link.up = true;
+        Object.assign(link, found?.get(name)?.link);
       }
     }
     this.#writesInVain = writesInVain ?? 0;

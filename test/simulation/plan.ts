@@ -1,4 +1,6 @@
 import type { LayoutName } from '../../src/framework/metadata/index.ts';
+import type { VfChange } from '../../src/node/netlink/index.ts';
+import type { SimLink } from './kernel.ts';
 import type { Kubelet } from './kubelet.ts';
 import type { Tape } from './tape.ts';
 import type { Node } from './world.ts';
@@ -81,6 +83,12 @@ export interface InstanceSettings {
   layouts: LayoutName[];
 }
 
+/** What another program has set of a VF. */
+export interface FoundVf {
+  link: Partial<Pick<SimLink, 'mtuBytes' | 'up' | 'altNames'>>;
+  settings: VfChange;
+}
+
 type PlainFault =
   | ('kill driver' | 'stall driver' | 'restart runtime' | 'reset card' | 'reboot')
   | ('API server away' | 'disk full' | 'disk error' | 'store error' | 'change policy')
@@ -145,6 +153,10 @@ export interface Plan {
   isShared: boolean;
   /** Whether the VFs are those of two PFs. Not drawn: they are if a pod has a bond. */
   hasTwoPfs?: boolean;
+  /** How many times as many pods as a drawn plan may have. */
+  load?: number;
+  /** By name of a VF: how it is before the first pod. Not drawn: the card draws that itself. */
+  found?: ReadonlyMap<string, FoundVf>;
   /** The kubelet. Not drawn: one that does the usual. */
   kubelet?: (node: Node) => Kubelet;
 }

@@ -117,7 +117,6 @@ export class Process {
 /** One line of the trace. */
 export type TraceLine = readonly [atMs: number, who: string, what: string];
 
-const maxSteps = 60_000;
 const turnsAtOnce = 100;
 
 /** Runs all events in one order: by time, and at the same time in the order in which they were scheduled. */
@@ -127,6 +126,7 @@ export class Simulator {
   /** The process whose code is running. */
   current: Process | undefined;
   steps = 0;
+  maxSteps = 60_000;
   readonly lines: TraceLine[] | undefined;
   readonly #heap: Timer[] = [];
   readonly #turns = new Turns();
@@ -186,7 +186,8 @@ export class Simulator {
         continue;
       }
       this.nowMs = timer.atMs;
-      if (++this.steps > maxSteps) throw new EndlessSchedule(`${maxSteps} steps by ${Math.round(this.nowMs)} ms`);
+      if (++this.steps > this.maxSteps)
+        throw new EndlessSchedule(`${this.maxSteps} steps by ${Math.round(this.nowMs)} ms`);
       this.current = process;
       timer.run = undefined;
       run();

@@ -112,6 +112,7 @@ export class Node {
     this.databases = databases;
     this.disk = disk;
     this.plan = plan;
+    simulator.maxSteps *= plan.load ?? 1;
     simulator.tape.slowShare = plan.slowShare;
     simulator.tape.instantShare = plan.instantShare;
     simulator.trace('plan', () => JSON.stringify(plan));
@@ -123,8 +124,9 @@ export class Node {
       udevNameOf: ({ parentDevice = '' }) => this.hardware.find(parentDevice)?.fresh.name,
     });
     const hasBonds = plan.pods.some(({ claims }) => claims.some(({ isBond }) => isBond));
-    const { vfs: count, writesInVain, hasTwoPfs = hasBonds } = plan;
-    this.hardware = new Hardware({ kernel: this.kernel, simulator, count, writesInVain, pfs: hasTwoPfs ? 2 : 1 });
+    const { vfs: count, writesInVain, hasTwoPfs = hasBonds, found } = plan;
+    const pfs = hasTwoPfs ? 2 : 1;
+    this.hardware = new Hardware({ kernel: this.kernel, simulator, count, writesInVain, pfs, found });
     this.cni = new CniNode({ simulator, kernel: this.kernel, hardware: this.hardware });
     this.cni.failureRate = plan.cniFailureRate;
     this.cni.hangRate = plan.cniHangRate;

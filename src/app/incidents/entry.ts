@@ -1,5 +1,7 @@
 import type { AllocatedConfiguration } from '../../framework/kube/index.ts';
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import type { LinkState } from '../../node/netlink/index.ts';
+import type { VfSnapshot } from '../../node/sriov/index.ts';
 import type { Settings } from '../settings.ts';
 
 /** Version of the lines of an incident's file. */
@@ -51,6 +53,8 @@ export interface RecordedDevice {
   name: string;
   pciAddress: string;
   pfAddress?: string;
+  /** Its state before its claim, if that changes it from outside. */
+  before?: VfSnapshot;
   /** Of the claim that has it, where no entry says how it was prepared. */
   request?: string;
   config?: object;
@@ -78,7 +82,7 @@ export type Incident =
   | ({ is: 'failure' | 'slow'; port: RecordedPort; what: string; on: string; ms: number } & RecordedError)
   /** What the driver has done. */
   | { is: 'stored'; claim: ClaimIdentity; podUids: string[]; state: string; devices: RecordedDevice[] }
-  | { is: 'placed'; claimUid: string; pciAddress: string; sandboxId: string | undefined }
+  | { is: 'placed'; claimUid: string; pciAddress: string; sandboxId: string | undefined; host?: LinkState }
   | { is: 'deleted'; claimUid: string }
   | { is: 'unrestored'; device: RecordedDevice; why: string }
   | { is: 'moved'; from: string; to: string; index: number }

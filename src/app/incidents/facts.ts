@@ -29,8 +29,8 @@ export function containerFacts({ id, podSandboxId, name, state, cdiDevices, cpu 
   return { id, sandboxId: podSandboxId, name, state, cdiDevices: cdiDevices.length, cpus, shares };
 }
 
-export function deviceFacts({ name, pciAddress, pfAddress }: StoredDevice): RecordedDevice {
-  return { name, pciAddress, ...defined({ pfAddress }) };
+export function deviceFacts({ name, pciAddress, pfAddress, before }: StoredDevice): RecordedDevice {
+  return { name, pciAddress, ...defined({ pfAddress, before }) };
 }
 
 export function errorFacts(error: unknown): RecordedError {

@@ -1,9 +1,10 @@
 import type { PluginHandlers } from '../../../nri/index.ts';
 import type { NodePorts } from '../../driver/ports.ts';
-import type { Store, StoredClaim, UnrestoredVf } from '../../driver/state/index.ts';
+import type { Attachment, Store, StoredClaim, UnrestoredVf } from '../../driver/state/index.ts';
 import { type DraPlugin, failureOf } from '../../framework/kubeletplugin/plugin.ts';
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import { intercept } from '../../lib/intercept.ts';
 import { aroundPorts, type PortCall } from './around-ports.ts';
@@ -81,7 +82,7 @@ export class Recorder {
       });
       this.#add({ is: 'stored', claim: identity, podUids, state, devices: configured });
       for (const { pciAddress, attachment } of devices) {
-        if (attachment !== undefined) this.#placed(identity.uid, pciAddress, attachment.sandboxId);
+        if (attachment !== undefined) this.#placed(identity.uid, pciAddress, attachment);
       }
     }
   }
@@ -135,7 +136,7 @@ export class Recorder {
     if (call.name === 'putClaim') this.#stored(call.args[0]);
     if (call.name === 'setAttachments') {
       const [claimUid, changes] = call.args;
-      for (const [pciAddress, attachment] of changes) this.#placed(claimUid, pciAddress, attachment?.sandboxId);
+      for (const [pciAddress, attachment] of changes) this.#placed(claimUid, pciAddress, attachment);
     }
     if (call.name === 'putUnrestored') this.#unrestored(call.args[0]);
     if (call.name === 'deleteClaim') {
@@ -150,9 +151,9 @@ export class Recorder {
     this.#add({ is: 'stored', claim: identity, podUids, state, devices: devices.map(deviceFacts) });
   }
 
-  #placed(claimUid: string, pciAddress: string, sandboxId: string | undefined): void {
+  #placed(claimUid: string, pciAddress: string, { sandboxId, host }: Partial<Attachment> = {}): void {
     const livesIn = this.#pods.move(claimUid, sandboxId);
-    this.#add({ is: 'placed', claimUid, pciAddress, sandboxId });
+    this.#add({ is: 'placed', claimUid, pciAddress, sandboxId, ...defined({ host }) });
     if (sandboxId !== undefined || livesIn === undefined) return;
     const what = `${pciAddress} of claim ${claimUid} leaves sandbox ${livesIn}, which lives`;
     this.#options.onIncident('vf-taken-back', what);

@@ -33,11 +33,18 @@ export function answersOf(entries: readonly IncidentEntry[], names: ReadonlyMap<
   return answers;
 }
 
-/** @param isWhole whether the end of the second is where the first ends */
-export function differences(recorded: Answers, played: Answers, isWhole: boolean): string[] {
+/**
+ * @param claimUids of those that are played: pods without a claim of the driver are not
+ * @param isWhole whether the end of the second is where the first ends
+ */
+export function differences(
+  recorded: Answers,
+  played: Answers,
+  claimUids: readonly string[],
+  isWhole: boolean,
+): string[] {
   return [...recorded].flatMap(([subject, before]) => {
-    const now = played.get(subject);
-    // A pod without claims of the driver is not played.
+    const now = played.get(subject) ?? (claimUids.some((uid) => subject.endsWith(` ${uid}`)) ? [] : undefined);
     if (now === undefined) return [];
     const index = before.findIndex((what, at) => outcomeOf(what) !== outcomeOf(now[at] ?? ''));
     if (index === -1 || (!isWhole && index >= now.length)) return [];

@@ -36,9 +36,10 @@ export class Injected {
       });
   }
 
-  /** For people: what was not used. */
+  /** For people: failures that nothing has met. A claim that was slow to be read is prepared when it was. */
   get left(): string[] {
-    return this.#left.map(({ port, what, on, text = 'slow' }) => `${port} ${what} ${on}: ${text}`);
+    const failures = this.#left.filter(({ is }) => is === 'failure');
+    return failures.map(({ port, what, on, text }) => `${port} ${what} ${on}: ${text}`);
   }
 
   /** @param kubelet knows which sandbox is which */

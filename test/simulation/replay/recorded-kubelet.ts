@@ -59,6 +59,7 @@ export class RecordedKubelet extends Kubelet {
 
   async #play(pod: SimPod, steps: readonly Step[]): Promise<void> {
     const { simulator } = this.node;
+    const last = steps.findLast(({ does }) => does === 'unprepare');
     for (const step of steps) {
       const waitMs = step.atMs - simulator.nowMs;
       if (waitMs > 0) await this.process.sleep(waitMs, 'wait for the next recorded call');
@@ -67,6 +68,8 @@ export class RecordedKubelet extends Kubelet {
       await this.#do(pod, step).catch((error: Error) =>
         simulator.trace('recording', `${what} fails: ${error.message}`),
       );
+      // Its devices are free for the next pod.
+      if (step === last && pod.isDeleted) this.node.releaseClaims(pod);
     }
   }
 

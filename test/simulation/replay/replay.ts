@@ -65,6 +65,7 @@ export async function replayRecording(recording: Recording, planted?: string): P
     differences: differences(
       answersOf([...before, ...recording.entries], new Map()),
       answersOf(played, names),
+      story.claimUids.flat(),
       isWhole,
     ),
   };

@@ -5,7 +5,9 @@ import type {
   RecordedDevice,
   RecordedSandbox,
 } from '../../../src/app/incidents/entry.ts';
-import type { Attach, ClaimPlan, Fault, Plan, PodPlan } from '../plan.ts';
+import { defined } from '../../../src/lib/defined.ts';
+import type { LinkState } from '../../../src/node/netlink/index.ts';
+import type { Attach, ClaimPlan, Fault, FoundVf, Plan, PodPlan } from '../plan.ts';
 import type { Recording } from './recording.ts';
 
 /** What the kubelet does, and when. Times are those of the simulation. */
@@ -46,11 +48,13 @@ const restartMs = 1_000;
 const startMs = 20;
 /** The driver is undisturbed for some time at the end. */
 const runOnMs = 2_000;
+/** Drawn plans have no more. */
+const usualPods = 3;
 
 /** Makes a plan of the simulation out of a recording. */
 export function tell(recording: Recording): Story {
   const { header, before, entries, beginMs: recordedMs } = recording;
-  const cast = new Cast([...before, ...entries]);
+  const cast = new Cast(before, entries);
   const existing = before.filter((entry) => entry.is === 'stored').map(({ claim }) => claim.uid);
   const isRestarted = header.dropped === 0 && existing.length > 0;
   const beginMs = existing.length > 0 ? killMs + restartMs : startMs;
@@ -80,6 +84,8 @@ export function tell(recording: Recording): Story {
     ...{ devices: cast.devices, addresses: cast.addresses, beginMs, endMs, left: cast.left },
     plan: (usual) => ({
       ...{ ...usual, flavour, pods, faults, liveUpdates, calmAtMs: endMs, vfs: cast.vfs, hasTwoPfs: cast.hasTwoPfs },
+      found: cast.found,
+      load: Math.ceil(Math.max(1, pods.length / usualPods)),
       settings: [{ metadata, gate: header.isGated ? 'hook' : 'file', layouts: [...layouts] }],
     }),
   };
@@ -175,12 +181,16 @@ const endings: readonly string[] = ['stop', 'remove'];
 /** How long before a list a sandbox is stopped that is not in it. */
 const unseenMs = 100;
 
-/** A connection that ends is that of a runtime that restarts, unless the recording ends before it is back. */
+/** Of a runtime that restarts. */
+const shortestMs = 1_000;
+
+/** A connection that ends is taken for that of a runtime that restarts. */
 function restartsOf(entries: readonly IncidentEntry[], toMs: (atMs: number) => number): Fault[] {
   return entries.flatMap(({ is, atMs }, index): Fault[] => {
     if (is !== 'disconnected') return [];
     const back = entries.slice(index).find((entry) => entry.is === 'synchronize');
-    return back === undefined ? [] : [{ kind: 'restart runtime', atMs: toMs(atMs), forMs: back.atMs - atMs }];
+    const forMs = back === undefined ? shortestMs : back.atMs - atMs;
+    return [{ kind: 'restart runtime', atMs: toMs(atMs), forMs }];
   });
 }
 
@@ -192,6 +202,8 @@ class Cast {
   /** By UID of a claim: the sandbox that it was in at the beginning. */
   readonly places = new Map<string, string>();
   readonly left: string[] = [];
+  /** By name in the simulation. */
+  readonly found = new Map<string, FoundVf>();
   readonly hasTwoPfs: boolean;
   readonly vfs: number;
   runtime = '';
@@ -201,17 +213,22 @@ class Cast {
   #listed: Set<string> | undefined;
   readonly #sandboxes = new Map<string, RecordedSandbox>();
 
-  constructor(entries: readonly IncidentEntry[]) {
+  constructor(before: readonly IncidentEntry[], entries: readonly IncidentEntry[]) {
+    for (const entry of before) {
+      if (entry.is === 'placed' && entry.sandboxId !== undefined) this.places.set(entry.claimUid, entry.sandboxId);
+    }
     const known = new Map<string, RecordedDevice>();
-    for (const entry of entries) {
+    const hosts = new Map<string, LinkState>();
+    for (const entry of [...before, ...entries]) {
       if (entry.is === 'connected') this.runtime = entry.runtime;
       if (entry.is === 'prepare') for (const claim of entry.claims) this.#meet(claim);
       if (entry.is === 'stored') {
-        for (const device of entry.devices) known.set(device.name, device);
+        // The first one says how it was found.
+        for (const device of entry.devices) known.set(device.name, { ...device, ...known.get(device.name) });
         if (!this.#claims.has(entry.claim.uid)) this.#meet(storedClaim(entry));
       }
-      if (entry.is === 'placed' && entry.sandboxId !== undefined && !this.places.has(entry.claimUid)) {
-        this.places.set(entry.claimUid, entry.sandboxId);
+      if (entry.is === 'placed' && entry.host !== undefined && !hosts.has(entry.pciAddress)) {
+        hosts.set(entry.pciAddress, entry.host);
       }
       if (entry.is === 'synchronize') {
         this.#listed ??= new Set(entry.containers.map(({ sandboxId }) => sandboxId));
@@ -233,8 +250,13 @@ class Cast {
       const number = taken[pf]!++;
       const index = this.hasTwoPfs ? 2 * number + pf : number;
       const slot = (2 + Math.floor(index / 8)).toString(16).padStart(2, '0');
+      const { pciAddress = '', before } = known.get(name) ?? {};
+      const { mtuBytes, up, altNames } = before?.link ?? hosts.get(pciAddress) ?? {};
+      // The rules know no VLAN that is neither drawn nor asked for.
+      const { vlan: _vlan, ...settings } = before?.vf ?? {};
+      this.found.set(`0000-01-${slot}-${index % 8}`, { link: defined({ mtuBytes, up, altNames }), settings });
       this.devices.set(name, `0000-01-${slot}-${index % 8}`);
-      this.addresses.set(known.get(name)?.pciAddress ?? '', `0000:01:${slot}.${index % 8}`);
+      this.addresses.set(pciAddress, `0000:01:${slot}.${index % 8}`);
     }
     this.vfs = Math.max(2, 2 * Math.max(...taken));
   }

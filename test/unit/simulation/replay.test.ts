@@ -41,11 +41,21 @@ const withFaults =
 const restartOfKubelet: Fault = { kind: 'restart kubelet', atMs: 10_000, forMs: 1_000, isStateLost: false };
 
 describe('an incident', () => {
-  it('is replayed to the same violation by the code that had it, and to none by other code', async () => {
-    const { outcome, text } = await recordIncident(withFaults(restartOfKubelet), 'prepare-starts-over');
-    expect(outcome.violation?.rule).toBe('taken-away');
-    const again = await replayRecording(parseRecording(text), 'prepare-starts-over');
-    expect(again.violation?.rule).toBe('taken-away');
+  it.each<[string, string, Fault[]]>([
+    ['prepare-starts-over', 'taken-away', [restartOfKubelet]],
+    ['exception-in-an-event', 'crash', [{ kind: 'restart runtime', atMs: 5_000, forMs: 1_000 }]],
+    ['attachment-stored-late', 'not-stored', []],
+    ['interface-stays-down', 'not-configured', []],
+    // The name is one that a VF has before its claim.
+    ['alternative-names-stay', 'not-settled', []],
+  ])('of %s is replayed to the same violation, and to none by other code', async (bug, rule, faults) => {
+    const { outcome, text } = await recordIncident((plan) => {
+      const found = new Map([['0000-01-02-0', { link: { altNames: ['enp1s2f1'] }, settings: { trust: true } }]]);
+      return { ...withFaults(...faults)(plan), found };
+    }, bug);
+    expect(outcome.violation?.rule).toBe(rule);
+    const again = await replayRecording(parseRecording(text), bug);
+    expect(again.violation?.rule).toBe(rule);
     expect(again.differences).toEqual([]);
     expect((await replayRecording(parseRecording(text))).violation).toBeUndefined();
   });
@@ -165,6 +175,32 @@ describe('an incident', () => {
     expect(other.violation).toBeUndefined();
     const mtu = other.trace.filter(([, , what]) => /"mtuBytes":4000/.test(what));
     expect(mtu.length).toBeGreaterThanOrEqual(2);
+  });
+
+  it('may have many pods, which get the VFs of earlier ones', { timeout: 60_000 }, async () => {
+    const pods = Array.from({ length: 30 }, (_, number) => {
+      const podUid = `uid-of-${number}`;
+      const sandbox = { ...place(`sandbox-${number}`), podUid };
+      const results = [{ request: 'vf', device: `device-${number % 10}` }];
+      const own = { uid: `claim-${number}`, namespace: 'apps', name: `claim-${number}`, podUids: [podUid], results };
+      const calls: [number, object][] = [
+        [0, { is: 'prepare', claims: [{ ...own, config: [] }] }],
+        [50, { is: 'runPodSandbox', sandbox }],
+        [100, { is: 'createContainer', sandbox, ...container(sandbox.id) }],
+        [3_000, { is: 'stopPodSandbox', sandbox }],
+        [3_100, { is: 'unprepare', claims: [own] }],
+      ];
+      return calls.flatMap(([ms, entry], index) => {
+        const call = 10 * number + index;
+        const atMs = 1_000 + 400 * number + ms;
+        return [[atMs, { call, ...entry }] as const, [atMs + 1, { is: 'answer', call, ms: 1 }] as const];
+      });
+    });
+    const entries = pods.flat().sort(([one], [other]) => one - other);
+    const again = await replayRecording(parseRecording(text(0, entries)));
+    expect(again.violation).toBeUndefined();
+    expect(again.differences).toEqual([]);
+    expect(again.trace.filter(([, , what]) => /^container .* runs$/.test(what))).toHaveLength(30);
   });
 
   it('is refused if another format has it, or none', () => {
