@@ -1,7 +1,8 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseGate } from '../../src/framework/metadata/gate/gate.ts';
+import { type Gate, parseGate } from '../../src/framework/metadata/gate/gate.ts';
 import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
+import { isFallbackName } from '../../src/node/netlink/free-name.ts';
 import { isVfio } from '../../src/node/sriov/index.ts';
 import type { SimClaim } from './api-server.ts';
 import { Guarantees } from './guarantees.ts';
@@ -49,6 +50,8 @@ export class Checks {
   readonly #generations = new Map<string, { generation: number; text: string }>();
   /** Ids of sandboxes whose pod has changed its own interface. */
   readonly #changed = new Set<string>();
+  /** By id: when its pod has last changed it. */
+  readonly #changedAtMs = new Map<string, number>();
   /** Time of the driver's first failure in a sandbox that the runtime no longer has. */
   readonly #goneSince = new Map<string, number>();
   /** PCI addresses of VFs that were moved out of the host's namespace for a claim. */
@@ -62,6 +65,8 @@ export class Checks {
   readonly reports: Reports;
   readonly guarantees: Guarantees;
   readonly waits: Waits;
+  /** What is to be looked at when the step has ended. */
+  readonly #afterStep: (() => void)[] = [];
   #filesChanged = false;
   #isPlaceChanged = false;
   #violation: Violation | undefined;
@@ -107,6 +112,33 @@ export class Checks {
     this.#changed.add(id);
   }
 
+  /** A pod has changed its own interface: the files of its claims soon show it. */
+  podHasChanged(sandbox: SimSandbox): void {
+    const { simulator, plan } = this.#node;
+    const ms = plan.liveUpdates ? noticeMs.byEvent : noticeMs.byRound;
+    const atMs = simulator.nowMs;
+    this.#changedAtMs.set(sandbox.id, atMs);
+    simulator.schedule(ms, undefined, 'look at files', () => {
+      if (this.#changedAtMs.get(sandbox.id) === atMs && this.#node.isUndisturbedFor(ms)) this.#checkFollowed(sandbox);
+    });
+  }
+
+  #checkFollowed(sandbox: SimSandbox): void {
+    const { plan, hardware } = this.#node;
+    const isHindered =
+      plan.lostRate + plan.cniHangRate + plan.cniFailureRate > 0 ||
+      plan.faults.some(({ kind }) => kind === 'devices slow');
+    if (isHindered || this.#isDamaged() || sandbox.isEnding || sandbox.pause === undefined) return;
+    for (const claim of this.#existing(sandbox.pod)) {
+      for (const vf of hardware.allocatedTo(claim)) {
+        const request = claim.devices.find(({ device }) => device === vf.name)?.request ?? '';
+        if (vf.link?.namespace !== sandbox.network || this.#gateOf(claim)?.state !== 'served') continue;
+        const document = this.#readDocument(claim, request);
+        if (document !== undefined) this.#checkDocument(`${sandbox.id} has changed`, sandbox, vf, document, claim);
+      }
+    }
+  }
+
   cardReset(): void {
     this.#resets += 1;
     const { nowMs } = this.#node.simulator;
@@ -135,14 +167,13 @@ export class Checks {
 
   /** @throws Violation */
   afterStep(): void {
-    if (this.#filesChanged) {
-      this.#filesChanged = false;
-      for (const claim of this.#node.apiServer.claims.values()) this.#checkGenerations(claim);
-    }
-    if (this.#isPlaceChanged) {
-      this.#isPlaceChanged = false;
-      this.#checkPlaces();
-    }
+    for (const check of this.#afterStep.splice(0)) check();
+    const [filesChanged, isPlaceChanged] = [this.#filesChanged, this.#isPlaceChanged];
+    this.#filesChanged = false;
+    this.#isPlaceChanged = false;
+    if (filesChanged) for (const claim of this.#node.apiServer.claims.values()) this.#checkGenerations(claim);
+    if (isPlaceChanged) this.#checkPlaces();
+    if (filesChanged || isPlaceChanged) this.#checkGates();
     if (this.#violation !== undefined) throw this.#violation;
   }
 
@@ -271,7 +302,7 @@ export class Checks {
     if (vf !== undefined) throw new Violation('late-end', `${vf.parentDevice} is still in ${id}, which has ended`);
     for (const name of pod.claims) {
       const claim = this.#node.apiServer.claims.get(name);
-      const gate = claim && parseGate(readIfThere(join(this.#claimDir(claim), 'gate')) ?? '');
+      const gate = claim && this.#gateOf(claim);
       if (gate?.sandboxId === id && gate.state !== 'ended') {
         throw new Violation('late-end', `the gate of ${name} says ${gate.state} for ${id}, which has ended`);
       }
@@ -343,31 +374,52 @@ export class Checks {
     if (container.isApproved && isItsOwn && this.#isRefused(pod)) {
       throw new Violation('wrong-node', `${container.id} runs on CPUs ${pod.plan.cpus}, which its claim refuses`);
     }
-    for (const name of pod.claims) {
-      const claim = this.#node.apiServer.claims.get(name);
-      // After a pod was force-deleted, its claim may have other devices, for the next pod.
-      if (claim?.reservedFor.includes(pod.uid) !== true) continue;
-      for (const { device, request, adminAccess } of claim.devices) {
-        const where = `${container.id} of ${sandbox.id} runs with ${device} of ${claim.name}`;
-        const { settings } = this.#node.plan;
-        const { hooks, mounts } = container.edits;
-        const isGated =
-          settings.every(({ gate }) => gate === 'hook') ||
-          hooks.some(({ args }) => args.includes(this.#claimDir(claim)));
-        const isMounted =
-          settings.every(({ metadata }) => metadata) ||
-          mounts.some(({ hostPath }) => hostPath.includes(`/default_${name}/${request}/`));
-        const vf = this.#node.hardware.vfs.find((each) => each.name === device);
-        const hasVf = !adminAccess && vf !== undefined;
-        // Without a gate, a file of the earlier sandbox lets containers start while no instance runs.
-        const isGuarded = isGated || (isMounted && this.#node.isUndisturbedFor(noticeMs.byEvent));
-        if (hasVf && isGuarded) this.#checkPlace(where, sandbox, vf);
-        if (!isMounted || !isGuarded || this.#isDamaged() || (hasVf && !this.#isSettled(vf))) continue;
-        const document = this.#readDocument(claim, request);
-        if (document === undefined) throw new Violation('no-metadata', `${where} and no metadata`);
-        if (document.generation < 1) throw new Violation('no-metadata', `${where}, generation ${document.generation}`);
-        if (hasVf) this.#checkDocument(where, sandbox, vf, document, claim);
-      }
+    for (const claim of this.#existing(pod)) {
+      this.#checkClaim(`${container.id} of ${sandbox.id} runs`, sandbox, claim, container.edits);
+    }
+  }
+
+  /** While the start gate of a claim is open for a sandbox, containers can start there, also without the driver. */
+  #checkGates(): void {
+    for (const claim of this.#node.apiServer.claims.values()) {
+      const gate = this.#gateOf(claim);
+      if (gate?.state !== 'served') continue;
+      const store = this.#node.registered()?.store;
+      const record = store?.records.read(`default_${claim.name}`);
+      if (record !== undefined && JSON.parse(record).servedBy !== gate.sandboxId)
+        throw new Violation('gate-not-recorded', `the gate of ${claim.name} is open for ${gate.sandboxId}: ${record}`);
+      const sandbox = this.#node.runtime.sandboxes.get(gate.sandboxId);
+      // The kubelet starts no container of a claim that it has unprepared.
+      if (sandbox?.pause === undefined || store?.claim(claim.uid)?.state !== 'prepared') continue;
+      this.#checkClaim(`a container of ${sandbox.id} can start`, sandbox, claim);
+    }
+  }
+
+  /** @param edits of a container that has the claim; absent: it waits at the gate */
+  #checkClaim(who: string, sandbox: SimSandbox, claim: SimClaim, edits?: SimContainer['edits']): void {
+    // After a pod was force-deleted, its claim may have other devices, for the next pod.
+    if (!claim.reservedFor.includes(sandbox.pod.uid)) return;
+    const { settings } = this.#node.plan;
+    const isGated =
+      edits === undefined ||
+      settings.every(({ gate }) => gate === 'hook') ||
+      edits.hooks.some(({ args }) => args.includes(this.#claimDir(claim)));
+    for (const { device, request, adminAccess } of claim.devices) {
+      const where = `${who} with ${device} of ${claim.name}`;
+      const isMounted =
+        settings.every(({ metadata }) => metadata) ||
+        edits?.mounts.some(({ hostPath }) => hostPath.includes(`/default_${claim.name}/${request}/`)) === true;
+      const vf = this.#node.hardware.vfs.find((each) => each.name === device);
+      const hasVf = !adminAccess && vf !== undefined;
+      // Without a gate, a file of the earlier sandbox lets containers start while no instance runs.
+      const isGuarded = isGated || (isMounted && this.#node.isUndisturbedFor(noticeMs.byEvent));
+      if (hasVf && isGuarded) this.#checkPlace(where, sandbox, vf);
+      if (!isMounted || !isGuarded || this.#isDamaged() || (hasVf && !this.#isSettled(vf))) continue;
+      const document = this.#readDocument(claim, request);
+      if (document === undefined) throw new Violation('no-metadata', `${where} and no metadata`);
+      if (document.generation < 1) throw new Violation('no-metadata', `${where}, generation ${document.generation}`);
+      const isFollowed = vf?.link === undefined || !this.#changed.has(sandbox.id);
+      if (hasVf && isFollowed) this.#checkDocument(where, sandbox, vf, document, claim);
     }
   }
 
@@ -433,8 +485,7 @@ export class Checks {
         throw new Violation('wrong-metadata', `${where}, which names ${unknown}, assigned to no sandbox`);
       return;
     }
-    if (this.#changed.has(sandbox.id)) return;
-    this.#checkSettings(where, vf, link, claim.plan);
+    if (!this.#changed.has(sandbox.id)) this.#checkSettings(where, vf, link, claim.plan);
     const actual = {
       interfaceName: link.used.name,
       hardwareAddress: link.used.hardwareAddress,
@@ -475,6 +526,10 @@ export class Checks {
       }
       this.#generations.set(key, { generation, text });
     }
+  }
+
+  #gateOf(claim: SimClaim): Gate | undefined {
+    return parseGate(readIfThere(join(this.#claimDir(claim), 'gate')) ?? '');
   }
 
   #claimDir({ name }: SimClaim): string {
@@ -551,6 +606,31 @@ export class Checks {
     );
   }
 
+  /**
+   * Before the driver takes a VF out of a sandbox, it closes the gate and blanks the files that describe it. On the host the VF
+   * never has a name that the pod has chosen.
+   */
+  #checkLeft(link: SimLink, { id }: SimSandbox, by: string): void {
+    const { parentDevice = '' } = link;
+    const held = this.#node.registered()?.store.holderOf(parentDevice);
+    const device = held?.devices.find(({ pciAddress }) => pciAddress === parentDevice);
+    const { host } = device?.attachment ?? {};
+    // The kernel renames it after the move, in the same call.
+    this.#afterStep.push(() => {
+      const { name, namespace } = link;
+      const isRight = host === undefined || name === host.name || isFallbackName(name);
+      if (isRight || !namespace.isHost || by === 'CNI plugin') return;
+      this.#violation ??= new Violation('name-on-host', `${parentDevice} of ${id} comes to the host as ${name}`);
+    });
+    const claim = this.#node.apiServer.claims.get(held?.identity.name ?? '');
+    if (held?.state !== 'prepared' || claim?.uid !== held.identity.uid || device === undefined) return;
+    const gate = this.#gateOf(claim);
+    const isOpen = gate?.state === 'served' && gate.sandboxId === id;
+    const isBlank = (this.#readFile(claim, device.request) ?? '').trim() === '';
+    if (!isOpen && (isBlank || this.#damagedAtMs !== undefined)) return;
+    this.#violation ??= new Violation('left-open', `${parentDevice} leaves ${id} before ${claim.name} is withdrawn`);
+  }
+
   /** A VF must not be taken from a running container. */
   #leaves(link: SimLink, by: string | undefined, from: Namespace = link.namespace): void {
     if (by === undefined || from.isHost) return;
@@ -561,6 +641,7 @@ export class Checks {
       this.#movedOut.add(sandbox.pod);
       return;
     }
+    if (by !== 'Multus') this.#checkLeft(link, sandbox, by);
     const isRunning = this.#node.runtime.containersOf(sandbox).some(({ state }) => state === 'running');
     if (!isRunning) return;
     this.#violation ??= new Violation(

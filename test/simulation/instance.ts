@@ -122,7 +122,7 @@ export class Instance {
     const readFails = () => this.#node.readFails('files');
     const isLost = () => simulator.tape.chance(faults.lostRate, 'kernel');
     const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost, readFails });
-    const locks = this.#isShared ? this.#sharedLocks() : new KeyedMutex();
+    const locks = this.#contested(this.#isShared ? this.#sharedLocks() : new KeyedMutex());
     const isGated = this.#chosen.gate === 'hook';
     const gate = {
       ...(isGated ? { hook: { program: '/opt/netdra/netdra-gate', timeoutSeconds: 100 } } : {}),
@@ -156,6 +156,20 @@ export class Instance {
       cni: cni.plugins(process),
       observer: this.#observer(),
     };
+  }
+
+  /** Who gets a lock may wait as if another process had it. */
+  #contested(locks: KeyedMutex): KeyedMutex {
+    const { simulator, faults } = this.#node;
+    const acquireAll = locks.acquireAll.bind(locks);
+    locks.acquireAll = async (keys, signal) => {
+      using turn = new DisposableStack();
+      turn.use(await acquireAll(keys, signal));
+      if (simulator.tape.chance(faults.lockedRate, 'lock'))
+        await this.process.clock.sleep(simulator.tape.delay(300, 5_000), signal);
+      return turn.move();
+    };
+    return locks;
   }
 
   #sharedLocks(): FileMutex {

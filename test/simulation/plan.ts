@@ -134,6 +134,10 @@ export interface Plan {
   cniHangRate: number;
   apiErrorRate: number;
   lostRate: number;
+  /** How often something else, such as another instance, has the lock of a claim for a moment. */
+  lockedRate: number;
+  /** Whether claims get the names of those that are gone, as with a StatefulSet. */
+  reusesNames: boolean;
   /** Whether the runtime lists sandboxes whose RunPodSandbox it has not answered. */
   listsUnfinished: boolean;
   /**
@@ -212,7 +216,10 @@ export function drawPlan(tape: Tape): Plan {
   return { ...more, isShared, bandwidth: tape.chance(0.08, 'guarantee') ? drawBandwidth(tape) : undefined };
 }
 
-type More = Pick<Plan, 'pods' | 'faults' | 'instantShare' | 'slowShare' | 'settings' | 'writesInVain'>;
+type More = Pick<
+  Plan,
+  'pods' | 'faults' | 'instantShare' | 'slowShare' | 'settings' | 'writesInVain' | 'lockedRate' | 'reusesNames'
+>;
 
 /** From a generator of its own, so that schedules without any of it are what they were. */
 function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | 'faults' | 'slowShare'>): More {
@@ -239,6 +246,8 @@ function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | '
     ],
     slowShare: isContested ? 0.5 : slowShare,
     instantShare: tape.chance(0.15, 'more') ? 0.7 : 0,
+    lockedRate: tape.chance(0.12, 'lock') ? 0.2 : 0,
+    reusesNames: tape.chance(0.15, 'name'),
     settings: drawSettings(tape),
     pods: drawCpus(tape, tape.chance(0.25, 'more') ? pods.map((pod, index) => drawMoreOfPod(tape, pod, index)) : pods),
   };

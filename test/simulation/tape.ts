@@ -23,7 +23,9 @@ export type ChoiceKind =
   | 'bond'
   | 'lacp'
   | 'guarantee'
-  | 'slow';
+  | 'slow'
+  | 'lock'
+  | 'name';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

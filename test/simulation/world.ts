@@ -39,6 +39,7 @@ export interface SimPod {
 
 interface Faults {
   lostRate: number;
+  lockedRate: number;
   diskFullUntilMs: number;
   diskErrors: number;
   storeErrors: number;
@@ -88,7 +89,7 @@ export class Node {
   readonly pods: SimPod[] = [];
   readonly instances: Instance[] = [];
   readonly faults: Faults = {
-    ...{ lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0, statementsBefore: 0 },
+    ...{ lostRate: 0, lockedRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0, statementsBefore: 0 },
     reads: undefined,
   };
   isCalm = false;
@@ -133,7 +134,7 @@ export class Node {
     this.apiServer = new ApiServer(simulator);
     this.apiServer.errorRate = plan.apiErrorRate;
     this.apiServer.pods = this.pods;
-    this.faults.lostRate = plan.lostRate;
+    Object.assign(this.faults, { lostRate: plan.lostRate, lockedRate: plan.lockedRate });
     this.#resetPolicy();
     if (this.policy.health !== undefined) this.hardware.setPartner(true);
     this.runtime = new Runtime(this);
@@ -386,7 +387,8 @@ export class Node {
       const isInUse =
         !isSharing && shared?.reservedFor.some((uid) => this.pods.some((pod) => pod.uid === uid && !pod.isDeleted));
       if (isInUse) return void this.#bindLater(pod, index);
-      claims.push(shared ?? this.#createClaim(plan, !(number === 0 && this.pods[index + 1]?.plan.takesOver === true)));
+      const isTemplate = !(number === 0 && this.pods[index + 1]?.plan.takesOver === true);
+      claims.push(shared ?? this.#createClaim(plan, isTemplate, claims));
     }
     const taken = new Set([...this.apiServer.claims.values()].flatMap(devicesHeldBy));
     const allocations = new Map<SimClaim, SimClaim['devices']>();
@@ -424,9 +426,12 @@ export class Node {
     );
   }
 
-  #createClaim(plan: ClaimPlan, isTemplate: boolean): SimClaim {
-    const name = `claim-${++this.#claimCount}`;
-    return { uid: `uid-${name}`, name, plan, devices: [], reservedFor: [], isTemplate, status: [] };
+  #createClaim(plan: ClaimPlan, isTemplate: boolean, others: readonly SimClaim[]): SimClaim {
+    const own = `claim-${++this.#claimCount}`;
+    const gone = this.pods.filter(({ isDeleted }) => isDeleted).flatMap(({ claims }) => claims);
+    const isFree = (each: string) => !this.apiServer.claims.has(each) && others.every(({ name }) => name !== each);
+    const name = (this.plan.reusesNames ? gone.find(isFree) : undefined) ?? own;
+    return { uid: `uid-${own}`, name, plan, devices: [], reservedFor: [], isTemplate, status: [] };
   }
 
   #bindLater(pod: SimPod, index: number): void {
@@ -658,6 +663,7 @@ export class Node {
     } catch (error) {
       this.simulator.trace(id, `is refused: ${(error as Error).message}`);
     }
+    this.checks.podHasChanged(container.sandbox);
   }
 
   /** A process of the pod moves a VF out of it. */
@@ -685,7 +691,8 @@ export class Node {
     this.#disturb(0);
     simulatorTrace(this, 'faults end');
     Object.assign(this.hardware, { refusesUntilMs: 0, lateUntilMs: 0 });
-    Object.assign(faults, { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0, reads: undefined });
+    const none = { lostRate: 0, lockedRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0 };
+    Object.assign(faults, { ...none, reads: undefined });
     cni.failureRate = 0;
     cni.hangRate = 0;
     cni.slowUntilMs = 0;

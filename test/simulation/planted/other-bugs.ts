@@ -431,4 +431,30 @@ export const otherBugs: readonly PlantedBug[] = [
           .map((claim) => ({ ...claim, devices: claim.devices.map(({ offered: _, ...device }) => device) })),
     })),
   },
+  {
+    name: 'withdrawn-in-the-background',
+    what: 'a VF is detached while what containers find of it is still being withdrawn',
+    plant: inHelper((helper, { clock }) => ({
+      withdrawMetadata: async (...call) => void clock.sleep(20).then(() => helper.withdrawMetadata(...call)),
+    })),
+  },
+  {
+    name: 'name-of-the-pod-on-the-host',
+    what: 'a VF comes to the host under the name that it has in its pod, and is renamed there',
+    plant: inPods((connection) => ({
+      setLink: (index, change) =>
+        connection.setLink(index, change.netns === undefined ? change : without(change, 'name')),
+    })),
+  },
+  {
+    name: 'changes-are-not-followed',
+    what: 'with live updates, a change of an interface in its pod is seen by the next round of reconciliation only',
+    needs: (plan) => plan.liveUpdates && pod(({ mutations }) => mutations > 0)(plan),
+    plant: onNamespaces((networks) => ({
+      open(path) {
+        const namespace = networks.open(path);
+        return namespace && { ...namespace, watch: () => ({ [Symbol.dispose]: () => undefined }) };
+      },
+    })),
+  },
 ];

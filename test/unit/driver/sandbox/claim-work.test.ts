@@ -7,7 +7,7 @@ import { MetadataWriter } from '../../../../src/driver/sandbox/metadata-writer.t
 import type { NumaResult } from '../../../../src/driver/sandbox/numa-placement.ts';
 import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { VfState } from '../../../../src/driver/vf/index.ts';
-import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
+import { ClaimMetadata, claimKey, layouts } from '../../../../src/framework/metadata/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver } from '../../../doubles/objects.ts';
@@ -35,6 +35,7 @@ describe('the VFs of a claim', () => {
   let dir: ReturnType<typeof tempDir>;
   let store: Store;
   let work: ClaimWork;
+  let locks: KeyedMutex;
   let metadata: ClaimMetadata;
   /** What the pod has, by name of the device; an error is thrown when it is read or attached. */
   let pod: Map<string, VfState | Error>;
@@ -94,8 +95,9 @@ describe('the VFs of a claim', () => {
       endGate: metadata.endGate.bind(metadata),
     };
     const logger = new RecordingLogger();
+    locks = new KeyedMutex();
     work = new ClaimWork({
-      ...{ store, attachments, locks: new KeyedMutex() },
+      ...{ store, attachments, locks },
       networks: { isGone: () => false },
       ...{ files, metadata, numa: { alignmentOf: () => alignment } },
       writer: new MetadataWriter({ driver: testDriver, files, attributesOf: () => ({}), logger }),
@@ -140,6 +142,14 @@ describe('the VFs of a claim', () => {
     alignment = undefined;
     await work.serve(identity, { ...place, sandboxId: 's2' }, {} as never, never, progress);
     expect(aligned()).toBeUndefined();
+  });
+
+  it('stay on the host when the claim was unprepared while its lock was waited for', async () => {
+    const unprepare = await locks.acquire(claimKey(identity));
+    const served = serve();
+    store.setState(['uid'], 'unpreparing');
+    unprepare[Symbol.dispose]();
+    expect([await served, calls]).toEqual(['gone', []]);
   });
 
   it('are not taken for gone when they cannot be read', async () => {
