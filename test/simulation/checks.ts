@@ -413,13 +413,15 @@ export class Checks {
       const hasVf = !adminAccess && vf !== undefined;
       // Without a gate, a file of the earlier sandbox lets containers start while no instance runs.
       const isGuarded = isGated || (isMounted && this.#node.isUndisturbedFor(noticeMs.byEvent));
-      if (hasVf && isGuarded) this.#checkPlace(where, sandbox, vf);
+      // No interface shows that a VF in user space was reset: its pod has to be deleted.
+      const isUnseen = this.#resets > 0 && claim.plan.attach === 'user-space';
+      if (hasVf && isGuarded && !isUnseen) this.#checkPlace(where, sandbox, vf);
       if (!isMounted || !isGuarded || this.#isDamaged() || (hasVf && !this.#isSettled(vf))) continue;
       const document = this.#readDocument(claim, request);
       if (document === undefined) throw new Violation('no-metadata', `${where} and no metadata`);
       if (document.generation < 1) throw new Violation('no-metadata', `${where}, generation ${document.generation}`);
       const isFollowed = vf?.link === undefined || !this.#changed.has(sandbox.id);
-      if (hasVf && isFollowed) this.#checkDocument(where, sandbox, vf, document, claim);
+      if (hasVf && isFollowed && !isUnseen) this.#checkDocument(where, sandbox, vf, document, claim);
     }
   }
 
