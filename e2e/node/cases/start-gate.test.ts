@@ -78,15 +78,12 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     await startDriver();
     const pod = await addVfPod(bench, 'slow', 0, ipam());
     plugin.hold('ADD');
-    const sandboxStartedAt = performance.now();
     const sandbox = await bench.startPod(pod);
-    expect(performance.now() - sandboxStartedAt).toBeLessThan(3_000);
     const starting = await create(sandbox, pod);
     await starting.expectWaiting();
     const other = await addVfPod(bench, 'other', 1);
-    const otherStartedAt = performance.now();
     expect(await expectTruth(bench, await bench.startPod(other), other)).toBe(1);
-    expect(performance.now() - otherStartedAt).toBeLessThan(5_000);
+    expect(starting.isOver).toBe(false);
     plugin.release();
     const generation = await expectTold(await starting.started, sandbox, pod);
     expect(generation).toBe(1);

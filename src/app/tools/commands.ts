@@ -147,7 +147,8 @@ export function topCommand(): Command {
       ...(['procSysDir', 'simulate'] as const),
     ],
     async (options) => {
-      const { PodTraffic, showTop } = await import('./top.ts');
+      const { PodTraffic } = await import('./pod-traffic.ts');
+      const { showTop } = await import('./top.ts');
       const { systemClock: clock } = await import('../../lib/clock.ts');
       const { attributesDir, downwardApiDir, driverName, procSysDir, simulate } = options;
       const dirs = { ...driverDirs(options), attributesDir, downwardApiDir };

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -94,5 +94,14 @@ describe('netdra', () => {
     expect(packages).toEqual(['commander']);
     // The way of looking at it sees what is heavy.
     expect([...loadedWith(join(dirname(mainPath), 'app/app.ts'))]).toContain('@grpc/grpc-js');
+  });
+
+  it('loads no native package for kubectl netdra, which also runs where there are no VFs', () => {
+    const tools = join(dirname(mainPath), 'app/tools');
+    const files = readdirSync(join(tools, 'cluster')).map((name) => join(tools, 'cluster', name));
+    const packages = [...files, join(tools, 'top.ts')].flatMap((path) => [...loadedWith(path)]);
+    expect(packages).toContain('commander');
+    for (const native of ['netlink', 'koffi']) expect(packages).not.toContain(native);
+    expect([...loadedWith(join(tools, 'pod-traffic.ts'))]).toContain('netlink');
   });
 });
