@@ -429,6 +429,8 @@ export class Checks {
   #isDamaged(): boolean {
     const nowMs = this.#node.simulator.nowMs;
     if (this.#damagedAtMs === undefined) return false;
+    // A plugin that hangs holds the repair of its sandbox's files up for a minute.
+    if (this.#node.plan.cniHangRate > 0) return true;
     return nowMs - this.#damagedAtMs < noticeMs.byRound || !this.#node.isUndisturbedFor(noticeMs.byRound);
   }
 
