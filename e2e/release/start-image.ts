@@ -3,6 +3,7 @@ import { copyFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Architecture, gatePath, programPath } from '../../deploy/image/layout.ts';
+import packageInfo from '../../package.json' with { type: 'json' };
 import { fetchDebianPackages, packageFolder } from '../../scripts/packages/debian-packages.ts';
 import { run } from '../../scripts/packages/run.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
@@ -42,9 +43,8 @@ export function checkImageStarts(
       prefix.push('/emulator');
     }
     const [node = '', ...flags] = config.Entrypoint;
-    const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
     const starts: Start[] = [
-      { args: [node, ...flags, '--version'], exitCode: 0, output: `${version}\n` },
+      { args: [node, ...flags, '--version'], exitCode: 0, output: `${packageInfo.version}\n` },
       // It opens a netlink socket, by which both native packages are loaded.
       { args: [node, `/${programPath}`, 'claims'], exitCode: 0, output: 'no claims are prepared\n' },
       { args: [`/${gatePath}`], exitCode: 2, output: 'netdra-gate: ' },

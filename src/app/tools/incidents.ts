@@ -2,6 +2,7 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { NetdraError } from '../../lib/errors.ts';
+import { poll } from '../../lib/poll.ts';
 import type { IncidentHeader } from '../incidents/entry.ts';
 import { incidentDir, listIncidents, requestName } from '../incidents/incident-files.ts';
 import { formatTable, type Terminal } from './terminal.ts';
@@ -43,11 +44,10 @@ const pollMs = 50;
  */
 export async function requestIncident(dataDir: string, clock: Clock = systemClock): Promise<void> {
   const request = join(incidentDir(dataDir), requestName);
-  const endsAtMs = clock.nowMs() + patienceMs;
   try {
     writeFileSync(request, '');
-    while (existsSync(request) && clock.nowMs() < endsAtMs) await clock.sleep(pollMs);
-    if (!existsSync(request)) return;
+    const times = { forMs: patienceMs, everyMs: pollMs };
+    if (await poll(clock, times, async () => !existsSync(request))) return;
     throw new Error(`the driver has not answered within ${patienceMs / 1_000} s`);
   } catch (cause) {
     rmSync(request, { force: true });

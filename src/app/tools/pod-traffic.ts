@@ -19,7 +19,7 @@ export class PodTraffic implements Disposable {
   readonly #networks: KernelNetworks;
   readonly #stored: Stored;
   readonly #reader: TrafficReader;
-  /** By UID of the claim and request. */
+  /** By UID of the claim and name of the device. */
   readonly #interfaces = new Map<string, string>();
 
   /** @throws NetlinkError, StateError `store-unusable` */

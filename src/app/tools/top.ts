@@ -33,7 +33,7 @@ export interface TrafficRate {
   errors: number | undefined;
 }
 
-/** Units for each second, busiest VF first. */
+/** Rates per second, the busiest VF first. */
 export function ratesBetween(earlier: TrafficView | undefined, later: TrafficView): TrafficRate[] {
   const before = new Map(earlier?.samples.map(({ labels, counters }) => [keyOf(labels), counters]));
   const seconds = (later.atMs - (earlier?.atMs ?? later.atMs)) / 1_000;

@@ -15,7 +15,7 @@ export interface Recording {
 /**
  * Finds the file of an incident.
  * @param path the file; or a bundle, or any folder: the newest incident in it, before what was recorded only for the bundle
- * @throws Error if there is none
+ * @throws Error if the folder has no incident
  */
 export function findRecording(path: string): string {
   if (!statSync(path).isDirectory()) return path;
@@ -27,7 +27,7 @@ export function findRecording(path: string): string {
   return join(path, newest);
 }
 
-/** @throws Error with the line that is none of an incident */
+/** @throws Error that names a line which no driver writes */
 export function readRecording(path: string): Recording {
   return parseRecording(readFileSync(path, 'utf8'));
 }

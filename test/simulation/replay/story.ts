@@ -37,6 +37,8 @@ export interface Story {
 
 /** Between the call of the runtime and the event that follows from it, where the simulated one is as fast as it can be. */
 const untilEventMs = { run: 21, create: 6, stop: 11, remove: 1 };
+/** What the runtime is doing when it sends an event about a sandbox. */
+const doneFor = { runPodSandbox: 'run', stopPodSandbox: 'stop', removePodSandbox: 'remove' } as const;
 /** When the pods arrive that were there before. */
 const earlyMs = 500;
 const preparedMs = 1_000;
@@ -121,23 +123,11 @@ function stepOf(cast: Cast, entry: IncidentEntry, atMs: number): Step[] {
       );
     }
     case 'runPodSandbox':
-      return inSandbox(entry.sandbox, (sandboxId, pod) => ({
-        atMs: atMs - untilEventMs.run,
-        pod,
-        does: 'run',
-        sandboxId,
-      }));
     case 'stopPodSandbox':
-      return inSandbox(entry.sandbox, (sandboxId, pod) => ({
-        atMs: atMs - untilEventMs.stop,
-        pod,
-        does: 'stop',
-        sandboxId,
-      }));
-    case 'removePodSandbox':
-      return inSandbox(entry.sandbox, (sandboxId, pod) => {
-        return { atMs: atMs - untilEventMs.remove, pod, does: 'remove', sandboxId };
-      });
+    case 'removePodSandbox': {
+      const does = doneFor[entry.is];
+      return inSandbox(entry.sandbox, (sandboxId, pod) => ({ atMs: atMs - untilEventMs[does], pod, does, sandboxId }));
+    }
     case 'createContainer': {
       const hasDevices = entry.container.cdiDevices > 0;
       return inSandbox(entry.sandbox, (sandboxId, pod) => {

@@ -39,16 +39,16 @@ export async function readStatus(
     readDriverPods(cluster, options),
     cluster.listViews(),
   ]);
-  const viewOf = (node: string) => {
-    return views.find(({ metadata, status }) => metadata.name === node && status?.driver.name === driver)?.status;
-  };
+  const viewOf = new Map(
+    views.flatMap(({ metadata: { name }, status }) => (status?.driver.name === driver ? [[name, status]] : [])),
+  );
   const slicesOf = Map.groupBy(slices, ({ spec }) => spec.nodeName);
   const allocations = allocationsOf(driver, claims);
   // A pool has the name of its node.
   const names = new Set([...pods.keys(), ...slicesOf.keys(), ...allocations.keys()]);
   const nodes = [...names].sort().map((node) => {
-    const status = toNodeStatus(node, pods.get(node), slicesOf.get(node) ?? [], allocations.get(node) ?? []);
-    return withView(status, slicesOf.get(node) ?? [], viewOf(node));
+    const own = slicesOf.get(node) ?? [];
+    return withView(toNodeStatus(node, pods.get(node), own, allocations.get(node) ?? []), own, viewOf.get(node));
   });
   return { driver, nodes };
 }
@@ -116,10 +116,9 @@ function withView(status: NodeStatus, slices: readonly ResourceSlice[], view: St
     slices.flatMap(({ spec }) => spec.devices ?? []).flatMap((device) => taintsOf(device).map(({ key }) => key)),
   );
   const isTaint = (reason: string) => tainted.has(`${view.driver.name}/${reason}`);
-  const withheld = view.withheld.flatMap(({ pf, reason, message, devices: { length } }) => {
-    const of = pf === undefined ? '' : ` of PF ${pf}`;
-    return isTaint(reason) ? [] : `${length} ${length === 1 ? 'device' : 'devices'}${of} withheld: ${message}`;
-  });
+  const withheld = view.withheld.flatMap(({ pf, reason, message, devices }) =>
+    isTaint(reason) ? [] : `${countText(devices.length)}${ofPf(pf)} withheld: ${message}`,
+  );
   return { ...status, problems: [...status.problems, ...problems], withheld };
 }
 
@@ -137,14 +136,16 @@ function taintProblems(devices: readonly Device[]): string[] {
   const all = devices.flatMap((device) => {
     const pf = device.attributes?.pfName?.string;
     return taintsOf(device).map(({ key, value, effect }) => {
-      const of = pf === undefined ? '' : ` of PF ${pf}`;
-      return `${of} tainted: ${key}${value === undefined ? '' : `=${value}`}, ${effect}`;
+      return `${ofPf(pf)} tainted: ${key}${value === undefined ? '' : `=${value}`}, ${effect}`;
     });
   });
   return [...Map.groupBy(all, (text) => text)].map(([text, { length }]) => {
-    return `${length} ${length === 1 ? 'device' : 'devices'}${text}`;
+    return `${countText(length)}${text}`;
   });
 }
+
+const countText = (count: number) => `${count} ${count === 1 ? 'device' : 'devices'}`;
+const ofPf = (pf: string | undefined) => (pf === undefined ? '' : ` of PF ${pf}`);
 
 function lostDevices(devices: readonly Device[], allocations: readonly Allocation[]): string[] {
   const offered = new Set(devices.map(({ name }) => name));
