@@ -95,6 +95,21 @@ describe('Sandbox', () => {
     expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
   });
 
+  it('does not report for 30 s that the runtime has lost the namespace: a container in the gate names it', async () => {
+    const { netnsPath: _, ...lost } = facts;
+    sandbox = open(false, { ...lost, isNetnsUnknown: true });
+    await expect(sandbox.want('ready')).rejects.toThrow('does not report the network namespace');
+    clock.advance(29_000);
+    await turns();
+    expect([failures, work.done.at(-1)]).toEqual([[], expect.stringMatching(/^hold b: the runtime does not report/)]);
+    clock.advance(5_000);
+    await turns();
+    expect(failures).toEqual(['a', 'b'].map((name) => expect.stringContaining(`${name}: the runtime does not report`)));
+    sandbox.locate(facts);
+    await sandbox.want('ready');
+    expect([sandbox.phase, failures.length]).toEqual(['ready', 2]);
+  });
+
   it('tries at once when it is asked again', async () => {
     work.failures.set('a', new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
