@@ -19,7 +19,7 @@ export const networkDevicePolicySpec = policySpecSchema.extend({
       description: 'Nodes that the policy is for, by their labels. {}: all nodes.',
       'x-kubernetes-validations': [
         {
-          rule: "self.?matchExpressions.orValue([]).all(each, each.operator.contains('Exist') == (each.?values.orValue([]).size() == 0))",
+          rule: "!has(self.matchExpressions) || self.matchExpressions.all(each, (each.operator in ['Exists', 'DoesNotExist']) == (!has(each.values) || each.values.size() == 0))",
           message: operatorRule,
         },
       ],

@@ -17,11 +17,11 @@ const name = inQuotes('a name').min(1);
 
 const backwards = 'a range ends before it begins';
 const isForwards =
-  "self.split(',').all(part, !part.contains('-') || int(part.split('-')[0]) <= int(part.split('-')[1]))";
+  "self.split(',').all(part, [part.split('-')].all(ends, ends.size() < 2 || int(ends[0]) <= int(ends[1])))";
 /** `0-3,6`: numbers and ranges of VF indices, from 0. */
 const vfRange = inQuotes('indices and ranges')
   .regex(/^\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*$/, 'indices and ranges, such as 0-3,6')
-  .max(256)
+  .max(128)
   .refine((text) => parseRange(text).every(({ first, last }) => first <= last), backwards)
   .meta({ 'x-kubernetes-validations': [{ rule: isForwards, message: backwards }] });
 
