@@ -88,7 +88,7 @@ async function replaceAll(): Promise<void> {
     const next = openInstance(name);
     next.publish();
     next.show();
-    await next.follow();
+    await next.follow().catch(() => undefined);
     instances.set(name, next);
     await before[Symbol.asyncDispose]();
   }
@@ -98,7 +98,12 @@ async function replaceAll(): Promise<void> {
 void repeat(systemClock, longestRescanMs, new AbortController().signal, showAll);
 
 void repeat(systemClock, policyPollMs, new AbortController().signal, () => {
-  for (const [name, instance] of instances) instance.follow().catch((error) => console.error(`${name}: ${error}`));
+  for (const [name, instance] of instances) {
+    instance.follow().catch((error: NetdraError) => {
+      // A node that has no answer of the API server yet.
+      if (!error.retriable) console.error(`${name}: ${error}`);
+    });
+  }
 });
 
 for await (const line of createInterface(process.stdin)) {
@@ -111,6 +116,7 @@ for await (const line of createInterface(process.stdin)) {
     showAll();
   } else if (command === 'policies') {
     isFollowing = true;
+    await Promise.allSettled([...instances.values()].map((instance) => instance.follow()));
   } else if (command === 'replace') {
     await replaceAll();
   } else {
