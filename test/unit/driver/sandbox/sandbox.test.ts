@@ -122,6 +122,21 @@ describe('Sandbox', () => {
     expect(logger.messages()).toEqual(['the pod waits for its devices', 'sandbox ready']);
   });
 
+  it('says that the metadata is being written when all devices are attached', async () => {
+    claims = [claim('a')];
+    work.slow = { devices: claims[0]!.devices, attach: () => Promise.resolve() };
+    work.hold = clock.sleep(5_000);
+    const ready = sandbox.want('ready');
+    await turns();
+    clock.advance(3_000);
+    await turns();
+    clock.advance(2_000);
+    await ready;
+    expect(reported).toEqual([
+      'pod, a: 1 of 1 devices are attached after 3 s; claim apps/a is being recorded, with its metadata',
+    ]);
+  });
+
   it('says it again only after the pod was ready, and nothing while it is, or when it ends', async () => {
     const attach = () => {
       work.hold = clock.sleep(10_000);
