@@ -158,6 +158,8 @@ export function describePolicyObjects(get: () => ApiCluster): void {
         code: 'api-forbidden',
       });
       expect((await read('shared')).status?.refusedBy?.map((each) => each.node)).toEqual([node, 'ruled-2']);
+      expect(cluster.kubectl('get', 'ndp', 'shared')).toMatch(/^shared +ruled/m);
+      console.log(cluster.kubectl('get', 'ndp', 'shared', '--output', 'wide'));
       const full = Array.from({ length: mostRefusals - 1 }, (_, index) => entry(`n${index}`));
       expect(await apply(cluster.admin, 'shared', 'admin', full)).toMatch(/must have at most 10 items/);
       expect(await apply(cluster.admin, 'shared', 'admin', full.slice(1))).toBe('accepted');
