@@ -123,7 +123,7 @@ export function describePolicyObjects(get: () => ApiCluster): void {
         .toEqual([{ node, generation: 1, message: 'does not suit' }]);
       expect([own.fault(), own.seen.length]).toEqual(['does not suit', 2]);
       const [names = '', line = ''] = cluster.kubectl('get', 'ndp', 'wrong').split('\n');
-      expect(names.split(/ {2,}/)).toEqual(['NAME', 'REFUSED BY', 'GENERATION', 'AGE']);
+      expect(names.split(/ {2,}/)).toEqual(['NAME', 'FIRST REFUSED BY', 'GENERATION', 'AGE']);
       expect(line).toMatch(/^wrong +ruled +1 +\d+s *$/);
       // What an administrator does with an entry of a node that is gone; one that still refuses it writes it again.
       cluster.kubectl('patch', 'ndp', 'wrong', '--subresource=status', '--type=merge', '--patch={"status":null}');
@@ -159,7 +159,6 @@ export function describePolicyObjects(get: () => ApiCluster): void {
       });
       expect((await read('shared')).status?.refusedBy?.map((each) => each.node)).toEqual([node, 'ruled-2']);
       expect(cluster.kubectl('get', 'ndp', 'shared')).toMatch(/^shared +ruled/m);
-      console.log(cluster.kubectl('get', 'ndp', 'shared', '--output', 'wide'));
       const full = Array.from({ length: mostRefusals - 1 }, (_, index) => entry(`n${index}`));
       expect(await apply(cluster.admin, 'shared', 'admin', full)).toMatch(/must have at most 10 items/);
       expect(await apply(cluster.admin, 'shared', 'admin', full.slice(1))).toBe('accepted');
