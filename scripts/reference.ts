@@ -39,6 +39,8 @@ const otherCodes: Record<string, string> = {
   'nri-unavailable': 'The runtime does not accept a plugin over its NRI socket.',
   'peer-not-reading': 'The runtime does not read from the NRI connection.',
   'policy-invalid': 'The inventory policy cannot be read, or is invalid.',
+  'policy-refused': 'A NetworkDevicePolicy does not suit the node, or several select it.',
+  'policy-unread': 'The NetworkDevicePolicies of the API server are not known yet, or may not be read.',
   'proto-not-loaded': 'A wire contract is missing in the installation.',
   'proto-type-missing': 'A wire contract is of another version than the program.',
   'registration-failed': 'The runtime refused the NRI plugin.',

@@ -5,6 +5,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { renderRules } from '../deploy/admission/rules.ts';
+import { renderPolicyDefinition } from '../deploy/helm/policy-definition.ts';
 import { renderValuesSchema } from '../deploy/helm/values-schema.ts';
 import { renderManifest } from '../e2e/release/chart.ts';
 import { fetchHelm } from '../e2e/release/helm.ts';
@@ -15,6 +16,7 @@ import { run } from './packages/run.ts';
 try {
   await fetchHelm(cacheFolder(process.env), (line) => console.error(`netdra: ${line}`));
   writeFileSync(new URL('../deploy/helm/netdra/vfconfig-rules.yaml', import.meta.url), renderRules());
+  writeFileSync(new URL('../deploy/helm/netdra/policy-schema.yaml', import.meta.url), renderPolicyDefinition());
   const valuesSchema = fileURLToPath(new URL('../deploy/helm/netdra/values.schema.json', import.meta.url));
   writeFileSync(valuesSchema, renderValuesSchema(readFileSync(valuesSchema, 'utf8')));
   run('biome', ['format', '--write', valuesSchema]);

@@ -7,7 +7,10 @@ import { inventoryPolicySchema } from '../../src/node/inventory/index.ts';
  */
 export function policySchema(): object {
   const chartPolicy = inventoryPolicySchema.omit({ apiVersion: true, kind: true });
-  const { $schema: _version, ...schema } = z.toJSONSchema(chartPolicy, { io: 'input' });
+  const { $schema: _version, ...schema } = z.toJSONSchema(chartPolicy, {
+    io: 'input',
+    override: ({ jsonSchema }) => delete jsonSchema['x-kubernetes-validations'],
+  });
   const description =
     'Which VFs are offered, docs/inventory.md: the keys of an InventoryPolicy besides apiVersion and kind.';
   return { description, ...schema };

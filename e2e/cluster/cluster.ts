@@ -42,6 +42,7 @@ const places = {
   Deployment: ['/apis/apps/v1', 'deployments'],
   Node: ['/api/v1', 'nodes'],
   DaemonSet: ['/apis/apps/v1', 'daemonsets'],
+  NetworkDevicePolicy: ['/apis/netdra.dev/v1alpha1', 'networkdevicepolicies'],
   RuntimeClass: ['/apis/node.k8s.io/v1', 'runtimeclasses'],
 } as const;
 export type Kind = keyof typeof places;
@@ -54,7 +55,14 @@ const removedInTurn: Kind[] = [
   'ResourceClaim',
   'ResourceClaimTemplate',
 ];
-const clusterScoped: Kind[] = ['DeviceClass', 'Namespace', 'Node', 'ResourceSlice', 'RuntimeClass'];
+const clusterScoped: Kind[] = [
+  'DeviceClass',
+  'Namespace',
+  'NetworkDevicePolicy',
+  'Node',
+  'ResourceSlice',
+  'RuntimeClass',
+];
 
 export type Stored<T> = T & { metadata: { name: string; uid: string } };
 

@@ -7,21 +7,24 @@
  *   --vfs 64            per node, on two PFs
  *   --pods 500          with one claim each
  *   --rest-seconds 360  duration of the idle phase
- *   --only nodes        NodeNetworkDevices only
+ *   --only nodes        NodeNetworkDevices only; --only policies: NetworkDevicePolicies only
  */
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import type { KubernetesObject } from '@kubernetes/client-node';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { describeMachine } from '../../test/bench/machine.ts';
 import { renderMachine, renderTable } from '../../test/bench/render.ts';
-import { manifestObjects } from '../../test/unit/deploy/manifest-objects.ts';
+import { findObject } from '../../test/unit/deploy/manifest-objects.ts';
 import { goProgramsFolder } from '../go/build.ts';
+import { parseObjects } from '../release/chart.ts';
 import { type ClusterPrograms, readPrograms } from './programs.ts';
 import { LargeCluster } from './scale/large-cluster.ts';
 import { type Placing, placePods } from './scale/placing.ts';
 import { PublisherProcess } from './scale/publisher-process.ts';
-import { type Outcome, playPublishing, playViews, scenarios } from './scale/publishing.ts';
+import { type Outcome, playPolicies, playPublishing, playViews, scenarios } from './scale/publishing.ts';
 import { discoverVfs } from './scale/vfs.ts';
 import { readViews } from './scale/views.ts';
 
@@ -44,8 +47,8 @@ function readOptions() {
     },
   });
   const { only, ...numbers } = values;
-  if (only !== undefined && only !== 'nodes')
-    throw new NetdraError('wrong-usage', `--only ${only}: nodes is known only`);
+  if (only !== undefined && only !== 'nodes' && only !== 'policies')
+    throw new NetdraError('wrong-usage', `--only ${only}: nodes and policies are known only`);
   const wrong = Object.entries(numbers).find(([, text]) => !/^[1-9]\d{0,4}$/.test(text));
   if (wrong !== undefined) {
     throw new NetdraError('wrong-usage', `--${wrong[0]} ${wrong[1]}: a number from 1 to 99999 is needed`);
@@ -54,6 +57,7 @@ function readOptions() {
   return { nodes: Number(nodes), vfs: Number(vfs), pods: Number(pods), restSeconds: Number(restSeconds), only };
 }
 
+const definitionsPath = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
 /** As the API server stores it. */
 const timeAdded = '2026-01-01T00:00:00Z';
 
@@ -129,13 +133,36 @@ async function openSide({ programs, nodes, progress }: Run, side: keyof typeof s
 async function measureViews(run: Run): Promise<void> {
   await using side = await openSide(run, 'netdra');
   const { cluster } = side;
-  const definition = manifestObjects.find(({ kind }) => kind === 'CustomResourceDefinition')!;
-  await cluster.createAll('/apis/apiextensions.k8s.io/v1/customresourcedefinitions', [definition]);
+  await cluster.createAll(definitionsPath, [findObject('CustomResourceDefinition', 'nodenetworkdevices.netdra.dev')]);
   const { up, down } = await readViews(sides.netdra.driver, run.vfs);
   const size = (view: object) => number(JSON.stringify(view).length / 1_000, 1);
   console.log(`NodeNetworkDevices: ${size(up)} kB of status each, ${size(down)} kB while a PF has no carrier.\n`);
   const files = { up: cluster.writeFile('up', up), down: cluster.writeFile('down', down) };
   console.log(`${formatOutcomes([['netdra', await playViews({ ...run, ...side }, files)]], run.nodes)}\n`);
+}
+
+async function measurePolicies(run: Run): Promise<void> {
+  await using side = await openSide(run, 'netdra');
+  const { cluster } = side;
+  await cluster.createAll(definitionsPath, [
+    findObject('CustomResourceDefinition', 'networkdevicepolicies.netdra.dev'),
+  ]);
+  const path = '/apis/netdra.dev/v1alpha1/networkdevicepolicies';
+  const [example] = parseObjects(
+    readFileSync(new URL('../../examples/network-device-policy.yaml', import.meta.url), 'utf8'),
+  );
+  const { spec, ...object } = example as KubernetesObject & { spec: object };
+  const policy = { ...object, spec: { ...spec, nodeSelector: {} } };
+  cluster.controlPlane.kubectl('wait', '--for=condition=Established', 'crd/networkdevicepolicies.netdra.dev');
+  await cluster.createAll(path, [policy]);
+  let round = 0;
+  const change = async (isRefused: boolean) => {
+    const body = { spec: { resourceName: isRefused ? 'example.com/refused' : `example.com/${round++}` } };
+    const contentType = 'application/merge-patch+json';
+    await cluster.client.request({ method: 'PATCH', path: `${path}/${object.metadata?.name}`, contentType, body });
+  };
+  console.log(`NetworkDevicePolicies\n`);
+  console.log(`${formatOutcomes([['netdra', await playPolicies({ ...run, ...side }, change)]], run.nodes)}\n`);
 }
 
 async function measureSlices(run: Run): Promise<void> {
@@ -170,7 +197,8 @@ async function main(): Promise<void> {
   const run = { ...readOptions(), programs, progress: (line: string) => console.error(`scale: ${line}`) };
   const machine = renderMachine(describeMachine());
   console.log(`Kubernetes ${programs.kubernetesVersion}; ${run.nodes} nodes with ${run.vfs} VFs each; ${machine}.\n`);
-  await measureViews(run);
+  if (run.only !== 'policies') await measureViews(run);
+  if (run.only !== 'nodes') await measurePolicies(run);
   if (run.only === undefined) await measureSlices(run);
 }
 

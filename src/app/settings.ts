@@ -151,6 +151,10 @@ const flags = {
     ...{ value: '<path>', env: 'NETDRA_INVENTORY_POLICY' },
     help: 'file that selects the VFs to offer; read again when it changes',
   },
+  policyObjects: {
+    ...{ value: '[bool]', default: 'false', parse: parseBoolean },
+    help: 'follow NetworkDevicePolicies of the API server, which come before the file; needs their CustomResourceDefinition',
+  },
   reconcileIntervalMs: {
     ...{ value: '<seconds>', default: '60', parse: parseSeconds },
     help: 'interval between reconciliations',

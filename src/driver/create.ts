@@ -30,6 +30,7 @@ import { DialectFiles } from './dialects/index.ts';
 import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
 import { nodeFacts } from './node-facts.ts';
 import { createNodeView } from './nodeview/index.ts';
+import { createPolicySource } from './policy/index.ts';
 import type { KubeletSide, NodePorts, NodeSettings } from './ports.ts';
 import {
   endEarlierBoots,
@@ -154,10 +155,9 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   };
 }
 
-async function findDevices(
-  { disk, kernel: { networks, ...sources }, clock, now, logger, settings, stack }: Base,
-  on: Pick<ClaimMetadataOptions, 'onPending' | 'onPrepared' | 'onUnprepared'>,
-) {
+async function findDevices(base: Base, on: Pick<ClaimMetadataOptions, 'onPending' | 'onPrepared' | 'onUnprepared'>) {
+  const { disk, clock, now, logger, settings, stack } = base;
+  const { networks, ...sources } = base.kernel;
   const { driverName: driver, nodeName, dataDir, stateDir, inventoryPolicy, listAttributes } = settings;
   const { attributesDir, downwardApiDir } = settings;
   const { store, bootId, gate, later } = disk;
@@ -187,7 +187,7 @@ async function findDevices(
       ...{ driver, host, stateDir, store, clock, now, logger, listAttributes, ...sources },
       held: heldBy(store),
       unrestored: () => store.unrestored(),
-      ...defined({ ethtool, policyPath: inventoryPolicy }),
+      ...defined({ ethtool, policyPath: inventoryPolicy, policy: sources.policy ?? createPolicySource(base) }),
     }),
   );
   return { metadata, devices };

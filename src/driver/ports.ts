@@ -12,6 +12,7 @@ import type { ClosedField, CniRules } from './claims/index.ts';
 import type { ActiveCondition } from './devices/condition-history.ts';
 import type { DeviceCounts } from './devices/device-counts.ts';
 import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devices.ts';
+import type { PolicyOrigin } from './devices/policy-file.ts';
 import type { InactiveClaimsOptions, ReconcileTask } from './recovery/index.ts';
 import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, NumaResult, VfHost } from './sandbox/index.ts';
 import type { Store } from './state/index.ts';
@@ -50,6 +51,8 @@ export interface NodeSettings extends SimulationSettings {
   version: string;
   /** Path of a file with an InventoryPolicy. */
   inventoryPolicy?: string | undefined;
+  /** Whether NetworkDevicePolicies of the API server come before that file. */
+  policyObjects: boolean;
   /** How often stored and actual state are compared, ms. */
   reconcileIntervalMs: number;
 }
@@ -143,7 +146,9 @@ export interface NodeObserver {
 export interface DeviceState {
   /** The policy in force, if the driver has one. */
   policy?: InventoryPolicy;
-  /** Why the file of the policy is not in force. */
+  /** Where that is from. */
+  policyOrigin?: PolicyOrigin;
+  /** Why a newer policy is not in force. */
   policyFault?: string;
   /** Writes that the kernel has not returned from. */
   hungWrites: readonly HungWrite[];
@@ -154,7 +159,7 @@ export interface DeviceState {
 }
 
 /** What the driver writes to the API server. */
-export type ApiObject = 'slices' | 'status' | 'events' | 'nodes';
+export type ApiObject = 'slices' | 'status' | 'events' | 'nodes' | 'policies';
 
 /** Figures that may be read at any time. */
 export interface NodeFacts {
@@ -163,7 +168,7 @@ export interface NodeFacts {
   deviceCounts(): DeviceCounts;
   /** How many problems there are with reading the node's devices. */
   deviceProblems(): number;
-  /** Whether the inventory policy, if there is one, is in force as it is in its file. */
+  /** Whether the newest inventory policy, if there is one, is in force. */
   isPolicyValid(): boolean;
   /** How many claims are in each state of the store. */
   claimsByState(): Record<string, number>;

@@ -23,6 +23,8 @@ export const pauses = {
   nodeView: { firstMs: 2_000, longestMs: 120_000, quietMs: 120_000 },
   /** Until the watch is there again, the list is read after each pause. */
   watch: { firstMs: 1_000, longestMs: 60_000 },
+  /** Lists that are watched from then on. */
+  list: { firstMs: 1_000, longestMs: 60_000 },
   /** Rounds that tasks request again and again: a repair that has no effect. At most as long as between all rounds. */
   reconcile: { firstMs: 1_000, longestMs: Number.POSITIVE_INFINITY },
   /** Reads of a pod whose network changes all the time. After `quietMs` without changes, it is read without delay again. */

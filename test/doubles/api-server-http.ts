@@ -134,6 +134,13 @@ export class ApiListener implements AsyncDisposable {
     // Of one manager, which applies whole fields.
     if (contentType === 'application/apply-patch+yaml') {
       const before = store.find(resource, namespace, name);
+      if (path.endsWith('/status')) {
+        const { status } = body as { status?: object };
+        return store.replace(resource, namespace, name, {
+          ...store.get(resource, namespace, name),
+          status,
+        } as ObjectInput);
+      }
       if (before === undefined) return store.create(resource, namespace, body as ObjectInput);
       return store.replace(resource, namespace, name, { ...before, ...(body as ObjectInput) });
     }

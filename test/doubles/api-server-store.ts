@@ -48,6 +48,10 @@ export const resources: readonly Resource[] = [
     namespaced: false,
   },
   {
+    ...{ group: 'netdra.dev', version: 'v1alpha1', plural: 'networkdevicepolicies', kind: 'NetworkDevicePolicy' },
+    namespaced: false,
+  },
+  {
     group: 'k8s.cni.cncf.io',
     plural: 'network-attachment-definitions',
     kind: 'NetworkAttachmentDefinition',

@@ -213,6 +213,7 @@ describe('the chart', () => {
         deviceClasses: { kernel: { create: false }, dpdk: { extendedResourceName: '' } },
         admissionPolicies: { slices: false, vfConfig: false },
         nodeView: { enabled: false },
+        policyObjects: { enabled: false },
       },
     ],
   ])('fits the schemas of Kubernetes %s', (_, values) => {
@@ -384,15 +385,19 @@ describe('the chart', () => {
     expect(prefixed.spec).toEqual(loadYaml(rules.replaceAll('runbook_url: docs/', `runbook_url: ${prefix}docs/`)));
   });
 
-  it('has what NodeNetworkDevices need only where nodes are shown, and their definition once in a cluster', () => {
-    const mentions = (nodeView: object) => {
-      const objects = renderObjects({ values: { nodeView } });
-      const isMeant = (object: object) => /nodenetworkdevices|--node-view/.test(JSON.stringify(object));
+  it.each([
+    ['NodeNetworkDevices', 'nodeView', 'nodenetworkdevices', 'node-view'],
+    ['NetworkDevicePolicies', 'policyObjects', 'networkdevicepolicies', 'policy-status'],
+  ])('has what %s need only with %s.enabled, and their definition once in a cluster', (_, value, plural, name) => {
+    const mentions = (values: object) => {
+      const objects = renderObjects({ values: { [value]: values } });
+      const isMeant = (object: object) =>
+        new RegExp(`${plural}|--${value === 'nodeView' ? 'node-view' : 'policy-objects'}`).test(JSON.stringify(object));
       return objects.filter(isMeant).map(({ kind, metadata }) => `${kind} ${metadata?.name}`);
     };
     const always = ['ClusterRole netdra', 'ClusterRole netdra-viewer', 'DaemonSet netdra'];
-    const policy = 'ValidatingAdmissionPolicy netdra-node-view';
-    const definition = 'CustomResourceDefinition nodenetworkdevices.netdra.dev';
+    const policy = `ValidatingAdmissionPolicy netdra-${name}`;
+    const definition = `CustomResourceDefinition ${plural}.netdra.dev`;
     expect(mentions({}).sort()).toEqual([...always, definition, policy].sort());
     expect(mentions({ createDefinition: false }).sort()).toEqual([...always, policy].sort());
     expect(mentions({ enabled: false })).toEqual([]);

@@ -108,6 +108,8 @@ export class Instance {
       openClaimFields: [],
       listAttributes: false,
       nodeView: true,
+      // Where the policy comes from is a port here.
+      policyObjects: false,
       version: '0.1.0',
       cni: allCni,
       reconcileIntervalMs: reconcileMs,

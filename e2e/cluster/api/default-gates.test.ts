@@ -5,6 +5,7 @@ import { describeClaimStatusPolicy } from './claim-status-policy.ts';
 import { describeClassRules } from './class-rules.ts';
 import { describeRefusedLists } from './device-conditions.ts';
 import { describeNodeView } from './node-view.ts';
+import { describePolicyObjects } from './policy-objects.ts';
 
 describe('with the gates of its version', () => {
   let cluster: ApiCluster;
@@ -18,6 +19,7 @@ describe('with the gates of its version', () => {
   describeClaimStatus(get);
   describeClassRules(get);
   describeNodeView(get);
+  describePolicyObjects(get);
   // Last: it gives the driver's account more permissions.
   describeClaimStatusPolicy(get);
 });

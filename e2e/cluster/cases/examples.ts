@@ -24,7 +24,7 @@ const foreignKinds = ['VirtualMachineInstance', 'NetworkAttachmentDefinition'];
 function loadExample({ namespace }: Cluster, file: string): KubernetesObject[] {
   const objects = loadAllYaml(readFileSync(new URL(file, folder), 'utf8')) as KubernetesObject[];
   return objects.map((object) =>
-    ['DeviceClass', 'RuntimeClass'].includes(object.kind ?? '')
+    ['DeviceClass', 'NetworkDevicePolicy', 'RuntimeClass'].includes(object.kind ?? '')
       ? object
       : { ...object, metadata: { ...object.metadata, namespace } },
   );

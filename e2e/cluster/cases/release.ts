@@ -4,6 +4,7 @@ import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { run } from '../../../scripts/packages/run.ts';
 import type { StoredView } from '../../../src/driver/nodeview/index.ts';
+import type { NetworkDevicePolicy } from '../../../src/driver/policy/index.ts';
 import { layoutNames } from '../../../src/framework/metadata/index.ts';
 import { listFolder } from '../../node/host-state.ts';
 import { makeRelease } from '../../release/artifacts.ts';
@@ -163,6 +164,48 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(until('PolicyAccepted')).toContain('condition met');
     });
 
+    it('follows a policy as an object: refused, it is a condition, a metric and an entry in its status, and pods go on', async () => {
+      get().holdReady('holder');
+      const before = holder();
+      const view = () => get().find<{ status: StoredView }>('nodenetworkdevices', nodeName).status;
+      const apply = (rule: object) => {
+        const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'NetworkDevicePolicy', metadata: { name: 'some' } };
+        const policy = { ...head, spec: { nodeSelector: {}, pfs: [{ select: {}, ...rule }] } };
+        expect(get().apply('policy', policy)).toMatch(/created|configured/);
+      };
+      const selector = ['--selector', 'app.kubernetes.io/name=netdra'];
+      const name = kubectl('get', 'pods', ...selector, '--output', 'jsonpath={.items[0].metadata.name}');
+      const raw = `/api/v1/namespaces/${driverNamespace}/pods/${name}:9797/proxy/metrics`;
+      const isValid = () => /^netdra_policy_valid\S* (\d)$/m.exec(kubectl('get', '--raw', raw))?.[1];
+      const refusals = () => get().find<NetworkDevicePolicy>('ndp', 'some').status?.refusedBy ?? [];
+      const file = { source: '/etc/netdra/inventory-policy.yaml' };
+      expect([view().policy, isValid()]).toEqual([expect.objectContaining(file), '1']);
+
+      apply({ vfs: '0-1' });
+      await expect.poll(() => view().policy, settled).toMatchObject({ name: 'some', generation: 1 });
+      expect(view().policy).not.toHaveProperty('source');
+      const { offered } = view().devices;
+      expect(offered).toBeLessThan(4);
+      apply({ vfs: '90' });
+      await expect
+        .poll(() => refusals(), settled)
+        .toEqual([
+          { node: nodeName, generation: 2, message: expect.stringContaining('its rules select no VF of this node') },
+        ]);
+      await expect.poll(() => view().conditions[0], settled).toMatchObject({ status: 'False', reason: 'Refused' });
+      expect([view().policy.generation, view().devices.offered, isValid()]).toEqual([1, offered, '0']);
+      apply({ vfs: '0-2' });
+      const accepted = () => [view().policy.generation, view().conditions[0]?.status];
+      await expect.poll(accepted, settled).toEqual([3, 'True']);
+      await expect.poll(() => refusals(), settled).toEqual([]);
+      expect(isValid()).toBe('1');
+      kubectl('delete', 'ndp', 'some');
+      await expect.poll(() => view().policy, settled).toMatchObject(file);
+      expect(view().devices.offered).toBe(4);
+      expect(holder().metadata?.uid).toBe(before.metadata?.uid);
+      expect(holder().status?.containerStatuses).toEqual(before.status?.containerStatuses);
+    });
+
     describeBandwidth(get);
     describeLayouts(get);
 
@@ -172,7 +215,9 @@ export function describeRelease(get: () => ReleaseSite): void {
       const selector = ['--selector', 'app.kubernetes.io/instance=netdra'];
       // Helm does not wait for objects that controllers remove.
       await expect.poll(() => kubectl('get', kinds, ...selector), settled).toContain('No resources found');
-      expect(node.kubectl('get', clusterKinds, ...selector)).toContain('No resources found');
+      // Its objects would go with it.
+      const kept = 'customresourcedefinition.apiextensions.k8s.io/networkdevicepolicies.netdra.dev';
+      expect(node.kubectl('get', clusterKinds, ...selector, '--output', 'name').trim()).toBe(kept);
       expect(kubectl('get', 'secrets', '--selector', 'owner=helm')).toContain('No resources found');
       expect(node.driverPids()).toEqual([]);
       const dir = join(nodePaths.kubeletPlugins, 'sriov.netdra.dev');

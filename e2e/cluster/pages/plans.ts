@@ -154,6 +154,7 @@ export const pagePlans: PagePlan[] = [
     ],
     setUp: [install],
     before: [[/get pods --output wide/, ['kubectl --namespace netdra rollout status daemonset/netdra --timeout 2m']]],
+    after: [[/^kubectl delete crd/, [install]]],
     output: [
       [/^helm get values/, /repository:/],
       [/^helm history/, /Upgrade complete/],

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { mostRefusals } from '../../../src/driver/policy/index.ts';
 import type { Cost } from './api-metrics.ts';
 import type { LargeCluster } from './large-cluster.ts';
 import type { PublisherProcess } from './publisher-process.ts';
@@ -13,6 +14,9 @@ export const scenarios = {
   carrier: 'the carriers are back',
   pfDown: 'a PF loses its carrier on every node at once: half of the VFs get a taint',
   pfUp: 'its carrier is back',
+  policyChanged: 'a policy is changed, and all nodes accept it',
+  policyRefused: 'it is changed, and all nodes refuse it',
+  policyMended: 'it is changed back',
 } as const;
 export type Scenario = keyof typeof scenarios;
 
@@ -42,6 +46,8 @@ const pauses = {
   resourceslices: { afterMs: 2_000, beforeRestMs: 35_000 },
   // Changes are collected for 10 s; two minutes after its start an instance reads the object once more.
   nodenetworkdevices: { afterMs: 12_000, beforeRestMs: 160_000 },
+  // Refusals are collected for 10 s.
+  networkdevicepolicies: { afterMs: 12_000, beforeRestMs: 5_000 },
 };
 
 /** Runs the scenarios of slices with the given publishers. */
@@ -70,11 +76,23 @@ export async function playViews(options: PlayOptions, views: Record<'up' | 'down
   ]);
 }
 
-/** Runs the scenarios one after the other, and then the rest. All of them but an update write an object for each node. */
+/** Runs the scenarios of a NetworkDevicePolicy. @param change makes all nodes accept it, or refuse it */
+export async function playPolicies(options: PlayOptions, change: (isRefused: boolean) => Promise<void>) {
+  const { publishers } = options;
+  return await play(options, 'networkdevicepolicies', [
+    ['start', () => publishers.followPolicies(), 0],
+    ['update', () => publishers.replace()],
+    ['policyChanged', () => change(false), 1],
+    ['policyRefused', () => change(true), 1 + mostRefusals],
+    ['policyMended', () => change(false), 1 + mostRefusals],
+  ]);
+}
+
+/** Runs the scenarios one after the other, and then the rest. All of them but an update write an object for each node, or as often as they say. */
 async function play(
   { cluster, publishers, restSeconds, progress }: PlayOptions,
   resource: keyof typeof pauses,
-  scenarios: [Scenario, task: () => Promise<void>][],
+  scenarios: [Scenario, task: () => Promise<void>, writes?: number][],
 ): Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
   const { afterMs, beforeRestMs } = pauses[resource];
@@ -93,8 +111,8 @@ async function play(
       ...(writtenMs === undefined ? {} : { writtenMs }),
     });
   };
-  for (const [scenario, task] of scenarios) {
-    await measure(scenario, task, scenario === 'update' ? 0 : cluster.nodes.length);
+  for (const [scenario, task, writes = scenario === 'update' ? 0 : cluster.nodes.length] of scenarios) {
+    await measure(scenario, task, writes);
   }
   await sleep(beforeRestMs);
   await measure('rest', () => sleep(restSeconds * 1_000), 0, 3_600 / restSeconds);

@@ -32,7 +32,7 @@ export async function readViews(driver: string, count: number): Promise<{ up: No
   }));
   const read = async (devices = list(claims)) => {
     await devices.scan();
-    const sources = { driver, version: '0.1.0', policyPath: undefined, devices, slicesFailure: () => undefined };
+    const sources = { driver, version: '0.1.0', devices, slicesFailure: () => undefined };
     return readNodeView({ ...sources, store: { claims: () => claims } });
   };
   const up = await read();

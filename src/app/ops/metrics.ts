@@ -73,7 +73,7 @@ export class Metrics {
     this.#read('netdra_devices_offered', 'Devices that are offered to the scheduler.', sources.devicesOffered);
     const problems = "Problems with reading the node's devices in the last scan.";
     this.#read('netdra_device_problems', problems, sources.deviceProblems);
-    const policy = 'Whether the inventory policy is in force as it is in its file: 0 or 1.';
+    const policy = 'Whether the newest inventory policy is in force: 0 or 1.';
     this.#read('netdra_policy_valid', policy, () => Number(sources.isPolicyValid()));
     const withheld = 'Devices that new claims cannot get, by reason.';
     this.#readBy('reason', 'netdra_devices_withheld', withheld, async () => (await counts()).withheld);

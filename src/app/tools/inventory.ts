@@ -133,7 +133,7 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
 async function readPolicy(path: string): Promise<InventoryPolicy> {
   let policy: InventoryPolicy = {};
   await new PolicyFile(path).follow((read) => {
-    policy = read;
+    policy = read ?? {};
   });
   return policy;
 }

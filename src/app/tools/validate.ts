@@ -3,6 +3,7 @@ import * as yaml from 'js-yaml';
 import type { ClosedField } from '../../driver/api/claim-fields.ts';
 import { classConfigSchema } from '../../driver/api/class-config.ts';
 import { resolveVfConfig } from '../../driver/api/config.ts';
+import { networkDevicePolicySchema } from '../../driver/api/policy-object.ts';
 import { checkSchema, type SchemaFault } from '../../driver/api/schema-faults.ts';
 import { type FindPlace, type TextPlace, yamlPlaces } from '../../driver/api/yaml-places.ts';
 import { vfConfigSchema } from '../../driver/state/index.ts';
@@ -57,7 +58,7 @@ interface ClaimToCheck {
 const start: TextPlace = { line: 1, column: 1 };
 
 /**
- * Checks files without a cluster: inventory policies, also in values of the chart, and the VFConfigs of DeviceClasses, ResourceClaims
+ * Checks files without a cluster: inventory policies, also as NetworkDevicePolicy and in values of the chart, and the VFConfigs of DeviceClasses, ResourceClaims
  * and ResourceClaimTemplates; claims also against their class, if it is in one of the files. Other objects are skipped.
  * @param files paths; `-`: standard input
  */
@@ -113,6 +114,8 @@ class Validator {
       for (const [index, item] of items.entries()) this.#check(document, item, [...path, 'items', index]);
     } else if (String(apiVersion).startsWith('resource.k8s.io/')) {
       this.#checkResource(document, fields, path);
+    } else if (kind === 'NetworkDevicePolicy') {
+      this.#checkPolicy(document, value, path, networkDevicePolicySchema);
     } else if (kind === 'InventoryPolicy' || (kind === undefined && ('pfs' in fields || 'nics' in fields))) {
       this.#checkPolicy(document, value, path);
     } else if (kind === undefined && Object.keys(fieldsOf(inventoryPolicy)).length > 0) {
@@ -122,9 +125,14 @@ class Validator {
     }
   }
 
-  #checkPolicy(document: Document, policy: unknown, path: readonly PropertyKey[]): void {
+  #checkPolicy(
+    document: Document,
+    policy: unknown,
+    path: readonly PropertyKey[],
+    schema: typeof inventoryPolicySchema | typeof networkDevicePolicySchema = inventoryPolicySchema,
+  ): void {
     this.#result.checked++;
-    const { faults = [] } = checkSchema(inventoryPolicySchema, policy, 'docs/inventory.md');
+    const { faults = [] } = checkSchema<unknown>(schema, policy, 'docs/inventory.md');
     this.#report(document, faults, path);
   }
 

@@ -6,7 +6,7 @@ const labelText = z.string().max(317);
 const labels = z.record(labelText, z.string().max(63));
 
 /** A label selector. Source: meta/v1 `LabelSelector`. */
-const labelSelector = z.strictObject({
+export const labelSelector = z.strictObject({
   matchLabels: labels.optional(),
   matchExpressions: z
     .array(

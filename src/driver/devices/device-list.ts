@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { DeviceAttributes } from '../../framework/metadata/index.ts';
 import type { CounterSet, Device } from '../../framework/resourceslice/index.ts';
+import { defined } from '../../lib/defined.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import {
   deviceAttributes,
@@ -26,7 +27,8 @@ import { countDevices, type DeviceCounts } from './device-counts.ts';
 import { heldDevices } from './held-devices.ts';
 import { ListAttributes, type ListAttributesOptions } from './list-attributes.ts';
 import { offeredBandwidth, portCounters } from './offered-bandwidth.ts';
-import { PolicyFile } from './policy-file.ts';
+import { PolicyFile, type PolicySource } from './policy-file.ts';
+import { PolicyInForce } from './policy-in-force.ts';
 import { ScanSchedule, type ScanScheduleOptions } from './scan-schedule.ts';
 
 export interface DeviceListOptions
@@ -41,7 +43,7 @@ export interface DeviceListOptions
   /** For the time of scans. Default: the system's clock. */
   now?: () => Date;
   /** Where the policy comes from instead. */
-  policy?: Pick<PolicyFile, 'follow'>;
+  policy?: PolicySource;
 }
 
 /** The node's VFs and NICs, real or simulated: which there are, and which of them are offered. */
@@ -50,7 +52,7 @@ export class DeviceList implements AsyncDisposable {
   readonly vfs: HostVfs;
   readonly #options: DeviceListOptions;
   readonly #inventory: Inventory;
-  readonly #policyFile: DeviceListOptions['policy'];
+  readonly #policy: PolicyInForce;
   readonly #history: ConditionHistory;
   readonly #conditions: DeviceConditions;
   readonly #lists: ListAttributes;
@@ -68,14 +70,12 @@ export class DeviceList implements AsyncDisposable {
   #failure: unknown;
   /** Of the last scan that did not fail. */
   #report: InventoryReport = emptyReport();
-  #policyFault: NetdraError | undefined;
   #watching: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
 
   constructor(options: DeviceListOptions) {
     this.#options = options;
     const { host, clock, policyPath, held } = options;
-    this.#policyFile = options.policy ?? (policyPath === undefined ? undefined : new PolicyFile(policyPath));
     this.vfs = new HostVfs({
       ...options,
       deviceAt: (pciAddress) => this.#at(pciAddress),
@@ -85,6 +85,12 @@ export class DeviceList implements AsyncDisposable {
     const { sysfs, isSimulated: simulated } = this.vfs;
     const vfSwitch = new VfActivation({ sysfs, connection: host, clock });
     this.#inventory = new Inventory({ sysfs, connection: host, simulated, vfSwitch });
+    const source = options.policy ?? (policyPath === undefined ? undefined : new PolicyFile(policyPath));
+    this.#policy = new PolicyInForce(source, {
+      inventory: this.#inventory,
+      logger: options.logger,
+      isOffering: () => this.#offered.length > 0,
+    });
     this.#history = new ConditionHistory({ now: () => new Date(), ...options });
     this.#conditions = new DeviceConditions(options, {
       hung: () => this.vfs.hungWrites,
@@ -110,17 +116,16 @@ export class DeviceList implements AsyncDisposable {
     return this.#failure;
   }
 
-  /** Why the policy file is not in force; the last valid one is. */
+  /** Why the newest policy is not in force; the last valid one is, if there was one. */
   get policyFault(): NetdraError | undefined {
-    return this.#policyFault;
+    return this.#policy.fault;
   }
 
   /** What decides on the offered devices, besides the node and the store. */
   get state(): DeviceState {
-    const fault = this.#policyFault;
+    const { policy, origin: policyOrigin, fault } = this.#policy;
     return {
-      ...(this.#policyFile === undefined ? {} : { policy: this.#inventory.policy }),
-      ...(fault === undefined ? {} : { policyFault: explain(fault) }),
+      ...defined({ policy, policyOrigin, policyFault: fault && explain(fault) }),
       hungWrites: this.#conditions.hung,
       keepsTaints: this.#conditions.keepsTaints,
       conditions: this.#history.active,
@@ -143,9 +148,8 @@ export class DeviceList implements AsyncDisposable {
    * @throws NetdraError `policy-invalid`
    */
   async start(): Promise<void> {
-    await this.#followPolicy();
-    await this.#scan().catch((error: unknown) => {
-      if (!(error instanceof NetdraError)) throw error;
+    await this.scan().catch((error: unknown) => {
+      if (!(error instanceof NetdraError) || error.code === 'policy-invalid') throw error;
       this.#failed(error, 'error');
     });
   }
@@ -154,7 +158,7 @@ export class DeviceList implements AsyncDisposable {
    * Lists the node's devices. Devices of claims stay as they were first seen, because a claim's changes are not
    * properties of the device. So do devices to be restored, and hung ones, whatever sysfs shows of them meanwhile.
    * @returns whether the offered devices changed
-   * @throws NetdraError `policy-invalid` if there is no valid earlier policy; SriovError, NetlinkError
+   * @throws NetdraError `policy-invalid`, `policy-refused`, `policy-unread` if there is no valid earlier policy; SriovError, NetlinkError
    */
   async scan(): Promise<boolean> {
     await this.#followPolicy();
@@ -378,19 +382,9 @@ export class DeviceList implements AsyncDisposable {
   }
 
   async #followPolicy(): Promise<void> {
-    const { logger, policyPath } = this.#options;
-    let isChanged = false;
-    const fault = await this.#policyFile?.follow((policy) => {
-      this.#inventory.policy = policy;
-      this.#schedule.request();
-      logger.info({ path: policyPath }, 'inventory policy in force');
-      isChanged = true;
-    });
-    const isNewFault = fault?.message !== this.#policyFault?.message;
-    this.#policyFault = fault;
-    if (isNewFault && fault !== undefined) {
-      logger.error({ err: fault }, 'inventory policy rejected; the last valid one stays in force');
-    }
-    if (isChanged || isNewFault) this.#onChange?.();
+    const { isChanged, isReported, failure } = await this.#policy.follow();
+    if (isChanged) this.#schedule.request();
+    if (isReported) this.#onChange?.();
+    if (failure !== undefined) throw failure;
   }
 }

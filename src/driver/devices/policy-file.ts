@@ -4,8 +4,33 @@ import { type InventoryPolicy, inventoryPolicySchema } from '../../node/inventor
 import { checkSchema } from '../api/schema-faults.ts';
 import { yamlPlaces } from '../api/yaml-places.ts';
 
+/** Where a policy comes from. */
+export interface PolicyOrigin {
+  /** Path of its file. */
+  source?: string;
+  /** Of a NetworkDevicePolicy. */
+  name?: string;
+  generation?: number;
+}
+
+/**
+ * Puts another policy in force; `undefined`: there is none, and all VFs are offered.
+ * @throws NetdraError `policy-refused` if it does not fit the node; the one before stays in force
+ */
+export type PutInForce = (policy: InventoryPolicy | undefined, origin?: PolicyOrigin) => void;
+
+/** What the operator wants to be offered, which may change while the driver runs. */
+export interface PolicySource {
+  /**
+   * Reports a policy that is new.
+   * @returns why the newest one is not in force; an earlier one is
+   * @throws NetdraError if none is
+   */
+  follow(onChange: PutInForce): Promise<NetdraError | undefined>;
+}
+
 /** The operator's inventory policy, a YAML or JSON file that may change while the driver runs. */
-export class PolicyFile {
+export class PolicyFile implements PolicySource {
   readonly #path: string;
   /** Text of the policy in force. */
   #text: string | undefined;
@@ -19,12 +44,12 @@ export class PolicyFile {
    * @returns why the file is rejected
    * @throws NetdraError `policy-invalid` with the field and what is allowed, if there is no previous policy
    */
-  async follow(onChange: (policy: InventoryPolicy) => void): Promise<NetdraError | undefined> {
+  async follow(onChange: PutInForce): Promise<NetdraError | undefined> {
     try {
       const text = await this.#read();
       const policy = text === this.#text ? undefined : await this.#parse(text);
       this.#text = text;
-      if (policy !== undefined) onChange(policy);
+      if (policy !== undefined) onChange(policy, { source: this.#path });
       return undefined;
     } catch (error) {
       if (!(error instanceof NetdraError) || this.#text === undefined) throw error;

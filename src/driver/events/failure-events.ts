@@ -169,9 +169,9 @@ export class FailureEvents {
     this.#reportOnNode(node, { reason: 'DeviceUnhealthy', action: 'Watching' }, notes);
   }
 
-  /** @param fault why the policy file is not in force; absent: it is */
+  /** @param fault why the newest policy is not in force; absent: it is */
   policyRejected(node: string, fault: Error | undefined): void {
-    const note = `The last valid inventory policy stays in force: ${explain(fault)}`;
+    const note = `The newest inventory policy is refused, and what was in force before stays in force: ${explain(fault)}`;
     const notes: [string, string][] = fault === undefined ? [] : [[note, note]];
     this.#reportOnNode(node, { reason: 'PolicyRejected', action: 'ReadingPolicy' }, notes);
   }

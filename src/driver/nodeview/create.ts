@@ -13,9 +13,9 @@ export interface NodeViewParts
 /** Shows the devices of the node in the API, if that is wanted. */
 export function createNodeView(parts: NodeViewParts): NodeViewWriter | undefined {
   const { clock, now, logger, random, kube, observer, disk, settings, devices, slicesFailure, sliceApi } = parts;
-  const { driverName: driver, nodeName: node, version, inventoryPolicy: policyPath } = settings;
+  const { driverName: driver, nodeName: node, version } = settings;
   if (!settings.nodeView) return undefined;
-  const sources = { driver, version, policyPath, devices, store: disk.store, slicesFailure };
+  const sources = { driver, version, devices, store: disk.store, slicesFailure };
   return new NodeViewWriter(kube, {
     ...{ driver, node, clock, now, logger, random, read: () => readNodeView(sources) },
     nodeUid: (signal) => sliceApi.nodeUid(signal),

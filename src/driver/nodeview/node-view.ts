@@ -8,6 +8,7 @@ import { explainExclusion } from '../../node/inventory/index.ts';
 import { formatDeviceName } from '../../node/sriov/index.ts';
 import type { PfCounts } from '../devices/device-counts.ts';
 import type { DeviceList } from '../devices/device-list.ts';
+import type { PolicyOrigin } from '../devices/policy-file.ts';
 import { type StoredClaim, schemaVersion } from '../state/index.ts';
 
 /**
@@ -29,8 +30,8 @@ export interface NodeView {
   claims: { namespace: string; name: string; devices: string[] }[];
   /** Devices that new claims cannot get, those of one PF with one reason together. */
   withheld: WithheldDevices[];
-  /** `source`: path of its file; `digest`: the same on all nodes where the same policy is in force. Both are absent without a policy. */
-  policy: { source?: string; digest?: string; warnings: string[] };
+  /** `digest`: the same on all nodes where the same policy is in force; absent without one. */
+  policy: PolicyOrigin & { digest?: string; warnings: string[] };
   /** What cannot be read of devices. */
   problems: string[];
   conditions: ViewCondition[];
@@ -64,8 +65,6 @@ export interface WithheldDevices {
 export interface ViewSources {
   driver: string;
   version: string;
-  /** Path of the policy's file. */
-  policyPath?: string | undefined;
   devices: Pick<
     DeviceList,
     'counts' | 'failure' | 'find' | 'isListed' | 'offered' | 'policyFault' | 'report' | 'state' | 'unhealthy'
@@ -143,11 +142,11 @@ function withheldDevices(devices: ViewSources['devices'], nameOf: (pciAddress: s
   return named.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
 }
 
-function toPolicy({ policyPath, devices }: ViewSources): NodeView['policy'] {
-  const { policy } = devices.state;
+function toPolicy({ devices }: ViewSources): NodeView['policy'] {
+  const { policy, policyOrigin } = devices.state;
   const warnings = devices.report.warnings.slice(0, most.problems).map(text);
   const digest = policy && createHash('sha256').update(JSON.stringify(policy)).digest('hex').slice(0, 12);
-  return { ...defined({ source: policyPath, digest }), warnings };
+  return { ...policyOrigin, ...defined({ digest }), warnings };
 }
 
 function conditionsOf({ devices, slicesFailure }: ViewSources): ViewCondition[] {
@@ -155,10 +154,9 @@ function conditionsOf({ devices, slicesFailure }: ViewSources): ViewCondition[] 
   const unlisted = isListed ? explain(failure) : `the devices were never listed: ${explain(failure)}`;
   const hasPolicy = state.policy !== undefined;
   const accepted = is('PolicyAccepted', hasPolicy ? 'Accepted' : 'NoPolicy');
+  const inForce = hasPolicy ? 'the last valid policy stays in force' : 'no policy is in force';
   return [
-    policyFault === undefined
-      ? accepted
-      : isNot('PolicyAccepted', 'Refused', `the last valid policy stays in force: ${explain(policyFault)}`),
+    policyFault === undefined ? accepted : isNot('PolicyAccepted', 'Refused', `${inForce}: ${explain(policyFault)}`),
     isListed && failure === undefined ? is('DevicesListed', 'Listed') : isNot('DevicesListed', 'ScanFailed', unlisted),
     slicesCondition(slicesFailure()),
   ];

@@ -21,6 +21,8 @@ export interface KubeRequest {
   body?: object;
   /** Type of the body; default `application/json`. */
   contentType?: string;
+  /** Wanted type of the answer; default `application/json`. */
+  accept?: string;
   timeoutMs?: number;
   signal?: AbortSignal;
 }
@@ -81,7 +83,9 @@ export class KubeClient implements Disposable {
    * @param request path and query of the list, with the `resourceVersion` to start from
    * @throws KubeError, also for an `ERROR` event: `api-expired` when the version is too old
    */
-  async *watch<T>(request: Pick<KubeRequest, 'path' | 'query' | 'signal'>): AsyncGenerator<WatchEvent<T>, void, void> {
+  async *watch<T>(
+    request: Pick<KubeRequest, 'path' | 'query' | 'accept' | 'signal'>,
+  ): AsyncGenerator<WatchEvent<T>, void, void> {
     const query = { ...request.query, watch: '1', allowWatchBookmarks: 'true' };
     const subject = `WATCH ${request.path}`;
     using deadline = this.#options.clock.deadline(defaultTimeoutMs, request.signal);
@@ -142,7 +146,7 @@ export class KubeClient implements Disposable {
       method: request.method,
       headers: {
         ...(headers as Record<string, string>),
-        accept: 'application/json',
+        accept: request.accept ?? 'application/json',
         'user-agent': this.#options.userAgent,
         ...(body !== undefined && {
           'content-type': request.contentType ?? 'application/json',

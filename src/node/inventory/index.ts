@@ -3,7 +3,7 @@ export { deviceAttributes, type InventoryAttribute } from './attributes.ts';
 export { linkIdentity, type NetworkDevice } from './device.ts';
 export { type Exclusion, type ExclusionReason, explainExclusion } from './exclusion.ts';
 export { emptyReport, Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
-export { type InventoryPolicy, inventoryPolicySchema } from './inventory-policy.ts';
+export { type InventoryPolicy, inventoryPolicySchema, policySpecSchema } from './inventory-policy.ts';
 export { type ConditionReading, type ConditionSubject, type LinkCondition, linkConditions } from './link-conditions.ts';
 export type { HeldDevices, HeldFacts } from './survey.ts';
 export { whyNothing } from './why-nothing.ts';

@@ -4,7 +4,10 @@ import { pciAddressPattern } from '../sriov/pci-address.ts';
 const inQuotes = (what: string) => z.string({ error: `${what}, as text: put it in quotes` });
 
 /** One value, or several of which one must match. */
-const oneOrMore = <T extends z.ZodType>(value: T) => z.union([value, z.array(value).min(1)]);
+type Values = <T extends z.ZodType>(value: T) => z.ZodType<z.output<T> | z.output<T>[]>;
+const oneOrMore: Values = (value) => z.union([value, z.array(value).min(1)]);
+/** An API server accepts only one type for a field. */
+const list: Values = (value) => z.array(value).min(1).max(64);
 
 const id = inQuotes('four hexadecimal digits').regex(
   /^[0-9a-f]{4}$/,
@@ -12,10 +15,15 @@ const id = inQuotes('four hexadecimal digits').regex(
 );
 const name = inQuotes('a name').min(1);
 
+const backwards = 'a range ends before it begins';
+const isForwards =
+  "self.split(',').all(part, [part.split('-')].all(ends, ends.size() < 2 || int(ends[0]) <= int(ends[1])))";
 /** `0-3,6`: numbers and ranges of VF indices, from 0. */
 const vfRange = inQuotes('indices and ranges')
   .regex(/^\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*$/, 'indices and ranges, such as 0-3,6')
-  .refine((text) => parseRange(text).every(({ first, last }) => first <= last), 'a range ends before it begins');
+  .max(128)
+  .refine((text) => parseRange(text).every(({ first, last }) => first <= last), backwards)
+  .meta({ 'x-kubernetes-validations': [{ rule: isForwards, message: backwards }] });
 
 /** The name of an extended resource: Multus compares it with an annotation of the network. */
 const resourceName = z
@@ -24,51 +32,57 @@ const resourceName = z
   .regex(/^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$/, 'a name such as example.com/sriov')
   .describe('Attribute k8s.cni.cncf.io/resourceName of the devices, for Multus.');
 
+/** Also bounds what the API server's checks of an object cost. */
+const mostRules = 64;
+
 /** Mbit/s, as netlink has rates. */
 const rate = z.int().min(1).max(0xfffffffe);
 
 /** The physical functions that a rule covers; every field that is given must match. */
-const selector = z.strictObject({
-  name: oneOrMore(name).describe('Interface name, or an alternative one.').optional(),
-  pciAddress: oneOrMore(
-    inQuotes('a PCI address').regex(pciAddressPattern, 'a PCI address with domain, such as 0000:3b:00.0'),
-  ).optional(),
-  vendor: oneOrMore(id).optional(),
-  device: oneOrMore(id).optional(),
-  driver: oneOrMore(name).describe('Kernel driver.').optional(),
-  linkType: z.enum(['ethernet', 'infiniband']).optional(),
-});
+const selectorOf = (values: Values) =>
+  z.strictObject({
+    name: values(name).describe('Interface name, or an alternative one.').optional(),
+    pciAddress: values(
+      inQuotes('a PCI address').regex(pciAddressPattern, 'a PCI address with domain, such as 0000:3b:00.0'),
+    ).optional(),
+    vendor: values(id).optional(),
+    device: values(id).optional(),
+    driver: values(name).describe('Kernel driver.').optional(),
+    linkType: z.enum(['ethernet', 'infiniband']).optional(),
+  });
 
-const pfRule = z.strictObject({
-  select: selector.describe('The PFs that the rule is about.'),
-  vfs: vfRange.describe('Which VFs are offered. Default: all.').optional(),
-  vfDriver: oneOrMore(name).describe('Only VFs that have this kernel driver, such as vfio-pci.').optional(),
-  numVfs: z.int().min(0).describe('VFs to switch on if none is. Default: as found.').optional(),
-  allowInUse: z
-    .boolean()
-    .describe("Offer VFs also if the PF carries the node's default route or is a port of a bond or bridge.")
-    .optional(),
-  bandwidth: z
-    .strictObject({
-      guaranteedMbps: rate.describe('Mbit/s that each VF is sure of. Without burst it sends no more, either.'),
-      portMbps: rate.describe('Speed of the port. Default: as the kernel reports it.').optional(),
-      burst: z
-        .boolean()
-        .describe('Let VFs send more while the port is free. For cards with a minimum rate. Default: false.')
-        .optional(),
-    })
-    .describe('Claims get no more VFs of a port than it has bandwidth for.')
-    .optional(),
-  resourceName: resourceName.optional(),
-});
+const pfRuleOf = (values: Values) =>
+  z.strictObject({
+    select: selectorOf(values).describe('The PFs that the rule is about.'),
+    vfs: vfRange.describe('Which VFs are offered. Default: all.').optional(),
+    vfDriver: values(name).describe('Only VFs that have this kernel driver, such as vfio-pci.').optional(),
+    numVfs: z.int().min(0).describe('VFs to switch on if none is. Default: as found.').optional(),
+    allowInUse: z
+      .boolean()
+      .describe("Offer VFs also if the PF carries the node's default route or is a port of a bond or bridge.")
+      .optional(),
+    bandwidth: z
+      .strictObject({
+        guaranteedMbps: rate.describe('Mbit/s that each VF is sure of. Without burst it sends no more, either.'),
+        portMbps: rate.describe('Speed of the port. Default: as the kernel reports it.').optional(),
+        burst: z
+          .boolean()
+          .describe('Let VFs send more while the port is free. For cards with a minimum rate. Default: false.')
+          .optional(),
+      })
+      .describe('Claims get no more VFs of a port than it has bandwidth for.')
+      .optional(),
+    resourceName: resourceName.optional(),
+  });
 
-const nicRule = z.strictObject({
-  // A rule for everything would take cards from the node merely because they carry no default route.
-  select: selector
-    .refine((fields) => Object.keys(fields).length > 0, 'at least one field')
-    .meta({ description: 'The NICs that are offered.', minProperties: 1 }),
-  resourceName: resourceName.optional(),
-});
+const nicRuleOf = (values: Values) =>
+  z.strictObject({
+    // A rule for everything would take cards from the node merely because they carry no default route.
+    select: selectorOf(values)
+      .refine((fields) => Object.keys(fields).length > 0, 'at least one field')
+      .meta({ description: 'The NICs that are offered.', minProperties: 1 }),
+    resourceName: resourceName.optional(),
+  });
 
 /** What the scheduler, and the controller that evicts pods, make of a condition of a device. */
 const effect = z.enum(['None', 'NoSchedule', 'NoExecute']);
@@ -90,6 +104,14 @@ const health = z.strictObject({
     .optional(),
 });
 
+const rulesOf = (values: Values) => ({
+  pfs: z.array(pfRuleOf(values)).max(mostRules).optional(),
+  nics: z.array(nicRuleOf(values)).max(mostRules).optional(),
+  resourceName: resourceName.optional(),
+  health: health.describe('What is done about a condition besides the taint.').optional(),
+  taints: taints.describe('Effect of the taint for each condition of a device. Default: NoSchedule.').optional(),
+});
+
 /**
  * Which devices are offered. VFs: without `pfs`, all VFs of every PF that the node itself does not use; with it, those
  * that a rule covers, by the first such rule. Whole NICs: only those that a rule of `nics` selects.
@@ -97,16 +119,15 @@ const health = z.strictObject({
 export const inventoryPolicySchema = z.strictObject({
   apiVersion: z.literal('netdra.dev/v1alpha1'),
   kind: z.literal('InventoryPolicy'),
-  pfs: z.array(pfRule).optional(),
-  nics: z.array(nicRule).optional(),
-  resourceName: resourceName.optional(),
-  health: health.describe('What is done about a condition besides the taint.').optional(),
-  taints: taints.describe('Effect of the taint for each condition of a device. Default: NoSchedule.').optional(),
+  ...rulesOf(oneOrMore),
 });
 
-type Selector = z.infer<typeof selector>;
-export type PfRule = z.infer<typeof pfRule>;
-export type NicRule = z.infer<typeof nicRule>;
+/** The same in a NetworkDevicePolicy, where one value is a list, too. */
+export const policySpecSchema = z.strictObject(rulesOf(list));
+
+type Selector = z.infer<ReturnType<typeof selectorOf>>;
+export type PfRule = z.infer<ReturnType<typeof pfRuleOf>>;
+export type NicRule = z.infer<ReturnType<typeof nicRuleOf>>;
 export type InventoryPolicy = Omit<z.infer<typeof inventoryPolicySchema>, 'apiVersion' | 'kind'>;
 
 /** Facts by which a physical function can be selected. */

@@ -66,6 +66,8 @@ interface Scan {
   matched: Set<PfRule | NicRule>;
   /** The functions that rules can select, in the words of a warning. */
   selectable: string[];
+  /** PFs with their VFs. */
+  found: { pf: Seen<Pf>; vfs: Pick<VfDevice, 'vfIndex' | 'driver'>[] }[];
   /** Whether every function could be read. */
   isComplete: boolean;
 }
@@ -88,6 +90,8 @@ export class Inventory {
   #remembered: ReadonlyMap<string, Remembered> = new Map();
   /** VFs whose interface was in another network namespace at the last scan, although no claim held them. */
   #elsewhere: ReadonlySet<string> = new Set();
+  /** PFs of the last scan with their VFs, as they are or were before a claim had them. */
+  #found: Scan['found'] = [];
   /** Of the last scan. */
   #report: Pick<InventoryReport, 'devices' | 'pfs'> = { devices: [], pfs: [] };
 
@@ -105,12 +109,15 @@ export class Inventory {
     const survey = await Survey.begin({ ...this.#options, held, remembered: this.#remembered });
     const report = emptyReport();
     const isComplete = survey.functions.problems === undefined;
-    const scan: Scan = { survey, held, report, elsewhere: new Set(), matched: new Set(), selectable: [], isComplete };
+    const scan: Scan = {
+      ...{ survey, held, report, isComplete, elsewhere: new Set(), matched: new Set(), selectable: [], found: [] },
+    };
     for (const problem of survey.functions.problems ?? []) addProblem(report, problem);
     for (const address of survey.functions.pfs) await collectProblem(scan, () => this.#scanPf(address, scan));
     for (const address of survey.functions.others) await collectProblem(scan, () => this.#scanNic(address, scan));
     this.#remembered = survey.remembered;
     this.#elsewhere = scan.elsewhere;
+    this.#found = scan.found;
     if (scan.isComplete) {
       report.warnings = warningsOf(this.policy, scan);
       report.functions = new Set([...survey.functions.pfs, ...survey.functions.others, ...survey.remembered.keys()]);
@@ -119,6 +126,16 @@ export class Inventory {
     this.#report = report;
     report.readings = this.#readingsOf(survey.network, held);
     return report;
+  }
+
+  /** Whether another policy would offer some device that the last scan has found, or NICs, which that need not have looked at. */
+  offersSome(policy: InventoryPolicy): boolean {
+    if (policy.pfs?.length === 0 || (policy.nics ?? []).length > 0) return true;
+    return this.#found.some(({ pf, vfs }) => {
+      const rules = rulesForPf(policy, pf);
+      // One without VFs may get some.
+      return rules.length > 0 && (vfs.length === 0 || vfs.some((vf) => rules.some((rule) => coversVf(rule, vf))));
+    });
   }
 
   /**
@@ -160,6 +177,8 @@ export class Inventory {
     this.#offerNic(pf, subject.usage, entries.length > 0 || numVfs > 0, scan);
     const vfs = await survey.vfs(pf, entries, (each) => addProblem(report, each));
     for (const vf of vfs) this.#offerVf(vf, subject, scan);
+    const asOffered = (vf: Seen<Vf>) => (scan.held.get(vf.pciAddress)?.offered ?? vf) as VfDevice;
+    scan.found.push({ pf, vfs: vfs.map(asOffered) });
   }
 
   async #scanNic(address: string, scan: Scan): Promise<void> {

@@ -44,7 +44,7 @@ export const target: FuzzTarget = {
     let reports = 0;
     await file.follow((policy) => {
       reports++;
-      for (const { vfs = '0' } of policy.pfs ?? []) expectThat(/^[\d,-]+$/.test(vfs), `a range ${vfs}`);
+      for (const { vfs = '0' } of policy?.pfs ?? []) expectThat(/^[\d,-]+$/.test(vfs), `a range ${vfs}`);
     });
     expectThat(reports === 1, `the policy was reported ${reports} times`);
     await file.follow(() => expectThat(false, 'the same policy was reported again'));

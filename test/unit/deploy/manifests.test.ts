@@ -8,6 +8,8 @@ import type {
 } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import { renderRules } from '../../../deploy/admission/rules.ts';
+import { renderPolicyDefinition } from '../../../deploy/helm/policy-definition.ts';
+import { mostRefusals } from '../../../src/driver/policy/index.ts';
 import { findObject, manifestObjects } from './manifest-objects.ts';
 
 const daemonSet = findObject<V1DaemonSet>('DaemonSet');
@@ -73,6 +75,15 @@ describe('deploy/manifests/netdra.yaml', () => {
     expect(rules).toBe(renderRules());
   });
 
+  it('has the schema of policies that the driver has, and as many refusals as it writes', () => {
+    const schema = readFileSync(new URL('../../../deploy/helm/netdra/policy-schema.yaml', import.meta.url), 'utf8');
+    expect(schema).toBe(renderPolicyDefinition());
+    const definition = findObject('CustomResourceDefinition', 'networkdevicepolicies.netdra.dev');
+    const status = { properties: { refusedBy: { maxItems: mostRefusals } } };
+    const { versions } = (definition as unknown as { spec: { versions: object[] } }).spec;
+    expect(versions[0]).toMatchObject({ schema: { openAPIV3Schema: { properties: { status } } } });
+  });
+
   it('allows what the driver asks of the API server, and no more', () => {
     expect(findObject<V1ClusterRole>('ClusterRole').rules).toEqual([
       { apiGroups: ['resource.k8s.io'], resources: ['resourceclaims'], verbs: ['get'] },
@@ -90,6 +101,9 @@ describe('deploy/manifests/netdra.yaml', () => {
         verbs: ['get', 'list', 'watch', 'create', 'update', 'delete'],
       },
       { apiGroups: [''], resources: ['nodes'], verbs: ['get'] },
+      { apiGroups: [''], resources: ['nodes'], verbs: ['list', 'watch'] },
+      { apiGroups: ['netdra.dev'], resources: ['networkdevicepolicies'], verbs: ['list', 'watch'] },
+      { apiGroups: ['netdra.dev'], resources: ['networkdevicepolicies/status'], verbs: ['patch'] },
       { apiGroups: [''], resources: ['namespaces'], verbs: ['get'] },
       { apiGroups: [''], resources: ['pods'], verbs: ['get'] },
       { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'patch'] },

@@ -66,6 +66,7 @@ const others: Record<string, string[]> = {
   'kubectl annotate daemonset/netdra': ['--overwrite', '--namespace='],
   'kubectl label node': ['--overwrite'],
   'kubectl logs': ['--namespace=', '-n=', '--tail=', '--container=', '-c=', '--since='],
+  'kubectl patch ndp': ['--subresource=', '--type=', '--patch='],
   'kubectl rollout restart': ['--namespace=', '-n='],
   'kubectl rollout status': ['--namespace=', '-n=', '--timeout='],
   'kubectl rollout undo': ['--namespace=', '-n='],

@@ -4,6 +4,7 @@ import { loadAllYaml, loadYaml } from '@kubernetes/client-node';
 import * as z from 'zod';
 import { classConfigSchema } from '../../../src/driver/api/class-config.ts';
 import { findContradictions } from '../../../src/driver/api/config-rules.ts';
+import { networkDevicePolicySchema } from '../../../src/driver/api/policy-object.ts';
 import { type VfConfig, vfConfigSchema } from '../../../src/driver/api/vf-config.ts';
 import { parseCniNetwork } from '../../../src/node/cni/index.ts';
 import { inventoryPolicySchema } from '../../../src/node/inventory/index.ts';
@@ -83,6 +84,7 @@ function findObjectProblems(object: SomeObject): string[] {
   const name = `${object?.apiVersion} ${object?.kind}`;
   if (name === 'netdra.dev/v1alpha1 VFConfig') return findVfConfigProblems(object);
   if (name === 'netdra.dev/v1alpha1 InventoryPolicy') return describe(inventoryPolicySchema.safeParse(object));
+  if (name === 'netdra.dev/v1alpha1 NetworkDevicePolicy') return describe(networkDevicePolicySchema.safeParse(object));
   const type = kubernetesTypes[name];
   if (type !== undefined) return [...findTypeProblems(object, type), ...findOpaqueProblems(object, schemaFor(object))];
   return foreignKinds.includes(name) ? [] : [`no check for objects of ${name}: see test/unit/docs/check-document.ts`];

@@ -36,7 +36,13 @@ const viewOf = permission(
   'the API does not show the devices of this node',
 );
 
-const permissionsOf = ({ driverName, nodeView }: DriverPermissions): Permission[] => [
+const ofPolicies = [
+  permission(warning, '', 'nodes', 'list watch', 'no NetworkDevicePolicy is followed'),
+  permission(warning, 'netdra.dev', 'networkdevicepolicies', 'list watch', 'no NetworkDevicePolicy is followed'),
+  permission(warning, 'netdra.dev', 'networkdevicepolicies/status', 'patch', 'policies do not show who refuses them'),
+];
+
+const permissionsOf = ({ driverName, nodeView, policyObjects }: DriverPermissions): Permission[] => [
   permission(problem, 'resource.k8s.io', 'resourceslices', slicesVerbs, 'devices are not offered'),
   permission(problem, 'resource.k8s.io', 'resourceclaims', 'get', 'claims cannot be prepared'),
   permission(problem, '', 'nodes', 'get', 'devices are not offered'),
@@ -49,12 +55,14 @@ const permissionsOf = ({ driverName, nodeView }: DriverPermissions): Permission[
   permission(warning, '', 'pods', 'get', 'containers of deleted pods wait up to 100 s in the start gate'),
   permission(warning, 'events.k8s.io', 'events', 'create patch', 'pods and claims get no events'),
   ...(nodeView ? [viewOf] : []),
+  ...(policyObjects ? ofPolicies : []),
 ];
 
 /** What the permissions of a driver depend on: its settings. */
 export interface DriverPermissions {
   driverName: string;
   nodeView: boolean;
+  policyObjects: boolean;
 }
 
 /**

@@ -59,6 +59,7 @@ export async function makeBundle(cluster: Cluster, options: BundleOptions): Prom
   await writeObject('claims.json', () => readClaims(cluster, { driverName }));
   await writeObject('resourceslices.json', () => cluster.listResources('resourceslices', { fieldSelector }));
   await writeObject('nodenetworkdevices.json', () => cluster.listViews());
+  await writeObject('networkdevicepolicies.json', () => cluster.listPolicies());
   await writeObject('deviceclasses.json', () => cluster.listResources('deviceclasses'));
   await writeObject('pods.json', () => cluster.listPods({ labelSelector: options.selector }));
   for (let index = 0; index < nodes.length; index += maxParallel) {

@@ -3,6 +3,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { KubeConfig } from '@kubernetes/client-node';
 import type { StoredView } from '../../../driver/nodeview/index.ts';
+import type { NetworkDevicePolicy } from '../../../driver/policy/index.ts';
 import {
   hasServiceAccount,
   isKubeError,
@@ -63,9 +64,18 @@ export class Cluster implements Disposable {
 
   /** What nodes show of their devices; none in a cluster without NodeNetworkDevices, or if the user may not list them. @throws KubeError */
   async listViews(): Promise<ListedView[]> {
-    const request = { method: 'GET', path: '/apis/netdra.dev/v1alpha1/nodenetworkdevices' } as const;
+    return await this.#listOwn('nodenetworkdevices');
+  }
+
+  /** None in a cluster without them, or if the user may not list them. @throws KubeError */
+  async listPolicies(): Promise<NetworkDevicePolicy[]> {
+    return await this.#listOwn('networkdevicepolicies');
+  }
+
+  async #listOwn<T>(plural: string): Promise<T[]> {
+    const request = { method: 'GET', path: `/apis/netdra.dev/v1alpha1/${plural}` } as const;
     try {
-      return await listAll((query) => this.client.request<KubeList<ListedView>>({ ...request, query }));
+      return await listAll((query) => this.client.request<KubeList<T>>({ ...request, query }));
     } catch (error) {
       if (!isKubeError(error, 'api-unserved', 'api-forbidden')) throw error;
       return [];

@@ -1,4 +1,6 @@
 import type { StoredView } from '../../../driver/nodeview/index.ts';
+import type { NetworkDevicePolicy } from '../../../driver/policy/index.ts';
+import { mostRefusals } from '../../../driver/policy/policy-refusals.ts';
 import type { AllocatedDevice, ResourceClaim } from '../../../framework/kube/index.ts';
 import { claimName } from '../../../framework/metadata/index.ts';
 import type { Device, DeviceTaint, ResourceSlice } from '../../../framework/resourceslice/index.ts';
@@ -25,19 +27,32 @@ export interface NodeStatus {
 export interface ClusterStatus {
   driver: string;
   nodes: NodeStatus[];
+  policies: PolicyStatus[];
+}
+
+/** A NetworkDevicePolicy, and what nodes make of it. */
+export interface PolicyStatus {
+  name: string;
+  generation: number;
+  /** Number of nodes on which this generation is in force, and an earlier one. */
+  inForce: number;
+  earlierInForce: number;
+  /** Names of the first nodes that refuse it. */
+  refusedBy: string[];
 }
 
 /** What the nodes offer, and what claims have of it. @throws KubeError, NetdraError `list-forbidden` */
 export async function readStatus(
-  cluster: Pick<Cluster, 'listResources' | 'listPods' | 'listViews'>,
+  cluster: Pick<Cluster, 'listResources' | 'listPods' | 'listViews' | 'listPolicies'>,
   options: DriverPodsOptions,
 ): Promise<ClusterStatus> {
   const { driverName: driver } = options;
-  const [slices, claims, pods, views] = await Promise.all([
+  const [slices, claims, pods, views, policies] = await Promise.all([
     cluster.listResources<ResourceSlice>('resourceslices', { fieldSelector: `spec.driver=${driver}` }),
     cluster.listResources<ResourceClaim>('resourceclaims'),
     readDriverPods(cluster, options),
     cluster.listViews(),
+    cluster.listPolicies(),
   ]);
   const viewOf = new Map(
     views.flatMap(({ metadata: { name }, status }) => (status?.driver.name === driver ? [[name, status]] : [])),
@@ -50,7 +65,15 @@ export async function readStatus(
     const own = slicesOf.get(node) ?? [];
     return withView(toNodeStatus(node, pods.get(node), own, allocations.get(node) ?? []), own, viewOf.get(node));
   });
-  return { driver, nodes };
+  return { driver, nodes, policies: policies.map((each) => toPolicyStatus(each, [...viewOf.values()])) };
+}
+
+function toPolicyStatus({ metadata, status }: NetworkDevicePolicy, views: readonly StoredView[]): PolicyStatus {
+  const { name = '', generation = 0 } = metadata;
+  const generations = views.flatMap(({ policy }) => (policy.name === name ? [policy.generation] : []));
+  const inForce = generations.filter((each) => each === generation).length;
+  const refusedBy = (status?.refusedBy ?? []).map(({ node }) => node);
+  return { name, generation, inForce, earlierInForce: generations.length - inForce, refusedBy };
 }
 
 interface Allocation {
@@ -153,7 +176,14 @@ function lostDevices(devices: readonly Device[], allocations: readonly Allocatio
   return lost.map(({ device, claim }) => `device ${device} of claim ${claim} is not offered any more`);
 }
 
-export function formatStatus(terminal: Terminal, { driver, nodes }: ClusterStatus): string {
+function formatPolicy({ name, generation, inForce, earlierInForce, refusedBy }: PolicyStatus): string {
+  const earlier = earlierInForce === 0 ? '' : `, an earlier generation on ${earlierInForce}`;
+  const more = refusedBy.length < mostRefusals ? '' : 'at least ';
+  const refused = refusedBy.length === 0 ? '' : `, refused by ${more}${refusedBy.length}: ${refusedBy.join(', ')}`;
+  return `policy ${name}, generation ${generation}: in force on ${inForce} nodes${earlier}${refused}\n`;
+}
+
+export function formatStatus(terminal: Terminal, { driver, nodes, policies }: ClusterStatus): string {
   if (nodes.length === 0) {
     return `no node has a pod or a device of ${driver}: is it installed, and its name the one of --driver-name?\n`;
   }
@@ -170,7 +200,6 @@ export function formatStatus(terminal: Terminal, { driver, nodes }: ClusterStatu
   const ready = nodes.filter(({ pod }) => pod?.ready).length;
   const counts = `${sum('offered')} devices, ${sum('allocated')} allocated, ${sum('inUse')} in use, ${sum('tainted')} tainted`;
   const total = `${nodes.length} nodes, the driver ready on ${ready}: ${counts}\n`;
-  return [formatTable(terminal, head, rows), ...(problems.length === 0 ? [] : ['\n', ...problems]), '\n', total].join(
-    '',
-  );
+  const below = [...problems, ...policies.map(formatPolicy)];
+  return [formatTable(terminal, head, rows), ...(below.length === 0 ? [] : ['\n', ...below]), '\n', total].join('');
 }

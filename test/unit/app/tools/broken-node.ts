@@ -89,6 +89,7 @@ export class BrokenNode implements Disposable {
       criSockets: [this.path('cri.sock')],
       driverName: 'sriov.netdra.dev',
       nodeView: true,
+      policyObjects: true,
       simulated: false,
       openKube: async () => undefined,
       async readCri() {

@@ -10,6 +10,7 @@ import { redactObject, redactText } from '../../../../src/app/tools/cluster/reda
 import { nodeOfClaim, runOnNode } from '../../../../src/app/tools/cluster/remote.ts';
 import { formatStatus, readStatus } from '../../../../src/app/tools/cluster/status.ts';
 import { readNodeView } from '../../../../src/driver/nodeview/index.ts';
+import { mostRefusals } from '../../../../src/driver/policy/index.ts';
 import type { AllocatedDeviceStatus } from '../../../../src/framework/kube/index.ts';
 import type { Device } from '../../../../src/framework/resourceslice/index.ts';
 import { explain } from '../../../../src/lib/errors.ts';
@@ -106,6 +107,7 @@ describe('readStatus', () => {
     const pod = { namespace: 'netdra', container: 'driver', version: '0.2.0', ready: true };
     expect(await bench.status()).toEqual({
       driver: testDriver,
+      policies: [],
       nodes: [
         {
           ...{ node: 'node-1', pod: { ...pod, name: 'netdra-node-1-sriov.netdra.dev' } },
@@ -197,7 +199,8 @@ describe('readStatus', () => {
         { pf: 'ens1f0', reason: 'unrestored', message: 'EBUSY', devices: ['vf-0'] },
       ];
       const driver = { ...view.driver, name: node === 'node-1' ? testDriver : 'other.example.com' };
-      const status = { ...view, driver, withheld, conditions: [policy] };
+      const inForce = { ...view.policy, name: 'racks', generation: 3 };
+      const status = { ...view, driver, withheld, policy: inForce, conditions: [policy] };
       api.create({
         apiVersion: 'netdra.dev/v1alpha1',
         kind: 'NodeNetworkDevices',
@@ -205,12 +208,18 @@ describe('readStatus', () => {
         status,
       } as never);
     }
+    const policies = { apiVersion: 'netdra.dev/v1alpha1', kind: 'NetworkDevicePolicy' };
+    const refusedBy = Array.from({ length: mostRefusals }, (_, index) => ({ node: `n${index}` }));
+    api.create({ ...policies, metadata: { name: 'racks', generation: 4 }, status: { refusedBy } } as never);
+    api.create({ ...policies, metadata: { name: 'unused', generation: 1 } } as never);
     const tainted = '1 device of PF ens1f0 tainted: sriov.netdra.dev/unrestored, NoSchedule';
     expect((await bench.statusText()).split('\n').slice(4, -3)).toEqual([
       `node-1: ${tainted}`,
       'node-1: PolicyAccepted is False: Refused: pfs[0].select: unknown field',
       'node-1: 2 devices of PF ens1f1 withheld: no rule of the policy selects it',
       `node-2: ${tainted}`,
+      'policy racks, generation 4: in force on 0 nodes, an earlier generation on 1, refused by at least 10: n0, n1, n2, n3, n4, n5, n6, n7, n8, n9',
+      'policy unused, generation 1: in force on 0 nodes',
     ]);
     api.failNext('/nodenetworkdevices', 403);
     expect((await bench.status()).nodes.map(({ problems }) => problems)).toEqual([[tainted], [tainted]]);
@@ -338,7 +347,7 @@ describe('makeBundle', () => {
     const out = join(dir.path, 'bundle');
     const bundle = await makeBundle(cluster, { ...options, out, nodes: ['node-1'] });
     expect(bundle.files).toEqual([
-      ...['claims.json', 'deviceclasses.json', 'missing.txt', 'nodenetworkdevices.json'],
+      ...['claims.json', 'deviceclasses.json', 'missing.txt', 'networkdevicepolicies.json', 'nodenetworkdevices.json'],
       ...['claims.json', 'doctor.json', 'driver.log'].map((name) => `nodes/node-1/${name}`),
       ...['incidents.json', 'incidents/a.jsonl', 'inventory.json'].map((name) => `nodes/node-1/${name}`),
       ...['pods.json', 'resourceslices.json', 'status.json'],

@@ -208,11 +208,13 @@ describe('runDoctor, of the API server', () => {
     api.denyAccess({ verb: 'patch', resource: 'resourceclaims/status' });
     api.denyAccess({ verb: 'delete', resource: 'resourceslices' });
     api.denyAccess({ verb: 'create', resource: 'nodenetworkdevices' });
+    api.denyAccess({ verb: 'watch', resource: 'networkdevicepolicies' });
     expect((await askAbout(api)).slice(1)).toEqual([
       'problem permissions: may not delete resourceslices: devices are not offered',
       'warning permissions: may not patch resourceclaims/status: claim status does not describe devices',
       'warning permissions: may not patch events: pods and claims get no events',
       'warning permissions: may not create nodenetworkdevices: the API does not show the devices of this node',
+      'warning permissions: may not watch networkdevicepolicies: no NetworkDevicePolicy is followed',
     ]);
   });
 

@@ -53,6 +53,9 @@ spec:
 `;
 const policy = (rest: string) => `apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\n${rest}`;
 
+const policyObject = (nodeSelector: string, rest = 'pfs: []') =>
+  `apiVersion: netdra.dev/v1alpha1\nkind: NetworkDevicePolicy\nmetadata: { name: p }\nspec:\n  nodeSelector: ${nodeSelector}\n  ${rest}\n`;
+
 describe('validateFiles', () => {
   it('finds nothing in the files of the project', () => {
     const examples = readdirSync(join(repo, 'examples'), { recursive: true, encoding: 'utf8' });
@@ -79,6 +82,21 @@ describe('validateFiles', () => {
     ],
     ['a class', deviceClass('c', 'limits: { maxRoutes: -1 }'), /^0:7:\d+: limits\.maxRoutes: must be at least 0$/m],
     ['an item of a list', `kind: List\nitems:\n- ${policy('pfs: 1').replaceAll('\n', '\n  ')}`, /^0:5:3: pfs: a list/],
+    [
+      'a policy object',
+      policyObject('{}', 'pfs: [{ select: { vendor: "8086" } }]'),
+      /^0:6:21: spec\.pfs\.0\.select\.vendor: a list is/m,
+    ],
+    [
+      'its selector',
+      policyObject('{ matchLabel: {} }'),
+      /^0:5:19: spec\.nodeSelector: there is no field "matchLabel"/m,
+    ],
+    [
+      'an operator',
+      policyObject('{ matchExpressions: [{ key: a, operator: In }] }'),
+      /^0:5:3: .*: values are needed with In/m,
+    ],
     ['a claim', claim('c', 'mtu: big'), /^0:18:13: mtu: a whole number is needed$/m],
     [
       'what only classes have',

@@ -5,10 +5,13 @@ import { silencedPfs } from '../../../../src/driver/devices/device-conditions.ts
 import { DeviceList, type DeviceListOptions } from '../../../../src/driver/devices/device-list.ts';
 import { heldDevices } from '../../../../src/driver/devices/held-devices.ts';
 import { openDevices, type SimulationSettings } from '../../../../src/driver/devices/open-devices.ts';
+import type { PolicySource } from '../../../../src/driver/devices/policy-file.ts';
 import type { StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from '../../../../src/driver/state/index.ts';
 import { type Device, SliceError } from '../../../../src/framework/resourceslice/index.ts';
 import { validatePool } from '../../../../src/framework/resourceslice/validate.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
+import { NetdraError } from '../../../../src/lib/errors.ts';
+import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import { NetlinkError, type RtnlConnection } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
@@ -282,6 +285,51 @@ describe('DeviceList', () => {
     expect(logger.messages('warn')).toEqual([]);
   });
 
+  it.each([
+    ['name', { select: { name: 'ens9' } }],
+    ['vfs', { select: {}, vfs: '90-99' }],
+    ['vfDriver', { select: {}, vfDriver: 'vfio_pci' }],
+  ])(
+    'refuses an object that would withdraw all devices by a mistake in %s, but not one that says so',
+    async (_, rule) => {
+      let [policy, name]: [InventoryPolicy, string | undefined] = [{ pfs: [rule] }, 'a'];
+      const source = open(undefined, {
+        policy: {
+          follow: async (onChange) => {
+            try {
+              onChange(policy, name === undefined ? {} : { name, generation: 1 });
+            } catch (error) {
+              return error as NetdraError;
+            }
+            return undefined;
+          },
+        },
+      });
+      // A node that offers nothing yet has nothing to lose.
+      await source.scan();
+      expect(source.offered()).toEqual([]);
+      policy = { pfs: [{ select: { driver: 'igb' } }] };
+      await source.scan();
+      expect(source.offered()).toHaveLength(6);
+      policy = { pfs: [rule] };
+      await source.scan();
+      expect(source.policyFault).toMatchObject({
+        code: 'policy-refused',
+        message: expect.stringContaining('Policy a: '),
+      });
+      expect([source.offered().length, source.state.policy]).toEqual([6, { pfs: [{ select: { driver: 'igb' } }] }]);
+      policy = { pfs: [] };
+      await source.scan();
+      expect([source.offered(), source.policyFault]).toEqual([[], undefined]);
+      // A file is for many kinds of nodes, and may select nothing on some.
+      policy = { pfs: [{ select: {} }] };
+      await source.scan();
+      [policy, name] = [{ pfs: [rule] }, undefined];
+      await source.scan();
+      expect([source.offered(), source.policyFault]).toEqual([[], undefined]);
+    },
+  );
+
   it('follows the policy file, and goes on with the last good one while it is broken', async () => {
     const path = join(node.root, 'policy.yaml');
     const vfsOf = (driver: string) => `${head}pfs: [{ select: { driver: ${driver} }, resourceName: example.com/x }]`;
@@ -523,6 +571,22 @@ describe('DeviceList, on a node whose devices cannot be listed', () => {
     expect(source.findUsable('0000-01-10-0')).toMatchObject({ pciAddress: first });
     expect(source.attributesOf(first)).toMatchObject({ kind: { string: 'vf' } });
     expect(source.attributesOf('0000:ff:00.0')).toEqual({});
+  });
+
+  it('starts without devices while no policy is known, and lists them when one is', async () => {
+    let policy: InventoryPolicy | undefined;
+    const unread = new NetdraError('policy-unread', 'not known yet', { retriable: true });
+    const follow: PolicySource['follow'] = async (onChange) => {
+      if (policy === undefined) throw unread;
+      onChange(policy, { name: 'a', generation: 1 });
+      return undefined;
+    };
+    const source = await start({ policy: { follow } });
+    expect([source.isListed, source.failure, source.policyFault]).toEqual([false, unread, undefined]);
+    policy = {};
+    links = async () => node.connection.links();
+    await source.scan();
+    expect([source.isListed, source.state.policyOrigin]).toEqual([true, { name: 'a', generation: 1 }]);
   });
 
   it('does not start with an invalid policy, nor with a defect of its own', async () => {

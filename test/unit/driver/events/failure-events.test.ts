@@ -191,7 +191,7 @@ describe('FailureEvents', () => {
     expect(reported()).toEqual(once);
     expect(reports.map(({ note }) => note)).toEqual([
       'Device 0000-3b-02-1 (0000:3b:02.1) is given to no claim, since it could not be restored after its last one: vlan: EBUSY',
-      `The last valid inventory policy stays in force: ${fault.message}`,
+      `The newest inventory policy is refused, and what was in force before stays in force: ${fault.message}`,
       'The devices of this node are not offered as they should be: may not create resourceslices',
     ]);
     events.devicesUnrestored('node-1', []);

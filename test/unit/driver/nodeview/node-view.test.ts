@@ -33,19 +33,17 @@ async function openView(fault?: NetdraError) {
     store: { conditions: () => [], putCondition: () => {}, deleteCondition: () => {} },
     policy: {
       follow: async (onChange) => {
-        if (!known) onChange(policy);
+        if (!known) onChange(policy, { source: '/etc/netdra/inventory-policy.yaml' });
         known = true;
         return fault;
       },
     },
   });
   await devices.scan();
-  const policyPath = '/etc/netdra/inventory-policy.yaml';
   const sources = {
     driver: testDriver,
     version: '0.1.0',
     node: testNode,
-    policyPath,
     devices,
     slicesFailure: () => undefined,
   };
@@ -136,6 +134,7 @@ describe('readNodeView', () => {
     const { status } = definition.spec.versions[0]?.schema.openAPIV3Schema.properties ?? {};
     const { conditions, ...view } = readNodeView(largestSources());
     view.pfs[0] = { ...view.pfs[0]!, speedMbps: 1 };
+    Object.assign(view.policy, { name: 'racks', generation: 1 });
     const times = conditions.map((each) => ({ ...each, lastTransitionTime: '' }));
     expect([...new Set(pathsOf({ ...view, conditions: times }))].sort()).toEqual(schemaPaths(status!).sort());
   });

@@ -14,10 +14,13 @@ export function largestSources(): ViewSources {
   const condition = (message: string) => ({ name: 'unrestored' as const, effect: 'NoSchedule' as const, message });
   const fault = new NetdraError('policy-invalid', long);
   return {
-    ...{ driver: testDriver, version: '0.1.0', policyPath: '/etc/netdra/inventory-policy.yaml' },
+    ...{ driver: testDriver, version: '0.1.0' },
     devices: {
       ...{ isListed: true, failure: fault, policyFault: fault },
-      state: { policy: { pfs: [{ select: {} }] }, hungWrites: [], keepsTaints: true },
+      state: {
+        ...{ policy: { pfs: [{ select: {} }] }, policyOrigin: { source: '/etc/netdra/inventory-policy.yaml' } },
+        ...{ hungWrites: [], keepsTaints: true },
+      },
       report: {
         ...{ devices: [], readings: [] },
         excluded: names.map((name, index) => ({

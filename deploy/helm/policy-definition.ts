@@ -1,0 +1,24 @@
+import { dump } from 'js-yaml';
+import * as z from 'zod';
+import { networkDevicePolicySpec } from '../../src/driver/api/policy-object.ts';
+
+type Schema = z.core.JSONSchema.BaseSchema;
+
+/**
+ * The schema of `spec` for the CustomResourceDefinition NetworkDevicePolicy, as YAML. Structural schemas have neither
+ * `additionalProperties: false`, since the API server drops unknown fields, or refuses them for clients that ask for that, nor
+ * `propertyNames`. Source: apiextensions.k8s.io/v1 `JSONSchemaProps`.
+ */
+export function renderPolicyDefinition(): string {
+  const { $schema: _version, ...schema } = z.toJSONSchema(networkDevicePolicySpec, {
+    io: 'input',
+    override: ({ jsonSchema }) => toStructural(jsonSchema),
+  });
+  return dump(schema, { lineWidth: -1, noRefs: true });
+}
+
+function toStructural(schema: Schema): void {
+  if (schema.additionalProperties === false) delete schema.additionalProperties;
+  if (schema.maximum === Number.MAX_SAFE_INTEGER) delete schema.maximum;
+  delete schema.propertyNames;
+}

@@ -1,0 +1,36 @@
+import * as z from 'zod';
+import { policySpecSchema } from '../../node/inventory/index.ts';
+import { labelSelector } from './class-config.ts';
+
+const operatorRule = 'values are needed with In and NotIn, and only there';
+
+/**
+ * `spec` of a NetworkDevicePolicy: an inventory policy, and the nodes that it is for. The CustomResourceDefinition is made of it
+ * (deploy/helm/policy-definition.ts), so that the API server refuses what the driver would.
+ */
+export const networkDevicePolicySpec = policySpecSchema.extend({
+  nodeSelector: labelSelector
+    .refine(
+      ({ matchExpressions = [] }) =>
+        matchExpressions.every(({ operator, values = [] }) => /Exist/.test(operator) === (values.length === 0)),
+      operatorRule,
+    )
+    .meta({
+      description: 'Nodes that the policy is for, by their labels. {}: all nodes.',
+      'x-kubernetes-validations': [
+        {
+          rule: "!has(self.matchExpressions) || self.matchExpressions.all(each, (each.operator in ['Exists', 'DoesNotExist']) == (!has(each.values) || each.values.size() == 0))",
+          message: operatorRule,
+        },
+      ],
+    }),
+});
+
+/** Metadata and status are the API server's. */
+export const networkDevicePolicySchema = z.strictObject({
+  apiVersion: z.literal('netdra.dev/v1alpha1'),
+  kind: z.literal('NetworkDevicePolicy'),
+  metadata: z.looseObject({ name: z.string() }),
+  spec: networkDevicePolicySpec,
+  status: z.unknown().optional(),
+});

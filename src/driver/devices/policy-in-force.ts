@@ -1,0 +1,81 @@
+import { NetdraError } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type { Inventory, InventoryPolicy } from '../../node/inventory/index.ts';
+import type { PolicyOrigin, PolicySource, PutInForce } from './policy-file.ts';
+
+interface PolicyInForceOptions {
+  /** Gets the policy. */
+  inventory: Pick<Inventory, 'policy' | 'offersSome'>;
+  logger: Logger;
+  /** Whether devices are offered. */
+  isOffering: () => boolean;
+}
+
+/** The policy that decides on the devices of a node, and why a newer one does not. */
+export class PolicyInForce {
+  readonly #source: PolicySource | undefined;
+  readonly #options: PolicyInForceOptions;
+  #policy: InventoryPolicy | undefined;
+  #origin: PolicyOrigin | undefined;
+  #fault: NetdraError | undefined;
+
+  constructor(source: PolicySource | undefined, options: PolicyInForceOptions) {
+    this.#source = source;
+    this.#options = options;
+  }
+
+  /** `undefined`: there is none. */
+  get policy(): InventoryPolicy | undefined {
+    return this.#policy;
+  }
+
+  get origin(): PolicyOrigin | undefined {
+    return this.#origin;
+  }
+
+  get fault(): NetdraError | undefined {
+    return this.#fault;
+  }
+
+  /**
+   * Asks the source for a newer policy.
+   * @returns `isChanged`: there is one; `isReported`: what is shown of it is other than before; `failure`: none is in force, and so
+   * nothing can be offered
+   */
+  async follow(): Promise<{ isChanged: boolean; isReported: boolean; failure: unknown }> {
+    const { logger } = this.#options;
+    let isChanged = false;
+    let fault: NetdraError | undefined;
+    let failure: unknown;
+    try {
+      fault = await this.#source?.follow((policy, origin) => {
+        this.#put(policy, origin);
+        isChanged = true;
+      });
+    } catch (error) {
+      failure = error;
+      // One that is not read yet is not refused.
+      if (error instanceof NetdraError && !error.retriable) fault = error;
+    }
+    const isNewFault = fault?.message !== this.#fault?.message;
+    this.#fault = fault;
+    if (isNewFault && fault !== undefined && failure === undefined) {
+      logger.error({ err: fault }, 'inventory policy rejected; the last valid one stays in force');
+    }
+    return { isChanged, isReported: isChanged || isNewFault, failure };
+  }
+
+  #put(...[policy, origin = {}]: Parameters<PutInForce>): void {
+    const { inventory, logger, isOffering } = this.#options;
+    // Most often a mistake. To offer nothing on purpose, there is a list without rules.
+    if (policy !== undefined && origin.name !== undefined && isOffering() && !inventory.offersSome(policy)) {
+      const message = 'its rules select no VF of this node, which would withdraw all devices';
+      const hint = 'correct select, vfs or vfDriver, or the nodeSelector; pfs: [] offers no VF on purpose';
+      throw new NetdraError('policy-refused', `NetworkDevicePolicy ${origin.name}: ${message}`, { hint });
+    }
+    inventory.policy = policy ?? {};
+    this.#policy = policy;
+    this.#origin = policy && origin;
+    logger.info({ ...origin }, policy === undefined ? 'no inventory policy' : 'inventory policy in force');
+  }
+}

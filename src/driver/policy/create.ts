@@ -1,0 +1,29 @@
+import { join } from 'node:path';
+import { defined } from '../../lib/defined.ts';
+import type { PolicySource } from '../devices/policy-file.ts';
+import type { NodePorts, NodeSettings } from '../ports.ts';
+import { PolicyObjects } from './policy-objects.ts';
+
+export interface PolicySourceParts extends Pick<NodePorts, 'clock' | 'logger' | 'random' | 'kube' | 'observer'> {
+  settings: NodeSettings;
+  /** Gets the source. */
+  stack: AsyncDisposableStack;
+}
+
+/** The objects of the API server, if they are wanted; otherwise the file of the settings is the source. */
+export function createPolicySource({
+  settings,
+  stack,
+  observer,
+  ...parts
+}: PolicySourceParts): PolicySource | undefined {
+  const { driverName: driver, nodeName: node, inventoryPolicy: filePath, stateDir } = settings;
+  if (!settings.policyObjects) return undefined;
+  return stack.use(
+    new PolicyObjects({
+      ...{ ...parts, driver, node, statePath: join(stateDir, 'policy.json') },
+      onError: (error) => observer.writeFailed('policies', error),
+      ...defined({ filePath }),
+    }),
+  );
+}

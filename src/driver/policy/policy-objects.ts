@@ -1,0 +1,228 @@
+import { readFileSync } from 'node:fs';
+import { FollowedList, isKubeError, type ObjectMeta } from '../../framework/kube/index.ts';
+import { errnoCode, explain, NetdraError } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { replaceFile } from '../../lib/replace-file.ts';
+import { type InventoryPolicy, policySpecSchema } from '../../node/inventory/index.ts';
+import { labelSelector } from '../api/class-config.ts';
+import { matches } from '../api/namespace-rules.ts';
+import { networkDevicePolicySpec } from '../api/policy-object.ts';
+import { checkSchema } from '../api/schema-faults.ts';
+import { PolicyFile, type PolicySource, type PutInForce } from '../devices/policy-file.ts';
+import { PolicyRefusals, type PolicyRefusalsOptions, policiesPath, type Refusal } from './policy-refusals.ts';
+
+/** How long a driver that knows nothing yet waits for the API server before it goes on without devices. */
+const firstAnswerMs = 2_000;
+
+/** A policy as the API server has it. */
+export interface NetworkDevicePolicy {
+  metadata: ObjectMeta & { generation?: number };
+  spec: { nodeSelector: unknown };
+  status?: { refusedBy?: Refusal[] };
+}
+
+/** What was in force last; without a name, no object was. */
+interface StoredChoice {
+  name?: string;
+  uid?: string;
+  generation?: number;
+  policy?: InventoryPolicy;
+}
+
+export interface PolicyObjectsOptions extends Omit<PolicyRefusalsOptions, 'kube' | 'policies'> {
+  kube: ConstructorParameters<typeof FollowedList>[0]['kube'];
+  /** File in which the choice is kept for the next start. */
+  statePath: string;
+  /** File with the policy of nodes that no object selects. */
+  filePath?: string;
+}
+
+/**
+ * The NetworkDevicePolicy whose `nodeSelector` selects the node; where none does, the policy of a file. What was in force stays in force
+ * while the API server does not answer, also over a restart, while a newer policy is refused, and while several select the node.
+ * Decision: docs/decisions/0044-a-policy-is-an-object.md
+ */
+export class PolicyObjects implements PolicySource, AsyncDisposable {
+  readonly #options: PolicyObjectsOptions;
+  readonly #objects: FollowedList<NetworkDevicePolicy>;
+  readonly #node: FollowedList<{ metadata: ObjectMeta }>;
+  readonly #refusals: PolicyRefusals;
+  #isStarted = false;
+  /** `undefined`: not known yet. */
+  #choice: StoredChoice | undefined;
+  /** Followed while no object is in force. */
+  #file: Pick<PolicyFile, 'follow'> | undefined;
+  /** Whether any policy, or none on purpose, was put in force. */
+  #isInForce = false;
+
+  constructor(options: PolicyObjectsOptions) {
+    this.#options = options;
+    const { node } = options;
+    this.#objects = new FollowedList({ ...options, path: policiesPath, what: 'NetworkDevicePolicies' });
+    const query = { fieldSelector: `metadata.name=${node}` };
+    this.#node = new FollowedList({
+      ...{ ...options, path: '/api/v1/nodes', query, what: 'the labels of the Node', metadataOnly: true },
+    });
+    this.#refusals = new PolicyRefusals({ ...options, policies: this.#objects });
+  }
+
+  async follow(onChange: PutInForce): Promise<NetdraError | undefined> {
+    if (!this.#isStarted) await this.#start(onChange);
+    const fault = this.#choose(onChange);
+    if (this.#choice === undefined) throw fault ?? this.#notReadYet();
+    if (this.#choice.name !== undefined) return fault;
+    const ofFile = await this.#followFile(onChange);
+    return fault ?? ofFile;
+  }
+
+  async [Symbol.asyncDispose]() {
+    for (const part of [this.#refusals, this.#objects, this.#node]) await part[Symbol.asyncDispose]();
+  }
+
+  async #start(onChange: PutInForce): Promise<void> {
+    const { clock, logger, statePath } = this.#options;
+    this.#isStarted = true;
+    this.#choice = readChoice(statePath, logger);
+    const { policy, name, generation = 0 } = this.#choice ?? {};
+    if (name !== undefined) this.#put(() => onChange(policy, { name, generation }));
+    this.#objects.start();
+    this.#node.start();
+    if (this.#choice !== undefined) return;
+    const stop = new AbortController();
+    const late = clock.sleep(firstAnswerMs, stop.signal).catch(() => undefined);
+    await Promise.race([late, Promise.all([this.#objects.whenAnswered(), this.#node.whenAnswered()])]);
+    stop.abort();
+  }
+
+  /** Decides by what is known of policies and Node. @returns why the newest policy is not in force */
+  #choose(onChange: PutInForce): NetdraError | undefined {
+    const { objects } = this.#objects;
+    const node = this.#node.objects?.get(this.#options.node);
+    // A cluster without the definition has no such objects. Where one was in force, it stays: the definition was lost.
+    if (objects === undefined && this.#isUnserved && this.#choice === undefined) this.#keep({});
+    if (objects === undefined || node === undefined) return this.#refusedRead();
+    const selecting = [...objects.values()].filter((each) => selects(each, node.metadata.labels)).sort(byName);
+    const [only, ...others] = selecting;
+    let fault: NetdraError | undefined;
+    if (only === undefined) {
+      if (this.#choice === undefined || this.#choice.name !== undefined) this.#keep({});
+    } else if (others.length > 0) {
+      const names = selecting.map(nameOf).join(', ');
+      const hint = 'change a nodeSelector or delete one of them';
+      fault = new NetdraError('policy-refused', `several NetworkDevicePolicies select this node: ${names}`, { hint });
+    } else fault = this.#accept(only, onChange);
+    const refused = fault === undefined ? [] : selecting.filter((each) => !this.#isChosen(each));
+    const refusal = { message: explain(fault) };
+    this.#refusals.want(new Map(refused.map((each) => [nameOf(each), { ...refusal, generation: generationOf(each) }])));
+    return fault ?? this.#refusedRead();
+  }
+
+  #accept(object: NetworkDevicePolicy, onChange: PutInForce): NetdraError | undefined {
+    if (this.#isChosen(object)) return undefined;
+    const [name, generation] = [nameOf(object), generationOf(object)];
+    const { data, faults } = checkSchema(networkDevicePolicySpec, object.spec, 'docs/inventory.md', 'spec');
+    if (faults !== undefined) {
+      const problems = faults.map(({ field, message }) => `${field}: ${message}`).join('; ');
+      const hint = 'the CustomResourceDefinition is of another version than this driver: install that of the chart';
+      return new NetdraError('policy-refused', `NetworkDevicePolicy ${name} is invalid: ${problems}`, { hint });
+    }
+    const { nodeSelector: _nodeSelector, ...policy } = data;
+    try {
+      this.#put(() => onChange(policy, { name, generation }));
+    } catch (error) {
+      if (error instanceof NetdraError) return error;
+      throw error;
+    }
+    this.#file = undefined;
+    this.#keep({ name, generation, policy, uid: object.metadata.uid ?? '' });
+    return undefined;
+  }
+
+  #put(put: () => void): void {
+    put();
+    this.#isInForce = true;
+  }
+
+  #isChosen({ metadata }: NetworkDevicePolicy): boolean {
+    return this.#choice?.uid === metadata.uid && this.#choice?.generation === (metadata.generation ?? 0);
+  }
+
+  async #followFile(onChange: PutInForce): Promise<NetdraError | undefined> {
+    const { filePath } = this.#options;
+    this.#file ??= filePath === undefined ? noFile() : new PolicyFile(filePath);
+    try {
+      return await this.#file.follow((...args) => this.#put(() => onChange(...args)));
+    } catch (error) {
+      // A policy of an object stays in force until the file is readable.
+      if (!(error instanceof NetdraError) || !this.#isInForce) throw error;
+      return error;
+    }
+  }
+
+  /** Keeps the choice for the next start. A failure is only logged: that start waits for the API server, or begins with an older choice. */
+  #keep(choice: StoredChoice): void {
+    const { statePath, logger } = this.#options;
+    this.#choice = choice;
+    try {
+      replaceFile(statePath, `${JSON.stringify(choice)}\n`, 0o600);
+    } catch (err) {
+      logger.warn({ err }, 'the inventory policy in force is not kept for the next start');
+    }
+  }
+
+  get #isUnserved(): boolean {
+    return isKubeError(this.#objects.failure, 'api-unserved');
+  }
+
+  /** Only what does not pass by itself. */
+  #refusedRead(): NetdraError | undefined {
+    const cause = [this.#objects, this.#node]
+      .map(({ failure }) => failure)
+      .find((failure) => isKubeError(failure, 'api-forbidden', 'api-unserved'));
+    if (cause === undefined || (this.#isUnserved && this.#choice?.name === undefined)) return undefined;
+    const hint =
+      'compare role and CustomResourceDefinitions with those of the chart, or set its value policyObjects.enabled to false';
+    return new NetdraError('policy-unread', 'NetworkDevicePolicies cannot be read', { cause, hint });
+  }
+
+  #notReadYet(): NetdraError {
+    const cause = this.#objects.failure ?? this.#node.failure;
+    const hint = 'the driver goes on when the API server answers';
+    const details = { cause, hint, retriable: true };
+    return new NetdraError('policy-unread', 'NetworkDevicePolicies are not known yet', details);
+  }
+}
+
+/** A selector that this version does not know selects the node, and the policy is then refused. */
+function selects({ spec }: NetworkDevicePolicy, labels: Record<string, string> = {}): boolean {
+  const selector = labelSelector.safeParse(spec.nodeSelector);
+  return !selector.success || matches(labels, selector.data);
+}
+
+const nameOf = ({ metadata }: NetworkDevicePolicy) => metadata.name ?? '';
+const generationOf = ({ metadata }: NetworkDevicePolicy) => metadata.generation ?? 0;
+const byName = (a: NetworkDevicePolicy, b: NetworkDevicePolicy) => (nameOf(a) < nameOf(b) ? -1 : 1);
+
+/** No policy: reported once. */
+function noFile(): Pick<PolicyFile, 'follow'> {
+  let isReported = false;
+  return {
+    follow: async (onChange) => {
+      if (!isReported) onChange(undefined);
+      isReported = true;
+      return undefined;
+    },
+  };
+}
+
+/** @returns `undefined` for a file that is missing or damaged: nothing is known */
+function readChoice(path: string, logger: Logger): StoredChoice | undefined {
+  try {
+    const choice: StoredChoice = JSON.parse(readFileSync(path, 'utf8'));
+    if (choice.name === undefined) return {};
+    return { ...choice, policy: policySpecSchema.parse(choice.policy) };
+  } catch (err) {
+    if (errnoCode(err) !== 'ENOENT') logger.warn({ err }, 'the inventory policy of the last start cannot be read');
+    return undefined;
+  }
+}

@@ -1,0 +1,107 @@
+import { Background } from '../../lib/background.ts';
+import type { Clock } from '../../lib/clock.ts';
+import { explain } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { pauses } from '../../lib/waiting-times.ts';
+import { isKubeError, retryPauseMs } from './errors.ts';
+import type { KubeApi, KubeRequest } from './kube-client.ts';
+import { ListWatch } from './list-watch.ts';
+import type { KubeList, ObjectMeta } from './types.ts';
+
+export interface FollowedListOptions extends Pick<KubeRequest, 'path' | 'query'> {
+  kube: Pick<KubeApi, 'request' | 'watch'>;
+  /** What is followed, for the log: `device classes`. */
+  what: string;
+  /** Only metadata is wanted, which is a small part of a Node. */
+  metadataOnly?: boolean;
+  clock: Clock;
+  logger: Logger;
+  /** From 0 up to 1: spreads the requests of many nodes. */
+  random: () => number;
+}
+
+/**
+ * The objects of a list as last seen: listed once, and watched from then on, so that nothing is asked for while nothing changes. While
+ * the API server is away, they stay as they were.
+ */
+export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDisposable {
+  readonly #options: FollowedListOptions;
+  readonly #watch: ListWatch<T>;
+  readonly #background = new Background();
+  readonly #answered = Promise.withResolvers<void>();
+  #objects: Map<string, T> | undefined;
+  #failure: unknown;
+
+  constructor(options: FollowedListOptions) {
+    this.#options = options;
+    const { kube, path, query } = options;
+    this.#watch = new ListWatch({
+      ...options,
+      open: (resourceVersion, signal) =>
+        kube.watch({ path, query: { ...query, resourceVersion }, signal, ...this.#accept('PartialObjectMetadata') }),
+      onChange: (object, type) => {
+        if (type === 'DELETED') this.#objects?.delete(object.metadata.name ?? '');
+        else this.#objects?.set(object.metadata.name ?? '', object);
+      },
+      onLost: () => this.start(),
+    });
+  }
+
+  /** By name; `undefined` until they were listed. */
+  get objects(): ReadonlyMap<string, T> | undefined {
+    return this.#objects;
+  }
+
+  /** Why they could not be listed last time; `undefined`: they were. */
+  get failure(): unknown {
+    return this.#failure;
+  }
+
+  start(): void {
+    void this.#background.run('', (signal) => this.#list(signal));
+  }
+
+  /** Waits for the first answer of the API server, or its first failure. */
+  async whenAnswered(): Promise<void> {
+    await this.#answered.promise;
+  }
+
+  /** Takes an object as a write has returned it, unless it is deleted by now: the watch may be late. */
+  update(object: T): void {
+    const { name = '' } = object.metadata;
+    if (this.#objects?.has(name)) this.#objects.set(name, object);
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.#background[Symbol.asyncDispose]();
+    await this.#watch[Symbol.asyncDispose]();
+  }
+
+  async #list(signal: AbortSignal): Promise<void> {
+    const { kube, path, query = {}, what, clock, logger, random } = this.#options;
+    for (let failures = 0; ; failures++) {
+      try {
+        const accept = this.#accept('PartialObjectMetadataList');
+        const { metadata, items } = await kube.request<KubeList<T>>({ method: 'GET', path, query, signal, ...accept });
+        this.#objects = new Map(items.map((each) => [each.metadata.name ?? '', each]));
+        this.#failure = undefined;
+        this.#watch.follow(metadata.resourceVersion ?? '');
+        return this.#answered.resolve();
+      } catch (error) {
+        signal.throwIfAborted();
+        if (explain(error) !== explain(this.#failure)) logger.warn({ err: error }, `${what} cannot be listed`);
+        this.#failure = error;
+        this.#answered.resolve();
+        const isRefused = isKubeError(error, 'api-forbidden', 'api-unserved');
+        const longest = isRefused ? pauses.refused : pauses.list;
+        const waitMs = retryPauseMs(error, failures, { ...pauses.list, longestMs: longest.longestMs });
+        await clock.sleep(waitMs * (1 + random()), signal);
+      }
+    }
+  }
+
+  #accept(kind: string): Pick<KubeRequest, 'accept'> {
+    const type = `application/json;as=${kind};g=meta.k8s.io;v=v1`;
+    return this.#options.metadataOnly ? { accept: `${type},application/json` } : {};
+  }
+}

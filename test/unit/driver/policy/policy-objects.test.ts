@@ -1,0 +1,243 @@
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, vi } from 'vitest';
+import type { PolicyOrigin } from '../../../../src/driver/devices/policy-file.ts';
+import { mostRefusals, type NetworkDevicePolicy, PolicyObjects } from '../../../../src/driver/policy/index.ts';
+import { NetdraError } from '../../../../src/lib/errors.ts';
+import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
+import { ApiServer } from '../../../doubles/api-server.ts';
+import { itWith } from '../../../doubles/it-with.ts';
+import { openKube } from '../../../doubles/kube.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { buildNode, testDriver, testNode } from '../../../doubles/objects.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+
+const kind = 'NetworkDevicePolicy';
+const apiVersion = 'netdra.dev/v1alpha1';
+const fileText = `apiVersion: ${apiVersion}\nkind: InventoryPolicy\npfs: [{ select: { name: of-file } }]\n`;
+const pfsOf = (name: string) => ({ pfs: [{ select: { name: [name] } }] });
+const policyOf = (name: string, nodeSelector: object = {}, policy: object = pfsOf(name), generation = 1) => ({
+  ...{ apiVersion, kind, metadata: { name, generation }, spec: { nodeSelector, ...policy } },
+});
+const rackA = { matchLabels: { rack: 'a' } };
+
+async function startBench() {
+  await using stack = new AsyncDisposableStack();
+  const dir = stack.use(tempDir());
+  const api = stack.use(await ApiServer.start());
+  const { client: kube } = stack.use(openKube(api));
+  const clock = new ManualClock();
+  const logger = new RecordingLogger();
+  const { metadata, ...node } = buildNode(testNode);
+  api.create({ ...node, metadata: { ...metadata, labels: { rack: 'a' } } } as never);
+  /** What was put in force, in this order: the name of its PF, and where it is from. */
+  const seen: [string | undefined, PolicyOrigin | undefined][] = [];
+  const state = { refuses: '' };
+  const sources = stack.use(new AsyncDisposableStack());
+  const filePath = join(dir.path, 'file.yaml');
+  const statePath = join(dir.path, 'policy.json');
+  const open = (path?: string) => {
+    const filed = path === undefined ? {} : { filePath: path };
+    const options = { driver: testDriver, node: testNode, statePath, random: () => 0, onError: () => undefined };
+    const source = sources.use(new PolicyObjects({ ...options, ...filed, kube, clock, logger }));
+    return async () => {
+      return await source.follow((policy: InventoryPolicy | undefined, origin) => {
+        const name = policy?.pfs?.[0]?.select.name?.toString();
+        if (name !== undefined && name === state.refuses) throw new NetdraError('policy-refused', `${name} has no VF`);
+        seen.push([name, origin]);
+      });
+    };
+  };
+  const owned = stack.move();
+  return {
+    ...{ api, clock, logger, seen, state, filePath, statePath, open },
+    writeFile: (text = fileText) => writeFileSync(filePath, text),
+    edit: (name: string, change: (object: NetworkDevicePolicy) => void) =>
+      api.edit<NetworkDevicePolicy>(kind, name, change),
+    refusedBy: (name: string) => api.get<NetworkDevicePolicy>(kind, name)?.status?.refusedBy,
+    writes: () => api.requests(({ method, path }) => method === 'PATCH' && path.includes('networkdevicepolicies')),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+const it = itWith(startBench);
+/** Follows until this is so: what the watch brings comes a little later. */
+const until = (follow: () => Promise<unknown>, check: (fault: unknown) => void) =>
+  vi.waitFor(async () => check(await follow()), { timeout: 5_000, interval: 5 });
+
+describe('PolicyObjects', () => {
+  it('puts the object in force that selects the node, and each of its generations once', async ({ own }) => {
+    own.writeFile();
+    own.api.create(policyOf('a', rackA));
+    own.api.create(policyOf('b', { matchLabels: { rack: 'b' } }));
+    const follow = own.open(own.filePath);
+    expect([await follow(), await follow()]).toEqual([undefined, undefined]);
+    expect(own.seen).toEqual([['a', { name: 'a', generation: 1 }]]);
+    own.edit('a', ({ metadata, spec }) => {
+      metadata.generation = 2;
+      Object.assign(spec, pfsOf('a2'));
+    });
+    await until(follow, () => expect(own.seen.slice(1)).toEqual([['a2', { name: 'a', generation: 2 }]]));
+    own.api.edit('Node', testNode, ({ metadata }) => Object.assign(metadata, { labels: { rack: 'b' } }));
+    await until(follow, () => expect(own.seen.slice(2)).toEqual([['b', { name: 'b', generation: 1 }]]));
+    expect(own.api.requests(({ method }) => method !== 'GET')).toEqual([]);
+    expect(own.api.requests(({ path, isWatch }) => path === '/api/v1/nodes' && !isWatch)).toHaveLength(1);
+  });
+
+  it('takes the file where no object selects the node, and again when the object is gone; without a file there is no policy', async ({
+    own,
+  }) => {
+    own.writeFile();
+    const follow = own.open(own.filePath);
+    await follow();
+    own.api.create(policyOf('a'));
+    await until(follow, () => expect(own.seen).toHaveLength(2));
+    own.api.delete(kind, 'a');
+    await until(follow, () => expect(own.seen).toHaveLength(3));
+    const ofFile = ['of-file', { source: own.filePath }];
+    expect(own.seen).toEqual([ofFile, ['a', { name: 'a', generation: 1 }], ofFile]);
+    await own.open()();
+    expect(own.seen.slice(3)).toEqual([[undefined, undefined]]);
+  });
+
+  it('keeps the policy of a deleted object while the file is invalid', async ({ own }) => {
+    own.writeFile('broken');
+    own.api.create(policyOf('a'));
+    const follow = own.open(own.filePath);
+    await follow();
+    own.api.delete(kind, 'a');
+    await until(follow, (fault) => expect(fault).toMatchObject({ code: 'policy-invalid' }));
+    expect(own.seen).toHaveLength(1);
+    // As without objects, a driver that starts with it does not start.
+    await expect(own.open(own.filePath)()).rejects.toMatchObject({ code: 'policy-invalid' });
+  });
+
+  it('keeps what is in force while several objects select the node, and tells the others so in their status', async ({
+    own,
+  }) => {
+    own.api.create(policyOf('b'));
+    const follow = own.open();
+    await follow();
+    own.api.create(policyOf('a', rackA));
+    const message = 'several NetworkDevicePolicies select this node: a, b';
+    await until(follow, (fault) => expect(fault).toMatchObject({ code: 'policy-refused', message }));
+    own.clock.advance(2_000);
+    await vi.waitFor(() =>
+      expect(own.refusedBy('a')).toEqual([
+        { node: testNode, generation: 1, message: `${message} (change a nodeSelector or delete one of them)` },
+      ]),
+    );
+    expect([own.refusedBy('b'), own.seen.length]).toEqual([undefined, 1]);
+    // How one object replaces another, without anything else in force in between.
+    own.api.delete(kind, 'b');
+    await until(follow, (fault) => expect(fault).toBeUndefined());
+    expect(own.seen.slice(1)).toEqual([['a', { name: 'a', generation: 1 }]]);
+    own.clock.advance(2_000);
+    await vi.waitFor(() => expect(own.refusedBy('a')).toBeUndefined());
+    expect(own.writes().map(({ path, query }) => [path, query])).toEqual(
+      Array(2).fill([
+        '/apis/netdra.dev/v1alpha1/networkdevicepolicies/a/status',
+        { fieldManager: expect.stringMatching(/^sriov\.netdra\.dev-[0-9a-f]{12}$/), force: 'true' },
+      ]),
+    );
+  });
+
+  it('keeps what is in force while the newest one does not fit the node, and looks again', async ({ own }) => {
+    own.writeFile();
+    const follow = own.open(own.filePath);
+    await follow();
+    own.state.refuses = 'a';
+    own.api.create(policyOf('a'));
+    await until(follow, (fault) => expect(fault).toMatchObject({ message: 'a has no VF' }));
+    expect(await follow()).toMatchObject({ message: 'a has no VF' });
+    // The file is still followed.
+    own.writeFile(fileText.replace('of-file', 'changed'));
+    await follow();
+    expect(own.seen.map(([name]) => name)).toEqual(['of-file', 'changed']);
+    own.state.refuses = '';
+    expect(await follow()).toBeUndefined();
+    expect(own.seen.at(-1)).toEqual(['a', { name: 'a', generation: 1 }]);
+  });
+
+  it('refuses fields that this version does not know, and a selector too', async ({ own }) => {
+    own.api.create(policyOf('a', { near: 'x' }, { colour: 'red' }));
+    const follow = own.open();
+    const refused = expect.objectContaining({ code: 'policy-refused', message: expect.stringMatching(/near.*colour/) });
+    await expect(follow()).rejects.toEqual(refused);
+    expect(own.seen).toEqual([]);
+  });
+
+  it('starts with what was in force while the API server is away, and without anything if it has never answered', async ({
+    own,
+  }) => {
+    own.api.create(policyOf('a'));
+    await own.open()();
+    own.writeFile();
+    own.api.edit(kind, 'a', (object: NetworkDevicePolicy) => Object.assign(object.metadata, { generation: 2 }));
+    using away = own.api.hang((request) => request.method === 'GET');
+    const follow = own.open(own.filePath);
+    expect(await follow()).toBeUndefined();
+    expect(own.seen).toEqual(Array(2).fill(['a', { name: 'a', generation: 1 }]));
+    // A damaged file is as good as none.
+    writeFileSync(own.statePath, '{"name":"a","policy":{"pfs":3}}');
+    const unknown = own.open(own.filePath)();
+    await vi.waitFor(() => expect(own.clock.sleeping()).toContain(2_000));
+    own.clock.advance(2_000);
+    await expect(unknown).rejects.toMatchObject({ code: 'policy-unread', retriable: true });
+    expect(own.seen).toHaveLength(2);
+    expect(own.logger.messages('warn')).toEqual(['the inventory policy of the last start cannot be read']);
+    away[Symbol.dispose]();
+    await until(follow, () => expect(own.seen.at(-1)).toEqual(['a', { name: 'a', generation: 2 }]));
+  });
+
+  it('takes the file in a cluster without the definition, but not where it may not read objects', async ({ own }) => {
+    own.writeFile();
+    {
+      using _ = own.api.failNext(/networkdevicepolicies/, 404, { times: 9 });
+      expect(await own.open(own.filePath)()).toBeUndefined();
+      expect(own.seen).toEqual([['of-file', { source: own.filePath }]]);
+      expect(existsSync(own.statePath)).toBe(true);
+    }
+    using _ = own.api.failNext(/networkdevicepolicies/, 403, { times: 9 });
+    const follow = own.open(own.filePath);
+    // It is known that no object selected the node.
+    await until(follow, (fault) => expect(fault).toMatchObject({ code: 'policy-unread', retriable: false }));
+    writeFileSync(own.statePath, '');
+    await expect(own.open(own.filePath)()).rejects.toMatchObject({ code: 'policy-unread', retriable: false });
+    expect(own.seen).toHaveLength(2);
+  });
+
+  it('keeps the object in force when the definition was lost', async ({ own }) => {
+    own.api.create(policyOf('a'));
+    await own.open()();
+    using _ = own.api.failNext(/networkdevicepolicies/, 404, { times: 9 });
+    await until(own.open(), (fault) => expect(fault).toMatchObject({ code: 'policy-unread' }));
+    expect(own.seen.at(-1)).toEqual(['a', { name: 'a', generation: 1 }]);
+  });
+
+  it('writes no entry where as many nodes as fit have written theirs, and one when there is room', async ({ own }) => {
+    own.state.refuses = 'a';
+    own.api.create(policyOf('a'));
+    const others = Array.from({ length: mostRefusals }, (_, index) => ({
+      ...{ node: `n${index}`, generation: 1, message: 'x' },
+    }));
+    own.edit('a', (object) => Object.assign(object, { status: { refusedBy: others } }));
+    const follow = own.open();
+    await expect(follow()).rejects.toThrow('a has no VF');
+    expect(own.clock.sleeping()).toEqual([]);
+    own.edit('a', (object) => Object.assign(object, { status: { refusedBy: others.slice(1) } }));
+    await vi.waitFor(async () => {
+      await follow().catch(() => undefined);
+      expect(own.clock.sleeping()).toEqual([2_000]);
+    });
+    using _ = own.api.failNext(/status/, 500);
+    own.clock.advance(2_000);
+    await vi.waitFor(() =>
+      expect(own.logger.messages('warn')).toEqual(['the status of a NetworkDevicePolicy is not written']),
+    );
+    await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([2_000]));
+    own.clock.advance(2_000);
+    await vi.waitFor(() => expect(own.writes()).toHaveLength(2));
+  });
+});

@@ -1,0 +1,74 @@
+import { describe, expect, it, vi } from 'vitest';
+import { FollowedList, type ObjectMeta } from '../../../../src/framework/kube/index.ts';
+import { ApiServer } from '../../../doubles/api-server.ts';
+import { openKube } from '../../../doubles/kube.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { buildNode } from '../../../doubles/objects.ts';
+
+const path = '/api/v1/nodes';
+
+async function startBench() {
+  await using stack = new AsyncDisposableStack();
+  const api = stack.use(await ApiServer.start());
+  const { client: kube } = stack.use(openKube(api));
+  const [clock, logger] = [new ManualClock(), new RecordingLogger()];
+  const query = { fieldSelector: 'metadata.name=a' };
+  const list = stack.use(
+    new FollowedList<{ metadata: ObjectMeta }>({
+      ...{ kube, path, query, what: 'nodes', metadataOnly: true, clock, logger, random: () => 0.5 },
+    }),
+  );
+  const owned = stack.move();
+  const labels = () => list.objects?.get('a')?.metadata.labels;
+  const setLabel = (value: string) =>
+    api.edit('Node', 'a', ({ metadata }) => Object.assign(metadata, { labels: { x: value } }));
+  return { api, clock, logger, list, labels, setLabel, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+describe('FollowedList', () => {
+  it('lists once and follows from then on, only what is selected', async () => {
+    await using own = await startBench();
+    for (const name of ['a', 'b']) own.api.create(buildNode(name) as never);
+    own.list.start();
+    await own.list.whenAnswered();
+    expect([...(own.list.objects?.keys() ?? [])]).toEqual(['a']);
+    await own.api.until(() => own.api.watchCount === 1);
+    own.setLabel('1');
+    await vi.waitFor(() => expect(own.labels()).toEqual({ x: '1' }));
+    own.api.delete('Node', 'a');
+    await vi.waitFor(() => expect(own.list.objects?.size).toBe(0));
+    // What a write returns does not bring a deleted object back.
+    own.list.update({ metadata: { name: 'a' } });
+    expect(own.list.objects?.size).toBe(0);
+    expect(own.api.requests(path).map(({ isWatch }) => isWatch)).toEqual([false, true]);
+  });
+
+  it('keeps the objects while the API server is away, and lists them again when changes may have been missed', async () => {
+    await using own = await startBench();
+    own.api.create(buildNode('a') as never);
+    own.list.start();
+    await own.api.until(() => own.api.watchCount === 1);
+    using away = own.api.failNext(path, 503, { times: 99 });
+    own.api.endWatches();
+    own.setLabel('missed');
+    own.api.compact();
+    await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([6_000]));
+    // The next watch fails, and after a pause of 1 s and half of 10 s so does the list.
+    own.clock.advance(6_000);
+    await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([6_000]));
+    own.clock.advance(6_000);
+    await vi.waitFor(() => expect(own.list.failure).toMatchObject({ httpStatus: 503 }));
+    expect(own.list.objects?.size).toBe(1);
+    away[Symbol.dispose]();
+    await vi.waitFor(() => {
+      own.clock.advance(30_000);
+      expect(own.labels()).toEqual({ x: 'missed' });
+    });
+    expect(own.list.failure).toBeUndefined();
+    expect(own.logger.messages('warn').slice(0, 2)).toEqual([
+      'nodes are polled, not watched',
+      'nodes cannot be listed',
+    ]);
+  });
+});
