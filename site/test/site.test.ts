@@ -1,0 +1,166 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
+import { tempDir } from '../../test/doubles/temp-dir.ts';
+import { buildSite } from '../build.ts';
+import { findDeadLinks } from '../dead-links.ts';
+import { readRules } from '../items.ts';
+import { Stage, sitePath } from '../stage.ts';
+import { ensureChromium } from './chromium.ts';
+import { serve } from './serve.ts';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** How a page is looked at. */
+const looks = (['light', 'dark'] as const).flatMap((colorScheme) =>
+  [
+    { device: 'phone', viewport: { width: 390, height: 844 } },
+    { device: 'desktop', viewport: { width: 1440, height: 900 } },
+  ].map((screen) => ({ ...screen, colorScheme })),
+);
+
+/** One page of each kind: it is looked at in all ways, and each of the pages with text of our own in one of them. */
+const examples = [
+  'index.html',
+  'operators.html',
+  'metadata.html',
+  'performance.html',
+  'ARCHITECTURE.html',
+  'reference.html',
+  'reference/errors/index.html',
+  'reference/errors/device-hangs.html',
+  'reference/events/DeviceHung.html',
+  'reference/metrics/netdra_claims.html',
+  'reference/flags/node-name.html',
+  'reference/alerts/NetdraDown.html',
+  'reference/metadata-schema.html',
+  'api/index.html',
+  'source/examples/kernel-mode.yaml.html',
+  '404.html',
+];
+const own = new Stage('').pages.map((page) => sitePath(page).replace(/\.md$/, '.html'));
+
+const stack = new AsyncDisposableStack();
+let root: string;
+let browser: Browser;
+
+beforeAll(async () => {
+  const out = stack.use(tempDir()).path;
+  await buildSite({ version: 'main', out: join(out, 'docs'), base: '/docs/' });
+  const { origin } = stack.use(await serve(out));
+  root = `${origin}/docs/main/`;
+  const { executablePath, env } = ensureChromium(cacheFolder(process.env), console.error);
+  browser = stack.use(
+    await chromium.launch({ executablePath, env: { ...process.env, ...env }, args: ['--no-sandbox'] }),
+  );
+});
+
+afterAll(() => stack.disposeAsync());
+
+/** What is wrong with a page: answers and errors of its scripts, what axe finds, and text beyond the screen's edge. */
+async function problemsOf(context: BrowserContext, path: string): Promise<string[]> {
+  const page = await context.newPage();
+  const problems: string[] = [];
+  page.on('console', (message) => message.type() === 'error' && problems.push(`console: ${message.text()}`));
+  page.on('pageerror', (error) => problems.push(`script: ${error.message}`));
+  page.on(
+    'request',
+    (request) => request.url().startsWith(new URL(root).origin) || problems.push(`asks ${request.url()}`),
+  );
+  await page.goto(root + path, { waitUntil: 'networkidle' });
+  await page.evaluate(axe);
+  const violations: string[] = await page.evaluate(async () => {
+    const { axe } = globalThis as unknown as { axe: typeof import('axe-core') };
+    const { violations } = await axe.run(document);
+    return violations.map(
+      ({ id, nodes }) =>
+        `${id}: ${nodes
+          .map(({ html, target }) => `${target} ${html}`)
+          .slice(0, 3)
+          .join('; ')}`,
+    );
+  });
+  const beyond = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  if (beyond > 0) problems.push(`${beyond} pixels wider than the screen`);
+  await page.close();
+  return [...problems, ...violations].map((each) => `${path}: ${each}`);
+}
+
+/** Four pages at a time. */
+async function problemsOfAll(look: (typeof looks)[number], paths: string[]): Promise<string[]> {
+  await using context = await browser.newContext(look);
+  const queue = [...paths];
+  const found: string[] = [];
+  const work = async () => {
+    for (let path = queue.shift(); path !== undefined; path = queue.shift())
+      found.push(...(await problemsOf(context, path)));
+  };
+  await Promise.all([work(), work()]);
+  return found;
+}
+
+describe.each(looks)('on a $device in $colorScheme', (look) => {
+  it('each kind of page has no fault', async () => {
+    expect(await problemsOfAll(look, examples)).toEqual([]);
+  });
+
+  it('pages of our own have no fault', async () => {
+    const rest = own.filter((page) => !examples.includes(page));
+    const share = rest.filter((_, index) => index % looks.length === looks.indexOf(look));
+    expect(share.length).toBeGreaterThan(15);
+    expect(await problemsOfAll(look, share)).toEqual([]);
+  });
+});
+
+async function onPage(path: string, act: (page: Page) => Promise<void>): Promise<void> {
+  await using context = await browser.newContext();
+  const page = await context.newPage();
+  await page.goto(root + path, { waitUntil: 'networkidle' });
+  await act(page);
+}
+
+it('the search finds an error code, and its page', () =>
+  onPage('index.html', async (page) => {
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type('api-conflict');
+    await page.locator('a.result').first().click();
+    await page.waitForURL('**/reference/errors/api-conflict.html*');
+    expect(await page.locator('h1').textContent()).toContain('api-conflict');
+  }));
+
+it('each alert leads to what to do, by the path that its rule has', async () => {
+  const rules = readRules();
+  expect(rules.length).toBeGreaterThan(10);
+  for (const { alert, annotations } of rules) {
+    await onPage(annotations.runbook_url, async (page) => {
+      await page.waitForURL(`**/troubleshooting.html#${alert.toLowerCase()}`);
+      expect(await page.locator(`#${alert.toLowerCase()}`).textContent()).toContain(alert);
+    });
+  }
+});
+
+it('the menu of versions opens another one', () =>
+  onPage('index.html', async (page) => {
+    await page.route('**/versions.json', (route) => route.fulfill({ json: ['main', '0.1.0'] }));
+    await page.reload({ waitUntil: 'networkidle' });
+    const menu = page.locator('.VPNavBar .versions');
+    expect(await menu.inputValue()).toBe('main');
+    const asked = page.waitForRequest('**/docs/0.1.0/');
+    await menu.selectOption('0.1.0');
+    await asked;
+  }));
+
+it('a dead link is found', () => {
+  using dir = tempDir();
+  const page =
+    '<h1 id="here">x</h1><a href="#here">a</a><a href="#gone">b</a><a href="/docs/none.html">c</a><img src="../x.svg">';
+  writeFileSync(join(dir.path, 'index.html'), page);
+  expect(findDeadLinks(dir.path, '/docs/')).toEqual([
+    'index.html: #gone',
+    'index.html: /docs/none.html',
+    'index.html: ../x.svg',
+  ]);
+});
