@@ -85,8 +85,8 @@ const forward = (target: string) => `<!doctype html>
 </html>
 `;
 
-/** The list that the menu of versions shows: \`main\` first, then the newest release. */
-function writeVersions(out: string): void {
+/** The list that the menu of versions shows, `main` first, then the newest release; and the start page, which leads to that release. */
+export function writeVersions(out: string): void {
   const found = readdirSync(out).filter((name) => existsSync(join(out, name, 'index.html')));
   const order = (name: string) => (name === 'main' ? 0 : 1);
   const byAge = new Intl.Collator('en', { numeric: true });

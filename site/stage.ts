@@ -116,8 +116,9 @@ export class Stage {
     const head = `---\nsearch: false\noutline: false\n---\n# ${path}\n\nIn the repository.\n\n`;
     if (statSync(join(repo, path)).isDirectory()) {
       const to = `source/${path}/index.md`;
-      const names = readdirSync(join(repo, path)).map((name) => `- [${name}](${name})`);
-      this.write(to, head + this.moveLinks(names.join('\n'), `${path}/x`, to));
+      const names = readdirSync(join(repo, path)).filter((name) => !/^(\.|node_modules$|dist$)/.test(name));
+      const links = names.map((name) => `- [${name}](${name})`).join('\n');
+      this.write(to, head + this.moveLinks(links, `${path}/x`, to));
       return;
     }
     const fence = '`'.repeat(8);

@@ -1,11 +1,11 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { tempDir } from '../../test/doubles/temp-dir.ts';
-import { buildSite } from '../build.ts';
+import { buildSite, writeVersions } from '../build.ts';
 import { findDeadLinks } from '../dead-links.ts';
 import { readRules } from '../items.ts';
 import { Stage, sitePath } from '../stage.ts';
@@ -54,7 +54,7 @@ beforeAll(async () => {
   root = `${origin}/docs/main/`;
   const { executablePath, env } = ensureChromium(cacheFolder(process.env), console.error);
   browser = stack.use(
-    await chromium.launch({ executablePath, env: { ...process.env, ...env }, args: ['--no-sandbox'] }),
+    await chromium.launch({ executablePath, env: { ...process.env, ...env }, args: ['--no-sandbox', '--disable-gpu'] }),
   );
 });
 
@@ -152,6 +152,22 @@ it('the menu of versions opens another one', () =>
     await menu.selectOption('0.1.0');
     await asked;
   }));
+
+it('the start page leads to the newest release', () => {
+  using dir = tempDir();
+  const start = () => /url=([^"]*)"/.exec(readFileSync(join(dir.path, 'index.html'), 'utf8'))?.[1];
+  const add = (version: string) => {
+    mkdirSync(join(dir.path, version));
+    writeFileSync(join(dir.path, version, 'index.html'), '');
+    writeVersions(dir.path);
+  };
+  add('main');
+  expect(start()).toBe('main/index.html');
+  for (const version of ['0.9.0', '0.10.0', '0.1.0']) add(version);
+  expect(start()).toBe('0.10.0/index.html');
+  const list: unknown = JSON.parse(readFileSync(join(dir.path, 'versions.json'), 'utf8'));
+  expect(list).toEqual(['main', '0.10.0', '0.9.0', '0.1.0']);
+});
 
 it('a dead link is found', () => {
   using dir = tempDir();
