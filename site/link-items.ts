@@ -11,8 +11,11 @@ export function linkItems(md: MarkdownRenderer, links: Record<string, { kind: st
   md.renderer.rules.text = (tokens, index) => md.utils.escapeHtml(tokens[index]!.content).replaceAll('{{', '{&#123;');
   md.core.ruler.push('netdra-items', ({ env, tokens, Token }) => {
     const page: string = env.relativePath ?? '';
-    for (const [index, { type, children }] of tokens.entries()) {
+    for (const [index, { type, children, content }] of tokens.entries()) {
       if (type !== 'inline' || children === null) continue;
+      // An empty cell at the top of a table is no heading to those who hear the page.
+      if (content === '' && tokens[index - 1]?.type === 'th_open')
+        tokens[index - 1]!.tag = tokens[index + 1]!.tag = 'td';
       // A link within a link is none.
       let depth = tokens[index - 1]?.type === 'heading_open' ? 1 : 0;
       tokens[index]!.children = children.flatMap((token: Token) => {
