@@ -9,10 +9,11 @@ export interface LineChange {
 
 const line = { height: 18, width: 7.9 };
 const longestPause = 1.5;
+const rowsOfWindow = 30;
 
 /**
- * A terminal as an SVG picture: each text appears when it did, and longer pauses take 1.5 s. It plays once. Who has asked for
- * less motion sees the last state.
+ * A terminal of 30 lines as an SVG picture: each text appears when it did, and longer pauses take 1.5 s. It plays once. Who has
+ * asked for less motion sees the last state.
  */
 export function drawRecording(changes: LineChange[]): string {
   const times = shortenPauses(changes.map(({ seconds }) => seconds));
@@ -31,18 +32,32 @@ export function drawRecording(changes: LineChange[]): string {
       return text === '' ? '' : `<text x="16" y="${row * line.height + 28}" style="${style}">${escaped(text)}</text>`;
     }),
   );
-  const last = changes.filter(({ text }) => text !== '');
-  const width = Math.ceil(Math.max(...last.map(({ text }) => text.length)) * line.width) + 32;
-  const height = (Math.max(...last.map(({ row }) => row)) + 1) * line.height + 28;
+  const width = Math.ceil(Math.max(...changes.map(({ text }) => text.length)) * line.width) + 32;
+  const height = rowsOfWindow * line.height + 28;
+  const length = times.at(-1) ?? 0;
+  // The window follows the last line, in jumps.
+  let up = 0;
+  const jumps = new Map<string, number>();
+  for (const [index, { row, text }] of changes.entries()) {
+    const needed = (row + 1 - rowsOfWindow) * line.height;
+    if (text === '' || needed <= up) continue;
+    up = needed;
+    jumps.set(((100 * times[index]!) / length).toFixed(1), up);
+  }
+  const frames = [...jumps].map(([percent, pixels]) => `${percent}% { transform: translateY(-${pixels}px) }`);
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}">
 <style>${pictureStyle}
   text { font: 13px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: var(--fg); white-space: pre; }
   @keyframes hidden { from, to { visibility: hidden } }
   @keyframes shown { from, to { visibility: visible } }
-  @media (prefers-reduced-motion: reduce) { text { animation: none !important } }
+  @keyframes up { from { transform: none } ${frames.join(' ')} }
+  g { transform: translateY(-${up}px); animation: up ${length}s step-end }
+  @media (prefers-reduced-motion: reduce) { g, text { animation: none !important } }
 </style>
-<rect width="100%" height="100%" rx="8" fill="var(--surface)" stroke="var(--border)"/>
+<rect width="100%" height="100%" fill="var(--surface)"/>
+<g>
 ${texts.filter((each) => each !== '').join('\n')}
+</g>
 </svg>
 `;
 }

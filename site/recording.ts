@@ -7,7 +7,7 @@ import { repository } from '../scripts/run-command.ts';
 import { tempDir } from '../test/doubles/temp-dir.ts';
 import { drawRecording, type LineChange } from './draw-recording.ts';
 
-const size = { columns: 112, rows: 100 };
+const size = { columns: 112, rows: 150 };
 const command = 'npm run demo';
 
 /** Each change of a line while the command runs. @throws Error if it does not end well in ten minutes */
@@ -23,8 +23,7 @@ async function record(): Promise<LineChange[]> {
     const seconds = (performance.now() - startedAt) / 1_000;
     changes.push(...lines.flatMap((text, row) => (text === (shown[row] ?? '') ? [] : [{ row, text, seconds }])));
     shown = lines;
-    const end = lines.find((line) => /^done in /.test(line));
-    if (end !== undefined && lines.findLast((line) => line !== '') === '$') return changes;
+    if (lines.some((line) => line.startsWith('done in '))) return changes;
     if (seconds > 600 || lines.some((line) => line.includes('failed'))) throw new Error(lines.join('\n').trimEnd());
     await setTimeout(100);
   }
