@@ -22,10 +22,11 @@ const looks = (['light', 'dark'] as const).flatMap((colorScheme) =>
   ].map((screen) => ({ ...screen, colorScheme })),
 );
 
-/** One page of each kind, of the short ones. */
+/** One page of each kind, and with code of each language. */
 const examples = [
   'index.html',
   'ARCHITECTURE.html',
+  'cnf-developers.html',
   'reference/alerts/index.html',
   'reference/errors/device-hangs.html',
   'reference/events/DeviceHung.html',
@@ -58,9 +59,10 @@ afterAll(() => stack.disposeAsync());
 
 /**
  * What is wrong with a page: answers and errors of its scripts, what axe finds, and text beyond the screen's edge.
- * @param around also in the menus around the text, which take axe most of the time
+ * @param isExample also in the menus around the text, and whether colours differ enough, which take axe most of the time: both are
+ * the same on all pages of a kind
  */
-async function problemsOf(context: BrowserContext, path: string, around: boolean): Promise<string[]> {
+async function problemsOf(context: BrowserContext, path: string, isExample: boolean): Promise<string[]> {
   const page = await context.newPage();
   const problems: string[] = [];
   page.on('console', (message) => message.type() === 'error' && problems.push(`console: ${message.text()}`));
@@ -71,20 +73,20 @@ async function problemsOf(context: BrowserContext, path: string, around: boolean
   );
   await page.goto(root + path, { waitUntil: 'networkidle' });
   await page.evaluate(axe);
-  const violations: string[] = await page.evaluate(
-    async (where) => {
-      const { axe } = globalThis as unknown as { axe: typeof import('axe-core') };
-      const { violations } = await axe.run(where);
-      return violations.map(
-        ({ id, nodes }) =>
-          `${id}: ${nodes
-            .map(({ html, target }) => `${target} ${html}`)
-            .slice(0, 3)
-            .join('; ')}`,
-      );
-    },
-    { exclude: around ? [] : ['.VPNav', '.VPSidebar'] },
-  );
+  const violations: string[] = await page.evaluate(async (isExample) => {
+    const { axe } = globalThis as unknown as { axe: typeof import('axe-core') };
+    const { violations } = await axe.run(
+      { exclude: isExample ? [] : ['.VPNav', '.VPSidebar'] },
+      { resultTypes: ['violations'], rules: { 'color-contrast': { enabled: isExample } } },
+    );
+    return violations.map(
+      ({ id, nodes }) =>
+        `${id}: ${nodes
+          .map(({ html, target }) => `${target} ${html}`)
+          .slice(0, 3)
+          .join('; ')}`,
+    );
+  }, isExample);
   const beyond = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   if (beyond > 0) problems.push(`${beyond} pixels wider than the screen`);
   await page.close();
@@ -92,13 +94,13 @@ async function problemsOf(context: BrowserContext, path: string, around: boolean
 }
 
 /** Two pages at a time. */
-async function problemsOfAll(look: (typeof looks)[number], paths: string[], around: boolean): Promise<string[]> {
+async function problemsOfAll(look: (typeof looks)[number], paths: string[], isExample: boolean): Promise<string[]> {
   await using context = await browser.newContext(look);
   const queue = [...paths];
   const found: string[] = [];
   const work = async () => {
     for (let path = queue.shift(); path !== undefined; path = queue.shift())
-      found.push(...(await problemsOf(context, path, around)));
+      found.push(...(await problemsOf(context, path, isExample)));
   };
   await Promise.all([work(), work()]);
   return found;
