@@ -71,7 +71,9 @@ async function problemsOf(context: BrowserContext, path: string, isExample: bool
     'request',
     (request) => request.url().startsWith(new URL(root).origin) || problems.push(`asks ${request.url()}`),
   );
-  await page.goto(root + path, { waitUntil: 'networkidle' });
+  await page.goto(root + path);
+  // Its scripts have taken over.
+  await page.waitForFunction(() => '__vue_app__' in (document.querySelector('#app') ?? {}));
   await page.evaluate(axe);
   const violations: string[] = await page.evaluate(async (isExample) => {
     const { axe } = globalThis as unknown as { axe: typeof import('axe-core') };
