@@ -277,10 +277,11 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** Warnings about pods, except those that occur on every node without a DNS. */
-  async warningsOf(pods: readonly string[]): Promise<EventText[]> {
+  async warningsOf(pods: readonly string[]): Promise<{ pod: string; text: string }[]> {
     const isMeant = ({ type, reason, regarding }: EventText) =>
       type === 'Warning' && reason !== 'MissingClusterDNS' && pods.includes(regarding.name);
-    return (await this.events()).filter(isMeant);
+    const warnings = (await this.events()).filter(isMeant);
+    return warnings.map(({ reason, note, regarding }) => ({ pod: regarding.name, text: `${reason}: ${note}` }));
   }
 
   /** Slices that the driver has published for a node. @param node default: that of the tests */

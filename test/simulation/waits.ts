@@ -44,12 +44,11 @@ export class Waits {
     if (this.#node.simulator.nowMs < pod.plan.arrivesAtMs + patienceMs) return 'waits already';
     const plans = pod.claims.flatMap((name) => this.#node.apiServer.claims.get(name)?.plan ?? []);
     // Without those that are gone meanwhile, and whose name another one may have.
-    const { reusesNames, lockedRate } = this.#node.plan;
-    const isComplete = plans.length === pod.claims.length && !reusesNames;
+    const isComplete = plans.length === pod.claims.length && !this.#node.plan.reusesNames;
     const most = isComplete ? plans.reduce((sum, { vfs }) => sum + vfs, 0) : Number(total);
-    // Where locks come late, the rest of the work may take 3 s in all.
-    const isReady = lockedRate > 0 ? Number(ready) > Number(total) : Number(ready) >= Number(total);
-    if (isReady || Number(total) > most) return `has ${most} devices`;
+    // Where all are ready, the claim is recorded, which can wait for a lock.
+    const mostReady = device === undefined ? Number(total) : Number(total) - 1;
+    if (Number(ready) > mostReady || Number(total) > most) return `has ${most} devices`;
     const vf = this.#node.hardware.vfs.find(({ name }) => name === device);
     const isOurs = device === undefined || this.#node.checks.wasAllocated(device, uid);
     if (!isOurs || vf?.pciAddress !== pciAddress) return 'does not wait for this device';

@@ -170,9 +170,7 @@ export class StartTimes implements AsyncDisposable {
     await Promise.all(names.map((name, index) => this.#create(kind, name, index, createdAt)));
     const times = await watch.untilRunning(names);
     const starts = await this.#startsOf(times);
-    const warnings = (await cluster.warningsOf(names)).map(({ reason, note, regarding }) => {
-      return { pod: regarding.name, text: `${reason}: ${note}` };
-    });
+    const warnings = await cluster.warningsOf(names);
     await cluster.removeAll();
     await sleep(restMs);
     const cpu = this.#cpuMs(kind);

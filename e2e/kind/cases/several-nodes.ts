@@ -192,7 +192,7 @@ export class SeveralNodes implements AsyncDisposable {
     expect(devices).toEqual([...new Set(devices)]);
     const warnings = (await this.cluster.events())
       .filter(({ type, regarding }) => type === 'Warning' && regarding.kind === 'ResourceClaim')
-      .map(({ note }) => note);
+      .map(({ reason, regarding, note }) => `${regarding.name}: ${reason}: ${note}`);
     expect(warnings).toEqual([]);
   }
 
@@ -206,10 +206,9 @@ export class SeveralNodes implements AsyncDisposable {
     }
   }
 
-  /** Removes the pods of a test. */
+  /** Removes what a test has left. */
   async clear(): Promise<void> {
-    await this.cluster.remove('Deployment', deploymentName);
-    await this.cluster.until('the pods are gone', async () => (await this.cluster.list('Pod')).length === 0);
+    await this.cluster.removeAll([templateName]);
     await this.expectRestored(...this.nodes);
   }
 

@@ -21,7 +21,8 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
   readonly #end = new AbortController();
   #ready = 0;
   #claim: Claim | undefined;
-  #device: StoredDevice | undefined;
+  /** What is done of the claim. */
+  #step: 'before devices' | StoredDevice | 'after devices' = 'before devices';
 
   constructor(options: DeviceProgressOptions<Claim>) {
     this.#options = options;
@@ -35,15 +36,16 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
 
   claimBegins(claim: Claim): void {
     this.#claim = claim;
-    this.#device = undefined;
+    this.#step = 'before devices';
   }
 
   deviceBegins(device: StoredDevice): void {
-    this.#device = device;
+    this.#step = device;
   }
 
   deviceReady(): void {
     this.#ready++;
+    this.#step = 'after devices';
   }
 
   [Symbol.dispose](): void {
@@ -54,9 +56,10 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
     const { work, total } = this.#options;
     const count = `${this.#ready} of ${total} devices are ${work} after ${patienceMs / 1_000} s`;
     const name = `claim ${claimName(identity)}`;
-    if (this.#device === undefined) return `${count}; ${name} ${beforeDevices[work]}`;
-    const { name: device, pciAddress } = this.#device;
-    return `${count}; now device ${device} (${pciAddress}) of ${name}${helpOf[work](this.#device)}`;
+    if (this.#step === 'before devices') return `${count}; ${name} ${beforeDevices[work]}`;
+    if (this.#step === 'after devices') return `${count}; ${name} is being recorded, with its metadata`;
+    const { name: device, pciAddress } = this.#step;
+    return `${count}; now device ${device} (${pciAddress}) of ${name}${helpOf[work](this.#step)}`;
   }
 }
 

@@ -15,7 +15,7 @@ export function factsOf({ id, uid, namespace, name, namespaces }: PodSandbox): S
   const netnsPath = namespaces.find(({ type }) => type === 'network')?.path || undefined;
   const facts = { sandboxId: id, podUid: uid, podNamespace: namespace, podName: name };
   if (netnsPath !== undefined) return { ...facts, netnsPath };
-  // A sandbox on the host's network still has other namespaces. If containerd 2.4 was killed before it stored a new sandbox, it
+  // A sandbox on the host's network still has other namespaces. If containerd ends before it has stored a new sandbox, it
   // lists that one without any namespace for the rest of the sandbox's life.
   return namespaces.length === 0 ? { ...facts, isNetnsUnknown: true } : facts;
 }
@@ -39,6 +39,14 @@ export function openNamespaceOf(facts: SandboxFacts, networks: Pick<Networks, 'o
     throw new SandboxError('host-network', message, { hint: 'remove hostNetwork from the pod, or the claim' });
   }
   throw netnsMissing({ ...facts, netnsPath });
+}
+
+/**
+ * Whether a sandbox has failed only because its namespace is not known yet: containers that wait in the start gate name it. Where the
+ * runtime was restarted while it made the sandbox, the kubelet starts them some seconds later.
+ */
+export function isLocatedSoon(error: unknown, knownForMs: number): boolean {
+  return error instanceof SandboxError && error.code === 'netns-unknown' && knownForMs < 30_000;
 }
 
 export function netnsMissing({ netnsPath: path, podNamespace, podName }: SandboxPlace): SandboxError {

@@ -13,7 +13,7 @@ import type { ClaimWork, Served } from './claim-work.ts';
 import { asOneError, SandboxError } from './errors.ts';
 import { Follow } from './follow.ts';
 import type { NamespaceEnds } from './namespace-ends.ts';
-import { openNamespaceOf, type SandboxFacts } from './pod.ts';
+import { isLocatedSoon, openNamespaceOf, type SandboxFacts } from './pod.ts';
 
 /** If the pod is not followed, tentative addresses are read again: duplicate address detection takes 1 to 3 s. */
 const tentative = { everyMs: 500, reads: 10 };
@@ -64,6 +64,7 @@ export class Sandbox implements AsyncDisposable {
   /** By UID of the claim: what was wanted when it was detached. */
   readonly #left = new Map<string, Wanted>();
   #facts: SandboxFacts;
+  readonly #knownSinceMs: number;
   #phase: Phase = 'pending';
   #lastError: unknown;
   #wanted: Wanted = 'ready';
@@ -84,6 +85,7 @@ export class Sandbox implements AsyncDisposable {
   constructor(facts: SandboxFacts, deps: SandboxDeps) {
     this.#facts = facts;
     this.#deps = deps;
+    this.#knownSinceMs = deps.clock.nowMs();
     this.#log = { pod: `${facts.podNamespace}/${facts.podName}`, podUid: facts.podUid, sandbox: facts.sandboxId };
     this.#retry = new Backoff(deps.clock, pauses.sandbox, () => {
       this.#isTryDue = true;
@@ -312,14 +314,14 @@ export class Sandbox implements AsyncDisposable {
 
   /** Reports a claim that cannot be served. One that is ready stays ready: its VFs were not read, so nothing is known to be wrong. */
   async #fail(identity: ClaimIdentity, error: unknown): Promise<FailedWork> {
-    const { onFailure, logger, claims } = this.#deps;
+    const { onFailure, logger, claims, clock } = this.#deps;
     const failed = this.#progress.failed(identity, error);
     if (this.isEnding || this.#progress.isReady(identity.uid)) return failed;
     this.#phase = 'attaching';
     const reason = explain(error);
     const log = { ...this.#log, claim: failed.claim };
     try {
-      onFailure(identity, reason);
+      if (!isLocatedSoon(error, clock.nowMs() - this.#knownSinceMs)) onFailure(identity, reason);
     } catch (cause) {
       logger.warn({ ...log, err: cause }, 'failure of the claim not reported');
     }

@@ -95,6 +95,21 @@ describe('Sandbox', () => {
     expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
   });
 
+  it('does not report for 30 s that the runtime has lost the namespace: a container in the gate names it', async () => {
+    const { netnsPath: _, ...lost } = facts;
+    sandbox = open(false, { ...lost, isNetnsUnknown: true });
+    await expect(sandbox.want('ready')).rejects.toThrow('does not report the network namespace');
+    clock.advance(29_000);
+    await turns();
+    expect([failures, work.done.at(-1)]).toEqual([[], expect.stringMatching(/^hold b: the runtime does not report/)]);
+    clock.advance(5_000);
+    await turns();
+    expect(failures).toEqual(['a', 'b'].map((name) => expect.stringContaining(`${name}: the runtime does not report`)));
+    sandbox.locate(facts);
+    await sandbox.want('ready');
+    expect([sandbox.phase, failures.length]).toEqual(['ready', 2]);
+  });
+
   it('tries at once when it is asked again', async () => {
     work.failures.set('a', new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
@@ -120,6 +135,21 @@ describe('Sandbox', () => {
     expect(reported).toEqual([`pod, a: ${text}`]);
     expect([sandbox.phase, failures, clock.sleeping()]).toEqual(['ready', [], []]);
     expect(logger.messages()).toEqual(['the pod waits for its devices', 'sandbox ready']);
+  });
+
+  it('says that the metadata is being written when all devices are attached', async () => {
+    claims = [claim('a')];
+    work.slow = { devices: claims[0]!.devices, attach: () => Promise.resolve() };
+    work.hold = clock.sleep(5_000);
+    const ready = sandbox.want('ready');
+    await turns();
+    clock.advance(3_000);
+    await turns();
+    clock.advance(2_000);
+    await ready;
+    expect(reported).toEqual([
+      'pod, a: 1 of 1 devices are attached after 3 s; claim apps/a is being recorded, with its metadata',
+    ]);
   });
 
   it('says it again only after the pod was ready, and nothing while it is, or when it ends', async () => {
