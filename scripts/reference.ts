@@ -4,7 +4,7 @@
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Command, Option } from 'commander';
+import type { Option } from 'commander';
 import { createKubectlPlugin, createProgram } from '../src/app/program.ts';
 import { repository } from './run-command.ts';
 
@@ -53,17 +53,28 @@ const otherCodes: Record<string, string> = {
   undecodable: 'A message of the runtime over NRI cannot be decoded.',
 };
 
-interface ErrorCode {
+export interface ErrorCode {
   code: string;
   /** Name of the type that lists it. */
   type: string;
   meaning: string;
 }
 
+/** What a flag is, in Markdown, and the programs and commands that have it. */
+export interface Flag {
+  flags: string;
+  variable: string;
+  default: string;
+  meaning: string;
+  commands: string;
+}
+
 /** The page, as it should be. @throws Error for a code that is not described, or is described and gone */
 export function renderReference(): string {
-  const rows = flagRows([createProgram(), createKubectlPlugin()]);
-  const codes = errorCodes();
+  const rows = listFlags()
+    .map((each) => row(each.flags, each.commands, each.variable, each.default, each.meaning))
+    .sort();
+  const codes = listErrorCodes();
   return `# Reference: flags and error codes
 
 Written by \`npm run reference\` from the code, and compared with it by a test. Values of the chart:
@@ -90,9 +101,9 @@ ${codes.map(({ code, type, meaning }) => row(`\`${code}\``, type && `\`${type}\`
 const row = (...cells: string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
 
 /** One for each flag; commands that have the same one share it. */
-function flagRows(programs: Command[]): string[] {
+export function listFlags(): Flag[] {
   const commandsOf = new Map<string, string[]>();
-  for (const program of programs) {
+  for (const program of [createProgram(), createKubectlPlugin()]) {
     const flags = new Map<string, string[]>();
     for (const command of program.commands) {
       for (const option of command.options.filter(({ hidden }) => !hidden)) {
@@ -104,25 +115,22 @@ function flagRows(programs: Command[]): string[] {
       commandsOf.set(key, [...(commandsOf.get(key) ?? []), `${program.name()}: ${names.join(', ')}`]);
     }
   }
-  return [...commandsOf]
-    .map(([key, commands]): [string[], string[]] => [JSON.parse(key), commands])
-    .map(([[flags = '', ...rest], commands]) => row(flags, commands.join('; '), ...rest))
-    .sort();
+  return [...commandsOf].map(([key, commands]) => ({ ...JSON.parse(key), commands: commands.join('; ') }));
 }
 
 function describeFlag({ flags, envVar, defaultValue, defaultValueDescription, description, argChoices }: Option) {
   const text = defaultValueDescription ?? defaultValue?.toString();
   const choices = argChoices === undefined ? '' : `: ${argChoices.join(', ')}`;
-  return [
-    `\`${flags}\``,
-    envVar === undefined ? '' : `\`${envVar}\``,
-    text === undefined ? '' : `\`${text}\``,
-    `${description}${choices}`,
-  ];
+  return {
+    flags: `\`${flags}\``,
+    variable: envVar === undefined ? '' : `\`${envVar}\``,
+    default: text === undefined ? '' : `\`${text}\``,
+    meaning: `${description}${choices}`,
+  };
 }
 
 /** Types that list codes have a comment above each. Errors that are thrown with other codes are in `otherCodes`. */
-function errorCodes(): ErrorCode[] {
+export function listErrorCodes(): ErrorCode[] {
   const texts = ['src', 'nri'].flatMap((folder) =>
     readdirSync(join(repository, folder), { recursive: true, encoding: 'utf8' })
       .filter((path) => path.endsWith('.ts') && !/node_modules|^testing\b/.test(path))

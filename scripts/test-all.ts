@@ -176,6 +176,11 @@ async function main(): Promise<boolean> {
     },
     { name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') },
     upgrade,
+    {
+      name: 'site',
+      versions: 'VitePress, Chromium',
+      command: ['bash', 'site/with-packages.sh', 'bash', 'site/test.sh'],
+    },
   ];
   const results = [...(await runParts(alone, 1)), ...(await runParts(together, 3))];
   const total = (key: 'passed' | 'failed' | 'skipped') => results.reduce((sum, each) => sum + each[key], 0);

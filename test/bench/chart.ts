@@ -6,6 +6,16 @@ const area = { left: 64, right: 190, top: 40, bottom: 44 };
 const colours = ['#0b62a4', '#c2410c', '#2f7d32', '#7b4fa3', '#8a6d00', '#555555'];
 const tickCount = 5;
 
+/** The same on a dark page. */
+const dark = {
+  ...{ '#ffffff': '#1b1b1f', '#dddddd': '#45454d' },
+  ...{ '#0b62a4': '#6cb6ff', '#c2410c': '#f0a05a', '#2f7d32': '#7ccf7f' },
+  ...{ '#7b4fa3': '#c8a2ef', '#8a6d00': '#d8bc4a', '#555555': '#b4b4bd' },
+};
+const chartStyle = `<style>@media (prefers-color-scheme: dark) { text { fill: #e6e6e9 } ${Object.entries(dark)
+  .map(([light, colour]) => `[fill="${light}"] { fill: ${colour} } [stroke="${light}"] { stroke: ${colour} }`)
+  .join(' ')} }</style>`;
+
 /** Draws lines with a point for each measurement, both axes from 0. @returns an SVG document */
 export function drawChart({ title, xLabel, yLabel, series }: Plot): string {
   const all = series.flatMap(({ points }) => points);
@@ -19,6 +29,7 @@ export function drawChart({ title, xLabel, yLabel, series }: Plot): string {
   const yTicks = Array.from({ length: tickCount + 1 }, (_, tick) => (yMax * tick) / tickCount);
   return `${[
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${size.width} ${size.height}" font-family="sans-serif" font-size="12">`,
+    chartStyle,
     `<rect width="${size.width}" height="${size.height}" fill="#ffffff"/>`,
     text(area.left, 22, title, 'font-size="14" font-weight="bold"'),
     ...yTicks.map((value) => gridLine(place.y(value))),

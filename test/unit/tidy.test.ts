@@ -88,6 +88,16 @@ describe('the rooms of src', () => {
   });
 });
 
+it('the picture of the rooms names their folders', () => {
+  const names = ['.', 'driver', 'framework', 'node'].flatMap((room) =>
+    readdirSync(join(repo, 'src', room), { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => name),
+  );
+  const picture = read('docs/architecture.svg');
+  expect(names.filter((name) => !new RegExp(`<text.*\\b${name}\\b.*</text>`).test(picture))).toEqual([]);
+});
+
 describe('sizes and names', () => {
   it(`no function has more than ${longestFunction} lines`, () => {
     expect(longFunctions(['src', 'nri'], longestFunction)).toEqual([]);

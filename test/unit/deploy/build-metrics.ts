@@ -39,3 +39,16 @@ export function buildMetrics(): Metrics {
   });
   return metrics;
 }
+
+/** The same, after everything has happened once: there is a series of each metric, with all its labels. */
+export function buildBusyMetrics(): Metrics {
+  const metrics = buildMetrics();
+  metrics.metadataWritten(1);
+  metrics.metadataFailed('update', 'metadata-io');
+  metrics.claimsDone('prepare', 1, ['busy']);
+  metrics.hookDone('runPodSandbox', 1, 'busy');
+  metrics.connected('nri', true);
+  metrics.stalled(1, 1);
+  metrics.writeFailed('status', 'busy');
+  return metrics;
+}

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { loadYaml } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
-import { buildMetrics } from './build-metrics.ts';
+import { buildBusyMetrics } from './build-metrics.ts';
 
 const read = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8');
 
@@ -23,17 +23,9 @@ interface Panel {
 }
 const dashboard = JSON.parse(read('deploy/dashboards/netdra.json')) as { panels: Panel[] };
 
-/** Every series that a scrape has when everything has happened once: name, and label names. */
+/** Every series that a scrape can have: name, and label names. */
 async function knownSeries(): Promise<Map<string, Set<string>>> {
-  const metrics = buildMetrics();
-  metrics.metadataWritten(1);
-  metrics.metadataFailed('update', 'metadata-io');
-  metrics.claimsDone('prepare', 1, ['busy']);
-  metrics.hookDone('runPodSandbox', 1, 'busy');
-  metrics.connected('nri', true);
-  metrics.stalled(1, 1);
-  metrics.writeFailed('status', 'busy');
-  const { text } = await metrics.render();
+  const { text } = await buildBusyMetrics().render();
   const series = new Map<string, Set<string>>([['up', new Set()]]);
   for (const [, name = '', labels = ''] of text.matchAll(/^([a-z_]+)(?:\{(.*)\})? /gm)) {
     const names = series.get(name) ?? new Set(['instance', 'job', 'node']);

@@ -1,16 +1,12 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
+import { anchorOf } from './anchor.ts';
 import { repo } from './pages.ts';
 
 /** The anchors that GitHub gives the headings of a page. */
 export function anchorsOf(markdown: string): string[] {
   const withoutCode = markdown.replaceAll(/^\s*```[\s\S]*?^\s*```/gm, '');
-  return [...withoutCode.matchAll(/^#+ (.*)$/gm)].map(([, title = '']) =>
-    title
-      .toLowerCase()
-      .replaceAll(/[^\w -]/g, '')
-      .replaceAll(' ', '-'),
-  );
+  return [...withoutCode.matchAll(/^#+ (.*)$/gm)].map(([, title = '']) => anchorOf(title));
 }
 
 /** Links of a page below `root` to files and headings that are not there. Links to other sites are not followed. */

@@ -1,0 +1,188 @@
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
+import { tempDir } from '../../test/doubles/temp-dir.ts';
+import { buildSite, writeVersions } from '../build.ts';
+import { findDeadLinks } from '../dead-links.ts';
+import { readRules } from '../items.ts';
+import { Stage, sitePath } from '../stage.ts';
+import { ensureChromium } from './chromium.ts';
+import { serve } from './serve.ts';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** How a page is looked at. */
+const looks = (['light', 'dark'] as const).flatMap((colorScheme) =>
+  [
+    { device: 'phone', viewport: { width: 390, height: 844 } },
+    { device: 'desktop', viewport: { width: 1440, height: 900 } },
+  ].map((screen) => ({ ...screen, colorScheme })),
+);
+
+/** One page of each kind, and with code of each language. */
+const examples = [
+  'index.html',
+  'ARCHITECTURE.html',
+  'cnf-developers.html',
+  'reference/alerts/index.html',
+  'reference/errors/device-hangs.html',
+  'reference/events/DeviceHung.html',
+  'reference/metrics/netdra_claims.html',
+  'reference/flags/node-name.html',
+  'reference/alerts/NetdraDown.html',
+  'reference/metadata-schema.html',
+  'api/index.html',
+  'source/examples/kernel-mode.yaml.html',
+  '404.html',
+];
+const own = new Stage('').pages.map((page) => sitePath(page).replace(/\.md$/, '.html'));
+
+const stack = new AsyncDisposableStack();
+let root: string;
+let browser: Browser;
+
+beforeAll(async () => {
+  const out = stack.use(tempDir()).path;
+  await buildSite({ version: 'main', out: join(out, 'docs'), base: '/docs/' });
+  const { origin } = stack.use(await serve(out));
+  root = `${origin}/docs/main/`;
+  const { executablePath, env } = ensureChromium(cacheFolder(process.env), console.error);
+  browser = stack.use(
+    await chromium.launch({ executablePath, env: { ...process.env, ...env }, args: ['--no-sandbox', '--disable-gpu'] }),
+  );
+});
+
+afterAll(() => stack.disposeAsync());
+
+/**
+ * What is wrong with a page: answers and errors of its scripts, what axe finds, and text beyond the screen's edge.
+ * @param isExample also in the menus around the text, and whether colours differ enough, which take axe most of the time: both are
+ * the same on all pages of a kind
+ */
+async function problemsOf(context: BrowserContext, path: string, isExample: boolean): Promise<string[]> {
+  const page = await context.newPage();
+  const problems: string[] = [];
+  page.on('console', (message) => message.type() === 'error' && problems.push(`console: ${message.text()}`));
+  page.on('pageerror', (error) => problems.push(`script: ${error.message}`));
+  page.on(
+    'request',
+    (request) => request.url().startsWith(new URL(root).origin) || problems.push(`asks ${request.url()}`),
+  );
+  await page.goto(root + path);
+  // Its scripts have taken over.
+  await page.waitForFunction(() => '__vue_app__' in (document.querySelector('#app') ?? {}));
+  await page.evaluate(axe);
+  const violations: string[] = await page.evaluate(async (isExample) => {
+    const { axe } = globalThis as unknown as { axe: typeof import('axe-core') };
+    const { violations } = await axe.run(
+      { exclude: isExample ? [] : ['.VPNav', '.VPSidebar'] },
+      { resultTypes: ['violations'], rules: { 'color-contrast': { enabled: isExample } } },
+    );
+    return violations.map(
+      ({ id, nodes }) =>
+        `${id}: ${nodes
+          .map(({ html, target }) => `${target} ${html}`)
+          .slice(0, 3)
+          .join('; ')}`,
+    );
+  }, isExample);
+  const beyond = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  if (beyond > 0) problems.push(`${beyond} pixels wider than the screen`);
+  await page.close();
+  return [...problems, ...violations].map((each) => `${path}: ${each}`);
+}
+
+/** Two pages at a time. */
+async function problemsOfAll(look: (typeof looks)[number], paths: string[], isExample: boolean): Promise<string[]> {
+  await using context = await browser.newContext(look);
+  const queue = [...paths];
+  const found: string[] = [];
+  const work = async () => {
+    for (let path = queue.shift(); path !== undefined; path = queue.shift())
+      found.push(...(await problemsOf(context, path, isExample)));
+  };
+  await Promise.all([work(), work()]);
+  return found;
+}
+
+describe.each(looks)('on a $device in $colorScheme', (look) => {
+  it('each kind of page has no fault', async () => {
+    expect(await problemsOfAll(look, examples, true)).toEqual([]);
+  });
+
+  it('pages of our own have no fault', async () => {
+    const rest = own.filter((page) => !examples.includes(page));
+    const share = rest.filter((_, index) => index % looks.length === looks.indexOf(look));
+    expect(share.length).toBeGreaterThan(15);
+    expect(await problemsOfAll(look, share, false)).toEqual([]);
+  });
+});
+
+async function onPage(path: string, act: (page: Page) => Promise<void>): Promise<void> {
+  await using context = await browser.newContext();
+  const page = await context.newPage();
+  await page.goto(root + path, { waitUntil: 'networkidle' });
+  await act(page);
+}
+
+it('the search finds an error code, and its page', () =>
+  onPage('index.html', async (page) => {
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type('api-conflict');
+    await page.locator('a.result').first().click();
+    await page.waitForURL('**/reference/errors/api-conflict.html*');
+    expect(await page.locator('h1').textContent()).toContain('api-conflict');
+  }));
+
+it('each alert leads to what to do, by the path that its rule has', async () => {
+  const rules = readRules();
+  expect(rules.length).toBeGreaterThan(10);
+  for (const { alert, annotations } of rules) {
+    await onPage(annotations.runbook_url, async (page) => {
+      await page.waitForURL(`**/troubleshooting.html#${alert.toLowerCase()}`);
+      expect(await page.locator(`#${alert.toLowerCase()}`).textContent()).toContain(alert);
+    });
+  }
+});
+
+it('the menu of versions opens another one', () =>
+  onPage('index.html', async (page) => {
+    await page.route('**/versions.json', (route) => route.fulfill({ json: ['main', '0.1.0'] }));
+    await page.reload({ waitUntil: 'networkidle' });
+    const menu = page.locator('.VPNavBar .versions');
+    expect(await menu.inputValue()).toBe('main');
+    const asked = page.waitForRequest('**/docs/0.1.0/');
+    await menu.selectOption('0.1.0');
+    await asked;
+  }));
+
+it('the start page leads to the newest release', () => {
+  using dir = tempDir();
+  const start = () => /url=([^"]*)"/.exec(readFileSync(join(dir.path, 'index.html'), 'utf8'))?.[1];
+  const add = (version: string) => {
+    mkdirSync(join(dir.path, version));
+    writeFileSync(join(dir.path, version, 'index.html'), '');
+    writeVersions(dir.path);
+  };
+  add('main');
+  expect(start()).toBe('main/index.html');
+  for (const version of ['0.9.0', '0.10.0', '0.1.0']) add(version);
+  expect(start()).toBe('0.10.0/index.html');
+  const list: unknown = JSON.parse(readFileSync(join(dir.path, 'versions.json'), 'utf8'));
+  expect(list).toEqual(['main', '0.10.0', '0.9.0', '0.1.0']);
+});
+
+it('a dead link is found', () => {
+  using dir = tempDir();
+  const page =
+    '<h1 id="here">x</h1><a href="#here">a</a><a href="#gone">b</a><a href="/docs/none.html">c</a><img src="../x.svg">';
+  writeFileSync(join(dir.path, 'index.html'), page);
+  expect(findDeadLinks(dir.path, '/docs/')).toEqual([
+    'index.html: #gone',
+    'index.html: /docs/none.html',
+    'index.html: ../x.svg',
+  ]);
+});
