@@ -207,7 +207,7 @@ export class Hardware {
   stateOf(vf: SimVf): VfState {
     const { driver, override, settings, link } = vf;
     if (link === undefined) return { driver, override, settings, link: undefined };
-    // That of the cable is nothing that somebody has changed.
+    // Only a cable changes its carrier.
     const { index: _index, carrier: _carrier, ...view } = link.view();
     const addresses = [...link.addresses.keys()].sort();
     const { namespace } = link;

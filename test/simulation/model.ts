@@ -44,7 +44,7 @@ export class HostModel {
     this.#held.delete(uid);
   }
 
-  /** A VF that no claim has is on the host as it was found, unless the store says that it is not restored. */
+  /** A VF that no claim has is on the host in its original state, unless the store says that it is not restored. */
   freed(pciAddress: string, by: string): void {
     const { hardware, instances } = this.#node;
     const store = instances.findLast(({ process }) => process.isAlive)?.store;

@@ -285,7 +285,7 @@ function drawForgottenState(tape: Tape, pods: readonly PodPlan[]): Fault {
   return { kind: 'restart kubelet', atMs, forMs: 100 + tape.below(1_000, 'name'), isStateLost: true };
 }
 
-/** Faults while a pod ends: nobody waits for what fails then. */
+/** Faults while a pod ends: no container waits for what fails then. */
 function drawEnds(tape: Tape, pods: readonly PodPlan[]): Fault[] {
   if (!tape.chance(0.15, 'end')) return [];
   const ends = pods.flatMap(({ arrivesAtMs, deletedAfterMs }) =>
