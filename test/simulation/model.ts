@@ -57,6 +57,8 @@ export class HostModel {
   /** None if a claim has the VF, or it is known not to be restored. */
   #changesOfFree(vf: SimVf, store: Instance['store']): string[] {
     const { pciAddress } = vf;
+    // After a reset its interface may appear late.
+    if (vf.link === undefined && vf.wasReset) return [];
     const isFree = store.holderOf(pciAddress) === undefined;
     const isKnown = store.unrestored().some(({ device }) => device.pciAddress === pciAddress);
     return isFree && !isKnown ? this.#node.hardware.changesOf(vf) : [];

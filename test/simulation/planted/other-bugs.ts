@@ -458,18 +458,6 @@ export const otherBugs: readonly PlantedBug[] = [
     })),
   },
   {
-    name: 'record-of-the-name',
-    what: 'the end of a claim takes the record of a later claim of its name away',
-    needs: ({ reusesNames }) => reusesNames,
-    plant: inStore((store) => ({
-      deleteClaim(uid, unrestored) {
-        const { namespace, name } = store.claim(uid)?.identity ?? {};
-        store.deleteClaim(uid, unrestored);
-        if (name !== undefined) store.records.delete(`${namespace}_${name}`);
-      },
-    })),
-  },
-  {
     name: 'tentative-means-none',
     what: 'addresses whose duplicate address detection is under way count as absent, and nothing reads them again',
     needs: ({ hasIpv6, liveUpdates }) => hasIpv6 && !liveUpdates,
