@@ -113,6 +113,7 @@ async function simulated(): Promise<Line[]> {
     renamesLinksThatAreUp: major > 6 || (major === 6 && minor >= 2),
     udevAddsAltNames: false,
     udevNameOf: () => undefined,
+    hasIpv6: false,
   });
   const process = new Process(simulator, 'test');
   const hardware = new Hardware({ kernel, simulator, count: 0, pfs: 1 });

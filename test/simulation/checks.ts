@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Gate, parseGate } from '../../src/framework/metadata/gate/gate.ts';
 import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
@@ -6,9 +6,10 @@ import { isFallbackName } from '../../src/node/netlink/free-name.ts';
 import { isVfio } from '../../src/node/sriov/index.ts';
 import type { SimClaim } from './api-server.ts';
 import { Guarantees } from './guarantees.ts';
-import type { SimVf } from './hardware.ts';
+import { type SimVf, vfioNodes } from './hardware.ts';
 import { directoriesOf, periodicSleepsMs } from './instance.ts';
 import type { Namespace, SimLink } from './kernel.ts';
+import { HostModel } from './model.ts';
 import { farVfs, isNumaRequired } from './numa.ts';
 import type { ClaimPlan } from './plan.ts';
 import { Reports } from './reports.ts';
@@ -30,15 +31,32 @@ export class Violation extends Error {
 /** How long the driver may continue to work on a sandbox that is gone. */
 const goneMs = 40_000;
 /** Time after the end of a sandbox in which an undisturbed driver detaches its VFs and ends its gates. */
-const endMs = 60_000;
+const endMs = 40_000;
+/** Before the time in which it gives up to wait for its own work, as the runtime ends a call after 2 s. */
+const answerMs = 1_400;
 /** Time in which an undisturbed driver ends a container that waits in the start gate, after the deletion of its pod. */
 const waitMs = 30_000;
 /** Time in which an undisturbed driver notices that a VF has left its pod: a round of reconciliation, and what it does. */
 const noticeMs = { byEvent: 3_000, byRound: 20_000 };
+/** Time in which an undisturbed driver has an address in its files whose duplicate address detection has ended. */
+const addressMs = 5_000;
 /** In calm, also while pods start or end, no second takes the driver more steps than this. */
 const stepsPerSecond = 400;
 
-type ClaimSettings = { mtu?: number; bond?: { name: string }; vf?: { vlan?: number }; cni?: object } | undefined;
+type PfProperties = Partial<Pick<SimVf['settings'], 'trust' | 'spoofCheck' | 'linkState'>>;
+type ClaimSettings =
+  | {
+      interfaceName?: string;
+      macAddress?: string;
+      addresses?: string[];
+      routes?: { destination: string }[];
+      ipam?: object;
+      mtu?: number;
+      bond?: { name: string };
+      vf?: { vlan?: number } & PfProperties;
+      cni?: object;
+    }
+  | undefined;
 
 /** Conditions that must hold in every schedule. */
 export class Checks {
@@ -65,6 +83,7 @@ export class Checks {
   readonly reports: Reports;
   readonly guarantees: Guarantees;
   readonly waits: Waits;
+  readonly model: HostModel;
   /** What is to be looked at when the step has ended. */
   readonly #afterStep: (() => void)[] = [];
   #filesChanged = false;
@@ -80,9 +99,11 @@ export class Checks {
     this.reports = new Reports(node, onViolation);
     this.guarantees = new Guarantees(node, onViolation);
     this.waits = new Waits(node, onViolation);
+    this.model = new HostModel(node, onViolation);
     node.kernel.observers.push({
       moved: (link, from, to, by) => this.#moved(link, from, to, by),
       removed: (link, by) => this.#leaves(link, by),
+      addressReady: (link) => this.#addressReady(link),
     });
   }
 
@@ -123,12 +144,27 @@ export class Checks {
     });
   }
 
+  /** Files have an address as soon as it is ready. */
+  #addressReady({ namespace }: SimLink): void {
+    const sandbox = [...this.#node.runtime.sandboxes.values()].find(({ network }) => network === namespace);
+    if (sandbox === undefined) return;
+    this.#node.simulator.schedule(addressMs + 1, undefined, 'look at files', () => {
+      if (this.#node.isUndisturbedFor(addressMs) && !this.#changed.has(sandbox.id)) this.#checkFollowed(sandbox);
+    });
+  }
+
+  /** Whether what the driver does for a sandbox may take long, or fail. */
+  get #isHindered(): boolean {
+    const { plan } = this.#node;
+    return (
+      plan.lostRate + plan.cniHangRate + plan.cniFailureRate + plan.lockedRate > 0 ||
+      plan.faults.some(({ kind }) => kind === 'devices slow')
+    );
+  }
+
   #checkFollowed(sandbox: SimSandbox): void {
-    const { plan, hardware } = this.#node;
-    const isHindered =
-      plan.lostRate + plan.cniHangRate + plan.cniFailureRate > 0 ||
-      plan.faults.some(({ kind }) => kind === 'devices slow');
-    if (isHindered || this.#isDamaged() || sandbox.isEnding || sandbox.pause === undefined) return;
+    const { hardware } = this.#node;
+    if (this.#isHindered || this.#isDamaged() || sandbox.isEnding || sandbox.pause === undefined) return;
     for (const claim of this.#existing(sandbox.pod)) {
       for (const vf of hardware.allocatedTo(claim)) {
         const request = claim.devices.find(({ device }) => device === vf.name)?.request ?? '';
@@ -147,7 +183,7 @@ export class Checks {
   }
 
   booted(): void {
-    for (const vf of this.#node.hardware.vfs) vf.wasReset = true;
+    for (const vf of this.#node.hardware.vfs) vf.wasBooted = true;
   }
 
   bound(pod: SimPod): void {
@@ -260,8 +296,15 @@ export class Checks {
   /** What slices, status, health and readiness say, and the node does not. */
   *disagreements(): Generator<string> {
     yield* this.guarantees.misreported();
+    const instance = this.#node.registered();
+    if (instance !== undefined) yield* this.model.differences(instance);
     // A pod whose VF was reset with the card has to be deleted.
     yield* this.reports.disagreements(this.#resets === 0 ? ({ id }) => !this.#changed.has(id) : undefined);
+  }
+
+  /** Whether something else has ever damaged a file of the driver. */
+  get wasDamaged(): boolean {
+    return this.#damagedAtMs !== undefined;
   }
 
   /** Something else has damaged a file of the driver. */
@@ -290,6 +333,27 @@ export class Checks {
     if (!this.#node.isUndisturbedFor(endMs)) return;
     for (const sandbox of runtime.sandboxes.values()) {
       if (nowMs - (sandbox.endedAtMs ?? nowMs) >= endMs) this.#checkEnd(sandbox);
+    }
+  }
+
+  /** Wherever work for a sandbox hangs: its VFs leave when it ends. */
+  sandboxEnds(sandbox: SimSandbox): void {
+    const { plan, simulator } = this.#node;
+    if (plan.lostRate + plan.lockedRate > 0) return;
+    simulator.schedule(endMs, undefined, 'look at the end of a sandbox', () => {
+      if (this.#node.isUndisturbedFor(endMs)) this.#checkEnd(sandbox);
+    });
+  }
+
+  /** A driver that has all the time it needs answers when the VFs that it has moved are out of the sandbox. */
+  stopAnswered({ id, network, pod }: SimSandbox, afterMs: number): void {
+    const isHurried = afterMs >= answerMs || this.#isHindered || !this.#node.isUndisturbedFor(2 * answerMs);
+    if (isHurried || network.isHost || this.#changed.has(id)) return;
+    for (const claim of this.#existing(pod)) {
+      if (claim.plan.attach !== 'netlink' || !claim.reservedFor.includes(pod.uid)) continue;
+      const left = this.#node.hardware.allocatedTo(claim).find(({ link }) => link?.namespace === network);
+      if (left !== undefined)
+        this.#violation ??= new Violation('late-end', `StopPodSandbox of ${id} is answered, and ${left.name} is in it`);
     }
   }
 
@@ -327,6 +391,7 @@ export class Checks {
       }
     }
     for (const vf of hardware.vfs) for (const change of hardware.changesOf(vf)) yield `${vf.name}: ${change}`;
+    for (const file of this.model.files()) yield `file ${file}`;
     for (const dir of [join(dataDir, 'dra-device-metadata'), cdiDir]) {
       if (existsSync(dir)) for (const file of readdirSync(dir)) yield `file ${file}`;
     }
@@ -377,6 +442,16 @@ export class Checks {
     for (const claim of this.#existing(pod)) {
       this.#checkClaim(`${container.id} of ${sandbox.id} runs`, sandbox, claim, container.edits);
     }
+    if (isItsOwn && this.#existing(pod).length === pod.claims.length) this.#checkNodes(container);
+  }
+
+  /** A container has the device files of its own VFs in user space, and no others. */
+  #checkNodes({ id, edits, sandbox: { pod } }: SimContainer): void {
+    const own = this.#existing(pod).filter(({ plan: { attach } }) => attach === 'user-space');
+    const vfs = own.flatMap((claim) => this.#node.hardware.allocatedTo(claim));
+    const expected = [...new Set(vfs.flatMap(({ vfIndex }) => vfioNodes(vfIndex)))].sort().join();
+    const found = [...new Set(edits.deviceNodes.map(({ path }) => path))].sort().join();
+    if (found !== expected) throw new Violation('wrong-nodes', `${id} of ${pod.uid} has ${found}, not ${expected}`);
   }
 
   /** While the start gate of a claim is open for a sandbox, containers can start there, also without the driver. */
@@ -419,6 +494,7 @@ export class Checks {
       if (!isMounted || !isGuarded || this.#isDamaged() || (hasVf && !this.#isSettled(vf))) continue;
       const document = this.#readDocument(claim, request);
       if (document === undefined) throw new Violation('no-metadata', `${where} and no metadata`);
+      this.#checkSubject(where, document, claim, request);
       if (document.generation < 1) throw new Violation('no-metadata', `${where}, generation ${document.generation}`);
       const isFollowed = vf?.link === undefined || !this.#changed.has(sandbox.id);
       if (hasVf && isFollowed && !isUnseen) this.#checkDocument(where, sandbox, vf, document, claim);
@@ -462,14 +538,28 @@ export class Checks {
   }
 
   /** The VF is what the claim asks for. */
-  #checkSettings(where: string, vf: SimVf, link: SimLink, { attach, config }: ClaimPlan): void {
+  #checkSettings(where: string, vf: SimVf, link: SimLink, { id }: SimSandbox, { attach, config }: ClaimPlan): void {
     if (attach !== 'netlink') return;
-    const { mtu, bond, vf: { vlan } = {} } = config as NonNullable<ClaimSettings>;
+    const { mtu, bond, ipam, vf: { vlan, ...properties } = {}, ...wanted } = config as NonNullable<ClaimSettings>;
+    const { interfaceName: pattern = '', macAddress: mac, addresses = [], routes = [] } = wanted;
+    const isNamed = pattern === '' || link.name === pattern || link.name.replace(/\d+$/, '%d') === pattern;
+    const has = [...link.used.addresses.keys()];
     const wrong = [
+      ...(isNamed ? [] : [`name ${link.name}`]),
+      ...(mac === undefined || link.hardwareAddress === mac ? [] : [`MAC ${link.hardwareAddress}`]),
+      ...(addresses.every((cidr) => has.includes(cidr)) ? [] : [`addresses ${has}`]),
+      ...(routes.every(({ destination }) => link.used.routes.some((each) => each.destination === destination))
+        ? []
+        : ['not its routes']),
+      ...(ipam === undefined || this.#leasesOf(id).some((cidr) => has.includes(cidr)) ? [] : ['no leased address']),
       ...(link.up && link.used.up ? [] : ['down']),
       ...(bond === undefined || link.used.name === bond.name ? [] : ['in no bond']),
       ...(mtu === undefined || link.mtuBytes === mtu ? [] : [`MTU ${link.mtuBytes}`]),
       ...(vlan === undefined || vf.settings.vlan?.id === vlan ? [] : [`VLAN ${vf.settings.vlan?.id}`]),
+      ...Object.entries(properties).flatMap(([key, value]) => {
+        const set = vf.settings[key as keyof typeof properties];
+        return set === value ? [] : [`${key} ${set}`];
+      }),
     ];
     if (wrong.length > 0)
       throw new Violation('not-configured', `${where}, which has not what it asks for: ${wrong.join(', ')}`);
@@ -480,20 +570,21 @@ export class Checks {
     const data = document.devices.find(({ name }) => name === vf.name)?.networkData;
     const { link } = vf;
     if (link === undefined) {
-      const leases = this.#node.cni.entries.values();
-      const known = [...leases].flatMap(({ address, cached }) =>
-        address !== undefined && cached.attachment.containerId === sandbox.id ? [address] : [],
-      );
+      const known = this.#leasesOf(sandbox.id);
       const unknown = (data?.ips ?? []).filter((address) => address.startsWith('10.9.') && !known.includes(address));
       if (unknown.length > 0)
         throw new Violation('wrong-metadata', `${where}, which names ${unknown}, assigned to no sandbox`);
       return;
     }
-    if (!this.#changed.has(sandbox.id)) this.#checkSettings(where, vf, link, claim.plan);
+    if (!this.#changed.has(sandbox.id)) {
+      this.#checkSettings(where, vf, link, sandbox, claim.plan);
+      this.#checkAttributes(where, vf, link, document);
+    }
+    const ready = [...link.used.addresses.values()].filter(({ tentative }) => !tentative).map(({ cidr }) => cidr);
     const actual = {
       interfaceName: link.used.name,
       hardwareAddress: link.used.hardwareAddress,
-      ips: [...link.used.addresses.keys()].sort().join(),
+      ips: ready.sort().join(),
     };
     const written = {
       interfaceName: data?.interfaceName,
@@ -501,15 +592,58 @@ export class Checks {
       ips: (data?.ips ?? []).join(),
     };
     if (JSON.stringify(actual) === JSON.stringify(written)) return;
+    const earlier = { ...actual, ips: ready.filter((cidr) => !cidr.includes(':')).join() };
+    if (this.#isJustReady(link.used) && JSON.stringify(earlier) === JSON.stringify(written)) return;
     throw new Violation(
       'wrong-metadata',
       `${where}: ${JSON.stringify(written)} in the file, ${JSON.stringify(actual)} in the kernel`,
     );
   }
 
+  /** Addresses that IPAM plugins have assigned to a sandbox. */
+  #leasesOf(sandboxId: string): string[] {
+    return [...this.#node.cni.entries.values()].flatMap(({ address, cached }) =>
+      address !== undefined && cached.attachment.containerId === sandboxId ? [address] : [],
+    );
+  }
+
+  /** Whether one of its addresses became ready so lately that the file need not have it. */
+  #isJustReady({ readyAtMs }: SimLink): boolean {
+    const { simulator } = this.#node;
+    const ms = this.#isHindered ? 2 * noticeMs.byRound : addressMs;
+    return simulator.nowMs - readyAtMs <= ms || !this.#node.isUndisturbedFor(ms);
+  }
+
+  /** The file is about this claim, and all devices of the request. */
+  #checkSubject(where: string, document: MetadataDocument, claim: SimClaim, request: string): void {
+    const { uid, name, isTemplate } = claim;
+    const devices = claim.devices.filter((each) => each.request === request).map(({ device }) => device);
+    const expected = [uid, name, isTemplate ? 'net' : undefined, request, ...devices.sort()].join();
+    const { claim: subject, podClaimName } = document;
+    const found = [
+      ...[subject.uid, subject.name, podClaimName, document.request],
+      ...document.devices.map((each) => each.name).sort(),
+    ].join();
+    if (found !== expected)
+      throw new Violation('wrong-metadata', `${where}: the file is about ${found}, not ${expected}`);
+  }
+
+  /** What the file says of the VF itself, beside its network data. */
+  #checkAttributes(where: string, vf: SimVf, link: SimLink, document: MetadataDocument): void {
+    const { attributes = {} } = document.devices.find(({ name }) => name === vf.name) ?? {};
+    const { master } = link;
+    const isMember = master?.kind === 'bond';
+    const actual = [link.hardwareAddress, `${link.mtuBytes}`];
+    if (isMember) actual.push(master.name, `${master.active === link && link.hasCable}`);
+    const keys = isMember ? ['mac', 'mtu', 'bond', 'bondActive'] : ['mac', 'mtu'];
+    const written = keys.map((key) => String(Object.values(attributes[key] ?? {})[0]));
+    if (written.join() === actual.join()) return;
+    throw new Violation('wrong-metadata', `${where}: ${keys} ${written} in the file, ${actual} in the kernel`);
+  }
+
   /** While the claim's files exist: they are recreated after unprepare. */
   #checkGenerations(claim: SimClaim): void {
-    if (!existsSync(this.#claimDir(claim))) {
+    if (this.#node.disk.files.textOf(this.#claimDir(claim)) === undefined) {
       for (const key of this.#generations.keys()) if (key.startsWith(`${claim.uid} `)) this.#generations.delete(key);
       return;
     }
@@ -533,7 +667,7 @@ export class Checks {
   }
 
   #gateOf(claim: SimClaim): Gate | undefined {
-    return parseGate(readIfThere(join(this.#claimDir(claim), 'gate')) ?? '');
+    return parseGate(this.#node.disk.files.textOf(join(this.#claimDir(claim), 'gate')) ?? '');
   }
 
   #claimDir({ name }: SimClaim): string {
@@ -558,7 +692,7 @@ export class Checks {
   }
 
   #readFile(claim: SimClaim, request: string): string | undefined {
-    return readIfThere(join(this.#claimDir(claim), request, 'metadata.json'));
+    return this.#node.disk.files.textOf(join(this.#claimDir(claim), request, 'metadata.json'));
   }
 
   #moved(link: SimLink, from: Namespace, to: Namespace, by: string | undefined): void {
@@ -587,7 +721,8 @@ export class Checks {
   #checkFresh(link: SimLink, vf: SimVf, { id, pod }: SimSandbox): void {
     const { link: found } = this.#node.hardware.foundStateOf(vf);
     const claims = pod.claims.map((name) => this.#node.apiServer.claims.get(name));
-    if (claims.includes(undefined)) return;
+    // One that was deleted by force may be gone, and another one may have its name.
+    if (!claims.every((claim) => claim?.reservedFor.includes(pod.uid))) return;
     const ofClaims = claims.map((claim) => claim?.plan.config as ClaimSettings);
     const macs = [found?.hardwareAddress, vf.fresh.hardwareAddress, vf.learnt, vf.settings.hardwareAddress];
     const mtus = [found?.mtuBytes, 1500, ...ofClaims.map((config) => config?.mtu)];
@@ -653,8 +788,4 @@ export class Checks {
       `${by} takes ${link.parentDevice} from the running pod in ${sandbox.id}`,
     );
   }
-}
-
-function readIfThere(path: string): string | undefined {
-  return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
 }

@@ -32,6 +32,7 @@ export class Guarantees {
 
   /** The guarantees of the VFs of a port are not more than the port has. */
   claimStored({ identity, devices }: StoredClaim): void {
+    if (this.#node.plan.bandwidth === undefined) return;
     this.#held.set(
       identity.uid,
       devices.map(({ pciAddress }) => pciAddress),

@@ -43,8 +43,10 @@ export interface SimVf {
   binding: object | undefined;
   /** The address that the driver read when it was bound. */
   learnt: string | undefined;
-  /** What was asked of it in the last reset of the card; absent: it was never reset. */
+  /** The card was reset since the start. */
   wasReset: boolean;
+  /** The node has booted since then: it is as its driver makes it. */
+  wasBooted: boolean;
   /** While it is being reset its PF does not report it, as with ice. */
   isReportedFromMs: number;
 }
@@ -81,6 +83,8 @@ export class Hardware {
   readonly #kernel: Kernel;
   readonly #simulator: Simulator;
   #found: string[] = [];
+  /** What the VFs are after a boot. */
+  readonly #fresh: string[] = [];
   /** VFs that are not switched on. */
   #absent: SimVf[] = [];
   #writesInVain: number;
@@ -123,11 +127,13 @@ export class Hardware {
         binding: undefined,
         learnt: undefined,
         wasReset: false,
+        wasBooted: false,
         isReportedFromMs: 0,
       };
       this.vfs.push(vf);
       this.bind(vf, vf.ownDriver);
       const { link } = vf;
+      this.#fresh.push(JSON.stringify(this.#freshStateOf(vf)));
       if (link !== undefined) {
         if (tape.chance(0.3)) link.altNames.push(`enp1s2f${vfIndex}`);
         if (tape.chance(0.3)) link.mtuBytes = 9000;
@@ -175,11 +181,17 @@ export class Hardware {
     return this.vfs.filter(({ name }) => names.includes(name));
   }
 
-  /** Differences from the VF's initial state; those that a reset of the card undoes do not count. */
+  /** Differences from the VF's initial state, or if the card was reset since, from what the reset has made of it. */
   changesOf(vf: SimVf): string[] {
-    if (vf.wasReset) return vf.link?.namespace.isHost === true ? [] : ['its interface is not on the host'];
     const now = JSON.stringify(this.stateOf(vf));
-    return now === this.#found[vf.vfIndex] ? [] : differences(this.foundStateOf(vf), JSON.parse(now), '');
+    const [found = '{}', fresh = '{}'] = [this.#found[vf.vfIndex], this.#fresh[vf.vfIndex]];
+    const usual = vf.wasBooted ? fresh : found;
+    if (now === usual) return [];
+    const changes = differences(JSON.parse(usual), JSON.parse(now), '');
+    if (!vf.wasReset) return [...changes.values()];
+    // What a reset has undone before its claim was unprepared is restored, or not, by property.
+    const others = differences(JSON.parse(fresh), JSON.parse(now), '');
+    return [...changes].flatMap(([path, change]) => (others.has(path) ? change : []));
   }
 
   /** As it was before the first pod. */
@@ -187,10 +199,16 @@ export class Hardware {
     return JSON.parse(this.#found[vf.vfIndex] ?? '{}');
   }
 
+  #freshStateOf(vf: SimVf): VfState {
+    const { link, ...state } = this.stateOf({ ...vf, settings: defaultVfSettings() });
+    return { ...state, link: link && { ...link, hardwareAddress: vf.fresh.hardwareAddress } };
+  }
+
   stateOf(vf: SimVf): VfState {
     const { driver, override, settings, link } = vf;
     if (link === undefined) return { driver, override, settings, link: undefined };
-    const { index: _index, ...view } = link.view();
+    // Only a cable changes its carrier.
+    const { index: _index, carrier: _carrier, ...view } = link.view();
     const addresses = [...link.addresses.keys()].sort();
     const { namespace } = link;
     const place = namespace.isHost ? 'host' : `${namespace.owner}`;
@@ -292,18 +310,21 @@ export class Hardware {
   }
 }
 
-function differences(found: unknown, now: unknown, path: string): string[] {
+/** By path of the property. */
+function differences(found: unknown, now: unknown, path: string): Map<string, string> {
   if (typeof found === 'object' && found !== null && typeof now === 'object' && now !== null) {
     const keys = new Set([...Object.keys(found), ...Object.keys(now)]);
-    return [...keys].flatMap((key) =>
-      differences(
-        (found as Record<string, unknown>)[key],
-        (now as Record<string, unknown>)[key],
-        path === '' ? key : `${path}.${key}`,
-      ),
+    return new Map(
+      [...keys].flatMap((key) => [
+        ...differences(
+          (found as Record<string, unknown>)[key],
+          (now as Record<string, unknown>)[key],
+          path === '' ? key : `${path}.${key}`,
+        ),
+      ]),
     );
   }
-  return found === now ? [] : [`${path} is ${JSON.stringify(now)}, was ${JSON.stringify(found)}`];
+  return new Map(found === now ? [] : [[path, `${path} is ${JSON.stringify(now)}, was ${JSON.stringify(found)}`]]);
 }
 
 /** sysfs of the card, for one process: each step of the kernel is a call. */
@@ -406,6 +427,11 @@ function failed(device: string, message: string): SriovError {
   return new SriovError('binding-failed', message, { device, retriable: true });
 }
 
+/** The character devices by which a program has a VF. */
+export function vfioNodes(vfIndex: number): string[] {
+  return ['/dev/vfio/vfio', `/dev/vfio/${40 + vfIndex}`];
+}
+
 /** The character devices of vfio. */
 class SimDeviceNodes extends DeviceNodes {
   readonly #hardware: Hardware;
@@ -416,8 +442,9 @@ class SimDeviceNodes extends DeviceNodes {
   }
 
   override async vfio(pciAddress: string) {
-    const iommuGroup = `${40 + (this.#hardware.find(pciAddress)?.vfIndex ?? 0)}`;
-    return { device: `/dev/vfio/${iommuGroup}`, iommuGroup, nodes: ['/dev/vfio/vfio', `/dev/vfio/${iommuGroup}`] };
+    const { vfIndex = 0 } = this.#hardware.find(pciAddress) ?? {};
+    const iommuGroup = `${40 + vfIndex}`;
+    return { device: `/dev/vfio/${iommuGroup}`, iommuGroup, nodes: vfioNodes(vfIndex) };
   }
 
   override async rdmaDevice() {

@@ -34,6 +34,16 @@ export function directoriesOf({ root }: Directories) {
   };
 }
 
+/** Directories of an instance that only some claims have files in. */
+export function settingsDirs(directories: Directories) {
+  const { dataDir, stateDir } = directoriesOf(directories);
+  return {
+    deviceInfoDir: join(stateDir, 'device-info-of-multus'),
+    attributesDir: join(dataDir, 'attributes'),
+    downwardApiDir: join(dataDir, 'pods'),
+  };
+}
+
 export const reconcileMs = 10_000;
 /** Periodic sleeps of the driver: reconciliation, checks of pods, waiting sandboxes and devices, and of its slices. */
 export const periodicSleepsMs = [reconcileMs, 2_000, 1_000, 2_000, 300_000];
@@ -97,9 +107,7 @@ export class Instance {
     const { dataDir, cdiDir, stateDir } = directoriesOf(this.#node.directories);
     return {
       ...{ driverName, nodeName, dataDir, cdiDir, stateDir },
-      deviceInfoDir: join(stateDir, 'device-info-of-multus'),
-      attributesDir: join(dataDir, 'attributes'),
-      downwardApiDir: join(dataDir, 'pods'),
+      ...settingsDirs(this.#node.directories),
       metadataLayouts: this.#chosen.layouts,
       metadataVersions: ['v1beta1', 'v1alpha1'],
       enableDeviceMetadata: this.#chosen.metadata,

@@ -72,6 +72,8 @@ export class SimLink {
   /** The other end of a veth pair. */
   peer: SimLink | undefined;
   isGone = false;
+  /** When duplicate address detection has last ended for one of its addresses. */
+  readyAtMs = Number.NEGATIVE_INFINITY;
   /** Of a card's port. */
   hasCable = true;
   /** Of a port of a bond in mode 802.3ad. */
@@ -162,6 +164,8 @@ export interface KernelObserver {
   /** @param by the requester; absent: the kernel itself */
   moved(link: SimLink, from: Namespace, to: Namespace, by: string | undefined): void;
   removed(link: SimLink, by: string | undefined): void;
+  /** Duplicate address detection of one of its addresses has ended. */
+  addressReady(link: SimLink): void;
 }
 
 export interface KernelOptions {
@@ -172,6 +176,8 @@ export interface KernelOptions {
   udevAddsAltNames: boolean;
   /** The name by which udev knows a link. */
   udevNameOf: (link: SimLink) => string | undefined;
+  /** Whether interfaces of pods get an IPv6 address when they are set up, which another one may have for the first second or two. */
+  hasIpv6: boolean;
 }
 
 /** Network namespaces and links, with the behaviour of Linux. */
@@ -376,7 +382,24 @@ export class Kernel {
     if (!up) {
       link.routes = [];
       for (const cidr of [...link.addresses.keys()]) if (cidr.includes(':')) link.addresses.delete(cidr);
-    }
+    } else if (this.#options.hasIpv6 && !link.namespace.isHost) this.#addIpv6(link);
+  }
+
+  /** Of hardware, or of a bond: one that a router has announced. */
+  #addIpv6(link: SimLink): void {
+    const { simulator } = this.#options;
+    const { namespace } = link;
+    if (link.master !== undefined || (link.parentDevice === undefined && link.kind !== 'bond')) return;
+    const cidr = `2001:db8::${(1 + Number.parseInt(link.hardwareAddress.slice(-2), 16)).toString(16)}/64`;
+    const address = { cidr, scope: 'global' as const, tentative: true, dadFailed: false };
+    link.addresses.set(cidr, address);
+    simulator.schedule(1_000 + 1_000 * simulator.tape.fraction('dad'), undefined, 'address is ready', () => {
+      if (link.namespace !== namespace || link.addresses.get(cidr) !== address) return;
+      link.addresses.set(cidr, { ...address, tentative: false });
+      link.readyAtMs = simulator.nowMs;
+      namespace.changed();
+      for (const observer of this.observers) observer.addressReady(link);
+    });
   }
 
   /** The name is used only if its own is taken: the link is renamed after the move. */

@@ -65,6 +65,11 @@ export class MemoryFiles {
     return typeof file === 'string' && (file.startsWith(this.root) || file.startsWith(firstInDescriptor));
   }
 
+  /** What is in a file, for checks, which read the same files again and again; `undefined` if there is none. */
+  textOf(path: string): string | undefined {
+    return this.#find(path)?.node?.content.toString('utf8');
+  }
+
   /** Removes all of them. */
   clear(): void {
     this.#tree = new FileNode(++this.#lastInode, true);

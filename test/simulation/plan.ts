@@ -138,6 +138,8 @@ export interface Plan {
   lockedRate: number;
   /** Whether claims get the names of those that are gone, as with a StatefulSet. */
   reusesNames: boolean;
+  /** Whether interfaces of pods get an IPv6 address by themselves, which is ready after duplicate address detection. */
+  hasIpv6: boolean;
   /** Whether the runtime lists sandboxes whose RunPodSandbox it has not answered. */
   listsUnfinished: boolean;
   /**
@@ -218,11 +220,15 @@ export function drawPlan(tape: Tape): Plan {
 
 type More = Pick<
   Plan,
-  'pods' | 'faults' | 'instantShare' | 'slowShare' | 'settings' | 'writesInVain' | 'lockedRate' | 'reusesNames'
+  | ('pods' | 'faults' | 'instantShare' | 'slowShare' | 'settings' | 'writesInVain' | 'lockedRate')
+  | ('reusesNames' | 'hasIpv6')
 >;
 
 /** From a generator of its own, so that schedules without any of it are what they were. */
-function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | 'faults' | 'slowShare'>): More {
+function drawMore(tape: Tape, plan: Pick<Plan, 'pods' | 'faults' | 'slowShare'>): More {
+  const { faults, slowShare } = plan;
+  const reusesNames = tape.chance(0.15, 'name');
+  const pods = reusesNames ? drawReuse(tape, plan.pods) : plan.pods;
   const count = tape.weighted(
     [
       [5, 0],
@@ -243,14 +249,88 @@ function drawMore(tape: Tape, { pods, faults, slowShare }: Pick<Plan, 'pods' | '
       ...outages,
       ...drawSilence(tape, outages),
       ...drawSlowness(tape),
+      ...drawEnds(tape, pods),
+      ...drawRestartsAfterBoot(tape, faults),
+      ...(reusesNames && tape.chance(0.4, 'name') ? [drawForgottenState(tape, pods)] : []),
     ],
     slowShare: isContested ? 0.5 : slowShare,
     instantShare: tape.chance(0.15, 'more') ? 0.7 : 0,
     lockedRate: tape.chance(0.12, 'lock') ? 0.2 : 0,
-    reusesNames: tape.chance(0.15, 'name'),
+    reusesNames,
+    hasIpv6: tape.chance(0.1, 'dad'),
     settings: drawSettings(tape),
-    pods: drawCpus(tape, tape.chance(0.25, 'more') ? pods.map((pod, index) => drawMoreOfPod(tape, pod, index)) : pods),
+    pods: drawProperties(
+      tape,
+      drawCpus(tape, tape.chance(0.25, 'more') ? pods.map((pod, index) => drawMoreOfPod(tape, pod, index)) : pods),
+    ),
   };
+}
+
+/** Pods are deleted by force, and their successors have claims of the same names: for a time the driver has both. */
+function drawReuse(tape: Tape, pods: PodPlan[]): PodPlan[] {
+  const [first] = pods as [PodPlan, ...PodPlan[]];
+  let earliestMs = 0;
+  return (pods.length === 1 ? [first, { ...first }] : pods).map((pod) => {
+    const arrivesAtMs = Math.max(earliestMs, pod.arrivesAtMs % 6_000);
+    const deletedAfterMs = 200 + tape.below(6_000, 'name');
+    earliestMs = arrivesAtMs + deletedAfterMs + tape.below(1_500, 'name');
+    return { ...pod, arrivesAtMs, deletedAfterMs, isForced: tape.chance(0.7, 'name'), takesOver: false };
+  });
+}
+
+/** The kubelet forgets its claims when a pod ends whose successor has claims of the same names. */
+function drawForgottenState(tape: Tape, pods: readonly PodPlan[]): Fault {
+  const [{ arrivesAtMs = 0, deletedAfterMs = 0 } = {}] = pods;
+  const atMs = arrivesAtMs + deletedAfterMs + tape.below(1_000, 'name');
+  return { kind: 'restart kubelet', atMs, forMs: 100 + tape.below(1_000, 'name'), isStateLost: true };
+}
+
+/** Faults while a pod ends: no container waits for what fails then. */
+function drawEnds(tape: Tape, pods: readonly PodPlan[]): Fault[] {
+  if (!tape.chance(0.15, 'end')) return [];
+  const ends = pods.flatMap(({ arrivesAtMs, deletedAfterMs }) =>
+    deletedAfterMs === undefined ? [] : arrivesAtMs + deletedAfterMs,
+  );
+  const endsAtMs = ends[tape.below(ends.length, 'end')];
+  if (endsAtMs === undefined) return [];
+  return Array.from({ length: 1 + tape.below(3, 'end') }, (): Fault => {
+    const atMs = endsAtMs + Math.floor(2_000 * tape.fraction('end') ** 2);
+    const forMs = 100 + Math.floor(4_000 * tape.fraction('end') ** 2);
+    const kind = tape.pick<PlainFault>(
+      ['disk error', 'store error', 'card refuses', 'kill driver', 'stall driver', 'disk full'],
+      'end',
+    );
+    return { kind, atMs, forMs };
+  });
+}
+
+/** The driver is started twice in the same boot of the node. */
+function drawRestartsAfterBoot(tape: Tape, faults: readonly Fault[]): Fault[] {
+  return faults.flatMap((fault): Fault[] => {
+    if (fault.kind !== 'reboot' || !tape.chance(0.5, 'end')) return [];
+    return [{ kind: 'kill driver', atMs: fault.atMs + fault.forMs + 3_000 + tape.below(8_000, 'end'), forMs: 100 }];
+  });
+}
+
+/** Some claims ask for more of what only the PF can set. */
+function drawProperties(tape: Tape, pods: PodPlan[]): PodPlan[] {
+  if (!tape.chance(0.15, 'vf')) return pods;
+  return pods.map((pod) => ({
+    ...pod,
+    claims: pod.claims.map((claim, index) => {
+      if (claim.attach === 'observe' || claim.isBroken) return claim;
+      const vf = {
+        ...(claim.config as { vf?: object }).vf,
+        ...(tape.chance(0.5, 'vf') ? { trust: true } : {}),
+        ...(tape.chance(0.5, 'vf') ? { spoofCheck: false } : {}),
+        ...(tape.chance(0.3, 'vf') ? { linkState: 'enable' } : {}),
+      };
+      const { addresses } = claim.config as { addresses?: string[] };
+      const hasRoute = claim.attach === 'netlink' && addresses !== undefined && tape.chance(0.5, 'vf');
+      const routes = hasRoute ? { routes: [{ destination: `198.51.${100 + index}.0/24`, gateway: '192.0.2.1' }] } : {};
+      return { ...claim, config: { ...claim.config, vf, ...routes } };
+    }),
+  }));
 }
 
 /** Some pods get CPUs of their own, on either socket or on both. */

@@ -55,6 +55,7 @@ interface Edits {
   mounts: { hostPath: string; containerPath: string }[];
   hooks: { path: string; args: string[] }[];
   env: string[];
+  deviceNodes: { path: string }[];
 }
 
 interface Connection {
@@ -235,15 +236,17 @@ export class Runtime {
     const sandbox = this.sandboxes.get(id);
     if (sandbox === undefined) return;
     sandbox.isEnding = true;
-    sandbox.endedAtMs ??= this.#node.simulator.nowMs;
+    this.#ends(sandbox);
     for (const container of this.containersOf(sandbox)) this.stopContainer(container, 'killed');
     await this.#work('kill', 10, 1_000, signal);
     this.#endPause(sandbox);
     const isPathFirst = this.#node.plan.flavour === 'cri-o';
     if (isPathFirst) this.#unmount(sandbox);
-    await this.#event(`StopPodSandbox ${id}`, (instance, context) =>
+    const toldAtMs = this.#node.simulator.nowMs;
+    const isAnswered = await this.#event(`StopPodSandbox ${id}`, (instance, context) =>
       instance.handlers.stopPodSandbox?.(viewOf(sandbox), context),
     );
+    if (isAnswered) this.#node.checks.stopAnswered(sandbox, this.#node.simulator.nowMs - toldAtMs);
     sandbox.state = 'stopped';
     sandbox.isListed = this.#node.plan.listsStopped;
     await this.#work('cluster network', 10, 1_000, signal);
@@ -268,7 +271,13 @@ export class Runtime {
     for (const container of this.containersOf(sandbox)) this.stopContainer(container, 'killed');
     this.#endPause(sandbox);
     sandbox.state = 'stopped';
-    sandbox.endedAtMs ??= this.#node.simulator.nowMs;
+    this.#ends(sandbox);
+  }
+
+  #ends(sandbox: SimSandbox): void {
+    if (sandbox.endedAtMs !== undefined) return;
+    sandbox.endedAtMs = this.#node.simulator.nowMs;
+    this.#node.checks.sandboxEnds(sandbox);
   }
 
   /** Its work is interrupted; sandboxes and containers live on. */
@@ -553,6 +562,7 @@ function readCdi(dir: string, ids: readonly string[]): Edits {
     mounts: found.flatMap(({ mounts = [] }) => mounts),
     hooks: found.flatMap(({ hooks = [] }) => hooks),
     env: found.flatMap(({ env = [] }) => env),
+    deviceNodes: found.flatMap(({ deviceNodes = [] }) => deviceNodes),
   };
 }
 

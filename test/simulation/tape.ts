@@ -25,7 +25,10 @@ export type ChoiceKind =
   | 'guarantee'
   | 'slow'
   | 'lock'
-  | 'name';
+  | 'name'
+  | 'end'
+  | 'vf'
+  | 'dad';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

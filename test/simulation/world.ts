@@ -117,11 +117,12 @@ export class Node {
     simulator.tape.slowShare = plan.slowShare;
     simulator.tape.instantShare = plan.instantShare;
     simulator.trace('plan', () => JSON.stringify(plan));
-    const { renamesLinksThatAreUp, udevAddsAltNames } = plan;
+    const { renamesLinksThatAreUp, udevAddsAltNames, hasIpv6 } = plan;
     this.kernel = new Kernel({
       simulator,
       renamesLinksThatAreUp,
       udevAddsAltNames,
+      hasIpv6,
       udevNameOf: ({ parentDevice = '' }) => this.hardware.find(parentDevice)?.fresh.name,
     });
     const hasBonds = plan.pods.some(({ claims }) => claims.some(({ isBond }) => isBond));
@@ -243,8 +244,10 @@ export class Node {
 
   onStored(change: string, argument: unknown, process: Process): void {
     this.checks.storeChanged();
-    if (change === 'putClaim') this.checks.guarantees.claimStored(argument as StoredClaim);
-    if (change === 'deleteClaim') this.checks.guarantees.claimDeleted(String(argument));
+    const { guarantees, model } = this.checks;
+    if (change === 'putClaim') for (const each of [guarantees, model]) each.claimStored(argument as StoredClaim);
+    if (change === 'deleteClaim') for (const each of [guarantees, model]) each.claimDeleted(String(argument));
+    if (change === 'deleteUnrestored') model.freed(String(argument), 'a repair');
     if (change === 'putCondition') this.checks.reports.conditionStored(argument as StoredCondition);
     if (/^(release|delete)Claim$/.test(change)) this.checks.reports.released(String(argument), process);
   }
@@ -256,6 +259,7 @@ export class Node {
       if (this.readFails('store')) throw Object.assign(new Error('disk I/O error'), { errcode: 10 });
     } else if (faults.storeErrors > 0 && faults.statementsBefore-- <= 0) {
       faults.storeErrors -= 1;
+      this.#disturb(0);
       throw Object.assign(new Error('database or disk is full'), { errcode: 13 });
     }
   }
@@ -633,6 +637,7 @@ export class Node {
     if (isGrowing && this.simulator.nowMs < faults.diskFullUntilMs) return 'ENOSPC';
     if (faults.diskErrors <= 0) return undefined;
     faults.diskErrors -= 1;
+    this.#disturb(0);
     return 'EIO';
   }
 
@@ -688,7 +693,8 @@ export class Node {
     const { faults, cni, apiServer } = this;
     this.isCalm = true;
     this.#stallInWait = undefined;
-    this.#disturb(0);
+    const { lostRate, lockedRate, apiErrorRate } = this.plan;
+    if (lostRate + lockedRate + apiErrorRate > 0) this.#disturb(0);
     simulatorTrace(this, 'faults end');
     Object.assign(this.hardware, { refusesUntilMs: 0, lateUntilMs: 0 });
     const none = { lostRate: 0, lockedRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0 };

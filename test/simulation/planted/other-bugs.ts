@@ -457,4 +457,58 @@ export const otherBugs: readonly PlantedBug[] = [
       },
     })),
   },
+  {
+    name: 'tentative-means-none',
+    what: 'addresses whose duplicate address detection is under way count as absent, and nothing reads them again',
+    needs: ({ hasIpv6, liveUpdates }) => hasIpv6 && !liveUpdates,
+    plant: inPods((connection) => ({
+      addresses: async (index) => (await connection.addresses(index)).filter(({ tentative }) => !tentative),
+    })),
+  },
+  {
+    name: 'trust-is-not-set',
+    what: 'a VF is not trusted although its claim asks for that',
+    needs: pod(({ claims }) => claims.some(({ config }) => (config as { vf?: { trust?: true } }).vf?.trust)),
+    plant: inPart('control', (control) =>
+      altered(control, {
+        async configure(address, { vf: { trust: _, ...vf } = {}, ...wanted }, before) {
+          await control.configure(address, { ...wanted, vf }, before);
+        },
+      }),
+    ),
+  },
+  {
+    name: 'stop-is-answered-first',
+    what: 'the runtime goes on stopping a sandbox while VFs are still being detached from it',
+    plant: inHandlers((handlers) => ({
+      async stopPodSandbox(...call) {
+        void handlers.stopPodSandbox?.(...call);
+      },
+    })),
+  },
+  {
+    name: 'unrestored-until-the-next-start',
+    what: 'a driver that starts forgets which VFs could not be restored',
+    needs: fault('card refuses'),
+    plant: inStore((store) => ({
+      forgetUnrestoredOfEarlierBoots() {
+        for (const { device } of store.unrestored()) store.deleteUnrestored(device.pciAddress);
+      },
+    })),
+  },
+  {
+    name: 'plugins-end-by-themselves',
+    what: 'a plugin that hangs is not killed when its sandbox ends',
+    needs: ({ cniHangRate }) => cniHangRate > 0,
+    plant: (ports) => {
+      const { signal } = new AbortController();
+      return {
+        ...ports,
+        cni: altered(ports.cni, {
+          add: (attachment) => ports.cni.add(attachment, { signal }),
+          ipamAdd: (attachment) => ports.cni.ipamAdd(attachment, { signal }),
+        }),
+      };
+    },
+  },
 ];

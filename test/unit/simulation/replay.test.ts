@@ -47,7 +47,7 @@ describe('an incident', () => {
     ['attachment-stored-late', 'not-stored', []],
     ['interface-stays-down', 'not-configured', []],
     // The name is one that a VF has before its claim.
-    ['alternative-names-stay', 'not-settled', []],
+    ['alternative-names-stay', 'not-restored', []],
   ])('of %s is replayed to the same violation, and to none by other code', async (bug, rule, faults) => {
     const { outcome, text } = await recordIncident((plan) => {
       const found = new Map([['0000-01-02-0', { link: { altNames: ['enp1s2f1'] }, settings: { trust: true } }]]);

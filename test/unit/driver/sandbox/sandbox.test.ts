@@ -24,12 +24,19 @@ describe('Sandbox', () => {
   let networks: FakeNetworks;
   let work: FakeWork;
   let claims: StoredClaim[];
+  let isUnreadable: boolean;
   let failures: string[];
   let reported: string[];
   let sandbox: Sandbox;
   const open = (liveUpdates = false, of: SandboxFacts = facts) =>
     new Sandbox(of, {
-      store: { claims: () => claims, claimsOfPod: () => claims },
+      store: {
+        claims: () => claims,
+        claimsOfPod: () => {
+          if (isUnreadable) throw new Error('disk I/O error');
+          return claims;
+        },
+      },
       claims: {
         podLinks: work.podLinks,
         serve: work.serve.bind(work),
@@ -54,6 +61,7 @@ describe('Sandbox', () => {
     networks = new FakeNetworks('/netns/s1');
     work = new FakeWork();
     claims = [claim('a'), claim('b')];
+    isUnreadable = false;
     failures = [];
     reported = [];
     sandbox = open();
@@ -108,6 +116,31 @@ describe('Sandbox', () => {
     sandbox.locate(facts);
     await sandbox.want('ready');
     expect([sandbox.phase, failures.length]).toEqual(['ready', 2]);
+  });
+
+  it('counts failures and pauses anew some time after it was ready', async () => {
+    work.failures.set('a', new Error('not yet'));
+    await sandbox.want('ready').catch(() => undefined);
+    clock.advance(500);
+    await turns();
+    expect(sandbox.failure?.attempts).toBe(2);
+    work.failures.clear();
+    await sandbox.want('ready');
+    clock.advance(60_000);
+    work.failures.set('a', new Error('again'));
+    await expect(sandbox.refresh()).rejects.toThrow('again');
+    expect([sandbox.failure?.attempts, clock.sleeping()]).toEqual([1, [500]]);
+  });
+
+  it('reads everything again when the store could not be read for a moment', async () => {
+    await sandbox.want('ready');
+    isUnreadable = true;
+    await expect(sandbox.refresh()).rejects.toThrow('disk I/O error');
+    isUnreadable = false;
+    work.done.length = 0;
+    clock.advance(500);
+    await turns();
+    expect([work.done, sandbox.failure]).toEqual([['serve a', 'serve b'], undefined]);
   });
 
   it('tries at once when it is asked again', async () => {

@@ -84,6 +84,18 @@ describe('records of claims in the store', () => {
       expect(await second.metadata.update(claim, request, devices)).toMatchObject({ generation: 2 });
     });
 
+    it('stay in their files until the store has them', async () => {
+      {
+        using first = start();
+        using other = new DatabaseSync(storePath);
+        other.exec("CREATE TRIGGER full BEFORE INSERT ON records BEGIN SELECT raise(ABORT, 'disk is full'); END");
+        expect(() => first.metadata.read(claim, request)).toThrow('cannot be used');
+        other.exec('DROP TRIGGER full');
+      }
+      using second = start();
+      expect(second.metadata.read(claim, request)?.devices).toEqual(devices);
+    });
+
     it('stay where they are when a tool reads them, also from a store that is not migrated', async () => {
       mkdirSync(dirname(storePath), { recursive: true });
       using database = new DatabaseSync(storePath);

@@ -211,10 +211,16 @@ describe('unprepare without a readable record', () => {
       `attributes/${driver}-other-uid-vf.json`,
       `attributes/other.${driver}-${claim.uid}-vf.json`,
       `pods/${podUid}/fast-net.other.json`,
+      `pods/${podUid}/fast-net.theirs.json`,
       `pods/${podUid}/fast-network.vf.json`,
       'pods/file',
     ];
-    for (const other of others) writeFileSync(join(bench.path, other), '{"uid": "other"}');
+    // Of a claim of the name in another namespace, and of another driver of the claim.
+    const texts = [
+      { uid: 'other-uid', driver },
+      { uid: claim.uid, driver: `other.${driver}` },
+    ].map((each) => JSON.stringify(each));
+    for (const [index, other] of others.entries()) writeFileSync(join(bench.path, other), texts[index % 2] ?? '');
     damage();
     await metadata.unprepare(claim);
     expect(bench.files()).toEqual(others.toSorted());

@@ -325,6 +325,28 @@ describe('a claim with a gate', () => {
     expect(gateText()).toBeUndefined();
   });
 
+  it('stays open, with its files, whatever is asked of another claim of its name', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    const files = () => bench.files().map((path) => [path, bench.read(path)]);
+    const before = files();
+    const other = { ...claim, uid: 'other-uid' };
+    expect([metadata.read(other, 'vf'), metadata.isGated(other), metadata.isRecorded(other)]).toEqual([
+      undefined,
+      false,
+      false,
+    ]);
+    await expect(metadata.update(other, 'vf', devices)).rejects.toThrow(
+      `prepared with UID ${claim.uid}, not other-uid`,
+    );
+    await expect(metadata.openGate(other, b)).rejects.toThrow(`prepared with UID ${claim.uid}, not other-uid`);
+    await metadata.holdGate(other, a, 'no');
+    await metadata.endGate(other, a);
+    await metadata.withdraw(other);
+    await metadata.unprepare(other);
+    expect([gateOf(), files()]).toEqual([{ state: 'served', sandboxId: a }, before]);
+  });
+
   it('keeps the reason why containers wait, and the end of a sandbox, when it is prepared again', async () => {
     await metadata.prepare(record, new Map());
     await metadata.holdGate(claim, a, 'the VF is in another pod');
