@@ -131,7 +131,8 @@ async function onPage(path: string, act: (page: Page) => Promise<void>): Promise
 it('the search finds an error code, and its page', () =>
   onPage('index.html', async (page) => {
     await page.keyboard.press('Control+k');
-    await page.keyboard.type('api-conflict');
+    // The box is loaded when it is opened: keys before that are lost.
+    await page.locator('input.search-input').fill('api-conflict');
     await page.locator('a.result').first().click();
     await page.waitForURL('**/reference/errors/api-conflict.html*');
     expect(await page.locator('h1').textContent()).toContain('api-conflict');

@@ -418,6 +418,16 @@ describe('in whatever order the driver is killed', () => {
     await expect(bench.start({ gate, enabled: false }).openGate(claim, a)).rejects.toThrow('has no metadata yet');
   });
 
+  it('opens the gate after the files have their content', async () => {
+    await metadata.prepare(record, new Map());
+    const { ClaimFiles } = await import('../../../../../src/framework/metadata/files/claim-files.ts');
+    {
+      using _spy = killedAt(ClaimFiles, 'layDown');
+      await expect(metadata.openGate(claim, a, new Map([['vf', devices]]))).rejects.toThrow('killed');
+    }
+    expect([gateText(), hidden().every(isBlank)]).toEqual([undefined, true]);
+  });
+
   it('knows that content is withdrawn before a file shows it', async () => {
     await metadata.prepare(record, new Map());
     await serve(a);
