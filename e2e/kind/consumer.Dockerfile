@@ -9,6 +9,6 @@ RUN make -C /programs CC=musl-gcc OUT=/out VERSION=e2e
 
 FROM debian:bookworm-slim
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends dpdk-dev librte-meta-net librte-meta-mempool iproute2 \
+ && apt-get install --yes --no-install-recommends dpdk-dev librte-meta-net librte-meta-mempool iproute2 iputils-ping \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /out/netdra-metadata /usr/local/bin/netdra-metadata

@@ -1,4 +1,4 @@
-import type { KubernetesObject, V1DaemonSet } from '@kubernetes/client-node';
+import type { KubernetesObject, V1Pod } from '@kubernetes/client-node';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { KubeRequest, ResourceClaim } from '../../../src/framework/kube/index.ts';
 import { explain } from '../../../src/lib/errors.ts';
@@ -124,29 +124,58 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await cluster.removeWithClaims([holder, 'named']);
   });
 
-  it('all drivers are replaced one after the other while pods come and go, and one that stays notices nothing', async () => {
+  it('values change, and change back, while pods come and go: one that stays notices nothing', async () => {
     await kind.createNamedClaim('named');
     const holder = await kind.hold('named', kind.nodes.at(-1)!);
     const before = await kind.stateOf(holder, 'named');
     await kind.deploy(9, 'first');
     await kind.settled();
-    kind.kubectl('rollout', 'restart', 'daemonset/netdra', '--namespace', target.driverNamespace);
-    const isRolledOut = async () => {
-      const daemonSet = await kind.cluster.find<V1DaemonSet>('DaemonSet', 'netdra', target.driverNamespace);
-      const { metadata, status } = daemonSet!;
-      const counts = [status?.updatedNumberScheduled, status?.numberAvailable, status?.currentNumberScheduled];
-      return status?.observedGeneration === metadata.generation && counts.every((each) => each === kind.nodes.length);
+    const rollOut = async (direction: string) => {
+      for (let round = 1; !(await kind.isRolledOut()); round++) {
+        await kind.deploy(9, `${direction} ${round}`);
+        await kind.settled();
+        // docs/troubleshooting.md, "A rolling update stands still": a change of the DaemonSet makes its controller look again.
+        const nudge = ['annotate', 'daemonset/netdra', `netdra.dev/nudged=${round}`, '--overwrite'];
+        if (round > 6) console.warn(kind.kubectl(...nudge, '--namespace', target.driverNamespace));
+      }
+      await kind.expectAgreement(await kind.settled());
+      // The kubelet does not know the health of devices between the stream of one driver and that of the next.
+      await expect.poll(() => kind.stateOf(holder, 'named'), { timeout: 60_000, interval: 1_000 }).toEqual(before);
     };
-    for (let round = 1; !(await isRolledOut()); round++) {
-      await kind.deploy(9, `round ${round}`);
-      await kind.settled();
-      // docs/troubleshooting.md, "A rolling update stands still": a change of the DaemonSet makes its controller look again.
-      const nudge = ['annotate', 'daemonset/netdra', `netdra.dev/nudged=${round}`, '--overwrite'];
-      if (round > 6) console.warn(kind.kubectl(...nudge, '--namespace', target.driverNamespace));
-    }
+    // More VFs, one layout less, and containers that fail where they waited.
+    const values = ['simulate=10', 'metadataLayouts={v1}', 'startGate=file'];
+    kind.helm('upgrade', ...values.map((value) => `kubeletPlugin.${value}`));
+    await rollOut('there');
+    kind.helm('rollback');
+    await rollOut('back');
+    const [pod] = await kind.pods();
+    kind.killSandbox(pod!);
+    const restarts = async () =>
+      (await kind.cluster.find<V1Pod>('Pod', pod!.metadata.name))?.status?.containerStatuses?.[0]?.restartCount;
+    await expect.poll(restarts, { timeout: 60_000 }).toBe(1);
     await kind.expectAgreement(await kind.settled());
-    // The kubelet does not know the health of devices between the stream of one driver and that of the next.
-    await expect.poll(() => kind.stateOf(holder, 'named'), { timeout: 60_000, interval: 1_000 }).toEqual(before);
     await kind.cluster.removeWithClaims([holder, 'named']);
+  });
+
+  it('VFs of two nodes reach each other where their PFs are connected', async () => {
+    const [one = '', other = ''] = kind.nodes;
+    kind.connect(one, other);
+    // Simulated VFs of a name have one MAC on all nodes: the second one of a node differs from the first one of another.
+    const places = [
+      ['first', one, '192.0.2.21'],
+      ['beside', other, '192.0.2.22'],
+      ['second', other, '192.0.2.23'],
+    ] as const;
+    const holders: string[] = [];
+    for (const [claim, node, address] of places) {
+      await kind.createNamedClaim(claim, address);
+      holders.push(await kind.hold(claim, node));
+    }
+    const ping = ['ping', '-c', '1', '-W', '10', '192.0.2.23'];
+    expect(await kind.cluster.read(holders[0]!, 'main', ...ping)).toContain(' 0% packet loss');
+    kind.disconnect(one);
+    const cut = await kind.cluster.exec(holders[0]!, 'main', 'ping', '-c', '1', '-W', '1', '192.0.2.23');
+    expect(cut.stdout).toContain('100% packet loss');
+    await kind.cluster.removeWithClaims([...holders, ...places.map(([claim]) => claim)]);
   });
 });

@@ -1,4 +1,5 @@
-import type { KubernetesObject, V1Deployment, V1Node, V1Pod } from '@kubernetes/client-node';
+import { join } from 'node:path';
+import type { KubernetesObject, V1DaemonSet, V1Deployment, V1Node, V1Pod } from '@kubernetes/client-node';
 import { expect } from 'vitest';
 import { run } from '../../../scripts/packages/run.ts';
 import type { ResourceClaim } from '../../../src/framework/kube/index.ts';
@@ -7,9 +8,14 @@ import { ContainerView } from '../../cluster/container-view.ts';
 import { onNode, testClaim, testPod, testTemplate, toContainer } from '../../cluster/objects.ts';
 import type { ClusterTarget } from '../../cluster/target.ts';
 import { expectTruth } from '../../cluster/vf-pods.ts';
+import { repository } from '../settings.ts';
 
-const config = { interfaceName: 'net1', addresses: ['192.0.2.7/24'] };
-const request = { name: 'vf', config };
+const requestWith = (address: string) => ({
+  name: 'vf',
+  config: { interfaceName: 'net1', addresses: [`${address}/24`] },
+});
+const request = requestWith('192.0.2.7');
+const release = 'netdra';
 const templateName = 'nics';
 const deploymentName = 'spread';
 const podLabels = { app: deploymentName };
@@ -81,6 +87,42 @@ export class SeveralNodes implements AsyncDisposable {
     return this.onNode(this.nodes[0]!, 'kubectl', '--kubeconfig', '/etc/kubernetes/admin.conf', ...args);
   }
 
+  /** Changes values of the installed chart, or goes back to those before; {@link isRolledOut} tells when all nodes have them. */
+  helm(...command: ['upgrade', ...values: string[]] | ['rollback']): void {
+    const { kubeconfig, driverNamespace } = this.cluster.target;
+    const [verb, ...values] = command;
+    const chart = verb === 'upgrade' ? [join(repository, 'deploy/helm/netdra'), '--reuse-values'] : [];
+    const set = values.flatMap((value) => ['--set', value]);
+    run('helm', [verb, release, ...chart, ...set, '--kubeconfig', kubeconfig, '--namespace', driverNamespace]);
+  }
+
+  async isRolledOut(): Promise<boolean> {
+    const daemonSet = await this.cluster.find<V1DaemonSet>('DaemonSet', 'netdra', this.cluster.target.driverNamespace);
+    const { metadata, status } = daemonSet!;
+    const counts = [status?.updatedNumberScheduled, status?.numberAvailable, status?.currentNumberScheduled];
+    return status?.observedGeneration === metadata.generation && counts.every((each) => each === this.nodes.length);
+  }
+
+  /** Ends the process that holds a pod's namespaces, after which the kubelet makes another sandbox for the pod. */
+  killSandbox({ metadata, spec }: Stored<V1Pod>): void {
+    const node = spec?.nodeName ?? '';
+    const filter = `labels."io.kubernetes.pod.uid"==${metadata.uid},labels."io.cri-containerd.kind"==sandbox`;
+    const id = this.onNode(node, 'ctr', '--namespace=k8s.io', 'containers', 'list', '--quiet', filter).trim();
+    this.onNode(node, 'ctr', '--namespace=k8s.io', 'tasks', 'kill', '--signal=SIGKILL', id);
+  }
+
+  /** Connects the first simulated PFs of two nodes by a cable, until the end of one of the nodes. */
+  connect(one: string, other: string): void {
+    const pidOf = (node: string) => run(this.#engine, ['inspect', '--format={{.State.Pid}}', node]).trim();
+    const end = (node: string) => ['name', 'cable', 'netns', pidOf(node)];
+    run('ip', ['link', 'add', ...end(one), 'type', 'veth', 'peer', ...end(other)]);
+    for (const node of [one, other]) this.onNode(node, 'ip', 'link', 'set', 'cable', 'up', 'master', 'nsim0');
+  }
+
+  disconnect(node: string): void {
+    this.onNode(node, 'ip', 'link', 'delete', 'cable');
+  }
+
   /** Evicts the Deployment's pods from a node that gets no new ones until {@link uncordon}. */
   drain(node: string): void {
     const selected = [`--pod-selector=app=${deploymentName}`, '--grace-period=1', '--timeout=120s'];
@@ -139,14 +181,15 @@ export class SeveralNodes implements AsyncDisposable {
     return pods;
   }
 
-  async createNamedClaim(name: string): Promise<void> {
-    await this.cluster.create(testClaim(this.cluster, name, [request]));
+  /** @param address of its VF in a pod */
+  async createNamedClaim(name: string, address?: string): Promise<void> {
+    await this.cluster.create(testClaim(this.cluster, name, [address === undefined ? request : requestWith(address)]));
   }
 
   /** Creates a pod on a node with a named claim, and waits until it runs with the VF of the claim. */
   async hold(claim: string, node: string): Promise<string> {
     const { cluster } = this;
-    const name = `holder-${node}`;
+    const name = `holder-of-${claim}-${node}`;
     const pod = testPod(cluster, name, { claims: [{ name: 'nic', resourceClaimName: claim }] });
     Object.assign(pod.spec!, { nodeSelector: { 'kubernetes.io/hostname': node } });
     await cluster.create(pod);
@@ -154,14 +197,14 @@ export class SeveralNodes implements AsyncDisposable {
     return name;
   }
 
-  /** The container of a pod with a named claim, and the text of its metadata file. */
+  /** The container of a pod with a named claim, the texts of its metadata files, and the status of the claim. */
   async stateOf(pod: string, claim: string) {
     const view = new ContainerView(this.cluster, pod);
     const { status } = (await this.cluster.find<V1Pod>('Pod', pod))!;
-    return [
-      status?.containerStatuses,
-      await view.read('cat', view.metadataPath(`resourceclaims/${claim}`, request.name)),
-    ];
+    const object = await this.cluster.find<ResourceClaim>('ResourceClaim', claim);
+    const paths = [view.metadataPath(`resourceclaims/${claim}`, request.name), view.kepPath(claim, request.name)];
+    const files = await view.read('cat', ...paths);
+    return [status?.containerStatuses, object?.status?.devices, files];
   }
 
   /** What scheduler, driver and kernel say of a pod's VF is the same. */
