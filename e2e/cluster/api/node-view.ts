@@ -90,7 +90,7 @@ export function describeNodeView(get: () => ApiCluster): void {
         'OFFERED',
         'IN USE',
         'WITHHELD',
-        'NO CARRIER',
+        'FIRST NO CARRIER',
         'POLICY',
         'AGE',
       ]);
