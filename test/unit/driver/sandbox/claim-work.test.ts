@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ClaimWork } from '../../../../src/driver/sandbox/claim-work.ts';
 import { type Attachments, SandboxError } from '../../../../src/driver/sandbox/index.ts';
@@ -78,6 +79,8 @@ describe('the VFs of a claim', () => {
         return state;
       },
       detach: async (uid: string, device: StoredDevice) => {
+        // Containers that wait are ended, and files are empty, before any VF leaves.
+        expect([gate(), file(device.request)]).toEqual([expect.stringContaining('ended s1'), '']);
         calls.push(`detach ${device.name}`);
         const error = detachErrors.get(device.name);
         if (error !== undefined) throw error;
@@ -147,6 +150,8 @@ describe('the VFs of a claim', () => {
   it('stay on the host when the claim was unprepared while its lock was waited for', async () => {
     const unprepare = await locks.acquire(claimKey(identity));
     const served = serve();
+    await setImmediate();
+    expect(steps).toEqual([]);
     store.setState(['uid'], 'unpreparing');
     unprepare[Symbol.dispose]();
     expect([await served, calls]).toEqual(['gone', []]);
@@ -173,6 +178,13 @@ describe('the VFs of a claim', () => {
     pod.set('dev-2', { ...stateOf(2), ips: ['192.0.2.23/24'] });
     expect(await serve()).toMatchObject({ withdrawn: { message: 'no answer' } });
     expect([gate(), file('vf-2')]).toEqual(['none', expect.stringContaining('192.0.2.23')]);
+  });
+
+  it('leave no metadata of an earlier sandbox of the pod when they cannot be attached in the next one', async () => {
+    await serve();
+    for (const name of ['dev-1', 'dev-2']) pod.set(name, new Error(`${name} is busy`));
+    await work.serve(identity, { ...place, sandboxId: 's2' }, {} as never, never, progress);
+    expect([gate(), file('vf-1'), dataOf(2)]).toEqual(['none', '', undefined]);
   });
 
   it('are not ready if the metadata of one that has left cannot be withdrawn, which is tried again', async () => {
@@ -207,5 +219,8 @@ describe('the VFs of a claim', () => {
     store.setAttachments('uid', new Map([['0000:3b:02.2', place]]));
     detachErrors.set('dev-2', new Error('dev-2 is busy'));
     await expect(work.detach(identity, 's1', 'gone')).rejects.toThrow('dev-1 is busy; dev-2 is busy');
+    // Containers of a sandbox without any of the VFs may wait, too.
+    expect(await work.detach(identity, 's2', 'gone')).toBe(0);
+    expect(gate()).toContain('ended s2');
   });
 });

@@ -98,6 +98,16 @@ describe('SandboxRegistry', () => {
     expect([registry.isFresh, registry.has('s1')]).toEqual([false, true]);
   });
 
+  it('serves a pod in the sandbox with its containers only, while an earlier one of it is still listed', async () => {
+    put('a', 'pod');
+    registry.synchronize([facts('s1', 'pod'), facts('s2', 'pod')], new Set(['s2']));
+    await requeue(2);
+    // After another connection, and before a container of the pod is seen.
+    registry.synchronize([facts('s1', 'pod'), facts('s2', 'pod')], none);
+    await requeue(2);
+    expect(new Set(done)).toEqual(new Set(['serve a in s2']));
+  });
+
   it('looks at the sandboxes that are ready again a few at a time, and at none once it is disposed of', async () => {
     const names = Array.from({ length: 10 }, (_, index) => `s${index + 10}`);
     for (const name of names) {
