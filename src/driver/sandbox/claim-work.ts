@@ -59,16 +59,20 @@ export class ClaimWork {
     const { locks, writer, files, networks, attachments, numa } = this.#options;
     return await locks.run(claimKey(identity), async () => {
       signal.throwIfAborted();
+      // Until now another instance may have worked on the claim.
+      pod.changed();
       const claim = this.#preparedFor(place.podUid, identity.uid);
       if (claim === undefined) return 'gone';
       const { devices } = claim;
       const isElsewhere = devices.some(({ attachment }) => attachment && attachment.sandboxId !== place.sandboxId);
-      if (isElsewhere) {
-        // While we waited for the lock, another instance may have served the pod's next sandbox.
-        if (networks.isGone(place.netnsPath)) throw netnsMissing(place);
-        // First, so that no container starts with the metadata of an earlier sandbox of the pod.
-        await files.withdrawMetadata(identity, requestsOf(devices));
-      }
+      // The other instance may have served the pod's next sandbox.
+      if (isElsewhere && networks.isGone(place.netnsPath)) throw netnsMissing(place);
+      const isStale = (device: StoredDevice) =>
+        device.attachment && this.#knownOf(identity, device, place) === undefined;
+      const stale = isElsewhere ? devices : devices.filter(isStale);
+      // First, so that no container starts with the metadata of an earlier sandbox of the pod, or with what the record no longer has:
+      // the disk may have been full when it was withdrawn.
+      if (stale.length > 0) await files.withdrawMetadata(identity, requestsOf(stale));
       const readings: DeviceReading[] = [];
       const lost: StoredDevice[] = [];
       const errors: unknown[] = [];

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -122,7 +122,8 @@ describe('the VFs of a claim', () => {
     deviceBegins: ({ name }: StoredDevice) => void steps.push(name),
     deviceReady: () => void steps.push('ready'),
   };
-  const serve = () => work.serve(identity, place, {} as never, never, progress);
+  const links = { changed: () => void steps.push('list again') };
+  const serve = () => work.serve(identity, place, links as never, never, progress);
   const claimDir = () => join(dir.path, 'dra-device-metadata', 'default_fast-net');
   const gate = () => (existsSync(join(claimDir(), 'gate')) ? readFileSync(join(claimDir(), 'gate'), 'utf8') : 'none');
   const file = (request: string) => readFileSync(join(claimDir(), request, 'metadata.json'), 'utf8').trim();
@@ -143,7 +144,7 @@ describe('the VFs of a claim', () => {
       expect(aligned()).toEqual({ bool });
     }
     alignment = undefined;
-    await work.serve(identity, { ...place, sandboxId: 's2' }, {} as never, never, progress);
+    await work.serve(identity, { ...place, sandboxId: 's2' }, links as never, never, progress);
     expect(aligned()).toBeUndefined();
   });
 
@@ -183,7 +184,7 @@ describe('the VFs of a claim', () => {
   it('leave no metadata of an earlier sandbox of the pod when they cannot be attached in the next one', async () => {
     await serve();
     for (const name of ['dev-1', 'dev-2']) pod.set(name, new Error(`${name} is busy`));
-    await work.serve(identity, { ...place, sandboxId: 's2' }, {} as never, never, progress);
+    await work.serve(identity, { ...place, sandboxId: 's2' }, links as never, never, progress);
     expect([gate(), file('vf-1'), dataOf(2)]).toEqual(['none', '', undefined]);
   });
 
@@ -198,11 +199,23 @@ describe('the VFs of a claim', () => {
     expect([gate(), file('vf-1'), dataOf(1)]).toEqual(['none', '', undefined]);
   });
 
+  it('have no metadata of before they left, though it could not be withdrawn then, and they cannot be attached again', async () => {
+    await serve();
+    const path = join(claimDir(), 'vf-1', 'metadata.json');
+    const before = file('vf-1');
+    for (const name of ['dev-1', 'dev-2']) pod.delete(name);
+    await serve();
+    // As on a full disk: the record is written, the file is not.
+    writeFileSync(path, before);
+    await serve();
+    expect([gate(), file('vf-1')]).toEqual(['none', '']);
+  });
+
   it('are attached although another one of the claim cannot be, and no container starts', async () => {
     pod.delete('dev-1');
     expect(await serve()).toMatchObject({ withdrawn: { message: 'dev-1 is nowhere' } });
     expect(calls).toEqual(['assure dev-1, free', 'attach dev-1', 'assure dev-2, free', 'attach dev-2']);
-    expect(steps).toEqual(['dev-1', 'dev-2', 'ready']);
+    expect(steps).toEqual(['list again', 'dev-1', 'dev-2', 'ready']);
     expect([gate(), file('vf-1'), dataOf(2)]).toEqual(['none', '', expect.anything()]);
     pod.set('dev-2', new Error('no answer'));
     expect(await serve()).toMatchObject({
