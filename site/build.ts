@@ -50,14 +50,16 @@ export async function buildSite({ version, out, base }: SiteOptions): Promise<vo
   ]);
   const target = join(out, version);
   rmSync(target, { recursive: true, force: true });
-  await generate('vitepress', ['build', 'site', '--outDir', target, '--base', `${base}${version}/`]);
+  // In the folder with its packages: elsewhere it adds one of them to the packages that it finds there.
+  await generate('vitepress', ['build', '.', '--outDir', resolve(target), '--base', `${base}${version}/`], site);
   const dead = findDeadLinks(target, `${base}${version}/`);
   if (dead.length > 0) throw new NetdraError('site-failed', `links that lead nowhere:\n${dead.join('\n')}`);
   writeVersions(out);
 }
 
-async function generate(program: string, args: string[]): Promise<void> {
-  const { output, succeeded } = await runCommand([join(site, 'node_modules/.bin', program), ...args]);
+async function generate(program: string, args: string[], folder = '.'): Promise<void> {
+  const command = ['env', `--chdir=${folder}`, join(site, 'node_modules/.bin', program), ...args];
+  const { output, succeeded } = await runCommand(command);
   if (succeeded) return;
   console.error(output);
   throw new NetdraError('site-failed', `${program} failed, see above`);

@@ -73,7 +73,7 @@ export const pagePlans: PagePlan[] = [
       [/^docker build/, noEngine],
       [/^npm test$/, 'runs the suite that this is a part of'],
       [/^npm run demo -- --(kubernetes|failover)/, 'its parts are cases of the clusters and of the virtual machines'],
-      [/^npm run (test:quick|e2e:kind)$/, 'a part of npm test of its own'],
+      [/^npm run (test:quick|e2e:kind|site)$/, 'a part of npm test of its own'],
       [/^netdra |^npx netdra|^kubectl exec$/, mention],
     ],
     setUp: [`${uninstall} --ignore-not-found`],
