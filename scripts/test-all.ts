@@ -154,7 +154,7 @@ async function main(): Promise<boolean> {
     },
     {
       name: 'simulation',
-      // Two minutes; the workflow runs more beside it.
+      // The first ones of `npm run simulate`, which the workflow runs whole, beside this.
       versions: '6,000 schedules',
       command: ['node', 'test/simulation/run.ts', '--schedules', '6000'],
     },

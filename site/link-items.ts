@@ -16,7 +16,7 @@ export function linkItems(md: MarkdownRenderer, links: Record<string, { kind: st
       // An empty cell at the top of a table is no heading to those who hear the page.
       if (content === '' && tokens[index - 1]?.type === 'th_open')
         tokens[index - 1]!.tag = tokens[index + 1]!.tag = 'td';
-      // A link within a link is none.
+      // HTML has no links within links.
       let depth = tokens[index - 1]?.type === 'heading_open' ? 1 : 0;
       tokens[index]!.children = children.flatMap((token: Token) => {
         if (token.type === 'code_inline') token.attrSet('v-pre', '');

@@ -65,7 +65,7 @@ export class MemoryFiles {
     return typeof file === 'string' && (file.startsWith(this.root) || file.startsWith(firstInDescriptor));
   }
 
-  /** What is in a file, for checks, which read the same files again and again; `undefined` if there is none. */
+  /** The content of a file, for checks, which read the same files again and again; `undefined` if the file does not exist. */
   textOf(path: string): string | undefined {
     return this.#find(path)?.node?.content.toString('utf8');
   }

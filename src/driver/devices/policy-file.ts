@@ -14,7 +14,7 @@ export interface PolicyOrigin {
 }
 
 /**
- * Puts another policy in force; `undefined`: there is none, and all VFs are offered.
+ * Puts another policy in force; `undefined`: no policy applies, and all VFs are offered.
  * @throws NetdraError `policy-refused` if it does not fit the node; the one before stays in force
  */
 export type PutInForce = (policy: InventoryPolicy | undefined, origin?: PolicyOrigin) => void;

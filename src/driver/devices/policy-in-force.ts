@@ -24,7 +24,7 @@ export class PolicyInForce {
     this.#options = options;
   }
 
-  /** `undefined`: there is none. */
+  /** `undefined` while no policy is in force. */
   get policy(): InventoryPolicy | undefined {
     return this.#policy;
   }
