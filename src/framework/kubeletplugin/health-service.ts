@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { ServerWritableStream } from '@grpc/grpc-js';
 import { onAbort } from '../../lib/abort.ts';
 import { type Clock, resolvesWithin } from '../../lib/clock.ts';
@@ -35,6 +36,7 @@ async function watch(stream: HealthStream, { board, clock, signal }: HealthServi
   const rouse = () => wake.resolve();
   let isOpen = true;
   let isNew = true;
+  let sent: WireDeviceHealth[] | undefined;
   const close = () => {
     isOpen = false;
     rouse();
@@ -51,13 +53,14 @@ async function watch(stream: HealthStream, { board, clock, signal }: HealthServi
   while (isOpen) {
     wake = Promise.withResolvers();
     if (isNew && !stream.writableNeedDrain) {
-      const devices = board.snapshot();
-      if (devices !== undefined) stream.write({ devices });
+      sent = board.snapshot();
+      if (sent !== undefined) stream.write({ devices: sent });
       isNew = false;
     }
     const leftMs = board.expiresInMs();
     if (leftMs === undefined) await wake.promise;
-    else if (!(await resolvesWithin(clock, leftMs, wake.promise))) isNew = true;
+    // By the time of day, which may have been corrected, a report can still be young enough when the timer fires.
+    else if (!(await resolvesWithin(clock, leftMs, wake.promise))) isNew ||= !isDeepStrictEqual(board.snapshot(), sent);
   }
   stream.end();
 }

@@ -1,9 +1,12 @@
+import { PassThrough } from 'node:stream';
 import { Client, credentials, status } from '@grpc/grpc-js';
 import { describe, expect, it } from 'vitest';
 import { HealthBoard } from '../../../../src/framework/kubeletplugin/health.ts';
+import { createHealthService } from '../../../../src/framework/kubeletplugin/health-service.ts';
 import type { DeviceHealth } from '../../../../src/framework/kubeletplugin/index.ts';
 import { startKubeletPlugin } from '../../../../src/framework/kubeletplugin/index.ts';
 import { HealthWatch } from '../../../doubles/kubelet-health.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { Bench, startBench, testPlugin } from './bench.ts';
 
@@ -69,6 +72,25 @@ describe('setHealth', () => {
     bench.helper.setHealth([device('a', { timeoutSeconds: 1 }), device('b')]);
     await bench.kubelet.until(() => bench.watch.received.length === 3);
     expect(bench.watch.received[2]).toMatchObject([{ health: 'HEALTHY' }, { health: 'HEALTHY' }]);
+  });
+
+  it('sends nothing when a timer fires before the time of day says that a report is too old', async () => {
+    const clock = new ManualClock();
+    // Timers follow the monotonic clock, reports the time of day, which is corrected: here it loses a millisecond.
+    const board = new HealthBoard(() => new Date(clock.nowMs() < 1_000 ? clock.nowMs() : clock.nowMs() - 1));
+    board.set([device('a', { timeoutSeconds: 1 })]);
+    const stream = new PassThrough({ objectMode: true });
+    const sent: { devices: { health: string }[] }[] = [];
+    stream.on('data', (list) => sent.push(list));
+    const stop = new AbortController();
+    createHealthService('v1', { board, clock, signal: stop.signal }).handlers.NodeWatchResources(stream as never);
+    await expect.poll(() => sent).toHaveLength(1);
+    clock.advance(1_000);
+    await expect.poll(() => clock.sleeping()).toEqual([1]);
+    clock.advance(1);
+    await expect.poll(() => sent.at(-1)?.devices).toMatchObject([{ health: 'UNKNOWN' }]);
+    expect(sent).toHaveLength(2);
+    stop.abort();
   });
 
   it('ends the streams when it stops, and does not wait for them', async () => {
