@@ -53,7 +53,8 @@ type Answer = { error?: { code?: string; message: string } };
  */
 export class KernelWriter implements Disposable {
   readonly #options: KernelWriterOptions;
-  readonly #idle: ChildProcess[] = [];
+  /** Processes without work, each with the timer that ends it. */
+  readonly #idle = new Map<ChildProcess, NodeJS.Timeout>();
   readonly #hung = new Map<string, HungWrite>();
   readonly #children = new Set<ChildProcess>();
 
@@ -78,7 +79,7 @@ export class KernelWriter implements Disposable {
   ): Promise<void> {
     const earlier = this.#hung.get(device);
     if (earlier !== undefined) throw hangs(earlier, 'has not come back since an earlier write');
-    const child = this.#idle.pop() ?? (await this.#start(path));
+    const child = this.#takeIdle() ?? (await this.#start(path));
     const answered = answerOf(child, { path, text });
     using deadline = this.#options.clock.deadline(timeoutMs);
     const outcome = await Promise.race([answered, once(deadline.signal, 'abort')]);
@@ -116,20 +117,31 @@ export class KernelWriter implements Disposable {
     return child;
   }
 
+  #takeIdle(): ChildProcess | undefined {
+    const [child] = this.#idle.keys();
+    if (child !== undefined) this.#stopResting(child);
+    return child;
+  }
+
+  #stopResting(child: ChildProcess): void {
+    clearTimeout(this.#idle.get(child));
+    this.#idle.delete(child);
+  }
+
   #forget(child: ChildProcess): void {
     this.#children.delete(child);
-    const index = this.#idle.indexOf(child);
-    if (index !== -1) this.#idle.splice(index, 1);
+    this.#stopResting(child);
   }
 
   #rest(child: ChildProcess): void {
     if (!this.#children.has(child)) return;
     child.channel?.unref();
-    this.#idle.push(child);
-    const end = setTimeout(() => {
-      if (this.#idle.includes(child)) child.kill('SIGKILL');
-    }, idleMs);
-    end.unref();
+    const end = () => {
+      // No write may take it any more: it lives for a moment after the signal.
+      this.#stopResting(child);
+      child.kill('SIGKILL');
+    };
+    this.#idle.set(child, setTimeout(end, idleMs).unref());
   }
 }
 

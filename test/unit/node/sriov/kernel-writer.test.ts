@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, vi } from 'vitest';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { type HungWrite, KernelWriter } from '../../../../src/node/sriov/kernel-writer.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
@@ -36,6 +36,22 @@ describe('KernelWriter', () => {
     await expect(writer.write(join(dir, 'nowhere'), 'x', device(0))).rejects.toMatchObject({ code: 'ENOENT' });
     await expect(writer.write(dir, 'x', device(0))).rejects.toMatchObject({ code: 'EISDIR' });
     expect(writer.hung).toEqual([]);
+  });
+
+  it('writes also at the moment at which its idle process has been long enough without work', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    using _ = { [Symbol.dispose]: () => vi.useRealTimers() };
+    const { writer, file } = bench();
+    const path = file('driver_override');
+    await writer.write(path, 'igbvf', device(0));
+    vi.advanceTimersByTime(20_000);
+    await writer.write(path, 'vfio-pci', device(0));
+    // Since the second write only 10 s have passed, and the end of a process takes a moment.
+    for (const ms of [10_000, 20_000]) {
+      vi.advanceTimersByTime(ms);
+      await writer.write(path, `after ${ms}`, device(0));
+      expect(readFileSync(path, 'utf8')).toContain(`after ${ms}`);
+    }
   });
 
   it('goes on with other devices, and with all files, while more writes hang than the pool has threads', async () => {
