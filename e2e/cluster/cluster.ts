@@ -36,6 +36,7 @@ const places = {
   ResourceClaim: ['/apis/resource.k8s.io/v1', 'resourceclaims'],
   ResourceClaimTemplate: ['/apis/resource.k8s.io/v1', 'resourceclaimtemplates'],
   DeviceClass: ['/apis/resource.k8s.io/v1', 'deviceclasses'],
+  DeviceTaintRule: ['/apis/resource.k8s.io/v1', 'devicetaintrules'],
   ResourceSlice: ['/apis/resource.k8s.io/v1', 'resourceslices'],
   Namespace: ['/api/v1', 'namespaces'],
   Job: ['/apis/batch/v1', 'jobs'],
@@ -57,6 +58,7 @@ const removedInTurn: Kind[] = [
 ];
 const clusterScoped: Kind[] = [
   'DeviceClass',
+  'DeviceTaintRule',
   'Namespace',
   'NetworkDevicePolicy',
   'Node',

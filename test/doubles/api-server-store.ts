@@ -42,6 +42,7 @@ export const resources: readonly Resource[] = [
   { group: 'resource.k8s.io', plural: 'resourceclaims', kind: 'ResourceClaim', namespaced: true },
   { group: 'resource.k8s.io', plural: 'deviceclasses', kind: 'DeviceClass', namespaced: false },
   { group: '', plural: 'namespaces', kind: 'Namespace', namespaced: false },
+  { group: 'resource.k8s.io', plural: 'devicetaintrules', kind: 'DeviceTaintRule', namespaced: false },
   { group: 'resource.k8s.io', plural: 'resourceslices', kind: 'ResourceSlice', namespaced: false },
   {
     ...{ group: 'netdra.dev', version: 'v1alpha1', plural: 'nodenetworkdevices', kind: 'NodeNetworkDevices' },

@@ -95,6 +95,15 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       };
       expect(status).toMatchObject({ code: 0, stderr: '' });
       expect(JSON.parse(status.stdout).nodes).toMatchObject([node]);
+      await cluster.apply({
+        ...{ apiVersion: 'resource.k8s.io/v1', kind: 'DeviceTaintRule', metadata: { name: 'tools' } },
+        spec: { deviceSelector: { pool: cluster.node.name }, taint: { key: 'example.com/work', effect: 'NoSchedule' } },
+      });
+      const tainted = await runAs(joe, ['status']);
+      await cluster.remove('DeviceTaintRule', 'tools');
+      expect(tainted.stdout).toMatch(
+        /: \d+ devices of PF \S+ tainted by DeviceTaintRule tools: example.com\/work, NoSch/,
+      );
       const state = async () => (await runAs(joe, ['claims', `--namespace=${cluster.namespace}`])).stdout;
       await expect.poll(state, { timeout: 20_000 }).toMatch(/\/seen +seen +\S+ +\S+ +ready +net1 /);
       const metadata = await kubectlNetdra('metadata', 'seen', `--namespace=${cluster.namespace}`);

@@ -13,6 +13,7 @@ import {
   ResourceApi,
   type ResourceClaim,
 } from '../../../framework/kube/index.ts';
+import type { DeviceTaint } from '../../../framework/resourceslice/index.ts';
 import { systemClock } from '../../../lib/clock.ts';
 import { NetdraError } from '../../../lib/errors.ts';
 import type { DriverPod } from './driver-pods.ts';
@@ -28,6 +29,16 @@ export interface ClusterOptions {
 export interface ListedView {
   metadata: { name: string };
   status?: StoredView;
+}
+
+/** A taint that an administrator puts on devices. Source: resource.k8s.io/v1, since Kubernetes 1.37. */
+export interface DeviceTaintRule {
+  metadata: { name: string };
+  spec: {
+    /** A device has all that is in it; without a selector the rule is about no device. */
+    deviceSelector?: { driver?: string; pool?: string; device?: string };
+    taint: DeviceTaint;
+  };
 }
 
 /** The API server, with the permissions of the user. */
@@ -54,6 +65,11 @@ export class Cluster implements Disposable {
     return await this.#listed(path, (page) => this.#resources.list<T>({ path, query: { ...query, ...page } }));
   }
 
+  /** None in a cluster that does not serve them in a version of ours, or if the user may not list them. @throws KubeError */
+  async listTaintRules(): Promise<DeviceTaintRule[]> {
+    return await orNone(listAll((query) => this.#resources.list({ path: 'devicetaintrules', query })));
+  }
+
   /** @throws KubeError, NetdraError `list-forbidden` */
   async listPods<T>(query: Record<string, string>): Promise<T[]> {
     const request = { method: 'GET', path: '/api/v1/pods' } as const;
@@ -74,12 +90,7 @@ export class Cluster implements Disposable {
 
   async #listOwn<T>(plural: string): Promise<T[]> {
     const request = { method: 'GET', path: `/apis/netdra.dev/v1alpha1/${plural}` } as const;
-    try {
-      return await listAll((query) => this.client.request<KubeList<T>>({ ...request, query }));
-    } catch (error) {
-      if (!isKubeError(error, 'api-unserved', 'api-forbidden')) throw error;
-      return [];
-    }
+    return await orNone(listAll((query) => this.client.request<KubeList<T>>({ ...request, query })));
   }
 
   /** @throws KubeError */
@@ -114,6 +125,16 @@ export class Cluster implements Disposable {
         hint: "the chart's ClusterRole netdra-viewer allows it: an administrator can bind it with kubectl create clusterrolebinding",
       });
     }
+  }
+}
+
+/** For what a cluster need not have, and not every user may list. @throws KubeError */
+async function orNone<T>(listing: Promise<T[]>): Promise<T[]> {
+  try {
+    return await listing;
+  } catch (error) {
+    if (!isKubeError(error, 'api-unserved', 'api-forbidden')) throw error;
+    return [];
   }
 }
 

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { StoredView } from '../../../driver/nodeview/index.ts';
 import type { NetworkDevicePolicy } from '../../../driver/policy/index.ts';
 import { mostRefusals } from '../../../driver/policy/policy-refusals.ts';
@@ -6,7 +7,7 @@ import { claimName } from '../../../framework/metadata/index.ts';
 import type { Device, DeviceTaint, ResourceSlice } from '../../../framework/resourceslice/index.ts';
 import { formatTable, type Terminal } from '../terminal.ts';
 import { type DriverPod, type DriverPodsOptions, readDriverPods } from './driver-pods.ts';
-import type { Cluster } from './open-cluster.ts';
+import type { Cluster, DeviceTaintRule } from './open-cluster.ts';
 
 /** A node that has a pod of the driver, or devices of it. */
 export interface NodeStatus {
@@ -43,21 +44,25 @@ export interface PolicyStatus {
 
 /** What the nodes offer, and what claims have of it. @throws KubeError, NetdraError `list-forbidden` */
 export async function readStatus(
-  cluster: Pick<Cluster, 'listResources' | 'listPods' | 'listViews' | 'listPolicies'>,
+  cluster: Pick<Cluster, 'listResources' | 'listPods' | 'listTaintRules' | 'listViews' | 'listPolicies'>,
   options: DriverPodsOptions,
 ): Promise<ClusterStatus> {
   const { driverName: driver } = options;
-  const [slices, claims, pods, views, policies] = await Promise.all([
+  const [slices, claims, pods, rules, views, policies] = await Promise.all([
     cluster.listResources<ResourceSlice>('resourceslices', { fieldSelector: `spec.driver=${driver}` }),
     cluster.listResources<ResourceClaim>('resourceclaims'),
     readDriverPods(cluster, options),
+    cluster.listTaintRules(),
     cluster.listViews(),
     cluster.listPolicies(),
   ]);
   const viewOf = new Map(
     views.flatMap(({ metadata: { name }, status }) => (status?.driver.name === driver ? [[name, status]] : [])),
   );
-  const slicesOf = Map.groupBy(slices, ({ spec }) => spec.nodeName);
+  const slicesOf = Map.groupBy(
+    slices.map((slice) => withRules(slice, rules)),
+    ({ spec }) => spec.nodeName,
+  );
   const allocations = allocationsOf(driver, claims);
   // A pool has the name of its node.
   const names = new Set([...pods.keys(), ...slicesOf.keys(), ...allocations.keys()]);
@@ -66,6 +71,22 @@ export async function readStatus(
     return withView(toNodeStatus(node, pods.get(node), own, allocations.get(node) ?? []), own, viewOf.get(node));
   });
   return { driver, nodes, policies: policies.map((each) => toPolicyStatus(each, [...viewOf.values()])) };
+}
+
+/** A taint, and the DeviceTaintRule that it is from. */
+type KnownTaint = DeviceTaint & { rule?: string };
+
+/** Adds the taints that administrators have put on devices: for the scheduler they are like those of the slice. */
+function withRules(slice: ResourceSlice, rules: readonly DeviceTaintRule[]): ResourceSlice {
+  const { driver, pool, devices = [] } = slice.spec;
+  const added = (name: string): KnownTaint[] => {
+    const facts = { driver, pool: pool.name, device: name };
+    const isAbout = ({ spec: { deviceSelector } }: DeviceTaintRule) =>
+      deviceSelector !== undefined && isDeepStrictEqual({ ...facts, ...deviceSelector }, facts);
+    return rules.filter(isAbout).map(({ metadata, spec }) => ({ ...spec.taint, rule: metadata.name }));
+  };
+  const all = devices.map((device) => ({ ...device, taints: [...(device.taints ?? []), ...added(device.name)] }));
+  return { ...slice, spec: { ...slice.spec, devices: all } };
 }
 
 function toPolicyStatus({ metadata, status }: NetworkDevicePolicy, views: readonly StoredView[]): PolicyStatus {
@@ -150,7 +171,7 @@ function podProblems(pod: DriverPod | undefined): string[] {
   return pod.ready ? [] : [`pod ${pod.namespace}/${pod.name} of the driver is not ready: ${pod.reason}`];
 }
 
-function taintsOf({ taints = [] }: Device): DeviceTaint[] {
+function taintsOf({ taints = [] }: Device): KnownTaint[] {
   return taints.filter(({ effect }) => effect !== 'None');
 }
 
@@ -158,8 +179,9 @@ function taintsOf({ taints = [] }: Device): DeviceTaint[] {
 function taintProblems(devices: readonly Device[]): string[] {
   const all = devices.flatMap((device) => {
     const pf = device.attributes?.pfName?.string;
-    return taintsOf(device).map(({ key, value, effect }) => {
-      return `${ofPf(pf)} tainted: ${key}${value === undefined ? '' : `=${value}`}, ${effect}`;
+    return taintsOf(device).map(({ key, value, effect, rule }) => {
+      const by = rule === undefined ? '' : ` by DeviceTaintRule ${rule}`;
+      return `${ofPf(pf)} tainted${by}: ${key}${value === undefined ? '' : `=${value}`}, ${effect}`;
     });
   });
   return [...Map.groupBy(all, (text) => text)].map(([text, { length }]) => {

@@ -156,6 +156,29 @@ describe('readStatus', () => {
     ]);
   });
 
+  it('counts the devices that a DeviceTaintRule taints, and names the rule', async () => {
+    await using bench = await startCluster();
+    const { api } = bench;
+    installOn(api, 'node-1');
+    publish(api, 'node-1', [vf(0), vf(1), vf(2)]);
+    const addRule = (name: string, deviceSelector: object | undefined, effect: string) => {
+      const spec = { ...(deviceSelector && { deviceSelector }), taint: { key: 'example.com/work', effect } };
+      api.create({ apiVersion: 'resource.k8s.io/v1', kind: 'DeviceTaintRule', metadata: { name }, spec } as never);
+    };
+    addRule('one', { driver: testDriver, pool: 'node-1', device: 'vf-1' }, 'NoExecute');
+    addRule('other-pool', { pool: 'node-2', device: 'vf-1' }, 'NoExecute');
+    addRule('no-device', undefined, 'NoSchedule');
+    addRule('trial', {}, 'None');
+    expect((await bench.statusText()).split('\n').slice(1, -2)).toEqual([
+      'node-1  0.2.0    yes    3        0          0       1',
+      '',
+      'node-1: 1 device of PF ens1f0 tainted by DeviceTaintRule one: example.com/work, NoExecute',
+      '',
+    ]);
+    addRule('all', {}, 'NoSchedule');
+    expect((await bench.status()).nodes).toMatchObject([{ tainted: 3 }]);
+  });
+
   it('names the node of a pod that does not fit there, and the reason', async () => {
     await using bench = await startCluster();
     installOn(bench.api, 'node-1', {
