@@ -135,7 +135,14 @@ export function describeRelease(get: () => ReleaseSite): void {
       await expect.poll(driverImage, settled).toBe(`${image}:e2e`);
       expect(helm('history', 'netdra')).toMatch(/deployed .*Rollback to 1/);
       expect(holder().metadata?.uid).toBe(before.metadata?.uid);
-      expect(holder().status?.containerStatuses).toEqual(before.status?.containerStatuses);
+      // Not the whole status: the kubelet calls the health of a device unknown between two instances of the driver.
+      const running = ({ status }: V1Pod) =>
+        status?.containerStatuses?.map(({ containerID, restartCount, ready }) => ({
+          containerID,
+          restartCount,
+          ready,
+        }));
+      expect(running(holder())).toEqual(running(before));
       expect(links()).toBe(linksBefore);
     });
 
