@@ -9,6 +9,7 @@ import type { InventoryView } from '../../../src/app/tools/inventory.ts';
 import type { GetCluster } from '../describe-cluster.ts';
 import { nodePaths, type RealNode } from '../node/real-node.ts';
 import { createPodWithClaim } from '../objects.ts';
+import { isSince, readPrograms } from '../programs.ts';
 import { TestTerminal } from '../terminal.ts';
 
 const mainPath = fileURLToPath(new URL('../../../src/main.ts', import.meta.url));
@@ -95,15 +96,6 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       };
       expect(status).toMatchObject({ code: 0, stderr: '' });
       expect(JSON.parse(status.stdout).nodes).toMatchObject([node]);
-      await cluster.apply({
-        ...{ apiVersion: 'resource.k8s.io/v1', kind: 'DeviceTaintRule', metadata: { name: 'tools' } },
-        spec: { deviceSelector: { pool: cluster.node.name }, taint: { key: 'example.com/work', effect: 'NoSchedule' } },
-      });
-      const tainted = await runAs(joe, ['status']);
-      await cluster.remove('DeviceTaintRule', 'tools');
-      expect(tainted.stdout).toMatch(
-        /: \d+ devices of PF \S+ tainted by DeviceTaintRule tools: example.com\/work, NoSch/,
-      );
       const state = async () => (await runAs(joe, ['claims', `--namespace=${cluster.namespace}`])).stdout;
       await expect.poll(state, { timeout: 20_000 }).toMatch(/\/seen +seen +\S+ +\S+ +ready +net1 /);
       const metadata = await kubectlNetdra('metadata', 'seen', `--namespace=${cluster.namespace}`);
@@ -122,6 +114,32 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       expect(read(`nodes/${cluster.node.name}/driver.log`)).toContain('metadata written');
       expect(JSON.parse(read(`nodes/${cluster.node.name}/claims.json`))).toMatchObject([{ name: 'seen' }]);
     });
+
+    it.runIf(isSince(readPrograms(process.env).kubernetesVersion, '1.37'))(
+      'status counts the devices that a DeviceTaintRule taints, which are served since 1.37',
+      async () => {
+        const { cluster } = get();
+        const spec = {
+          deviceSelector: { pool: cluster.node.name },
+          taint: { key: 'example.com/work', effect: 'NoSchedule' },
+        };
+        await cluster.apply({
+          ...{ apiVersion: 'resource.k8s.io/v1', kind: 'DeviceTaintRule', metadata: { name: 'tools' }, spec },
+        });
+        const { authority, server } = getNode().controlPlane;
+        const kubeconfig = authority.kubeconfig('ann', '/CN=ann', server);
+        const binding = ['clusterrolebinding', 'ann'];
+        getNode().kubectl('create', ...binding, '--clusterrole=netdra-viewer', '--user=ann');
+        await using stack = new AsyncDisposableStack();
+        stack.defer(() => void getNode().kubectl('delete', ...binding));
+        stack.defer(() => cluster.remove('DeviceTaintRule', 'tools'));
+        const status = async () => {
+          return (await runProgram(linkPlugin(getNode()), ['status', `--kubeconfig=${kubeconfig}`])).stdout;
+        };
+        const taint = /: \d+ devices of PF \S+ tainted by DeviceTaintRule tools: example.com\/work, NoSchedule/;
+        await expect.poll(status, { timeout: 30_000 }).toMatch(taint);
+      },
+    );
 
     it.each([
       [80, /^POD +INTERFACE +RX BIT\/S +TX BIT\/S +RX PKT\/S +TX PKT\/S$/],

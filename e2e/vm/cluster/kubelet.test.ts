@@ -108,6 +108,8 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
       {
         command: ['netdra-metadata', 'exec', '--', 'sh', '-euc', testpmd, 'sh', '{eal-args}'],
         capabilities: { drop: ['ALL'], add: ['IPC_LOCK'] },
+        // It polls its queues without a pause, which would take one of the two emulated processors from all others.
+        limits: { cpu: '300m' },
       },
     );
     await cluster.waitUntilRunning('kernel');
