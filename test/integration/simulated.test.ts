@@ -24,7 +24,7 @@ beforeEach(() => {
 afterEach(() => stack.dispose());
 
 const createNic = (plan: { pfs?: number; vfsPerPf?: number; namePrefix?: string } = {}) =>
-  new SimulatedNic({ pfs: 1, vfsPerPf: 4, namePrefix: 'nsim', dir, connection, ...plan });
+  new SimulatedNic({ pfs: 1, vfsPerPf: 4, namePrefix: 'nsim', nodeName: 'node-1', dir, connection, ...plan });
 
 async function startNic(plan?: { pfs?: number; vfsPerPf?: number }): Promise<SimulatedNic> {
   const nic = createNic(plan);

@@ -44,7 +44,7 @@ class Instance implements AsyncDisposable {
     const store = stack.use(new Store(join(dir, 'state.db')));
     const networks = stack.use(new KernelNetworks({ procSysDir: '/proc/sys', hostPath }));
     const logger = new RecordingLogger();
-    const settings = { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nleft' };
+    const settings = { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nleft', nodeName: 'node-1' };
     const devices = stack.use(
       await openDevices(settings as Parameters<typeof openDevices>[0], {
         ...{ driver: testDriver, host: networks.host.connection, clock, stateDir: dir, store, logger },

@@ -20,11 +20,11 @@ export type OpenDevicesOptions = Omit<DeviceListOptions, 'nic'> & {
  * @throws SriovError, NetlinkError if they cannot be simulated; NetdraError `policy-invalid`
  */
 export async function openDevices(
-  { simulate, simulatePrefix: namePrefix }: SimulationSettings,
+  { nodeName, simulate, simulatePrefix: namePrefix }: SimulationSettings & { nodeName: string },
   { stateDir, ...options }: OpenDevicesOptions,
 ): Promise<DeviceList> {
   const dir = join(stateDir, 'simulated');
-  const nic = simulate && new SimulatedNic({ ...simulate, namePrefix, dir, connection: options.host });
+  const nic = simulate && new SimulatedNic({ ...simulate, nodeName, namePrefix, dir, connection: options.host });
   await nic?.start();
   const devices = new DeviceList(nic === undefined ? options : { ...options, nic });
   await devices.start();

@@ -14,6 +14,8 @@ export interface SimulationPlan {
   numaNodes?: readonly number[];
   /** Start of all interface names; does not end with a digit. */
   namePrefix: string;
+  /** VFs of equal names on two nodes have different MACs: the nodes may be on one network. */
+  nodeName: string;
 }
 
 /** A link that acts as a function of a card, with names and addresses that follow from the plan. */
@@ -66,11 +68,13 @@ export function planSimulation(plan: SimulationPlan): SimulatedPf[] {
   return Array.from({ length: pfs }, (_, index) => planPf(plan, index));
 }
 
-function planPf({ namePrefix, vfsPerPf, numaNodes = [] }: SimulationPlan, index: number): SimulatedPf {
+function planPf({ namePrefix, vfsPerPf, nodeName, numaNodes = [] }: SimulationPlan, index: number): SimulatedPf {
   const name = `${namePrefix}${index}`;
   const vfs = Array.from({ length: vfsPerPf }, (_, vfIndex): SimulatedVf => {
     const peerName = `${name}p${vfIndex}`;
-    const vf = planFunction(`${name}v${vfIndex}`, index, firstVfFunction + vfIndex);
+    const vfName = `${name}v${vfIndex}`;
+    const hardwareAddress = deriveHardwareAddress(`${nodeName} ${vfName}`);
+    const vf = { ...planFunction(vfName, index, firstVfFunction + vfIndex), hardwareAddress };
     return { ...vf, vfIndex, peerName, peerAddress: deriveHardwareAddress(peerName) };
   });
   const numaNode = numaNodes[index] ?? numaNodes.at(-1) ?? -1;

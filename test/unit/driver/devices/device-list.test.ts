@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { silencedPfs } from '../../../../src/driver/devices/device-conditions.ts';
 import { DeviceList, type DeviceListOptions } from '../../../../src/driver/devices/device-list.ts';
 import { heldDevices } from '../../../../src/driver/devices/held-devices.ts';
-import { openDevices, type SimulationSettings } from '../../../../src/driver/devices/open-devices.ts';
+import { openDevices } from '../../../../src/driver/devices/open-devices.ts';
 import type { PolicySource } from '../../../../src/driver/devices/policy-file.ts';
 import type { StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from '../../../../src/driver/state/index.ts';
 import { type Device, SliceError } from '../../../../src/framework/resourceslice/index.ts';
@@ -61,11 +61,14 @@ const options = (more: Partial<DeviceListOptions> = {}): DeviceListOptions => ({
 const open = (policyPath?: string, more: Partial<DeviceListOptions> = {}) =>
   new DeviceList(options({ ...(policyPath === undefined ? {} : { policyPath }), ...more }));
 const openReal = (more: Partial<DeviceListOptions> = {}) =>
-  openDevices({ simulatePrefix: 'nsim' } satisfies SimulationSettings, {
-    ...options(more),
-    host: (more.host ?? node.connection) as unknown as RtnlConnection,
-    stateDir: node.root,
-  });
+  openDevices(
+    { nodeName: 'node-1', simulatePrefix: 'nsim' },
+    {
+      ...options(more),
+      host: (more.host ?? node.connection) as unknown as RtnlConnection,
+      stateDir: node.root,
+    },
+  );
 const claimOf = (device: Partial<StoredDevice>): StoredClaim => ({
   identity: { uid: 'u', namespace: 'default', name: 'c' },
   podUids: ['p'],

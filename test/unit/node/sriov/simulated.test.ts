@@ -17,11 +17,13 @@ beforeEach(() => {
 });
 afterEach(() => dir[Symbol.dispose]());
 
+const nodeName = 'node-1';
+
 describe('planSimulation', () => {
   it('gives every function a name, a PCI address and a MAC of its own, all of them valid', () =>
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 16 }), fc.integer({ min: 1, max: 240 }), (pfs, vfsPerPf) => {
-        const plan = planSimulation({ pfs, vfsPerPf, namePrefix: 'nsim' });
+        const plan = planSimulation({ pfs, vfsPerPf, namePrefix: 'nsim', nodeName });
         const vfs = plan.flatMap((pf) => pf.vfs);
         const links = [
           ...plan,
@@ -42,9 +44,17 @@ describe('planSimulation', () => {
     ));
 
   it('is the same every time, and a larger one contains the smaller', () => {
-    const small = planSimulation({ pfs: 1, vfsPerPf: 2, namePrefix: 'nsim' });
-    const large = planSimulation({ pfs: 2, vfsPerPf: 4, namePrefix: 'nsim' });
+    const small = planSimulation({ pfs: 1, vfsPerPf: 2, namePrefix: 'nsim', nodeName });
+    const large = planSimulation({ pfs: 2, vfsPerPf: 4, namePrefix: 'nsim', nodeName });
     expect(large[0]!.vfs.slice(0, 2)).toEqual(small[0]!.vfs);
+  });
+
+  it('gives VFs of equal names on two nodes different MACs', () => {
+    const plan = { pfs: 2, vfsPerPf: 8, namePrefix: 'nsim' };
+    const vfs = ['node-1', 'node-2'].flatMap((node) =>
+      planSimulation({ ...plan, nodeName: node }).flatMap((pf) => pf.vfs),
+    );
+    expect(new Set(vfs.map(({ hardwareAddress }) => hardwareAddress)).size).toBe(32);
   });
 
   it.each([
@@ -59,7 +69,7 @@ describe('planSimulation', () => {
     { namePrefix: 'a/b' },
     { namePrefix: 'a-very-long-one' },
   ])('refuses %j', (wrong) =>
-    expect(() => planSimulation({ pfs: 1, vfsPerPf: 8, namePrefix: 'nsim', ...wrong })).toThrow(
+    expect(() => planSimulation({ pfs: 1, vfsPerPf: 8, namePrefix: 'nsim', nodeName, ...wrong })).toThrow(
       expect.objectContaining({ code: 'simulation-invalid', hint: expect.any(String) }),
     ),
   );
@@ -67,7 +77,7 @@ describe('planSimulation', () => {
 
 describe('simulatedSysfs', () => {
   it('reads like the tree of real cards', async () => {
-    const plan = planSimulation({ pfs: 2, vfsPerPf: 3, namePrefix: 'nsim' });
+    const plan = planSimulation({ pfs: 2, vfsPerPf: 3, namePrefix: 'nsim', nodeName });
     await writeFileTree(dir.path, simulatedSysfs(plan));
     const sysfs = new Sysfs(dir.path);
     expect((await sysfs.networkFunctions()).pfs).toEqual(plan.map(({ pciAddress }) => pciAddress));
@@ -76,7 +86,7 @@ describe('simulatedSysfs', () => {
     expect(await sysfs.interfaces(pf.pciAddress)).toMatchObject([{ name: 'nsim1' }]);
     expect(await sysfs.port(pf.pciAddress, 'nsim1')).toEqual({ linkType: 'ethernet', linkSpeedMbps: 10_000 });
     expect(pf).not.toHaveProperty('numaNode');
-    const onNodes = planSimulation({ pfs: 3, vfsPerPf: 3, namePrefix: 'nsim', numaNodes: [0, 1] });
+    const onNodes = planSimulation({ pfs: 3, vfsPerPf: 3, namePrefix: 'nsim', nodeName, numaNodes: [0, 1] });
     await writeFileTree(dir.path, simulatedSysfs(onNodes));
     const placed = await Promise.all(onNodes.map(({ pciAddress }) => new Sysfs(dir.path).pf(pciAddress)));
     expect(placed.map(({ numaNode }) => numaNode)).toEqual([0, 1, 1]);
@@ -136,7 +146,7 @@ describe('writeFileTree', () => {
 describe('SimulatedControl', () => {
   // What a claim's VF was before decides what it is offered as by a driver that starts while it is in a pod.
   it('knows the driver that sysfs has', async () => {
-    writeFileTree(dir.path, simulatedSysfs(planSimulation({ pfs: 1, vfsPerPf: 1, namePrefix: 'nsim' })));
+    writeFileTree(dir.path, simulatedSysfs(planSimulation({ pfs: 1, vfsPerPf: 1, namePrefix: 'nsim', nodeName })));
     const bound = basename(readlinkSync(join(dir.path, 'bus/pci/devices/fe00:00:02.0/driver')));
     expect(await new SimulatedControl().snapshot()).toEqual({ driver: bound, vf: {} });
   });
