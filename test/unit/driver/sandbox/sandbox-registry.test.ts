@@ -260,13 +260,6 @@ describe('SandboxRegistry', () => {
     await turns();
   });
 
-  it('takes a listed sandbox with containers for the one that the pod lives in', async () => {
-    put('a', 'pod');
-    registry.synchronize([facts('s1', 'pod'), facts('s2', 'pod')], new Set(['s2']));
-    await turns();
-    expect(done).toEqual(['serve a in s2']);
-  });
-
   it('knows which pods have containers, from the list and from what the runtime does', () => {
     const of = () => ['pod-s1', 'pod-s2', 'pod-s3'].map((uid) => registry.mayHaveContainers(uid));
     registry.synchronize([facts('s1'), facts('s2')], new Set(['s1']));

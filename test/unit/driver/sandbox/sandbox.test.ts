@@ -143,14 +143,6 @@ describe('Sandbox', () => {
     expect([work.done, sandbox.failure]).toEqual([['serve a', 'serve b'], undefined]);
   });
 
-  it('tries at once when it is asked again', async () => {
-    work.failures.set('a', new Error('not yet'));
-    await sandbox.want('ready').catch(() => undefined);
-    work.failures.clear();
-    await sandbox.want('ready');
-    expect([sandbox.phase, clock.sleeping()]).toEqual(['ready', []]);
-  });
-
   it('says once what the pod waits for while eight VFs take 700 ms each, and is ready with all of them', async () => {
     const ipam = { type: 'dhcp' };
     const eight = Array.from({ length: 8 }, (_, index) => ({ ...device, name: `dev-${index}`, config: { ipam } }));
