@@ -40,7 +40,7 @@ describe('NodePrepareResources', () => {
     for (const version of ['v1beta2', 'v1beta1'] as const) {
       await using bench = await startBench();
       bench.api.serveDraVersions([version]);
-      await bench.kubelet.prepare(bench.addPod('a').pod);
+      await bench.preparePod('a');
       expect(bench.api.log.at(-1)?.path).toContain(`/apis/resource.k8s.io/${version}/`);
     }
   });
@@ -92,8 +92,7 @@ describe('NodePrepareResources', () => {
         return results(claims, () => ({ devices: [] }));
       },
     });
-    const { pod, claim, wire } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
+    const { pod, claim, wire } = await bench.preparePod('a');
     expect(seen).toMatchObject([
       {
         identity: wire,
@@ -160,8 +159,7 @@ describe('NodePrepareResources', () => {
 
   it('facts §2.3: tells the kubelet the base names of subrequests', async ({ own: bench }) => {
     const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
-    const { pod } = bench.addPod('a', { requests });
-    await bench.kubelet.prepare(pod);
+    await bench.preparePod('a', { requests });
     expect(bench.kubelet.claimInfo('default', 'a')?.devices.get(testDriver)).toMatchObject([{ requestNames: ['vf'] }]);
   });
 
@@ -187,7 +185,7 @@ describe('NodePrepareResources', () => {
   });
 
   it('numbers the calls, so that lines of the log can be put together', async ({ own: bench }) => {
-    for (const name of ['a', 'b']) await bench.kubelet.prepare(bench.addPod(name).pod);
+    for (const name of ['a', 'b']) await bench.preparePod(name);
     const lines = bench.logger.lines.filter(({ message }) => message === 'claim prepared');
     expect(lines.map(({ fields }) => fields)).toMatchObject([
       { requestId: 1, method: 'NodePrepareResources', claim: 'default/a', devices: 1 },
@@ -364,8 +362,7 @@ describe('calls at once', () => {
 
 describe('NodeUnprepareResources', () => {
   it('facts §3.1: needs no API server, and can be repeated', async ({ own: bench }) => {
-    const { pod, wire } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
+    const { wire } = await bench.preparePod('a');
     const requestsBefore = bench.api.log.length;
     for (let round = 0; round < 2; round++) {
       const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire]);

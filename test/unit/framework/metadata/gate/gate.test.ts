@@ -40,6 +40,10 @@ async function serve(sandboxId: string) {
   await metadata.update(claim, 'vf', devices);
   await metadata.openGate(claim, sandboxId);
 }
+async function prepareAndServe(sandboxId: string) {
+  await metadata.prepare(record, new Map());
+  await serve(sandboxId);
+}
 
 describe('a claim with a gate', () => {
   it('has the hook in the CDI spec of its deferred request', async () => {
@@ -108,8 +112,7 @@ describe('a claim with a gate', () => {
   });
 
   it('is written only if it changes', async () => {
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     const { ino } = statSync(gatePath());
     await metadata.openGate(claim, a);
     await bench.start({ gate }).openGate(claim, a);
@@ -118,8 +121,7 @@ describe('a claim with a gate', () => {
   });
 
   it('stays open for a sandbox until that one ends, whatever is said of others', async () => {
-    await metadata.prepare(record, new Map());
-    await serve(b);
+    await prepareAndServe(b);
     await metadata.endGate(claim, a);
     await metadata.holdGate(claim, a, 'late');
     expect(gateOf()).toEqual({ state: 'served', sandboxId: b });
@@ -128,8 +130,7 @@ describe('a claim with a gate', () => {
   });
 
   it("ends without the claim's lock, and without undoing what another instance stores meanwhile", async () => {
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     class Records extends RecordFiles {
       together(task: () => void): void {
         void metadata.withdraw(claim);
@@ -153,8 +154,7 @@ describe('a claim with a gate', () => {
     await metadata.openGate(claim, a);
     // A request that is no longer prepared does not hold up the gate.
     await metadata.withdraw(claim);
-    await metadata.prepare(record, new Map());
-    await serve(b);
+    await prepareAndServe(b);
     expect(gateOf()).toEqual({ state: 'served', sandboxId: b });
   });
 
@@ -169,8 +169,7 @@ describe('a claim with a gate', () => {
   });
 
   it('treats a damaged gate file as closed', async () => {
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     for (const text of ['', 'netdra-gate 2\nserved sandbox-a\n', 'netdra-gate 1\nserved\n', '\0']) {
       writeFileSync(gatePath(), text);
       expect(gateOf()).toBeUndefined();
@@ -180,8 +179,7 @@ describe('a claim with a gate', () => {
   });
 
   it('follows from the record with its hook and its files, as do those of an older version', async () => {
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     const damage = () => {
       for (const path of [gatePath(), ...hidden()]) rmSync(path);
       for (const spec of bench.files(bench.cdiDir)) writeFileSync(join(bench.cdiDir, spec), '{}');
@@ -219,8 +217,7 @@ describe('a claim with a gate', () => {
 
   it('closes it when a boot has ended its sandbox, and when the claim goes', async () => {
     metadata = bench.start({ gate, bootId: 'boot-1' });
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     await bench.start({ gate, bootId: 'boot-2' }).prepare(record, new Map());
     expect(gateText()).toBeUndefined();
     expect(hidden().every(isBlank)).toBe(true);
@@ -243,8 +240,7 @@ describe('a claim with a gate', () => {
   });
 
   it('closes its gate when a request is added that has no content yet', async () => {
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     const two = [{ pool: 'node-1', name: 'dev-2' }];
     await metadata.prepare(
       { ...record, requests: { ...record.requests, two: { name: 'two', devices: two } } },
@@ -259,8 +255,7 @@ describe('a claim with a gate', () => {
 
   it('leaves its gate open when a layout is added: that gets the content at once', async () => {
     metadata = bench.start({ gate, layouts: ['attributes-json'] });
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     metadata = bench.start({ gate });
     await metadata.prepare(record, new Map());
     expect(hidden().some(isBlank)).toBe(false);
@@ -268,8 +263,7 @@ describe('a claim with a gate', () => {
   });
 
   it('does not trust an open gate that was left in its directory', async () => {
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     rmSync(join(gatePath(), '../claim.json'));
     await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map());
     expect(gateText()).toBeUndefined();
@@ -279,8 +273,7 @@ describe('a claim with a gate', () => {
     ['is damaged', (path) => writeFileSync(path, '')],
     ['is gone', (path) => rmSync(path)],
   ])('closes its gate until it is served again when its record %s and is written anew', async (_, damage) => {
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     const inodes = hidden().map((path) => statSync(path).ino);
     damage(join(gatePath(), '../claim.json'));
     await metadata.prepare(record, new Map());
@@ -292,8 +285,7 @@ describe('a claim with a gate', () => {
   });
 
   it('keeps its files in the directory of its first pod when its record is damaged and it has passed to another', async () => {
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     writeFileSync(join(bench.downwardApiDir, 'readme'), 'of another program');
     writeFileSync(join(gatePath(), '../claim.json'), '');
     const recovered: unknown[] = [];
@@ -316,16 +308,14 @@ describe('a claim with a gate', () => {
   });
 
   it('closes its gate when it is withdrawn with a record that cannot be read, and reports the record', async () => {
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     writeFileSync(join(gatePath(), '../claim.json'), '');
     await expect(metadata.withdraw(claim)).rejects.toMatchObject({ code: 'metadata-malformed' });
     expect(gateText()).toBeUndefined();
   });
 
   it('stays open, with its files, whatever is asked of another claim of its name', async () => {
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     const files = () => bench.files().map((path) => [path, bench.read(path)]);
     const before = files();
     const other = { ...claim, uid: 'other-uid' };
@@ -416,16 +406,13 @@ describe('in whatever order the driver is killed', () => {
 
   it('opens the gate after the files have their content', async () => {
     await metadata.prepare(record, new Map());
-    {
-      using _spy = killedAt(ClaimFiles, 'layDown');
-      await expect(metadata.openGate(claim, a, new Map([['vf', devices]]))).rejects.toThrow('killed');
-    }
+    using _spy = killedAt(ClaimFiles, 'layDown');
+    await expect(metadata.openGate(claim, a, new Map([['vf', devices]]))).rejects.toThrow('killed');
     expect([gateText(), hidden().every(isBlank)]).toEqual([undefined, true]);
   });
 
   it('knows that content is withdrawn before a file shows it', async () => {
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     {
       using _spy = killedAt(ClaimFiles, 'layDown');
       await expect(metadata.withdraw(claim)).rejects.toThrow('killed');
@@ -491,8 +478,7 @@ describe('a driver started with a gate, or without', () => {
   });
 
   it('takes hook, gate and empty files away when the option has gone', async () => {
-    await metadata.prepare(record, new Map());
-    await serve(a);
+    await prepareAndServe(a);
     metadata = bench.start();
     await metadata.prepare(record, new Map());
     expect(gateText()).toBeUndefined();
