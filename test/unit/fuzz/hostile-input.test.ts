@@ -90,17 +90,6 @@ describe('a claim whose name is no name', () => {
 });
 
 describe('a claim with names that Kubernetes allows', () => {
-  it('is prepared, updated and unprepared when all of them are as long as can be', async ({ own: driver }) => {
-    const name = `${'c'.repeat(250)}.io`;
-    const request = 'r'.repeat(63);
-    const claim = driver.add(name, { namespace: 'n'.repeat(63), requests: [{ name: request, devices: ['dev-1'] }] });
-    const prepared = await driver.kubelet.nodePrepareResources([claim]);
-    expect(prepared.claims[claim.uid]).toMatchObject({ error: '' });
-    expect(await driver.helper.updateRequestMetadata(claim, request, [device])).toMatchObject({ generation: 1 });
-    expect((await driver.kubelet.nodeUnprepareResources([claim])).claims[claim.uid]?.error).toBe('');
-    expect(driver.files()).toEqual([]);
-  });
-
   it('may call a request as what every object inherits', async ({ own: driver }) => {
     const claim = driver.add('fast-net', { requests: [{ name: 'constructor', devices: ['dev-1'] }] });
     const prepared = await driver.kubelet.nodePrepareResources([claim]);

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { PluginHandlers, PodSandbox } from '../../../../nri/index.ts';
 import { Metrics, observeFiles, observeHandlers, observePlugin } from '../../../../src/app/ops/index.ts';
 import type { MetadataCalls } from '../../../../src/driver/sandbox/index.ts';
@@ -24,12 +24,13 @@ const noFiles: MetadataCalls = {
   endGate: refuse,
 };
 
-function createMetrics() {
-  return new Metrics({ driver: 'd', version: '1', metadataEnabled: true });
-}
+let metrics: Metrics;
+beforeEach(() => {
+  metrics = new Metrics({ driver: 'd', version: '1', metadataEnabled: true });
+});
 
 /** Lines of the page, without the label that all have. */
-async function series(metrics: Metrics, start: string): Promise<string[]> {
+async function series(start: string): Promise<string[]> {
   const lines = (await metrics.render()).text.split('\n').filter((line) => line.startsWith(start));
   return lines.map((line) => line.replace(/,driver_name="d"|driver_name="d",?/, '').replace('{}', ''));
 }
@@ -38,7 +39,6 @@ describe('observePlugin', () => {
   const context = { signal: new AbortController().signal };
 
   it('passes results on, times the call, and counts claims that failed by their code', async () => {
-    const metrics = createMetrics();
     const results = new Map([
       ['1', { devices: [] }],
       ['2', { error: new Error('step', { cause: new NetdraError('device-in-use', 'busy') }) }],
@@ -50,17 +50,16 @@ describe('observePlugin', () => {
       createClock(),
     );
     expect(await plugin.prepareResourceClaims([] as AllocatedClaim[], context)).toBe(results);
-    expect(await series(metrics, 'netdra_claim_errors_total')).toEqual([
+    expect(await series('netdra_claim_errors_total')).toEqual([
       'netdra_claim_errors_total{operation="prepare",code="device-in-use"} 1',
       'netdra_claim_errors_total{operation="prepare",code="other"} 1',
     ]);
-    expect(await series(metrics, 'netdra_claim_duration_seconds_sum')).toEqual([
+    expect(await series('netdra_claim_duration_seconds_sum')).toEqual([
       'netdra_claim_duration_seconds_sum{operation="prepare",result="error"} 0.01',
     ]);
   });
 
   it('counts a call that failed as a whole, and lets its error through', async () => {
-    const metrics = createMetrics();
     const error = new NetdraError('store-unusable', 'disk full');
     const plugin = observePlugin(
       { prepareResourceClaims: refuse, unprepareResourceClaims: () => Promise.reject(error) },
@@ -68,7 +67,7 @@ describe('observePlugin', () => {
       createClock(),
     );
     await expect(plugin.unprepareResourceClaims([], context)).rejects.toBe(error);
-    expect(await series(metrics, 'netdra_claim_errors_total')).toEqual([
+    expect(await series('netdra_claim_errors_total')).toEqual([
       'netdra_claim_errors_total{operation="unprepare",code="store-unusable"} 1',
     ]);
   });
@@ -78,23 +77,21 @@ describe('observeFiles', () => {
   const claim = { namespace: 'ns', name: 'c', uid: '1' };
 
   it('times writes, and not updates that change nothing', async () => {
-    const metrics = createMetrics();
     const updates = [true, false].map((isWritten) => ({ generation: 7, isWritten }));
     for (const update of updates) {
       const files = { ...noFiles, updateRequestMetadata: async () => update };
       const updater = observeFiles(files, metrics, createClock());
       expect(await updater.updateRequestMetadata(claim, 'r', [])).toBe(update);
     }
-    expect(await series(metrics, 'dra_metadata_write_duration_seconds_sum')).toEqual([
+    expect(await series('dra_metadata_write_duration_seconds_sum')).toEqual([
       'dra_metadata_write_duration_seconds_sum 0.01',
     ]);
   });
 
   it('counts a failure and lets it through', async () => {
-    const metrics = createMetrics();
     const updater = observeFiles(noFiles, metrics, createClock());
     await expect(updater.updateRequestMetadata(claim, 'r', [])).rejects.toThrow('not to be called');
-    expect(await series(metrics, 'dra_metadata_update_errors_total')).toContain(
+    expect(await series('dra_metadata_update_errors_total')).toContain(
       'dra_metadata_update_errors_total{error_type="other"} 1',
     );
   });
@@ -105,7 +102,6 @@ describe('observeHandlers', () => {
   const context = { timeoutMs: 2_000, signal: new AbortController().signal };
 
   it('times pod events, counts refusals, and subscribes to nothing that was not there', async () => {
-    const metrics = createMetrics();
     const handlers = observeHandlers(
       {
         runPodSandbox: () => Promise.reject(new NetdraError('vf-busy', 'busy')),
@@ -117,17 +113,16 @@ describe('observeHandlers', () => {
     expect(Object.keys(handlers)).toEqual(['runPodSandbox', 'stopPodSandbox']);
     await expect(handlers.runPodSandbox?.(pod, context)).rejects.toThrow('busy');
     await handlers.stopPodSandbox?.(pod, context);
-    expect(await series(metrics, 'netdra_hook_duration_seconds_count')).toEqual([
+    expect(await series('netdra_hook_duration_seconds_count')).toEqual([
       'netdra_hook_duration_seconds_count{hook="runPodSandbox",result="error"} 1',
       'netdra_hook_duration_seconds_count{hook="stopPodSandbox",result="ok"} 1',
     ]);
-    expect(await series(metrics, 'netdra_hook_errors_total')).toEqual([
+    expect(await series('netdra_hook_errors_total')).toEqual([
       'netdra_hook_errors_total{hook="runPodSandbox",code="vf-busy"} 1',
     ]);
   });
 
   it('times an event that it does not know, but none that no pod waits for', async () => {
-    const metrics = createMetrics();
     class Hooks {
       postStartContainer(...call: unknown[]) {
         return call;
@@ -139,7 +134,7 @@ describe('observeHandlers', () => {
     expect(await handlers.postStartContainer(pod)).toEqual([pod]);
     handlers.synchronize();
     handlers.disconnected();
-    expect(await series(metrics, 'netdra_hook_duration_seconds_count')).toEqual([
+    expect(await series('netdra_hook_duration_seconds_count')).toEqual([
       'netdra_hook_duration_seconds_count{hook="postStartContainer",result="ok"} 1',
     ]);
   });

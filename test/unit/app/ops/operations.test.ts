@@ -119,9 +119,10 @@ describe('Operations', () => {
 
   it('does not start on an address that is taken, where no other instance is expected', async () => {
     const first = await startFirst();
-    await expect(start(first.address, new ManualClock(), new RecordingLogger(), false)).rejects.toThrow(
-      `cannot listen on ${first.address}`,
-    );
+    await expect(start(first.address, new ManualClock(), new RecordingLogger(), false)).rejects.toMatchObject({
+      code: 'address-unavailable',
+      message: `cannot listen on ${first.address}`,
+    });
     await first.operations[Symbol.asyncDispose]();
   });
 });

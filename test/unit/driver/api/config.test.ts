@@ -107,13 +107,6 @@ describe('resolveVfConfig', () => {
     expect(resolve(kept)).toEqual({ vf: { ...beside, [property]: ofClass, ...other } });
   });
 
-  it('takes later entries of the same source over earlier ones', () => {
-    expect(resolve([fromClass({ mtu: 1300 }), fromClass({ mtu: 1400 }), fromClaim({ rdma: false })])).toEqual({
-      mtu: 1400,
-      rdma: false,
-    });
-  });
-
   it('takes entries for all requests, for this one, and for the base of a subrequest', () => {
     const config = [
       fromClaim({ mtu: 1400 }),

@@ -587,17 +587,6 @@ describe('VFs that are changed from outside', () => {
     );
   });
 
-  it('are restored when a claim whose preparation failed half-way is given up', async () => {
-    const claim = allocated('c', ['dev-1', 'dev-2'], trusted);
-    bench.control.failures.set('apply 0000:00:00.2', new Error('card says no'));
-    await bench.prepare(claim);
-    expect(await bench.unprepare(claim)).toBeUndefined();
-    expect([bench.control.count('restore 0000:00:00.1'), bench.control.count('restore 0000:00:00.2')]).toEqual([1, 1]);
-    expect(bench.store.claims()).toEqual([]);
-    bench.control.failures.clear();
-    expect(await bench.prepare(allocated('next', ['dev-1', 'dev-2'], trusted))).toEqual({ devices: [] });
-  });
-
   it('are not held by a claim whose preparation failed before anything was touched', async () => {
     bench.control.failures.set('read 0000:00:00.2', new Error('unplugged'));
     expect(await bench.prepare(allocated('c', ['dev-1', 'dev-2'], trusted))).toMatchObject({

@@ -43,6 +43,7 @@ async function refused(claim: AllocatedClaim): Promise<string> {
 
 /** A class that leaves the definition to claims. */
 const opened = fromClass({ overridable: ['networkAttachmentDefinition'] });
+const claimFor = (name: string) => allocated('c', ['dev-1'], { config: [opened, fromClaim(byName(name))] });
 
 describe('attach: cni with a NetworkAttachmentDefinition', () => {
   it('asks once for each request of a claim, and not again for what is prepared', async () => {
@@ -57,7 +58,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
 
   it('names a network after the object if the configuration does not, and takes a single plugin', async () => {
     createDefinition('plain', { cniVersion: '0.3.1', type: 'host-device', ipam: { type: 'static' } });
-    const claim = allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('plain'))] });
+    const claim = claimFor('plain');
     await bench.prepare(claim);
     expect(storedConfig(claim)?.cni).toEqual({
       cniVersion: '0.3.1',
@@ -91,7 +92,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
   });
 
   it('that does not exist fails the claim and says which, and a retry finds it', async () => {
-    const claim = allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] });
+    const claim = claimFor('fast');
     expect(await refused(claim)).toMatch(
       /^claim default\/c: NetworkAttachmentDefinition default\/fast does not exist: .*404.*\(create it, or correct the VFConfig\)$/,
     );
@@ -103,7 +104,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
   it('that the driver may not read says which right is missing', async () => {
     createDefinition('fast', network);
     using _fault = api.failNext('/network-attachment-definitions/', 403, { message: 'forbidden: no RBAC rule' });
-    expect(await refused(allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] }))).toMatch(
+    expect(await refused(claimFor('fast'))).toMatch(
       /default\/fast may not be read by the driver: .*forbidden: no RBAC rule \(its role lacks the verb get for network-attachment-definitions of k8s\.cni\.cncf\.io\)$/,
     );
   });
@@ -111,7 +112,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
   it('in a cluster without the resource says so', async () => {
     const message = 'the server could not find the requested resource';
     using _fault = api.failNext('/network-attachment-definitions/', 404, { message });
-    expect(await refused(allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] }))).toMatch(
+    expect(await refused(claimFor('fast'))).toMatch(
       /default\/fast cannot exist: .*\(the cluster lacks its CustomResourceDefinition, which comes with Multus\)$/,
     );
   });
@@ -121,7 +122,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     const hanging = api.hang('/network-attachment-definitions/');
     stack.defer(() => hanging[Symbol.dispose]());
     const abort = new AbortController();
-    const claim = allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] });
+    const claim = claimFor('fast');
     const preparing = bench.driver.prepareResourceClaims([claim, allocated('d', ['dev-2'])], { signal: abort.signal });
     await api.until(() => reads().length === 1);
     abort.abort(new Error('the kubelet will not wait any longer'));
@@ -134,9 +135,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     async (spec) => {
       const metadata = { name: 'fast', namespace: 'default' };
       api.create({ apiVersion: 'k8s.cni.cncf.io/v1', kind: 'NetworkAttachmentDefinition', metadata, spec } as never);
-      expect(await refused(allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] }))).toMatch(
-        /default\/fast has no spec\.config/,
-      );
+      expect(await refused(claimFor('fast'))).toMatch(/default\/fast has no spec\.config/);
     },
   );
 
@@ -148,7 +147,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     [{ cniVersion: '9.9.9', type: 'sriov' }, /cniVersion: "9\.9\.9" is not known/],
   ])('that holds %j fails the claim', async (config, message) => {
     createDefinition('fast', config);
-    expect(await refused(allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] }))).toMatch(message);
+    expect(await refused(claimFor('fast'))).toMatch(message);
     expect(bench.store.claims()).toEqual([]);
   });
 });

@@ -222,10 +222,11 @@ describe('InactiveClaims', () => {
       for (const result of claim.status?.allocation?.devices?.results ?? []) result.device = 'other';
     });
 
-    it('is prepared for that one', async () => {
-      const { reclaimed, handedOver, notified } = await sweep(reservedFor(next), {
-        sandboxes: [{ of: next.metadata.uid }],
-      });
+    it.each([
+      ['the same devices', reservedFor(next)],
+      ['other devices of the node', withOtherDevices],
+    ])('is prepared for that one, with %s', async (_, answer) => {
+      const { reclaimed, handedOver, notified } = await sweep(answer, { sandboxes: [{ of: next.metadata.uid }] });
       expect([reclaimed, handedOver, notified]).toEqual([[], [name], 1]);
     });
 
@@ -266,11 +267,6 @@ describe('InactiveClaims', () => {
         expect([handedOver, notified]).toEqual([[name], 1]);
       },
     );
-
-    it('is prepared for that one with other devices of the node, too', async () => {
-      const { reclaimed, handedOver } = await sweep(withOtherDevices, { sandboxes: [{ of: next.metadata.uid }] });
-      expect([reclaimed, handedOver]).toEqual([[], [name]]);
-    });
 
     it('is prepared again when the driver was ended before its metadata was laid down', async () => {
       const sandboxes: Known[] = [{ of: podUid }];

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { endEarlierBoots } from '../../../../src/driver/recovery/index.ts';
+import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { allocated, DriverBench, fromClass } from '../claims/driver-bench.ts';
 
@@ -19,11 +20,13 @@ function resetPf(): void {
 }
 
 describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared', () => {
-  const claim = () => allocated('c', ['dev-1'], wanted);
+  let first: AllocatedClaim;
+  beforeEach(async () => {
+    first = allocated('c', ['dev-1'], wanted);
+    await bench.prepare(first);
+  });
 
   it('the VF is configured again when the kubelet prepares it again, and its original state is kept', async () => {
-    const first = claim();
-    await bench.prepare(first);
     resetPf();
     expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
     expect(bench.control.drivers.get(pci)).toBe('vfio-pci');
@@ -33,8 +36,6 @@ describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared',
   });
 
   it('and before it moves to its pod, when the kubelet does not prepare it again', async () => {
-    const first = claim();
-    await bench.prepare(first);
     resetPf();
     const stored = bench.store.claim(first.identity.uid)!;
     await bench.driver.assure(stored, stored.devices[0]!);
@@ -42,8 +43,6 @@ describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared',
   });
 
   it('but not while it is in its pod, nor one that another component moves', async () => {
-    const first = claim();
-    await bench.prepare(first);
     const stored = bench.store.claim(first.identity.uid)!;
     const [device] = stored.devices;
     const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
@@ -55,8 +54,6 @@ describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared',
   });
 
   it('says what is wrong when the VF is gone, and gives it up without an error', async () => {
-    const first = claim();
-    await bench.prepare(first);
     bench.control.failures.set('apply', new Error('no such device'));
     expect(await bench.prepare(first)).toMatchObject({ error: { message: 'no such device' } });
     expect(await bench.unprepare(first)).toBeUndefined();

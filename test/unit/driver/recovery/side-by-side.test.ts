@@ -60,8 +60,7 @@ describe('prepareAgain', () => {
         return new Map(claims.map(({ identity }) => [identity.uid, { devices: [] }]));
       },
     });
-    const { claim, pod, wire } = bench.addPod('shared');
-    await bench.kubelet.prepare(pod);
+    const { claim, pod, wire } = await bench.preparePod('shared');
     claim.status = { ...claim.status, reservedFor: [{ resource: 'pods', name: 'next', uid: 'next-uid' }] };
     bench.api.update(claim);
     expect(await bench.helper.prepareAgain(wire, async () => false, never)).toBe(false);
@@ -74,8 +73,7 @@ describe('prepareAgain', () => {
 describe('reclaim', () => {
   it('unprepares a claim with its files, when its turn has come and it is over', async () => {
     await using bench = await startBench();
-    const { pod, wire } = bench.addPod('gone');
-    await bench.kubelet.prepare(pod);
+    const { wire } = await bench.preparePod('gone');
     expect(bench.claimDirs()).toEqual(['default_gone']);
     expect(await bench.helper.reclaim(wire, async () => false, never)).toBe(false);
     expect(bench.claimDirs()).toEqual(['default_gone']);

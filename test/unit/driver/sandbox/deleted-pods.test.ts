@@ -18,6 +18,11 @@ describe('DeletedPods', () => {
       endWaiting: async () => void ended.push(podName),
     }) as unknown as Sandbox;
 
+  const pass = async (ms: number) => {
+    clock.advance(ms);
+    await turns();
+  };
+
   beforeEach(() => {
     clock = new ManualClock();
     ended = [];
@@ -48,12 +53,10 @@ describe('DeletedPods', () => {
   it('looks every two seconds, and asks for nothing while no container waits', async () => {
     pods.start();
     await turns();
-    clock.advance(2_000);
-    await turns();
+    await pass(2_000);
     expect(asked).toEqual([]);
     waiting = [sandbox('new')];
-    clock.advance(2_000);
-    await turns();
+    await pass(2_000);
     expect(asked).toEqual(['new']);
     await pods[Symbol.asyncDispose]();
     expect(clock.sleeping()).toEqual([]);

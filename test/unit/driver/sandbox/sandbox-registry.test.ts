@@ -80,6 +80,12 @@ describe('SandboxRegistry', () => {
     claims.set(name, { identity, podUids: [podUid], state: 'prepared', devices: [device] });
   }
 
+  /** The runtime lists these, without containers. */
+  async function list(sandboxes: Parameters<SandboxRegistry['synchronize']>[0]): Promise<void> {
+    registry.synchronize(sandboxes, none);
+    await turns();
+  }
+
   async function requeue(times = 1): Promise<void> {
     for (let n = 0; n < times; n++) {
       registry.requeueAll();
@@ -90,8 +96,7 @@ describe('SandboxRegistry', () => {
   it('serves what the runtime lists, and knows whether its list is up to date', async () => {
     put('a', 'pod-s1');
     expect([registry.isFresh, registry.has('s1')]).toEqual([false, false]);
-    registry.synchronize([facts('s1'), facts('s2')], none);
-    await turns();
+    await list([facts('s1'), facts('s2')]);
     expect(done).toEqual(['serve a in s1']);
     expect([registry.isFresh, registry.has('s1'), registry.hasPod('pod-s2')]).toEqual([true, true, true]);
     registry.expire();
@@ -134,8 +139,7 @@ describe('SandboxRegistry', () => {
   it('looks again at the sandboxes of one pod only, when its claims were laid down anew', async () => {
     put('a', 'pod-s1');
     put('b', 'pod-s2');
-    registry.synchronize([facts('s1'), facts('s2')], none);
-    await turns();
+    await list([facts('s1'), facts('s2')]);
     done.length = 0;
     registry.requeuePods(['pod-s1', 'pod-without-sandbox']);
     await turns();
@@ -149,8 +153,7 @@ describe('SandboxRegistry', () => {
   ])('finds the namespace of a sandbox %s in what is stored', async (_what, listed) => {
     put('a', 'pod-s1', 's1');
     const { netnsPath: _unknown, ...known } = facts('s1');
-    registry.synchronize([{ ...known, ...listed }], none);
-    await turns();
+    await list([{ ...known, ...listed }]);
     expect([done, registry.isComplete]).toEqual([['serve a in s1'], true]);
     networks.gone.add(pathOf('s1'));
     await requeue();
@@ -173,8 +176,7 @@ describe('SandboxRegistry', () => {
 
   it('detaches VFs at once when the namespace is gone, also of a sandbox that is still listed', async () => {
     put('a', 'pod-s1', 's1');
-    registry.synchronize([facts('s1')], none);
-    await turns();
+    await list([facts('s1')]);
     networks.gone.add(pathOf('s1'));
     await requeue();
     expect([done, ended]).toEqual([['serve a in s1', 'detach a from s1'], new Set(['s1'])]);
@@ -237,8 +239,7 @@ describe('SandboxRegistry', () => {
   it('leaves VFs in the sandbox that has them, until the runtime shows which one the pod lives in', async () => {
     put('a', 'pod', 's2');
     const both = [facts('s1', 'pod'), facts('s2', 'pod')];
-    registry.synchronize(both, none);
-    await turns();
+    await list(both);
     expect(done).toEqual(['serve a in s2']);
     done.length = 0;
     await registry.adopt(facts('s1', 'pod'), false).want('ready');
@@ -260,13 +261,6 @@ describe('SandboxRegistry', () => {
     await turns();
   });
 
-  it('takes a listed sandbox with containers for the one that the pod lives in', async () => {
-    put('a', 'pod');
-    registry.synchronize([facts('s1', 'pod'), facts('s2', 'pod')], new Set(['s2']));
-    await turns();
-    expect(done).toEqual(['serve a in s2']);
-  });
-
   it('knows which pods have containers, from the list and from what the runtime does', () => {
     const of = () => ['pod-s1', 'pod-s2', 'pod-s3'].map((uid) => registry.mayHaveContainers(uid));
     registry.synchronize([facts('s1'), facts('s2')], new Set(['s1']));
@@ -286,8 +280,7 @@ describe('SandboxRegistry', () => {
   it('serves a pod whose VFs are counted to a sandbox that is gone', async () => {
     put('a', 'pod', 's1');
     networks.gone.add(pathOf('s1'));
-    registry.synchronize([facts('s2', 'pod')], none);
-    await turns();
+    await list([facts('s2', 'pod')]);
     expect(done).toContain('serve a in s2');
     expect(registry.find('s2')?.phase).toBe('ready');
   });

@@ -55,6 +55,13 @@ describe('Sandbox', () => {
       logger,
     } satisfies SandboxDeps);
 
+  /** All work goes on that waits for nothing else, before this time has passed and after it. */
+  const pass = async (ms: number) => {
+    await turns();
+    clock.advance(ms);
+    await turns();
+  };
+
   beforeEach(() => {
     clock = new ManualClock();
     logger = new RecordingLogger();
@@ -93,13 +100,11 @@ describe('Sandbox', () => {
     for (let attempt = 0; attempt < 5; attempt++) {
       const [pause = 0] = clock.sleeping();
       pauses.push(pause);
-      clock.advance(pause);
-      await turns();
+      await pass(pause);
     }
     expect([pauses, sandbox.failure?.attempts]).toEqual([[500, 1_000, 2_000, 4_000, 5_000], 6]);
     work.failures.clear();
-    clock.advance(5_000);
-    await turns();
+    await pass(5_000);
     expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
   });
 
@@ -107,11 +112,9 @@ describe('Sandbox', () => {
     const { netnsPath: _, ...lost } = facts;
     sandbox = open(false, { ...lost, isNetnsUnknown: true });
     await expect(sandbox.want('ready')).rejects.toThrow('does not report the network namespace');
-    clock.advance(29_000);
-    await turns();
+    await pass(29_000);
     expect([failures, work.done.at(-1)]).toEqual([[], expect.stringMatching(/^hold b: the runtime does not report/)]);
-    clock.advance(5_000);
-    await turns();
+    await pass(5_000);
     expect(failures).toEqual(['a', 'b'].map((name) => expect.stringContaining(`${name}: the runtime does not report`)));
     sandbox.locate(facts);
     await sandbox.want('ready');
@@ -121,8 +124,7 @@ describe('Sandbox', () => {
   it('counts failures and pauses anew some time after it was ready', async () => {
     work.failures.set('a', new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
-    clock.advance(500);
-    await turns();
+    await pass(500);
     expect(sandbox.failure?.attempts).toBe(2);
     work.failures.clear();
     await sandbox.want('ready');
@@ -138,17 +140,8 @@ describe('Sandbox', () => {
     await expect(sandbox.refresh()).rejects.toThrow('disk I/O error');
     isUnreadable = false;
     work.done.length = 0;
-    clock.advance(500);
-    await turns();
+    await pass(500);
     expect([work.done, sandbox.failure]).toEqual([['serve a', 'serve b'], undefined]);
-  });
-
-  it('tries at once when it is asked again', async () => {
-    work.failures.set('a', new Error('not yet'));
-    await sandbox.want('ready').catch(() => undefined);
-    work.failures.clear();
-    await sandbox.want('ready');
-    expect([sandbox.phase, clock.sleeping()]).toEqual(['ready', []]);
   });
 
   it('says once what the pod waits for while eight VFs take 700 ms each, and is ready with all of them', async () => {
@@ -176,8 +169,7 @@ describe('Sandbox', () => {
     work.hold = clock.sleep(5_000);
     const ready = sandbox.want('ready');
     await turns();
-    clock.advance(3_000);
-    await turns();
+    await pass(3_000);
     clock.advance(2_000);
     await ready;
     expect(reported).toEqual([
@@ -189,11 +181,6 @@ describe('Sandbox', () => {
     const attach = () => {
       work.hold = clock.sleep(10_000);
       return sandbox.refresh();
-    };
-    const pass = async (ms: number) => {
-      await turns();
-      clock.advance(ms);
-      await turns();
     };
     claims = [claim('a')];
     work.failures.set('a', new Error('not yet'));
@@ -280,8 +267,7 @@ describe('Sandbox', () => {
     work.answer = 'tentative';
     await sandbox.want('ready');
     for (let look = 0; look < 20; look++) {
-      clock.advance(500);
-      await turns();
+      await pass(500);
     }
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(11);
   });
@@ -291,13 +277,11 @@ describe('Sandbox', () => {
     work.answer = 'tentative';
     await sandbox.want('ready');
     for (let look = 0; look < 20; look++) {
-      clock.advance(500);
-      await turns();
+      await pass(500);
     }
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(1);
     networks.change();
-    clock.advance(250);
-    await turns();
+    await pass(250);
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(2);
   });
 
@@ -313,17 +297,14 @@ describe('Sandbox', () => {
   it('follows changes of the pod, once for each burst, until the namespace is another one', async () => {
     sandbox = open(true);
     await sandbox.want('ready');
-    clock.advance(250);
-    await turns();
+    await pass(250);
     const looks = () => work.done.filter((call) => call === 'serve a').length;
     expect(looks()).toBe(1);
     for (let change = 0; change < 3; change++) networks.change();
-    clock.advance(250);
-    await turns();
+    await pass(250);
     expect(looks()).toBe(2);
     networks.identity = 'another';
-    clock.advance(1_000);
-    await turns();
+    await pass(1_000);
     expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
   });
 
@@ -334,8 +315,7 @@ describe('Sandbox', () => {
     const ready = sandbox.want('ready');
     await turns();
     networks.change();
-    clock.advance(250);
-    await turns();
+    await pass(250);
     held.resolve();
     await ready;
     expect(work.done).toEqual(['serve a', 'serve b', 'serve a', 'serve b']);
@@ -398,11 +378,9 @@ describe('Sandbox', () => {
       for (const name of ['a', 'b']) work.failures.set(name, new Error(`not yet ${name}`));
       await sandbox.want('ready').catch(() => undefined);
       work.failures.delete('b');
-      clock.advance(500);
-      await turns();
+      await pass(500);
       done();
-      clock.advance(1_000);
-      await turns();
+      await pass(1_000);
       expect(done()).toEqual(['serve a', 'hold a: not yet a']);
       claims = [...claims, claim('c')];
       work.failures.set('c', new Error('not yet c'));
@@ -430,11 +408,9 @@ describe('Sandbox', () => {
       done();
       networks.change();
       expect([networks.watches, clock.sleeping()]).toEqual([1, [250, 500, 1_000]]);
-      clock.advance(250);
-      await turns();
+      await pass(250);
       expect([done(), clock.sleeping()]).toEqual([['serve b'], [250, 750]]);
-      clock.advance(250);
-      await turns();
+      await pass(250);
       expect(done()).toEqual(['serve a', 'hold a: not yet']);
       await sandbox.refresh().catch(() => undefined);
       expect(done()).toEqual(['serve b', 'serve a', 'hold a: not yet']);
@@ -451,8 +427,7 @@ describe('Sandbox', () => {
         'ready',
         true,
       ]);
-      clock.advance(500);
-      await turns();
+      await pass(500);
       expect([done(), sandbox.failureOf('a')]).toEqual([['serve a'], undefined]);
     });
 
@@ -465,8 +440,7 @@ describe('Sandbox', () => {
       expect([done(), failures]).toEqual([['serve a', `hold a: ${left.message}`], [`a: ${left.message}`]]);
       expect([sandbox.phase, sandbox.isReady('a'), sandbox.failureOf('a')?.error]).toEqual(['attaching', false, left]);
       work.answer = 'ready';
-      clock.advance(500);
-      await turns();
+      await pass(500);
       expect([sandbox.phase, sandbox.isReady('a'), clock.sleeping()]).toEqual(['ready', true, []]);
     });
 
@@ -500,8 +474,7 @@ describe('Sandbox', () => {
         { message: 'VFs not detached yet', fields: { claim: 'apps/a', retryMs: 500 } },
       ]);
       work.detachFailures.clear();
-      clock.advance(500);
-      await turns();
+      await pass(500);
       expect([done(), sandbox.phase, clock.sleeping()]).toEqual([['detach a'], 'gone', []]);
     });
 

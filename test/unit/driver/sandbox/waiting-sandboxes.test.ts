@@ -35,6 +35,11 @@ describe('WaitingSandboxes', () => {
   }
   const ids = () => adopted.map(({ sandboxId }) => sandboxId);
 
+  const pass = async (ms: number) => {
+    clock.advance(ms);
+    await turns();
+  };
+
   beforeEach(() => {
     clock = new ManualClock();
     logger = new RecordingLogger();
@@ -103,11 +108,9 @@ describe('WaitingSandboxes', () => {
       isOver = true;
     });
     await turns();
-    clock.advance(4_999);
-    await turns();
+    await pass(4_999);
     expect(isOver).toBe(false);
-    clock.advance(1);
-    await turns();
+    await pass(1);
     expect(isOver).toBe(true);
   });
 
@@ -164,17 +167,14 @@ describe('WaitingSandboxes', () => {
     waiting.start();
     await turns();
     announced = [announcement('a')];
-    clock.advance(1_000);
-    await turns();
+    await pass(1_000);
     expect(ids()).toEqual(['s-a']);
     isComplete = true;
     announced = [announcement('b')];
-    clock.advance(1_000);
-    await turns();
+    await pass(1_000);
     expect(ids()).toEqual(['s-a']);
     isComplete = false;
-    clock.advance(1_000);
-    await turns();
+    await pass(1_000);
     expect(ids()).toEqual(['s-a', 's-b']);
     await waiting[Symbol.asyncDispose]();
     expect(clock.sleeping()).toEqual([]);

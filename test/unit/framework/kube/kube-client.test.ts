@@ -83,13 +83,6 @@ describe('KubeClient', () => {
     expect(await get('/api/v1/things/a')).toMatchObject({ code: 'api-unserved' });
   });
 
-  it('says in one line what is wrong with the permission', async ({ own: bench }) => {
-    bench.api.failNext(nodes, 403, { message: 'nodes "n" is forbidden' });
-    expect(explain(await failureOf(bench.client.request({ method: 'GET', path: `${nodes}/n` })))).toMatch(
-      /nodes "n" is forbidden \(the driver's role lacks this permission/,
-    );
-  });
-
   it('comes back when a busy server asks it to, five times at most', async ({ own: bench }) => {
     bench.api.create(buildNode('n'));
     const clock = new ManualClock();

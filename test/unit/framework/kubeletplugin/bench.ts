@@ -115,6 +115,13 @@ export class Bench implements AsyncDisposable {
     return { pod, claim, wire: wireClaim(claim) };
   }
 
+  /** The same, and the kubelet prepares its claim. */
+  async preparePod(...of: Parameters<Bench['addPod']>) {
+    const added = this.addPod(...of);
+    await this.kubelet.prepare(added.pod);
+    return added;
+  }
+
   /** The metadata file of a request as text; `undefined` while there is none. */
   metadataText(claimName: string, request: string, driver = testDriver): string | undefined {
     const path = join(this.dataDir(driver), 'dra-device-metadata', `default_${claimName}`, request, 'metadata.json');

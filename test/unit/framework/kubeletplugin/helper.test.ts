@@ -194,8 +194,7 @@ describe('stopping', () => {
 
   it('waits for metadata that is being written', async () => {
     await using bench = await startBench();
-    const { pod, wire } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
+    const { wire } = await bench.preparePod('a');
     const device = { driver: testDriver, pool: 'node-1', name: 'dev-a' };
     const update = bench.helper.updateRequestMetadata(wire, 'vf', [device]);
     await bench.helper[Symbol.asyncDispose]();

@@ -24,8 +24,7 @@ const everyKind = {
 describe('metadata of a driver that knows all at prepare', () => {
   it('KEP-5304 integration "Empty metadata": a file with the identity of the device, and nothing else', async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
-    const { pod } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
+    const { pod } = await bench.preparePod('a');
     const document = decode(bench.mountsOf(pod)[pathOf('a', 'vf')]);
     expect(document).toMatchObject({ generation: 1, devices: [owned('dev-a')] });
     expect(Object.keys(document.devices[0] ?? {}).sort()).toEqual(['driver', 'name', 'pool']);
@@ -37,8 +36,7 @@ describe('metadata of a driver that knows all at prepare', () => {
       await using bench = await startBench({
         devices: [preparedDevice('dev-a', { metadata: { attributes: { [name]: attribute } } })],
       });
-      const { pod } = bench.addPod('a');
-      await bench.kubelet.prepare(pod);
+      await bench.preparePod('a');
       expect(decode(bench.metadataText('a', 'vf')).devices[0]?.attributes).toEqual({ [name]: attribute });
     },
   );
@@ -49,8 +47,7 @@ describe('metadata of a driver that knows all at prepare', () => {
     await bench.startHelper({ devices: [preparedDevice('dev-a')] });
     await bench.startHelper({ devices: [preparedDevice('gpu-0', { poolName: 'gpus' })] }, { driver: other });
     const devices = ['dev-a', { device: 'gpu-0', driver: other, pool: 'gpus' }];
-    const { pod } = bench.addPod('a', { requests: [{ name: 'vf', devices }] });
-    await bench.kubelet.prepare(pod);
+    const { pod } = await bench.preparePod('a', { requests: [{ name: 'vf', devices }] });
     const mounts = bench.mountsOf(pod);
     expect(Object.keys(mounts).sort()).toEqual(
       [other, testDriver].map((driver) => `${root}/resourceclaims/a/vf/${driver}-metadata.json`),
@@ -62,8 +59,7 @@ describe('metadata of a driver that knows all at prepare', () => {
 describe('metadata of a driver that knows it later', () => {
   it('facts §1.11: an empty result lays down a CDI spec for each request, and no file', async ({ own: bench }) => {
     const requests = ['x', 'y'].map((name) => ({ name, devices: [`dev-${name}`] }));
-    const { pod, claim } = bench.addPod('a', { requests });
-    await bench.kubelet.prepare(pod);
+    const { pod, claim } = await bench.preparePod('a', { requests });
     expect(bench.cdiSpecs()).toEqual(
       ['x', 'y'].map((name) => `${testDriver}_metadata_${claim.metadata.uid}_${name}.json`),
     );
@@ -97,8 +93,7 @@ describe('metadata of a driver that knows it later', () => {
     ["with another driver's device", {}, 'vf', 'dev-a', 'gpu.example', /device gpu.example\/\S+ is not prepared for/],
   ])('KEP-5304 "MetadataUpdater": refuses a claim %s', async (_what, other, request, name, driver, message) => {
     await using bench = await startBench();
-    const { pod, wire } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
+    const { wire } = await bench.preparePod('a');
     await expect(
       bench.helper.updateRequestMetadata({ ...wire, ...other }, request, [{ ...owned(name), driver }]),
     ).rejects.toMatchObject({ code: 'metadata-not-prepared', message: expect.stringMatching(message) });
@@ -116,8 +111,7 @@ describe('metadata of a driver that knows it later', () => {
       { name: 'x', devices: ['dev-1'] },
       { name: 'y', devices: ['dev-2', 'dev-3'] },
     ];
-    const { pod } = bench.addPod('a', { requests });
-    await bench.kubelet.prepare(pod);
+    await bench.preparePod('a', { requests });
     expect(bench.metadataText('a', 'x')).toContain('dev-1');
     expect(bench.metadataText('a', 'y')).toBeUndefined();
   });
@@ -126,8 +120,7 @@ describe('metadata of a driver that knows it later', () => {
 describe('places', () => {
   it('facts §1.3: host file, CDI spec and container file of a plain claim', async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
-    const { pod, claim } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
+    const { claim } = await bench.preparePod('a');
     const [spec = ''] = bench.cdiSpecs();
     expect(spec).toBe(`${testDriver}_metadata_${claim.metadata.uid}_vf.json`);
     expect(JSON.parse(readFileSync(join(bench.cdiDir, spec), 'utf8'))).toMatchObject({
@@ -152,8 +145,7 @@ describe('places', () => {
   it('facts §1.3: a subrequest has its base name in places, and the full reference in the document', async () => {
     await using bench = await startBench();
     const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
-    const { pod, wire } = bench.addPod('a', { requests });
-    await bench.kubelet.prepare(pod);
+    const { pod, wire } = await bench.preparePod('a', { requests });
     await bench.helper.updateRequestMetadata(wire, 'vf/large', [owned('dev-1')]);
     expect(decode(bench.mountsOf(pod)[pathOf('a', 'vf')]).request).toBe('vf/large');
   });
@@ -171,8 +163,7 @@ describe('the claim that the scheduler makes for extended resources', () => {
   it('has its files by the names of the resource, too, in containers and after an update', async () => {
     await using bench = await startBench();
     bench.api.create(deviceClass('vfs', 'intel.com/intel_sriov_netdevice'));
-    const { pod, wire } = bench.addPod('a', { annotations, requests: [request] });
-    await bench.kubelet.prepare(pod);
+    const { pod, wire } = await bench.preparePod('a', { annotations, requests: [request] });
     await bench.helper.updateRequestMetadata(wire, request.name, [owned('dev-1')]);
     const mounts = bench.mountsOf(pod);
     const paths = [
@@ -188,8 +179,7 @@ describe('the claim that the scheduler makes for extended resources', () => {
     await using bench = await startBench();
     bench.api.create(deviceClass('vfs'));
     for (const name of ['a', 'b']) {
-      const { pod } = bench.addPod(name, { annotations, requests: [request] });
-      await bench.kubelet.prepare(pod);
+      const { pod } = await bench.preparePod(name, { annotations, requests: [request] });
       const expected = [pathOf(name, request.name), ofResource('deviceclass.resource.kubernetes.io/vfs')];
       expect(Object.keys(bench.mountsOf(pod))).toEqual(expected);
       bench.api.delete('DeviceClass', 'vfs');
@@ -224,8 +214,7 @@ describe('isolation', () => {
     ['one device for all requests', [preparedDevice('dev-left', { requests: [] })]],
   ])('KEP-5304 integration "Container isolation": own requests only, with %s', async (_what, devices) => {
     await using bench = await startBench({ devices });
-    const { pod } = bench.addPod('a', { containers, requests });
-    await bench.kubelet.prepare(pod);
+    const { pod } = await bench.preparePod('a', { containers, requests });
     const seen = (name: string) => Object.keys(bench.mountsOf(pod, name)).sort();
     expect(seen('whole')).toEqual([pathOf('a', 'left'), pathOf('a', 'right')]);
     expect(seen('left')).toEqual([pathOf('a', 'left')]);
@@ -237,8 +226,7 @@ describe('isolation', () => {
     await using bench = await startBench({
       devices: [preparedDevice('dev-left', { requests: [], cdiDeviceIds: ['x.example/nic=1'] })],
     });
-    const { pod } = bench.addPod('a', { containers, requests });
-    await bench.kubelet.prepare(pod);
+    const { pod } = await bench.preparePod('a', { containers, requests });
     for (const name of ['whole', 'left', 'right']) {
       const ids = bench.kubelet.cdiDevicesForContainer(pod, name);
       expect(ids.filter((id) => id === 'x.example/nic=1')).toHaveLength(1);
@@ -248,8 +236,7 @@ describe('isolation', () => {
 
   it("facts §1.4: the driver's own CDI ids come first, then the metadata mount", async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a', { cdiDeviceIds: ['x.example/nic=1'] })] });
-    const { pod, claim } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
+    const { pod, claim } = await bench.preparePod('a');
     expect(bench.kubelet.cdiDevicesForContainer(pod, 'main')).toEqual([
       'x.example/nic=1',
       `${testDriver}/metadata=${claim.metadata.uid}_vf`,
@@ -263,8 +250,7 @@ describe('metadata off', () => {
     ['off', { enabled: false }],
   ])('KEP-5304 integration "Enable/disable": no specs and no files when it is %s', async (_what, metadata) => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a', { metadata: {} })] }, { metadata });
-    const { pod } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
+    const { pod } = await bench.preparePod('a');
     expect(bench.kubelet.cdiDevicesForContainer(pod, 'main')).toEqual([]);
     expect([bench.cdiSpecs(), bench.claimDirs()]).toEqual([[], []]);
     await bench.kubelet.unprepare(pod);
@@ -272,8 +258,7 @@ describe('metadata off', () => {
 
   it('KEP-5304 "Downgrade": pods prepared before keep their files until they end', async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
-    const { pod } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
+    const { pod } = await bench.preparePod('a');
     await bench.helper[Symbol.asyncDispose]();
     await bench.startHelper({}, { metadata: { enabled: false } });
     expect(decode(bench.mountsOf(pod)[pathOf('a', 'vf')]).generation).toBe(1);

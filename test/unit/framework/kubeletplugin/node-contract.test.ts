@@ -10,8 +10,7 @@ const owned = (name: string, more: object = {}) => ({ driver: testDriver, pool: 
 
 describe('KEP-3063 NodePrepareResource', () => {
   it('is idempotent: the same answer, the same specs, nothing lost', async ({ own: bench }) => {
-    const { pod, wire } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
+    const { wire } = await bench.preparePod('a');
     await bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-a', { networkData: { ips: ['192.0.2.1/24'] } })]);
     const [specs, text] = [bench.cdiSpecs(), bench.metadataText('a', 'vf')];
     const client = bench.kubelet.client(testDriver);

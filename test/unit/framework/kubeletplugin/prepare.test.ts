@@ -36,15 +36,6 @@ describe('NodePrepareResources', () => {
     }
   });
 
-  it('facts §3.1: reads claims in v1beta2 or v1beta1 where the API server has nothing newer', async () => {
-    for (const version of ['v1beta2', 'v1beta1'] as const) {
-      await using bench = await startBench();
-      bench.api.serveDraVersions([version]);
-      await bench.kubelet.prepare(bench.addPod('a').pod);
-      expect(bench.api.log.at(-1)?.path).toContain(`/apis/resource.k8s.io/${version}/`);
-    }
-  });
-
   it.each([
     ['is not there', undefined, /get resource claims: retrieve claim default\/a: .*not found/],
     ['is not allocated', { allocated: false }, /get resource claims: claim default\/a not allocated$/],
@@ -92,8 +83,7 @@ describe('NodePrepareResources', () => {
         return results(claims, () => ({ devices: [] }));
       },
     });
-    const { pod, claim, wire } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
+    const { pod, claim, wire } = await bench.preparePod('a');
     expect(seen).toMatchObject([
       {
         identity: wire,
@@ -115,19 +105,6 @@ describe('NodePrepareResources', () => {
     expect(claims).toMatchObject({
       [bad!.uid]: { error: 'no such VF', devices: [] },
       [good!.uid]: { error: '', devices: [{ deviceName: 'dev-good' }] },
-    });
-  });
-
-  it('facts §3.1: fails the whole call when the driver throws', async () => {
-    await using bench = await startBench({
-      prepareResourceClaims: async () => {
-        throw new Error('firmware is gone');
-      },
-    });
-    const { wire } = bench.addPod('a');
-    await expect(bench.kubelet.client(testDriver).nodePrepareResources([wire])).rejects.toMatchObject({
-      code: status.UNKNOWN,
-      details: 'prepare resource claims: firmware is gone',
     });
   });
 
@@ -160,8 +137,7 @@ describe('NodePrepareResources', () => {
 
   it('facts §2.3: tells the kubelet the base names of subrequests', async ({ own: bench }) => {
     const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
-    const { pod } = bench.addPod('a', { requests });
-    await bench.kubelet.prepare(pod);
+    await bench.preparePod('a', { requests });
     expect(bench.kubelet.claimInfo('default', 'a')?.devices.get(testDriver)).toMatchObject([{ requestNames: ['vf'] }]);
   });
 
@@ -187,7 +163,7 @@ describe('NodePrepareResources', () => {
   });
 
   it('numbers the calls, so that lines of the log can be put together', async ({ own: bench }) => {
-    for (const name of ['a', 'b']) await bench.kubelet.prepare(bench.addPod(name).pod);
+    for (const name of ['a', 'b']) await bench.preparePod(name);
     const lines = bench.logger.lines.filter(({ message }) => message === 'claim prepared');
     expect(lines.map(({ fields }) => fields)).toMatchObject([
       { requestId: 1, method: 'NodePrepareResources', claim: 'default/a', devices: 1 },
@@ -362,10 +338,26 @@ describe('calls at once', () => {
   });
 });
 
+describe('a call', () => {
+  it.each([
+    ['prepare', 'nodePrepareResources'],
+    ['unprepare', 'nodeUnprepareResources'],
+  ] as const)('facts §3.1: fails as a whole when the driver throws: %s', async (what, method) => {
+    const refuse = async () => {
+      throw new Error('firmware is gone');
+    };
+    await using bench = await startBench({ prepareResourceClaims: refuse, unprepareResourceClaims: refuse });
+    const { wire } = bench.addPod('a');
+    await expect(bench.kubelet.client(testDriver)[method]([wire])).rejects.toMatchObject({
+      code: status.UNKNOWN,
+      details: `${what} resource claims: firmware is gone`,
+    });
+  });
+});
+
 describe('NodeUnprepareResources', () => {
   it('facts §3.1: needs no API server, and can be repeated', async ({ own: bench }) => {
-    const { pod, wire } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
+    const { wire } = await bench.preparePod('a');
     const requestsBefore = bench.api.log.length;
     for (let round = 0; round < 2; round++) {
       const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire]);
@@ -380,19 +372,6 @@ describe('NodeUnprepareResources', () => {
     const wire = { namespace: 'default', name: 'never', uid: 'u' };
     const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire]);
     expect(claims).toEqual({ u: { error: '' } });
-  });
-
-  it('facts §3.1: fails the whole call when the driver throws', async () => {
-    await using bench = await startBench({
-      unprepareResourceClaims: async () => {
-        throw new Error('firmware is gone');
-      },
-    });
-    const wire = { namespace: 'default', name: 'a', uid: 'u' };
-    await expect(bench.kubelet.client(testDriver).nodeUnprepareResources([wire])).rejects.toMatchObject({
-      code: status.UNKNOWN,
-      details: 'unprepare resource claims: firmware is gone',
-    });
   });
 
   it('facts §1.9: keeps the files of a claim whose devices the driver could not release', async () => {

@@ -44,7 +44,7 @@ describe('a rolling update', () => {
     const next = await bench.startHelper({}, { podUid: newUid });
     await next[Symbol.asyncDispose]();
     await bench.kubelet.until(() => bench.kubelet.plugins(testDriver).length === 1);
-    await bench.kubelet.prepare(bench.addPod('a').pod);
+    await bench.preparePod('a');
     expect(notes).toEqual(['prepare a']);
   });
 
@@ -55,8 +55,7 @@ describe('a rolling update', () => {
       await bench.startHelper({}, { podUid: oldUid }),
       await bench.startHelper({}, { podUid: newUid }),
     ];
-    const { pod, wire } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
+    const { wire } = await bench.preparePod('a');
     const updates = Array.from({ length: 20 }, (_, n) =>
       instances[n % 2]!.updateRequestMetadata(wire, 'vf', [owned('dev-a', [`192.0.2.${n + 1}/24`])]),
     );

@@ -29,6 +29,14 @@ function path(layout: LayoutName, sample = kernel): string {
   return join(base, ...parts);
 }
 
+/** A driver that has prepared the claim and described its devices. */
+async function written(options: Parameters<Bench['start']>[0] = {}) {
+  const metadata = bench.start(options);
+  await metadata.prepare(record, new Map());
+  await metadata.update(claim, 'vf', devices);
+  return metadata;
+}
+
 const combinations = Array.from({ length: 2 ** layoutNames.length }, (_, bits) =>
   layoutNames.filter((_name, index) => bits & (1 << index)),
 ).filter((names) => names.length > 0);
@@ -100,9 +108,7 @@ describe('the layout attributes-json', () => {
 
 describe('the layout downward-api', () => {
   it('stays in the directory of the pod that the claim was first prepared for', async () => {
-    const metadata = bench.start({ layouts: ['downward-api'] });
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', devices);
+    const metadata = await written({ layouts: ['downward-api'] });
     await metadata.prepare({ ...record, podUid: 'another-pod' }, new Map());
     expect([...bench.mounts(claim.uid).values()]).toEqual([path('downward-api')]);
     expect(bench.files(bench.downwardApiDir)).toEqual([`${podUid}/fast-net.vf.json`]);
@@ -204,9 +210,7 @@ describe('unprepare without a readable record', () => {
       () => writeFileSync(join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json'), '{'),
     ],
   ])('with %s: finds the files by their names, and only the own ones', async (_what, damage) => {
-    const metadata = bench.start();
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', devices);
+    const metadata = await written();
     const others = [
       `attributes/${driver}-other-uid-vf.json`,
       `attributes/other.${driver}-${claim.uid}-vf.json`,
@@ -229,9 +233,7 @@ describe('unprepare without a readable record', () => {
 
 describe('a claim that is prepared again', () => {
   it('gets its files back that are gone, with what an update said', async () => {
-    const metadata = bench.start();
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', devices);
+    const metadata = await written();
     for (const dir of [bench.attributesDir, bench.cdiDir]) rmSync(dir, { recursive: true });
     rmSync(path('v1'));
     await metadata.prepare(record, new Map());
@@ -241,9 +243,7 @@ describe('a claim that is prepared again', () => {
   });
 
   it('hides deferred metadata of an earlier boot, and goes on counting', async () => {
-    const first = bench.start({ bootId: 'one' });
-    await first.prepare(record, new Map());
-    await first.update(claim, 'vf', devices);
+    await written({ bootId: 'one' });
     const second = bench.start({ bootId: 'two' });
     await second.prepare(record, new Map());
     for (const name of layoutNames) expect(existsSync(path(name))).toBe(name === 'attributes-json');
@@ -322,9 +322,7 @@ describe('immediate, deferred and mixed', () => {
   });
 
   it('keeps the file when an update is not valid', async () => {
-    const metadata = bench.start();
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', devices);
+    const metadata = await written();
     const before = readFileSync(path('v1'), 'utf8');
     await expect(metadata.update(claim, 'vf', [{ ...device, networkData: { ips: ['10.0.0.1'] } }])).rejects.toThrow(
       'networkData.ips: "10.0.0.1" is not a canonical address',

@@ -68,11 +68,17 @@ function connect() {
 }
 const tick = () => new Promise((resolve) => setImmediate(resolve));
 
+/** A request that the kernel has got. @param limit how much of a table is wanted */
+async function ask(method: 'request' | 'dump', limit?: number) {
+  const { kernel, socket } = connect();
+  const answer = method === 'dump' ? socket.dump(anyRequest, subject, limit) : socket.request(anyRequest, subject);
+  await tick();
+  return { kernel, socket, answer };
+}
+
 describe('RequestSocket', () => {
   it('gives the parts of an answer without the acknowledgement', async () => {
-    const { kernel, socket } = connect();
-    const answer = socket.request(anyRequest, subject);
-    await tick();
+    const { kernel, answer } = await ask('request');
     expect(kernel.sent[0]).toMatchObject({ type: 18, flags: Flags.REQUEST | Flags.ACK });
     kernel.answer([message(kernel.seq, 16, Buffer.from('link'))]);
     kernel.answer([ack(kernel.seq)]);
@@ -170,9 +176,7 @@ describe('RequestSocket', () => {
   });
 
   it('starts a dump over when it was interrupted, and gives only the new parts', async () => {
-    const { kernel, socket } = connect();
-    const answer = socket.dump(anyRequest, subject);
-    await tick();
+    const { kernel, answer } = await ask('dump');
     kernel.answer([part(kernel.seq, 'old!'), done(kernel.seq, 0, Flags.DUMP_INTR)]);
     await tick();
     kernel.answer([part(kernel.seq, 'new!'), done(kernel.seq)]);
@@ -180,9 +184,7 @@ describe('RequestSocket', () => {
   });
 
   it('takes no more of a table than is wanted, does not parse the rest, and does not start over for it', async () => {
-    const { kernel, socket } = connect();
-    const answer = socket.dump(anyRequest, subject, 3);
-    await tick();
+    const { kernel, answer } = await ask('dump', 3);
     kernel.answer([part(kernel.seq, 'one '), part(kernel.seq, 'two ')]);
     kernel.answer([part(kernel.seq, 'tre '), part(kernel.seq, 'four')]);
     // No netlink messages: parsing them would fail the dump.
@@ -192,20 +194,13 @@ describe('RequestSocket', () => {
     expect(kernel.sent).toHaveLength(1);
   });
 
-  it('fails a dump that has all that is wanted and then an error', async () => {
-    const { kernel, socket } = connect();
-    const answer = socket.dump(anyRequest, subject, 1);
-    await tick();
+  it.each([
+    ['has all that is wanted and then', 1, ack],
+    ['ends with', undefined, done],
+  ])('fails a dump that %s an error', async (_, limit, end) => {
+    const { kernel, answer } = await ask('dump', limit);
     kernel.answer([part(kernel.seq, 'one ')]);
-    kernel.answer([ack(kernel.seq, -22)]);
-    await expect(answer).rejects.toMatchObject({ code: 'netlink-refused', errno: 'EINVAL' });
-  });
-
-  it('fails a dump that ends with an error', async () => {
-    const { kernel, socket } = connect();
-    const answer = socket.dump(anyRequest, subject);
-    await tick();
-    kernel.answer([part(kernel.seq, 'half'), done(kernel.seq, -22)]);
+    kernel.answer([end(kernel.seq, -22)]);
     await expect(answer).rejects.toMatchObject({ code: 'netlink-refused', errno: 'EINVAL', retriable: false });
   });
 
@@ -230,26 +225,20 @@ describe('RequestSocket', () => {
   });
 
   it('does not heed answers to other requests', async () => {
-    const { kernel, socket } = connect();
-    const answer = socket.request(anyRequest, subject);
-    await tick();
+    const { kernel, answer } = await ask('request');
     kernel.answer([ack(kernel.seq + 1, -1), ack(0, -1)]);
     kernel.answer([ack(kernel.seq)]);
     expect(await answer).toEqual([]);
   });
 
   it('fails when the socket overruns or cannot send', async () => {
-    const { kernel, socket } = connect();
-    const overrun = socket.request(anyRequest, subject);
-    await tick();
+    const { kernel, answer: overrun } = await ask('request');
     kernel.end(new Error('ENOBUFS'));
     await expect(overrun).rejects.toMatchObject({ code: 'netlink-lost', retriable: true });
   });
 
   it('gives up when no answer comes, and then ignores it', async () => {
-    const { kernel, socket } = connect();
-    const answer = socket.request(anyRequest, subject);
-    await tick();
+    const { kernel, socket, answer } = await ask('request');
     const { seq } = kernel;
     kernel.end();
     await expect(answer).rejects.toMatchObject({ code: 'netlink-lost', retriable: true });

@@ -1,35 +1,15 @@
 import { renameSync, rmSync } from 'node:fs';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { defined } from '../../../../src/lib/defined.ts';
 import { explain } from '../../../../src/lib/errors.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
-import { DeviceNodes, DriverBinding, VfHardware, type VfWanted } from '../../../../src/node/sriov/index.ts';
-import { JumpingClock } from '../../../doubles/quirky-card.ts';
-import { SriovCard, type SriovCardOptions, soundCard, vfAddress } from '../../../doubles/sriov-card.ts';
-
-const stack: Disposable[] = [];
-afterEach(() => {
-  for (const each of stack.splice(0)) each[Symbol.dispose]();
-});
-
-function open(options?: SriovCardOptions) {
-  const clock = new JumpingClock();
-  const card = new SriovCard(options);
-  stack.push(card);
-  const { root, write, host, ethtool } = card;
-  const hardware = new VfHardware({
-    binding: new DriverBinding(root, write, clock),
-    host,
-    ethtool,
-    clock,
-    nodes: new DeviceNodes(root),
-  });
-  return { card, hardware, clock };
-}
+import { DriverBinding, type VfWanted } from '../../../../src/node/sriov/index.ts';
+import { type SriovCard, type SriovCardOptions, soundCard, vfAddress } from '../../../doubles/sriov-card.ts';
+import { openVf, openWithSnapshot } from './vf-bench.ts';
 
 /** Applies and restores; what the host sees must be the same as before. */
 async function thereAndBack(wanted: VfWanted, options?: SriovCardOptions) {
-  const { card, hardware } = open(options);
+  const { card, hardware } = openVf(options);
   Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', mtuBytes: 1400, up: true });
   const address = card.address(0);
   const state = card.state(0);
@@ -106,7 +86,7 @@ describe('VfHardware', () => {
   );
 
   it('also when it is made what it shall be once more, for the PF may have been reset', async () => {
-    const { card, hardware } = open({ tellsOwnAddresses: true });
+    const { card, hardware } = openVf({ tellsOwnAddresses: true });
     const address = card.link(0)?.hardwareAddress;
     const before = await hardware.snapshot(card.address(0));
     await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
@@ -118,9 +98,11 @@ describe('VfHardware', () => {
   it.each([true, false])(
     'takes a card that can set no address for what it is: tells those of VFs %s',
     async (tells) => {
-      const { card, hardware } = open({ tellsOwnAddresses: tells, unsupported: ['hardwareAddress'] });
-      const before = await hardware.snapshot(card.address(0));
-      for (let n = 0; n < 2; n++) await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
+      const { card, hardware, address, before } = await openWithSnapshot({
+        tellsOwnAddresses: tells,
+        unsupported: ['hardwareAddress'],
+      });
+      for (let n = 0; n < 2; n++) await hardware.configure(address, { driver: 'vfio-pci' }, before);
       expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
     },
   );
@@ -132,18 +114,23 @@ describe('VfHardware', () => {
   });
 
   it('sets nothing that is so already, except that a VF is reset', async () => {
-    const { card, hardware } = open({ info: { trust: true, vlan: { id: 7, priority: 0 } } });
-    const before = await hardware.snapshot(card.address(0));
-    await hardware.configure(card.address(0), { vf: { trust: true, vlan: { id: 7 } }, driver: 'igbvf' }, before);
-    await hardware.configure(card.address(0), { driver: 'default' }, before);
-    await hardware.restore(card.address(0), before, { reset: false });
+    const plain = { trust: false, linkState: 'auto' as const, spoofCheck: true };
+    const { card, hardware, address, before } = await openWithSnapshot({
+      info: { ...plain, minTxRateMbps: 0, maxTxRateMbps: 0, vlan: { id: 7, priority: 0 } },
+      // What a card cannot do does not matter while it is asked to be as it is.
+      unsupported: ['trust', 'linkState', 'rate', 'spoofCheck', 'hardwareAddress'],
+    });
+    const vf = { ...plain, vlan: { id: 7 }, rate: { minMbps: 0, maxMbps: 0 } };
+    await hardware.configure(address, { vf, driver: 'igbvf' }, before);
+    await hardware.configure(address, { driver: 'default' }, before);
+    await hardware.restore(address, before, { reset: false });
     expect(card.log).toEqual([]);
-    await hardware.restore(card.address(0), before);
+    await hardware.restore(address, before);
     expect(card.log).toEqual([`unbind ${vfAddress(0)}`, `bind ${vfAddress(0)} igbvf`]);
   });
 
   it('keeps what an administrator has laid down in driver_override', async () => {
-    const { card, hardware } = open();
+    const { card, hardware } = openVf();
     card.writeText(`bus/pci/devices/${vfAddress(0)}/driver_override`, 'igbvf\n');
     const before = await hardware.snapshot(card.address(0));
     await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
@@ -154,7 +141,7 @@ describe('VfHardware', () => {
   });
 
   it('takes a VF from vfio for a claim that wants an interface, and gives it back', async () => {
-    const { card, hardware } = open();
+    const { card, hardware } = openVf();
     await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver/unbind'), vfAddress(0));
     await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), 'vfio-pci');
     await card.write(card.path('bus/pci/drivers_probe'), vfAddress(0));
@@ -178,12 +165,13 @@ describe('a VF that its pod has changed', () => {
   }
 
   async function prepare(options?: SriovCardOptions) {
-    const { card, hardware, clock } = open(options);
+    const bench = openVf(options);
+    const { card, hardware, address } = bench;
     Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', altNames: ['enp1s16'], alias: 'first', up: true });
     card.changeSettings(0, { rings: { rx: 512, tx: 256 }, features: { 'rx-checksum': true } });
-    const [state, before] = [card.state(0), await hardware.snapshot(card.address(0))];
+    const [state, before] = [card.state(0), await hardware.snapshot(address)];
     // As the store does.
-    return { card, hardware, clock, state, before: JSON.parse(JSON.stringify(before)) };
+    return { ...bench, state, before: JSON.parse(JSON.stringify(before)) };
   }
 
   it.each([true, false])(
@@ -298,42 +286,37 @@ describe('a rebind that is due', () => {
   const wanted = { vf: { hardwareAddress: '02:aa:00:00:00:01' } };
 
   it('is made by the next attempt if the driver was not bound again', async () => {
-    const { card, hardware } = open();
-    const before = await hardware.snapshot(card.address(0));
+    const { card, hardware, address, before } = await openWithSnapshot();
     card.failingDrivers.add('igbvf');
-    expect(await failure(hardware.configure(card.address(0), wanted, before))).toMatch(
-      /has no driver instead of igbvf/,
-    );
+    expect(await failure(hardware.configure(address, wanted, before))).toMatch(/has no driver instead of igbvf/);
     card.failingDrivers.clear();
-    await hardware.configure(card.address(0), wanted, before);
+    await hardware.configure(address, wanted, before);
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
     expect(card.link(0)).toMatchObject({ name: before.link?.name, ...wanted.vf });
   });
 
   it('is made by the next attempt if another property was refused after the address was set', async () => {
-    const { card, hardware } = open();
-    const before = await hardware.snapshot(card.address(0));
+    const { card, hardware, address, before } = await openWithSnapshot();
     const { setVf } = card.host;
     card.host.setVf = async (pf, vf, change) => {
       if ('vlan' in change) throw new NetlinkError('netlink-refused', 'busy', { errno: 'EBUSY', retriable: true });
       await setVf(pf, vf, change);
     };
     const both = { vf: { ...wanted.vf, vlan: { id: 5 } } };
-    expect(await failure(hardware.configure(card.address(0), both, before))).toMatch(/cannot set vlan/);
+    expect(await failure(hardware.configure(address, both, before))).toMatch(/cannot set vlan/);
     card.host.setVf = setVf;
-    await hardware.configure(card.address(0), both, before);
+    await hardware.configure(address, both, before);
     expect(card.link(0)?.hardwareAddress).toBe(wanted.vf.hardwareAddress);
   });
 
   it('is not made twice', async () => {
-    const { card, hardware } = open();
-    const before = await hardware.snapshot(card.address(0));
-    for (let n = 0; n < 3; n++) await hardware.configure(card.address(0), wanted, before);
+    const { card, hardware, address, before } = await openWithSnapshot();
+    for (let n = 0; n < 3; n++) await hardware.configure(address, wanted, before);
     expect(card.log.filter((entry) => entry.startsWith('bind'))).toHaveLength(1);
   });
 
   it('leaves an interface that was cut short after it with the name of before', async () => {
-    const { card, hardware, clock } = open();
+    const { card, hardware, clock } = openVf();
     Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', mtuBytes: 1400, up: true });
     const before = await hardware.snapshot(card.address(0));
     await card.host.setVf(5, 0, wanted.vf);
@@ -345,7 +328,7 @@ describe('a rebind that is due', () => {
 
 describe('the RDMA device of a VF', () => {
   it('is awaited after a bind, and is read again under the name that udev gives it', async () => {
-    const { card, hardware, clock } = open();
+    const { card, hardware, clock } = openVf();
     const dir = `bus/pci/devices/${vfAddress(0)}`;
     clock.after(40, () => card.writeText(`${dir}/infiniband/mlx5_24/node_type`, '1: CA\n'));
     clock.after(80, () => card.writeText(`${dir}/infiniband_verbs/uverbs24/uevent`, 'DEVNAME=infiniband/uverbs24\n'));
@@ -356,7 +339,7 @@ describe('the RDMA device of a VF', () => {
   });
 
   it('fails the claim for the time being if it does not appear, and at once if it cannot be used', async () => {
-    const { card, hardware, clock } = open();
+    const { card, hardware, clock } = openVf();
     const absent = hardware.access(card.address(0), { vhost: false, rdma: true });
     await expect(absent).rejects.toMatchObject({ code: 'device-node-missing', retriable: true });
     const waitedMs = clock.nowMs();
@@ -371,7 +354,7 @@ describe('the RDMA device of a VF', () => {
 
 describe('the MTU of a VF', () => {
   it('is limited by its interface, and by its PF also while it has none', async () => {
-    const { card, hardware } = open({ mtu: { pf: 2000, vf: 1900 } });
+    const { card, hardware } = openVf({ mtu: { pf: 2000, vf: 1900 } });
     const pf = { minBytes: 0, maxBytes: 2000, of: 'its PF pf0' };
     const limits = await hardware.mtuLimits(card.address(0));
     expect(limits).toEqual([{ minBytes: 68, maxBytes: 1900, of: `its interface ${card.link(0)?.name}` }, pf]);
@@ -382,14 +365,16 @@ describe('the MTU of a VF', () => {
 
 describe('an InfiniBand VF', () => {
   it('goes to user space and back; its address of 20 octets is not set, and its queue pair number may differ', async () => {
-    const { card, hardware } = open({ isInfiniBand: true, unsupported: ['hardwareAddress'] });
-    const before = await hardware.snapshot(card.address(0));
+    const { card, hardware, address, before } = await openWithSnapshot({
+      isInfiniBand: true,
+      unsupported: ['hardwareAddress'],
+    });
     expect(before.link?.hardwareAddress).toHaveLength(59);
     expect(before.vf).not.toHaveProperty('hardwareAddress');
-    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
+    await hardware.configure(address, { driver: 'vfio-pci' }, before);
     expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
-    expect(await hardware.info(card.address(0))).not.toHaveProperty('hardwareAddress');
-    await hardware.restore(card.address(0), before);
+    expect(await hardware.info(address)).not.toHaveProperty('hardwareAddress');
+    await hardware.restore(address, before);
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
     expect(card.link(0)).toMatchObject({ name: before.link?.name });
     expect(card.log.filter((entry) => entry.startsWith('setVf'))).toEqual([]);
@@ -398,21 +383,20 @@ describe('an InfiniBand VF', () => {
 
 describe('a VF that is gone', () => {
   it('needs no restoring, so that its claim can end; a claim that is prepared with it fails', async () => {
-    const { card, hardware } = open();
-    const before = await hardware.snapshot(card.address(0));
+    const { card, hardware, address, before } = await openWithSnapshot();
     const wanted = { driver: 'vfio-pci', vf: { trust: true } };
-    await hardware.configure(card.address(0), wanted, before);
+    await hardware.configure(address, wanted, before);
     card.switchOff();
     card.log.length = 0;
-    await hardware.restore(card.address(0), before);
+    await hardware.restore(address, before);
     expect(card.log).toEqual([]);
-    expect(await failure(hardware.configure(card.address(0), { driver: 'default' }, before))).toMatch(/0000:01:10\.0/);
+    expect(await failure(hardware.configure(address, { driver: 'default' }, before))).toMatch(/0000:01:10\.0/);
   });
 });
 
 describe('what a card cannot do', () => {
   it('is named with the card, its driver and the fields to leave out; the rest is done', async () => {
-    const { card, hardware } = open({ unsupported: ['trust', 'linkState'] });
+    const { card, hardware } = openVf({ unsupported: ['trust', 'linkState'] });
     card.writeText('bus/pci/drivers/igb/x', '');
     const wanted: VfWanted = { vf: { trust: true, linkState: 'enable', vlan: { id: 7 } } };
     const before = await hardware.snapshot(card.address(1));
@@ -426,32 +410,12 @@ describe('what a card cannot do', () => {
     expect(card.info(1)?.vlan).toBeUndefined();
   });
 
-  it('does not matter when it is asked to be as it is', async () => {
-    const { card, hardware } = open({ unsupported: ['trust', 'linkState', 'rate', 'spoofCheck', 'hardwareAddress'] });
-    const before = await hardware.snapshot(card.address(0));
-    const vf = { trust: false, linkState: 'auto' as const, spoofCheck: true, rate: { minMbps: 0, maxMbps: 0 } };
-    await hardware.configure(card.address(0), { vf }, before);
-    await hardware.restore(card.address(0), before);
-    expect(card.log.filter((entry) => entry.startsWith('setVf'))).toEqual([]);
-  });
-
-  it('is reported even if the card does not report its settings', async () => {
-    const { card, hardware } = open({ info: {}, unsupported: ['trust'] });
-    const before = await hardware.snapshot(card.address(0));
-    expect(before.vf).not.toHaveProperty('trust');
-    await expect(hardware.configure(card.address(0), { vf: { trust: false } }, before)).rejects.toMatchObject({
-      code: 'property-unsupported',
-    });
-    await hardware.restore(card.address(0), before);
-  });
-
   it('does not keep the driver from being restored', async () => {
     const unsupported: SriovCardOptions['unsupported'] = [];
-    const { card, hardware } = open({ unsupported });
-    const before = await hardware.snapshot(card.address(0));
-    await hardware.configure(card.address(0), { driver: 'vfio-pci', vf: { trust: true } }, before);
+    const { card, hardware, address, before } = await openWithSnapshot({ unsupported });
+    await hardware.configure(address, { driver: 'vfio-pci', vf: { trust: true } }, before);
     unsupported.push('trust');
-    const error = await hardware.restore(card.address(0), before).catch((each: unknown) => each);
+    const error = await hardware.restore(address, before).catch((each: unknown) => each);
     expect(error).toMatchObject({ code: 'restore-incomplete', device: vfAddress(0), properties: ['vf.trust'] });
     expect(explain(error)).toMatch(/could not be restored: vf\.trust: the card cannot set trust of VF 0/);
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
@@ -460,20 +424,19 @@ describe('what a card cannot do', () => {
 
 describe('user space', () => {
   it('is refused a VF whose IOMMU group the kernel uses, before anything is changed', async () => {
-    const { card, hardware } = open({ iommu: 'shared' });
-    const before = await hardware.snapshot(card.address(0));
+    const { card, hardware, address, before } = await openWithSnapshot({ iommu: 'shared' });
     const wanted = { driver: 'vfio-pci', vf: { hardwareAddress: '02:aa:00:00:00:01' } };
-    expect(await failure(hardware.configure(card.address(0), wanted, before))).toMatch(
+    expect(await failure(hardware.configure(address, wanted, before))).toMatch(
       /0000:01:10\.0 shares IOMMU group 7 with 0000:01:10\.1, 0000:02:00\.0 \(a group goes to user space as a whole/,
     );
     expect(card.log).toEqual([]);
-    expect(await hardware.groupMembers(card.address(0))).toEqual([vfAddress(1), soundCard]);
+    expect(await hardware.groupMembers(address)).toEqual([vfAddress(1), soundCard]);
   });
 
   it.each([true, false])(
     'is refused a VF whose group has members of which nothing is known: IOMMU %s',
     async (isOn) => {
-      const { card, hardware } = open({ iommu: isOn ? 'own' : 'none' });
+      const { card, hardware } = openVf({ iommu: isOn ? 'own' : 'none' });
       card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
       if (!isOn) await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
       // A device of another bus, and one that was removed just now.
@@ -488,7 +451,7 @@ describe('user space', () => {
   );
 
   it('is refused a VF whose group cannot be listed, which is not the same as no group', async () => {
-    const { card, hardware } = open();
+    const { card, hardware } = openVf();
     card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
     rmSync(card.path('kernel/iommu_groups/40/devices'), { recursive: true });
     const before = await hardware.snapshot(card.address(0));
@@ -503,7 +466,7 @@ describe('user space', () => {
   });
 
   it('may have a group whose other members are with vfio, pci-stub or nothing, or are bridges', async () => {
-    const { card, hardware } = open({ iommu: 'shared', drivers: ['igbvf', 'vfio-pci', 'snd', 'pci-stub'] });
+    const { card, hardware } = openVf({ iommu: 'shared', drivers: ['igbvf', 'vfio-pci', 'snd', 'pci-stub'] });
     card.writeText(`bus/pci/devices/${soundCard}/class`, '0x060400\n');
     const unbind = card.path('bus/pci/devices', vfAddress(1), 'driver/unbind');
     const before = await hardware.snapshot(card.address(0));
@@ -520,15 +483,14 @@ describe('user space', () => {
   });
 
   it('without an IOMMU is allowed only by the administrator, and is seen by the name of the group', async () => {
-    const { card, hardware } = open({ iommu: 'none' });
-    const before = await hardware.snapshot(card.address(0));
-    expect(await failure(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before))).toMatch(
+    const { card, hardware, address, before } = await openWithSnapshot({ iommu: 'none' });
+    expect(await failure(hardware.configure(address, { driver: 'vfio-pci' }, before))).toMatch(
       /0000:01:10\.0 has no IOMMU group, which vfio needs \(switch the IOMMU on, .*enable_unsafe_noiommu_mode=1\)/,
     );
     expect(card.log).toEqual([]);
     card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
-    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
-    expect(await hardware.access(card.address(0), { vhost: false, rdma: false })).toEqual({
+    await hardware.configure(address, { driver: 'vfio-pci' }, before);
+    expect(await hardware.access(address, { vhost: false, rdma: false })).toEqual({
       driver: 'vfio-pci',
       vfio: { device: '/dev/vfio/noiommu-40', iommuGroup: '40' },
       nodes: ['/dev/vfio/vfio', '/dev/vfio/noiommu-40'],
@@ -537,7 +499,7 @@ describe('user space', () => {
 
   it('reaches a VF by its group and, where the kernel has iommufd, by its device', async () => {
     for (const iommufd of [false, true]) {
-      const { card, hardware } = open({ iommufd });
+      const { card, hardware } = openVf({ iommufd });
       await hardware.configure(card.address(1), { driver: 'vfio-pci' }, await hardware.snapshot(card.address(1)));
       expect(await hardware.access(card.address(1), { vhost: false, rdma: true })).toEqual({
         driver: 'vfio-pci',
@@ -548,16 +510,15 @@ describe('user space', () => {
   });
 
   it('says which driver is not loaded, and changes nothing', async () => {
-    const { card, hardware } = open();
-    const before = await hardware.snapshot(card.address(0));
-    expect(await failure(hardware.configure(card.address(0), { driver: 'mlx5_vfio_pci' }, before))).toMatch(
+    const { card, hardware, address, before } = await openWithSnapshot();
+    expect(await failure(hardware.configure(address, { driver: 'mlx5_vfio_pci' }, before))).toMatch(
       /there is no driver mlx5_vfio_pci.*\(modprobe mlx5_vfio_pci\)/,
     );
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
   });
 
   it('gives a VF back that vfio did not take', async () => {
-    const { card, hardware } = open();
+    const { card, hardware } = openVf();
     const state = card.state(0);
     const before = await hardware.snapshot(card.address(0));
     card.failingDrivers.add('vfio-pci');
@@ -572,19 +533,21 @@ describe('user space', () => {
 
 describe('a PF without an interface', () => {
   it('does not keep its VFs from user space; what must be set through it does', async () => {
-    const { card, hardware } = open();
+    const { card, hardware, address } = openVf();
     const links = card.host.links;
     card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');
-    const before = await hardware.snapshot(card.address(0));
+    const before = await hardware.snapshot(address, { wanted: { driver: 'vfio-pci' } });
     expect(before.vf).toEqual({});
-    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
+    await hardware.configure(address, { driver: 'vfio-pci' }, before);
     expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
-    await hardware.restore(card.address(0), before);
+    await hardware.restore(address, before);
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
-    expect(await failure(hardware.configure(card.address(0), { vf: { trust: true } }, before))).toMatch(
+    const wanted = { vf: { trust: true } };
+    await expect(hardware.snapshot(address, { wanted })).rejects.toMatchObject({ code: 'vf-missing' });
+    expect(await failure(hardware.configure(address, wanted, before))).toMatch(
       /the PF 0000:01:00\.0 of 0000:01:10\.0 has no network interface/,
     );
-    expect(await hardware.info(card.address(0))).toBeUndefined();
+    expect(await hardware.info(address)).toBeUndefined();
   });
 });
 
@@ -602,7 +565,7 @@ describe('a VF without an interface', () => {
       ([{}, { driver: 'default' }, { vf: { trust: true } }] as VfWanted[]).map((wanted) => [driver, wanted] as const),
     ),
   )('gets one from the default driver, and is restored to driver %s: %j', async (driver, wanted) => {
-    const { card, hardware } = open({ drivers: ['igbvf', 'snd', ...(driver === undefined ? [] : [driver])] });
+    const { card, hardware } = openVf({ drivers: ['igbvf', 'snd', ...(driver === undefined ? [] : [driver])] });
     await unbound(card, driver);
     const state = card.state(0);
     const before = await hardware.snapshot(card.address(0));
@@ -613,14 +576,14 @@ describe('a VF without an interface', () => {
   });
 
   it('keeps vfio if an administrator has bound it there and its claim leaves the driver alone', async () => {
-    const { card, hardware } = open();
+    const { card, hardware } = openVf();
     await unbound(card, 'vfio-pci');
     await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
     expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
   });
 
   it.each([undefined, 'default'])('has its driver bound once more if that made none: driver %s', async (driver) => {
-    const { card, hardware } = open();
+    const { card, hardware } = openVf();
     card.silentProbes.set('igbvf', 1);
     await unbound(card, 'igbvf');
     await hardware.configure(card.address(0), defined({ driver }), await hardware.snapshot(card.address(0)));
@@ -628,7 +591,7 @@ describe('a VF without an interface', () => {
   });
 
   it('is waited for while its driver takes a moment, and not bound again', async () => {
-    const { card, hardware, clock } = open();
+    const { card, hardware, clock } = openVf();
     card.silentProbes.set('igbvf', 1);
     await unbound(card, 'igbvf');
     card.log.length = 0;
@@ -638,14 +601,14 @@ describe('a VF without an interface', () => {
   });
 
   it('is left in the network namespace that its interface is in', async () => {
-    const { card, hardware } = open();
+    const { card, hardware } = openVf();
     card.moveAway(0);
     await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
     expect(card.log).toEqual([]);
   });
 
   it('is refused with the name of its driver if that makes none again', async () => {
-    const { card, hardware } = open();
+    const { card, hardware } = openVf();
     card.silentProbes.set('igbvf', 2);
     await unbound(card, 'igbvf');
     const configured = hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
@@ -658,7 +621,7 @@ describe('a VF without an interface', () => {
 
 describe('a driver that is bound', () => {
   it('may show a moment after the kernel has returned', async () => {
-    const { card, hardware, clock } = open();
+    const { card, hardware, clock } = openVf();
     const { write } = card;
     const late = async (path: string, text: string) =>
       path.endsWith('drivers_probe') ? clock.after(300, () => void write(path, text)) : await write(path, text);
@@ -673,14 +636,13 @@ describe('a driver that is bound', () => {
 
 describe('a write into sysfs', () => {
   it('is repeated while the card is busy, and nothing else is', async () => {
-    const { card, hardware } = open();
-    const before = await hardware.snapshot(card.address(0));
+    const { card, hardware, address, before } = await openWithSnapshot();
     card.refusals.push('EAGAIN', 'EBUSY', 'EBUSY');
-    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
+    await hardware.configure(address, { driver: 'vfio-pci' }, before);
     expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
-    await hardware.restore(card.address(0), before);
+    await hardware.restore(address, before);
     card.refusals.push('EIO', 'EIO');
-    await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
+    await expect(hardware.configure(address, { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
       ...{ code: 'binding-failed', cause: expect.objectContaining({ code: 'EIO' }) },
     });
     expect(card.refusals).toEqual(['EIO']);
@@ -689,14 +651,14 @@ describe('a write into sysfs', () => {
 
 describe('DriverBinding.bindDefault', () => {
   it('says when the kernel has no driver for a VF, or gives it vfio', async () => {
-    const { card, clock } = open();
+    const { card, clock } = openVf();
     const binding = new DriverBinding(card.root, card.write, clock);
     await binding.bind(vfAddress(0), 'vfio-pci');
     card.failingDrivers.add('igbvf');
     expect(await failure(binding.bindDefault(vfAddress(0)))).toMatch(
       /gives 0000:01:10\.0 no driver, so that it has no interface \(load/,
     );
-    const { card: stubborn } = open({ defaultDriver: 'vfio-pci' });
+    const { card: stubborn } = openVf({ defaultDriver: 'vfio-pci' });
     const other = new DriverBinding(stubborn.root, stubborn.write, clock);
     expect(await failure(other.bindDefault(vfAddress(0)))).toMatch(/gives 0000:01:10\.0 vfio-pci, .*\(vfio-pci claims/);
   });

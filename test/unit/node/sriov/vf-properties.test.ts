@@ -1,40 +1,8 @@
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { NetlinkError, type VfChange } from '../../../../src/node/netlink/index.ts';
-import { DeviceNodes, DriverBinding, VfHardware, type VfWanted } from '../../../../src/node/sriov/index.ts';
-import { ManualClock } from '../../../doubles/manual-clock.ts';
-import { pfAddress, SriovCard, type SriovCardOptions, vfAddress } from '../../../doubles/sriov-card.ts';
-
-const stack: Disposable[] = [];
-afterEach(() => {
-  for (const each of stack.splice(0)) each[Symbol.dispose]();
-});
-
-/** Sleeping takes no time in a test; what is due meanwhile runs. */
-class JumpingClock extends ManualClock {
-  #due: { atMs: number; task: () => void }[] = [];
-
-  after(ms: number, task: () => void): void {
-    this.#due.push({ atMs: this.nowMs() + ms, task });
-  }
-
-  override async sleep(ms: number): Promise<void> {
-    this.advance(ms);
-    const isDue = ({ atMs }: { atMs: number }) => atMs <= this.nowMs();
-    const due = this.#due.filter(isDue);
-    this.#due = this.#due.filter((each) => !isDue(each));
-    for (const { task } of due) task();
-  }
-}
-
-function open(options?: SriovCardOptions) {
-  const card = new SriovCard(options);
-  stack.push(card);
-  const { root, write, host, ethtool } = card;
-  const clock = new JumpingClock();
-  const binding = new DriverBinding(root, write);
-  const hardware = new VfHardware({ binding, host, ethtool, clock, nodes: new DeviceNodes(root) });
-  return { card, hardware, clock, address: card.address(0) };
-}
+import type { VfWanted } from '../../../../src/node/sriov/index.ts';
+import { pfAddress, type SriovCard, vfAddress } from '../../../doubles/sriov-card.ts';
+import { openVf } from './vf-bench.ts';
 
 const writes = ({ log }: SriovCard) => log.filter((entry) => entry.startsWith('setVf'));
 const tooLong = () => new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
@@ -47,7 +15,7 @@ const mac = '02:aa:00:00:00:01';
 
 describe('the snapshot of a VF that its PF does not report', () => {
   it('is taken when the PF reports the VF again', async () => {
-    const { card, hardware, clock, address } = open();
+    const { card, hardware, clock, address } = openVf();
     const complete = await hardware.snapshot(address);
     card.leftOut.add(0);
     clock.after(800, () => card.leftOut.delete(0));
@@ -64,7 +32,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
     ['the MAC', { vf: { hardwareAddress: mac } }],
     ['the MAC, which a VF keeps in user space', { driver: 'vfio-pci' }],
   ])('is refused if the claim changes %s', async (_, wanted) => {
-    const { card, hardware, clock, address } = open();
+    const { card, hardware, clock, address } = openVf();
     card.leftOut.add(0);
     await expect(hardware.snapshot(address, { wanted })).rejects.toMatchObject({
       ...unknown,
@@ -76,7 +44,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
   });
 
   it('is refused at once if the list of VFs is too long for the kernel, with the reason', async () => {
-    const { card, hardware, clock, address } = open();
+    const { card, hardware, clock, address } = openVf();
     card.listError = tooLong();
     await expect(hardware.snapshot(address, { wanted: tenant })).rejects.toMatchObject({
       ...unknown,
@@ -90,7 +58,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
     'has no settings of the PF if the claim changes none of them: %j; such a claim ends as usual',
     async (options) => {
       for (const error of [undefined, tooLong(), noBuffers()]) {
-        const { card, hardware, address } = open();
+        const { card, hardware, address } = openVf();
         const state = card.state(0);
         card.leftOut.add(0);
         card.listError = error;
@@ -106,7 +74,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
   );
 
   it('is refused if another component may change what the PF has set, unless the PF reports no VF at all', async () => {
-    const { card, hardware, address } = open();
+    const { card, hardware, address } = openVf();
     card.leftOut.add(0);
     await expect(hardware.snapshot(address, { byOthers: true })).rejects.toMatchObject(unknown);
     // A PF that does not manage its VFs, such as that of a BlueField in the host.
@@ -118,16 +86,8 @@ describe('the snapshot of a VF that its PF does not report', () => {
     await expect(hardware.snapshot(address, { byOthers: true })).rejects.toMatchObject(unknown);
   });
 
-  it('says that the PF has no interface, through which the claim would be set up', async () => {
-    const { card, hardware, address } = open();
-    const { links } = card.host;
-    card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');
-    await expect(hardware.snapshot(address, { wanted: tenant })).rejects.toMatchObject({ code: 'vf-missing' });
-    expect(await hardware.snapshot(address, { wanted: { driver: 'vfio-pci' } })).toMatchObject({ vf: {} });
-  });
-
   it('goes to user space without one if the VF has no MAC of its own to keep', async () => {
-    const { card, hardware, address } = open({ isInfiniBand: true, unsupported: ['hardwareAddress'] });
+    const { card, hardware, address } = openVf({ isInfiniBand: true, unsupported: ['hardwareAddress'] });
     card.listError = tooLong();
     const before = await hardware.snapshot(address, { wanted: { driver: 'vfio-pci' } });
     await hardware.configure(address, { driver: 'vfio-pci' }, before);
@@ -141,7 +101,7 @@ describe('a property that the PF does not report', () => {
   const info = { spoofCheck: true, linkState: 'auto' as const };
 
   it('does not matter to a claim that leaves it alone', async () => {
-    const { card, hardware, address } = open({ info });
+    const { card, hardware, address } = openVf({ info });
     const wanted: VfWanted = { driver: 'vfio-pci', vf: { vlan: { id: 7 }, spoofCheck: false } };
     const state = card.state(0);
     const before = await hardware.snapshot(address, { wanted });
@@ -154,7 +114,7 @@ describe('a property that the PF does not report', () => {
   it.each<VfWanted>([{ vf: { trust: true } }, { vf: { rate: { maxMbps: 100 } } }])(
     'is set by no claim, since it could not be restored: %j',
     async (wanted) => {
-      const { card, hardware, address } = open({ info });
+      const { card, hardware, address } = openVf({ info });
       const refused = { code: 'property-unsupported', device: vfAddress(0), retriable: true };
       await expect(hardware.snapshot(address, { wanted })).rejects.toMatchObject(refused);
       const before = await hardware.snapshot(address);
@@ -166,7 +126,7 @@ describe('a property that the PF does not report', () => {
 });
 
 describe('a snapshot without what the claim changes, such as of an older version', () => {
-  const empty = async ({ card, hardware, address }: ReturnType<typeof open>) => {
+  const empty = async ({ card, hardware, address }: ReturnType<typeof openVf>) => {
     card.leftOut.add(0);
     const before = await hardware.snapshot(address);
     card.leftOut.delete(0);
@@ -176,7 +136,7 @@ describe('a snapshot without what the claim changes, such as of an older version
   it.each<VfWanted>([tenant, { driver: 'vfio-pci' }, { driver: 'vfio-pci', ...tenant }])(
     'keeps the claim from being set up, before anything is written: %j',
     async (wanted) => {
-      const bench = open();
+      const bench = openVf();
       const before = await empty(bench);
       await expect(bench.hardware.configure(bench.address, wanted, before)).rejects.toMatchObject(unknown);
       expect(bench.card.log).toEqual([]);
@@ -184,14 +144,14 @@ describe('a snapshot without what the claim changes, such as of an older version
   );
 
   it('does not matter while the VF is as the claim asks: pods of before an upgrade go on', async () => {
-    const bench = open();
+    const bench = openVf();
     const before = await empty(bench);
     await bench.card.host.setVf(5, 0, tenant.vf as VfChange);
     await bench.hardware.configure(bench.address, tenant, before);
   });
 
   it('leaves the VF unrestored as long as it has what the claim has set', async () => {
-    const bench = open();
+    const bench = openVf();
     const { card, hardware, address } = bench;
     const before = await empty(bench);
     await card.host.setVf(5, 0, { ...(tenant.vf as VfChange), hardwareAddress: mac });
@@ -214,7 +174,7 @@ describe('a snapshot without what the claim changes, such as of an older version
   });
 
   it('leaves the VF unrestored while its PF does not report it', async () => {
-    const bench = open();
+    const bench = openVf();
     const before = await empty(bench);
     bench.card.leftOut.add(0);
     await expect(bench.hardware.restore(bench.address, before, { changed: { trust: true } })).rejects.toMatchObject({
@@ -226,7 +186,7 @@ describe('a snapshot without what the claim changes, such as of an older version
 
 describe('a VF that is restored', () => {
   async function prepared(wanted: VfWanted = tenant) {
-    const bench = open();
+    const bench = openVf();
     const { card, hardware, address } = bench;
     const state = card.state(0);
     const before = await hardware.snapshot(address, { wanted });
@@ -278,7 +238,7 @@ describe('a VF that is restored', () => {
 
   it('is not restored while it has the administrative MAC of the claim', async () => {
     for (const hardwareAddress of [undefined, '02:bb:00:00:00:09']) {
-      const bench = open({ info: hardwareAddress === undefined ? {} : { hardwareAddress } });
+      const bench = openVf({ info: hardwareAddress === undefined ? {} : { hardwareAddress } });
       const { card, hardware, address } = bench;
       const vf = { hardwareAddress: mac };
       const before = await hardware.snapshot(address, { wanted: { vf } });
@@ -310,7 +270,7 @@ describe('a VF that is set up', () => {
     ['hardwareAddress', { vf: { hardwareAddress: mac } }],
     ['rate', { vf: { rate: { maxMbps: 100 } } }],
   ])('is not set up if the PF accepts a %s without effect', async (property, wanted) => {
-    const { card, hardware, address } = open();
+    const { card, hardware, address } = openVf();
     const before = await hardware.snapshot(address, { wanted });
     card.ignored.add(property);
     await expect(hardware.configure(address, wanted, before)).rejects.toMatchObject({
@@ -322,7 +282,7 @@ describe('a VF that is set up', () => {
   });
 
   it('keeps the MAC of its interface in user space, which is read back', async () => {
-    const { card, hardware, address } = open();
+    const { card, hardware, address } = openVf();
     const before = await hardware.snapshot(address, { wanted: { driver: 'vfio-pci' } });
     card.ignored.add('hardwareAddress');
     await expect(hardware.configure(address, { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
@@ -333,7 +293,7 @@ describe('a VF that is set up', () => {
   });
 
   it('may have another rate than requested, but not the old one: cards round rates', async () => {
-    const { card, hardware, address } = open({ info: { minTxRateMbps: 0, maxTxRateMbps: 1_000 } });
+    const { card, hardware, address } = openVf({ info: { minTxRateMbps: 0, maxTxRateMbps: 1_000 } });
     const { setVf } = card.host;
     card.host.setVf = async (pf, vf, { rate }) =>
       setVf(pf, vf, { rate: { minMbps: 0, maxMbps: 50 * Math.round((rate?.maxMbps ?? 0) / 50) } });
@@ -348,7 +308,7 @@ describe('a VF that is set up', () => {
 
 describe('VfHardware.info', () => {
   it('has nothing of a VF whose PF has no interface, and says when it is not known', async () => {
-    const { card, hardware, address } = open({ info: { vlan: { id: 7, priority: 0 } } });
+    const { card, hardware, address } = openVf({ info: { vlan: { id: 7, priority: 0 } } });
     expect(await hardware.info(address)).toMatchObject({ vlan: { id: 7 } });
     card.leftOut.add(0);
     await expect(hardware.info(address)).rejects.toMatchObject(unknown);

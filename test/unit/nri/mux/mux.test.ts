@@ -12,6 +12,11 @@ function collect(channel: Channel) {
   return { ends, bytes: () => Buffer.concat(chunks) };
 }
 
+async function openMux() {
+  const [near, far] = await socketPair();
+  return { near, far, mux: new Mux(near) };
+}
+
 /** The frames that come out at the far end when this much data is sent in one ttrpc frame. */
 async function framesFor(dataBytes: number): Promise<MuxFrame[]> {
   const [near, far] = await socketPair();
@@ -38,8 +43,7 @@ describe('Mux', () => {
   });
 
   it('delivers each connection its own bytes and drops those of unknown ones', async () => {
-    const [near, far] = await socketPair();
-    const mux = new Mux(near);
+    const { far, mux } = await openMux();
     const [one, two] = [collect(mux.open(1)), collect(mux.open(2))];
     for (const [id, text] of [
       [2, 'b'],
@@ -56,8 +60,7 @@ describe('Mux', () => {
   });
 
   it('tells all connections when the other side ends, without an error', async () => {
-    const [near, far] = await socketPair();
-    const mux = new Mux(near);
+    const { far, mux } = await openMux();
     const [one, two] = [collect(mux.open(1)), collect(mux.open(2))];
     far.end();
     await expect(mux.closed).resolves.toBeUndefined();
@@ -79,8 +82,7 @@ describe('Mux', () => {
   });
 
   it('is closed by what cannot be a frame, with the error that says so', async () => {
-    const [near, far] = await socketPair();
-    const mux = new Mux(near);
+    const { far, mux } = await openMux();
     const one = collect(mux.open(1));
     far.write('HTTP/1.1 400 Bad Request\r\n\r\n');
     const error = await mux.closed;
@@ -101,8 +103,7 @@ describe('Mux', () => {
   });
 
   it('reports a broken connection as an error, not as an end', async () => {
-    const [near, far] = await socketPair();
-    const mux = new Mux(near);
+    const { near, far, mux } = await openMux();
     const broken = new Error('broken');
     near.destroy(broken);
     expect(await mux.closed).toBe(broken);
