@@ -391,6 +391,15 @@ describe('a VF with guaranteed bandwidth', () => {
       refusal('bandwidth-exceeded', expect.stringContaining('needs 800 Mbit/s')),
     );
   });
+
+  it('is counted for a claim that has the name of the next one, and is not unprepared yet', async () => {
+    bench.bandwidth = { guaranteedMbps: 600, portMbps: 1000 };
+    expect(await bench.prepare(allocated('a', ['dev-1']))).not.toHaveProperty('error');
+    const next = allocated('a', ['dev-2']);
+    expect(await bench.prepare({ ...next, identity: { ...next.identity, uid: 'next' } })).toMatchObject(
+      refusal('bandwidth-exceeded', expect.stringContaining('of its 1000 other claims have 600')),
+    );
+  });
 });
 
 describe('a claim for several pods', () => {

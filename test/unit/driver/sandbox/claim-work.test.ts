@@ -181,6 +181,14 @@ describe('the VFs of a claim', () => {
     expect([gate(), file('vf-2')]).toEqual(['none', expect.stringContaining('192.0.2.23')]);
   });
 
+  it('are withdrawn when they have left although one before them cannot be read', async () => {
+    await serve();
+    pod.set('dev-1', new Error('no answer'));
+    pod.delete('dev-2');
+    expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-left' } });
+    expect([gate(), file('vf-2'), dataOf(2)]).toEqual(['none', '', undefined]);
+  });
+
   it('leave no metadata of an earlier sandbox of the pod when they cannot be attached in the next one', async () => {
     await serve();
     for (const name of ['dev-1', 'dev-2']) pod.set(name, new Error(`${name} is busy`));

@@ -85,6 +85,15 @@ describe('MetadataWriter', () => {
     expect(calls).toEqual(['update other']);
   });
 
+  it('does not succeed if it writes each request by itself, since the gate is not open then', async () => {
+    const calls: string[] = [];
+    const full = new Error('no space left on device');
+    const { writer } = open({ ...fakeFiles(1, calls), openGate: () => Promise.reject(full) });
+    const both = [...readings, { request: 'other', device: { ...device, name: 'dev-2' }, state }];
+    await expect(writer.write(identity, 's1', both)).rejects.toBe(full);
+    expect(calls).toEqual(['update vf', 'update other']);
+  });
+
   it('says whether the addresses will change soon', async () => {
     const seen: unknown[] = [];
     const { writer } = open(fakeFiles(1), ({ name }, isSettled) => seen.push([name, isSettled]));

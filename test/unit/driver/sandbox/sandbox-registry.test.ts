@@ -195,6 +195,12 @@ describe('SandboxRegistry', () => {
     expect([done, ended]).toEqual([['detach a from s1'], new Set()]);
   });
 
+  it('knows which sandbox of a pod is current after the end of an earlier one', async () => {
+    for (const sandboxId of ['s1', 's2']) registry.adopt(facts(sandboxId, 'p'), false);
+    await turns();
+    expect([registry.find('s1'), registry.mayBeCurrent(facts('s1', 'p'))]).toEqual([undefined, false]);
+  });
+
   it('leaves a sandbox alone whose first sign of life came meanwhile', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([], none);

@@ -198,6 +198,18 @@ describe('Store', () => {
     expect(store.claim('u')?.devices).toEqual([{ ...device, attachment }, other]);
   });
 
+  it('keeps where a VF is when its claim is put again, whatever the caller has read before', ({ path }) => {
+    using store = new Store(path);
+    const put = (each: StoredDevice) => store.putClaim({ identity, podUids: [], state: 'prepared', devices: [each] });
+    put(device);
+    store.setAttachments('u', new Map([[device.pciAddress, attachment]]));
+    put(device);
+    expect(store.claim('u')?.devices).toEqual([{ ...device, attachment }]);
+    store.setAttachments('u', new Map([[device.pciAddress, undefined]]));
+    put({ ...device, attachment });
+    expect(store.claim('u')?.devices).toEqual([device]);
+  });
+
   it('keeps VFs that could not be restored from every claim, until they are', ({ path }) => {
     using store = new Store(path);
     const claim = { identity, podUids: ['p'], state: 'unpreparing', devices: [{ ...device, attachment }] } as const;

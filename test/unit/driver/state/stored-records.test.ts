@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Store, StoredRecords } from '../../../../src/driver/state/index.ts';
+import { readGate } from '../../../../src/framework/metadata/gate/gate.ts';
 import { inspectClaim, RecordFiles } from '../../../../src/framework/metadata/index.ts';
 import { Bench } from '../../framework/metadata/bench.ts';
 import { claim, driver, recordOf, samples } from '../../framework/metadata/samples.ts';
@@ -63,6 +64,26 @@ describe('records of claims in the store', () => {
     expect(first.metadata.dirs()).toEqual(['default_fast-net', 'default_gone']);
     first.metadata.removeDir('default_gone');
     expect(first.records.names()).toEqual(['default_fast-net']);
+  });
+
+  it('keep the sandbox that another instance has just served when an earlier one ends, which waits for no lock', async () => {
+    using first = start();
+    using second = start();
+    const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
+    const [metadata, other] = [first, second].map(({ records }) => bench.start({ records, gate }));
+    const served = () => readGate(bench.dataDir, claim);
+    await metadata?.prepare(record, new Map());
+    await metadata?.openGate(claim, 's1', new Map([[request, devices]]));
+    const together = first.records.together.bind(first.records);
+    first.records.together = (task) => {
+      void other?.openGate(claim, 's2');
+      together(task);
+    };
+    await metadata?.endGate(claim, 's1');
+    expect(served()).toEqual({ state: 'served', sandboxId: 's2' });
+    // It closes a gate that is open for another sandbox than the record says.
+    await other?.restore();
+    expect(served()).toEqual({ state: 'served', sandboxId: 's2' });
   });
 
   describe('that a preview of 0.1 kept in files', () => {

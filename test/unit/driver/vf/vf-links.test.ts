@@ -34,3 +34,16 @@ it('a VF that has left its pod keeps its state from before the claim, also if it
   } as unknown as AttachTask);
   expect(calls).toEqual(['assured', before]);
 });
+
+it("an interface in the host's namespace is left alone, also if a sandbox is said to be there", async () => {
+  const calls: string[] = [];
+  const connection = new Proxy({}, { get: (_, call) => async () => void calls.push(String(call)) });
+  const namespace = { connection, isHost: true, [Symbol.dispose]: () => undefined };
+  const links = new VfLinks({
+    networks: { host: {}, open: () => namespace } as unknown as Networks,
+    vfs: { linkKey: () => ({}), recreate: async () => void calls.push('recreate') } as unknown as VfHost,
+  });
+  const device = { pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf', config: {} };
+  await links.detach(device, { netnsPath: '/proc/1/ns/net', bond: 'netdra:bond:c/bond0' });
+  expect(calls).toEqual(['recreate']);
+});

@@ -221,6 +221,13 @@ describe('ClaimMetadata', () => {
       expect(statSync(otherFile()).ino).toBe(ino);
     });
 
+    it('continues with the highest generation if its files differ', async () => {
+      writeFileSync(recordPath(), '');
+      writeFileSync(otherFile(), readFileSync(otherFile(), 'utf8').replaceAll(/("generation": *)2/g, '$17'));
+      await metadata.prepare(record, new Map());
+      expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')])).toMatchObject({ generation: 8 });
+    });
+
     it('continues above any generation that it can have had if no file shows it', async () => {
       await metadata.withdraw(claim);
       writeFileSync(recordPath(), '');

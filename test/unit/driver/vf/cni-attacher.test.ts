@@ -1,0 +1,17 @@
+import { expect, it } from 'vitest';
+import { cniInterfaceName } from '../../../../src/driver/vf/cni-attacher.ts';
+
+const name = 'ens1f0-vf-0000-3b-02-1';
+const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/s', interfaceName: 'net3' };
+
+it.each([
+  ['of the bond, whose members get its addresses once', { interfaceName: 'net1', bond: { name: 'bond0' } }, 'bond0'],
+  ['that the claim gives it', { interfaceName: 'net1' }, 'net1'],
+  ['that was chosen when it was attached', {}, 'net3'],
+] as const)('plugins know an interface by the name %s', (_, config, expected) => {
+  expect(cniInterfaceName({ pool: 'n', name, request: 'vf', config, attachment })).toBe(expected);
+});
+
+it('plugins know a device without a name by the end of its own, which a link may have', () => {
+  expect(cniInterfaceName({ pool: 'n', name, request: 'vf', config: {} })).toBe('vf-0000-3b-02-1');
+});
