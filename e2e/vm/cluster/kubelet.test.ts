@@ -108,7 +108,7 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
       {
         command: ['netdra-metadata', 'exec', '--', 'sh', '-euc', testpmd, 'sh', '{eal-args}'],
         capabilities: { drop: ['ALL'], add: ['IPC_LOCK'] },
-        // It polls its queues without a pause, which would take one of the two emulated processors from all others.
+        // testpmd polls its queues without a pause: without a limit it would keep one of the two emulated processors busy.
         limits: { cpu: '300m' },
       },
     );

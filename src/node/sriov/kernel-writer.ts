@@ -117,8 +117,9 @@ export class KernelWriter implements Disposable {
     return child;
   }
 
+  /** The one that worked last, so that those which are not needed any more end. */
   #takeIdle(): ChildProcess | undefined {
-    const [child] = this.#idle.keys();
+    const child = [...this.#idle.keys()].at(-1);
     if (child !== undefined) this.#stopResting(child);
     return child;
   }

@@ -35,7 +35,7 @@ export interface ListedView {
 export interface DeviceTaintRule {
   metadata: { name: string };
   spec: {
-    /** A device has all that is in it; without a selector the rule is about no device. */
+    /** Matches devices with all of these values, and every device if it is empty. A rule without a selector matches none. */
     deviceSelector?: { driver?: string; pool?: string; device?: string };
     taint: DeviceTaint;
   };
@@ -65,7 +65,7 @@ export class Cluster implements Disposable {
     return await this.#listed(path, (page) => this.#resources.list<T>({ path, query: { ...query, ...page } }));
   }
 
-  /** None in a cluster that does not serve them in a version of ours, or if the user may not list them. @throws KubeError */
+  /** None if the cluster does not serve them, or the user may not list them. @throws KubeError */
   async listTaintRules(): Promise<DeviceTaintRule[]> {
     return await orNone(listAll((query) => this.#resources.list({ path: 'devicetaintrules', query })));
   }
