@@ -27,7 +27,7 @@ import { cableScript, parseVfStates, type pfNames, switchVfsScript, type VfState
 
 const nodeName = 'netdra-vm';
 /** Timeout of each step: seconds on an idle machine, minutes on one that is busy with other tests. */
-export const slowMs = 300_000;
+export const slowMs = 420_000;
 /** The link between this machine and the guest. */
 const link = { tap: 'vm0', host: '10.250.0.254', guest: '10.250.0.1', prefix: 24 };
 const cacheDir = cacheFolder(process.env);

@@ -153,12 +153,12 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
   });
 
   it('pods are served and no VF is lost when kubelet and driver are killed while pods are created', async () => {
-    const names = Array.from({ length: 4 }, (_, index) => `crowd-${index}`);
+    const names = ['first', 'second'];
     const config = (index: number) => ({ interfaceName: 'net1', addresses: [ipv4(index)] });
     await Promise.all(names.map((name, index) => createPod(name, { config: config(index) })));
-    // Sandboxes are being created now: some have their VF, others not yet.
+    // One has its VF or is about to get it, the other one not yet.
     const sandboxes = async () => Number(await node.guest.run('ls /var/run/netns | wc -l'));
-    await expect.poll(sandboxes, { timeout: 60_000, interval: 100 }).toBeGreaterThanOrEqual(2);
+    await expect.poll(sandboxes, { timeout: 60_000, interval: 100 }).toBeGreaterThanOrEqual(1);
     await node.killKubelet();
     await node.killDriver();
     await node.startKubelet();
