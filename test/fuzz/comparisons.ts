@@ -3,6 +3,7 @@ import { fetchClusterPrograms, kubernetesVersions, runtimeNames } from '../../e2
 import { GoBuildError } from '../../e2e/go/build.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { type CommandResult, runCommand } from '../../scripts/run-command.ts';
+import { fuzzEnv } from './amount.ts';
 import type { Report } from './report.ts';
 
 const choice = { kubernetes: kubernetesVersions[0], runtime: runtimeNames[0] };
@@ -17,7 +18,7 @@ const shownLines = 60;
 export async function comparePolicyAndDriver(seconds: number, seed: number): Promise<Report> {
   const leftOut = await whyNot();
   if (leftOut !== undefined) return { inputs: undefined, findings: [], leftOut };
-  return toReport(await runOnCluster(choice, policyCommand, { env: toEnv(seconds, seed), show: false }), seed);
+  return toReport(await runOnCluster(choice, policyCommand, { env: fuzzEnv(seconds, seed), show: false }), seed);
 }
 
 /**
@@ -26,11 +27,7 @@ export async function comparePolicyAndDriver(seconds: number, seed: number): Pro
  */
 export async function compareClassAndEffects(seconds: number, seed: number): Promise<Report> {
   if (process.getuid?.() !== 0) return { inputs: undefined, findings: [], leftOut: needsRoot };
-  return toReport(await runCommand(effectsCommand, toEnv(seconds, seed)), seed);
-}
-
-function toEnv(seconds: number, seed: number): Record<string, string> {
-  return { NETDRA_FUZZ_MINUTES: String(seconds / 60), NETDRA_FUZZ_SEED: String(seed) };
+  return toReport(await runCommand(effectsCommand, fuzzEnv(seconds, seed)), seed);
 }
 
 function toReport({ output, succeeded }: CommandResult, seed: number): Report {

@@ -19,11 +19,9 @@ import { TestNetns } from '../doubles/netns.ts';
 import { buildClaim, testDriver } from '../doubles/objects.ts';
 import { calm, QuirkyCard } from '../doubles/quirky-card.ts';
 import { routeLimits, routeParameters } from '../doubles/vf-config-arbitraries.ts';
+import { readFuzzAmount } from '../fuzz/amount.ts';
 
-/** NETDRA_FUZZ_MINUTES: duration, instead of a fixed number of inputs; NETDRA_FUZZ_SEED: repeats the same inputs. */
-const minutes = Number(process.env.NETDRA_FUZZ_MINUTES ?? 0);
-const amount = minutes > 0 ? { numRuns: 10_000_000, interruptAfterTimeLimit: minutes * 60_000 } : { numRuns: 200 };
-const seed = Number(process.env.NETDRA_FUZZ_SEED ?? Date.now());
+const { amount, timeoutMs } = readFuzzAmount(200, 1);
 /** The node is in this network. */
 const nodeNetwork = '10.1.0.0/16';
 
@@ -269,15 +267,15 @@ describe('the limits of a class', () => {
             `limits: ${JSON.stringify(limits)}\neffects: ${JSON.stringify(effects)}\nnot allowed: ${found.join(', ') || 'nothing'}\ndriver: ${refusal ?? 'takes it'}`,
           );
         }),
-        { ...amount, seed },
+        amount,
       );
       const { taken, refused, byKernel } = counts;
       process.stdout.write(
-        `seed ${seed}: ${taken} configurations taken and ${refused} refused by both, ${byKernel} not by the kernel\n`,
+        `seed ${amount.seed}: ${taken} configurations taken and ${refused} refused by both, ${byKernel} not by the kernel\n`,
       );
       expect(counts.taken).toBeGreaterThan(5);
       expect(counts.refused).toBeGreaterThan(5);
     },
-    minutes * 60_000 + 60_000,
+    timeoutMs,
   );
 });

@@ -8,19 +8,16 @@ import { explain } from '../../../src/lib/errors.ts';
 import { CniError } from '../../../src/node/cni/index.ts';
 import { buildClaim, testDriver } from '../../../test/doubles/objects.ts';
 import { routeLimits, routeParameters, vfConfigParameters } from '../../../test/doubles/vf-config-arbitraries.ts';
+import { readFuzzAmount } from '../../../test/fuzz/amount.ts';
 import { ApiCluster } from './api-cluster.ts';
 
-/** NETDRA_FUZZ_MINUTES: duration of all tests, instead of a fixed number of inputs; NETDRA_FUZZ_SEED: repeats the same inputs. */
-const minutes = Number(process.env.NETDRA_FUZZ_MINUTES ?? 0);
-const amount =
-  minutes > 0 ? { numRuns: 10_000_000, interruptAfterTimeLimit: (minutes * 60_000) / 2 } : { numRuns: 150 };
-const seed = Number(process.env.NETDRA_FUZZ_SEED ?? Date.now());
+const { amount, timeoutMs } = readFuzzAmount(150, 2);
 const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
 /** By the name of the class. The first one opens everything, so that refusals are about the form only. */
 const classes = new Map<string, object>([
   ['open', { ...head, limits: { routes: ['0.0.0.0/0', '::/0'] } }],
   ...fc
-    .sample(routeLimits, { numRuns: 12, seed })
+    .sample(routeLimits, { numRuns: 12, seed: amount.seed })
     .map((limits, index): [string, object] => [`limited-${index}`, { ...head, rdma: false, limits }]),
 ]);
 /** For bonds: the API server gives one of several reasons, and limits are one to refuse `attach: observe`. */
@@ -203,12 +200,12 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
           const ofClass = JSON.stringify(classes.get(name));
           throw new Error(`class: ${ofClass}\npolicy: ${policy ?? 'takes it'}\ndriver: ${driver ?? 'takes it'}`);
         }),
-        { ...amount, seed },
+        amount,
       );
-      console.info(`seed ${seed}: ${counts.taken} configurations taken and ${counts.refused} refused by both`);
+      console.info(`seed ${amount.seed}: ${counts.taken} configurations taken and ${counts.refused} refused by both`);
       expect(counts.taken).toBeGreaterThan(5);
       expect(counts.refused).toBeGreaterThan(5);
     },
-    minutes * 60_000 + 120_000,
+    timeoutMs,
   );
 });

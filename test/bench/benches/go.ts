@@ -1,3 +1,4 @@
+import { readPrograms } from '../../../e2e/cluster/programs.ts';
 import type { Bench } from '../bench.ts';
 import { callPlots, callRows, type Load, loadName, type MeasuredCalls, measureNode } from '../go/calls.ts';
 import { hookPlot, hookRows, measureHooks } from '../go/hooks.ts';
@@ -25,8 +26,7 @@ export const goBench: Bench = {
     const { memory, calls } = measured;
     return {
       name: 'go',
-      about:
-        "NodePrepareResources and NodeUnprepareResources beside upstream's DRA test driver of Kubernetes 1.36, with device metadata and without client throttling, which touches no device: in turns, with a real etcd and API server, of which both read claims with the rights of an installed driver.",
+      about: `NodePrepareResources and NodeUnprepareResources beside upstream's DRA test driver of Kubernetes ${readPrograms(process.env).kubernetesVersion}, with device metadata and without client throttling, which touches no device: in turns, with a real etcd and API server, of which both read claims with the rights of an installed driver.`,
       rows: callRows(measured),
       bounds: [
         ...calls.flatMap((each, index) => callBounds(each, chosen[index]?.limit)),
