@@ -5,6 +5,7 @@ import { deviceInfoDir } from '../driver/dialects/device-info.ts';
 import { metadataVersions } from '../framework/metadata/document/codec.ts';
 import { defaultHooklessHandlers, startGateModes } from '../framework/metadata/gate/choose-start-gate.ts';
 import { defaultHostDirs, layoutNames } from '../framework/metadata/layouts/layout.ts';
+import { simulatedPrefix } from '../node/sriov/pci-address.ts';
 import { parseAddress } from './ops/http-server.ts';
 import {
   namesAmong,
@@ -180,7 +181,7 @@ const flags = {
     ...{ value: '<vfs>', env: 'NETDRA_SIMULATE', parse: parseSimulation },
     help: 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS, with @ the NUMA nodes of the PFs',
   },
-  simulatePrefix: { value: '<name>', default: 'nsim', help: 'name prefix of simulated interfaces' },
+  simulatePrefix: { value: '<name>', default: simulatedPrefix, help: 'name prefix of simulated interfaces' },
   logLevel: { value: '<level>', default: 'info', choices: logLevels, help: 'minimum log level' },
 } as const satisfies Record<string, Flag>;
 

@@ -44,7 +44,7 @@ class Instance implements AsyncDisposable {
     const store = stack.use(new Store(join(dir, 'state.db')));
     const networks = stack.use(new KernelNetworks({ procSysDir: '/proc/sys', hostPath }));
     const logger = new RecordingLogger();
-    const settings = { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nleft', nodeName: 'node-1' };
+    const settings = { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nsim', nodeName: 'node-1' };
     const devices = stack.use(
       await openDevices(settings as Parameters<typeof openDevices>[0], {
         ...{ driver: testDriver, host: networks.host.connection, clock, stateDir: dir, store, logger },
@@ -216,21 +216,21 @@ describe('a VF that leaves its pod while the pod runs', () => {
     await expect.poll(() => restarted.failures[0], within).toMatch(left);
     expect([restarted.gate('c'), restarted.file('c')]).toEqual([expect.stringContaining('waiting s1'), '']);
     await restarted.side.registry.end({ sandboxId: 's1', podUid: 'pod', netnsPath: pod.path });
-    expect([linksOf(host).includes('nleft0v0'), linksOf(nested).includes('net1')]).toEqual([true, false]);
+    expect([linksOf(host).includes('nsim0v0'), linksOf(nested).includes('net1')]).toEqual([true, false]);
   });
 
   it('is not attached by the driver if another component does that, and found when it is there again', async () => {
     await driver.prepare('c', 0, { attach: 'observe' });
     const move = () => {
-      host.exec('ip', 'link', 'set', 'nleft0v0', 'netns', pod.path);
-      pod.exec('ip', 'link', 'set', 'nleft0v0', 'name', 'net1', 'up');
+      host.exec('ip', 'link', 'set', 'nsim0v0', 'netns', pod.path);
+      pod.exec('ip', 'link', 'set', 'nsim0v0', 'name', 'net1', 'up');
     };
     move();
     await driver.side.hooks.runPodSandbox(sandbox(), call);
     expect(driver.gate('c')).toBe('served s1');
-    pod.exec('ip', 'link', 'set', 'net1', 'down', 'name', 'nleft0v0', 'netns', host.path);
+    pod.exec('ip', 'link', 'set', 'net1', 'down', 'name', 'nsim0v0', 'netns', host.path);
     await expect.poll(() => driver.gate('c'), within).toMatch(/^waiting s1 .*no component has moved it into/);
-    expect([linksOf(host).includes('nleft0v0'), driver.failures[0]]).toEqual([true, expect.stringMatching(left)]);
+    expect([linksOf(host).includes('nsim0v0'), driver.failures[0]]).toEqual([true, expect.stringMatching(left)]);
     move();
     await expect.poll(() => driver.gate('c'), { timeout: 10_000 }).toBe('served s1');
   });

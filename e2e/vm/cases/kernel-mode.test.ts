@@ -32,7 +32,7 @@ it('a VF as an interface of a pod is as its claim wants it, and the metadata say
   expect(pfInfoOf(vf)).toMatchObject({ address: '02:11:22:33:44:55', vlan_list: [{ vlan: 7 }], trust: true });
   // The first generation existed before the container; the VF's carrier follows a second later, with another one.
   const isUp = async () => (await node.metadataOnHost(running)).devices[0]?.attributes?.linkUp;
-  await expect.poll(isUp, { timeout: 30_000 }).toEqual({ bool: true });
+  await expect.poll(isUp, { timeout: 90_000 }).toEqual({ bool: true });
   const { generation, devices } = await readMetadata(running);
   expect(generation).toBeGreaterThanOrEqual(1);
   expect(devices).toHaveLength(1);

@@ -18,6 +18,9 @@ export function formatDeviceName(pciAddress: string): string {
   return pciAddress.replaceAll(/[:.]/g, '-');
 }
 
+/** What names of simulated interfaces start with, unless the settings say otherwise. */
+export const simulatedPrefix = 'nsim';
+
 /** The alias on the link of a simulated VF: veth links have no bus address by which they could be found. */
 export function formatSimulatedAlias(pciAddress: string): string {
   return `netdra:${pciAddress}`;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { type Link, maxInterfaceNameBytes } from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
 import type { FileTree } from './file-tree.ts';
-import { formatSimulatedAlias } from './pci-address.ts';
+import { formatSimulatedAlias, simulatedPrefix } from './pci-address.ts';
 
 /** Size and names of a simulation. */
 export interface SimulationPlan {
@@ -12,7 +12,7 @@ export interface SimulationPlan {
   vfsPerPf: number;
   /** NUMA nodes of the PFs; the last one also of those that follow. Absent: they report none. */
   numaNodes?: readonly number[];
-  /** Start of all interface names; does not end with a digit. */
+  /** Start of all interface names; does not end with a digit. Simulations with different ones do not see each other. */
   namePrefix: string;
   /** VFs of equal names on two nodes have different MACs: the nodes may be on one network. */
   nodeName: string;
@@ -40,8 +40,9 @@ export interface SimulatedPf extends SimulatedFunction {
   numaNode: number;
 }
 
-/** No hardware has this PCI domain: firmware counts from 0000, and those of hypervisors and VMD start at 10000. */
-const domain = 'fe00';
+/** No hardware has a PCI domain from this one to ffff: firmware counts from 0000, and those of hypervisors and VMD start at 10000. */
+const firstDomain = 0xfe00;
+const lastDomain = 0xffff;
 const maxPfs = 16;
 // 32 slots of 8 functions on a bus, without the first two slots, which are the PF's.
 const maxVfsPerPf = 240;
@@ -70,19 +71,25 @@ export function planSimulation(plan: SimulationPlan): SimulatedPf[] {
 
 function planPf({ namePrefix, vfsPerPf, nodeName, numaNodes = [] }: SimulationPlan, index: number): SimulatedPf {
   const name = `${namePrefix}${index}`;
+  const domain = domainOf(namePrefix);
   const vfs = Array.from({ length: vfsPerPf }, (_, vfIndex): SimulatedVf => {
     const peerName = `${name}p${vfIndex}`;
     const vfName = `${name}v${vfIndex}`;
     const hardwareAddress = deriveHardwareAddress(`${nodeName} ${vfName}`);
-    const vf = { ...planFunction(vfName, index, firstVfFunction + vfIndex), hardwareAddress };
+    const vf = { ...planFunction(vfName, formatAddress(domain, index, firstVfFunction + vfIndex)), hardwareAddress };
     return { ...vf, vfIndex, peerName, peerAddress: deriveHardwareAddress(peerName) };
   });
   const numaNode = numaNodes[index] ?? numaNodes.at(-1) ?? -1;
-  return { ...planFunction(name, index, 0), vfs, numaNode };
+  return { ...planFunction(name, formatAddress(domain, index, 0)), vfs, numaNode };
 }
 
-function planFunction(name: string, bus: number, deviceFunction: number): SimulatedFunction {
-  const pciAddress = formatAddress(bus, deviceFunction);
+/** Of the name prefix: links are found by aliases that contain the PCI address, and those of another driver must not be. */
+function domainOf(namePrefix: string): number {
+  if (namePrefix === simulatedPrefix) return firstDomain;
+  return firstDomain + 1 + (hash(namePrefix).readUInt32BE() % (lastDomain - firstDomain));
+}
+
+function planFunction(name: string, pciAddress: string): SimulatedFunction {
   return { pciAddress, name, alias: formatSimulatedAlias(pciAddress), hardwareAddress: deriveHardwareAddress(name) };
 }
 
@@ -146,15 +153,18 @@ function addFunction(
   return { dir, root };
 }
 
-function formatAddress(bus: number, deviceFunction: number): string {
+function formatAddress(domain: number, bus: number, deviceFunction: number): string {
   const hex = (value: number) => value.toString(16).padStart(2, '0');
-  return `${domain}:${hex(bus)}:${hex(deviceFunction >> 3)}.${deviceFunction & 7}`;
+  return `${hex(domain)}:${hex(bus)}:${hex(deviceFunction >> 3)}.${deviceFunction & 7}`;
 }
 
 /** Locally administered, unicast; 40 bits of a hash, so that addresses of nodes on one network hardly ever collide. */
 function deriveHardwareAddress(seed: string): string {
-  const hash = createHash('sha256').update(`netdra simulated ${seed}`).digest();
-  return ['02', ...hash.toString('hex', 0, 5).match(/../g)!].join(':');
+  return ['02', ...hash(seed).toString('hex', 0, 5).match(/../g)!].join(':');
+}
+
+function hash(seed: string): Buffer {
+  return createHash('sha256').update(`netdra simulated ${seed}`).digest();
 }
 
 function invalid(what: string, hint: string): SriovError {

@@ -49,6 +49,15 @@ describe('planSimulation', () => {
     expect(large[0]!.vfs.slice(0, 2)).toEqual(small[0]!.vfs);
   });
 
+  it('gives simulations with different prefixes different PCI addresses, by which links are found', () => {
+    const addresses = ['nsim', 'bench', 'other'].flatMap((namePrefix) =>
+      planSimulation({ pfs: 1, vfsPerPf: 2, namePrefix, nodeName }).flatMap((pf) => [pf, ...pf.vfs]),
+    );
+    expect(new Set(addresses.map(({ alias }) => alias)).size).toBe(9);
+    expect(addresses[0]).toMatchObject({ pciAddress: 'fe00:00:00.0' });
+    expect(addresses.every(({ pciAddress }) => isPciAddress(pciAddress))).toBe(true);
+  });
+
   it('gives VFs of equal names on two nodes different MACs', () => {
     const plan = { pfs: 2, vfsPerPf: 8, namePrefix: 'nsim' };
     const vfs = ['node-1', 'node-2'].flatMap((node) =>
