@@ -159,8 +159,8 @@ async function main(): Promise<boolean> {
       command: ['node', 'test/simulation/run.ts', '--schedules', '6000'],
     },
   ];
-  // Longest first, so that both lanes end at about the same time, but not both machines that QEMU emulates at once: each takes
-  // a processor. With three lanes the whole takes no less time on two processors, and single waits become too long.
+  // Longest first, so that both lanes end at about the same time, but the two machines that QEMU emulates do not run at once: each
+  // takes a processor. On two processors a third lane saves no time, and makes the parts so slow that waits in them run out.
   const together: Part[] = [
     { name: 'virtual machine', versions: 'QEMU igb', command: ['bash', 'scripts/e2e-vm.sh'] },
     first,

@@ -194,7 +194,7 @@ export function labSettings(paths: {
     downwardApiDir: join(paths.pluginsDir, 'pods'),
     httpAddress: '127.0.0.1:19470',
     simulate: paths.simulate,
-    // Links of a simulation stay when the driver ends; the driver of a cluster on this node would take over those with the default prefix.
+    // Simulated links outlive the driver. With the default prefix, the driver of the cluster suite would take them over.
     simulatePrefix: 'bench',
   };
 }

@@ -1,4 +1,4 @@
-/** Inputs of a comparison by random, with the names that fast-check has for them. */
+/** How many inputs a random comparison makes, and from which seed, as parameters of fast-check. */
 export interface FuzzAmount {
   seed: number;
   numRuns: number;
@@ -11,8 +11,8 @@ export function fuzzEnv(seconds: number, seed: number): Record<string, string> {
 }
 
 /**
- * Reads the variables of {@link fuzzEnv}. Without them the number is fixed, so that a busy machine does not make too few, and
- * the seed new.
+ * Reads the variables of {@link fuzzEnv}. Without them, the number of inputs is fixed, so that a busy machine makes as many as an
+ * idle one, and the seed is new in each run.
  * @param tests number of tests that share the duration
  * @returns the amount for each test, and how long one may take
  */

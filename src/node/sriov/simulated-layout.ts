@@ -83,7 +83,7 @@ function planPf({ namePrefix, vfsPerPf, nodeName, numaNodes = [] }: SimulationPl
   return { ...planFunction(name, formatAddress(domain, index, 0)), vfs, numaNode };
 }
 
-/** Of the name prefix: links are found by aliases that contain the PCI address, and those of another driver must not be. */
+/** Depends on the prefix: links are found by their alias, which contains the PCI address, and a driver must not find another's. */
 function domainOf(namePrefix: string): number {
   if (namePrefix === simulatedPrefix) return firstDomain;
   return firstDomain + 1 + (hash(namePrefix).readUInt32BE() % (lastDomain - firstDomain));
