@@ -23,6 +23,10 @@ export interface SessionOptions {
 /** Limits of a session. A boot takes 20 to 40 s, and over two minutes where others use the processors. */
 export const sessionLimits = { bootTimeoutMs: 300_000, bootAttempts: 3, timeoutMs: 1_800_000 };
 
+/** The kernel prints it when it waits for a timer interrupt that the emulator has lost, and boots on only in rare cases. */
+const lostInterrupt = 'Possible timer handling issue';
+const recoveryMs = 15_000;
+
 /** Exit code of `timeout` in coreutils. */
 const timeoutExitCode = 124;
 const powerOffMs = 15_000;
@@ -36,13 +40,13 @@ export async function runSession(options: SessionOptions): Promise<number> {
   const { bootAttempts, timeoutMs, log } = options;
   const endsAt = performance.now() + timeoutMs;
   for (let attempt = 1; ; attempt++) {
-    const outcome = await runMachine(options, endsAt - performance.now());
+    const isLast = attempt >= bootAttempts;
+    const outcome = await runMachine(options, endsAt - performance.now(), isLast);
     if (outcome.exitCode !== undefined) return outcome.exitCode;
     const { failure = 'ended', report } = outcome;
-    if (outcome.wasReady || attempt >= bootAttempts) {
+    if (outcome.wasReady || isLast) {
       throw new MachineError('machine-failed', `the machine ${failure}; what it said last:\n${report}`);
     }
-    // With emulated processors about one boot in fifty hangs: a timer interrupt gets lost.
     log(`the machine ${failure}: starting it again; what it said last:\n${report}`);
   }
 }
@@ -54,11 +58,13 @@ interface Outcome {
   report: string;
 }
 
-async function runMachine(options: SessionOptions, timeoutMs: number): Promise<Outcome> {
+/** @param isLast with no boot attempt after this one: it gets all its time, whatever the kernel says */
+async function runMachine(options: SessionOptions, timeoutMs: number, isLast: boolean): Promise<Outcome> {
   const { machine: machineOptions, streams, bootTimeoutMs, signal } = options;
   const timers = new DisposableStack();
   using _timers = timers;
   const after = (ms: number, task: () => void) => timers.adopt(setTimeout(task, ms), clearTimeout);
+  const every = (ms: number, task: () => void) => timers.adopt(setInterval(task, ms), clearInterval);
   let [exitCode, wasReady, failure]: [number | undefined, boolean, string | undefined] = [undefined, false, undefined];
   await using machine = await VirtualMachine.start(machineOptions, {
     ...streams,
@@ -79,10 +85,15 @@ async function runMachine(options: SessionOptions, timeoutMs: number): Promise<O
   timers.defer(() => signal.removeEventListener('abort', onAbort));
   if (signal.aborted) onAbort();
   after(timeoutMs, () => end(timeoutExitCode));
-  after(bootTimeoutMs, () => {
+  const giveUp = (why: string) => {
     if (wasReady) return;
-    failure = `did not come up within ${bootTimeoutMs / 1_000} s`;
+    failure ??= why;
     machine.kill();
+  };
+  after(bootTimeoutMs, () => giveUp(`did not come up within ${bootTimeoutMs / 1_000} s`));
+  every(5_000, () => {
+    if (wasReady || isLast || !machine.kernelLog().includes(lostInterrupt)) return;
+    after(recoveryMs, () => giveUp('waits for a timer interrupt that was lost'));
   });
   await machine.whenEnded;
   failure ??= wasReady ? 'went away while its command ran' : 'ended before it came up';

@@ -69,10 +69,15 @@ export class VirtualMachine implements AsyncDisposable {
     this.#process.kill('SIGKILL');
   }
 
+  /** What the kernel has printed so far. */
+  kernelLog(): string {
+    const path = join(this.#runDir, 'kernel.log');
+    return existsSync(path) ? readFileSync(path, 'utf8') : '';
+  }
+
   /** Information about a machine that failed: QEMU's messages, and the end of the kernel's log. */
   report(): string {
-    const log = join(this.#runDir, 'kernel.log');
-    const lines = existsSync(log) ? readFileSync(log, 'utf8').trimEnd().split(/\r?\n/).slice(-40) : [];
+    const lines = this.kernelLog().trimEnd().split(/\r?\n/).slice(-40);
     return [...this.#stderr.trimEnd().split('\n'), ...lines].filter((line) => line !== '').join('\n');
   }
 
