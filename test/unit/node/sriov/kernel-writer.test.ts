@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it, vi } from 'vitest';
@@ -23,6 +23,22 @@ function bench(timeoutMs = 1_500) {
     return path;
   };
   return { dir, writer, pipe, file, changes };
+}
+
+/** The processes that write, for this test file. */
+function writers(): number[] {
+  const isOurs = (pid: string) => {
+    try {
+      const [, parent] = /\) \S+ (\d+) /.exec(readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? [];
+      return Number(parent) === process.pid && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('--jitless');
+    } catch {
+      // It has ended.
+      return false;
+    }
+  };
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name) && isOurs(name))
+    .map(Number);
 }
 
 const device = (index: number) => `0000:3b:02.${index}`;
@@ -71,5 +87,40 @@ describe('KernelWriter', () => {
     await expect.poll(() => writer.hung, { timeout: 10_000 }).toEqual([]);
     await writer.write(path, 'again', device(0));
     expect(changes.at(-1)).toEqual([]);
+  });
+
+  it('needs one process for all writes at once, and another one while a write hangs, so that memory stays bounded', async () => {
+    const { writer, pipe, file } = bench();
+    const before = writers();
+    const all = Array.from({ length: 60 }, (_, index) => ({
+      path: file(`override${index}`),
+      pciAddress: `0000:3b:04.${index}`,
+    }));
+    await Promise.all(all.map(({ path, pciAddress }) => writer.write(path, pciAddress, pciAddress)));
+    for (const { path, pciAddress } of all) expect(readFileSync(path, 'utf8')).toBe(pciAddress);
+    expect(writers()).toHaveLength(before.length + 1);
+    const { path, drain } = await pipe('unbind');
+    await expect(writer.write(path, 'x', device(0))).rejects.toMatchObject({ code: 'device-hangs' });
+    await Promise.all(all.map(({ path, pciAddress }) => writer.write(path, 'again', pciAddress)));
+    expect(writers()).toHaveLength(before.length + 2);
+    drain();
+    await expect.poll(() => writer.hung, { timeout: 10_000 }).toEqual([]);
+  });
+
+  it('fails the writes of a process that is killed, as for lack of memory, and goes on with another one', async () => {
+    const { writer, pipe, file } = bench(20_000);
+    const before = writers();
+    const { path } = await pipe('bind');
+    const waiting = expect(writer.write(path, 'x', device(0))).rejects.toThrow(
+      'the process that writes to sysfs: it has ended',
+    );
+    const started = () => writers().filter((pid) => !before.includes(pid));
+    await expect.poll(started).toHaveLength(1);
+    for (const pid of started()) process.kill(pid, 'SIGKILL');
+    await waiting;
+    expect(writer.hung).toEqual([]);
+    const other = file('unbind');
+    await writer.write(other, 'y', device(0));
+    expect(readFileSync(other, 'utf8')).toBe('y');
   });
 });
