@@ -507,4 +507,23 @@ describe('operations at the same time', () => {
     await running;
     expect(plugins.summary()).toEqual(['sriov ADD']);
   });
+
+  it('are 16 of one plugin, so that a burst of pods does not use up the memory; another plugin, and DEL, do not wait for them', async () => {
+    const [log, stop] = [join(dir.path, 'log'), join(dir.path, 'stop')];
+    const body = `[ $CNI_COMMAND = DEL ] || { echo x >>${log}; while [ ! -e ${stop} ]; do sleep 0.05; done; echo {}; }`;
+    plugins.write('slow', body);
+    plugins.writeResult('quick', first);
+    const container = (index: number) => ({ containerId: `c${index}` });
+    const adds = Array.from({ length: 20 }, (_, index) => runner.add(attachmentOf(['slow'], container(index)), never));
+    const begun = () => (existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n').length : 0);
+    await expect.poll(begun, { timeout: 10_000 }).toBe(16);
+    await runner.add(attachmentOf(['quick'], container(20)), never);
+    await runner.delete(attachmentOf(['slow'], container(21)), never);
+    const late = await failureOf(runner.add(attachmentOf(['slow'], container(22)), within(100)));
+    expect(late).toMatchObject({ code: 'cni-timeout', message: expect.stringContaining('no time was left for it') });
+    expect(begun()).toBe(16);
+    writeFileSync(stop, '');
+    await Promise.all(adds);
+    expect(begun()).toBe(20);
+  });
 });
