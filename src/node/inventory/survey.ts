@@ -174,8 +174,9 @@ export class Survey {
     const { connection, held } = this.#options;
     const pfLink = pf.links.find((link) => !isRepresentor(link));
     const isAsked = (vf: Seen<Vf>) => vf.hardwareAddress === undefined && !held.has(vf.pciAddress);
-    // Not more often than needed: some drivers ask the card's firmware about each VF, and the kernel waits for it.
-    if (pfLink === undefined || !vfs.some(isAsked)) return vfs;
+    // IPoIB reports its own address for each VF, of which the list has room for the beginning. Others are not asked more often
+    // than needed: some drivers ask the card's firmware about each VF, and the kernel waits for it.
+    if (pfLink === undefined || pf.linkType === 'infiniband' || !vfs.some(isAsked)) return vfs;
     try {
       const infos = await connection.vfInfos(pfLink.index);
       const addresses = new Map(infos.map(({ vfIndex, hardwareAddress }) => [vfIndex, hardwareAddress]));

@@ -190,6 +190,20 @@ describe('Inventory, of VFs', () => {
   });
 });
 
+describe('Inventory, of an InfiniBand PF', () => {
+  it('does not take the beginning of the address of the PF, which IPoIB reports for each VF, for a MAC', async () => {
+    const hardwareAddress = '00:00:10:29:fe:80:00:00:00:00:00:00:24:8a:07:03:00:a4:65:9a';
+    node.change('ensA', { hardwareAddress });
+    writeFileSync(file(pfA, 'net/ensA/type'), '32\n');
+    node.takeAway('ensAv0');
+    rmSync(file(a0, 'net'), { recursive: true });
+    node.vfInfos.ensA = [0, 1].map((vfIndex) => ({ vfIndex, hardwareAddress: hardwareAddress.slice(0, 17) }));
+    const [vf] = (await node.inventory().scan()).devices;
+    expect(vf).toMatchObject({ pciAddress: a0, linkType: 'infiniband' });
+    expect(vf?.hardwareAddress).toBeUndefined();
+  });
+});
+
 describe('Inventory, of a PF with other links on its function', () => {
   it.each(['pf0hpf', 'c1pf0', 'c1pf0vf1', 'pf0sf3', 'pf0', 'p0pf0vf0'])(
     'does not take the representor %s for the port, and does not mind how the node uses it',
