@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { defined } from '../../lib/defined.ts';
-import { listOptionalDir, parseCount, readOptionalText } from './sysfs-files.ts';
+import { listOptionalDir, parseCount, readInterfaceText } from './sysfs-files.ts';
 
 /** A network interface of a PCI function, as far as sysfs shows it. */
 export interface NetInterface {
@@ -36,8 +36,8 @@ export async function readNetInterfaces(dir: string): Promise<NetInterface[]> {
     names.map(async (name): Promise<NetInterface[]> => {
       const file = (attribute: string) => join(dir, 'net', name, attribute);
       const [hardwareAddress, mtu] = await Promise.all([
-        readOptionalText(file('address')),
-        readOptionalText(file('mtu')),
+        readInterfaceText(file('address')),
+        readInterfaceText(file('mtu')),
       ]);
       if (hardwareAddress === undefined || mtu === undefined) return [];
       return [{ name, hardwareAddress, mtuBytes: parseCount(file('mtu'), mtu) }];
@@ -50,10 +50,10 @@ export async function readNetInterfaces(dir: string): Promise<NetInterface[]> {
 export async function readPort(dir: string, interfaceName: string): Promise<Port> {
   const file = (attribute: string) => join(dir, 'net', interfaceName, attribute);
   const [type, speed] = await Promise.all([
-    readOptionalText(file('type')),
+    readInterfaceText(file('type')),
     // The kernel answers EINVAL while the interface is down, and other errors for firmware that does not answer. The card
     // is not to be given up for a number that is shown.
-    readOptionalText(file('speed')).catch(() => undefined),
+    readInterfaceText(file('speed')).catch(() => undefined),
   ]);
   return defined({ linkType: linkTypes.get(type ?? ''), linkSpeedMbps: parseSpeed(speed) });
 }

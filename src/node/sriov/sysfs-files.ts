@@ -18,6 +18,14 @@ export async function readOptionalText(path: string): Promise<string | undefined
 }
 
 /**
+ * The same of an interface, which can leave at any moment: the kernel answers EINVAL while it is being unregistered, and ENODEV if
+ * that began when the file was open.
+ */
+export async function readInterfaceText(path: string): Promise<string | undefined> {
+  return (await unlessAbsent(path, () => readAttribute(path), [...absent, 'EINVAL', 'ENODEV']))?.trim();
+}
+
+/**
  * PCI attributes are in memory, and there are many: a trip to the thread pool for each file took a third of a processor
  * with 256 VFs. Attributes of interfaces may have to wait while another process changes interfaces.
  */
@@ -63,12 +71,16 @@ export async function attempt<T>(path: string, read: () => T | Promise<T>): Prom
   }
 }
 
-async function unlessAbsent<T>(path: string, read: () => T | Promise<T>): Promise<T | undefined> {
+async function unlessAbsent<T>(
+  path: string,
+  read: () => T | Promise<T>,
+  codes: readonly string[] = absent,
+): Promise<T | undefined> {
   return await attempt(path, async () => {
     try {
       return await read();
     } catch (error) {
-      if (absent.includes(errnoCode(error) ?? '')) return undefined;
+      if (codes.includes(errnoCode(error) ?? '')) return undefined;
       throw error;
     }
   });

@@ -210,6 +210,21 @@ describe('Sysfs.interfaces and port', () => {
     expect(await sysfs.port(pfAddress, 'ens1f0')).toEqual({ linkType: 'ethernet' });
   });
 
+  it.each(['address', 'mtu'])('does not see an interface that is leaving, whose %s cannot be read', async (name) => {
+    lay('25000');
+    rmSync(device(pfAddress, `net/ens1f0/${name}`));
+    // The kernel answers EINVAL, as it does for an interface that is being unregistered.
+    symlinkSync('/sys/class/net/lo/speed', device(pfAddress, `net/ens1f0/${name}`));
+    expect(await sysfs.interfaces(pfAddress)).toEqual([]);
+  });
+
+  it('does not give a card up for a type that cannot be read, as while its interface leaves', async () => {
+    lay('25000');
+    rmSync(device(pfAddress, 'net/ens1f0/type'));
+    symlinkSync('/sys/class/net/lo/speed', device(pfAddress, 'net/ens1f0/type'));
+    expect(await sysfs.port(pfAddress, 'ens1f0')).toEqual({ linkSpeedMbps: 25_000 });
+  });
+
   it.each([
     ['1', 'ethernet'],
     ['32', 'infiniband'],
