@@ -43,11 +43,17 @@ export class InstanceFile {
     if (text === this.#text) return;
     try {
       // During a rolling update the newer instance is the one to describe.
-      if (startOf(this.#path) <= this.#facts.startedAtMs) replaceFile(this.#path, text, 0o600);
+      if (!this.#isNewer(readFactsIfGood(this.#path))) replaceFile(this.#path, text, 0o600);
       this.#text = text;
     } catch (error) {
       this.#logger.warn({ err: error }, 'the tools on this node will not know the settings of the driver');
     }
+  }
+
+  /** Clocks can be wrong until they are set: only times of this boot are compared, and none that is still to come. */
+  #isNewer(other: InstanceFacts | undefined): boolean {
+    if (other?.bootId !== this.#facts.bootId) return false;
+    return other.startedAtMs > this.#facts.startedAtMs && other.startedAtMs <= Date.now();
   }
 }
 
@@ -79,12 +85,12 @@ export function settingsHere({ settings, mounts }: InstanceFacts): Partial<Setti
   return mounts === mountNamespace() ? inContainer : anywhere;
 }
 
-/** @returns 0 for a file that is missing or damaged, and to be written anew */
-function startOf(path: string): number {
+/** @returns `undefined` for a file that is missing or damaged, and to be written anew */
+function readFactsIfGood(path: string): InstanceFacts | undefined {
   try {
-    return readFacts(path)?.startedAtMs ?? 0;
+    return readFacts(path);
   } catch {
-    return 0;
+    return undefined;
   }
 }
 

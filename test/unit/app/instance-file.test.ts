@@ -1,6 +1,6 @@
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { InstanceFile, readInstance, settingsHere } from '../../../src/app/instance-file.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 import { defaultSettings } from '../../doubles/settings.ts';
@@ -27,6 +27,8 @@ function openDir() {
 }
 
 describe('the file of an instance', () => {
+  afterEach(() => void vi.useRealTimers());
+
   it('has its settings and what it reports, and is found whatever the name of the driver is', () => {
     using dir = openDir();
     expect(readInstance(dir.plugins)).toBeUndefined();
@@ -59,10 +61,25 @@ describe('the file of an instance', () => {
     old.write({ ...state });
     expect(statSync(dir.path).ino).toBe(ino);
     const facts = JSON.parse(readFileSync(dir.path, 'utf8'));
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 1_000 });
     const newer = JSON.stringify({ ...facts, startedAtMs: facts.startedAtMs + 1 });
     writeFileSync(dir.path, newer);
     old.write({ ...state, keepsTaints: false });
     expect(readFileSync(dir.path, 'utf8')).toBe(newer);
+  });
+
+  it.each([
+    ['of an earlier boot, before which the clock was right', { bootId: 'a', startedAtMs: Date.now() - 1 }],
+    ['of this boot, when the clock was ahead', { startedAtMs: Date.now() + 86_400_000 }],
+  ])('is written in place of one %s', (_, earlier) => {
+    using dir = openDir();
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 3_600_000 });
+    const file = dir.create();
+    file.write({ ...state, keepsTaints: false });
+    const facts = JSON.parse(readFileSync(dir.path, 'utf8'));
+    writeFileSync(dir.path, JSON.stringify({ ...facts, ...earlier, keepsTaints: false }));
+    file.write(state);
+    expect(readInstance(dir.plugins)).toMatchObject(state);
   });
 
   it('is an error for the tools if it is damaged; the driver writes it anew, and goes on if it cannot', () => {
