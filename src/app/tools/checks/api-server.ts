@@ -45,7 +45,10 @@ const ofPolicies = [
 const permissionsOf = ({ driverName, nodeView, policyObjects }: DriverPermissions): Permission[] => [
   permission(problem, 'resource.k8s.io', 'resourceslices', slicesVerbs, 'devices are not offered'),
   permission(problem, 'resource.k8s.io', 'resourceclaims', 'get', 'claims cannot be prepared'),
+  permission(problem, 'resource.k8s.io', 'deviceclasses', 'get', 'claims cannot be prepared'),
+  permission(warning, 'resource.k8s.io', 'deviceclasses', 'list watch', 'each claim waits for a request for its class'),
   permission(problem, '', 'nodes', 'get', 'devices are not offered'),
+  permission(warning, '', 'namespaces', 'get', 'claims of classes with limits.allowedNamespaces.selector fail'),
   permission(warning, 'resource.k8s.io', 'resourceclaims/status', 'patch', noStatus),
   {
     // For each driver whose entries in the status change. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.

@@ -1,10 +1,12 @@
 import { chmodSync } from 'node:fs';
+import type { V1ClusterRole } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import { parseCdiConfig } from '../../../../src/app/tools/cri-runtime.ts';
 import { KubeClient } from '../../../../src/framework/kube/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { ApiServer } from '../../../doubles/api-server.ts';
 import { kubeConfigOf } from '../../../doubles/kube.ts';
+import { findObject } from '../../deploy/manifest-objects.ts';
 import { BrokenNode, type NodeFaults } from './broken-node.ts';
 
 const containerd = (version: string, cdi = { enabled: true }) => ({ name: 'containerd', version, cdi });
@@ -216,6 +218,19 @@ describe('runDoctor, of the API server', () => {
       'warning permissions: may not create nodenetworkdevices: the API does not show the devices of this node',
       'warning permissions: may not watch networkdevicepolicies: no NetworkDevicePolicy is followed',
     ]);
+  });
+
+  it('asks for all that the role of the manifest has', async () => {
+    await using api = await ApiServer.start();
+    const { rules = [] } = findObject<V1ClusterRole>('ClusterRole');
+    const asked = rules.filter(({ resourceNames }) => resourceNames === undefined);
+    const needed = asked.flatMap(({ resources = [], verbs }) =>
+      resources.flatMap((resource) => verbs.map((verb) => ({ resource, verb }))),
+    );
+    for (const each of needed) api.denyAccess(each);
+    const denied = (await askAbout(api)).map((text) => /may not (.*?) (\S+):/.exec(text) ?? []);
+    const found = denied.flatMap(([, verbs = '', resource]) => verbs.split(', ').map((verb) => ({ resource, verb })));
+    expect(found).toEqual(expect.arrayContaining(needed));
   });
 
   it('asks for a permission on the entries of the driver since Kubernetes 1.36', async () => {
