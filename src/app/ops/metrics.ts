@@ -112,7 +112,7 @@ export class Metrics {
       new Counter({
         ...{ name, help, labelNames, registers: [this.#registry] },
         async collect() {
-          const { samples } = await read();
+          const { samples = [] } = (await ifReadable(read)) ?? {};
           this.reset();
           for (const { labels, counters } of samples) {
             const value = counters[counter as keyof LinkTraffic];
@@ -195,7 +195,9 @@ export class Metrics {
       help,
       registers: [this.#registry],
       async collect() {
-        this.set(await read());
+        const value = await ifReadable(read);
+        if (value === undefined) this.remove();
+        else this.set(value);
       },
     });
   }
@@ -222,11 +224,20 @@ export class Metrics {
     new Gauge({
       ...{ name, help, labelNames, registers: [this.#registry] },
       async collect() {
-        const values = await read();
+        const values = (await ifReadable(read)) ?? [];
         this.reset();
         for (const [labels, value] of values) this.set(labels, value);
       },
     });
+  }
+}
+
+/** What cannot be read at the moment is missing on the page: the rest is needed most then. */
+async function ifReadable<T>(read: () => T | Promise<T>): Promise<T | undefined> {
+  try {
+    return await read();
+  } catch {
+    return undefined;
   }
 }
 

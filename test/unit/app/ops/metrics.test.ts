@@ -38,6 +38,40 @@ describe('Metrics', () => {
     expect(values.get('netdra_devices_offered')).toBe(3);
   });
 
+  it('leaves out what cannot be read at the moment, and has the rest', async () => {
+    const metrics = create();
+    let failure: Error | undefined;
+    const read = <T>(value: T): T => {
+      if (failure !== undefined) throw failure;
+      return value;
+    };
+    metrics.connected('nri', true);
+    metrics.readFrom({
+      ...facts,
+      devicesOffered: () => 3,
+      devicesAttached: () => read(2),
+      claimsByState: () => read({ prepared: 1 }),
+      metadataFiles: async () => read(4),
+      vfTraffic: async () => read({ samples: [], missing: { limit: 0, unreadable: 1 }, failures: [] }),
+    });
+    const ofStore = [
+      'netdra_devices_attached',
+      'netdra_claims{state="prepared"}',
+      'dra_metadata_files_active',
+      'netdra_vf_traffic_missing{reason="unreadable"}',
+    ];
+    const before = await scrape(metrics);
+    expect(ofStore.map((name) => before.get(name))).toEqual([2, 1, 4, 1]);
+    failure = new Error('the store cannot be read');
+    const without = await scrape(metrics);
+    expect(ofStore.map((name) => without.get(name))).toEqual([undefined, undefined, undefined, undefined]);
+    expect(without.get('netdra_connected{peer="nri"}')).toBe(1);
+    expect(without.get('netdra_devices_offered')).toBe(3);
+    failure = undefined;
+    const after = await scrape(metrics);
+    expect(ofStore.map((name) => after.get(name))).toEqual([2, 1, 4, 1]);
+  });
+
   it('says which driver, version and Node.js it is about', async () => {
     const { text } = await create().render();
     expect(text).toMatch(/netdra_build_info\{version="1\.2\.3",node="\d+\.[\d.]+",driver_name="sriov\.example"\} 1/);
