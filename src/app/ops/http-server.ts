@@ -79,7 +79,8 @@ async function answer(
     response.end(request.method === 'HEAD' ? undefined : text);
   };
   if (request.method !== 'GET' && request.method !== 'HEAD') return send(405, 'only GET and HEAD\n');
-  const url = new URL(request.url ?? '/', 'http://localhost');
+  const url = URL.parse(request.url ?? '/', 'http://localhost');
+  if (url === null) return send(400, 'this is no path\n');
   switch (url.pathname) {
     case '/metrics': {
       const { contentType, text } = await metrics.render();

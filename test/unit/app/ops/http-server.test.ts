@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { get } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { Metrics, parseAddress, Readiness, serveHttp } from '../../../../src/app/ops/index.ts';
 
@@ -38,6 +40,9 @@ describe('serveHttp', () => {
     expect((await fetch(`${url}/secrets`)).status).toBe(404);
     expect((await fetch(`${url}/metrics`, { method: 'POST' })).status).toBe(405);
     expect((await fetch(`${url}/healthz?verbose`, { method: 'HEAD' })).status).toBe(200);
+    // A scanner sends what no URL can have.
+    const [response] = await once(get({ port: server.port, host: '127.0.0.1', path: '//' }), 'response');
+    expect(response.resume().statusCode).toBe(400);
   });
 
   it('ends with clients still connected', async () => {
