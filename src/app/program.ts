@@ -1,6 +1,7 @@
 import { Command, type CommanderError } from 'commander';
 import packageInfo from '../../package.json' with { type: 'json' };
 import { explain, NetdraError } from '../lib/errors.ts';
+import type { App } from './app.ts';
 import { flagNames, flagOption, type Settings } from './settings.ts';
 import {
   bundleCommand,
@@ -92,10 +93,12 @@ async function runDriver(settings: Settings): Promise<void> {
   });
   process.on('unhandledRejection', (error) => fail(error, 'unexpected failure'));
   process.on('uncaughtException', (error) => fail(error, 'unexpected failure'));
-  const { startApp } = await import('./app.ts');
-  const app = await startApp(settings, logger).catch((error) => fail(error, 'cannot start'));
+  let app: App | undefined;
   const end = (signal: string) => {
     logger.info({ signal }, 'stopping');
+    // A start is interrupted where it is, as by a crash: the kernel does not deliver a signal to the first process of a
+    // container that handles none, and a start may wait for cards and for the API server.
+    if (app === undefined) process.exit(0);
     app[Symbol.asyncDispose]().then(
       () => process.exit(0),
       (error) => fail(error, 'cannot stop cleanly'),
@@ -103,4 +106,6 @@ async function runDriver(settings: Settings): Promise<void> {
   };
   process.once('SIGTERM', () => end('SIGTERM'));
   process.once('SIGINT', () => end('SIGINT'));
+  const { startApp } = await import('./app.ts');
+  app = await startApp(settings, logger).catch((error) => fail(error, 'cannot start'));
 }

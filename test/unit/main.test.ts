@@ -1,4 +1,7 @@
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -59,5 +62,31 @@ describe('netdra', () => {
     expect(stderr).toMatch(`netdra: cannot start: cannot load kubeconfig ${kubeconfig}: ENOENT`);
     // Once: logs of a container have both streams.
     expect(stdout).toBe('');
+  });
+
+  // As the first process of a container it gets no signal that it does not handle.
+  it('ends at a signal while it starts', { timeout: 120_000 }, async () => {
+    using dir = tempDir();
+    // An API server that does not answer.
+    const server = createServer();
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const kubeconfig = join(dir.path, 'kubeconfig');
+    const cluster = { server: `http://127.0.0.1:${port}`, 'insecure-skip-tls-verify': true };
+    const config = {
+      ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'c', users: [{ name: 'u', user: {} }] },
+      clusters: [{ name: 'k', cluster }],
+      contexts: [{ name: 'c', context: { cluster: 'k', user: 'u' } }],
+    };
+    writeFileSync(kubeconfig, JSON.stringify(config));
+    const dirs = ['kubelet-plugins', 'kubelet-registry', 'cdi'].map((name) => `--${name}-dir=${join(dir.path, name)}`);
+    const args = [mainPath, 'run', '--node-name=n', `--kubeconfig=${kubeconfig}`, ...dirs];
+    const driver = spawn(process.execPath, args, { stdio: 'ignore', env: { PATH: process.env.PATH } });
+    const ended = once(driver, 'exit');
+    await Promise.race([once(server, 'connection'), ended]);
+    driver.kill('SIGTERM');
+    expect(await ended).toEqual([0, null]);
+    server.close();
   });
 });
