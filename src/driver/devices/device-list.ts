@@ -297,7 +297,11 @@ export class DeviceList implements AsyncDisposable {
     this.#readReport(report);
     const isHeld = ({ pciAddress }: NetworkDevice) => before.has(pciAddress) || after.has(pciAddress);
     const seen = report.devices.map((device) => (isHeld(device) && known.get(device.pciAddress)) || device);
-    this.#devices = [...seen, ...this.#hungAndUnseen(seen)].sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
+    const isKept = (device: NetworkDevice) =>
+      this.#conditions.isHung(device.pciAddress) || (report.functions === undefined && isHeld(device));
+    this.#devices = [...seen, ...this.#unseen(seen).filter(isKept)].sort((a, b) =>
+      a.pciAddress < b.pciAddress ? -1 : 1,
+    );
     const offered = this.offered();
     const changed = this.#isUnreported || !isDeepStrictEqual(offered, this.#offered) || !this.#isListed;
     this.#offered = offered;
@@ -368,10 +372,13 @@ export class DeviceList implements AsyncDisposable {
     throw new NetdraError('devices-unlisted', 'the devices of this node could not be listed yet', details);
   }
 
-  /** A device can be missing from sysfs halfway through an unbind. */
-  #hungAndUnseen(seen: readonly NetworkDevice[]): NetworkDevice[] {
+  /**
+   * Devices that were there before. A hung one can be missing from sysfs halfway through an unbind, and what a claim has is not gone
+   * because it cannot be read.
+   */
+  #unseen(seen: readonly NetworkDevice[]): NetworkDevice[] {
     const isSeen = new Set(seen.map(({ pciAddress }) => pciAddress));
-    return this.#devices.filter(({ pciAddress }) => this.#conditions.isHung(pciAddress) && !isSeen.has(pciAddress));
+    return this.#devices.filter(({ pciAddress }) => !isSeen.has(pciAddress));
   }
 
   #hungChanged(hung: readonly HungWrite[]): void {

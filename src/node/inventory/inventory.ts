@@ -175,7 +175,11 @@ export class Inventory {
     report.pfs.push({ pciAddress, totalVfs, names, numVfs: entries.length, ...facts });
     for (const rule of subject.rules) scan.matched.add(rule);
     this.#offerNic(pf, subject.usage, entries.length > 0 || numVfs > 0, scan);
-    const vfs = await survey.vfs(pf, entries, (each) => addProblem(report, each));
+    const vfs = await survey.vfs(pf, entries, (each) => {
+      // Without the list, each VF is still there.
+      if (each.code !== 'vf-state-unknown' && !isGone(each)) scan.isComplete = false;
+      addProblem(report, each);
+    });
     for (const vf of vfs) this.#offerVf(vf, subject, scan);
     const asOffered = (vf: Seen<Vf>) => (scan.held.get(vf.pciAddress)?.offered ?? vf) as VfDevice;
     scan.found.push({ pf, vfs: vfs.map(asOffered) });
@@ -289,5 +293,9 @@ async function collectProblem(scan: Scan, task: () => Promise<void>): Promise<vo
 
 /** A device that disappeared while it was read is not a problem: the next scan does not find it. */
 function addProblem(report: InventoryReport, problem: SriovError): void {
-  if (!(problem.code === 'sysfs-unreadable' && problem.retriable)) report.problems.push(problem);
+  if (!isGone(problem)) report.problems.push(problem);
+}
+
+function isGone({ code, retriable }: SriovError): boolean {
+  return code === 'sysfs-unreadable' && retriable;
 }

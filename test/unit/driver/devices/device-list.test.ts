@@ -1,4 +1,4 @@
-import { rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { silencedPfs } from '../../../../src/driver/devices/device-conditions.ts';
@@ -479,6 +479,29 @@ describe('DeviceList, of a card whose VFs cannot be listed', () => {
         fields: { err: expect.objectContaining({ code: 'vf-state-unknown', device: '0000:17:00.0', cause: error }) },
       },
     ]);
+  });
+
+  it.each([
+    ['the card', '0000:01:00.0', 'sriov_totalvfs'],
+    ['the VF', first, 'vendor'],
+  ])('keeps what a claim has, and nothing else, while %s cannot be read', async (_, pciAddress, file) => {
+    const source = await scanned();
+    const names = () => source.offered().map(({ name }) => name);
+    expect(names()).toContain('0000-01-10-0');
+    claims = [claimOf({})];
+    const dir = join(node.root, 'bus/pci/devices', pciAddress);
+    const before = readFileSync(join(dir, file), 'utf8');
+    writeFileSync(join(dir, file), '');
+    // What is fixed is read again when the driver is another one.
+    rmSync(join(dir, 'driver'));
+    await source.scan();
+    expect(names()).toContain('0000-01-10-0');
+    claims = [];
+    await source.scan();
+    expect(names()).not.toContain('0000-01-10-0');
+    writeFileSync(join(dir, file), before);
+    await source.scan();
+    expect(names()).toContain('0000-01-10-0');
   });
 
   it('is not scanned more often because of a problem that stays', async () => {
