@@ -14,17 +14,25 @@ export class Background implements AsyncDisposable {
     return this.#running.has(key);
   }
 
-  /** Starts a run, unless there is one, or all have ended for good. @returns the run that there is */
-  async run(key: string, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
-    if (!this.signal.aborted && !this.#running.has(key)) {
-      const run = work(this.signal)
-        .catch((error: unknown) => {
-          if (!this.signal.aborted) throw error;
-        })
-        .finally(() => this.#running.delete(key));
-      this.#running.set(key, run);
-    }
+  /**
+   * Starts a run, unless there is one, or all have ended for good.
+   * @param isDue asked when the work has ended, whether it is to be done again: a call that comes at its very end starts no run
+   * @returns the run that there is
+   */
+  async run(key: string, work: (signal: AbortSignal) => Promise<void>, isDue?: () => boolean): Promise<void> {
+    if (!this.signal.aborted && !this.#running.has(key)) this.#running.set(key, this.#start(key, work, isDue));
     await this.#running.get(key);
+  }
+
+  async #start(key: string, work: (signal: AbortSignal) => Promise<void>, isDue?: () => boolean): Promise<void> {
+    try {
+      do await work(this.signal);
+      while (!this.signal.aborted && isDue?.());
+    } catch (error) {
+      if (!this.signal.aborted) throw error;
+    } finally {
+      this.#running.delete(key);
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -40,7 +40,11 @@ export class LacpRelay {
   /** To be called when conditions, the policy or claims may have changed, and from time to time. Failures are logged, and tried again then. */
   async follow(): Promise<void> {
     this.#isDue = true;
-    await this.#background.run('', () => this.#run());
+    await this.#background.run(
+      '',
+      () => this.#run(),
+      () => this.#isDue,
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -59,6 +59,8 @@ interface StatusEntry {
   /** Empty: the driver's entries are to be removed. */
   wanted: DeviceStatus[];
   isRemoval: boolean;
+  /** Whether what is wanted has not been tried yet. */
+  isDue: boolean;
   /** When the state is written although it will change soon, ms of the clock; `undefined`: at once. */
   settlesAtMs: number | undefined;
   /** Status as last read or written; `undefined` if it has to be read. */
@@ -130,7 +132,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
     this.#noted.delete(claim.uid);
     const isContested = this.#options.clock.nowMs() < this.#aloneAtMs;
     const entry = this.#entries.get(claim.uid) ?? {
-      ...{ claim, wanted, isRemoval, stored, isContested },
+      ...{ claim, wanted, isRemoval, isDue: true, stored, isContested },
       ...{ settlesAtMs: undefined, failure: undefined },
     };
     if (entry.isContested && !isContested) entry.stored = undefined;
@@ -138,16 +140,22 @@ export class ClaimStatusWriter implements AsyncDisposable {
     this.#entries.set(claim.uid, entry);
     entry.wanted = wanted;
     entry.isRemoval = isRemoval;
+    entry.isDue = true;
     if (isSettled) entry.settlesAtMs = undefined;
     else entry.settlesAtMs ??= this.#options.clock.nowMs() + settling.longestMs;
-    void this.#background.run(claim.uid, (signal) => this.#run(entry, signal));
+    const { uid } = claim;
+    const isDue = () => this.#entries.get(uid)?.isDue === true;
+    void this.#background.run(uid, (signal) => this.#run(this.#entries.get(uid), signal), isDue);
   }
 
   /** Writes until nothing newer is wanted. Never rejects. */
-  async #run(entry: StatusEntry, signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      await this.#awaitTurn(entry, signal);
+  async #run(entry: StatusEntry | undefined, signal: AbortSignal): Promise<void> {
+    for (let isRetry = false; entry !== undefined && !signal.aborted; ) {
+      // An attempt after a failure has its own delay.
+      if (!isRetry) await this.#awaitTurn(entry, signal);
+      isRetry = false;
       const { wanted } = entry;
+      entry.isDue = false;
       try {
         await this.#slots.run('', () => this.#write(entry, wanted, signal));
         entry.failure = undefined;
@@ -159,11 +167,12 @@ export class ClaimStatusWriter implements AsyncDisposable {
         const isInVain = entry.isRemoval && (entry.failure?.attempts ?? 0) >= maxRemovalFailures;
         if (delayMs !== undefined && !isInVain) {
           await this.#options.clock.sleep(delayMs, signal).catch(() => undefined);
+          isRetry = true;
           continue;
         }
       }
       // A newer state has replaced this one.
-      if (entry.wanted !== wanted) continue;
+      if (entry.isDue) continue;
       if (entry.isRemoval) this.#entries.delete(entry.claim.uid);
       return;
     }
@@ -171,12 +180,11 @@ export class ClaimStatusWriter implements AsyncDisposable {
 
   /**
    * The wanted state may change while waiting: only the newest one is written. A removal does not wait for the claim's
-   * rate limit, and an attempt after a failure has its own delay.
+   * rate limit.
    */
   async #awaitTurn(entry: StatusEntry, signal: AbortSignal): Promise<void> {
     const { uid } = entry.claim;
     const sleep = (ms: number) => this.#options.clock.sleep(ms, signal).catch(() => undefined);
-    if (entry.failure !== undefined) return;
     const isSettling = () => (entry.settlesAtMs ?? 0) > this.#options.clock.nowMs();
     while (isSettling() && !signal.aborted) await sleep(settling.pollMs);
     entry.settlesAtMs = undefined;

@@ -25,6 +25,23 @@ describe('Background', () => {
     expect(runs()).toBe(3);
   });
 
+  it('leaves out no call that comes while a run is about to end', async () => {
+    await using background = new Background();
+    for (let microtasks = 0; microtasks < 20; microtasks++) {
+      let wanted = 1;
+      let done = 0;
+      const work = async () => {
+        while (done < wanted) done = wanted;
+      };
+      const call = () => background.run('a', work, () => done < wanted);
+      void call();
+      for (let n = 0; n < microtasks; n++) await undefined;
+      wanted = 2;
+      await call();
+      expect(done).toBe(2);
+    }
+  });
+
   it('passes errors on, but not those of runs that were ended, and starts none after that', async () => {
     const background = new Background();
     const failing = background.run('a', async () => {

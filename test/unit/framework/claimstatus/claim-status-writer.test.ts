@@ -463,6 +463,34 @@ describe('ClaimStatusWriter', () => {
     await poll(bench.entries).toHaveLength(1);
   });
 
+  it('holds to the same pace what the server finds wrong each time', async ({ own: bench, claim, writer }) => {
+    bench.api.failNext('PATCH /status', 422, { times: Infinity, message: 'status.allocation: field is immutable' });
+    for (let n = 1; n <= 6; n++) {
+      writer.set(claim, [ready('vf-0', { data: { n } })]);
+      await poll(() => bench.errors).toHaveLength(n);
+    }
+    writer.set(claim, [ready('vf-0', { data: { n: 7 } })]);
+    await poll(() => bench.clock.sleeping()).toEqual([1_000]);
+    expect(bench.patches()).toHaveLength(6);
+  });
+
+  it('writes a state that comes just when the one before it is done', async ({ own: bench }) => {
+    for (let microtasks = 0; microtasks < 40; microtasks++) {
+      const name = `claim-${microtasks}`;
+      const claim = bench.createClaim(name);
+      await using writer = bench.start();
+      writer.set(claim, [ready('vf-0')]);
+      await poll(() => bench.entries(name)).toHaveLength(1);
+      await poll(() => bench.api.log.every(({ endedMs }) => endedMs !== undefined)).toBe(true);
+      await new Promise(setImmediate);
+      // There is nothing to write, so that no time passes until it is done.
+      writer.set(claim, [ready('vf-0')]);
+      for (let n = 0; n < microtasks; n++) await undefined;
+      writer.set(claim, [ready('vf-0', { reason: 'Changed' })]);
+      await poll(() => bench.entries(name)?.[0]?.conditions?.[0]?.reason).toBe('Changed');
+    }
+  });
+
   it('reports once that a server does not keep it', async ({ own: bench }) => {
     using _off = bench.api.admit('ResourceClaim', (claim) => {
       delete (claim as unknown as ResourceClaim).status?.devices;
