@@ -40,14 +40,14 @@ export class DeviceClasses implements AsyncDisposable {
       },
       onLost: () => {
         this.#classes = undefined;
-        this.#list();
+        return this.#list();
       },
     });
   }
 
   /** A class as last seen; `undefined` if it is not known, although it may exist. */
   known(name: string): DeviceClass | undefined {
-    if (this.#classes === undefined) this.#list();
+    if (this.#classes === undefined) void this.#list();
     return this.#classes?.get(name);
   }
 
@@ -70,23 +70,26 @@ export class DeviceClasses implements AsyncDisposable {
     await this.#watch[Symbol.asyncDispose]();
   }
 
-  #list(): void {
+  #list(): Promise<void> {
+    this.#listing ??= this.#listUntilDone().finally(() => {
+      this.#listing = undefined;
+    });
+    return this.#listing;
+  }
+
+  async #listUntilDone(): Promise<void> {
     const { resources, clock, logger } = this.#options;
     const { signal } = this.#stop;
-    if (signal.aborted) return;
-    this.#listing ??= resources
-      .list<DeviceClass>({ path, signal })
-      .then(({ metadata, items }) => {
+    while (!signal.aborted) {
+      try {
+        const { metadata, items } = await resources.list<DeviceClass>({ path, signal });
         this.#classes = new Map(items.map((each) => [each.metadata.name ?? '', each]));
-        this.#watch.follow(metadata.resourceVersion ?? '');
-      })
-      .catch(async (error: unknown) => {
+        return this.#watch.follow(metadata.resourceVersion ?? '');
+      } catch (error) {
         if (signal.aborted) return;
         logger.warn({ err: error }, 'cannot list DeviceClasses; reading them per claim');
         await clock.sleep(periods.deviceClasses, signal).catch(() => undefined);
-      })
-      .finally(() => {
-        this.#listing = undefined;
-      });
+      }
+    }
   }
 }

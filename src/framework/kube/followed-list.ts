@@ -43,7 +43,7 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
         if (type === 'DELETED') this.#objects?.delete(object.metadata.name ?? '');
         else this.#objects?.set(object.metadata.name ?? '', object);
       },
-      onLost: () => this.start(),
+      onLost: () => this.#start(),
     });
   }
 
@@ -58,7 +58,7 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
   }
 
   start(): void {
-    void this.#background.run('', (signal) => this.#list(signal));
+    void this.#start();
   }
 
   /** Waits for the first answer of the API server, or its first failure. */
@@ -75,6 +75,10 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
   async [Symbol.asyncDispose]() {
     await this.#background[Symbol.asyncDispose]();
     await this.#watch[Symbol.asyncDispose]();
+  }
+
+  async #start(): Promise<void> {
+    await this.#background.run('', (signal) => this.#list(signal));
   }
 
   async #list(signal: AbortSignal): Promise<void> {

@@ -13,8 +13,11 @@ export interface ListWatchOptions<T> {
   what: string;
   open: (resourceVersion: string, signal: AbortSignal) => AsyncIterable<WatchEvent<T>>;
   onChange: (object: T, type: 'ADDED' | 'MODIFIED' | 'DELETED') => void;
-  /** The watch failed and changes may have been missed: list again, and `follow` the new version. */
-  onLost: () => void;
+  /**
+   * The watch failed and changes may have been missed: list again, and `follow` the new version. The next watch waits for it:
+   * else the list could be older than what that watch has already reported.
+   */
+  onLost: () => void | Promise<void>;
   clock: Clock;
   logger: Logger;
   /** From 0 up to 1: watches that end together must not restart together. */
@@ -62,7 +65,7 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
         const waitMs = pauseMs(failures++, pauses.watch);
         const extraMs = Math.round(Math.max(waitMs, spreadMs) * random());
         await clock.sleep(waitMs + extraMs, signal).catch(() => undefined);
-        if (!signal.aborted) onLost();
+        if (!signal.aborted) await onLost();
       }
     }
   }

@@ -4,6 +4,7 @@ import { systemClock } from '../../../../src/lib/clock.ts';
 import { ApiServer } from '../../../doubles/api-server.ts';
 import { openKube } from '../../../doubles/kube.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 
 let stack: AsyncDisposableStack;
@@ -64,5 +65,32 @@ describe('DeviceClasses', () => {
       expect(logger.messages('warn')).toContainEqual(expect.stringContaining('cannot list DeviceClasses')),
     );
     expect((await classes.read('a')).metadata.name).toBe('a');
+  });
+
+  it('watches again only from a list that it has read anew, since that could be older than what a watch reports', async () => {
+    const clock = new ManualClock();
+    const lists: PromiseWithResolvers<{ metadata: { resourceVersion: string }; items: [] }>[] = [];
+    const watched: (string | undefined)[] = [];
+    const resources = {
+      list: () => (lists[lists.push(Promise.withResolvers()) - 1] as (typeof lists)[number]).promise,
+      watch({ query }: { query?: { resourceVersion?: string } }) {
+        watched.push(query?.resourceVersion);
+        throw new Error('gone');
+      },
+    };
+    await using own = new DeviceClasses({ resources: resources as never, clock, logger, random: () => 0 });
+    own.known('a');
+    lists[0]?.resolve({ metadata: { resourceVersion: '10' }, items: [] });
+    await vi.waitFor(() => expect(clock.sleeping()).toHaveLength(1));
+    expect(watched).toEqual(['10']);
+    clock.advance(60_000);
+    await vi.waitFor(() => expect(lists).toHaveLength(2));
+    lists[1]?.reject(new Error('not yet'));
+    await vi.waitFor(() => expect(clock.sleeping()).toHaveLength(1));
+    clock.advance(60_000);
+    await vi.waitFor(() => expect(lists).toHaveLength(3));
+    expect(watched).toEqual(['10']);
+    lists[2]?.resolve({ metadata: { resourceVersion: '20' }, items: [] });
+    await vi.waitFor(() => expect(watched).toEqual(['10', '20']));
   });
 });

@@ -14,16 +14,34 @@ async function startBench() {
   const { client: kube } = stack.use(openKube(api));
   const [clock, logger] = [new ManualClock(), new RecordingLogger()];
   const query = { fieldSelector: 'metadata.name=a' };
+  let delay = Promise.resolve();
+  const request: typeof kube.request = async (wanted) => {
+    const answer = await kube.request(wanted);
+    await delay;
+    return answer as never;
+  };
   const list = stack.use(
     new FollowedList<{ metadata: ObjectMeta }>({
-      ...{ kube, path, query, what: 'nodes', metadataOnly: true, clock, logger, random: () => 0.5 },
+      ...{
+        kube: { request, watch: kube.watch.bind(kube) },
+        path,
+        query,
+        what: 'nodes',
+        metadataOnly: true,
+        clock,
+        logger,
+        random: () => 0.5,
+      },
     }),
   );
   const owned = stack.move();
   const labels = () => list.objects?.get('a')?.metadata.labels;
   const setLabel = (value: string) =>
     api.edit('Node', 'a', ({ metadata }) => Object.assign(metadata, { labels: { x: value } }));
-  return { api, clock, logger, list, labels, setLabel, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  const delayLists = (until: Promise<void>) => {
+    delay = until;
+  };
+  return { api, clock, logger, list, labels, setLabel, delayLists, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
 describe('FollowedList', () => {
@@ -70,5 +88,30 @@ describe('FollowedList', () => {
       'nodes are polled, not watched',
       'nodes cannot be listed',
     ]);
+  });
+
+  it('does not take an older state for a newer one when it lists again', async () => {
+    await using own = await startBench();
+    own.api.create(buildNode('a') as never);
+    own.list.start();
+    await own.api.until(() => own.api.watchCount === 1);
+    using away = own.api.failNext(path, 503, { times: 1 });
+    own.api.endWatches();
+    await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([6_000]));
+    own.clock.advance(6_000);
+    await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([6_000]));
+    away[Symbol.dispose]();
+    // The list is answered late, and has what there was when it was asked for.
+    const { promise: late, resolve: answer } = Promise.withResolvers<void>();
+    const seen = own.api.requests(path).length;
+    own.delayLists(late);
+    own.clock.advance(6_000);
+    await own.api.until(() => own.api.requests(path).length > seen);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    own.setLabel('new');
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    answer();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    await vi.waitFor(() => expect(own.labels()).toEqual({ x: 'new' }));
   });
 });
