@@ -16,6 +16,9 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
+/** The longest time of a timer of Node.js: a longer one, such as `Infinity`, would end at once. */
+const maxTimeoutMs = 2 ** 31 - 1;
+
 /** The system clock. `AbortSignal.timeout` is not used: its timer does not keep the process alive. */
 export const systemClock: Clock = {
   nowMs: () => performance.now(),
@@ -24,7 +27,7 @@ export const systemClock: Clock = {
     const endsAt = performance.now() + timeoutMs;
     const timer = setTimeout(
       () => controller.abort(new DOMException(`deadline of ${timeoutMs} ms passed`, 'TimeoutError')),
-      timeoutMs,
+      Math.min(timeoutMs, maxTimeoutMs),
     );
     const listener = onAbort(parent, () => controller.abort(parent?.reason));
     return {
@@ -40,7 +43,7 @@ export const systemClock: Clock = {
     signal?.throwIfAborted();
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     using stack = new DisposableStack();
-    stack.adopt(setTimeout(resolve, ms), clearTimeout);
+    stack.adopt(setTimeout(resolve, Math.min(ms, maxTimeoutMs)), clearTimeout);
     stack.use(onAbort(signal, () => reject(signal?.reason)));
     await promise;
   },

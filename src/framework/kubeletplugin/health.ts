@@ -91,6 +91,7 @@ function check(device: DeviceHealth): void {
   if (device.poolName === '' || device.deviceName === '') throw refuse('it has no pool or no name');
   const name = `${device.poolName}/${device.deviceName}`;
   if (!healthStates.includes(device.health)) throw refuse(`${name} is ${JSON.stringify(device.health)}`);
+  if (Number.isNaN(device.checkedAt?.getTime())) throw refuse(`checkedAt of ${name} is no time`);
   const seconds = timeoutSecondsOf(device);
   if (!Number.isInteger(seconds) || seconds <= 0) {
     throw refuse(`timeoutSeconds of ${name} is ${seconds}, not a positive whole number`);

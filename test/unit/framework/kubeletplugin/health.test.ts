@@ -108,6 +108,7 @@ describe('setHealth', () => {
     ['without a name', [device('')], /it has no pool or no name/],
     ['in a state that is none', [device('a', { health: 'fine' as never })], /node-1\/a is "fine"/],
     ['with no time', [device('a', { timeoutSeconds: 0 })], /timeoutSeconds of node-1\/a is 0/],
+    ['checked at no time', [device('a', { checkedAt: new Date(Number.NaN) })], /checkedAt of node-1\/a is no time/],
     ['twice', [device('a'), device('a')], /device node-1\/a is there twice/],
   ])('refuses a device %s, and keeps what was said before', async (_what, devices, message) => {
     const board = new HealthBoard();
