@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { type Clock, systemClock } from '../../lib/clock.ts';
+import { type Clock, resolvesWithin, systemClock } from '../../lib/clock.ts';
 import { CloseWatch } from '../../lib/close-watch.ts';
 import { FileMutex } from '../../lib/file-mutex.ts';
 import { KeyedMutex, type Locks } from '../../lib/keyed-mutex.ts';
@@ -281,15 +281,24 @@ class Running {
     if (paths.length > 0) logger.info({ driver, paths }, 'removed sockets of instances that are gone');
   }
 
+  /** Waits for calls of the kubelet and of the driver. @returns whether all of them ended in time */
+  async #end(timeoutMs: number): Promise<boolean> {
+    const ends = [
+      this.#draServer?.drain(this.#clock, timeoutMs) ?? true,
+      resolvesWithin(this.#clock, timeoutMs, Promise.all(this.#updates)),
+    ];
+    return (await Promise.all(ends)).every(Boolean);
+  }
+
   async #stop(): Promise<void> {
     const { driver, logger, drainMs = defaultDrainMs } = this.#options;
     await this.#registrationServer?.drain(this.#clock, registrationDrainMs);
     // Health streams never end on their own.
     this.#streams.abort();
-    if ((await this.#draServer?.drain(this.#clock, drainMs)) === false) {
+    if (!(await this.#end(drainMs))) {
       logger.warn({ driver, waitedMs: drainMs }, 'aborting calls in flight');
       this.calls.abort();
-      await this.#draServer?.drain(this.#clock, abortGraceMs);
+      await this.#end(abortGraceMs);
     }
     this.#servers.dispose();
     await Promise.all(this.#updates);

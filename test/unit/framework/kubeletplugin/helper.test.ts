@@ -192,6 +192,19 @@ describe('stopping', () => {
     slow.finish();
   });
 
+  it('tells calls to end that the driver makes on its own, too', async ({ own: bench }) => {
+    const slow = slowDriver();
+    const helper = await bench.startHelper(slow.behaviour, { drainMs: 30 });
+    const { wire } = bench.addPod('a');
+    const again = helper.prepareAgain(wire, async () => true, new AbortController().signal);
+    const signal = await slow.started;
+    const refused = expect(again).rejects.toThrow(/prepareAgain did not end in time/);
+    await helper[Symbol.asyncDispose]();
+    await refused;
+    expect(signal.aborted).toBe(true);
+    slow.finish();
+  });
+
   it('waits for metadata that is being written', async () => {
     await using bench = await startBench();
     const { wire } = await bench.preparePod('a');
