@@ -42,7 +42,7 @@ export class ClaimFiles {
     for (const base of Object.keys(state.requests)) this.#files(state, base);
   }
 
-  /** To be called before a file can be blank: closes the gate if nothing is served, and writes the specs that have the hook. */
+  /** To be called before a file can be blank: closes a gate that is open for another sandbox than the one that is served, and writes the specs that have the hook. */
   layDownGate(state: ClaimState): void {
     const { dataDir } = this.#dirs;
     if (!hasGate(state)) closeGate(dataDir, state.claim);
@@ -50,7 +50,8 @@ export class ClaimFiles {
       // Containers wait only in a directory that is there, whether it has files or not.
       makeDirectory(claimDirectory(dataDir, state.claim));
       // What it says to containers that wait, or have ended, stays. It opens only for a sandbox that was looked at.
-      if (!state.servedBy && openFor(dataDir, state.claim) !== null) closeGate(dataDir, state.claim);
+      const open = openFor(dataDir, state.claim);
+      if (open !== null && open !== state.servedBy) closeGate(dataDir, state.claim);
     }
     this.#writeSpecs(state, true);
   }

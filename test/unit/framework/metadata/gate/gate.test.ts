@@ -197,6 +197,11 @@ describe('a claim with a gate', () => {
     const { ino } = statSync(join(bench.cdiDir, String(bench.files(bench.cdiDir)[0])));
     await bench.start({ gate }).restore();
     expect(statSync(join(bench.cdiDir, String(bench.files(bench.cdiDir)[0]))).ino).toBe(ino);
+    // Killed when the record named another sandbox, and before the gate did.
+    writeFileSync(gatePath(), formatGate({ state: 'served', sandboxId: b }));
+    await bench.start({ gate }).restore();
+    expect(gateText()).toBeUndefined();
+    await bench.start({ gate }).openGate(claim, a);
     damage();
     await metadata.withdraw(claim);
     writeFileSync(gatePath(), formatGate({ state: 'served', sandboxId: b }));
