@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,9 +22,10 @@ static bool copy_bytes(int from, int to) {
 
 /* A container of the pod may be starting the program meanwhile, so the name always refers to a complete file. */
 static bool install(struct arena *arena, const char *target) {
-  const char *temporary = arena_format(arena, "%s.%ld.tmp", target, (long)getpid());
+  // In a volume there may be files of containers that were killed: their process ids were the same.
+  char *temporary = arena_format(arena, "%s.XXXXXX", target);
   int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-  int to = from < 0 ? -1 : open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+  int to = from < 0 ? -1 : mkostemp(temporary, O_CLOEXEC);
   bool ok = to >= 0 && copy_bytes(from, to) && fchmod(to, 0755) == 0;
   int reason = errno;
   if (from >= 0) close(from);

@@ -411,6 +411,14 @@ describe('copy-to', () => {
     }
     expect(run('copy-to', join(root.path, 'no/such/folder')).exitCode).toBe(5);
   });
+
+  it('goes on where a container was killed while it copied: in each container of the pod it has the same process id', async () => {
+    mkdirSync(root.path, { recursive: true });
+    const target = join(root.path, 'again');
+    const script = `: > ${target}.$$.tmp; exec "$0" copy-to ${target}`;
+    expect(runProgram('/bin/sh', ['-c', script, tool]).exitCode).toBe(0);
+    expect(statSync(target).mode & 0o777).toBe(0o755);
+  });
 });
 
 describe('the command line', () => {
