@@ -7,8 +7,8 @@
 #include "arena.h"
 #include "problem.h"
 
-/* Larger than any state: annotations of a pod have at most 256 kB. */
-enum { max_state_bytes = 1024 * 1024, max_sandbox_bytes = 128, max_pod_bytes = 253 };
+/* Larger than any state: annotations of a pod have at most 256 kB, and Go's JSON has six bytes for some characters of one. */
+enum { max_state_bytes = 2 * 1024 * 1024, max_sandbox_bytes = 128, max_pod_bytes = 253 };
 
 struct oci_state {
   const char *sandbox; /* the id of the pod's sandbox, as annotated by containerd or CRI-O */

@@ -115,6 +115,12 @@ describe('a container whose sandbox is served', () => {
     await serve();
     expect(await run(stateOf(containerd, { pid: undefined }))).toMatchObject({ code: 0, stderr: '' });
   });
+
+  it('starts with all the annotations that a pod can have, which CRI-O copies, and in Go six bytes for each byte', async () => {
+    await serve();
+    const state = stateOf({ ...containerd, a: '@' }).replace('@', '\\u003c'.repeat(2 ** 18));
+    expect(await run(state)).toMatchObject({ code: 0, stderr: '' });
+  });
 });
 
 describe('a container that comes too early', () => {
@@ -406,7 +412,7 @@ describe('what cannot be understood fails at once', () => {
     ['no JSON', 'pid=1', "the state of the container is malformed: no JSON: a value expected, but 'p' at offset 0"],
     ['a list', '[]', 'the state of the container is malformed: it is a list'],
     ['a cut state', stateOf().slice(0, -4), 'the state of the container is malformed: no JSON'],
-    ['a large state', `{"x":"${'x'.repeat(2 ** 20)}"}`, 'the state of the container is larger than 1048576 bytes'],
+    ['a large state', `{"x":"${'x'.repeat(2 ** 21)}"}`, 'the state of the container is larger than 2097152 bytes'],
     ['a deep state', '['.repeat(100_000), 'the state of the container is malformed: no JSON'],
     ['no annotations', stateOf(null), 'the container has neither annotation io.kubernetes.cri.sandbox-id nor'],
     ['no sandbox', stateOf({ a: 'b' }), 'its runtime is not supported'],
