@@ -75,7 +75,7 @@ export type ResolvedOptions = Required<Omit<PluginOptions, 'env' | 'backoff' | '
 } & Pick<PluginOptions, 'failurePolicy'>;
 
 export function resolveOptions(options: PluginOptions): ResolvedOptions {
-  const { name, index, handlers } = options;
+  const { name, index, handlers, backoff = {} } = options;
   if (!/^[A-Za-z0-9_.+-]+$/.test(name)) {
     throw new OptionError('name', `"${name}" is not a plugin name`, { hint: 'letters, digits and _ . + - only' });
   }
@@ -90,12 +90,11 @@ export function resolveOptions(options: PluginOptions): ResolvedOptions {
     fd: parseDescriptor(options.env?.NRI_PLUGIN_SOCKET),
     logger: options.logger ?? silentLogger,
     backoff: {
-      initialMs: 250,
-      maxMs: 30_000,
-      dialMaxMs: 2_000,
-      stableAfterMs: 10_000,
-      random: Math.random,
-      ...options.backoff,
+      initialMs: backoff.initialMs ?? 250,
+      maxMs: backoff.maxMs ?? 30_000,
+      dialMaxMs: backoff.dialMaxMs ?? 2_000,
+      stableAfterMs: backoff.stableAfterMs ?? 10_000,
+      random: backoff.random ?? Math.random,
     },
     registrationTimeoutMs: options.registrationTimeoutMs ?? defaultRegistrationTimeoutMs,
     syncPatienceMs: options.syncPatienceMs ?? 10_000,

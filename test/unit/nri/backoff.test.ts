@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { resolveOptions } from '../../../nri/plugin-options.ts';
 import { backoffMs } from '../../../nri/timers.ts';
 
 function delays(count: number, random: () => number): number[] {
@@ -22,4 +23,13 @@ describe('backoffMs()', () => {
       }),
       { numRuns: 10 },
     ));
+});
+
+describe('the options of a plugin', () => {
+  it('have their defaults also where a caller gives undefined', () => {
+    const plugin = { name: 'test', index: '10', handlers: {} };
+    const { random, ...defaults } = resolveOptions(plugin).backoff;
+    const nothing = { initialMs: undefined, maxMs: undefined, dialMaxMs: undefined, stableAfterMs: undefined };
+    expect(resolveOptions({ ...plugin, backoff: nothing as never }).backoff).toEqual({ ...defaults, random });
+  });
 });
