@@ -49,8 +49,8 @@ type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
-  /** By UID: in how many sweeps in a row there was a verdict on a claim. */
-  readonly #sweeps = new Map<string, number>();
+  /** By UID: the last verdict on a claim, and in how many sweeps in a row it was that. */
+  readonly #last = new Map<string, Pick<Verdict, 'action' | 'sweeps'>>();
 
   constructor(options: InactiveClaimsOptions) {
     this.#options = options;
@@ -63,7 +63,7 @@ export class InactiveClaims {
   async sweep(signal: AbortSignal): Promise<void> {
     const claims = this.#options.store.claims();
     const known = new Set(claims.map(({ identity }) => identity.uid));
-    for (const uid of this.#sweeps.keys()) if (!known.has(uid)) this.#sweeps.delete(uid);
+    for (const uid of this.#last.keys()) if (!known.has(uid)) this.#last.delete(uid);
     const concernsAll = (error: unknown) => isKubeError(error) || error instanceof StateError;
     await eachByItself(claims, (claim) => this.#handle(claim, signal), concernsAll);
   }
@@ -74,14 +74,16 @@ export class InactiveClaims {
     const { uid } = claim.identity;
     // First without waiting for its turn, since most claims need nothing.
     const verdict = await this.#verdictOn(claim, signal);
-    if (verdict === undefined) return void this.#sweeps.delete(uid);
-    const sweeps = (this.#sweeps.get(uid) ?? 0) + 1;
-    this.#sweeps.set(uid, sweeps);
+    if (verdict === undefined) return void this.#last.delete(uid);
+    const { action } = verdict;
+    const last = this.#last.get(uid);
+    const sweeps = (last?.action === action ? last.sweeps : 0) + 1;
+    this.#last.set(uid, { action, sweeps });
     if (sweeps < verdict.sweeps) return;
     const log = { claim: claimName(claim.identity), claimUid: uid };
     const isStill = async (turn: AbortSignal) => {
       const now = this.#options.store.claim(uid);
-      return now !== undefined && (await this.#verdictOn(now, turn))?.action === verdict.action;
+      return now !== undefined && (await this.#verdictOn(now, turn))?.action === action;
     };
     if (verdict.action === 'give-up') {
       logger.warn({ ...log, reason: verdict.reason }, 'claim unprepared: no kubelet will ask for it');

@@ -146,6 +146,24 @@ describe('InactiveClaims', () => {
     expect(reclaimed).toEqual([name]);
   });
 
+  it('counts anew when something else is to be done with it: it was to pass to a pod that has ended since', async () => {
+    const answers: (() => unknown)[] = [];
+    const { inactive, reclaimed, handedOver } = await sweep(() => answers[0]!(), {
+      claim: { ...stored, state: 'preparing' },
+      sweeps: 0,
+    });
+    const next = { resource: 'pods', name: 'next', uid: 'next' };
+    const passing = changed((claim) => void Object.assign(claim.status ?? {}, { reservedFor: [next] }));
+    const over = changed((claim) => void delete claim.status?.reservedFor);
+    for (const answer of [passing, passing, over, over]) {
+      answers.unshift(answer);
+      await inactive.sweep(never);
+      expect([reclaimed, handedOver]).toEqual([[], []]);
+    }
+    await inactive.sweep(never);
+    expect(reclaimed).toEqual([name]);
+  });
+
   it.each([
     'api-unreachable',
     'api-timeout',
