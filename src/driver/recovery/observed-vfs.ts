@@ -24,7 +24,7 @@ export interface ObservedVfsOptions {
  */
 export class ObservedVfs {
   readonly #options: ObservedVfsOptions;
-  /** By PCI address: since when the VF has been away from the host without a sandbox that the runtime has shown. */
+  /** By claim and VF: since when the VF has been away from the host without a sandbox that the runtime has shown. */
   readonly #awaySinceMs = new Map<string, number>();
 
   constructor(options: ObservedVfsOptions) {
@@ -44,9 +44,9 @@ export class ObservedVfs {
         async ({ claim, pciAddress }) => {
           if (signal.aborted || !sandboxes.isFresh) return;
           // Also one that fails: it is tried again in the next sweep, not after another four minutes.
-          away.add(pciAddress);
+          away.add(keyOf(claim.uid, pciAddress));
           const isAway = await locks.run(claimKey(claim), () => this.#isAway(claim.uid, pciAddress));
-          if (!isAway) away.delete(pciAddress);
+          if (!isAway) away.delete(keyOf(claim.uid, pciAddress));
         },
         (error) => error instanceof StateError,
       );
@@ -63,8 +63,9 @@ export class ObservedVfs {
     const device = claim && unseenDevices(claim).find((each) => each.pciAddress === pciAddress);
     if (claim === undefined || device === undefined) return false;
     if (claim.podUids.some((uid) => sandboxes.hasPod(uid)) || (await attachments.isOnHost(device))) return false;
-    const sinceMs = this.#awaySinceMs.get(pciAddress) ?? clock.nowMs();
-    this.#awaySinceMs.set(pciAddress, sinceMs);
+    const key = keyOf(claimUid, pciAddress);
+    const sinceMs = this.#awaySinceMs.get(key) ?? clock.nowMs();
+    this.#awaySinceMs.set(key, sinceMs);
     if (clock.nowMs() - sinceMs < longestStartMs) return true;
     await attachments.detachLost(device);
     logger.warn(
@@ -73,6 +74,11 @@ export class ObservedVfs {
     );
     return false;
   }
+}
+
+/** Of the claim, too: the VF may be in the starting sandbox of the claim that has it next. */
+function keyOf(claimUid: string, pciAddress: string): string {
+  return `${claimUid}/${pciAddress}`;
 }
 
 /** VFs that another component attaches, and that no hook has found in a sandbox. */

@@ -63,6 +63,15 @@ describe('a VF that another component has left in a sandbox which the runtime ha
     expect(await sweep(-1)).toEqual(['vf-1']);
   });
 
+  it('has all of its time with the next claim, whose pod is just starting', async () => {
+    const { state, sweep } = startBench();
+    await sweep();
+    state.claim = { ...prepared, identity: { ...prepared.identity, name: 'next', uid: 'next' }, podUids: ['next'] };
+    expect(await sweep(239_999)).toEqual([]);
+    expect(await sweep(1)).toEqual([]);
+    expect(await sweep(240_000)).toEqual(['vf-1']);
+  });
+
   it('is tried again in the next round if that fails, not after all of its time', async () => {
     const stuck = { ...device, name: 'vf-stuck' };
     const { sweep } = startBench({ ...prepared, devices: [stuck] });
