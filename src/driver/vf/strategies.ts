@@ -104,7 +104,9 @@ export function userSpaceStrategy({ vfs, cni }: Omit<StrategyParts, 'links'>): A
     };
   };
   return {
-    async attach({ device, place, record, signal }) {
+    async attach({ device, place, record, assure, signal }) {
+      const { attachment } = device;
+      if (attachment !== undefined && attachment.sandboxId !== place.sandboxId) await assure();
       record();
       const { addresses } = await cni.addresses(device, place, signal);
       return await describe(device, addresses);

@@ -35,8 +35,8 @@ export interface AttachTask {
   /** Stores where the VF is, with the state to restore. To be called before the host is changed. */
   record(host?: LinkState): void;
   /**
-   * Configures the VF from outside as its claim asks. To be called before a VF is moved into the pod once more: it has left
-   * it, and its PF may have been reset since.
+   * Configures the VF from outside as its claim asks. To be called before a VF that was attached is attached anew: it has left the
+   * pod, or that sandbox, and its PF may have been reset since.
    */
   assure(): Promise<void>;
   signal: AbortSignal;
