@@ -37,7 +37,7 @@ export interface TrafficReaderOptions {
   store: Pick<Store, 'claims'>;
   networks: Networks;
   vfs: Pick<HostVfs, 'isSimulated' | 'linkKey'>;
-  /** The name of a VF's interface in its pod. */
+  /** The name of a VF's interface in its pod. @throws MetadataError */
   interfaceNameOf: (claim: ClaimIdentity, device: StoredDevice) => string | undefined;
   logger: Pick<Logger, 'warn'>;
 }
@@ -82,8 +82,7 @@ export class TrafficReader {
   }
 
   #podVfs(): PodVf[] {
-    const { store, interfaceNameOf } = this.#options;
-    return store.claims().flatMap(({ identity, devices }) =>
+    return this.#options.store.claims().flatMap(({ identity, devices }) =>
       devices.flatMap((device) => {
         const { podName: pod, netnsPath } = device.attachment ?? {};
         if (pod === undefined || netnsPath === undefined) return [];
@@ -93,11 +92,20 @@ export class TrafficReader {
           namespace,
           pod,
           claim,
-          interface: interfaceNameOf(identity, device) ?? device.config.interfaceName ?? '',
+          interface: this.#nameOf(identity, device) ?? device.config.interfaceName ?? '',
         };
         return [{ device, netnsPath, labels }];
       }),
     );
+  }
+
+  #nameOf(claim: ClaimIdentity, device: StoredDevice): string | undefined {
+    try {
+      return this.#options.interfaceNameOf(claim, device);
+    } catch {
+      // A record that cannot be read is reported by the work that needs it, and says nothing of the other VFs.
+      return undefined;
+    }
   }
 
   /** One request for each PF. @returns the counters of a device, `undefined` if its PF does not report them */

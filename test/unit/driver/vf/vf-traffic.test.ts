@@ -2,6 +2,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import type { NetworkNamespace, Networks } from '../../../../src/driver/sandbox/index.ts';
 import type { StoredClaim, StoredDevice } from '../../../../src/driver/state/index.ts';
 import { TrafficReader } from '../../../../src/driver/vf/index.ts';
+import { MetadataError } from '../../../../src/framework/metadata/index.ts';
 import { type Link, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 
@@ -28,6 +29,7 @@ let devices: StoredDevice[];
 let isSimulated: boolean;
 let vfTraffic: () => Promise<object[]>;
 let podLinks: Link[] | undefined;
+let interfaceNameOf: (device: StoredDevice) => string | undefined;
 const logger = new RecordingLogger();
 beforeEach(() => {
   devices = [vf(0)];
@@ -37,6 +39,7 @@ beforeEach(() => {
     { vfIndex: 1, ...counters, rxBytes: 7 },
   ];
   podLinks = [link('renamed', vf(0).pciAddress)];
+  interfaceNameOf = ({ access }) => (access === undefined ? 'net1' : undefined);
   logger.lines.length = 0;
 });
 
@@ -71,7 +74,7 @@ const reader = () =>
       },
       linkKey: (pciAddress) => ({ pciAddress }),
     },
-    interfaceNameOf: (_claim, { access }) => (access === undefined ? 'net1' : undefined),
+    interfaceNameOf: (_claim, device) => interfaceNameOf(device),
   });
 const labels = { device: 'vf-0', namespace: 'apps', pod: 'web-0', claim: 'fast-net', interface: 'net1' };
 const none = { limit: 0, unreadable: 0 };
@@ -124,5 +127,15 @@ describe('TrafficReader', () => {
     vfTraffic = async () => Promise.reject(new NetlinkError('netlink-refused', 'cannot read the counters: EMSGSIZE'));
     await own.read();
     expect(logger.messages('warn')).toHaveLength(2);
+  });
+
+  it('reads the counters of all VFs although the record of one claim cannot be read', async () => {
+    devices = [vf(0, { config: { interfaceName: 'net7' } }), vf(1)];
+    interfaceNameOf = ({ vfIndex }) => {
+      if (vfIndex === 0) throw new MetadataError('metadata-version-unknown', 'the record is of a newer version');
+      return 'net1';
+    };
+    const { samples } = await reader().read();
+    expect(samples.map((sample) => sample.labels.interface)).toEqual(['net7', 'net1']);
   });
 });
