@@ -100,7 +100,9 @@ export class Driver implements DraPlugin {
 
   /** To be called in the transaction in which the framework removes the record of a claim. @throws StateError */
   forget({ uid }: ClaimIdentity): void {
-    this.#options.store.deleteClaim(uid, this.#over.get(uid));
+    const unrestored = this.#over.get(uid) ?? [];
+    this.#options.store.deleteClaim(uid, unrestored);
+    for (const { device } of unrestored) this.#withoutInterface.delete(device.pciAddress);
     this.#over.delete(uid);
     this.#ready.delete(uid);
     this.#progress.end(uid);
@@ -180,6 +182,7 @@ export class Driver implements DraPlugin {
     this.#dialects.check(work.claim, work.devices);
     checkGuarantees(work.claim, work.devices, () => this.#options.store.claims());
     this.#options.store.putClaim({ ...storedOf(work), state: 'preparing' }, work.unrestored);
+    for (const { device } of work.unrestored) this.#withoutInterface.delete(device.pciAddress);
   }
 
   /**
@@ -367,7 +370,6 @@ export class Driver implements DraPlugin {
       const device = { ...stored };
       const fields = { claim: claimName(identity), device: device.name };
       const lacking = this.#withoutInterface.get(device.pciAddress);
-      this.#withoutInterface.delete(device.pciAddress);
       try {
         await restore({ attachments, control }, identity.uid, device);
         if (lacking === undefined) continue;

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -663,6 +663,18 @@ describe('VFs that are changed from outside', () => {
     expect(bench.store.unrestored()).toEqual([]);
     expect(await bench.prepare(next)).toEqual({ devices: [] });
     expect(bench.control.calls).toContain('apply 0000:00:00.1 {"vf":{}}');
+  });
+
+  it('that can have no interface are withdrawn also if their claim is unprepared only at the second attempt', async () => {
+    const claim = allocated('c', ['dev-1']);
+    bench.control.failures.set('apply', new SriovError('interface-missing', '0000:00:00.1 has no interface'));
+    await bench.prepare(claim);
+    rmSync(bench.cdiDir, { recursive: true, force: true });
+    writeFileSync(bench.cdiDir, 'not a directory');
+    expect(await bench.unprepare(claim)).toBeInstanceOf(Error);
+    rmSync(bench.cdiDir);
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(bench.store.unrestored()).toMatchObject([{ device: { name: 'dev-1', lacksInterface: true } }]);
   });
 
   it('are read with what is about to be changed, and restored with what was: nothing is changed that is not known', async () => {
