@@ -53,6 +53,8 @@ function afterBoot({ state, devices, ...claim }: StoredClaim): StoredClaim {
   return {
     ...claim,
     state: state === 'unpreparing' ? 'unpreparing' : 'preparing',
-    devices: devices.map(({ before: _1, access: _2, attachment: _3, ...device }): StoredDevice => device),
+    devices: devices.map(
+      ({ before: _1, access: _2, attachment: _3, isSilenced: _4, ...device }): StoredDevice => device,
+    ),
   };
 }

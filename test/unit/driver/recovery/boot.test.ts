@@ -24,6 +24,7 @@ const used: StoredDevice = {
     sandboxId: 's',
     netnsPath: '/run/netns/x',
   },
+  isSilenced: true,
 };
 const identity = (name: string) => ({ namespace: 'default', name, uid: `uid-${name}` });
 
