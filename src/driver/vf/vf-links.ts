@@ -1,3 +1,4 @@
+import { defined } from '../../lib/defined.ts';
 import {
   type Link,
   type LinkState,
@@ -96,7 +97,8 @@ export class VfLinks {
   /** Detaches a VF of which no attachment is stored, from whatever namespace it is in. */
   async detachLost(device: StoredDevice): Promise<void> {
     const netnsPath = await this.#locate(device);
-    await (netnsPath === undefined ? this.#vfs.recreate(device.pciAddress) : this.detach(device, { netnsPath }));
+    const place = netnsPath === undefined ? undefined : { netnsPath, ...defined({ host: device.before?.link }) };
+    await (place === undefined ? this.#vfs.recreate(device.pciAddress) : this.detach(device, place));
   }
 
   /** @returns the path of the sandbox's namespace that the VF is in */

@@ -47,3 +47,24 @@ it("an interface in the host's namespace is left alone, also if a sandbox is sai
   await links.detach(device, { netnsPath: '/proc/1/ns/net', bond: 'netdra:bond:c/bond0' });
   expect(calls).toEqual(['recreate']);
 });
+
+it('a VF that is found in a lost sandbox comes back to the host under its old name, not under that of the pod', async () => {
+  const link = { index: 5, name: 'eth0', altNames: [], xdp: [], parentDevice: '0000:3b:02.1' };
+  const names: string[] = [];
+  const pod = {
+    linkTable: async () => ({ all: () => [link], candidates: () => [link] }),
+    ...{ link: async () => link, removeAltNames: async () => undefined },
+    setLink: async (_: number, { name }: { name?: string }) => void (name !== undefined && names.push(name)),
+  };
+  const host = { netns: { path: '/host' }, connection: { link: async () => (names.length > 0 ? link : undefined) } };
+  const namespace = { connection: pod, isHost: false, [Symbol.dispose]: () => undefined };
+  const links = new VfLinks({
+    networks: { host, list: () => ['/var/run/netns/cni-1'], open: () => namespace } as unknown as Networks,
+    vfs: { linkKey: (pciAddress: string) => ({ pciAddress }), recreate: async () => undefined } as unknown as VfHost,
+  });
+  await links.detachLost({
+    ...{ pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf', config: { attach: 'observe' } },
+    before: { vf: {}, link: { name: 'ens1v0', mtuBytes: 1500, up: false } },
+  });
+  expect(names).toEqual(['ens1v0']);
+});
