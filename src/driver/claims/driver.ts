@@ -20,8 +20,8 @@ import { isUserSpace, type Store, type StoredClaim, type StoredDevice, type Unre
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 import { mayChange, toVfWanted } from '../vf/vf-wanted.ts';
 import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
-import { DriverError } from './errors.ts';
 import { checkGuarantees } from './guarantees.ts';
+import { checkGroups, groupsOf } from './iommu-groups.ts';
 import { PrepareProgress, type PrepareProgressOptions } from './prepare-progress.ts';
 import { type PrepareWork, storedOf, toWork } from './prepare-work.ts';
 
@@ -94,7 +94,7 @@ export class Driver implements DraPlugin {
     this.#ready.delete(uid);
     if (work === undefined) return;
     // Once more, in one transaction with the claim, so that only one of two claims gets a group.
-    this.#checkGroups(work.claim, work.groups);
+    checkGroups(this.#options.store, work.claim, work.groups);
     this.#options.store.putClaim({ ...storedOf(work), state: 'prepared' });
   }
 
@@ -142,7 +142,7 @@ export class Driver implements DraPlugin {
       });
     await batch.each((work) => this.#configureAll(work));
     batch.run((work) => {
-      this.#checkGroups(work.claim, work.groups);
+      checkGroups(store, work.claim, work.groups);
       this.#ready.set(work.uid, work);
     });
     return new Map(
@@ -204,7 +204,7 @@ export class Driver implements DraPlugin {
       complete.push({ ...device, access: known ?? (await this.#access(claim, device)) });
     }
     work.devices = complete;
-    work.groups = await this.#groupsOf(complete.filter(isUserSpace));
+    work.groups = await groupsOf(this.#options.control, complete.filter(isUserSpace));
     const prepared = [...this.#describe(storedOf(work)), ...this.#observed(claim)];
     // An empty result: the framework defers all requests.
     const isDeferredOnly = prepared.every((each) => each.cdiDeviceIds.length === 0 && each.metadata === 'deferred');
@@ -249,43 +249,24 @@ export class Driver implements DraPlugin {
   }
 
   async #configure(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
+    const { store, control } = this.#options;
     const { before, pciAddress } = device;
     const wanted = toVfWanted(device.config);
     if (before === undefined) return;
     // It gets `auto` when the LACP partner of its PF is back.
     if (device.isSilenced) delete wanted.vf?.linkState;
-    if (wanted.driver !== undefined && wanted.driver !== 'default') {
-      this.#checkGroups(claim, await this.#groupsOf([device]));
+    const isToUserSpace = wanted.driver !== undefined && wanted.driver !== 'default';
+    const getsInterface = before.driver === undefined || (isVfio(before.driver) && wanted.driver === 'default');
+    if (isToUserSpace || getsInterface) {
+      checkGroups(store, claim, await groupsOf(control, [device]), isToUserSpace);
     }
     try {
-      await this.#options.control.configure(device, wanted, before);
+      await control.configure(device, wanted, before);
       this.#withoutInterface.delete(pciAddress);
     } catch (error) {
       const isUnusable = error instanceof SriovError && error.code === 'interface-missing';
       if (isUnusable) this.#withoutInterface.set(pciAddress, explain(error));
       throw error;
-    }
-  }
-
-  async #groupsOf(devices: StoredDevice[]): Promise<[StoredDevice, string[]][]> {
-    const { control } = this.#options;
-    return await Promise.all(
-      devices.map(async (device): Promise<[StoredDevice, string[]]> => [device, await control.groupMembers(device)]),
-    );
-  }
-
-  /**
-   * A container with one device of an IOMMU group in user space can reach all devices of the group. No container has the
-   * devices of a claim that is only being prepared.
-   */
-  #checkGroups(claim: Pick<AllocatedClaim, 'identity'>, groups: PrepareWork['groups']): void {
-    for (const [device, member] of groups.flatMap(([each, members]) => members.map((one) => [each, one] as const))) {
-      const holder = this.#options.store.holderOf(member);
-      if (holder === undefined || holder.identity.uid === claim.identity.uid || holder.state === 'preparing') continue;
-      const [subject, other] = [claimName(claim.identity), claimName(holder.identity)];
-      const message = `device ${device.name} cannot go to user space for claim ${subject}: it shares its IOMMU group with ${member}, which is prepared for claim ${other}`;
-      const hint = 'enable ACS in the firmware, so that each VF has a group of its own';
-      throw new DriverError('device-in-use', message, { claim: subject, device: device.name, retriable: true, hint });
     }
   }
 

@@ -866,6 +866,25 @@ describe('an IOMMU group', () => {
     expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
   });
 
+  it('is not split either by a claim whose device is to have an interface, unless that has one', async () => {
+    bench.control.groups.push(['0000:00:00.1', '0000:00:00.2', '0000:00:00.3']);
+    bench.control.drivers.set('0000:00:00.2', 'vfio-pci');
+    const first = allocated('first', ['dev-1'], vfio);
+    await bench.prepare(first);
+    const second = allocated('second', ['dev-2'], { config: [fromClass({ driver: 'kernel' })] });
+    expect(await bench.prepare(second)).toMatchObject(
+      refusal(
+        'device-in-use',
+        'device dev-2 cannot have an interface for claim default/second: it shares its IOMMU group with 0000:00:00.1, which is in user space for claim default/first',
+      ),
+    );
+    expect(bench.control.count('apply 0000:00:00.2')).toBe(0);
+    await bench.unprepare(first);
+    expect(await bench.prepare(second)).toEqual({ devices: [] });
+    const third = allocated('third', ['dev-3'], { config: [fromClass({ driver: 'kernel' })] });
+    expect(await bench.prepare(third)).toEqual({ devices: [] });
+  });
+
   it('goes to one of two claims that are prepared at the same time', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
     bench.control.onCall = () => new Promise((resolve) => setImmediate(resolve));

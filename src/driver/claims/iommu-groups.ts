@@ -1,0 +1,40 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
+import { isUserSpace, type Store, type StoredDevice } from '../state/index.ts';
+import type { VfControl } from '../vf/index.ts';
+import { DriverError } from './errors.ts';
+import type { PrepareWork } from './prepare-work.ts';
+
+export async function groupsOf(
+  control: Pick<VfControl, 'groupMembers'>,
+  devices: readonly StoredDevice[],
+): Promise<PrepareWork['groups']> {
+  return await Promise.all(
+    devices.map(async (device): Promise<[StoredDevice, string[]]> => [device, await control.groupMembers(device)]),
+  );
+}
+
+/**
+ * A container with one device of an IOMMU group in user space can reach all devices of the group; and the kernel gives none of them
+ * to another driver meanwhile, or crashes before Linux 6.0. No container has the devices of a claim that is only being prepared.
+ * @param isToUserSpace whether the devices go there; otherwise they get interfaces, and only members that are there matter
+ * @throws DriverError `device-in-use`; StateError
+ */
+export function checkGroups(
+  store: Pick<Store, 'holderOf'>,
+  claim: Pick<AllocatedClaim, 'identity'>,
+  groups: PrepareWork['groups'],
+  isToUserSpace = true,
+): void {
+  for (const [device, member] of groups.flatMap(([each, members]) => members.map((one) => [each, one] as const))) {
+    const holder = store.holderOf(member);
+    if (holder === undefined || holder.identity.uid === claim.identity.uid || holder.state === 'preparing') continue;
+    const isThere = holder.devices.some((each) => each.pciAddress === member && isUserSpace(each));
+    if (!isToUserSpace && !isThere) continue;
+    const [subject, other] = [claimName(claim.identity), claimName(holder.identity)];
+    const [what, how] = isToUserSpace ? ['go to user space', 'prepared'] : ['have an interface', 'in user space'];
+    const message = `device ${device.name} cannot ${what} for claim ${subject}: it shares its IOMMU group with ${member}, which is ${how} for claim ${other}`;
+    const hint = 'enable ACS in the firmware, so that each VF has a group of its own';
+    throw new DriverError('device-in-use', message, { claim: subject, device: device.name, retriable: true, hint });
+  }
+}
