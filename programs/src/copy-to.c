@@ -22,7 +22,7 @@ static bool copy_bytes(int from, int to) {
 
 /* A container of the pod may be starting the program meanwhile, so the name always refers to a complete file. */
 static bool install(struct arena *arena, const char *target) {
-  // In a volume there may be files of containers that were killed: their process ids were the same.
+  /* In a volume there may be files of containers that were killed: their process ids were the same. */
   char *temporary = arena_format(arena, "%s.XXXXXX", target);
   int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   int to = from < 0 ? -1 : mkostemp(temporary, O_CLOEXEC);

@@ -232,7 +232,10 @@ export class Metrics {
   }
 }
 
-/** What cannot be read at the moment is missing on the page: the rest is needed most then. */
+/**
+ * What cannot be read at the moment is missing on the page: the rest is needed most then. Why it cannot is reported by the work that
+ * needs it, so that not each scrape says it again.
+ */
 async function ifReadable<T>(read: () => T | Promise<T>): Promise<T | undefined> {
   try {
     return await read();
