@@ -255,16 +255,6 @@ describe('a device that is prepared', () => {
     'device dev-1 (0000:00:00.1) cannot be prepared for claim default/second: it is prepared for claim default/first',
   );
 
-  it('is refused to a second claim, and both are named', async () => {
-    const first = allocated('first', ['dev-1']);
-    await bench.prepare(first);
-    const second = allocated('second', ['dev-1']);
-    expect(await bench.prepare(second)).toMatchObject(inUse);
-    expect(bench.store.claims()).toHaveLength(1);
-    await bench.unprepare(first);
-    expect(await bench.prepare(second)).toEqual({ devices: [] });
-  });
-
   it('is refused to the second of two claims in one call', async () => {
     const [first, second] = [allocated('first', ['dev-1']), allocated('second', ['dev-1', 'dev-2'])];
     const results = await bench.prepareAll([first, second]);
@@ -453,11 +443,6 @@ describe('a request with admin access', () => {
     expect(await bench.unprepare(claim)).toBeUndefined();
     expect(bench.control.calls).toEqual(before);
     expect([bench.released, bench.store.claims().length]).toEqual([[], 1]);
-  });
-
-  it('leaves the device to the next claim', async () => {
-    await bench.prepare(monitor());
-    expect(await bench.prepare(allocated('user', ['dev-1']))).toEqual({ devices: [] });
   });
 
   it("goes with requests whose devices are the claim's own, and with several pods without them", async () => {

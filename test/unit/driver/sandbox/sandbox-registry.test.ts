@@ -160,14 +160,6 @@ describe('SandboxRegistry', () => {
     expect(done.at(-1)).toBe('detach a from s1');
   });
 
-  it('detaches VFs when their sandbox is stopped, and forgets it', async () => {
-    put('a', 'pod-s1');
-    await registry.adopt(facts('s1'), false).want('ready');
-    await registry.end(facts('s1'));
-    expect(done).toEqual(['serve a in s1', 'detach a from s1']);
-    expect([registry.find('s1'), registry.hasPod('pod-s1')]).toEqual([undefined, false]);
-  });
-
   it('detaches VFs of a sandbox that was never seen when it is stopped', async () => {
     put('a', 'pod-s1', 's1');
     await registry.end(facts('s1'));

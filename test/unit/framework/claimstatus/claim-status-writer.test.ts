@@ -230,18 +230,6 @@ describe('ClaimStatusWriter', () => {
     expect(Object.keys(conditions())).toHaveLength(3);
   });
 
-  it('ends with the newest state, however many came before it', async ({ own: bench, claim }) => {
-    const slow = bench.api.delay('PATCH /status', 20);
-    const writer = bench.start();
-    for (let n = 1; n <= 50; n++) writer.set(claim, [ready('vf-0', { data: { n } })]);
-    await poll(bench.patches).toHaveLength(1);
-    for (let n = 51; n <= 100; n++) writer.set(claim, [ready('vf-0', { data: { n } })]);
-    await poll(() => bench.entries()?.[0]?.data).toEqual({ n: 100 });
-    slow[Symbol.dispose]();
-    // One under way, and one with the last word.
-    expect(bench.patches().length).toBeLessThanOrEqual(3);
-  });
-
   it('keeps devices apart that share a name but not a share', async ({ own: bench }) => {
     const shares = ['11111111-1111-4111-8111-111111111111', '22222222-2222-4222-8222-222222222222'];
     const devices = shares.map((shareID) => ({ device: 'vf-0', shareID }));

@@ -80,16 +80,6 @@ describe('SlicePublisher', () => {
     expect(bench.slices()[0]?.spec.devices?.[0]?.taints).toEqual([{ ...taints[0], timeAdded: back }]);
   });
 
-  it('takes 1 write for the first taint of a pool that was cut for it', async ({ own: bench, publisher }) => {
-    await bench.settle(() => publisher.publish(onePool({ devices: devices(200), maxDevicesPerSlice: 64 })));
-    const tainted = devices(200).map((device, n) =>
-      n === 150 ? { ...device, taints: [{ key: 'down', effect: 'NoExecute' as const }] } : device,
-    );
-    expect(await bench.settle(() => publisher.publish(onePool({ devices: tainted, maxDevicesPerSlice: 64 })))).toEqual([
-      'PUT',
-    ]);
-  });
-
   it('is not fooled by a driver that changes the objects which it gave', async ({ own: bench, publisher }) => {
     const mine = devices(300);
     await bench.settle(() => publisher.publish(onePool(mine)));
