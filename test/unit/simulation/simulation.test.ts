@@ -5,7 +5,6 @@ import { openSimulation } from '../../simulation/planted/open.ts';
 import seeds from '../../simulation/planted/seeds.json' with { type: 'json' };
 import { shrink } from '../../simulation/shrink.ts';
 import { Simulation } from '../../simulation/simulation.ts';
-import { Tape } from '../../simulation/tape.ts';
 
 const kept = Object.entries<{ seed: number; rule: string }>(seeds).map(([name, { seed, rule }]) => ({
   name,
@@ -97,28 +96,6 @@ describe('a planted bug', () => {
   it.each(kept)('$name is found with seed $seed', { timeout: 60_000 }, async ({ name, seed, rule }) => {
     using simulation = openSimulation(name);
     expect((await simulation.run(seed)).violation?.rule).toBe(rule);
-  });
-});
-
-describe('Tape', () => {
-  it('gives the ordinary case for zeros, and past its end', () => {
-    const tape = Tape.of([0]);
-    expect([tape.below(10), tape.chance(0.9), tape.pick(['a', 'b'])]).toEqual([0, false, 'a']);
-    expect(tape.delay(5, 100)).toBe(5);
-    expect(tape.taken).toEqual([0, 0, 0, 0]);
-  });
-
-  it('gives every case', () => {
-    const tape = Tape.ofSeed(7);
-    const cases = Array.from({ length: 500 }, () =>
-      tape.weighted([
-        [1, 'a'],
-        [1, 'b'],
-        [2, 'c'],
-      ] as const),
-    );
-    expect(new Set(cases)).toEqual(new Set(['a', 'b', 'c']));
-    expect(cases.filter((each) => each === 'c').length).toBeGreaterThan(200);
   });
 });
 
