@@ -102,21 +102,6 @@ export class TestChannel implements Channel {
   }
 }
 
-/** Two channels, each of which receives what the other one sends. */
-export function channelPair(): [TestChannel, TestChannel] {
-  const [a, b] = [new TestChannel(), new TestChannel()];
-  const join = (from: TestChannel, to: TestChannel) => {
-    const push = from.sent.push.bind(from.sent);
-    from.sent.push = (frame: Buffer) => {
-      queueMicrotask(() => to.arrive(frame));
-      return push(frame);
-    };
-  };
-  join(a, b);
-  join(b, a);
-  return [a, b];
-}
-
 export interface LogEntry {
   level: 'debug' | 'info' | 'warn' | 'error';
   fields: Record<string, unknown>;

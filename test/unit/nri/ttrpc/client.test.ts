@@ -2,8 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { TtrpcClient } from '../../../../nri/ttrpc/client.ts';
 import { createTtrpcCodec, type TtrpcResponse } from '../../../../nri/ttrpc/codec.ts';
 import { encodeTtrpcFrame, FrameType, maxDataBytes } from '../../../../nri/ttrpc/frame.ts';
-import { TtrpcServer } from '../../../../nri/ttrpc/server.ts';
-import { channelPair, recordingLogger, TestChannel } from '../support.ts';
+import { recordingLogger, TestChannel } from '../support.ts';
 
 const codec = createTtrpcCodec();
 const nothing = Buffer.alloc(0);
@@ -103,16 +102,5 @@ describe('TtrpcClient', () => {
     await expect(pending).rejects.toMatchObject({ code: 'connection-closed', cause });
     await expect(client.call('s', 'm', nothing)).rejects.toMatchObject({ code: 'connection-closed', cause });
     expect(channel.sent).toHaveLength(1);
-  });
-
-  it('talks to the server', async () => {
-    const [near, far] = channelPair();
-    const client = new TtrpcClient(near, { codec, logger: recordingLogger() });
-    const double = { payload: (bytes: Buffer) => Buffer.concat([bytes, bytes]) };
-    const services = new Map([['s', new Map([['double', (bytes: Buffer) => ({ payload: double.payload(bytes) })]])]]);
-    new TtrpcServer(far, services, { codec, logger: recordingLogger() });
-    const payload = Buffer.alloc(2 * 1024 * 1024 - 100, 9);
-    const doubled = await client.call('s', 'double', payload);
-    expect(doubled.equals(double.payload(payload))).toBe(true);
   });
 });

@@ -51,14 +51,6 @@ describe('a claim with a gate', () => {
     const [spec] = bench.files(bench.cdiDir);
     const text = bench.read(`cdi/${spec}`).replaceAll(bench.path, '');
     expect(text).toBe(golden('cdi/kernel-gate.golden', text));
-    expect(JSON.parse(text).devices[0].containerEdits.hooks).toEqual([
-      {
-        hookName: 'createRuntime',
-        path: gate.program,
-        args: [gate.program, '--claim-dir', '/data/dra-device-metadata/default_fast-net', '--timeout', '100'],
-        timeout: 105,
-      },
-    ]);
   });
 
   it('has a hook for deferred requests only', async () => {

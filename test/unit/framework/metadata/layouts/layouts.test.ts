@@ -1,8 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { encodeObject } from '../../../../../src/framework/metadata/document/codec.ts';
-import { parseJsonStream } from '../../../../../src/framework/metadata/document/json-stream.ts';
-import { decodeStream, layoutNames, layouts, metadataVersions } from '../../../../../src/framework/metadata/index.ts';
+import { layoutNames, layouts, metadataVersions } from '../../../../../src/framework/metadata/index.ts';
 import { documentOf, golden, place, samples } from '../samples.ts';
 
 const dirs = { dataDir: '/data', attributesDir: '/attributes', downwardApiDir: '/pods' };
@@ -45,24 +44,6 @@ describe.each(metadataVersions)('the version %s', (version) => {
   it.each(names)('writes the golden file for %s', (sampleName) => {
     const text = encodeObject(documentOf(sample(sampleName)), version);
     expect(text).toBe(golden(`${version}/${sampleName}.golden`, text));
-  });
-});
-
-describe('the layout v1', () => {
-  it.each(names)('is a stream for %s, newest version first', (name) => {
-    const text = layouts.v1.encode(sample(name).content) ?? '';
-    const objects = metadataVersions.map((version) => encodeObject(documentOf(sample(name)), version));
-    expect(text).toBe(objects.join(''));
-    expect(parseJsonStream(text).map(({ apiVersion }) => apiVersion)).toEqual([
-      'metadata.resource.k8s.io/v1beta1',
-      'metadata.resource.k8s.io/v1alpha1',
-    ]);
-  });
-
-  it.each(names)('decodes to what went in for %s, in the layout kep too', (name) => {
-    for (const layout of [layouts.v1, layouts.kep]) {
-      expect(decodeStream(layout.encode(sample(name).content) ?? '')).toEqual(documentOf(sample(name)));
-    }
   });
 });
 
