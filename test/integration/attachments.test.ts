@@ -5,7 +5,6 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { locateTools } from '../../e2e/node/tools.ts';
 import { Attachments, CniAttacher, KernelNetworks } from '../../src/driver/sandbox/index.ts';
 import { type SandboxPlace, Store, type StoredDevice, type VfConfig } from '../../src/driver/state/index.ts';
-import { TrafficReader } from '../../src/driver/vf/index.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import { CniRunner } from '../../src/node/cni/index.ts';
 import type { VfInfo } from '../../src/node/netlink/index.ts';
@@ -121,16 +120,6 @@ class Bench implements AsyncDisposable {
     for (const device of this.devices(claim)) await this.#attachments.detach(claim, device);
   }
 
-  /** Counters of the VFs in pods. */
-  readonly traffic = new TrafficReader({
-    store: this.store,
-    networks: this.#networks,
-    vfs: { isSimulated: true, linkKey: (address) => ({ alias: `vf ${address}` }) },
-    // Nothing writes metadata here.
-    interfaceNameOf: () => undefined,
-    logger: this.logger,
-  });
-
   devices(claim: string): StoredDevice[] {
     return (this.store.claim(claim)?.devices ?? []).map((device) => ({ ...device }));
   }
@@ -171,29 +160,6 @@ const inPod = (pod: TestNetns) =>
     .ip('addr', 'show')
     .filter(({ ifname }: { ifname: string }) => ifname !== 'lo')
     .map(({ ifname, address, mtu }: { ifname: string; address: string; mtu: number }) => ({ ifname, address, mtu }));
-
-describe('the traffic of a VF', () => {
-  it('is counted while a pod has it, as the pod sees it, with pod, claim and interface', async () => {
-    bench.createVf(1);
-    const pod = bench.newPod();
-    bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', addresses: ['192.0.2.10/24'] } }]);
-    expect((await bench.traffic.read()).samples).toEqual([]);
-    await bench.attach('c', pod);
-    const read = async () => (await bench.traffic.read()).samples[0];
-    const before = await read();
-    const device = '0000-3b-02-1';
-    expect(before?.labels).toEqual({ device, namespace: 'default', pod: 'app', claim: 'c', interface: 'net1' });
-    pod.exec('ip', 'neigh', 'add', '192.0.2.9', 'lladdr', '02:00:00:00:00:09', 'dev', 'net1');
-    pod.exec('bash', '-c', 'for n in 1 2 3; do echo hello > /dev/udp/192.0.2.9/9; done');
-    const after = await read();
-    const sent = (after?.counters.txPackets ?? 0) - (before?.counters.txPackets ?? 0);
-    expect(sent).toBeGreaterThanOrEqual(3);
-    expect(after?.counters).toMatchObject({ rxErrors: 0, txErrors: 0 });
-    await bench.detach('c');
-    expect((await bench.traffic.read()).samples).toEqual([]);
-    expect(bench.logger.lines).toEqual([]);
-  });
-});
 
 describe('a VF in user space', () => {
   const config = { interfaceName: 'dpdk0', mtu: 9000, addresses: ['2001:DB8:0::7/64'] };
@@ -319,22 +285,6 @@ describe('a pod without a default network', () => {
     }
     await bench.detach('c');
     expect(links()).toContain('vf1');
-    expect(bench.leases()).toEqual([]);
-  });
-
-  it('is needed for the name eth0', async () => {
-    bench.createVf(1);
-    const pod = bench.newPod();
-    pod.exec('ip', 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'name', 'eth0p');
-    bench.prepare('c', [{ index: 1, config: config() }]);
-    await expect(bench.attach('c', pod)).rejects.toMatchObject({
-      code: 'interface-name-taken',
-      message: `device 0000-3b-02-1 (${pciAddress(1)}) cannot be eth0 in pod default/app: there is an interface of that name`,
-      hint: expect.stringContaining('default network'),
-    });
-    await bench.detach('c');
-    expect(links()).toContain('vf1');
-    expect(pod.ip('link', 'show', 'eth0')).toHaveLength(1);
     expect(bench.leases()).toEqual([]);
   });
 });
