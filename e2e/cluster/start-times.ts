@@ -5,11 +5,8 @@
  *   --rounds 3           number of turns of each kind of pod
  *   --counts 1,10,30     number of pods at once
  *   --kinds NAME,NAME    of: none, netdra, link, go
- *   --cpu-profile DIR    writes a CPU profile of the driver for each turn of its pods, which slows them down
  *   --write-docs         writes the tables into docs/performance.md, where it has a place for the version of Kubernetes
  */
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
@@ -26,7 +23,6 @@ function readOptions() {
       rounds: { type: 'string', default: '3' },
       counts: { type: 'string', default: '1,10,30' },
       kinds: { type: 'string', default: Object.keys(kinds).join(',') },
-      'cpu-profile': { type: 'string' },
       'write-docs': { type: 'boolean', default: false },
     },
   });
@@ -34,8 +30,7 @@ function readOptions() {
   const chosen = values.kinds.split(',').filter((each): each is Kind => each in kinds);
   const isRight = counts.every((each) => Number.isInteger(each) && each > 0) && Number(values.rounds) > 0;
   if (isRight && chosen.length === values.kinds.split(',').length) {
-    const profileDir = values['cpu-profile'];
-    return { rounds: Number(values.rounds), counts, kinds: chosen, profileDir, writeDocs: values['write-docs'] };
+    return { rounds: Number(values.rounds), counts, kinds: chosen, writeDocs: values['write-docs'] };
   }
   throw new NetdraError('wrong-usage', `--rounds, --counts and --kinds: ${JSON.stringify(values)}`, {
     hint: `numbers from 1 on, and kinds of ${Object.keys(kinds).join(', ')}`,
@@ -49,10 +44,7 @@ async function main(): Promise<void> {
   await using times = await StartTimes.open(programs, Math.max(...options.counts), options.kinds);
   const { kubernetesVersion, runtimeLabel } = programs;
   let [round, text] = [0, ''];
-  const { profileDir } = options;
-  const onProfile = (count: number, turn: number, profile: object) =>
-    writeFileSync(join(profileDir ?? '', `${count}-pods-${turn}.cpuprofile`), JSON.stringify(profile));
-  for await (const batches of times.measure({ ...options, ...(profileDir === undefined ? {} : { onProfile }) })) {
+  for await (const batches of times.measure(options)) {
     round += 1;
     const about = [
       `Kubernetes ${kubernetesVersion}, ${runtimeLabel}; ${machine}. Each kind of pod in turns, ${round} rounds.`,

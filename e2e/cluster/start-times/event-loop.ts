@@ -14,7 +14,7 @@ const resolutionMs = 20;
 
 interface Answer {
   id?: number;
-  result?: { result?: { value?: unknown }; exceptionDetails?: { text: string }; profile?: object };
+  result?: { result?: { value?: unknown }; exceptionDetails?: { text: string } };
 }
 
 /**
@@ -63,25 +63,13 @@ export class EventLoop implements Disposable {
     this.#socket.close();
   }
 
-  /** @param intervalUs between two samples of the stack */
-  async startProfile(intervalUs = 500): Promise<void> {
-    await this.#call('Profiler.enable');
-    await this.#call('Profiler.setSamplingInterval', { interval: intervalUs });
-    await this.#call('Profiler.start');
-  }
-
-  /** @returns a profile that DevTools open as a `.cpuprofile` */
-  async endProfile(): Promise<object> {
-    return (await this.#call('Profiler.stop'))?.profile ?? {};
-  }
-
   async #evaluate(expression: string): Promise<unknown> {
     const result = await this.#call('Runtime.evaluate', { expression, returnByValue: true });
     if (result?.exceptionDetails === undefined) return result?.result?.value;
     throw new Error(`the driver's inspector: ${result.exceptionDetails.text}`);
   }
 
-  async #call(method: string, params: object = {}): Promise<Answer['result']> {
+  async #call(method: string, params: object): Promise<Answer['result']> {
     const id = ++this.#lastId;
     const answer = Promise.withResolvers<Answer['result']>();
     this.#answers.set(id, answer);

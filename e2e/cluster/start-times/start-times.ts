@@ -35,45 +35,29 @@ const deviceClass = 'go-test-driver';
 
 const hasVf = (kind: Kind) => kind === 'netdra' || kind === 'unread';
 
+interface Parts {
+  node: RealNode;
+  cluster: Cluster;
+  client: KubeClient;
+  /** Only if its pods are measured: before Kubernetes 1.36 it has no support for metadata. */
+  goDriver: Program | undefined;
+  goPlugin: Program;
+  links: string[];
+  loop: EventLoop;
+  /** An idle process beside the driver. */
+  idleLoop: IdleLoop;
+}
+
 /** A cluster of one node with the driver, upstream's DRA test driver and an NRI plugin in Go beside each other. */
 export class StartTimes implements AsyncDisposable {
-  readonly #node: RealNode;
-  readonly #cluster: Cluster;
-  readonly #client: KubeClient;
-  /** Only if its pods are measured: before Kubernetes 1.36 it has no support for metadata. */
-  readonly #goDriver: Program | undefined;
-  readonly #goPlugin: Program;
-  readonly #links: string[];
-  readonly #loop: EventLoop;
-  /** An idle process beside the driver. */
-  readonly #idleLoop: IdleLoop;
+  readonly #parts: Parts;
   readonly #stack: AsyncDisposableStack;
   readonly vfs: number;
   readonly #idleCpuMsPerSecond = new Map<Kind, number>();
   #batches = 0;
 
-  private constructor(
-    parts: {
-      node: RealNode;
-      cluster: Cluster;
-      client: KubeClient;
-      goDriver: Program | undefined;
-      goPlugin: Program;
-      links: string[];
-      loop: EventLoop;
-      idleLoop: IdleLoop;
-    },
-    vfs: number,
-    stack: AsyncDisposableStack,
-  ) {
-    this.#node = parts.node;
-    this.#cluster = parts.cluster;
-    this.#client = parts.client;
-    this.#goDriver = parts.goDriver;
-    this.#goPlugin = parts.goPlugin;
-    this.#links = parts.links;
-    this.#loop = parts.loop;
-    this.#idleLoop = parts.idleLoop;
+  private constructor(parts: Parts, vfs: number, stack: AsyncDisposableStack) {
+    this.#parts = parts;
     this.vfs = vfs;
     this.#stack = stack;
   }
@@ -119,8 +103,6 @@ export class StartTimes implements AsyncDisposable {
     rounds: number;
     counts: readonly number[];
     kinds: readonly Kind[];
-    /** Called with a CPU profile of the driver for each turn of its pods; profiling slows the driver down. */
-    onProfile?: (count: number, round: number, profile: object) => void;
   }): AsyncGenerator<readonly Batch[]> {
     const batches: Batch[] = [];
     for (const kind of options.kinds) await this.#batch(kind, 1);
@@ -128,10 +110,7 @@ export class StartTimes implements AsyncDisposable {
     for (let round = 1; round <= options.rounds; round++) {
       for (const count of options.counts) {
         for (const kind of options.kinds) {
-          const onProfile = kind === 'netdra' ? options.onProfile : undefined;
-          if (onProfile !== undefined) await this.#loop.startProfile();
           const batch = await this.#batch(kind, count);
-          onProfile?.(count, round, await this.#loop.endProfile());
           batches.push(batch);
           console.error(`round ${round}: ${count} with ${kind}: ${(batch.allRunningMs / 1_000).toFixed(2)} s`);
           for (const { pod, text } of batch.warnings) console.error(`  ${pod}: ${text}`);
@@ -158,11 +137,11 @@ export class StartTimes implements AsyncDisposable {
   async #batch(kind: Kind, count: number): Promise<Batch> {
     const isOurs = hasVf(kind);
     await using _ = kind === 'unread' ? await this.#withoutRole() : undefined;
-    const cluster = this.#cluster;
+    const cluster = this.#parts.cluster;
     // Names are never reused, so that each pod is seen once.
     const names = Array.from({ length: count }, (_, index) => `${kind}-${this.#batches}-${index}`);
     this.#batches += 1;
-    using watch = PodWatch.open(this.#client, cluster.namespace);
+    using watch = PodWatch.open(this.#parts.client, cluster.namespace);
     await this.#readPauses();
     const before = { cpuMs: this.#cpuMs(kind), hooks: await HookMetrics.read() };
     const createdAt = new Map<string, number>();
@@ -192,11 +171,11 @@ export class StartTimes implements AsyncDisposable {
   /** Kubelets may read only what the API server's node authorizer allows, until the end. */
   async #withoutRole(): Promise<AsyncDisposable> {
     const path = '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/netdra-kubelets';
-    const { subjects } = await this.#client.request<{ subjects: object[] }>({ method: 'GET', path });
+    const { subjects } = await this.#parts.client.request<{ subjects: object[] }>({ method: 'GET', path });
     const setSubjects = async (value: object[]) => {
       const contentType = 'application/json-patch+json';
       const body = [{ op: 'replace', path: '/subjects', value }];
-      await this.#client.request({ method: 'PATCH', path, contentType, body });
+      await this.#parts.client.request({ method: 'PATCH', path, contentType, body });
       // The API server's RBAC learns of it by a watch.
       await sleep(1_000);
     };
@@ -206,11 +185,14 @@ export class StartTimes implements AsyncDisposable {
 
   /** Longest pauses since the last call. */
   async #readPauses(): Promise<Pick<Batch, 'longestPauseMs' | 'idlePauseMs'>> {
-    return { longestPauseMs: await this.#loop.longestPauseMs(), idlePauseMs: await this.#idleLoop.longestPauseMs() };
+    return {
+      longestPauseMs: await this.#parts.loop.longestPauseMs(),
+      idlePauseMs: await this.#parts.idleLoop.longestPauseMs(),
+    };
   }
 
   async #create(kind: Kind, name: string, index: number, createdAt: Map<string, number>): Promise<void> {
-    const cluster = this.#cluster;
+    const cluster = this.#parts.cluster;
     createdAt.set(name, Date.now());
     if (hasVf(kind)) {
       await cluster.create(testClaim(cluster, name, [{ name: 'vf', config: { interfaceName: 'net1' } }]));
@@ -220,13 +202,13 @@ export class StartTimes implements AsyncDisposable {
     const claims = kind === 'none' || kind === 'link' ? [] : [{ name: 'nic', resourceClaimName: name }];
     const pod = testPod(cluster, name, { claims, restartPolicy: 'Always' });
     const isLinked = kind === 'link' || kind === 'go';
-    const annotations = isLinked ? { [linksAnnotation]: this.#links[index] ?? '' } : {};
+    const annotations = isLinked ? { [linksAnnotation]: this.#parts.links[index] ?? '' } : {};
     await cluster.create({ ...pod, metadata: { ...pod.metadata, annotations } });
   }
 
   /** Start times of containers, by the runtime's clock, ms since 1970. */
   async #startsOf(times: ReadonlyMap<string, PodTimes>): Promise<Map<string, number>> {
-    const { cri } = this.#node.runtime;
+    const { cri } = this.#parts.node.runtime;
     const entries = [...times].map(async ([name, { containerId }]): Promise<[string, number]> => {
       const { status } = await cri.call('ContainerStatus', { containerId });
       return [name, status.startedAt / 1e6];
@@ -238,10 +220,10 @@ export class StartTimes implements AsyncDisposable {
   #cpuMs(kind: Kind): number | undefined {
     const pidsOf: Record<Kind, () => number[]> = {
       none: () => [],
-      netdra: () => this.#node.driverPids(),
-      unread: () => this.#node.driverPids(),
-      link: () => [this.#goPlugin.pid],
-      go: () => (this.#goDriver === undefined ? [] : [this.#goDriver.pid, this.#goPlugin.pid]),
+      netdra: () => this.#parts.node.driverPids(),
+      unread: () => this.#parts.node.driverPids(),
+      link: () => [this.#parts.goPlugin.pid],
+      go: () => (this.#parts.goDriver === undefined ? [] : [this.#parts.goDriver.pid, this.#parts.goPlugin.pid]),
     };
     const pids = pidsOf[kind]();
     return pids.length === 0 ? undefined : pids.reduce((sum, pid) => sum + cpuMs(pid), 0);
