@@ -1,30 +1,22 @@
 import { describe, expect } from 'vitest';
 import { type EventReport, EventWriter, type KubeEvent } from '../../../../src/driver/events/index.ts';
-import { ApiServer } from '../../../doubles/api-server.ts';
 import { itWith } from '../../../doubles/it-with.ts';
-import { openKube } from '../../../doubles/kube.ts';
-import { RecordingLogger } from '../../../doubles/logger.ts';
-import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { poll, startKubeBench } from '../../../doubles/kube-bench.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
 
 type StoredEvent = KubeEvent & { series?: { count: number; lastObservedTime: string } };
 
-const poll = <T>(what: () => T) => expect.poll(what, { timeout: 10_000, interval: 5 });
 const microTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/;
 
 async function startBench() {
-  await using stack = new AsyncDisposableStack();
-  const api = stack.use(await ApiServer.start());
-  const { client } = stack.use(openKube(api));
-  const clock = new ManualClock();
-  const logger = new RecordingLogger();
+  const kube = await startKubeBench();
+  const { api, client, clock, logger } = kube;
   const errors: unknown[] = [];
   const onError = (error: unknown) => errors.push(error);
   const options = { controller: testDriver, instance: testNode, clock, logger, onError };
-  const writer = stack.use(new EventWriter(client, options));
-  const owned = stack.move();
+  const writer = kube.stack.use(new EventWriter(client, options));
   return {
-    ...{ api, clock, logger, writer, errors },
+    ...{ ...kube, writer, errors },
     events: () => api.objects<StoredEvent>('Event'),
     counts: () => api.objects<StoredEvent>('Event').map(({ series }) => series?.count ?? 1),
     /** Waits until the writer knows that so many were written. */
@@ -32,7 +24,6 @@ async function startBench() {
       await poll(() => logger.messages('debug').filter((message) => message === 'event written')).toHaveLength(count);
       await new Promise(setImmediate);
     },
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 

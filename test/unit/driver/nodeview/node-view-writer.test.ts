@@ -1,33 +1,25 @@
 import { describe, expect } from 'vitest';
 import { type NodeView, NodeViewWriter, readNodeView, type StoredView } from '../../../../src/driver/nodeview/index.ts';
 import { NetdraError } from '../../../../src/lib/errors.ts';
-import { ApiServer } from '../../../doubles/api-server.ts';
 import { itWith } from '../../../doubles/it-with.ts';
-import { openKube } from '../../../doubles/kube.ts';
-import { RecordingLogger } from '../../../doubles/logger.ts';
-import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { poll, startKubeBench } from '../../../doubles/kube-bench.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
 import { largestSources } from './sources.ts';
 
-const poll = <T>(what: () => T) => expect.poll(what, { timeout: 10_000, interval: 5 });
 const kind = 'NodeNetworkDevices';
 const hourMs = 3_600_000;
 
 async function startBench() {
-  await using stack = new AsyncDisposableStack();
-  const api = stack.use(await ApiServer.start());
-  const { client } = stack.use(openKube(api));
-  const clock = new ManualClock();
-  const logger = new RecordingLogger();
+  const kube = await startKubeBench();
+  const { api, client, clock, logger } = kube;
   const errors: unknown[] = [];
   const state = {
     view: readNodeView(largestSources()),
     date: '2026-01-01T00:00:00Z',
     fault: undefined as Error | undefined,
   };
-  const writers = stack.use(new AsyncDisposableStack());
   const open = () =>
-    writers.use(
+    kube.stack.use(
       new NodeViewWriter(client, {
         ...{ driver: testDriver, node: testNode, clock, logger, now: () => new Date(state.date), random: () => 0.5 },
         nodeUid: async () => 'uid-of-node',
@@ -38,9 +30,8 @@ async function startBench() {
         onError: (error) => void errors.push(error),
       }),
     );
-  const owned = stack.move();
   return {
-    ...{ api, clock, logger, errors, state, open, writer: open() },
+    ...{ ...kube, errors, state, open, writer: open() },
     change: (more: Partial<NodeView>) => {
       state.view = { ...state.view, ...more };
     },
@@ -51,7 +42,6 @@ async function startBench() {
     requests: (method: string) =>
       api.requests((request) => request.method === method && request.path.includes('nodenetworkdevices')),
     stored: () => api.get<{ metadata: { ownerReferences: object[] }; status: StoredView }>(kind, testNode),
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 

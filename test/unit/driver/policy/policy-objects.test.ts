@@ -5,11 +5,8 @@ import type { PolicyOrigin } from '../../../../src/driver/devices/policy-file.ts
 import { mostRefusals, type NetworkDevicePolicy, PolicyObjects } from '../../../../src/driver/policy/index.ts';
 import { NetdraError } from '../../../../src/lib/errors.ts';
 import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
-import { ApiServer } from '../../../doubles/api-server.ts';
 import { itWith } from '../../../doubles/it-with.ts';
-import { openKube } from '../../../doubles/kube.ts';
-import { RecordingLogger } from '../../../doubles/logger.ts';
-import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { startKubeBench } from '../../../doubles/kube-bench.ts';
 import { buildNode, testDriver, testNode } from '../../../doubles/objects.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
@@ -23,24 +20,20 @@ const policyOf = (name: string, nodeSelector: object = {}, policy: object = pfsO
 const rackA = { matchLabels: { rack: 'a' } };
 
 async function startBench() {
-  await using stack = new AsyncDisposableStack();
+  const bench = await startKubeBench();
+  const { api, client: kube, clock, logger, stack } = bench;
   const dir = stack.use(tempDir());
-  const api = stack.use(await ApiServer.start());
-  const { client: kube } = stack.use(openKube(api));
-  const clock = new ManualClock();
-  const logger = new RecordingLogger();
   const { metadata, ...node } = buildNode(testNode);
   api.create({ ...node, metadata: { ...metadata, labels: { rack: 'a' } } } as never);
   /** What was put in force, in this order: the name of its PF, and where it is from. */
   const seen: [string | undefined, PolicyOrigin | undefined][] = [];
   const state = { refuses: '' };
-  const sources = stack.use(new AsyncDisposableStack());
   const filePath = join(dir.path, 'file.yaml');
   const statePath = join(dir.path, 'policy.json');
   const open = (path?: string) => {
     const filed = path === undefined ? {} : { filePath: path };
     const options = { driver: testDriver, node: testNode, statePath, random: () => 0, onError: () => undefined };
-    const source = sources.use(new PolicyObjects({ ...options, ...filed, kube, clock, logger }));
+    const source = stack.use(new PolicyObjects({ ...options, ...filed, kube, clock, logger }));
     return async () => {
       return await source.follow((policy: InventoryPolicy | undefined, origin) => {
         const name = policy?.pfs?.[0]?.select.name?.toString();
@@ -49,15 +42,13 @@ async function startBench() {
       });
     };
   };
-  const owned = stack.move();
   return {
-    ...{ api, clock, logger, seen, state, filePath, statePath, open },
+    ...{ ...bench, seen, state, filePath, statePath, open },
     writeFile: (text = fileText) => writeFileSync(filePath, text),
     edit: (name: string, change: (object: NetworkDevicePolicy) => void) =>
       api.edit<NetworkDevicePolicy>(kind, name, change),
     refusedBy: (name: string) => api.get<NetworkDevicePolicy>(kind, name)?.status?.refusedBy,
     writes: () => api.requests(({ method, path }) => method === 'PATCH' && path.includes('networkdevicepolicies')),
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 

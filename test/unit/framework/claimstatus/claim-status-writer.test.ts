@@ -9,28 +9,19 @@ import {
 import { type AllocatedDeviceStatus, KubeError, type ResourceClaim } from '../../../../src/framework/kube/index.ts';
 import { fetchClaims } from '../../../../src/framework/kubeletplugin/claims.ts';
 import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
-import { ApiServer } from '../../../doubles/api-server.ts';
 import { itWith } from '../../../doubles/it-with.ts';
-import { openKube } from '../../../doubles/kube.ts';
-import { RecordingLogger } from '../../../doubles/logger.ts';
-import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { poll, startKubeBench } from '../../../doubles/kube-bench.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../../doubles/objects.ts';
 
-const poll = <T>(what: () => T) => expect.poll(() => what(), { timeout: 10_000, interval: 5 });
-
 async function startBench() {
-  await using stack = new AsyncDisposableStack();
-  const api = stack.use(await ApiServer.start());
-  const { resources } = stack.use(openKube(api));
-  const logger = new RecordingLogger();
+  const kube = await startKubeBench();
+  const { api, resources, logger, clock } = kube;
   /** Persistent failures: the claim's name, and the error. */
   const failures: [string, ClaimStatusError][] = [];
   /** Codes of all failures. */
   const errors: string[] = [];
-  const clock = new ManualClock();
-  const owned = stack.move();
   const start = (driver = testDriver, pool?: string) =>
-    owned.use(
+    kube.stack.use(
       new ClaimStatusWriter(resources, {
         ...{ driver, clock, logger, ...(pool === undefined ? {} : { pool }) },
         onPersistentFailure: ({ name }, error) => failures.push([name, error]),
@@ -38,7 +29,7 @@ async function startBench() {
       }),
     );
   return {
-    ...{ api, resources, logger, failures, errors, clock, start },
+    ...{ ...kube, failures, errors, start },
     warnings: () => logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields.err),
     /** A claim with devices `vf-0`, `vf-1` … of our driver, and one of another. */
     createClaim(name = 'fast-net', count = 2): ClaimIdentity {
@@ -60,7 +51,6 @@ async function startBench() {
       await poll(() => clock.sleeping().filter((ms) => ms === 5_000)).toHaveLength(count);
       clock.advance(5_000);
     },
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 

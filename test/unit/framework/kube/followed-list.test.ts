@@ -1,18 +1,13 @@
 import { describe, expect, it, vi } from 'vitest';
 import { FollowedList, type ObjectMeta } from '../../../../src/framework/kube/index.ts';
-import { ApiServer } from '../../../doubles/api-server.ts';
-import { openKube } from '../../../doubles/kube.ts';
-import { RecordingLogger } from '../../../doubles/logger.ts';
-import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { startKubeBench } from '../../../doubles/kube-bench.ts';
 import { buildNode } from '../../../doubles/objects.ts';
 
 const path = '/api/v1/nodes';
 
 async function startBench() {
-  await using stack = new AsyncDisposableStack();
-  const api = stack.use(await ApiServer.start());
-  const { client: kube } = stack.use(openKube(api));
-  const [clock, logger] = [new ManualClock(), new RecordingLogger()];
+  const bench = await startKubeBench();
+  const { api, client: kube, clock, logger } = bench;
   const query = { fieldSelector: 'metadata.name=a' };
   let delay = Promise.resolve();
   const request: typeof kube.request = async (wanted) => {
@@ -20,7 +15,7 @@ async function startBench() {
     await delay;
     return answer as never;
   };
-  const list = stack.use(
+  const list = bench.stack.use(
     new FollowedList<{ metadata: ObjectMeta }>({
       ...{
         kube: { request, watch: kube.watch.bind(kube) },
@@ -34,14 +29,13 @@ async function startBench() {
       },
     }),
   );
-  const owned = stack.move();
   const labels = () => list.objects?.get('a')?.metadata.labels;
   const setLabel = (value: string) =>
     api.edit('Node', 'a', ({ metadata }) => Object.assign(metadata, { labels: { x: value } }));
   const delayLists = (until: Promise<void>) => {
     delay = until;
   };
-  return { api, clock, logger, list, labels, setLabel, delayLists, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return { ...bench, list, labels, setLabel, delayLists };
 }
 
 describe('FollowedList', () => {

@@ -5,9 +5,9 @@ import { describe, expect } from 'vitest';
 import { KubeClient, type KubeError, type WatchEvent } from '../../../../src/framework/kube/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { explain } from '../../../../src/lib/errors.ts';
-import { ApiServer } from '../../../doubles/api-server.ts';
 import { itWith } from '../../../doubles/it-with.ts';
-import { kubeConfigOf, openKube } from '../../../doubles/kube.ts';
+import { kubeConfigOf } from '../../../doubles/kube.ts';
+import { poll, startKubeBench } from '../../../doubles/kube-bench.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { buildNode } from '../../../doubles/objects.ts';
 
@@ -16,17 +16,8 @@ interface Node {
 }
 
 const nodes = '/api/v1/nodes';
-const poll = <T>(what: () => T) => expect.poll(() => what(), { timeout: 10_000, interval: 5 });
 
-async function startBench() {
-  await using stack = new AsyncDisposableStack();
-  const api = stack.use(await ApiServer.start({ token: 'secret' }));
-  const { client } = stack.use(openKube(api));
-  const owned = stack.move();
-  return { api, client, [Symbol.asyncDispose]: () => owned.disposeAsync() };
-}
-
-const it = itWith(startBench);
+const it = itWith(() => startKubeBench({ token: 'secret' }));
 
 /** A config for any server on this machine. */
 function configFor(url: string): KubeConfig {
@@ -69,7 +60,7 @@ describe('KubeClient', () => {
     [500, 'api-failed', true],
     [503, 'api-failed', true],
   ])('maps status %i to an error code', async (status, code, retriable) => {
-    await using bench = await startBench();
+    await using bench = await startKubeBench({ token: 'secret' });
     bench.api.failNext(nodes, status, { message: 'so it is', reason: 'Because' });
     const error = await failureOf(bench.client.request({ method: 'GET', path: `${nodes}/n` }));
     expect(error).toMatchObject({ code, httpStatus: status, retriable, reason: 'Because' });

@@ -6,18 +6,16 @@ import {
   toResourceVersion,
 } from '../../../../src/framework/kube/resource-versions.ts';
 import { explain } from '../../../../src/lib/errors.ts';
-import { ApiServer, type ApiServerOptions } from '../../../doubles/api-server.ts';
-import { openKube } from '../../../doubles/kube.ts';
+import type { ApiServerOptions } from '../../../doubles/api-server.ts';
+import { startKubeBench } from '../../../doubles/kube-bench.ts';
 import { buildClaim } from '../../../doubles/objects.ts';
 
 async function startBench(options: ApiServerOptions = {}) {
-  await using stack = new AsyncDisposableStack();
-  const api = stack.use(await ApiServer.start(options));
-  const { resources } = stack.use(openKube(api));
+  const bench = await startKubeBench(options);
+  const { api } = bench;
   api.create(buildClaim('c', { requests: [{ name: 'vf', devices: ['vf-0'] }] }));
-  const owned = stack.move();
   const versions = () => api.log.map(({ path, status }) => `${path.split('/')[3]} ${status}`);
-  return { api, resources, versions, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return { ...bench, versions };
 }
 
 describe('ResourceApi', () => {

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect } from 'vitest';
 import {
   createSliceApi,
   type Device,
@@ -7,17 +6,12 @@ import {
   type ResourceSlice,
   SlicePublisher,
 } from '../../../../src/framework/resourceslice/index.ts';
-import { ApiServer, type ApiServerOptions } from '../../../doubles/api-server.ts';
+import type { ApiServerOptions } from '../../../doubles/api-server.ts';
 import { itWith } from '../../../doubles/it-with.ts';
-import { openKube } from '../../../doubles/kube.ts';
-import { RecordingLogger } from '../../../doubles/logger.ts';
-import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { poll, startKubeBench } from '../../../doubles/kube-bench.ts';
 import { buildNode, testDriver, testNode } from '../../../doubles/objects.ts';
 
-/** Waits for something with patience: the machine may be busy. */
-export function poll<T>(what: () => T) {
-  return expect.poll(() => what(), { timeout: 10_000, interval: 5 });
-}
+export { poll };
 
 /** When a publisher has nothing to do, it sleeps this long. */
 export const recheckMs = 300_000;
@@ -27,18 +21,14 @@ export const recheckMs = 300_000;
  * @param random how much of what may be added to waiting times is added, from 0 to 1
  */
 export async function startBench({ random = 0, ...options }: ApiServerOptions & { random?: number } = {}) {
-  await using stack = new AsyncDisposableStack();
-  const api = stack.use(await ApiServer.start(options));
+  const kube = await startKubeBench(options);
+  const { api, client, resources, logger, clock } = kube;
   const node = buildNode();
   api.create(node);
-  const { client, resources } = stack.use(openKube(api));
-  const logger = new RecordingLogger();
   const errors: Error[] = [];
-  const clock = new ManualClock();
   const place = { driver: testDriver, nodeName: testNode };
-  const owned = stack.move();
   const start = () =>
-    owned.use(
+    kube.stack.use(
       new SlicePublisher(createSliceApi(client, resources, place), {
         ...place,
         clock,
@@ -48,7 +38,7 @@ export async function startBench({ random = 0, ...options }: ApiServerOptions & 
       }),
     );
   return {
-    ...{ api, node, logger, errors, clock, start },
+    ...{ ...kube, node, errors, start },
     slices: () => api.objects<ResourceSlice>('ResourceSlice'),
     /** Methods of the requests that changed something, or tried to. */
     writes: () => api.log.filter(({ method }) => method !== 'GET').map(({ method }) => method),
@@ -74,7 +64,6 @@ export async function startBench({ random = 0, ...options }: ApiServerOptions & 
         await sleep(3);
       }
     },
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 
