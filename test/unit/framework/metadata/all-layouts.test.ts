@@ -8,9 +8,8 @@ import {
   layouts,
 } from '../../../../src/framework/metadata/index.ts';
 import { Bench } from './bench.ts';
-import { claim, documentOf, driver, golden, place, podUid, recordOf, samples } from './samples.ts';
+import { claim, documentOf, driver, golden, kernel, place, podUid, recordOf, samples } from './samples.ts';
 
-const kernel = samples.kernel as NonNullable<typeof samples.kernel>;
 const device = { driver, pool: 'node-1', name: '0000-3b-02-1' };
 const record = recordOf(kernel);
 const attributes = kernel.content.published[0]?.attributes ?? {};

@@ -65,7 +65,7 @@ const vf1 = { driver, pool, name: '0000-3b-02-1' };
 const vf2 = { driver, pool, name: '0000-3b-02-2' };
 
 /** A VF with an interface in the pod. */
-const kernel = sample(
+export const kernel = sample(
   'vf',
   [
     {

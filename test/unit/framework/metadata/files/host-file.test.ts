@@ -27,9 +27,8 @@ import {
 } from '../../../../../src/framework/metadata/index.ts';
 import { tempDir } from '../../../../doubles/temp-dir.ts';
 import { Bench } from '../bench.ts';
-import { claim, documentOf, place, podUid, recordOf, samples } from '../samples.ts';
+import { claim, documentOf, kernel, place, podUid, recordOf } from '../samples.ts';
 
-const kernel = samples.kernel as NonNullable<typeof samples.kernel>;
 const record = recordOf(kernel);
 const { devices } = documentOf(kernel);
 

@@ -8,9 +8,8 @@ import { formatGate, parseGate, readGate } from '../../../../../src/framework/me
 import { type ClaimMetadata, inspectClaim, RecordFiles } from '../../../../../src/framework/metadata/index.ts';
 import { codePoint } from '../../../../doubles/code-point.ts';
 import { Bench } from '../bench.ts';
-import { claim, documentOf, driver, golden, podUid, recordOf, samples } from '../samples.ts';
+import { claim, documentOf, driver, golden, kernel, podUid, recordOf } from '../samples.ts';
 
-const kernel = samples.kernel as NonNullable<typeof samples.kernel>;
 const record = recordOf(kernel);
 const { devices } = documentOf(kernel);
 const gate = { program: '/var/lib/kubelet/plugins/sriov.netdra.dev/bin/netdra-gate', timeoutSeconds: 100 };

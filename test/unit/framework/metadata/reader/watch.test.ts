@@ -9,9 +9,8 @@ import {
   watchRequestMetadata,
 } from '../../../../../src/framework/metadata/index.ts';
 import { Bench } from '../bench.ts';
-import { claim, documentOf, recordOf, samples } from '../samples.ts';
+import { claim, documentOf, kernel, recordOf } from '../samples.ts';
 
-const kernel = samples.kernel as NonNullable<typeof samples.kernel>;
 const [device] = documentOf(kernel).devices as [ReturnType<typeof documentOf>['devices'][number]];
 const withIp = (n: number) => ({ ...device, networkData: { ips: [`192.0.2.${n}/24`] } });
 const hour = 3_600_000;
