@@ -45,7 +45,10 @@ export class NetdraError<Code extends string = string> extends Error {
 export function explain(error: unknown): string {
   const messages: string[] = [];
   let hint: string | undefined;
-  for (let current: unknown = error; current !== undefined && current !== null; ) {
+  // Drivers raise errors of their own, and libraries may make causes that lead back.
+  const seen = new Set<unknown>();
+  for (let current: unknown = error; current !== undefined && current !== null && !seen.has(current); ) {
+    seen.add(current);
     const message = current instanceof Error ? current.message : String(current);
     if (messages.at(-1)?.endsWith(message) !== true) messages.push(message);
     if (current instanceof NetdraError) hint ??= current.hint;
