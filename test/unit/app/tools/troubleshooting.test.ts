@@ -15,7 +15,7 @@ import {
 
 const repo = fileURLToPath(new URL('../../../../', import.meta.url));
 const page = readFileSync(join(repo, 'docs/troubleshooting.md'), 'utf8');
-const sources = ['src', 'programs/src']
+const sources = ['src', 'nri', 'programs/src']
   .flatMap((folder) =>
     readdirSync(join(repo, folder), { recursive: true, encoding: 'utf8' }).map((path) => join(repo, folder, path)),
   )
@@ -68,7 +68,17 @@ describe('docs/troubleshooting.md', () => {
     expect(isSaid(text)).toBe(true);
   });
 
+  // Without those that begin with a name.
+  const ofLog = [...page.matchAll(/\blog has [^`.]*((?:`[^`]+`[^`.]*)+)/g)]
+    .flatMap(([, texts = '']) => [...texts.matchAll(/`([^`]*)`/g)].map(([, text = '']) => text))
+    .filter((text) => /^[a-z]\w* /.test(text) && !text.includes('…') && !text.startsWith('netdra '));
+
+  it.each(ofLog)('quotes what the log has: %s', (text) => {
+    expect(sources.includes(text)).toBe(true);
+  });
+
   it('recognizes text that no source contains', () => {
+    expect(ofLog.length).toBeGreaterThan(3);
     expect(lines.length + cells.length).toBeGreaterThan(35);
     expect(isSaid('claim … may not eat …, since it is Friday')).toBe(false);
     expect(isSaid('the card cannot fly to … of VF …')).toBe(false);
