@@ -4,11 +4,21 @@ import { basename, join, relative, sep } from 'node:path';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { whileBusy } from '../../lib/while-busy.ts';
+import { isRepresentor } from '../netlink/index.ts';
 import type { WriteFile } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 import { type NetInterface, type Port, readNetInterfaces, readPort } from './net-interface.ts';
 import { isPciAddress, isRootComplex } from './pci-address.ts';
-import { attempt, linkTarget, listOptionalDir, parseCount, readId, readOptionalText, readText } from './sysfs-files.ts';
+import {
+  attempt,
+  linkTarget,
+  listOptionalDir,
+  parseCount,
+  readId,
+  readInterfaceText,
+  readOptionalText,
+  readText,
+} from './sysfs-files.ts';
 import { isBusy, numVfsHint } from './write-hints.ts';
 
 /** What sysfs shows of a PCI function. */
@@ -163,6 +173,14 @@ export class Sysfs {
    */
   async interfaceNames(pciAddress: string): Promise<string[] | undefined> {
     return await listOptionalDir(join(this.#dirOf(pciAddress), 'net'));
+  }
+
+  /** The same without representors, which drivers put below their PF. */
+  async portNames(pciAddress: string): Promise<string[]> {
+    const names = (await this.interfaceNames(pciAddress)) ?? [];
+    const ports = names.map((name) => readInterfaceText(join(this.#dirOf(pciAddress), 'net', name, 'phys_port_name')));
+    const portNames = await Promise.all(ports);
+    return names.filter((_, index) => !isRepresentor(defined({ portName: portNames[index] })));
   }
 
   /** The port of one of these interfaces. */

@@ -25,8 +25,7 @@ export async function readCards(sysfs: Sysfs): Promise<Cards> {
   for (const address of (await sysfs.networkFunctions()).pfs) {
     await attempt(async () => {
       const pf = await sysfs.pf(address);
-      const names = (await sysfs.interfaceNames(address)) ?? [];
-      cards.pfs.push({ ...pf, names });
+      cards.pfs.push({ ...pf, names: await sysfs.portNames(address) });
       for (const entry of pf.vfs) await attempt(async () => cards.vfs.push(await sysfs.vf(pf, entry)));
     });
   }

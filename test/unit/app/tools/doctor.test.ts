@@ -176,6 +176,14 @@ describe('runDoctor', () => {
     expect((await node.findingOf('network namespaces'))?.message).toContain('is part of the file system here');
   });
 
+  it('names the port of a card in switchdev mode, and not the representors of its VFs', async () => {
+    using node = new BrokenNode();
+    const names = { ens1f0: 'p0', eth0: 'pf0vf0', eth1: 'pf0vf1' };
+    for (const [name, port] of Object.entries(names))
+      node.write(`bus/pci/devices/0000:3b:00.0/net/${name}/phys_port_name`, `${port}\n`);
+    expect((await node.findingOf('SR-IOV'))?.message).toBe('ens1f0 (0000:3b:00.0), i40e: 2 of 64 VFs are on');
+  });
+
   it('takes simulated VFs for what they are', async () => {
     using node = new BrokenNode({ kernel: '5.10.0' });
     const options = { ...node.options(), simulated: true };
