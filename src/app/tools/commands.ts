@@ -46,7 +46,7 @@ export function doctorCommand(): Command {
         readCri: readCriRuntime,
         probeNri,
         openKube: async () =>
-          kubeconfig === undefined && !hasServiceAccount()
+          !kubeconfig && !hasServiceAccount()
             ? undefined
             : new KubeClient(await openApiAccess(kubeconfig), { clock, userAgent: 'netdra/doctor' }),
       });

@@ -19,7 +19,8 @@ export interface ApiAccess {
  * @throws NetdraError `kubeconfig-missing`, `kubeconfig-unusable`
  */
 export async function openApiAccess(kubeconfig: string | undefined): Promise<ApiAccess> {
-  if (kubeconfig === undefined) {
+  // An empty variable in the environment is none, as for kubectl.
+  if (!kubeconfig) {
     if (hasServiceAccount()) return new ServiceAccount();
     throw new NetdraError('kubeconfig-missing', 'no API server is known: this is not a pod with a service account', {
       hint: 'give --kubeconfig, or KUBECONFIG in the environment',

@@ -144,7 +144,8 @@ async function orNone<T>(listing: Promise<T[]>): Promise<T[]> {
  */
 export async function openCluster({ kubeconfig, context }: ClusterOptions): Promise<Cluster> {
   const usual = join(homedir(), '.kube/config');
-  const path = kubeconfig ?? (existsSync(usual) ? usual : undefined);
+  // An empty variable is none, as for kubectl.
+  const path = kubeconfig || (existsSync(usual) ? usual : undefined);
   const isInPod = path === undefined && context === undefined && hasServiceAccount();
   if (path === undefined && !isInPod) {
     throw new NetdraError('kubeconfig-missing', `no API server is known: there is no ${usual}`, {

@@ -421,9 +421,12 @@ describe('openCluster', () => {
     vi.stubEnv('HOME', dir.path);
     vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
     try {
-      expect(await openCluster({}).catch(explain)).toBe(
-        `no API server is known: there is no ${dir.path}/.kube/config (give --kubeconfig, or KUBECONFIG in the environment)`,
-      );
+      // An empty KUBECONFIG in the environment is none, as for kubectl.
+      for (const none of [{}, { kubeconfig: '' }]) {
+        expect(await openCluster(none).catch(explain)).toBe(
+          `no API server is known: there is no ${dir.path}/.kube/config (give --kubeconfig, or KUBECONFIG in the environment)`,
+        );
+      }
       const kubeconfig = join(dir.path, 'config');
       await bench.api.writeKubeconfig(kubeconfig);
       using cluster = await openCluster({ kubeconfig });

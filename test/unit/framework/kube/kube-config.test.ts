@@ -59,10 +59,10 @@ describe('loadKubeConfig', () => {
     expect(() => loadKubeConfig(joined, 'moon')).toThrow(/cannot be used: it has no context moon; it has lab, site$/);
   });
 
-  it('says what is missing outside of a cluster', async () => {
+  it.each([undefined, ''])('says what is missing outside of a cluster: %j', async (path) => {
     vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
     onTestFinished(() => void vi.unstubAllEnvs());
-    expect(await failureOf(undefined)).toBe(
+    expect(await failureOf(path)).toBe(
       'no API server is known: this is not a pod with a service account (give --kubeconfig, or KUBECONFIG in the environment)',
     );
   });
