@@ -67,6 +67,8 @@ export class Sandbox implements AsyncDisposable {
   readonly #knownSinceMs: number;
   #phase: Phase = 'pending';
   #lastError: unknown;
+  /** Whether the last pass has failed as a whole. */
+  #hasReadNothing = false;
   #wanted: Wanted = 'ready';
   /** Claims that are ready may have changed since they were last read. */
   #isDirty = true;
@@ -89,8 +91,7 @@ export class Sandbox implements AsyncDisposable {
     this.#log = { pod: `${facts.podNamespace}/${facts.podName}`, podUid: facts.podUid, sandbox: facts.sandboxId };
     this.#retry = new Backoff(deps.clock, pauses.sandbox, () => {
       this.#isTryDue = true;
-      // The last pass has read nothing.
-      if (this.#lastError !== undefined && this.#progress.failures.length === 0) this.#isDirty = true;
+      if (this.#hasReadNothing) this.#isDirty = true;
       this.#inBackground();
     });
   }
@@ -334,7 +335,9 @@ export class Sandbox implements AsyncDisposable {
   /** Schedules the next attempt after a pass. @param failed what has failed in it */
   #conclude(failed: readonly FailedWork[]): void {
     const { logger } = this.#deps;
-    const all = [...failed.filter(({ claim }) => claim === undefined), ...this.#progress.failures];
+    const ofAll = failed.filter(({ claim }) => claim === undefined);
+    this.#hasReadNothing = ofAll.length > 0;
+    const all = [...ofAll, ...this.#progress.failures];
     const texts = all.map(({ claim, error }) => `${claim === undefined ? '' : `claim ${claim}: `}${explain(error)}`);
     const errors = all.map(({ error }) => error);
     this.#lastError = asOneError(errors, texts);

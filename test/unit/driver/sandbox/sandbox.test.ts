@@ -144,6 +144,17 @@ describe('Sandbox', () => {
     expect([work.done, sandbox.failure]).toEqual([['serve a', 'serve b'], undefined]);
   });
 
+  it('does so also while one of its claims waits for something else', async () => {
+    work.failures.set('b', new Error('not yet'));
+    await sandbox.want('ready').catch(() => undefined);
+    isUnreadable = true;
+    await expect(sandbox.refresh()).rejects.toThrow('disk I/O error');
+    isUnreadable = false;
+    work.done.length = 0;
+    await pass(clock.sleeping()[0] ?? 0);
+    expect(work.done).toContain('serve a');
+  });
+
   it('says once what the pod waits for while eight VFs take 700 ms each, and is ready with all of them', async () => {
     const ipam = { type: 'dhcp' };
     const eight = Array.from({ length: 8 }, (_, index) => ({ ...device, name: `dev-${index}`, config: { ipam } }));
