@@ -36,6 +36,8 @@ const endMs = 40_000;
 const answerMs = 1_400;
 /** Time in which an undisturbed driver ends a container that waits in the start gate, after the deletion of its pod. */
 const waitMs = 30_000;
+/** Time in which an undisturbed driver serves a pod whose container waits, also if an attempt has failed before. */
+const startMs = 4_000;
 /** Time in which an undisturbed driver notices that a VF has left its pod: a round of reconciliation, and what it does. */
 const noticeMs = { byEvent: 3_000, byRound: 20_000 };
 /** Time in which an undisturbed driver has an address in its files whose duplicate address detection has ended. */
@@ -153,6 +155,14 @@ export class Checks {
     });
   }
 
+  /** Nothing but the devices of its claims keeps a container waiting in the start gate, and those are soon there. */
+  waitsAtGate({ id, sandbox }: SimContainer, forMs: number): void {
+    if (forMs < startMs || this.#isHindered || !this.#node.isUndisturbedFor(startMs)) return;
+    const { pod, isEnding, state } = sandbox;
+    if (pod.isDeleted || isEnding || state !== 'ready' || this.#isDamaged() || !this.#canRun(pod)) return;
+    this.#violation ??= new Violation('late-start', `${id} of ${sandbox.id} still waits after ${forMs / 1_000} s`);
+  }
+
   /** Whether what the driver does for a sandbox may take long, or fail. */
   get #isHindered(): boolean {
     const { plan } = this.#node;
@@ -179,7 +189,33 @@ export class Checks {
     this.#resets += 1;
     const { nowMs } = this.#node.simulator;
     for (const { pciAddress } of this.#node.hardware.vfs) this.#leftAtMs.set(pciAddress, nowMs);
-    for (const { id } of this.#node.runtime.sandboxes.values()) this.#changed.add(id);
+    for (const sandbox of this.#node.runtime.sandboxes.values()) {
+      this.#changed.add(sandbox.id);
+      this.#lookForLeft(sandbox);
+    }
+  }
+
+  /** Soon no file describes a VF that has left its pod, whatever has become of the others of its claim. */
+  #lookForLeft(sandbox: SimSandbox): void {
+    const ms = noticeMs.byRound;
+    this.#node.simulator.schedule(ms + 1, undefined, 'look at files', () => {
+      const isOver = sandbox.isEnding || sandbox.pause === undefined || sandbox.network.isHost;
+      if (isOver || this.#isHindered || this.#isDamaged() || !this.#node.isUndisturbedFor(ms)) return;
+      for (const claim of this.#existing(sandbox.pod)) this.#checkLeftOf(claim, sandbox);
+    });
+  }
+
+  #checkLeftOf(claim: SimClaim, { pod, id, network }: SimSandbox): void {
+    if (!claim.reservedFor.includes(pod.uid)) return;
+    for (const vf of this.#node.hardware.allocatedTo(claim)) {
+      if (vf.link === undefined || vf.link.namespace === network || !this.#isSettled(vf)) continue;
+      const request = claim.devices.find(({ device }) => device === vf.name)?.request ?? '';
+      if (this.#readDocument(claim, request)?.devices.some(({ name }) => name === vf.name))
+        this.#violation ??= new Violation(
+          'left-described',
+          `${vf.name} has left ${id}, and its file still describes it`,
+        );
+    }
   }
 
   booted(): void {
@@ -783,6 +819,7 @@ export class Checks {
     if (by === sandbox.id) {
       this.#leftAtMs.set(link.parentDevice ?? '', this.#node.simulator.nowMs);
       this.#movedOut.add(sandbox.pod);
+      this.#lookForLeft(sandbox);
       return;
     }
     if (by !== 'Multus') this.#checkLeft(link, sandbox, by);

@@ -389,6 +389,7 @@ export class Runtime {
           this.#node.onGateTimeout(container);
           throw new Error('the devices of the claim were not ready in time');
         }
+        this.#node.checks.waitsAtGate(container, simulator.nowMs - endsAtMs + gateTimeoutMs);
         announce(announcement, sandbox, this.#node.wallMs());
         await this.process.sleep(gatePollMs, 'gate');
       }

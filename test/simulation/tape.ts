@@ -28,7 +28,8 @@ export type ChoiceKind =
   | 'name'
   | 'end'
   | 'vf'
-  | 'dad';
+  | 'dad'
+  | 'back';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

@@ -11,7 +11,7 @@ import type { Disk } from './disk.ts';
 import { withGuarantees } from './guarantees.ts';
 import { Hardware, type SimVf } from './hardware.ts';
 import { type Directories, directoriesOf, Instance } from './instance.ts';
-import { Kernel } from './kernel.ts';
+import { Kernel, type Namespace, type SimLink } from './kernel.ts';
 import { Kubelet } from './kubelet.ts';
 import { type ClaimPlan, drawPlan, type Fault, type Plan, type PodPlan, type ReadFault } from './plan.ts';
 import type { Plant } from './planted/plant.ts';
@@ -216,7 +216,9 @@ export class Node {
     if (this.isCalm || pod.plan.isOnHost) return;
     if (pod.plan.vfLeavesTo !== undefined && tape.chance(0.7, 'more')) {
       const atMs = 200 + 5_000 * tape.fraction('more');
-      simulator.schedule(atMs, undefined, 'pod moves its VF', () => this.#moveOut(container));
+      const againMs = 100 + 8_000 * tape.fraction('back');
+      for (const ms of tape.chance(0.5, 'back') ? [0, againMs] : [0])
+        simulator.schedule(atMs + ms, undefined, 'pod moves a VF', () => this.#moveOut(container));
     }
     for (let left = pod.plan.mutations; left > 0; left--) {
       simulator.schedule(tape.delay(200, 8_000), undefined, 'pod changes its interface', () => this.#mutate(container));
@@ -499,6 +501,7 @@ export class Node {
       case 'reset card':
         this.checks.cardReset();
         hardware.reset();
+        this.#hamperReturn();
         break;
       case 'lose sandbox':
         if (fault.isDriverAway) this.#keepDriverAway(fault.forMs);
@@ -646,7 +649,7 @@ export class Node {
     if (container.state !== 'running') return;
     const { tape } = this.simulator;
     const { network, id } = container.sandbox;
-    const link = network.links.find(({ parentDevice }) => parentDevice !== undefined);
+    const link = this.#anyVfIn(network);
     if (link === undefined) return;
     this.checks.podChanges(container.sandbox);
     const change = tape.pick(['mtu', 'name', 'MAC', 'altname', 'flags', 'qdisc', 'address', 'alias', 'XDP']);
@@ -673,20 +676,48 @@ export class Node {
 
   /** A process of the pod moves a VF out of it. */
   #moveOut(container: SimContainer): void {
-    const { network, id, pod } = container.sandbox;
-    const link = network.links.find(({ parentDevice }) => parentDevice !== undefined);
-    if (container.state !== 'running' || link === undefined) return;
-    this.checks.podChanges(container.sandbox);
-    const target =
-      pod.plan.vfLeavesTo === 'host'
-        ? this.kernel.host
-        : this.kernel.createNamespace(`${id} itself`, container.sandbox);
+    const { sandbox } = container;
+    const { network, id, pod } = sandbox;
+    const link = container.state === 'running' ? this.#anyVfIn(network) : undefined;
+    if (link === undefined) return;
+    this.checks.podChanges(sandbox);
+    const isToHost = pod.plan.vfLeavesTo === 'host';
+    if (!isToHost) sandbox.ownNamespace ??= this.kernel.createNamespace(`${id} itself`, sandbox);
     try {
-      this.kernel.change(network, link.index, {}, target, id);
+      this.kernel.change(network, link.index, {}, sandbox.ownNamespace ?? this.kernel.host, id);
     } catch (error) {
       this.simulator.trace(id, `is refused: ${(error as Error).message}`);
     }
-    container.sandbox.ownNamespace = target.isHost ? undefined : target;
+    this.#hamperReturn();
+  }
+
+  /** The interface of one of the VFs in a pod. */
+  #anyVfIn({ links }: Namespace): SimLink | undefined {
+    const [first, ...others] = links.filter(({ parentDevice }) => parentDevice !== undefined);
+    return first && this.simulator.tape.pick([first, ...others], 'back');
+  }
+
+  /** A VF has left its pod: what the driver does then may fail at first. */
+  #hamperReturn(): void {
+    const { tape } = this.simulator;
+    if (this.isCalm || !tape.chance(0.4, 'back')) return;
+    const forMs = 200 + Math.floor(5_000 * tape.fraction('back') ** 2);
+    const when = { atMs: 0, forMs };
+    const fault = tape.pick<Fault>(
+      [
+        { kind: 'card refuses', ...when },
+        { kind: 'reads fail', of: 'card', ...when },
+        { kind: 'reads fail', of: 'files', ...when },
+        { kind: 'reads fail', of: 'store', ...when },
+        { kind: 'disk error', ...when },
+        { kind: 'disk full', ...when },
+        { kind: 'store error', ...when },
+        { kind: 'kill driver', ...when },
+        { kind: 'interfaces late', ...when },
+      ],
+      'back',
+    );
+    this.#inflict(fault);
   }
 
   #calmDown(): void {
