@@ -36,8 +36,8 @@ const endMs = 40_000;
 const answerMs = 1_400;
 /** Time in which an undisturbed driver ends a container that waits in the start gate, after the deletion of its pod. */
 const waitMs = 30_000;
-/** Time in which an undisturbed driver serves a pod whose container waits, also if an attempt has failed before. */
-const startMs = 4_000;
+/** Time in which an undisturbed driver serves a pod whose container waits: after failures it tries again every 5 s. */
+const startMs = 7_000;
 /** Time in which an undisturbed driver notices that a VF has left its pod: a round of reconciliation, and what it does. */
 const noticeMs = { byEvent: 3_000, byRound: 20_000 };
 /** Time in which an undisturbed driver has an address in its files whose duplicate address detection has ended. */
