@@ -78,7 +78,11 @@ export class EventWriter implements AsyncDisposable {
     entry.count++;
     entry.lastSeen = new Date();
     entry.lastSeenMs = nowMs;
-    void this.#background.run(key, (signal) => this.#run(key, entry, signal));
+    void this.#background.run(
+      key,
+      (signal) => this.#run(key, signal),
+      () => this.#isDue(key),
+    );
   }
 
   /** Number of tracked events. */
@@ -113,8 +117,15 @@ export class EventWriter implements AsyncDisposable {
     return entry;
   }
 
-  async #run(key: string, entry: EventEntry, signal: AbortSignal): Promise<void> {
+  #isDue(key: string): boolean {
+    const entry = this.#entries.get(key);
+    return entry !== undefined && entry.toldCount < entry.count;
+  }
+
+  async #run(key: string, signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return;
     for (let failures = 0; entry.toldCount < entry.count; ) {
       const isAgain = entry.toldCount > 0 && failures === 0;
       if (isAgain) await clock.sleep(Math.max(0, entry.lastToldMs + repeatMs - clock.nowMs()), signal);

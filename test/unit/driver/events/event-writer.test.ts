@@ -2,6 +2,7 @@ import { describe, expect } from 'vitest';
 import { type EventReport, EventWriter, type KubeEvent } from '../../../../src/driver/events/index.ts';
 import { itWith } from '../../../doubles/it-with.ts';
 import { poll, startKubeBench } from '../../../doubles/kube-bench.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
 
 type StoredEvent = KubeEvent & { series?: { count: number; lastObservedTime: string } };
@@ -141,6 +142,22 @@ describe('EventWriter', () => {
     bench.writer.report(report('no VF'));
     await bench.written(1);
     expect(bench.logger.messages('warn')).toEqual([]);
+  });
+
+  it('counts an event that comes just when the one before it is written', async ({ own: bench }) => {
+    for (let microtasks = 0; microtasks < 40; microtasks++) {
+      const clock = new ManualClock();
+      let written = 0;
+      const request = async () => ++written as never;
+      const { logger } = bench;
+      await using writer = new EventWriter({ request }, { controller: 'c', instance: 'i', clock, logger });
+      writer.report(report('no VF'));
+      for (let n = 0; n < microtasks; n++) await undefined;
+      writer.report(report('no VF'));
+      await new Promise(setImmediate);
+      // At once, or when the first one is old enough.
+      expect([written, clock.sleeping().length]).toEqual(written === 2 ? [2, 0] : [1, 1]);
+    }
   });
 
   it('returns at once and ends at once while the server hangs', async () => {
