@@ -1,11 +1,12 @@
 import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { basename } from 'node:path';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import {
   loadYaml,
   type V1ClusterRole,
   type V1DaemonSet,
   type V1DeviceClass,
+  type V1NetworkPolicy,
   type V1Pod,
 } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
@@ -109,6 +110,31 @@ describe('the chart', () => {
     expect(spec).toEqual({ extendedResourceName: 'netdra.dev/nic', selectors: [{ cel: { expression } }] });
   });
 
+  it.each(helmVersions)('can be a part of another chart, which has it or not by a condition, for %s', (version) => {
+    using dir = tempDir();
+    cpSync(chartDir, join(dir.path, 'charts/netdra'), { recursive: true });
+    const { version: chartVersion } = packageInfo;
+    const dependency = { name: 'netdra-chart', alias: 'netdra', version: chartVersion, condition: 'netdra.enabled' };
+    const chart = { apiVersion: 'v2', name: 'platform', version: '1.0.0', dependencies: [dependency] };
+    writeFileSync(join(dir.path, 'Chart.yaml'), JSON.stringify(chart));
+    const kinds = (enabled: boolean) => {
+      const values = ['--set', `netdra.enabled=${enabled}`, '--set', 'global.registry=registry.example.com'];
+      const text = runHelm(cacheFolder(process.env), ['template', 'platform', dir.path, ...values], { version });
+      return parseObjects(text).map(({ kind }) => kind);
+    };
+    expect(kinds(true)).toContain('DaemonSet');
+    expect(kinds(false)).toEqual([]);
+  });
+
+  it('lets the driver reach the API server at the ports that its values name', () => {
+    const ports = (values: object) => {
+      const { spec } = find<V1NetworkPolicy>('NetworkPolicy', { networkPolicy: { enabled: true, ...values } });
+      return spec?.egress?.flatMap((rule) => rule.ports?.map(({ port }) => port));
+    };
+    expect(ports({})).toEqual([443, 6443, 53, 53]);
+    expect(ports({ apiServerPorts: [16443] })).toEqual([16443, 53, 53]);
+  });
+
   it('has default values that fit its schema, each of which the schema has, and the other way round', () => {
     const values = loadYaml<Record<string, unknown>>(read('helm/netdra/values.yaml'));
     expect(z.fromJSONSchema(schema).safeParse(values).error).toBeUndefined();
@@ -123,7 +149,7 @@ describe('the chart', () => {
       known.includes(path) || typeof value !== 'object' || value === null
         ? [path]
         : Object.entries(value).flatMap(([key, inner]) => inValues(inner, path === '' ? key : `${path}.${key}`));
-    expect(inValues(values, '').sort()).toEqual(known.filter((path) => path !== 'global').sort());
+    expect(inValues(values, '').sort()).toEqual(known.filter((path) => !['global', 'enabled'].includes(path)).sort());
   });
 
   it('offers in its schema what the driver takes', () => {
