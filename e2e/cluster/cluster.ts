@@ -188,6 +188,12 @@ export class Cluster implements AsyncDisposable {
     );
   }
 
+  /** 37 for Kubernetes 1.37. */
+  async minorVersion(): Promise<number> {
+    const { minor } = JSON.parse(await readText(this.#config, '/version')) as { minor: string };
+    return Number.parseInt(minor, 10);
+  }
+
   /**
    * Has the API server check an object as if it were applied, without storing it.
    * @throws KubeError with the server's reason
