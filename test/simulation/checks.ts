@@ -160,7 +160,14 @@ export class Checks {
     if (forMs < startMs || this.#isHindered || !this.#node.isUndisturbedFor(startMs)) return;
     const { pod, isEnding, state } = sandbox;
     if (pod.isDeleted || isEnding || state !== 'ready' || this.#isDamaged() || !this.#canRun(pod)) return;
+    if (this.#isToBePassed(pod)) return;
     this.#violation ??= new Violation('late-start', `${id} of ${sandbox.id} still waits after ${forMs / 1_000} s`);
+  }
+
+  /** Whether a claim of it is still prepared for an earlier pod only: the kubelet makes no call then, and a sweep passes it on. */
+  #isToBePassed({ uid, claims }: SimPod): boolean {
+    const stored = this.#node.registered()?.store.claims() ?? [];
+    return stored.some(({ identity, podUids }) => claims.includes(identity.name) && !podUids.includes(uid));
   }
 
   /** Whether what the driver does for a sandbox may take long, or fail. */
