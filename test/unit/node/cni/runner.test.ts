@@ -510,7 +510,9 @@ describe('operations at the same time', () => {
 
   it('are 16 of one plugin, so that a burst of pods does not use up the memory; another plugin, and DEL, do not wait for them', async () => {
     const [log, stop] = [join(dir.path, 'log'), join(dir.path, 'stop')];
-    const body = `[ $CNI_COMMAND = DEL ] || { echo x >>${log}; while [ ! -e ${stop} ]; do sleep 0.05; done; echo {}; }`;
+    // Ends by itself, also if the test fails before it says so.
+    const wait = `for n in $(seq 400); do [ -e ${stop} ] && break; sleep 0.05; done`;
+    const body = `[ $CNI_COMMAND = DEL ] || { echo x >>${log}; ${wait}; echo {}; }`;
     plugins.write('slow', body);
     plugins.writeResult('quick', first);
     const container = (index: number) => ({ containerId: `c${index}` });
