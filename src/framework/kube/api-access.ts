@@ -19,7 +19,7 @@ export interface ApiAccess {
  * @throws NetdraError `kubeconfig-missing`, `kubeconfig-unusable`
  */
 export async function openApiAccess(kubeconfig: string | undefined): Promise<ApiAccess> {
-  // An empty variable in the environment is none, as for kubectl.
+  // An empty variable counts as unset, as in kubectl.
   if (!kubeconfig) {
     if (hasServiceAccount()) return new ServiceAccount();
     throw new NetdraError('kubeconfig-missing', 'no API server is known: this is not a pod with a service account', {

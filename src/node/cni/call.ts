@@ -25,8 +25,8 @@ export interface PluginCall {
 }
 
 /**
- * How many runs of one plugin for one command. Their memory counts as the driver's: 1.4 MB each for `host-local`, more for a plugin
- * with a client of the API server. With 100 pods at once, as after a reboot, such a one could exceed the limit of the container.
+ * How many runs of one plugin for one command. Their memory counts towards the limit of the driver's container, and a hundred pods
+ * may start at once, as after a reboot.
  */
 const runsAtOnce = 16;
 

@@ -144,7 +144,7 @@ async function orNone<T>(listing: Promise<T[]>): Promise<T[]> {
  */
 export async function openCluster({ kubeconfig, context }: ClusterOptions): Promise<Cluster> {
   const usual = join(homedir(), '.kube/config');
-  // An empty variable is none, as for kubectl.
+  // An empty variable counts as unset, as in kubectl.
   const path = kubeconfig || (existsSync(usual) ? usual : undefined);
   const isInPod = path === undefined && context === undefined && hasServiceAccount();
   if (path === undefined && !isInPod) {

@@ -421,7 +421,7 @@ describe('openCluster', () => {
     vi.stubEnv('HOME', dir.path);
     vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
     try {
-      // An empty KUBECONFIG in the environment is none, as for kubectl.
+      // An empty KUBECONFIG counts as unset, as in kubectl.
       for (const none of [{}, { kubeconfig: '' }]) {
         expect(await openCluster(none).catch(explain)).toBe(
           `no API server is known: there is no ${dir.path}/.kube/config (give --kubeconfig, or KUBECONFIG in the environment)`,
