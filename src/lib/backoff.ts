@@ -56,6 +56,8 @@ export class Backoff implements Disposable {
     this.#timer = timer;
     this.#clock.sleep(ms, timer.signal).then(
       () => {
+        // Cancelled, or begun anew, between the end of the pause and this.
+        if (this.#timer !== timer) return;
         this.#timer = undefined;
         this.#work();
       },

@@ -25,6 +25,22 @@ describe('Backoff', () => {
     expect([retry.isScheduled, clock.sleeping()]).toEqual([false, []]);
   });
 
+  it('is cancelled, or begins anew, also at the moment at which its pause has ended', async () => {
+    retry.schedule();
+    clock.advance(500);
+    retry.cancel();
+    await turns();
+    expect(runs).toBe(0);
+    retry.after(100);
+    clock.advance(100);
+    retry.after(200);
+    await turns();
+    expect([runs, retry.isScheduled]).toEqual([0, true]);
+    clock.advance(200);
+    await turns();
+    expect([runs, retry.isScheduled]).toEqual([1, false]);
+  });
+
   it('starts with the shortest pause again after a success and ten quiet seconds, not for what fails again soon', () => {
     retry.schedule();
     retry.reset();
