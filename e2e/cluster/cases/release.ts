@@ -66,7 +66,6 @@ export function describeRelease(get: () => ReleaseSite): void {
       const { node, driver } = get();
       const values = valueArguments({
         ...driver.values,
-        'kubeletPlugin.minReadySeconds': 0,
         'kubeletPlugin.vfTraffic': true,
         'kubeletPlugin.metadataLayouts': layoutNames,
         inventoryPolicy: bandwidthPolicy,

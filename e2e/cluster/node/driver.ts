@@ -59,7 +59,12 @@ export class InstalledDriver {
     const image = { repository: `${registry.address}/netdra`, tag: 'e2e' };
     const cni = { enabled, binDirectoryPath: enabled ? layOutPlugins(node) : runtime.cniBinDir };
     const directories = { downwardApiDirectoryPath: downwardApiDir };
-    const kubeletPlugin = { simulate, extraArgs, listAttributes, ...directories, ...seccompOf(process.env) };
+    // The node's only instance: nothing waits for it to show that it stays, as Helm and `kubectl rollout status` would.
+    const kubeletPlugin = {
+      ...{ simulate, extraArgs, listAttributes, minReadySeconds: 0 },
+      ...directories,
+      ...seccompOf(process.env),
+    };
     return new InstalledDriver(node, { image, cni, kubeletPlugin });
   }
 

@@ -2,6 +2,7 @@ import { chmodSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Plugin } from 'esbuild';
+import { expect } from 'vitest';
 import { clientNodeApart } from '../../../deploy/image/client-node.ts';
 import { bundle } from '../../../deploy/image/image-files.ts';
 import { nodePath, programPath } from '../../../deploy/image/layout.ts';
@@ -29,17 +30,21 @@ export async function runFaultyDriver(node: RealNode, bug: string): Promise<Asyn
   await bundle({ outfile: path, plugins, shebang: nodePath });
   chmodSync(path, 0o755);
   const kubectl = (...args: string[]) => node.kubectl(...args, '--namespace', driverNamespace);
-  const rollout = () => kubectl('rollout', 'status', 'daemonset/netdra', '--timeout=120s');
+  /** Also waits until the old instance has ended: the next pod must be served by the new one. */
+  const rollout = async () => {
+    kubectl('rollout', 'status', 'daemonset/netdra', '--timeout=120s');
+    await expect.poll(() => node.driverPids().length, { timeout: 60_000 }).toBe(1);
+  };
   const mount = { name: 'faulty', mountPath: `/${programPath}`, readOnly: true };
   const container = { name: 'driver', env: [{ name: 'PLANTED_BUG', value: bug }], volumeMounts: [mount] };
   const volume = { name: 'faulty', hostPath: { path, type: 'File' } };
   const patch = { spec: { template: { spec: { containers: [container], volumes: [volume] } } } };
   kubectl('patch', 'daemonset', 'netdra', '--patch', JSON.stringify(patch));
-  rollout();
+  await rollout();
   return {
     async [Symbol.asyncDispose]() {
       kubectl('rollout', 'undo', 'daemonset/netdra');
-      rollout();
+      await rollout();
     },
   };
 }
