@@ -105,7 +105,9 @@ export class GuestCluster implements AsyncDisposable {
     log('machine and control plane are up');
     const { authority, server } = controlPlane;
     const kubelet = { dir, nodeName, nodeAddress: link.guest, authority, server, cgroupRoot };
-    const kubeletArgs = writeKubeletFiles({ ...kubelet, runtimeSocket: containerd.socketPath });
+    // A pod that finds no driver is tried again after this time: with the default, after a minute or more.
+    const syncFrequency = '5s';
+    const kubeletArgs = writeKubeletFiles({ ...kubelet, runtimeSocket: containerd.socketPath, syncFrequency });
     const cluster = new GuestCluster({ dir, controlPlane, guest }, kubeletArgs, stack.move());
     try {
       await cluster.#startNode();
