@@ -6,9 +6,9 @@ import { deviceName, readMetadata, type VmNode } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
 /** @returns starts a container of a new pod, with the CPU and the memory of NUMA nodes, each of which has one CPU */
-async function startPod(node: VmNode, name: string, vf: VfState, numa: 'report' | 'require') {
+async function startPod(node: VmNode, name: string, vf: VfState) {
   const { bench } = node;
-  const pod = node.createPod(name, vf, [vfConfig({ numa })]);
+  const pod = node.createPod(name, vf, [vfConfig({ numa: 'require' })]);
   const sandbox = await bench.startPod(pod);
   const { cri } = bench.containerd;
   const cdiDevices = bench.kubelet.cdiDevicesForContainer(pod, 'main');
@@ -24,13 +24,14 @@ async function startPod(node: VmNode, name: string, vf: VfState, numa: 'report' 
   };
 }
 
+/** Where that is only reported: e2e/cluster/cases/numa.ts, e2e/node/cases/numa.test.ts. */
 describe('a container with a CPU and memory of its own', () => {
   it('is refused on another node than its VF, whether its CPU is there or its memory, and starts beside it', async ({
     node,
     vfs,
   }) => {
     const vf = vfAt(vfs, 'pf1', 5);
-    const start = await startPod(node, 'near', vf, 'require');
+    const start = await startPod(node, 'near', vf);
     await expect(start(0, 0)).rejects.toThrow(
       `container main cannot start with claim default/near, which has numa: require: its CPUs 0 are on NUMA node 0, its memory is on NUMA node 0, and device ${deviceName(vf)} is on NUMA node 1`,
     );
@@ -41,22 +42,5 @@ describe('a container with a CPU and memory of its own', () => {
       'resource.kubernetes.io/numaNode': { int: 1 },
       numaAligned: { bool: true },
     });
-  });
-
-  it('starts there if that is only reported, in the metadata and with an event', async ({ node, vfs }) => {
-    const vf = vfAt(vfs, 'pf0', 5);
-    const start = await startPod(node, 'reported', vf, 'report');
-    expect(await start(1, 1)).toMatchObject({
-      'resource.kubernetes.io/numaNode': { int: 0 },
-      numaAligned: { bool: false },
-    });
-    const notes = () => node.bench.api.objects<{ reason: string; note: string }>('Event');
-    await expect
-      .poll(() => notes().flatMap(({ reason, note }) => (reason === 'NumaMisaligned' ? [note] : [])), {
-        timeout: 10_000,
-      })
-      .toContain(
-        `Devices of claim default/reported are on another NUMA node than CPUs or memory: container main: its CPUs 1 are on NUMA node 1, its memory is on NUMA node 1, and device ${deviceName(vf)} is on NUMA node 0`,
-      );
   });
 });
