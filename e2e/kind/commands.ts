@@ -104,7 +104,7 @@ export function installChart(settings: SuiteSettings, run: string): ProgramCall 
   const { kubeconfig, driverNamespace, driverImage, values } = settings;
   const { repository: image, tag } = parseImage(driverImage);
   // An update of one node waits for no other node. Three would take most of a minute with the default.
-  const minReadySeconds = settings.mode === 'existing' ? undefined : settings.workers === 0 ? 0 : 5;
+  const minReadySeconds = settings.mode === 'existing' ? undefined : settings.workers === 0 ? 0 : 2;
   const set = { 'image.repository': image, 'image.tag': tag, 'kubeletPlugin.podAnnotations.run': run };
   return {
     program: 'helm',
