@@ -85,6 +85,8 @@ export class Cluster implements AsyncDisposable {
   readonly target: ClusterTarget;
   readonly namespace: string;
   readonly node: ClusterNode;
+  /** Whether objects were created or changed since the last {@link removeAll}; a check does neither. */
+  hasCreated = false;
   readonly #config: KubeConfig;
   readonly #client: KubeClient;
   readonly #stack: AsyncDisposableStack;
@@ -134,6 +136,7 @@ export class Cluster implements AsyncDisposable {
 
   /** @throws KubeError */
   async create<T extends KubernetesObject>(object: T): Promise<Stored<T>> {
+    this.hasCreated = true;
     const path = this.#path(object.kind as Kind);
     return await this.#client.request<Stored<T>>({ method: 'POST', path, body: object });
   }
@@ -204,6 +207,7 @@ export class Cluster implements AsyncDisposable {
 
   /** Creates an object, or sets the fields that are given. @throws KubeError */
   async apply<T extends KubernetesObject>(object: T, options: Record<string, string> = {}): Promise<void> {
+    this.hasCreated ||= options.dryRun === undefined;
     const path = `${this.#path(object.kind as Kind, object.metadata?.namespace)}/${object.metadata?.name}`;
     const query = { ...options, fieldValidation: 'Strict', fieldManager: 'netdra-e2e', force: 'true' };
     await this.#client.request({
@@ -244,6 +248,7 @@ export class Cluster implements AsyncDisposable {
       const names = (await this.list<object>(kind)).map(({ metadata }) => metadata.name);
       await Promise.all(names.filter((name) => !except.includes(name)).map((name) => this.remove(kind, name)));
     }
+    this.hasCreated = false;
   }
 
   /** Waits until all containers of a pod run. @throws ClusterError `not-in-time` with the pod's state in the API */
