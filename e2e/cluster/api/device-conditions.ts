@@ -98,6 +98,7 @@ export function describeManyDevices(get: () => ApiCluster): void {
         ...{ held: () => new Map(), unrestored: () => [], ...(hasCounters ? { policyPath } : {}) },
       });
     let devices = open();
+    let stored: number[] = [];
     const none = () => undefined;
     const parts = {
       ...{ store, publisher, kubelet: { setHealth: none }, observer: { published: none, reported: none } },
@@ -115,9 +116,11 @@ export function describeManyDevices(get: () => ApiCluster): void {
       await synced.promise;
       const countOf = (all: Device[]) => [all.length, all.filter(({ taints }) => taints !== undefined).length];
       const [wanted = 0, tainted = 0] = countOf(devices.offered());
-      expect(countOf(await storedDevices(cluster, nodeName))).toEqual([wanted, tainted]);
       const before = counted;
       counted = writes;
+      // Nobody else writes them, and reading 512 devices takes long.
+      if (counted > before) stored = countOf(await storedDevices(cluster, nodeName));
+      expect(stored).toEqual([wanted, tainted]);
       return [counted - before, tainted];
     };
     const setCarrier = (pf: number, carrier: boolean) => node.change(`ens${pf}`, { carrier });
