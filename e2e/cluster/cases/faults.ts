@@ -2,7 +2,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { Cluster } from '../cluster.ts';
 import type { GetCluster } from '../describe-cluster.ts';
-import { nodeParts, type RealNode } from '../node/real-node.ts';
+import { type NodePart, nodeParts, type RealNode } from '../node/real-node.ts';
 import { createPods, expectServed, findPod, namesOf, notRunning, recovery, type VfPod } from '../vf-pods.ts';
 
 /** How many pods are being created when a part of the node is killed. The storm has more. */
@@ -25,20 +25,24 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       }
     });
 
-    const faults = [
-      ...nodeParts.map((part) => ({ name: `the ${part}`, parts: [part] })),
-      { name: 'all of them', parts: nodeParts },
+    const inTurn = ['driver', 'container runtime', 'kubelet'] as const;
+    const faults: { name: string; turns: readonly (readonly NodePart[])[] }[] = [
+      { name: `the ${inTurn.join(', then the ')}`, turns: inTurn.map((part) => [part]) },
+      { name: 'the API server', turns: [['API server']] },
+      { name: 'all of them', turns: [nodeParts] },
     ];
     it.each(faults)(
       `${faultPods} pods run, though $name is killed with SIGKILL while they are created`,
       { tags: 'oldest' },
-      async ({ parts }) => {
+      async ({ turns }) => {
         const { cluster } = get();
         const pods = await createPods(cluster, faultPods);
         const running = async () => faultPods - (await notRunning(cluster, pods)).length;
-        // In the middle: some pods run, the others are in all stages before that.
-        await expect.poll(running, { ...recovery, interval: 50 }).toBeGreaterThan(2);
-        await getNode().crash(...parts);
+        for (const [turn, parts] of turns.entries()) {
+          // In the middle: some pods run, the others are in all stages before that.
+          await expect.poll(running, { ...recovery, interval: 50 }).toBeGreaterThan(2 + 3 * turn);
+          await getNode().crash(...parts);
+        }
         // The kubelet calls a runtime that was killed again after a pause; until then nothing is executed in a container.
         const execute = () => cluster.exec(pods[0]!.name, 'main', 'true').catch(() => undefined);
         await expect.poll(execute, recovery).toMatchObject({ exitCode: 0 });
