@@ -25,6 +25,7 @@ export const pauses = {
   watch: { firstMs: 1_000, longestMs: 60_000 },
   /** Lists that are watched from then on. */
   list: { firstMs: 1_000, longestMs: 60_000 },
+  listRefused: { firstMs: 1_000, longestMs: 300_000 },
   /** Rounds that tasks request again and again: a repair that has no effect. At most as long as between all rounds. */
   reconcile: { firstMs: 1_000, longestMs: Number.POSITIVE_INFINITY },
   /** Reads of a pod whose network changes all the time. After `quietMs` without changes, it is read without delay again. */

@@ -68,7 +68,7 @@ interface StatusEntry {
   /** Whether an earlier instance of the driver may write after us. */
   isContested: boolean;
   /** Why the status is not written; `undefined` once it is. */
-  failure: { kind: string; attempts: number; isReported: boolean } | undefined;
+  failure: { kind: string; attempts: number; refusals: number; isReported: boolean } | undefined;
 }
 
 /**
@@ -247,12 +247,16 @@ export class ClaimStatusWriter implements AsyncDisposable {
     const isPersistent = error.code !== 'status-dropped' && (isFinal || attempts >= persistentFailures);
     const isReported = entry.failure?.isReported ?? false;
     const isDue = isPersistent && !entry.isRemoval && !isReported;
-    entry.failure = { kind, attempts, isReported: isReported || isDue };
+    // In a row: an API server that starts forbids some requests until it has read all roles.
+    const refusals = error.code === 'status-forbidden' ? (entry.failure?.refusals ?? 0) + 1 : 0;
+    entry.failure = { kind, attempts, refusals, isReported: isReported || isDue };
     if (isDue) onPersistentFailure?.(entry.claim, error);
 
     if (isFinal) return undefined;
     const { claimStatus, claimStatusForbidden } = pauses;
-    return retryPauseMs(cause, attempts - 1, error.code === 'status-forbidden' ? claimStatusForbidden : claimStatus);
+    return refusals > 0
+      ? retryPauseMs(cause, refusals - 1, claimStatusForbidden)
+      : retryPauseMs(cause, attempts - 1, claimStatus);
   }
 }
 

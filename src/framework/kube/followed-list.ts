@@ -83,6 +83,7 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
 
   async #list(signal: AbortSignal): Promise<void> {
     const { kube, path, query = {}, what, clock, logger, random } = this.#options;
+    let refusals = 0;
     for (let failures = 0; ; failures++) {
       try {
         const accept = this.#accept('PartialObjectMetadataList');
@@ -97,8 +98,11 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
         this.#failure = error;
         this.#answered.resolve();
         const isRefused = isKubeError(error, 'api-forbidden', 'api-unserved');
-        const longest = isRefused ? pauses.refused : pauses.list;
-        const waitMs = retryPauseMs(error, failures, { ...pauses.list, longestMs: longest.longestMs });
+        // Refusals in a row, and no others: an API server that starts forbids some requests until it has read all roles.
+        refusals = isRefused ? refusals + 1 : 0;
+        const waitMs = isRefused
+          ? retryPauseMs(error, refusals - 1, pauses.listRefused)
+          : retryPauseMs(error, failures, pauses.list);
         await clock.sleep(waitMs * (1 + random()), signal);
       }
     }

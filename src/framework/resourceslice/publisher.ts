@@ -13,6 +13,8 @@ import { SliceWatch } from './slice-watch.ts';
 import { validatePool } from './validate.ts';
 
 const quietConflicts = 3;
+/** After so many in a row a refusal counts as permanent. An API server that starts refuses some requests until it has read all roles. */
+const passingRefusals = 5;
 /** Nodes that started, or lost the API server, at the same moment must not all come back at the same moment. */
 const jitter = { wait: 1, recheck: 0.2 };
 
@@ -103,6 +105,7 @@ export class SlicePublisher implements AsyncDisposable {
   async #run(): Promise<void> {
     const { signal } = this.#stop;
     let failures = 0;
+    let refusals = 0;
     let repairs = 0;
     while (!signal.aborted) {
       const isRepair = this.#changed && !this.#asked;
@@ -112,6 +115,7 @@ export class SlicePublisher implements AsyncDisposable {
         const hasRepaired = await this.#sync(signal);
         repairs = isRepair && hasRepaired ? repairs + 1 : 0;
         failures = 0;
+        refusals = 0;
         // A pool that was refused at `publish` is not in its wanted state.
         if (![...this.#pools.values()].includes(undefined)) this.#options.onSynced?.();
         await this.#pause(this.#longer(periods.sliceRecheck, jitter.recheck), () => this.#asked || this.#changed);
@@ -120,7 +124,8 @@ export class SlicePublisher implements AsyncDisposable {
           await this.#pause(this.#longer(pauseMs(repairs, pauses.sliceRepair), jitter.wait), () => this.#asked);
       } catch (error) {
         if (signal.aborted) return;
-        const waitMs = this.#longer(retryDelayMs(error, failures++), jitter.wait);
+        refusals = isRefusal(error) ? refusals + 1 : 0;
+        const waitMs = this.#longer(retryDelayMs(error, failures++, refusals), jitter.wait);
         if (!isKubeError(error, 'api-conflict') || failures > quietConflicts) this.#report(error as Error, waitMs);
         await this.#pause(waitMs, () => this.#asked);
       }
@@ -175,8 +180,13 @@ export class SlicePublisher implements AsyncDisposable {
   }
 }
 
-function retryDelayMs(error: unknown, failures: number): number {
-  if (isKubeError(error) && !error.retriable && failures >= 5) return retryPauseMs(error, failures, pauses.refused);
+/** Whether only a change in the cluster ends it. That it does not know us ends with the next token. */
+function isRefusal(error: unknown): boolean {
+  return isKubeError(error) && !error.retriable && error.code !== 'api-unauthorized';
+}
+
+function retryDelayMs(error: unknown, failures: number, refusals: number): number {
+  if (refusals > passingRefusals) return retryPauseMs(error, failures, pauses.refused);
   const isConflict = isKubeError(error, 'api-conflict', 'api-expired');
   return retryPauseMs(error, failures, isConflict ? pauses.sliceConflict : pauses.slices);
 }

@@ -423,6 +423,22 @@ describe('ClaimStatusWriter', () => {
     expect(bench.warnings()).toHaveLength(1);
   });
 
+  it('tries again soon if an API server that is back forbids it at first', async ({ own: bench }) => {
+    const away = bench.api.failNext('PATCH /status', 503, { times: Infinity });
+    bench.start().set(bench.createClaim(), [ready('vf-0')]);
+    for (const pauseMs of [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000]) {
+      await poll(() => bench.clock.sleeping()).toEqual([pauseMs]);
+      bench.clock.advance(pauseMs);
+    }
+    await poll(() => bench.clock.sleeping()).toEqual([30_000]);
+    away[Symbol.dispose]();
+    bench.api.failNext('PATCH /status', 403);
+    bench.clock.advance(30_000);
+    await poll(() => bench.clock.sleeping()).toEqual([500]);
+    bench.clock.advance(500);
+    await poll(bench.entries).toHaveLength(1);
+  });
+
   it('says which permission on the status is missing', async ({ own: bench }) => {
     bench.api.failNext('PATCH /status', 403);
     bench.start().set(bench.createClaim(), [ready('vf-0')]);

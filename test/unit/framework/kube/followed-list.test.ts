@@ -84,6 +84,35 @@ describe('FollowedList', () => {
     ]);
   });
 
+  it('asks an API server that is back again soon, although it refuses at first', async () => {
+    await using own = await startBench();
+    own.api.create(buildNode('a') as never);
+    const away = own.api.failNext(path, 503, { times: Infinity });
+    own.list.start();
+    for (const pauseMs of [1_500, 3_000, 6_000, 12_000, 24_000, 48_000, 90_000]) {
+      await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([pauseMs]));
+      own.clock.advance(pauseMs);
+    }
+    await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([90_000]));
+    away[Symbol.dispose]();
+    own.api.failNext(path, 403, { times: 2 });
+    for (const pauseMs of [90_000, 1_500, 3_000]) {
+      await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([pauseMs]));
+      own.clock.advance(pauseMs);
+    }
+    await vi.waitFor(() => expect(own.list.objects?.size).toBe(1));
+  });
+
+  it('asks less often if it is refused each time', async () => {
+    await using own = await startBench();
+    own.api.failNext(path, 403, { times: Infinity });
+    own.list.start();
+    for (const pauseMs of [1_500, 3_000, 6_000, 12_000, 24_000, 48_000, 96_000, 192_000, 384_000, 450_000]) {
+      await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([pauseMs]));
+      own.clock.advance(pauseMs);
+    }
+  });
+
   it('does not take an older state for a newer one when it lists again', async () => {
     await using own = await startBench();
     own.api.create(buildNode('a') as never);

@@ -174,6 +174,35 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.logger.lines[0]?.fields.reason).toMatch(/resourceslices is forbidden \(the driver's role lacks/);
   });
 
+  it.each([401, 403])(
+    'asks on as often as before if an API server that is back answers %i at first',
+    async (status) => {
+      await using bench = await startBench();
+      const away = bench.api.failNext('GET /resourceslices', 503, { times: Infinity });
+      bench.start().publish(onePool(devices(1)));
+      for (const pauseMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000]) {
+        await poll(() => bench.clock.sleeping()).toContain(pauseMs);
+        bench.clock.advance(pauseMs);
+      }
+      await poll(() => bench.clock.sleeping()).toContain(30_000);
+      away[Symbol.dispose]();
+      bench.api.failNext('GET /resourceslices', status);
+      bench.clock.advance(30_000);
+      await poll(() => bench.errors.at(-1)).toMatchObject({ httpStatus: status });
+      await poll(() => bench.clock.sleeping()).toContain(30_000);
+      expect(await bench.settle(() => bench.clock.advance(30_000))).toEqual(['POST']);
+    },
+  );
+
+  it('asks on as often as before while it is not known, which ends with a new token', async ({ own: bench }) => {
+    bench.api.failNext('GET /resourceslices', 401, { times: Infinity });
+    bench.start().publish(onePool(devices(1)));
+    for (const pauseMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
+      await poll(() => bench.clock.sleeping()).toContain(pauseMs);
+      bench.clock.advance(pauseMs);
+    }
+  });
+
   it('reports once what a server does not keep, and does not write it again and again', async ({ own: bench }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
       for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) delete device.taints;
