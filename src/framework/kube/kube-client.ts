@@ -161,14 +161,16 @@ export class KubeClient implements Disposable {
       sent.end(body);
       return sent;
     };
-    const first = send();
-    try {
-      return await answerOf(first);
-    } catch (error) {
-      // The server closed an idle connection just as we reused it: it has not seen the request. One retry is enough,
-      // and it does no harm if the server did see it: writes carry the version that they are for.
-      if (!first.reusedSocket || errnoCode(error) !== 'ECONNRESET') throw error;
-      return await answerOf(send());
+    for (;;) {
+      const sent = send();
+      try {
+        return await answerOf(sent);
+      } catch (error) {
+        // The server closed an idle connection just as we reused it, or another server has its address and knows none of
+        // them: it has not seen the request. This ends with a new connection, since each attempt removes an idle one. It
+        // does no harm if the server did see the request: writes carry the version that they are for.
+        if (!sent.reusedSocket || errnoCode(error) !== 'ECONNRESET') throw error;
+      }
     }
   }
 }

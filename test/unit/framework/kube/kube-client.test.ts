@@ -1,5 +1,5 @@
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { KubeConfig } from '@kubernetes/client-node';
 import { describe, expect } from 'vitest';
 import { KubeClient, type KubeError, type WatchEvent } from '../../../../src/framework/kube/index.ts';
@@ -175,6 +175,27 @@ describe('KubeClient', () => {
     using client = new KubeClient(configFor(url), { clock: systemClock, userAgent: 'netdra' });
     await client.request({ method: 'GET', path: '/' });
     expect(await client.request({ method: 'PUT', path: '/', body: {} })).toEqual({ served: 3 });
+    server.close();
+    server.closeAllConnections();
+  });
+
+  it('sends it on a new one also when the address has passed to another server, which knows none of several idle ones', async () => {
+    let isOther = false;
+    const known = new Set<Socket>();
+    const waiting: (() => void)[] = [];
+    const server = createServer(({ socket }, response) => {
+      if (isOther && known.has(socket)) socket.resetAndDestroy();
+      else waiting.push(() => response.end('{}'));
+      known.add(socket);
+      // Answered together, so that each has a connection of its own.
+      if (isOther || waiting.length === 4) for (const answer of waiting.splice(0)) answer();
+    });
+    const url = await listen(server);
+    using client = new KubeClient(configFor(url), { clock: systemClock, userAgent: 'netdra' });
+    const get = () => client.request({ method: 'GET', path: '/' });
+    await Promise.all([get(), get(), get(), get()]);
+    isOther = true;
+    expect(await get()).toEqual({});
     server.close();
     server.closeAllConnections();
   });
