@@ -42,10 +42,13 @@ export function isInstanceDraSocket(name: string): boolean {
   return name.startsWith('dra-');
 }
 
-/** Whether a file in the registry is the socket of an instance of this driver. Strict: other drivers' look alike. */
+/**
+ * Whether a file in the registry is the socket of an instance of this driver, with the UID of its pod or a hash of it. Strict:
+ * other drivers' look alike. Of the shortest names nothing shows whose they are.
+ */
 export function isInstanceRegistrationSocket(driver: string, name: string): boolean {
-  const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-  return name.startsWith(`${driver}-`) && name.endsWith('-reg.sock') && uuid.test(name.slice(driver.length + 1, -9));
+  const ofPod = /^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[\w-]{11})$/;
+  return name.startsWith(`${driver}-`) && name.endsWith('-reg.sock') && ofPod.test(name.slice(driver.length + 1, -9));
 }
 
 function checkPlace({ driver, dataDir, registryDir, podUid }: SocketPlace): void {

@@ -91,11 +91,14 @@ describe('chooseSocketPaths', () => {
 
 describe('sockets of instances', () => {
   it('are distinguished from those of other drivers, whose names may begin alike', () => {
-    expect(isInstanceRegistrationSocket(driver, `${driver}-${podUid}-reg.sock`)).toBe(true);
+    for (const part of [podUid, hash(podUid, 8)]) {
+      expect(isInstanceRegistrationSocket(driver, `${driver}-${part}-reg.sock`)).toBe(true);
+    }
     for (const name of [
       `${driver}-reg.sock`,
       `${driver}-other-reg.sock`,
       `${driver}-two-${podUid}-reg.sock`,
+      `${driver}-two-${hash(podUid, 8)}-reg.sock`,
       `${driver}-${podUid}.sock`,
     ]) {
       expect(isInstanceRegistrationSocket(driver, name)).toBe(false);
