@@ -24,6 +24,9 @@ const collect = { leastMs: 2_000, spreadMs: 8_000, betweenMs: 10_000 };
 /** This long after the start, the instance of the driver that this one replaces in a rolling update has ended. */
 const replacedMs = 120_000;
 
+/** After so many in a row, that it is forbidden counts as permanent: an API server that starts forbids some requests until it has read all roles. */
+const passingRefusals = 5;
+
 /** Failures that end only with a change of the cluster, and what its administrator can do. */
 const remedies: Partial<Record<KubeErrorCode, string>> = {
   'api-unserved': 'install the CustomResourceDefinition of the chart, or set its value nodeView.enabled to false',
@@ -68,6 +71,8 @@ export class NodeViewWriter implements AsyncDisposable {
   #nextAtMs = 0;
   /** As the API server has it; `undefined`: to be read. The object is missing, or belongs to an earlier Node: it has no status. */
   #stored: { nodeUid: string; status: StoredView | undefined } | undefined;
+  /** How often in a row it was forbidden. */
+  #refusals = 0;
   /** Codes of failures that were logged. */
   readonly #logged = new Set<string>();
 
@@ -110,6 +115,7 @@ export class NodeViewWriter implements AsyncDisposable {
       try {
         await this.#write(signal);
         this.#retry.reset();
+        this.#refusals = 0;
       } catch (error) {
         signal.throwIfAborted();
         this.#failed(error);
@@ -180,7 +186,9 @@ export class NodeViewWriter implements AsyncDisposable {
     this.#logged.add(code);
     const facts = { err: error, reason: explain(error), ...(remedy === undefined ? {} : { remedy }) };
     logger[level](facts, 'NodeNetworkDevices not written: the API does not show the devices of this node');
-    const pauseMs = remedy === undefined ? this.#retry.schedule() : pauses.refused.longestMs;
+    this.#refusals = code === 'api-forbidden' ? this.#refusals + 1 : 0;
+    const mayPass = remedy === undefined || (this.#refusals > 0 && this.#refusals <= passingRefusals);
+    const pauseMs = mayPass ? this.#retry.schedule() : pauses.refused.longestMs;
     this.#retry.after(pauseMs * (1 + random()));
   }
 }

@@ -131,7 +131,7 @@ describe('NodeViewWriter', () => {
 
   it.for<[number, number, string]>([
     [404, 450_000, 'install the CustomResourceDefinition of the chart'],
-    [403, 450_000, 'compare role and admission policies with those of the chart'],
+    [403, 3_000, 'compare role and admission policies with those of the chart'],
     [500, 3_000, ''],
   ])('after %i it says so once, and tries again after %i ms', async ([status, pauseMs, remedy], { own }) => {
     const failing = own.api.failNext(/nodenetworkdevices/, status, { times: 2 });
@@ -139,7 +139,7 @@ describe('NodeViewWriter', () => {
     own.clock.advance(6_000);
     await own.asleep(pauseMs);
     own.clock.advance(pauseMs);
-    await own.asleep(status === 500 ? 2 * pauseMs : pauseMs);
+    await own.asleep(status === 404 ? pauseMs : 2 * pauseMs);
     const warnings = own.logger.lines.filter(({ level }) => level === 'warn');
     expect(warnings.map(({ message }) => message)).toEqual([
       'NodeNetworkDevices not written: the API does not show the devices of this node',
@@ -149,6 +149,16 @@ describe('NodeViewWriter', () => {
     failing[Symbol.dispose]();
     own.clock.advance(2 * pauseMs);
     await poll(own.stored).toBeDefined();
+  });
+
+  it('tries again less often once it was forbidden several times in a row', async ({ own }) => {
+    own.api.failNext(/nodenetworkdevices/, 403, { times: Infinity });
+    own.writer.note();
+    own.clock.advance(6_000);
+    for (const pauseMs of [3_000, 6_000, 12_000, 24_000, 48_000, 450_000, 450_000]) {
+      await own.asleep(pauseMs);
+      own.clock.advance(pauseMs);
+    }
   });
 
   it('tries again when the store cannot be read', async ({ own }) => {
