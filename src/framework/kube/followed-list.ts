@@ -66,10 +66,11 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
     await this.#answered.promise;
   }
 
-  /** Takes an object as a write has returned it, unless it is deleted by now: the watch may be late. */
+  /** Takes an object as a write has returned it: the watch may be late. Or early: not if it is deleted or changed by now. */
   update(object: T): void {
-    const { name = '' } = object.metadata;
-    if (this.#objects?.has(name)) this.#objects.set(name, object);
+    const { name = '', resourceVersion } = object.metadata;
+    const known = this.#objects?.get(name)?.metadata.resourceVersion;
+    if (Number(resourceVersion) > Number(known)) this.#objects?.set(name, object);
   }
 
   async [Symbol.asyncDispose]() {

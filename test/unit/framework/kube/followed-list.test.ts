@@ -56,6 +56,26 @@ describe('FollowedList', () => {
     expect(own.api.requests(path).map(({ isWatch }) => isWatch)).toEqual([false, true]);
   });
 
+  it('takes what a write has returned, unless the watch was quicker and has reported a later change', async () => {
+    await using own = await startBench();
+    own.api.create(buildNode('a') as never);
+    own.list.start();
+    await own.api.until(() => own.api.watchCount === 1);
+    type Labelled = { metadata: ObjectMeta };
+    const write = (x: string) => {
+      const body = { metadata: { labels: { x } } };
+      const contentType = 'application/merge-patch+json';
+      return own.client.request<Labelled>({ method: 'PATCH', path: `${path}/a`, body, contentType });
+    };
+    const [first, second] = [await write('1'), await write('2')];
+    await vi.waitFor(() => expect(own.labels()?.x).toBe('2'));
+    own.list.update(first);
+    expect(own.labels()?.x).toBe('2');
+    const { resourceVersion } = second.metadata;
+    own.list.update({ metadata: { ...second.metadata, labels: { x: '3' }, resourceVersion: `${resourceVersion}0` } });
+    expect(own.labels()?.x).toBe('3');
+  });
+
   it('keeps the objects while the API server is away, and lists them again when changes may have been missed', async () => {
     await using own = await startBench();
     own.api.create(buildNode('a') as never);
