@@ -10,6 +10,8 @@ import { readJsonLines } from './json-lines.ts';
 
 /** How long the server may take for one answer, unless the request says otherwise. */
 const defaultTimeoutMs = 30_000;
+/** API servers end a watch within an hour. One that lasts longer has lost its server behind a proxy that has not noticed. */
+const longestWatchMs = 70 * 60_000;
 /** A server that asks us to retry later gets this many attempts before its refusal is passed on. */
 const maxAttempts = 5;
 
@@ -79,7 +81,7 @@ export class KubeClient implements Disposable {
   }
 
   /**
-   * Streams changes to the objects of a list, until the server ends it (every few minutes) or the signal aborts.
+   * Streams changes to the objects of a list, until the server ends it (within an hour) or the signal aborts.
    * @param request path and query of the list, with the `resourceVersion` to start from
    * @throws KubeError, also for an `ERROR` event: `api-expired` when the version is too old
    */
@@ -88,13 +90,16 @@ export class KubeClient implements Disposable {
   ): AsyncGenerator<WatchEvent<T>, void, void> {
     const query = { ...request.query, watch: '1', allowWatchBookmarks: 'true' };
     const subject = `WATCH ${request.path}`;
-    using deadline = this.#options.clock.deadline(defaultTimeoutMs, request.signal);
+    const { clock } = this.#options;
+    using deadline = clock.deadline(defaultTimeoutMs, request.signal);
+    using life = clock.deadline(longestWatchMs);
     let answer: IncomingMessage | undefined;
     using _ = onAbort(request.signal, () => answer?.destroy());
+    using _over = onAbort(life.signal, () => answer?.destroy());
     try {
       answer = await this.#send({ ...request, method: 'GET', query, signal: deadline.signal });
       if (answer.statusCode !== 200) throw await this.#refusal(subject, answer);
-      // From here on, silence is not a failure.
+      // From here on, silence is not a failure, as long as the watch may last.
       deadline[Symbol.dispose]();
       for await (const event of readJsonLines<WatchEvent<T>>(answer)) {
         if (event.type === 'ERROR') {
@@ -106,6 +111,8 @@ export class KubeClient implements Disposable {
       // Either the server or our own signal ended it.
       request.signal?.throwIfAborted();
     } catch (error) {
+      // The next one goes on from the version of the last event.
+      if (life.signal.aborted && !request.signal?.aborted) return;
       throw toFailure(error, subject, deadline, request);
     } finally {
       answer?.destroy();

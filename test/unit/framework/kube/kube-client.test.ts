@@ -236,6 +236,26 @@ describe('KubeClient.watch', () => {
     await watching;
   });
 
+  it('ends by itself when a server is silent for longer than a watch can last, and has nothing left open', async ({
+    own: bench,
+  }) => {
+    const clock = new ManualClock();
+    using client = new KubeClient(kubeConfigOf(bench.api), { clock, userAgent: 'netdra' });
+    const events: WatchEvent<Node>[] = [];
+    const watching = (async () => {
+      for await (const event of client.watch<Node>({ path: nodes })) events.push(event);
+    })();
+    bench.api.create(buildNode('a'));
+    await poll(() => events).toHaveLength(1);
+    clock.advance(3_600_000);
+    bench.api.create(buildNode('b'));
+    await poll(() => events).toHaveLength(2);
+    clock.advance(600_000);
+    await watching;
+    await poll(() => bench.api.watchCount).toBe(0);
+    expect(clock.sleeping()).toEqual([]);
+  });
+
   it('fails with what the server says of a version that is too old, and of a lacking permission', async ({
     own: bench,
   }) => {
