@@ -52,6 +52,7 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
     let failures = 0;
     let reported = '';
     while (!signal.aborted) {
+      const startMs = clock.nowMs();
       try {
         await this.#watch(signal);
         // Servers may end watches at any time; the next one continues where this one ended.
@@ -62,6 +63,8 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
         if (signal.aborted) return;
         if (String(error) !== reported) logger.warn({ err: error }, `${what} are polled, not watched`);
         reported = String(error);
+        // Some proxies cut each watch after a while, and an API server that is killed ends none of them properly.
+        if (clock.nowMs() - startMs > pauses.watch.longestMs) failures = 0;
         const waitMs = pauseMs(failures++, pauses.watch);
         const extraMs = Math.round(Math.max(waitMs, spreadMs) * random());
         await clock.sleep(waitMs + extraMs, signal).catch(() => undefined);

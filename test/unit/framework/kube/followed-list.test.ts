@@ -133,6 +133,21 @@ describe('FollowedList', () => {
     }
   });
 
+  it('is soon back each time if connections are cut now and then, and later each time if they do not last', async () => {
+    await using own = await startBench();
+    own.list.start();
+    const cut = async (afterMs: number, pauseMs: number) => {
+      await own.api.until(() => own.api.watchCount === 1);
+      own.clock.advance(afterMs);
+      own.api.dropConnections();
+      await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([pauseMs]));
+      own.clock.advance(pauseMs);
+    };
+    for (let times = 0; times < 3; times++) await cut(300_000, 6_000);
+    for (const pauseMs of [7_000, 9_000, 13_000]) await cut(1_000, pauseMs);
+    await cut(300_000, 6_000);
+  });
+
   it('does not take an older state for a newer one when it lists again', async () => {
     await using own = await startBench();
     own.api.create(buildNode('a') as never);
