@@ -1,6 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { closeSync, openSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -52,6 +52,25 @@ describe('netdra', () => {
     const { status, stderr } = netdra(args);
     expect(status).toBe(2);
     expect(stderr).toMatch(message);
+  });
+
+  it('ends without a word when the reader of its output has seen enough, as of netdra doctor | head -1', async () => {
+    const tool = spawn(process.execPath, [mainPath, 'seccomp'], { env: { PATH: process.env.PATH } });
+    tool.stdout.destroy();
+    let stderr = '';
+    for await (const text of tool.stderr.setEncoding('utf8')) stderr += text;
+    expect(stderr).toBe('');
+    expect(tool.exitCode ?? (await once(tool, 'exit'))[0]).toBe(0);
+  });
+
+  it('says in one line why its output cannot be written', () => {
+    const full = openSync('/dev/full', 'w');
+    const { status, stderr } = spawnSync(process.execPath, [mainPath, 'seccomp'], {
+      ...{ encoding: 'utf8', stdio: ['ignore', full, 'pipe'], env: { PATH: process.env.PATH } },
+    });
+    closeSync(full);
+    expect(stderr).toBe('netdra: the output cannot be written: ENOSPC: no space left on device, write\n');
+    expect(status).toBe(1);
   });
 
   it('takes the node name from the environment, and says what keeps it from starting', () => {

@@ -1,6 +1,6 @@
 import { Option } from 'commander';
 import { formatExactJson } from '../../framework/metadata/document/json-stream.ts';
-import { explain } from '../../lib/errors.ts';
+import { errnoCode, explain } from '../../lib/errors.ts';
 import { parseSeconds } from '../parse-flags.ts';
 import { argument } from '../settings.ts';
 import { openTerminal, type Terminal } from './terminal.ts';
@@ -43,4 +43,15 @@ export async function runTool(task: () => Promise<void>): Promise<void> {
     process.stderr.write(`netdra: ${explain(error)}\n`);
     process.exitCode = 1;
   }
+}
+
+/** Has the process end when its output cannot be written. */
+export function endWithOutput(): void {
+  const end = (error: Error) => {
+    // Who reads it has seen enough, as in `netdra doctor | head -1`. The exit code stays that of the command.
+    if (errnoCode(error) === 'EPIPE') process.exit();
+    process.stderr.write(`netdra: the output cannot be written: ${explain(error)}\n`);
+    process.exit(1);
+  };
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', end);
 }
