@@ -29,7 +29,7 @@ export function doctorCommand(): Command {
     'look at this node: what keeps the driver from its work, and how to mend it; changes nothing',
     [
       ...(['driverName', 'kubeconfig', 'kubeletPluginsDir', 'kubeletRegistryDir', 'cdiDir', 'stateDir'] as const),
-      ...(['procSysDir', 'nriSocket', 'nodeView', 'policyObjects', 'simulate'] as const),
+      ...(['procSysDir', 'nriSocket', 'nodeView', 'policyObjects', 'simulate', 'cniUses', 'cniBinDirs'] as const),
     ],
     async (options) => {
       const { runDoctor } = await import('./doctor.ts');

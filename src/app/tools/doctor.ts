@@ -3,6 +3,7 @@ import { explain } from '../../lib/errors.ts';
 import { Sysfs } from '../../node/sriov/index.ts';
 import {
   checkCapabilities,
+  checkCniPlugins,
   checkDirectories,
   checkGate,
   checkNetnsDir,
@@ -22,6 +23,8 @@ export interface DoctorOptions extends RuntimeCheck, DirectoriesCheck, DriverPer
   procSysDir: string;
   /** Where the runtime mounts the network namespaces of pods. */
   netnsDir: string;
+  /** Where CNI plugins are. */
+  cniBinDirs: readonly string[];
   /** The driver runs with `--simulate`. */
   simulated: boolean;
   /** @returns `undefined` if there is no configuration to reach it; @throws NetdraError */
@@ -40,6 +43,7 @@ export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
     ['hugepages', () => checkHugepages(sysDir)],
     ['runtime', () => checkRuntime(options)],
     ['directories', () => checkDirectories(options)],
+    ['CNI plugins', () => checkCniPlugins(options.cniUses, options.cniBinDirs)],
     ['start gate', () => checkGate(procDir, options.dataDir)],
     ['capabilities', () => checkCapabilities(procDir)],
     ['sysctls', () => checkProcSys(options.procSysDir)],

@@ -1,9 +1,10 @@
 import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import type { CniUse } from '../../../driver/api/cni-uses.ts';
 import { gateProgramPath } from '../../../framework/metadata/gate/install.ts';
 import { errnoCode } from '../../../lib/errors.ts';
-import { readText, resolvePath, writeRefusal } from '../files.ts';
+import { listNames, readText, resolvePath, writeRefusal } from '../files.ts';
 import { named, ok, problem, type Verdict, warning } from '../finding.ts';
 import { mountOf, readMounts } from '../mounts.ts';
 
@@ -46,6 +47,19 @@ async function checkDir(path: string, levels: number, fixMissing: string): Promi
 
 function fixRefusal(code: string): string {
   return code === 'EROFS' ? 'mount it writable' : 'run this as root, and mount it writable';
+}
+
+/** The field of a claim that needs them. */
+const cniFields: Record<CniUse, string> = { attach: 'attach: cni', ipam: 'ipam' };
+
+/** The plugins that claims may have run. */
+export async function checkCniPlugins(uses: readonly CniUse[], dirs: readonly string[]): Promise<Verdict[]> {
+  if (uses.length === 0) return [];
+  const plugins = (await Promise.all(dirs.map(listNames))).flat();
+  if (plugins.length > 0) return [ok(`${plugins.length} in ${dirs.join(', ')}`)];
+  const fields = uses.map((use) => cniFields[use]).join(' or ');
+  const fix = 'install them, or give the driver their directories with --cni-bin-dirs';
+  return [warning(`there are none in ${dirs.join(', ')}: claims with ${fields} fail`, fix)];
 }
 
 const noexecFix = 'mount it without noexec, or run the driver with --start-gate=file';

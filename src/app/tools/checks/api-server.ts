@@ -1,3 +1,4 @@
+import type { CniUse } from '../../../driver/api/cni-uses.ts';
 import { isKubeError, type KubeClient, ResourceApi } from '../../../framework/kube/index.ts';
 import { explain } from '../../../lib/errors.ts';
 import { named, ok, problem, type Verdict, warning } from '../finding.ts';
@@ -42,7 +43,15 @@ const ofPolicies = [
   permission(warning, 'netdra.dev', 'networkdevicepolicies/status', 'patch', 'policies do not show who refuses them'),
 ];
 
-const permissionsOf = ({ driverName, nodeView, policyObjects }: DriverPermissions): Permission[] => [
+const ofAttachments = permission(
+  warning,
+  'k8s.cni.cncf.io',
+  'network-attachment-definitions',
+  'get',
+  'claims that name a NetworkAttachmentDefinition fail',
+);
+
+const permissionsOf = ({ driverName, nodeView, policyObjects, cniUses }: DriverPermissions): Permission[] => [
   permission(problem, 'resource.k8s.io', 'resourceslices', slicesVerbs, 'devices are not offered'),
   permission(problem, 'resource.k8s.io', 'resourceclaims', 'get', 'claims cannot be prepared'),
   permission(problem, 'resource.k8s.io', 'deviceclasses', 'get', 'claims cannot be prepared'),
@@ -59,6 +68,7 @@ const permissionsOf = ({ driverName, nodeView, policyObjects }: DriverPermission
   permission(warning, 'events.k8s.io', 'events', 'create patch', 'pods and claims get no events'),
   ...(nodeView ? [viewOf] : []),
   ...(policyObjects ? ofPolicies : []),
+  ...(cniUses.includes('attach') ? [ofAttachments] : []),
 ];
 
 /** What the permissions of a driver depend on: its settings. */
@@ -66,6 +76,7 @@ export interface DriverPermissions {
   driverName: string;
   nodeView: boolean;
   policyObjects: boolean;
+  cniUses: readonly CniUse[];
 }
 
 /**

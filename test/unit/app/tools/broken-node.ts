@@ -60,6 +60,7 @@ export class BrokenNode implements Disposable {
     this.write('kernel/mm/hugepages/hugepages-1048576kB/free_hugepages', '1');
     if (iommu !== 'none') this.write('class/iommu/dmar0/name', '');
     for (const dir of ['plugins', 'registry', 'cdi', 'netns']) mkdirSync(this.path(dir));
+    this.write('cni/bin/host-device', '');
     this.write('cri.sock', '');
   }
 
@@ -84,6 +85,8 @@ export class BrokenNode implements Disposable {
       dataDir: this.path('plugins/sriov.netdra.dev'),
       kubeletRegistryDir: this.path('registry'),
       cdiDir: this.path('cdi'),
+      cniUses: ['attach', 'ipam'],
+      cniBinDirs: [this.path('cni/bin')],
       stateDir: this.path('plugins/sriov.netdra.dev'),
       nriSocket: '/run/nri/nri.sock',
       criSockets: [this.path('cri.sock')],

@@ -40,6 +40,7 @@ describe('runDoctor', () => {
       expect.stringMatching(/^ok plugin directory: .*sriov\.netdra\.dev will be made$/),
       expect.stringMatching(/^ok kubelet registry: .* can be written$/),
       expect.stringMatching(/^ok CDI directory: .* can be written$/),
+      expect.stringMatching(/^ok CNI plugins: 1 in .*cni\/bin$/),
       expect.stringMatching(/^ok start gate: .*sriov\.netdra\.dev\/bin\/netdra-gate will be installed$/),
       'ok capabilities: CAP_NET_ADMIN, CAP_SYS_ADMIN',
       expect.stringMatching(/^ok sysctls: /),
@@ -194,6 +195,22 @@ describe('runDoctor', () => {
   });
 });
 
+describe('runDoctor, of CNI plugins', () => {
+  it('misses them where claims may use them', async () => {
+    const cniBinDirs = ['/nowhere/bin', '/nowhere/else'];
+    expect(await findingOf('CNI plugins', { options: { cniBinDirs } })).toEqual({
+      check: 'CNI plugins',
+      level: 'warning',
+      message: 'there are none in /nowhere/bin, /nowhere/else: claims with attach: cni or ipam fail',
+      fix: 'install them, or give the driver their directories with --cni-bin-dirs',
+    });
+    expect((await findingOf('CNI plugins', { options: { cniBinDirs, cniUses: ['ipam'] } }))?.message).toMatch(
+      /: claims with ipam fail$/,
+    );
+    expect(await findingOf('CNI plugins', { options: { cniBinDirs, cniUses: [] } })).toBeUndefined();
+  });
+});
+
 describe('runDoctor, of the API server', () => {
   const openKube = (api: ApiServer) => {
     const config = kubeConfigOf(api);
@@ -226,6 +243,16 @@ describe('runDoctor, of the API server', () => {
       'warning permissions: may not create nodenetworkdevices: the API does not show the devices of this node',
       'warning permissions: may not watch networkdevicepolicies: no NetworkDevicePolicy is followed',
     ]);
+  });
+
+  it('asks for NetworkAttachmentDefinitions only if claims may use CNI plugins to attach VFs', async () => {
+    await using api = await ApiServer.start();
+    api.denyAccess({ verb: 'get', resource: 'network-attachment-definitions' });
+    expect((await askAbout(api)).slice(1)).toEqual([
+      'warning permissions: may not get network-attachment-definitions: claims that name a NetworkAttachmentDefinition fail',
+    ]);
+    using node = new BrokenNode({ options: { openKube: openKube(api), cniUses: ['ipam'] } });
+    expect(await node.findingOf('permissions')).toMatchObject({ level: 'ok' });
   });
 
   it('asks for all that the role of the manifest has', async () => {
