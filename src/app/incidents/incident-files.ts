@@ -1,5 +1,5 @@
 import { existsSync, type FSWatcher, mkdirSync, readdirSync, rmSync, watch } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { RateLimit } from '../../lib/rate-limit.ts';
@@ -91,12 +91,18 @@ export class IncidentFiles implements Disposable {
       const text = `${lineOf({ ...header, reason, what, dropped } satisfies IncidentHeader)}${entries}`;
       mkdirSync(dir, { recursive: true, mode: 0o700 });
       replaceFile(file, text, 0o600);
-      for (const old of listIncidents(dataDir).slice(0, -maxIncidents)) rmSync(join(dir, old), { force: true });
+      removeOld(dir, basename(file), listIncidents(dataDir));
       logger.warn({ file, reason, what }, 'incident recorded: kubectl netdra bundle collects the file');
     } catch (err) {
       logger.warn({ err, file, reason, what }, 'an incident is not recorded');
     }
   }
+}
+
+/** A clock that went back has left names of times to come, for which no new one is to make way. */
+function removeOld(dir: string, newest: string, names: readonly string[]): void {
+  const others = [...names.filter((name) => name > newest), ...names.filter((name) => name < newest)];
+  for (const old of others.slice(0, 1 - maxIncidents)) rmSync(join(dir, old), { force: true });
 }
 
 /** @param dataDir the driver's directory below the kubelet's `plugins` */

@@ -138,6 +138,28 @@ describe('IncidentFiles', () => {
     expect(readdirSync(join(dir.path, 'incidents'))).toContain('not one');
   });
 
+  it('keeps what it has just written, also when the clock has gone back meanwhile', async () => {
+    using dir = tempDir();
+    mkdirSync(join(dir.path, 'incidents'), { recursive: true });
+    const ofYears = (first: number) =>
+      Array.from(
+        { length: maxIncidents / 2 },
+        (_, index) => `${first + index}-01-01T00-00-00.000Z-1-device-hung.jsonl`,
+      );
+    const [past, future] = [ofYears(2001), ofYears(9001)];
+    for (const name of [...past, ...future]) writeFileSync(join(dir.path, 'incidents', name), '{}\n');
+    const { files, wake } = open(dir.path);
+    const isOwn = expect.stringMatching(/vf-not-restored/);
+    files.request('vf-not-restored', 'x');
+    await wake();
+    // Whether those of the future are older is not known, but new ones are not to make way for them.
+    expect(listIncidents(dir.path)).toEqual([...past, isOwn, ...future.slice(1)]);
+    files.request('vf-not-restored', 'y');
+    await wake();
+    expect(listIncidents(dir.path)).toEqual([...past, isOwn, isOwn, ...future.slice(2)]);
+    files[Symbol.dispose]();
+  });
+
   it('writes what has happened lately when a tool asks for it', async () => {
     using dir = tempDir();
     const { files, ring } = open(dir.path);
