@@ -65,7 +65,7 @@ export class InstanceFile {
  */
 export function readInstance(kubeletPluginsDir: string, driverName?: string): InstanceFacts | undefined {
   if (driverName !== undefined) return readFacts(join(kubeletPluginsDir, driverName, fileName));
-  const names = existsSync(kubeletPluginsDir) ? readdirSync(kubeletPluginsDir) : [];
+  const names = existsSync(kubeletPluginsDir) ? readOrFail(kubeletPluginsDir, (dir) => readdirSync(dir)) : [];
   const paths = names.map((name) => join(kubeletPluginsDir, name, fileName)).filter((path) => existsSync(path));
   const [path, ...others] = paths;
   if (others.length > 0) {
@@ -96,10 +96,15 @@ function readFactsIfGood(path: string): InstanceFacts | undefined {
 
 function readFacts(path: string): InstanceFacts | undefined {
   if (!existsSync(path)) return undefined;
+  return readOrFail(path, () => JSON.parse(readFileSync(path, 'utf8')));
+}
+
+function readOrFail<T>(path: string, read: (path: string) => T): T {
   try {
-    return JSON.parse(readFileSync(path, 'utf8'));
+    return read(path);
   } catch (cause) {
-    const hint = 'give the flags of the driver on the command line; the driver writes the file anew when it starts';
+    const hint =
+      'run this as root; a file that is damaged can be removed, and the driver writes it anew when it starts';
     throw new NetdraError('instance-unreadable', `cannot read the settings of the driver from ${path}`, {
       ...{ cause, path, hint },
     });

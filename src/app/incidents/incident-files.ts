@@ -1,6 +1,7 @@
 import { existsSync, type FSWatcher, mkdirSync, readdirSync, rmSync, watch } from 'node:fs';
 import { basename, join } from 'node:path';
 import type { Clock } from '../../lib/clock.ts';
+import { isMissing } from '../../lib/is-missing.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { RateLimit } from '../../lib/rate-limit.ts';
 import { replaceFile } from '../../lib/replace-file.ts';
@@ -113,6 +114,6 @@ export function incidentDir(dataDir: string): string {
 /** Names of the files, the oldest one first. */
 export function listIncidents(dataDir: string): string[] {
   const dir = incidentDir(dataDir);
-  const names = existsSync(dir) ? readdirSync(dir) : [];
+  const names = isMissing(dir) ? [] : readdirSync(dir);
   return names.filter((name) => /^\d.*\.jsonl$/.test(name)).sort();
 }

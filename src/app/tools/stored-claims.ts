@@ -1,7 +1,7 @@
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Store, type StoredClaim, StoredRecords, type UnrestoredVf } from '../../driver/state/index.ts';
 import { type ClaimRecords, RecordFiles } from '../../framework/metadata/index.ts';
+import { isMissing } from '../../lib/is-missing.ts';
 
 /** What the driver has stored, read beside the running driver. */
 export interface Stored extends Disposable {
@@ -17,7 +17,7 @@ export interface Stored extends Disposable {
  */
 export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: string }): Stored {
   const path = join(stateDir, 'state.db');
-  if (!existsSync(path))
+  if (isMissing(path))
     return { claims: [], unrestored: [], records: new RecordFiles(dataDir), [Symbol.dispose]: () => undefined };
   const store = new Store(path, { readOnly: true });
   const records = new StoredRecords({ store, dataDir });

@@ -52,6 +52,20 @@ describe('the file of an instance', () => {
     expect(readInstance(dir.plugins, 'nic.example.com')?.settings.driverName).toBe('nic.example.com');
   });
 
+  it('is read by root only, and can be removed when it is damaged', () => {
+    using dir = openDir();
+    dir.create().write(state);
+    writeFileSync(dir.path, '{');
+    expect(() => readInstance(dir.plugins)).toThrow(
+      expect.objectContaining({
+        code: 'instance-unreadable',
+        hint: expect.stringMatching(/^run this as root; .* removed/),
+      }),
+    );
+    // Refused to root, too.
+    expect(() => readInstance(dir.path)).toThrow(expect.objectContaining({ code: 'instance-unreadable' }));
+  });
+
   it('is for root, is written when something changed, and not by an instance that another one replaces', () => {
     using dir = openDir();
     const old = dir.create();

@@ -1,6 +1,7 @@
-import { writeFileSync } from 'node:fs';
+import { symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { listIncidents } from '../../../../src/app/incidents/incident-files.ts';
 import { formatClaims, viewClaims } from '../../../../src/app/tools/claims.ts';
 import { openStored } from '../../../../src/app/tools/stored-claims.ts';
 import { Store, type StoredClaim } from '../../../../src/driver/state/index.ts';
@@ -51,6 +52,15 @@ describe('openStored', () => {
     // No lock stays behind.
     store.deleteClaim('uid-a');
     expect(claimsIn(dir.path).map(({ identity }) => identity.name)).toEqual(['b', 'c', 'd']);
+  });
+
+  it('does not take a store for missing that it may not look at, as that of a node without root', () => {
+    using dir = tempDir();
+    // Refused to root, too.
+    symlinkSync('loop', join(dir.path, 'loop'));
+    expect(() => claimsIn(join(dir.path, 'loop'))).toThrow(/state store .*loop\/state\.db cannot be used/);
+    expect(() => listIncidents(join(dir.path, 'loop'))).toThrow('ELOOP');
+    expect(listIncidents(join(dir.path, 'none'))).toEqual([]);
   });
 
   it('says that a file is no store', () => {
