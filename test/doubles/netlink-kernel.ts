@@ -25,12 +25,16 @@ export function connectEthtool(answer: (seq: number) => Uint8Array): EthtoolConn
   return new EthtoolConnection(new RequestSocket(kernelEnd(answer)));
 }
 
+/** The complete answer to a request for a table, of messages of one type. */
+export function completeTable(seq: number, type: number, payloads: readonly Uint8Array[]): Buffer {
+  return Buffer.concat([
+    ...payloads.flatMap((payload) => formatMessage({ type, flags: 2, seq, port: 0, data: [payload] })),
+    ...formatMessage({ type: 3, flags: 2, seq, port: 0, data: [Buffer.alloc(4)] }),
+  ]);
+}
+
 /** A complete answer of one message: acknowledged like that to a single request, and ended like a dump. */
 export function completeAnswer(seq: number, type: number, payload: Uint8Array): Buffer {
   const acknowledgement = { type: 2, flags: 0, seq, port: 0, data: [Buffer.alloc(20)] };
-  return Buffer.concat([
-    ...formatMessage({ type, flags: 2, seq, port: 0, data: [payload] }),
-    ...formatMessage({ type: 3, flags: 2, seq, port: 0, data: [Buffer.alloc(4)] }),
-    ...formatMessage(acknowledgement),
-  ]);
+  return Buffer.concat([completeTable(seq, type, [payload]), ...formatMessage(acknowledgement)]);
 }

@@ -54,6 +54,12 @@ export interface VfIdentity {
   interfaceName?: string;
 }
 
+/** Byte strings of which the message of a VF's link contains at least one. */
+export function marksOf({ pciAddress, alias, hardwareAddress }: VfIdentity): Buffer[] {
+  const address = hardwareAddress === undefined ? [] : [Buffer.from(hardwareAddress.replaceAll(':', ''), 'hex')];
+  return [...[pciAddress, alias].filter((text) => text !== undefined).map((text) => Buffer.from(text)), ...address];
+}
+
 /**
  * Finds the VF's interface among the links of a namespace: by the bus address that the kernel reports (Linux 5.14+),
  * else by alias or address. A link that is known to be another device is never chosen, nor, for a

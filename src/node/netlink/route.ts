@@ -1,4 +1,5 @@
 import { getS32, getU16, getU32, putU16, putU32 } from 'netlink';
+import { defined } from '../../lib/defined.ts';
 import { type Attribute, Attributes, encodeAttributes } from './attributes.ts';
 import { assertIndex, invalid } from './checks.ts';
 import { AddressFamily, type Cidr, canonicalCidr, formatCidr, isNetwork, parseCidr, parseIpAddress } from './cidr.ts';
@@ -13,6 +14,7 @@ const RouteAttribute = {
   multipath: 9,
   table: 15,
   via: 18,
+  nextHop: 30,
 } as const;
 /** `RTAX_*`, inside of the metrics. */
 const metricMtu = 2;
@@ -33,6 +35,8 @@ export interface Route {
   destination: string;
   /** Indices of the links by which it leaves the host; most routes have one, and `blackhole` has none. */
   links: number[];
+  /** Id of the object that has its links, of a route that does not list them itself. Source: Linux `net.ipv4.nexthop_compat_mode`. */
+  nextHop?: number;
   /** Whether it leads to a host or network, unlike `local`, `blackhole` and others. */
   isUnicast: boolean;
   table: number;
@@ -86,9 +90,11 @@ export function decodeRoute(message: Buffer): Route | undefined {
     const data = attributes.get(type);
     return data && getU32(data);
   };
+  const links = [...(outInterface === undefined ? [] : [getU32(outInterface)]), ...decodeMultipath(multipath)];
   return {
     destination: formatCidr(attributes.get(RouteAttribute.destination) ?? anywhere, message.readUInt8(1)),
-    links: [...(outInterface === undefined ? [] : [getU32(outInterface)]), ...decodeMultipath(multipath)],
+    links,
+    ...defined({ nextHop: links.length === 0 ? number(RouteAttribute.nextHop) : undefined }),
     isUnicast: message.readUInt8(7) === typeUnicast,
     table: number(RouteAttribute.table) ?? message.readUInt8(4),
     priority: number(RouteAttribute.priority) ?? 0,

@@ -19,7 +19,8 @@ import {
   type LinkChange,
 } from './link.ts';
 import type { NetnsHandle } from './netns.ts';
-import type { VfIdentity } from './network-state.ts';
+import { marksOf, type VfIdentity } from './network-state.ts';
+import { decodeNextHop, withNextHops } from './next-hop.ts';
 import { decodeQdisc, encodeQdisc, type QdiscPlace } from './qdisc.ts';
 import { decodeRoute, encodeRoute, hasZeroPrefix, isDefaultRoute, type NewRoute, type Route } from './route.ts';
 import { RequestSocket } from './socket.ts';
@@ -40,6 +41,8 @@ const MessageType = {
   newQdisc: 36,
   delQdisc: 37,
   getQdisc: 38,
+  newNextHop: 104,
+  getNextHop: 106,
   newLinkProperty: 108,
   delLinkProperty: 109,
 } as const;
@@ -257,7 +260,10 @@ export class RtnlConnection implements Disposable {
   async defaultRoutes(): Promise<Route[]> {
     const { messages, subject } = await this.#dumpRoutes();
     const candidates = messages.filter(({ data }) => hasZeroPrefix(data));
-    return decodeAll(candidates, MessageType.newRoute, decodeRoute, subject).filter(isDefaultRoute);
+    const routes = decodeAll(candidates, MessageType.newRoute, decodeRoute, subject).filter(isDefaultRoute);
+    if (routes.every(({ nextHop }) => nextHop === undefined)) return routes;
+    const hops = await this.#socket.dump({ type: MessageType.getNextHop, payload: [Buffer.alloc(8)] }, subject);
+    return withNextHops(routes, decodeAll(hops, MessageType.newNextHop, decodeNextHop, subject));
   }
 
   /** @throws NetlinkError `netlink-refused` with `EEXIST` for a name that is taken, `ENODEV` if the link is gone */
@@ -380,12 +386,6 @@ export class RtnlConnection implements Disposable {
     const interfaceName = typeof link === 'number' ? `#${link}` : link;
     return { operation, interfaceName, netns: this.#netnsPath, hints };
   }
-}
-
-/** Byte strings of which the message of a VF's link contains at least one. */
-function marksOf({ pciAddress, alias, hardwareAddress }: VfIdentity): Buffer[] {
-  const address = hardwareAddress === undefined ? [] : [Buffer.from(hardwareAddress.replaceAll(':', ''), 'hex')];
-  return [...[pciAddress, alias].filter((text) => text !== undefined).map((text) => Buffer.from(text)), ...address];
 }
 
 /** Skips messages of other types and those for which `decode` returns `undefined`. */

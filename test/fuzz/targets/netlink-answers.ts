@@ -79,6 +79,7 @@ function sampleRoutes(): Uint8Array[] {
     Buffer.concat(encodeRoute({ index: 7, destination: '10.0.0.0/8', gateway: '2001:db8::1' })),
     Buffer.concat(encodeRoute({ index: 7, destination: '::/0', gateway: '2001:db8::1' })),
     Buffer.concat([header, ...encodeAttributes([{ type: 9, value: Buffer.concat([hop, hop]) }])]),
+    Buffer.concat([Buffer.of(2, 0, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0), ...encodeAttributes([word(30, 5)])]),
   ];
 }
 

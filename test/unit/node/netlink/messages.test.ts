@@ -11,6 +11,7 @@ import {
 import { decodeLink, encodeLink, encodeLinkChange, encodeNewBond } from '../../../../src/node/netlink/link.ts';
 import { decodeRoute, encodeRoute, isDefaultRoute } from '../../../../src/node/netlink/route.ts';
 import { decodeVfInfos } from '../../../../src/node/netlink/vf-settings.ts';
+import { completeTable, connectKernel } from '../../../doubles/netlink-kernel.ts';
 
 const attribute = (type: number, value: Uint8Array | Attribute[]): Attribute => ({ type, value });
 const encode = (attributes: Attribute[]) => Buffer.concat(encodeAttributes(attributes));
@@ -158,6 +159,27 @@ describe('routes', () => {
   it('that lead nowhere are no default routes', () => {
     const message = Buffer.concat([Buffer.of(10, 0, 0, 0, 254, 2, 0, 7), putU32(0)]);
     expect(isDefaultRoute(decodeRoute(message)!)).toBe(false);
+  });
+
+  // As with net.ipv4.nexthop_compat_mode=0: the route itself lists no link.
+  it('leave by the links of the next hop that they name, or of the members of a group', async () => {
+    const route = (family: number, id: number) =>
+      Buffer.concat([Buffer.of(family, 0, 0, 0, 254, 3, 0, 1), putU32(0), encode([attribute(30, putU32(id))])]);
+    const hop = (id: number, more: Attribute) =>
+      Buffer.concat([Buffer.alloc(8), encode([attribute(1, putU32(id)), more])]);
+    const member = (id: number) => Buffer.concat([putU32(id), Buffer.alloc(4)]);
+    const group = attribute(2, Buffer.concat([member(7), member(8)]));
+    const tables: [type: number, payloads: Buffer[]][] = [
+      [24, [route(2, 7), route(10, 9), route(2, 10)]],
+      [104, [hop(7, attribute(5, putU32(3))), hop(8, attribute(5, putU32(4))), hop(9, group)]],
+    ];
+    using connection = connectKernel((seq) => completeTable(seq, ...tables[seq - 1]!));
+    const routes = await connection.defaultRoutes();
+    expect(routes.map(({ destination, links }) => [destination, links])).toEqual([
+      ['0.0.0.0/0', [3]],
+      ['::/0', [3, 4]],
+      ['0.0.0.0/0', []],
+    ]);
   });
 
   it.each([
