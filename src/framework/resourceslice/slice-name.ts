@@ -4,13 +4,16 @@ const maxLength = 253;
 const indexDigits = 4;
 
 /**
- * The names of a pool's slices: `<node>-<driver>-0000`, with a hash of the pool's name in between unless the pool is
- * named after the node. They are the same after a restart and show the order, which the allocator follows, even where
- * slices are sorted by name. They are not generated: a creation whose response was lost does not create a second slice.
+ * The names of a pool's slices: `<node>-<driver>-0000`. There is a hash in between if the pool is not named after the node, and if
+ * the driver's name has a `-`: what is before it could also be the end of a node's name. They are the same after a restart and
+ * show the order, which the allocator follows, even where slices are sorted by name. They are not generated: a creation whose
+ * response was lost does not create a second slice.
  */
 export function sliceName(place: { nodeName: string; driver: string; pool: string }, index: number): string {
   const { nodeName, driver, pool } = place;
-  const base = pool === nodeName ? `${nodeName}-${driver}` : `${nodeName}-${driver}-${hash(pool)}`;
+  const plain = `${nodeName}-${driver}`;
+  const told = driver.includes('-') ? `${nodeName}/${driver}/${pool}` : pool;
+  const base = told === nodeName ? plain : `${plain}-${hash(told)}`;
   const suffix = `-${String(index).padStart(indexDigits, '0')}`;
   if (base.length + suffix.length <= maxLength) return base + suffix;
   const end = `-${hash(base)}${suffix}`;

@@ -12,6 +12,16 @@ describe('sliceName', () => {
     for (const name of others) expect(name).toMatch(/^node-1-sriov\.netdra\.dev-[0-9a-f]{8}-0000$/);
   });
 
+  it('tells a node from the beginning of a driver name', () => {
+    const names = (pool: (nodeName: string) => string) => [
+      sliceName({ nodeName: 'n', driver: 'a-b-c.com', pool: pool('n') }, 0),
+      sliceName({ nodeName: 'n-a', driver: 'b-c.com', pool: pool('n-a') }, 0),
+      sliceName({ nodeName: 'n-a-b', driver: 'c.com', pool: pool('n-a-b') }, 0),
+    ];
+    expect(new Set(names((nodeName) => nodeName)).size).toBe(3);
+    expect(new Set(names(() => 'spare')).size).toBe(3);
+  });
+
   it('sorts as the slices follow each other', () => {
     const names = Array.from({ length: 120 }, (_, index) => sliceName(place('node-1'), index));
     expect([...names].sort()).toEqual(names);
