@@ -62,6 +62,13 @@ describe('formatTop', () => {
     expect(first).toBe('apps/a-rather-long-name-of-a…  net1       312G      0         0         0');
   });
 
+  it('takes a terminal that does not tell its size, as a serial console, for one of the usual size', () => {
+    const report = view(0, []);
+    const shown = formatTop(plainTerminal, rates, report, { columns: 0, rows: 0 });
+    expect(shown).toBe(formatTop(plainTerminal, rates, report, { columns: 80, rows: 24 }));
+    expect(shown).toContain('RX BIT/S');
+  });
+
   it('says what is not shown, and why', () => {
     const cut = { missing: { limit: 2, unreadable: 1 }, failures: ['EMSGSIZE'] };
     expect(formatTop(plainTerminal, [], cut)).toBe(
