@@ -1,3 +1,4 @@
+import { isAbsolute } from 'node:path';
 import { defined } from '../lib/defined.ts';
 
 // Each of these parsers throws an Error with what is allowed.
@@ -28,6 +29,12 @@ export function parseSimulation(text: string): Simulation {
     throw new Error(`give ${form}, and perhaps the NUMA nodes of the PFs, as in 2x4@0:1`);
   }
   return simulation;
+}
+
+/** A directory that other processes are told, too: they have their own working directories. */
+export function parseDir(text: string): string {
+  if (isAbsolute(text)) return text;
+  throw new Error('an absolute path is needed');
 }
 
 /** Comma-separated names, or `*` for all; may be empty. */

@@ -10,6 +10,7 @@ import { parseAddress } from './ops/http-server.ts';
 import {
   namesAmong,
   parseBoolean,
+  parseDir,
   parseDriverName,
   parseHandlers,
   parseList,
@@ -50,11 +51,16 @@ const flags = {
     help: "kubeconfig file for the API server; the pod's service account is used if unset",
   },
   kubeletPluginsDir: {
-    ...{ value: '<path>', env: 'NETDRA_KUBELET_PLUGINS_DIR', default: '/var/lib/kubelet/plugins' },
+    ...{ value: '<path>', env: 'NETDRA_KUBELET_PLUGINS_DIR', default: '/var/lib/kubelet/plugins', parse: parseDir },
     help: "the kubelet's plugins directory",
   },
   kubeletRegistryDir: {
-    ...{ value: '<path>', env: 'NETDRA_KUBELET_REGISTRY_DIR', default: '/var/lib/kubelet/plugins_registry' },
+    ...{
+      value: '<path>',
+      env: 'NETDRA_KUBELET_REGISTRY_DIR',
+      default: '/var/lib/kubelet/plugins_registry',
+      parse: parseDir,
+    },
     help: "the kubelet's registration directory",
   },
   podUid: {
@@ -62,15 +68,15 @@ const flags = {
     help: "UID of the driver's own pod; lets two instances serve side by side during a rolling update",
   },
   cdiDir: {
-    ...{ value: '<path>', env: 'NETDRA_CDI_DIR', default: '/var/run/cdi' },
+    ...{ value: '<path>', env: 'NETDRA_CDI_DIR', default: '/var/run/cdi', parse: parseDir },
     help: 'directory for CDI specs; the runtime must scan it',
   },
   stateDir: {
-    ...{ value: '<path>', env: 'NETDRA_STATE_DIR' },
+    ...{ value: '<path>', env: 'NETDRA_STATE_DIR', parse: parseDir },
     help: "directory for the driver's state (default: its directory in the kubelet's plugins)",
   },
   cniBinDirs: {
-    ...{ value: '<paths>', default: '/opt/cni/bin', parse: (text: string) => text.split(',') },
+    ...{ value: '<paths>', default: '/opt/cni/bin', parse: (text: string) => text.split(',').map(parseDir) },
     help: 'directories of CNI plugins, searched in this order; comma-separated',
   },
   cniUses: {
@@ -86,7 +92,7 @@ const flags = {
     help: 'namespaces whose NetworkAttachmentDefinitions may select plugins, comma-separated; *: all',
   },
   procSysDir: {
-    ...{ value: '<path>', env: 'NETDRA_PROC_SYS_DIR', default: '/proc/sys' },
+    ...{ value: '<path>', env: 'NETDRA_PROC_SYS_DIR', default: '/proc/sys', parse: parseDir },
     help: "the host's /proc/sys, mounted writable: for sysctls of interfaces",
   },
   nriSocket: {
@@ -104,15 +110,15 @@ const flags = {
     help: `versions of metadata.resource.k8s.io in the layout v1, comma-separated: ${metadataVersions.join(', ')}`,
   },
   attributesDir: {
-    ...{ value: '<path>', env: 'NETDRA_ATTRIBUTES_DIR', default: defaultHostDirs.attributesDir },
+    ...{ value: '<path>', env: 'NETDRA_ATTRIBUTES_DIR', default: defaultHostDirs.attributesDir, parse: parseDir },
     help: 'host directory for files of the layout attributes-json',
   },
   downwardApiDir: {
-    ...{ value: '<path>', env: 'NETDRA_DOWNWARD_API_DIR', default: defaultHostDirs.downwardApiDir },
+    ...{ value: '<path>', env: 'NETDRA_DOWNWARD_API_DIR', default: defaultHostDirs.downwardApiDir, parse: parseDir },
     help: 'host directory for files of the layout downward-api, with a directory for each pod',
   },
   deviceInfoDir: {
-    ...{ value: '<path>', default: deviceInfoDir },
+    ...{ value: '<path>', default: deviceInfoDir, parse: parseDir },
     help: 'host directory for device-info files (docs/dialects.md)',
   },
   enableDeviceMetadata: {

@@ -45,6 +45,14 @@ describe('netdra', () => {
     [['run', '--node-name=n', '--metadata-versions=v1'], /unknown: v1; known are v1beta1, v1alpha1/],
     [['run', '--node-name=n', '--start-gate=door'], /Allowed choices are auto, hook, file/],
     [['run', '--node-name=n', '--hookless-runtime-handlers=A'], /such as kata,kata-\*/],
+    [
+      ['run', '--node-name=n', '--cdi-dir=cdi'],
+      /'--cdi-dir <path>' argument 'cdi' is invalid. an absolute path is needed/,
+    ],
+    [
+      ['run', '--node-name=n', '--cni-bin-dirs=/opt/cni/bin,'],
+      /argument '\/opt\/cni\/bin,' is invalid. an absolute path/,
+    ],
     [['run', '--node-name=n', '--frobnicate'], /unknown option '--frobnicate'/],
     [['walk'], /unknown command 'walk'/],
     [[], /Usage: netdra/],
@@ -71,6 +79,12 @@ describe('netdra', () => {
     closeSync(full);
     expect(stderr).toBe('netdra: the output cannot be written: ENOSPC: no space left on device, write\n');
     expect(status).toBe(1);
+  });
+
+  it('refuses a variable without a value, which is no directory', () => {
+    const { status, stderr } = netdra(['claims'], { NETDRA_STATE_DIR: '' });
+    expect(stderr).toMatch("value '' from env 'NETDRA_STATE_DIR' is invalid. an absolute path is needed");
+    expect(status).toBe(2);
   });
 
   it('takes the node name from the environment, and says what keeps it from starting', () => {
