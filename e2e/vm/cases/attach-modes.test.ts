@@ -5,7 +5,6 @@ import { findForeignPlugin } from '../../node/foreign-cni.ts';
 import { delegatedInterface } from '../multus-stand-in.ts';
 import { classConfig, vfConfig } from '../vf-config.ts';
 import { hostVfStates, linkOf, networkDataOf, vfAt } from '../vfs.ts';
-import { readMetadata } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
 describe('a VF that others attach', () => {
@@ -24,7 +23,7 @@ describe('a VF that others attach', () => {
     ]);
     const link = linkOf(vf, running.sandbox.netnsPath);
     expect(link).toMatchObject({ ifname: 'net1', address: vf.address });
-    const { devices } = await readMetadata(running);
+    const { devices } = await node.metadataOnHost(running);
     expect(devices.map(({ networkData }) => networkData)).toEqual([networkDataOf(link!)]);
     expect(devices[0]?.networkData?.ips).toEqual([expect.stringMatching(/^198\.18\.7\.\d+\/24$/)]);
     expect(leases()).toHaveLength(1);
@@ -47,7 +46,7 @@ describe('a VF that others attach', () => {
     const running = await node.startPod('by-sriov-cni', vf, config);
     const link = linkOf(vf, running.sandbox.netnsPath);
     expect(link).toMatchObject({ ifname: 'net1' });
-    const { devices } = await readMetadata(running);
+    const { devices } = await node.metadataOnHost(running);
     expect(devices.map(({ networkData }) => networkData)).toEqual([networkDataOf(link!)]);
     expect(devices[0]?.networkData?.ips).toEqual(['192.0.2.78/24']);
     await node.bench.endPod(running.pod);
@@ -60,7 +59,7 @@ describe('a VF that others attach', () => {
     const running = await node.startPod('observed', vf, [vfConfig({ attach: 'observe' })]);
     const link = linkOf(vf, running.sandbox.netnsPath);
     expect(link).toMatchObject({ ifname: delegatedInterface, address: vf.address });
-    const { devices } = await readMetadata(running);
+    const { devices } = await node.metadataOnHost(running);
     expect(devices.map(({ networkData }) => networkData)).toEqual([networkDataOf(link!)]);
     expect(devices[0]?.networkData?.ips).toEqual(['192.0.2.77/24']);
     await node.bench.endPod(running.pod);

@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest';
 import { activeIn, type Failover, failOver, setCable } from '../failover.ts';
 import { detailedLinks, linkOf, networkDataOf, vfAt } from '../vfs.ts';
-import { deviceName, readMetadata } from '../vm-node.ts';
+import { deviceName } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
 describe('a bond of VFs of two cards', () => {
@@ -32,6 +32,6 @@ describe('a bond of VFs of two cards', () => {
     }
     // A bond does not return to its first member by itself: that would be another interruption.
     await node.startDriver();
-    expect(activeIn(await readMetadata(bonded))).toEqual([false, true]);
+    expect(activeIn(await node.metadataOnHost(bonded))).toEqual([false, true]);
   });
 });

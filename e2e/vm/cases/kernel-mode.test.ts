@@ -63,7 +63,7 @@ it('a VF as an interface of a pod is as its claim wants it, and the metadata say
   expect(stdout).toMatch(/--- 192\.0\.2\.3 ping statistics ---\n\d+ packets transmitted, 0 packets received/);
   for (const [index, other] of [sameCard, otherCard].entries()) {
     // Not through the pod network: the answer came from the VF.
-    const [there] = (await readMetadata(other)).devices;
+    const [there] = (await node.metadataOnHost(other)).devices;
     expect(stdout).toContain(`192.0.2.${index + 1} lladdr ${there?.networkData?.hardwareAddress}`);
   }
   await node.bench.endPod(running.pod);
