@@ -118,7 +118,7 @@ export function describeManyDevices(get: () => ApiCluster): void {
       const [wanted = 0, tainted = 0] = countOf(devices.offered());
       const before = counted;
       counted = writes;
-      // Nobody else writes them, and reading 512 devices takes long.
+      // No other process writes them, and it takes a while to read 512 devices.
       if (counted > before) stored = countOf(await storedDevices(cluster, nodeName));
       expect(stored).toEqual([wanted, tainted]);
       return [counted - before, tainted];
