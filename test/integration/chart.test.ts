@@ -39,6 +39,28 @@ const schema = JSON.parse(read('helm/netdra/values.schema.json'));
 /** Kinds that Kubernetes itself does not have. */
 const custom = ['ServiceMonitor', 'PrometheusRule', 'SecurityContextConstraints'];
 
+const everythingOn = {
+  imagePullSecrets: [{ name: 'registry' }],
+  serviceAccount: { annotations: { a: 'b' } },
+  kubeletPlugin: {
+    metadataLayouts: [...layoutNames],
+    simulate: '2x4',
+    extraArgs: ['--simulate-prefix=x'],
+    nodeSelector: { sriov: 'true' },
+    affinity: { nodeAffinity: {} },
+    podAnnotations: { a: 'b' },
+    podLabels: { c: 'd' },
+    seLinuxOptions: { type: 'spc_t' },
+  },
+  http: { host: '127.0.0.1', tls: { secretName: 'netdra-tls' } },
+  cni: { enabled: true },
+  inventoryPolicy: { pfs: [{ select: { vendor: '8086' }, numVfs: 8 }] },
+  serviceMonitor: { enabled: true, labels: { release: 'prometheus' } },
+  prometheusRule: { enabled: true },
+  networkPolicy: { enabled: true },
+  openshift: { securityContextConstraints: true },
+};
+
 /** @returns problems of the rendered objects, as `kind: path: problem` */
 function problemsOf(options: RenderOptions): string[] {
   const text = renderChart({ ...options, withTests: true });
@@ -207,30 +229,7 @@ describe('the chart', () => {
 
   it.each<[string, Record<string, unknown>]>([
     ['as it is', {}],
-    [
-      'with everything on',
-      {
-        imagePullSecrets: [{ name: 'registry' }],
-        serviceAccount: { annotations: { a: 'b' } },
-        kubeletPlugin: {
-          metadataLayouts: [...layoutNames],
-          simulate: '2x4',
-          extraArgs: ['--simulate-prefix=x'],
-          nodeSelector: { sriov: 'true' },
-          affinity: { nodeAffinity: {} },
-          podAnnotations: { a: 'b' },
-          podLabels: { c: 'd' },
-          seLinuxOptions: { type: 'spc_t' },
-        },
-        http: { host: '127.0.0.1', tls: { secretName: 'netdra-tls' } },
-        cni: { enabled: true },
-        inventoryPolicy: { pfs: [{ select: { vendor: '8086' }, numVfs: 8 }] },
-        serviceMonitor: { enabled: true, labels: { release: 'prometheus' } },
-        prometheusRule: { enabled: true },
-        networkPolicy: { enabled: true },
-        openshift: { securityContextConstraints: true },
-      },
-    ],
+    ['with everything on', everythingOn],
     [
       'with everything off',
       {
@@ -246,7 +245,38 @@ describe('the chart', () => {
     expect(problemsOf({ values, releaseName: 'my-release', namespace: 'net' })).toEqual([]);
   });
 
+  it.each([
+    ['123', '456'],
+    ['1e3', '0x10'],
+    ['true', 'null'],
+  ])('has release %s and namespace %s as texts', (releaseName, namespace) => {
+    const options = { values: everythingOn, releaseName, namespace };
+    expect(problemsOf(options)).toEqual([]);
+    for (const { kind, metadata } of renderObjects(options)) {
+      expect(String(metadata?.name), kind).toBe(metadata?.name);
+      expect([undefined, namespace], kind).toContain(metadata?.namespace);
+      expect(metadata?.labels?.['app.kubernetes.io/instance'], kind).toBe(releaseName);
+    }
+  });
+
+  it.each([
+    ['netdra', 'netdra-metrics'],
+    ['5g-core', 'netdra-5g-core-metrics'],
+    ['net.blue', 'net-blue-metrics'],
+    [`5${'g'.repeat(52)}`, `netdra-5${'g'.repeat(47)}-metrics`],
+  ])('has a metrics Service for release %s whose name a Service can have: %s', (releaseName, name) => {
+    const values = { serviceMonitor: { enabled: true }, http: { tls: { secretName: 'tls' } } };
+    const objects = renderObjects({ values, releaseName });
+    expect(objects.find(({ kind }) => kind === 'Service')?.metadata?.name).toBe(name);
+    expect(name.length).toBeLessThanOrEqual(63);
+    const monitor = objects.find(({ kind }) => kind === 'ServiceMonitor') as { spec?: { endpoints: object[] } };
+    expect(monitor.spec?.endpoints).toMatchObject([{ tlsConfig: { serverName: `${name}.kube-system.svc` } }]);
+  });
+
   it('takes the image by tag or by digest', () => {
+    expect(podOf({ image: { repository: '[fd00::1]:5000/netdra' } })?.containers[0]?.image).toBe(
+      '[fd00::1]:5000/netdra:0.1.0',
+    );
     const digest = `sha256:${'a'.repeat(64)}`;
     const of = (image: object) => podOf({ image: { repository: 'registry.example.com:5000/net/netdra', ...image } });
     expect(of({})?.containers[0]?.image).toBe('registry.example.com:5000/net/netdra:0.1.0');

@@ -2,6 +2,12 @@
 {{- .Release.Name | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* Of releases, a Service cannot have every name: it has no dots, and begins with a letter. */}}
+{{- define "netdra.metricsName" -}}
+{{- $name := include "netdra.name" . | replace "." "-" -}}
+{{- regexMatch "^[a-z]" $name | ternary $name (printf "netdra-%s" $name | trunc 55 | trimSuffix "-") -}}-metrics
+{{- end -}}
+
 {{- define "netdra.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "netdra.name" .) .Values.serviceAccount.name -}}
@@ -12,7 +18,7 @@
 
 {{- define "netdra.selectorLabels" -}}
 app.kubernetes.io/name: netdra
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "netdra.labels" -}}
@@ -24,7 +30,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{/* Not the labels of the driver's pods: the DaemonSet and the metrics Service would take the test's pod for one of them. */}}
 {{- define "netdra.testLabels" -}}
 app.kubernetes.io/name: netdra-test
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
