@@ -120,6 +120,7 @@ function bondsByDriver(entries: readonly Entry[]): string | undefined {
 
 describe('admission policy and driver', { tags: 'newest' }, () => {
   const bond = { name: 'bond0' };
+  const sysctl = (key: string) => `net.ipv4.conf.IFNAME.${key}`;
   it.each<[string, Entry[], RegExp | undefined]>([
     ['takes: two requests', [[['left', 'right'], { bond, mtu: 1400, addresses: ['192.0.2.7/24'] }]], undefined],
     [
@@ -139,7 +140,68 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       ],
       undefined,
     ],
+    [
+      'takes: one MTU, in an entry for each',
+      [
+        [[], { bond }],
+        [['left'], { mtu: 1400, interfaceName: 'left' }],
+        [['right'], { mtu: 1400, interfaceName: 'right' }],
+      ],
+      undefined,
+    ],
+    [
+      'takes: one MTU, beside the bond or in another entry',
+      [
+        [['left'], { bond, mtu: 1400 }],
+        [['right'], { bond }],
+        [['right'], { mtu: 1400 }],
+      ],
+      undefined,
+    ],
+    [
+      'takes: a bond in place of an earlier one',
+      [
+        [[], { bond: { ...bond, miimon: 50 } }],
+        [['left'], { bond }],
+        [['right'], { bond }],
+      ],
+      undefined,
+    ],
+    [
+      'takes: the same sysctls, in one entry or in two',
+      [
+        [['left'], { bond, sysctls: { [sysctl('arp_ignore')]: 1, [sysctl('rp_filter')]: 2 } }],
+        [['right'], { bond, sysctls: { [sysctl('arp_ignore')]: 1 } }],
+        [['right'], { sysctls: { [sysctl('rp_filter')]: 2 } }],
+      ],
+      undefined,
+    ],
     ['refuses: one member', [[['left'], { bond }]], /bond:? "?bond0"? has one member/],
+    [
+      'refuses: one member, twice',
+      [
+        [['left'], { bond }],
+        [['left'], { bond }],
+      ],
+      /bond:? "?bond0"? has one member/,
+    ],
+    [
+      'refuses: an MTU of one member, in an entry without the bond',
+      [
+        [['left'], { bond }],
+        [['right'], { bond }],
+        [['left'], { mtu: 1400 }],
+      ],
+      /1400.* all members/,
+    ],
+    [
+      'refuses: a sysctl of one member',
+      [
+        [[], { bond, sysctls: { [sysctl('arp_ignore')]: 1 } }],
+        [['right'], { sysctls: { [sysctl('rp_filter')]: 2 } }],
+      ],
+      /rp_filter.* all members/,
+    ],
     [
       'refuses: two bonds of one name',
       [
@@ -164,6 +226,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       ],
       /192\.0\.2\.7\/24/,
     ],
+    ['refuses: no name', [[[], { bond: {} }]], /bond of a VFConfig|bond\.name/],
     ['refuses: a mode', [[[], { bond: { ...bond, mode: 'balance-alb' } }]], /bond/],
     ['refuses: CNI plugins', [[[], { bond, attach: 'cni', cni: { type: 'x' } }]], /bond0 cannot be with attach "?cni/],
     ['refuses: Multus', [[[], { bond, attach: 'observe' }]], /bond0 cannot be with attach "?observe/],
