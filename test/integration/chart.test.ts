@@ -428,6 +428,14 @@ describe('the chart', () => {
       allowHostPorts: false,
     });
     expect(() => find('SecurityContextConstraints', {})).toThrow('0 objects');
+    // The test's pod has other constraints, which refuse a user that is not of its namespace.
+    const users = [values, {}].map((each) => {
+      const objects = parseObjects(renderChart({ values: each, withTests: true }));
+      const test = objects.find(({ kind }) => kind === 'Pod') as V1Pod;
+      return test.spec?.containers[0]?.securityContext;
+    });
+    expect(users).toMatchObject([{ runAsNonRoot: true }, { runAsNonRoot: true, runAsUser: 65534 }]);
+    expect(users[0]).not.toHaveProperty('runAsUser');
   });
 
   it('has the alert rules as they are', () => {
