@@ -45,6 +45,7 @@ export function describeClassRules(get: () => ApiCluster): void {
       for (const [name, labels] of [
         ['red', { vendor: 'red' }],
         ['blue', { vendor: 'blue', tier: 'gold' }],
+        ['watching', { 'resource.kubernetes.io/admin-access': 'true' }],
       ] as const) {
         await cluster.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name, labels } });
       }
@@ -172,6 +173,17 @@ export function describeClassRules(get: () => ApiCluster): void {
         .toContain('DeviceClass some is not for namespace default');
       expect(await judge('red')).toBe('accepted');
       expect(await judge('blue')).toBe('accepted');
+    });
+
+    it('but not of requests that only observe devices, which the driver does not configure', async () => {
+      const limits = { allowedNamespaces: { names: ['red'] }, maxDevices: 1 };
+      await createClass('watchable', { mtu: 1500, limits });
+      const judge = (more: object) => {
+        const requests = [{ name: 'all', exactly: { deviceClassName: 'watchable', count: 2, ...more } }];
+        return answer('', { mtu: 9000 }, { namespace: 'watching', requests });
+      };
+      await expect.poll(() => judge({}), { timeout: 10_000 }).toContain('is not for namespace watching');
+      expect(await judge({ adminAccess: true })).toBe('accepted');
     });
   });
 }

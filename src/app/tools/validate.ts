@@ -228,12 +228,13 @@ class Validator {
   }
 }
 
-/** Requests of a claim with their class, each alternative of `firstAvailable` by itself. */
+/** Requests of a claim with their class, each alternative of `firstAvailable` by itself; without those that only observe devices. */
 function requestsOf({ requests }: Record<string, unknown>) {
   return (Array.isArray(requests) ? requests : []).flatMap((request, index) => {
     // Before resource.k8s.io/v1beta2 there is no `exactly`.
     const { name, firstAvailable, exactly = request } = fieldsOf(request);
     const alternatives = Array.isArray(firstAvailable) ? firstAvailable : [];
+    if (fieldsOf(exactly).adminAccess === true) return [];
     return [
       { name: `${name}`, className: fieldsOf(exactly).deviceClassName, path: ['requests', index] },
       ...alternatives.map((each, at) => ({

@@ -57,12 +57,16 @@ export function checkClaimConfig(
   checkRoutes(claim, config, limits, nodeNetworks);
 }
 
-/** @throws DriverError `config-invalid` if the claim has more devices of the request's class than it allows */
+/**
+ * Devices that the claim may only observe (`adminAccess`) are not counted.
+ * @throws DriverError `config-invalid` if the claim has more devices of the request's class than it allows
+ */
 export function checkDeviceCount(claim: AllocatedClaim, request: string, ofClass: readonly ClassConfig[]): void {
   const most = Math.min(...ofClass.map(({ limits }) => limits?.maxDevices ?? Number.POSITIVE_INFINITY));
   if (most === Number.POSITIVE_INFINITY) return;
   const className = classOf(claim, request);
-  const count = claim.results.filter((each) => classOf(claim, each.request) === className).length;
+  const own = claim.results.filter(({ adminAccess }) => adminAccess !== true);
+  const count = own.filter((each) => classOf(claim, each.request) === className).length;
   if (count > most) throw overLimit(claim, 'maxDevices', `has ${count} devices of class ${className}`, `${most}`);
 }
 

@@ -125,6 +125,8 @@ describe('validateFiles', () => {
     expect(linesFor([claim('', 'mtu: 1500', old).replace('/v1\n', '/v1beta1\n'), own])[0]).toMatch(
       /^0:9:9: request vf: /,
     );
+    const watching = 'exactly: { deviceClassName: tenant, adminAccess: true }';
+    expect(linesFor([claim('', 'mtu: 1500', watching), own])).toEqual(['2 objects checked, 0 faults']);
     // What a claim alone lacks, its class may have.
     const bare = deviceClass('tenant', 'attach: cni');
     const network = 'cni: { cniVersion: 1.0.0, name: n, type: macvlan }';

@@ -48,6 +48,15 @@ describe('limits of a DeviceClass, at prepare', () => {
     expect(await outcome(allocated('d', ['dev-1', 'dev-2'], { config }))).toBe('prepared');
   });
 
+  it('do not count devices that the claim only observes', async () => {
+    const config = [fromClass({ limits: { maxDevices: 1 } })];
+    const requests = [
+      { name: 'own', deviceClassName: 'few', devices: ['dev-1'] },
+      { name: 'watch', deviceClassName: 'few', devices: [{ device: 'dev-2', adminAccess: true }] },
+    ];
+    expect(await outcome(allocated('c', [], { requests, config }))).toBe('prepared');
+  });
+
   it.each([
     [{ routes: [{ destination: '10.1.7.0/24' }] }, 'a route to 10.1.7.0/24, a network of the node'],
     [
