@@ -139,13 +139,19 @@ describe('the chart', () => {
     const dependency = { name: 'netdra-chart', alias: 'netdra', version: chartVersion, condition: 'netdra.enabled' };
     const chart = { apiVersion: 'v2', name: 'platform', version: '1.0.0', dependencies: [dependency] };
     writeFileSync(join(dir.path, 'Chart.yaml'), JSON.stringify(chart));
-    const kinds = (enabled: boolean) => {
-      const values = ['--set', `netdra.enabled=${enabled}`, '--set', 'global.registry=registry.example.com'];
-      const text = runHelm(cacheFolder(process.env), ['template', 'platform', dir.path, ...values], { version });
-      return parseObjects(text).map(({ kind }) => kind);
+    const render = (...values: string[]) => {
+      const settings = ['global.registry=registry.example.com', ...values].flatMap((value) => ['--set', value]);
+      return parseObjects(
+        runHelm(cacheFolder(process.env), ['template', 'platform', dir.path, ...settings], { version }),
+      );
     };
-    expect(kinds(true)).toContain('DaemonSet');
-    expect(kinds(false)).toEqual([]);
+    const names = (...values: string[]) => render(...values).map(({ kind, metadata }) => `${kind} ${metadata?.name}`);
+    expect(names('netdra.enabled=true')).toContain('DaemonSet platform');
+    expect(names('netdra.enabled=false')).toEqual([]);
+    // The chart itself has objects of the name of the release.
+    const renamed = names('netdra.enabled=true', 'netdra.fullnameOverride=sriov');
+    expect(renamed).toEqual(expect.arrayContaining(['DaemonSet sriov', 'ServiceAccount sriov']));
+    expect(renamed.filter((name) => name.includes('platform'))).toEqual([]);
   });
 
   it('lets the driver reach the API server at the ports that its values name', () => {

@@ -1,8 +1,8 @@
 {{- define "netdra.name" -}}
-{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- default .Release.Name .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Of releases, a Service cannot have every name: it has no dots, and begins with a letter. */}}
+{{/* A Service cannot have every name that a release can have: it has no dots, and begins with a letter. */}}
 {{- define "netdra.metricsName" -}}
 {{- $name := include "netdra.name" . | replace "." "-" -}}
 {{- regexMatch "^[a-z]" $name | ternary $name (printf "netdra-%s" $name | trunc 55 | trimSuffix "-") -}}-metrics
