@@ -1,5 +1,5 @@
 import { isKubeError, type OwnerReference } from '../kube/index.ts';
-import { findDroppedFields, isSameSpec } from './compare.ts';
+import { copyTaintTimes, findDroppedFields, isSameSpec } from './compare.ts';
 import { formatProblems, SliceError, type SliceProblem } from './errors.ts';
 import type { Pool, ResourceSlice, SliceSpec } from './model.ts';
 import { type PoolPlan, type PublishedPool, planPool } from './pool-plan.ts';
@@ -51,7 +51,7 @@ export class PoolWriter {
       const owner = writes.length > 0 ? await this.#owner(signal) : undefined;
       for (const { spec, stored, name } of await this.#writeAll(plan, owner, signal)) {
         kept.delete(name);
-        if (!isSameSpec(stored, spec)) kept.set(name, { sent: spec, stored });
+        if (!isSameSpec(stored, spec)) kept.set(name, { sent: withTimesOf(stored, spec), stored });
       }
     }
     // Only now: after a failure in between, the existing slices are not what we published.
@@ -138,6 +138,11 @@ function listsRefusal(error: unknown, { pool: { name: pool }, devices = [] }: Sl
     pool,
     hint: 'switch on the feature gate DRAListTypeAttributes in API server and scheduler, Kubernetes 1.36 or later, or publish single values',
   });
+}
+
+/** As it will be wanted from now on: with the times that the server has added to taints. */
+function withTimesOf({ devices: stored = [] }: SliceSpec, { devices, ...spec }: SliceSpec): SliceSpec {
+  return { ...spec, ...(devices && { devices: copyTaintTimes(devices, stored) }) };
 }
 
 /** By kind of field: the same field of another device is not reported again. */

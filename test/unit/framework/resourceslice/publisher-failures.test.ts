@@ -203,6 +203,21 @@ describe('SlicePublisher, when something fails', () => {
     }
   });
 
+  it('does not write again what a server does not keep beside taints, to which it adds the time', async ({
+    own: bench,
+  }) => {
+    using _old = bench.api.admit('ResourceSlice', (slice) => {
+      for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) {
+        delete device.bindsToNode;
+        for (const taint of device.taints ?? []) taint.timeAdded ??= '2026-01-01T00:00:00Z';
+      }
+    });
+    const taints = [{ key: 'down', effect: 'NoSchedule' as const }];
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(3, { taints, bindsToNode: true }))));
+    expect(await bench.settle(() => publisher.recheck())).toEqual([]);
+  });
+
   it('reports once what a server does not keep, and does not write it again and again', async ({ own: bench }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
       for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) delete device.taints;
