@@ -4,11 +4,17 @@ import { copyTaintTimes, isSameSpec } from './compare.ts';
 import type { Pool, ResourceSlice, SliceSpec } from './model.ts';
 import { sliceName } from './slice-name.ts';
 
+/** A slice that the server stored in a form other than the one sent. */
+interface KeptSlice {
+  sent: SliceSpec;
+  stored: SliceSpec;
+}
+
 export interface PublishedPool {
   generation: number;
   contents: SliceContent[];
-  /** Slices that the server stored in a form other than the one sent, by name. */
-  kept: ReadonlyMap<string, { sent: SliceSpec; stored: SliceSpec }>;
+  /** By name. */
+  kept: ReadonlyMap<string, KeptSlice>;
 }
 
 export interface PoolPlanInput {
@@ -58,9 +64,11 @@ export function planPool(input: PoolPlanInput): PoolPlan {
       ...{ driver, nodeName, pool: { name: poolName, generation, resourceSliceCount: contents.length } },
       ...withTaintTimes(content, actual),
     };
-    const isSame = isInPlace(existing, spec, published);
+    const kept = published?.kept.get(name(index));
+    const isSame = existing !== undefined && isInPlace(existing.spec, spec, kept);
+    const keptDevices = kept && { sent: untainted(kept.sent), stored: untainted(kept.stored) };
     const hasSameDevices =
-      isSame || (existing !== undefined && isDeepStrictEqual(untainted(existing.spec), untainted(spec)));
+      isSame || (existing !== undefined && isInPlace(untainted(existing.spec), untainted(spec), keptDevices));
     return { name: name(index), spec, existing, isSame, hasSameDevices };
   });
   const isRepair = published !== undefined && isDeepStrictEqual(published.contents, contents);
@@ -115,13 +123,7 @@ function withTaintTimes({ devices, sharedCounters }: SliceContent, actual: Resou
   };
 }
 
-function isInPlace(
-  existing: ResourceSlice | undefined,
-  spec: SliceSpec,
-  published: PublishedPool | undefined,
-): boolean {
-  if (existing === undefined) return false;
-  if (isSameSpec(existing.spec, spec)) return true;
-  const kept = published?.kept.get(existing.metadata.name);
-  return kept !== undefined && isSameSpec(kept.sent, spec) && isSameSpec(existing.spec, kept.stored);
+function isInPlace(existing: SliceSpec, spec: SliceSpec, kept: KeptSlice | undefined): boolean {
+  if (isSameSpec(existing, spec)) return true;
+  return kept !== undefined && isSameSpec(kept.sent, spec) && isSameSpec(existing, kept.stored);
 }

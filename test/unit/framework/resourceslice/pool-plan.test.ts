@@ -43,6 +43,8 @@ function planFor(pool: Pool, actual: ResourceSlice[], published: PublishedPool |
   return planPool({ driver: testDriver, nodeName: testNode, poolName: testNode, pool, actual, published });
 }
 
+const capacityOf = (value: string) => ({ bandwidth: { value } });
+
 const inOrder = (slices: ResourceSlice[]) =>
   slices.toSorted((left, right) => (left.metadata.name < right.metadata.name ? -1 : 1));
 
@@ -119,6 +121,28 @@ describe('planPool', () => {
     // With one other change, too, but not with two.
     expect(written(pool('ab', 'abcdegh'))).toEqual([2, 'abc', 'de', 'gh']);
     expect(written(pool('ab', 'abcdeghi'))).toEqual([1, 'abc', 'de']);
+  });
+
+  it.each<[string, (device: Device) => void]>([
+    ['writes quantities in another way', (device) => Object.assign(device, { capacity: capacityOf('1G') })],
+    ['drops a field', (device) => delete device.bindsToNode],
+  ])('keeps it also if the server %s', (_what, store) => {
+    const pool = (tainted: string): Pool => ({
+      devices: [...'abcdef'].map((name) => {
+        const taints = [{ key: 'netdra.dev/no-carrier', effect: 'NoSchedule' as const }];
+        const device = { name, capacity: capacityOf('1000M'), bindsToNode: true };
+        return tainted.includes(name) ? { ...device, taints } : device;
+      }),
+      maxDevicesPerSlice: 3,
+    });
+    const first = planFor(pool(''), [], undefined);
+    const actual = carryOut([], first);
+    for (const device of actual.flatMap(({ spec }) => spec.devices ?? [])) store(device);
+    const kept = new Map(
+      first.writes.map(({ name, spec: sent }, index) => [name, { sent, stored: actual[index]!.spec }]),
+    );
+    const after = planFor(pool('abef'), actual, { generation: 1, contents: first.contents, kept });
+    expect([after.generation, after.writes.length]).toEqual([1, 2]);
   });
 });
 
