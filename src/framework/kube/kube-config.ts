@@ -16,7 +16,7 @@ export function loadKubeConfig(path: string, context?: string): KubeConfig {
   const [first, ...others] = (present.length === 0 ? [path] : present).map(loadFile);
   const config = others.reduce(merge, first ?? new KubeConfig());
   if (context !== undefined) config.setCurrentContext(context);
-  const problem = context === undefined || config.getContextObject(context) ? findProblem(config) : noContext(config);
+  const problem = findProblem(config);
   if (problem !== undefined) {
     throw new NetdraError('kubeconfig-unusable', `kubeconfig ${path} cannot be used: ${problem}`, { path });
   }
@@ -55,13 +55,17 @@ function merge(config: KubeConfig, other: KubeConfig): KubeConfig {
   return config;
 }
 
-function noContext(config: KubeConfig): string {
-  const names = config.getContexts().map(({ name }) => name);
-  return `it has no context ${config.currentContext}; it has ${names.join(', ') || 'none'}`;
-}
-
 /** Finds what would fail at every request. Files that the kubeconfig names may still appear or be renewed. */
 function findProblem(config: KubeConfig): string | undefined {
+  const { currentContext } = config;
+  const context = config.getContextObject(currentContext);
+  if (currentContext && context === null) {
+    const names = config.getContexts().map(({ name }) => name);
+    return `it has no context ${currentContext}; it has ${names.join(', ') || 'none'}`;
+  }
+  if (context?.user && config.getCurrentUser() === null) {
+    return `it has no user ${context.user}, whom its context ${currentContext} names`;
+  }
   const cluster = config.getCurrentCluster();
   if (cluster === null) return 'it has no current cluster';
   const { server = '', skipTLSVerify } = cluster;

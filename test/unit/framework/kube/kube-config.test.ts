@@ -39,6 +39,16 @@ describe('loadKubeConfig', () => {
     ['no YAML', 'token: [secret\nusers:', /^cannot load kubeconfig \S+: [^\n]*\(\d+:\d+\)$/],
     ['an empty one', '', /^cannot load kubeconfig \S+: |^kubeconfig \S+ cannot be used: it has no current cluster$/],
     ['one without clusters', 'kind: Config', /^kubeconfig \S+ cannot be used: it has no current cluster$/],
+    [
+      'a current context that is not in it',
+      withCluster({ server: 'https://a' }).replace('"current-context":"c"', '"current-context":"gone"'),
+      /^kubeconfig \S+ cannot be used: it has no context gone; it has c$/,
+    ],
+    [
+      'a context with a user that is not in it',
+      withCluster({ server: 'https://a' }).replace('"user":"u"', '"user":"gone"'),
+      /^kubeconfig \S+ cannot be used: it has no user gone, whom its context c names$/,
+    ],
     ['one without a server', withCluster({}), /cluster.server is missing$/],
     ['one with half a URL', withCluster({ server: '10.0.0.1' }), /: server "10.0.0.1" is not a URL$/],
     ['another protocol', withCluster({ server: 'ftp://a' }), /: server ftp:\/\/a has to begin with https:\/\/$/],
@@ -51,7 +61,7 @@ describe('loadKubeConfig', () => {
 
   it('takes several files as kubectl does: what is first counts, and some may be missing', () => {
     const named = (context: string, server: string) =>
-      withCluster({ server }).replaceAll('"c"', JSON.stringify(context)).replace('"u"', '"user"');
+      withCluster({ server }).replaceAll('"c"', JSON.stringify(context)).replaceAll('"u"', '"user"');
     const paths = [write(named('lab', 'https://lab')), '/nowhere', write(named('lab', 'https://no'))];
     const joined = [...paths, write(named('site', 'https://site'))].join(':');
     const serverOf = (context?: string) => loadKubeConfig(joined, context).getCurrentCluster()?.server;
