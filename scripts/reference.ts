@@ -18,6 +18,7 @@ const otherCodes: Record<string, string> = {
   'bundle-exists': 'The folder for a bundle exists, or cannot be made.',
   'call-timeout': 'The runtime did not answer a call over NRI in time.',
   'claim-ambiguous': 'Claims of several namespaces have the name that was given.',
+  'claim-invalid': 'What was given is neither the name of a claim nor `namespace/name`.',
   'claim-not-allocated': 'The claim has no device of the driver.',
   'claim-not-prepared': 'The claim is not prepared on this node.',
   'connection-closed': 'The NRI connection is closed, and what was asked over it has no answer.',

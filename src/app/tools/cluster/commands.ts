@@ -66,14 +66,16 @@ export function claimMetadataCommand(): Command {
   return podsCommand<{ namespace?: string }>(
     'metadata',
     "run netdra metadata in the driver's pod of a claim's node: show and check the claim's files; exits as it does",
-    async (cluster, { namespace = cluster.namespace, ...options }, name = '') => {
-      const { nodeOfClaim, runOnNode } = await import('./remote.ts');
-      const node = await nodeOfClaim(cluster, options.driverName, { namespace, name });
-      const args = ['metadata', `${namespace}/${name}`, `--output=${options.output}`];
+    async (cluster, { namespace = cluster.namespace, ...options }, text = '') => {
+      const { nodeOfClaim, parseClaim, runOnNode } = await import('./remote.ts');
+      const { claimName } = await import('../../../framework/metadata/index.ts');
+      const claim = parseClaim(text, namespace);
+      const node = await nodeOfClaim(cluster, options.driverName, claim);
+      const args = ['metadata', claimName(claim), `--output=${options.output}`];
       writeResult(await runOnNode(cluster, options, node, args));
     },
   )
-    .argument('<claim>', 'name of the claim')
+    .argument('<claim>', 'its name, or namespace/name')
     .addOption(namespaceOption());
 }
 

@@ -25,6 +25,16 @@ export async function runOnNode(
 }
 
 /**
+ * @param text name of a claim, or `namespace/name`, as tables show it
+ * @throws NetdraError `claim-invalid`
+ */
+export function parseClaim(text: string, namespace: string): { namespace: string; name: string } {
+  const [, given = namespace, name] = /^(?:([a-z0-9-]+)\/)?([a-z0-9][a-z0-9.-]*)$/.exec(text) ?? [];
+  if (name !== undefined) return { namespace: given, name };
+  throw new NetdraError('claim-invalid', `${JSON.stringify(text)} is neither the name of a claim nor namespace/name`);
+}
+
+/**
  * The node whose devices a claim has.
  * @throws NetdraError `claim-not-allocated`; KubeError
  */

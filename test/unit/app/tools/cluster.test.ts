@@ -7,7 +7,7 @@ import { formatClusterClaims, readClaims } from '../../../../src/app/tools/clust
 import { Cluster, openCluster } from '../../../../src/app/tools/cluster/open-cluster.ts';
 import type { ExecResult } from '../../../../src/app/tools/cluster/pod-exec.ts';
 import { redactObject, redactText } from '../../../../src/app/tools/cluster/redact.ts';
-import { nodeOfClaim, runOnNode } from '../../../../src/app/tools/cluster/remote.ts';
+import { nodeOfClaim, parseClaim, runOnNode } from '../../../../src/app/tools/cluster/remote.ts';
 import { formatStatus, readStatus } from '../../../../src/app/tools/cluster/status.ts';
 import { readNodeView } from '../../../../src/driver/nodeview/index.ts';
 import { mostRefusals } from '../../../../src/driver/policy/index.ts';
@@ -325,6 +325,13 @@ describe('readClaims', () => {
 });
 
 describe('commands in the pod of the driver', () => {
+  it('takes a claim by its name, or as the tables show it', () => {
+    expect(parseClaim('fast-net', 'default')).toEqual({ namespace: 'default', name: 'fast-net' });
+    expect(parseClaim('apps/fast-net', 'default')).toEqual({ namespace: 'apps', name: 'fast-net' });
+    for (const bad of ['apps/', '/fast-net', 'a/b/c', '', '../x', 'A'])
+      expect(() => parseClaim(bad, 'default')).toThrow(/is neither the name of a claim nor namespace\/name/);
+  });
+
   it('are run on the node that is named, or that has the devices of a claim', async () => {
     await using bench = await startCluster();
     const { api, cluster } = bench;
