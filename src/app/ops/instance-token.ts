@@ -4,6 +4,7 @@ import { get as getHttp, type IncomingMessage } from 'node:http';
 import { get as getHttps } from 'node:https';
 import { dirname } from 'node:path';
 import { errnoCode } from '../../lib/errors.ts';
+import { replaceFile } from '../../lib/replace-file.ts';
 
 /** How long the instance that holds an address may take to identify itself. */
 const answerTimeoutMs = 2_000;
@@ -21,11 +22,14 @@ export class InstanceToken {
 
   /** Creates the file if it is missing. @throws the Node.js error of a file that can be neither read nor created */
   static open(path: string): InstanceToken {
+    const secret = randomBytes(32).toString('base64url');
     try {
       mkdirSync(dirname(path), { recursive: true });
-      writeFileSync(path, randomBytes(32).toString('base64url'), { flag: 'wx', mode: 0o600 });
+      writeFileSync(path, secret, { flag: 'wx', mode: 0o600, flush: true });
     } catch (error) {
       if (errnoCode(error) !== 'EEXIST') throw error;
+      // After a full disk, or a loss of power.
+      if (readFileSync(path).length < secret.length) replaceFile(path, secret, 0o600);
     }
     return new InstanceToken(readFileSync(path, 'utf8'));
   }

@@ -1,4 +1,6 @@
+import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
+import { statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -81,6 +83,16 @@ describe('Operations', () => {
       await using second = await Operations.start({ ...options, address, waitForAddress: true, token });
       expect([first, second]).toHaveLength(2);
     }
+  });
+
+  it('does not take a secret for one that a full disk, or a loss of power, has left empty', () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'token');
+    writeFileSync(path, '');
+    const token = InstanceToken.open(path);
+    expect(token.prove('nonce')).not.toBe(createHmac('sha256', '').update('nonce').digest('hex'));
+    expect(InstanceToken.open(path).prove('nonce')).toBe(token.prove('nonce'));
+    expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
   it('waits for a holder of its address that does not answer in time', async () => {
