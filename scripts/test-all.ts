@@ -167,10 +167,10 @@ async function main(): Promise<boolean> {
   const together: Part[] = [
     { name: 'virtual machine', versions: 'QEMU igb', command: ['bash', 'scripts/e2e-vm.sh'] },
     first,
-    kind,
     release,
-    machine,
+    kind,
     ...others,
+    machine,
     { name: 'integration', versions: 'the kernel of this machine', command: onNode('integration') },
     {
       name: 'site',
