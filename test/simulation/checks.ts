@@ -13,6 +13,7 @@ import { HostModel } from './model.ts';
 import { farVfs, isNumaRequired } from './numa.ts';
 import type { ClaimPlan } from './plan.ts';
 import { Reports } from './reports.ts';
+import { Returns } from './returns.ts';
 import type { SimContainer, SimSandbox } from './runtime.ts';
 import type { Process } from './simulator.ts';
 import { Waits } from './waits.ts';
@@ -86,6 +87,7 @@ export class Checks {
   readonly guarantees: Guarantees;
   readonly waits: Waits;
   readonly model: HostModel;
+  readonly returns: Returns;
   /** What is to be looked at when the step has ended. */
   readonly #afterStep: (() => void)[] = [];
   #filesChanged = false;
@@ -102,6 +104,7 @@ export class Checks {
     this.guarantees = new Guarantees(node, onViolation);
     this.waits = new Waits(node, onViolation);
     this.model = new HostModel(node, onViolation);
+    this.returns = new Returns(node, onViolation);
     node.kernel.observers.push({
       moved: (link, from, to, by) => this.#moved(link, from, to, by),
       removed: (link, by) => this.#leaves(link, by),
@@ -180,20 +183,23 @@ export class Checks {
   }
 
   #checkFollowed(sandbox: SimSandbox): void {
-    const { hardware } = this.#node;
     if (this.#isHindered || this.#isDamaged() || sandbox.isEnding || sandbox.pause === undefined) return;
-    for (const claim of this.#existing(sandbox.pod)) {
-      for (const vf of hardware.allocatedTo(claim)) {
-        const request = claim.devices.find(({ device }) => device === vf.name)?.request ?? '';
-        if (vf.link?.namespace !== sandbox.network || this.#gateOf(claim)?.state !== 'served') continue;
-        const document = this.#readDocument(claim, request);
-        if (document !== undefined) this.#checkDocument(`${sandbox.id} has changed`, sandbox, vf, document, claim);
-      }
+    for (const claim of this.#existing(sandbox.pod)) this.#checkServed(`${sandbox.id} has changed`, sandbox, claim);
+  }
+
+  /** The files of a claim whose gate is open describe its VFs. */
+  #checkServed(who: string, sandbox: SimSandbox, claim: SimClaim): void {
+    for (const vf of this.#node.hardware.allocatedTo(claim)) {
+      const request = claim.devices.find(({ device }) => device === vf.name)?.request ?? '';
+      if (vf.link?.namespace !== sandbox.network || this.#gateOf(claim)?.state !== 'served') continue;
+      const document = this.#readDocument(claim, request);
+      if (document !== undefined) this.#checkDocument(who, sandbox, vf, document, claim);
     }
   }
 
   cardReset(): void {
     this.#resets += 1;
+    this.returns.reset();
     const { nowMs } = this.#node.simulator;
     for (const { pciAddress } of this.#node.hardware.vfs) this.#leftAtMs.set(pciAddress, nowMs);
     for (const sandbox of this.#node.runtime.sandboxes.values()) {
@@ -226,6 +232,7 @@ export class Checks {
   }
 
   booted(): void {
+    this.returns.reset();
     for (const vf of this.#node.hardware.vfs) vf.wasBooted = true;
   }
 
@@ -288,7 +295,23 @@ export class Checks {
     // A pod without a free VF waits for another to end.
     const due = pods.filter((pod) => pod.isBound && !pod.isDeleted && !pod.isFailed);
     const waiting = due.filter((pod) => !running.has(pod) && this.#canRun(pod));
-    return [...waiting.map(({ uid }) => `${uid} does not run`), ...due.flatMap((pod) => this.#unserved(pod))];
+    const able = due.filter((pod) => running.has(pod) && this.#canRun(pod));
+    return [
+      ...waiting.map(({ uid }) => `${uid} does not run`),
+      ...due.flatMap((pod) => this.#unserved(pod)),
+      ...able.flatMap((pod) => this.#closed(pod)),
+    ];
+  }
+
+  /** Claims of a pod that runs whose start gate is not open: a container that ends is to be started again. */
+  #closed(pod: SimPod): string[] {
+    return this.#existing(pod).flatMap((claim) => {
+      const gate = this.#gateOf(claim);
+      const isHere = gate !== undefined && this.#node.runtime.sandboxes.get(gate.sandboxId ?? '')?.pod === pod;
+      return isHere && gate.state !== 'served'
+        ? [`the gate of ${claim.name} is ${gate.state}, and ${pod.uid} runs`]
+        : [];
+    });
   }
 
   /** Whether its claims can be served at all. */
@@ -341,8 +364,23 @@ export class Checks {
     yield* this.guarantees.misreported();
     const instance = this.#node.registered();
     if (instance !== undefined) yield* this.model.differences(instance);
+    yield* this.#misdescribed();
     // A pod whose VF was reset with the card has to be deleted.
     yield* this.reports.disagreements(this.#resets === 0 ? ({ id }) => !this.#changed.has(id) : undefined);
+  }
+
+  /** What files say of the VFs of pods that run, and the kernel does not. */
+  *#misdescribed(): Generator<string> {
+    for (const { state, sandbox } of this.#node.runtime.containers.values()) {
+      if (state !== 'running' || sandbox.isEnding || sandbox.pod.isDeleted) continue;
+      for (const claim of this.#existing(sandbox.pod)) {
+        try {
+          this.#checkServed(`${sandbox.id} runs`, sandbox, claim);
+        } catch (error) {
+          yield (error as Violation).message;
+        }
+      }
+    }
   }
 
   /** Whether something else has ever damaged a file of the driver. */
@@ -581,8 +619,9 @@ export class Checks {
   }
 
   /** The VF is what the claim asks for. */
-  #checkSettings(where: string, vf: SimVf, link: SimLink, { id }: SimSandbox, { attach, config }: ClaimPlan): void {
+  #checkSettings(where: string, vf: SimVf, link: SimLink, sandbox: SimSandbox, { attach, config }: ClaimPlan): void {
     if (attach !== 'netlink') return;
+    const { id } = sandbox;
     const { mtu, bond, ipam, vf: { vlan, ...properties } = {}, ...wanted } = config as NonNullable<ClaimSettings>;
     const { interfaceName: pattern = '', macAddress: mac, addresses = [], routes = [] } = wanted;
     const isNamed = pattern === '' || link.name === pattern || link.name.replace(/\d+$/, '%d') === pattern;
@@ -595,6 +634,7 @@ export class Checks {
         ? []
         : ['not its routes']),
       ...(ipam === undefined || this.#leasesOf(id).some((cidr) => has.includes(cidr)) ? [] : ['no leased address']),
+      ...this.#excessOf(sandbox, link),
       ...(link.up && link.used.up ? [] : ['down']),
       ...(bond === undefined || link.used.name === bond.name ? [] : ['in no bond']),
       ...(mtu === undefined || link.mtuBytes === mtu ? [] : [`MTU ${link.mtuBytes}`]),
@@ -606,6 +646,19 @@ export class Checks {
     ];
     if (wrong.length > 0)
       throw new Violation('not-configured', `${where}, which has not what it asks for: ${wrong.join(', ')}`);
+  }
+
+  /** What a pod has more of than its claims ask for: the members of a bond share its addresses, and it is made once. */
+  #excessOf({ id, pod }: SimSandbox, { namespace }: SimLink): string[] {
+    const plans = pod.claims.flatMap((name) => this.#node.apiServer.claims.get(name)?.plan ?? []);
+    if (plans.length < pod.claims.length) return [];
+    const sum = (list: readonly ClaimPlan[]) => list.reduce((all, { vfs, isBond }) => all + (isBond ? 1 : vfs), 0);
+    const [leases, bonds] = [this.#leasesOf(id).length, ownBondsIn(namespace).length];
+    const [mostLeases, mostBonds] = [sum(plans.filter(({ ipam }) => ipam)), sum(plans.filter(({ isBond }) => isBond))];
+    return [
+      ...(leases > mostLeases ? [`${leases} leases instead of ${mostLeases}`] : []),
+      ...(bonds > mostBonds ? [`${bonds} bonds instead of ${mostBonds}`] : []),
+    ];
   }
 
   /** The file's content matches the kernel's state. */
@@ -749,6 +802,7 @@ export class Checks {
       () =>
         `${link.parentDevice ?? link.name} goes from ${from.owner ?? 'host'} to ${to.owner ?? 'host'} as ${link.name}`,
     );
+    this.returns.moved(link, from, to, by);
     if (!from.isHost) this.#leaves(link, by, from);
     this.#isPlaceChanged = true;
     if (link.parentDevice !== undefined) {
@@ -797,7 +851,7 @@ export class Checks {
    * Before the driver takes a VF out of a sandbox, it closes the gate and blanks the files that describe it. On the host the VF
    * never has a name that the pod has chosen.
    */
-  #checkLeft(link: SimLink, { id }: SimSandbox, by: string): void {
+  #checkLeft(link: SimLink, { id }: SimSandbox, from: Namespace, by: string): void {
     const { parentDevice = '' } = link;
     const held = this.#node.registered()?.store.holderOf(parentDevice);
     const device = held?.devices.find(({ pciAddress }) => pciAddress === parentDevice);
@@ -809,6 +863,13 @@ export class Checks {
       if (isRight || !namespace.isHost || by === 'CNI plugin') return;
       this.#violation ??= new Violation('name-on-host', `${parentDevice} of ${id} comes to the host as ${name}`);
     });
+    const [bond] = device?.config.bond === undefined ? [] : ownBondsIn(from);
+    // Without an answer to its request it goes on: the end of the sandbox removes the bond, too.
+    if (bond !== undefined && !this.#node.hasLostRequest)
+      this.#violation ??= new Violation(
+        'bond-left',
+        `${parentDevice} leaves ${id} before its bond ${bond.name} is deleted`,
+      );
     const claim = this.#node.apiServer.claims.get(held?.identity.name ?? '');
     if (held?.state !== 'prepared' || claim?.uid !== held.identity.uid || device === undefined) return;
     const gate = this.#gateOf(claim);
@@ -829,7 +890,7 @@ export class Checks {
       this.#lookForLeft(sandbox);
       return;
     }
-    if (by !== 'Multus') this.#checkLeft(link, sandbox, by);
+    if (by !== 'Multus') this.#checkLeft(link, sandbox, from, by);
     const isRunning = this.#node.runtime.containersOf(sandbox).some(({ state }) => state === 'running');
     if (!isRunning) return;
     this.#violation ??= new Violation(
@@ -837,4 +898,11 @@ export class Checks {
       `${by} takes ${link.parentDevice} from the running pod in ${sandbox.id}`,
     );
   }
+}
+
+/** Bonds that the driver has made, also those that have no name of their own yet. */
+function ownBondsIn({ links }: Namespace): SimLink[] {
+  return links.filter(({ kind, alias, name }) => {
+    return kind === 'bond' && (alias.startsWith('netdra:bond:') || /^netdra-[0-9a-f]{8}$/.test(name));
+  });
 }

@@ -66,6 +66,8 @@ export class Instance {
   readonly #chosen: InstanceSettings;
   readonly #logger: Logger;
   readonly #unfinished = new Set<Promise<unknown>>();
+  /** Keys of locks that it holds. */
+  readonly #held = new Map<string, number>();
   #driver: NetworkNode | undefined;
 
   constructor(node: Node, name: string, { isShared, chosen }: { isShared: boolean; chosen: InstanceSettings }) {
@@ -87,6 +89,11 @@ export class Instance {
     const { plant, directories } = this.#node;
     this.#driver = await createNode(plant?.(ports, directoriesOf(directories)) ?? ports, this.#settings());
     await this.#driver.start();
+  }
+
+  /** Whether it holds the lock of a claim. */
+  holds(key: string): boolean {
+    return this.#held.has(key);
   }
 
   /** As on SIGTERM. */
@@ -127,10 +134,10 @@ export class Instance {
   }
 
   #ports(): NodePorts {
-    const { simulator, kernel, hardware, faults, apiServer, cni, bootCount } = this.#node;
+    const { simulator, kernel, hardware, apiServer, cni, bootCount } = this.#node;
     const { process } = this;
     const readFails = () => this.#node.readFails('files');
-    const isLost = () => simulator.tape.chance(faults.lostRate, 'kernel');
+    const isLost = () => this.#node.isRequestLost();
     const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost, readFails });
     const locks = this.#contested(this.#isShared ? this.#sharedLocks() : new KeyedMutex());
     const isGated = this.#chosen.gate === 'hook';
@@ -174,12 +181,32 @@ export class Instance {
     const acquireAll = locks.acquireAll.bind(locks);
     locks.acquireAll = async (keys, signal) => {
       using turn = new DisposableStack();
+      const { tape } = simulator;
+      const isLate = tape.chance(faults.lockedRate, 'lock');
+      const wait = () => this.process.clock.sleep(tape.delay(300, 5_000), signal);
+      // Others of this process may come first, or wait as well.
+      const isOvertaken = isLate && tape.chance(0.5, 'turn');
+      if (isOvertaken) await wait();
       turn.use(await acquireAll(keys, signal));
-      if (simulator.tape.chance(faults.lockedRate, 'lock'))
-        await this.process.clock.sleep(simulator.tape.delay(300, 5_000), signal);
+      turn.use(this.#hold(keys));
+      if (isLate && !isOvertaken) await wait();
       return turn.move();
     };
     return locks;
+  }
+
+  #hold(keys: readonly string[]): Disposable {
+    const held = this.#held;
+    for (const key of keys) held.set(key, 1 + (held.get(key) ?? 0));
+    return {
+      [Symbol.dispose]() {
+        for (const key of keys) {
+          const left = (held.get(key) ?? 1) - 1;
+          if (left === 0) held.delete(key);
+          else held.set(key, left);
+        }
+      },
+    };
   }
 
   #sharedLocks(): FileMutex {
@@ -275,6 +302,7 @@ function openStore(node: Node, process: Process, path: string, options: StoreOpt
     methods[name] = (...args) => {
       process.point(`store ${name}`);
       node.simulator.trace(process.name, () => `store ${name} ${JSON.stringify(args.map(summary))}`);
+      node.beforeStored(name, args, process);
       const result = original(...args);
       node.onStored(name, args[0], process);
       process.point(`after store ${name}`);

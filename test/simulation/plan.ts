@@ -37,6 +37,8 @@ export interface PodPlan {
   isOnHost: boolean;
   /** Where the running pod moves its VF to, if it does: the host's namespace, or one of its own. */
   vfLeavesTo: 'host' | 'own' | undefined;
+  /** Whether it always moves another one, too. */
+  leavesTwice?: boolean;
   restartPolicy: 'Always' | 'Never';
   /** Time after its arrival; absent: at the end of the schedule. */
   deletedAfterMs: number | undefined;
@@ -64,6 +66,14 @@ export interface Damage {
   atMs: number;
   of: 'gate' | 'metadata' | 'CDI spec';
   how: 'empty' | 'torn' | 'newer' | 'removed';
+}
+
+/** One of the driver's writes, statements or requests to the kernel fails, after some that do not. */
+export interface OneFailure {
+  kind: 'one fails';
+  atMs: number;
+  of: 'disk' | 'store' | 'kernel';
+  after: number;
 }
 
 /** What the policy guarantees each VF, of ports with 10 Gbit/s. */
@@ -98,6 +108,7 @@ export type Fault =
   | { kind: PlainFault; atMs: number; forMs: number }
   | ReadFault
   | Damage
+  | OneFailure
   | { kind: 'cable out'; atMs: number; forMs: number }
   /** The PF is the port of a bond, whose partner is silent for a time. */
   | { kind: 'partner lost'; atMs: number; forMs: number }
@@ -215,7 +226,57 @@ export function drawPlan(tape: Tape): Plan {
   const others = { ...plan, losesNamespaces, ...drawMore(tape, plan) };
   const more = tape.chance(0.15, 'bond') ? { ...others, pods: others.pods.map((pod) => drawBond(tape, pod)) } : others;
   const isShared = more.faults.some(({ kind }) => kind === 'update driver');
-  return { ...more, isShared, bandwidth: tape.chance(0.08, 'guarantee') ? drawBandwidth(tape) : undefined };
+  const isGuaranteed = tape.chance(0.08, 'guarantee') || (more.reusesNames && tape.chance(0.25, 'several'));
+  return drawLast(tape, { ...more, isShared, bandwidth: isGuaranteed ? drawBandwidth(tape) : undefined });
+}
+
+/** From generators of its own, after all else: a schedule without any of it is what it was. */
+function drawLast(tape: Tape, plan: Plan): Plan {
+  const pods = tape.chance(0.1, 'several') ? plan.pods.map((pod) => drawSeveral(tape, pod)) : plan.pods;
+  return {
+    ...plan,
+    pods: pods.map((pod) => drawNames(tape, pod)),
+    faults: [...plan.faults, ...drawOneFailure(tape, pods)],
+  };
+}
+
+/** The pod's first claim has two VFs, mostly in requests of their own; in some pods both leave it. */
+function drawSeveral(tape: Tape, pod: PodPlan): PodPlan {
+  const [first, ...others] = pod.claims as [ClaimPlan, ...ClaimPlan[]];
+  if (first.isBond || first.isBroken || first.attach === 'observe') return pod;
+  // What only one VF can have.
+  const {
+    interfaceName: _1,
+    macAddress: _2,
+    addresses: _3,
+    routes: _4,
+    ...config
+  } = first.config as Record<string, unknown>;
+  const isOneRequest = tape.chance(0.2, 'several');
+  const leaves = tape.chance(0.5, 'several')
+    ? { vfLeavesTo: tape.pick(['own', 'host'] as const, 'several'), leavesTwice: tape.chance(0.7, 'several') }
+    : {};
+  return { ...pod, ...leaves, claims: [{ ...first, vfs: 2, isOneRequest, config }, ...others] };
+}
+
+/** Members of a bond may have names, too. */
+function drawNames(tape: Tape, pod: PodPlan): PodPlan {
+  const claims = pod.claims.map((claim) => {
+    const isNamed = claim.isBond && claim.isOneRequest && tape.chance(0.5, 'several');
+    return isNamed ? { ...claim, config: { ...claim.config, interfaceName: 'member%d' } } : claim;
+  });
+  return { ...pod, claims };
+}
+
+/** Anything that the driver does while a pod starts or ends fails, once. */
+function drawOneFailure(tape: Tape, pods: readonly PodPlan[]): OneFailure[] {
+  if (!tape.chance(0.2, 'once')) return [];
+  const times = pods.flatMap(({ arrivesAtMs, deletedAfterMs }) =>
+    deletedAfterMs === undefined ? [arrivesAtMs] : [arrivesAtMs, arrivesAtMs + deletedAfterMs],
+  );
+  const atMs = times[tape.below(times.length, 'once')] ?? 0;
+  const of = tape.pick<OneFailure['of']>(['disk', 'store', 'kernel'], 'once');
+  return [{ kind: 'one fails', atMs, of, after: tape.below({ disk: 50, store: 30, kernel: 100 }[of], 'once') }];
 }
 
 type More = Pick<

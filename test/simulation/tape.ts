@@ -29,7 +29,10 @@ export type ChoiceKind =
   | 'end'
   | 'vf'
   | 'dad'
-  | 'back';
+  | 'back'
+  | 'several'
+  | 'once'
+  | 'turn';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

@@ -15,6 +15,7 @@ import { Kernel, type Namespace, type SimLink } from './kernel.ts';
 import { Kubelet } from './kubelet.ts';
 import { type ClaimPlan, drawPlan, type Fault, type Plan, type PodPlan, type ReadFault } from './plan.ts';
 import type { Plant } from './planted/plant.ts';
+import type { AttachmentChanges } from './returns.ts';
 import { rpc } from './rpc.ts';
 import { Runtime, type SimContainer } from './runtime.ts';
 import { Killed, type Process, type Simulator } from './simulator.ts';
@@ -45,6 +46,10 @@ interface Faults {
   storeErrors: number;
   /** Statements that still succeed before the one that fails. */
   statementsBefore: number;
+  /** Changes of the disk that still succeed before the one that fails. */
+  changesBefore: number;
+  /** Requests to the kernel that are still answered before one is lost; absent: all are. */
+  requestsBefore: number | undefined;
   reads: { of: ReadFault['of']; untilMs: number } | undefined;
 }
 
@@ -90,7 +95,7 @@ export class Node {
   readonly instances: Instance[] = [];
   readonly faults: Faults = {
     ...{ lostRate: 0, lockedRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0, statementsBefore: 0 },
-    reads: undefined,
+    ...{ changesBefore: 0, requestsBefore: undefined, reads: undefined },
   };
   isCalm = false;
   /** The operator's choice of devices. */
@@ -105,6 +110,8 @@ export class Node {
   #disturbedUntilMs = 0;
   #stallInWait: Extract<Fault, { kind: 'stall in wait' }> | undefined;
   #clockStepMs = 0;
+  /** Whether the answer to a request to the kernel was ever lost. */
+  hasLostRequest = false;
 
   constructor(simulator: Simulator, { directories, disk, databases, plant }: Place, plan = drawPlan(simulator.tape)) {
     this.plant = plant;
@@ -217,7 +224,7 @@ export class Node {
     if (pod.plan.vfLeavesTo !== undefined && tape.chance(0.7, 'more')) {
       const atMs = 200 + 5_000 * tape.fraction('more');
       const againMs = 100 + 8_000 * tape.fraction('back');
-      for (const ms of tape.chance(0.5, 'back') ? [0, againMs] : [0])
+      for (const ms of tape.chance(0.5, 'back') || pod.plan.leavesTwice === true ? [0, againMs] : [0])
         simulator.schedule(atMs + ms, undefined, 'pod moves a VF', () => this.#moveOut(container));
     }
     for (let left = pod.plan.mutations; left > 0; left--) {
@@ -242,6 +249,11 @@ export class Node {
   onSurprise(error: unknown): void {
     // In a process that has ended, nothing follows from it.
     if (!(error instanceof Killed)) this.surprise ??= error;
+  }
+
+  beforeStored(change: string, [first, second]: readonly unknown[], process: Process): void {
+    if (change === 'setAttachments')
+      this.checks.returns.attachmentsChange(String(first), second as AttachmentChanges, process);
   }
 
   onStored(change: string, argument: unknown, process: Process): void {
@@ -271,6 +283,20 @@ export class Node {
     const { reads } = this.faults;
     if (reads?.of !== of || this.simulator.nowMs >= reads.untilMs || this.#driver() === undefined) return false;
     return this.simulator.tape.chance(0.5, 'reads');
+  }
+
+  /** Whether the answer to the current request to the kernel gets lost. */
+  isRequestLost(): boolean {
+    const { faults, simulator } = this;
+    if (faults.requestsBefore !== undefined && faults.requestsBefore-- <= 0) {
+      faults.requestsBefore = undefined;
+      this.#disturb(0);
+      this.hasLostRequest = true;
+      return true;
+    }
+    const isLost = simulator.tape.chance(faults.lostRate, 'kernel');
+    this.hasLostRequest ||= isLost;
+    return isLost;
   }
 
   /** The instance of the driver whose code is running. */
@@ -514,11 +540,16 @@ export class Node {
         faults.diskFullUntilMs = nowMs + fault.forMs;
         break;
       case 'disk error':
-        faults.diskErrors += 1;
+        Object.assign(faults, { diskErrors: faults.diskErrors + 1, changesBefore: 0 });
         break;
       case 'store error':
         faults.storeErrors += 1;
         faults.statementsBefore = simulator.tape.below(6, 'more');
+        break;
+      case 'one fails':
+        if (fault.of === 'kernel') faults.requestsBefore = fault.after;
+        else if (fault.of === 'disk') Object.assign(faults, { diskErrors: 1, changesBefore: fault.after });
+        else Object.assign(faults, { storeErrors: 1, statementsBefore: fault.after });
         break;
       case 'stall runtime':
         runtime.process.stalledUntilMs = nowMs + fault.forMs;
@@ -638,7 +669,7 @@ export class Node {
   #diskError(isGrowing: boolean): 'ENOSPC' | 'EIO' | undefined {
     const { faults } = this;
     if (isGrowing && this.simulator.nowMs < faults.diskFullUntilMs) return 'ENOSPC';
-    if (faults.diskErrors <= 0) return undefined;
+    if (faults.diskErrors <= 0 || faults.changesBefore-- > 0) return undefined;
     faults.diskErrors -= 1;
     this.#disturb(0);
     return 'EIO';
@@ -729,7 +760,7 @@ export class Node {
     simulatorTrace(this, 'faults end');
     Object.assign(this.hardware, { refusesUntilMs: 0, lateUntilMs: 0 });
     const none = { lostRate: 0, lockedRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0 };
-    Object.assign(faults, { ...none, reads: undefined });
+    Object.assign(faults, { ...none, reads: undefined, requestsBefore: undefined });
     cni.failureRate = 0;
     cni.hangRate = 0;
     cni.slowUntilMs = 0;
