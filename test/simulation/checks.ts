@@ -11,7 +11,7 @@ import { directoriesOf, periodicSleepsMs } from './instance.ts';
 import type { Namespace, SimLink } from './kernel.ts';
 import { HostModel } from './model.ts';
 import { farVfs, isNumaRequired } from './numa.ts';
-import type { ClaimPlan } from './plan.ts';
+import { type ClaimPlan, reconcileMsOf } from './plan.ts';
 import { Reports } from './reports.ts';
 import { Returns } from './returns.ts';
 import type { SimContainer, SimSandbox } from './runtime.ts';
@@ -29,18 +29,14 @@ export class Violation extends Error {
   }
 }
 
-/** How long the driver may continue to work on a sandbox that is gone. */
-const goneMs = 40_000;
-/** Time after the end of a sandbox in which an undisturbed driver detaches its VFs and ends its gates. */
-const endMs = 40_000;
 /** Before the time in which it gives up to wait for its own work, as the runtime ends a call after 2 s. */
 const answerMs = 1_400;
 /** Time in which an undisturbed driver ends a container that waits in the start gate, after the deletion of its pod. */
 const waitMs = 30_000;
 /** Time in which an undisturbed driver serves a pod whose container waits: after failures it tries again every 5 s. */
 const startMs = 7_000;
-/** Time in which an undisturbed driver notices that a VF has left its pod: a round of reconciliation, and what it does. */
-const noticeMs = { byEvent: 3_000, byRound: 20_000 };
+/** Time in which an undisturbed driver notices that a VF has left its pod, if it follows the pod. */
+const followMs = 3_000;
 /** Time in which an undisturbed driver has an address in its files whose duplicate address detection has ended. */
 const addressMs = 5_000;
 /** In calm, also while pods start or end, no second takes the driver more steps than this. */
@@ -94,9 +90,16 @@ export class Checks {
   #isPlaceChanged = false;
   #violation: Violation | undefined;
   #resets = 0;
+  /** Time in which an undisturbed driver notices it without: a round of reconciliation, and what it does. */
+  readonly #roundMs: number;
+  /** Time after the end of a sandbox in which it detaches its VFs and ends its gates, and ceases to work on it. */
+  readonly #endMs: number;
 
   constructor(node: Node) {
     this.#node = node;
+    const everyMs = reconcileMsOf(node.plan);
+    this.#roundMs = everyMs + 10_000;
+    this.#endMs = 2 * everyMs + 20_000;
     const onViolation = (rule: string, message: string) => {
       this.#violation ??= new Violation(rule, message);
     };
@@ -127,7 +130,7 @@ export class Checks {
     if (sandbox !== undefined && (sandbox.state !== 'failed' || sandbox.isListed)) return;
     const since = this.#goneSince.get(sandboxId) ?? nowMs;
     this.#goneSince.set(sandboxId, since);
-    if (nowMs - since < goneMs) return;
+    if (nowMs - since < this.#endMs) return;
     this.#violation ??= new Violation(
       'endless',
       `the driver still works on ${sandboxId}, which is gone since ${since} ms`,
@@ -141,7 +144,7 @@ export class Checks {
   /** A pod has changed its own interface: the files of its claims soon show it. */
   podHasChanged(sandbox: SimSandbox): void {
     const { simulator, plan } = this.#node;
-    const ms = plan.liveUpdates ? noticeMs.byEvent : noticeMs.byRound;
+    const ms = plan.liveUpdates ? followMs : this.#roundMs;
     const atMs = simulator.nowMs;
     this.#changedAtMs.set(sandbox.id, atMs);
     simulator.schedule(ms, undefined, 'look at files', () => {
@@ -210,7 +213,7 @@ export class Checks {
 
   /** Soon no file describes a VF that has left its pod, whatever has become of the others of its claim. */
   #lookForLeft(sandbox: SimSandbox): void {
-    const ms = noticeMs.byRound;
+    const ms = this.#roundMs;
     this.#node.simulator.schedule(ms + 1, undefined, 'look at files', () => {
       const isOver = sandbox.isEnding || sandbox.pause === undefined || sandbox.network.isHost;
       if (isOver || this.#isHindered || this.#isDamaged() || !this.#node.isUndisturbedFor(ms)) return;
@@ -411,9 +414,9 @@ export class Checks {
     if (late !== undefined && this.#node.isUndisturbedFor(waitMs) && this.#isAtGate(late)) {
       throw new Violation('late-end', `${late.uid} was deleted, and its container still waits in the start gate`);
     }
-    if (!this.#node.isUndisturbedFor(endMs)) return;
+    if (!this.#node.isUndisturbedFor(this.#endMs)) return;
     for (const sandbox of runtime.sandboxes.values()) {
-      if (nowMs - (sandbox.endedAtMs ?? nowMs) >= endMs) this.#checkEnd(sandbox);
+      if (nowMs - (sandbox.endedAtMs ?? nowMs) >= this.#endMs) this.#checkEnd(sandbox);
     }
   }
 
@@ -421,8 +424,8 @@ export class Checks {
   sandboxEnds(sandbox: SimSandbox): void {
     const { plan, simulator } = this.#node;
     if (plan.lostRate + plan.lockedRate > 0) return;
-    simulator.schedule(endMs, undefined, 'look at the end of a sandbox', () => {
-      if (this.#node.isUndisturbedFor(endMs)) this.#checkEnd(sandbox);
+    simulator.schedule(this.#endMs, undefined, 'look at the end of a sandbox', () => {
+      if (this.#node.isUndisturbedFor(this.#endMs)) this.#checkEnd(sandbox);
     });
   }
 
@@ -506,7 +509,7 @@ export class Checks {
   #unexpectedWork(process: Process): string[] {
     const work = this.#node.simulator.pending(process);
     // Each of them once: other work may sleep for the same time.
-    for (const ms of periodicSleepsMs) {
+    for (const ms of [reconcileMsOf(this.#node.plan), ...periodicSleepsMs]) {
       const at = work.indexOf(`sleep ${ms}`);
       if (at !== -1) work.splice(at, 1);
     }
@@ -568,7 +571,7 @@ export class Checks {
       const vf = this.#node.hardware.vfs.find((each) => each.name === device);
       const hasVf = !adminAccess && vf !== undefined;
       // Without a gate, a file of the earlier sandbox lets containers start while no instance runs.
-      const isGuarded = isGated || (isMounted && this.#node.isUndisturbedFor(noticeMs.byEvent));
+      const isGuarded = isGated || (isMounted && this.#node.isUndisturbedFor(followMs));
       // No interface shows that a VF in user space was reset: its pod has to be deleted.
       const isUnseen = this.#resets > 0 && claim.plan.attach === 'user-space';
       if (hasVf && isGuarded && !isUnseen) this.#checkPlace(where, sandbox, vf);
@@ -588,7 +591,7 @@ export class Checks {
     if (this.#damagedAtMs === undefined) return false;
     // A plugin that hangs holds the repair of its sandbox's files up for a minute.
     if (this.#node.plan.cniHangRate > 0) return true;
-    return nowMs - this.#damagedAtMs < noticeMs.byRound || !this.#node.isUndisturbedFor(noticeMs.byRound);
+    return nowMs - this.#damagedAtMs < this.#roundMs || !this.#node.isUndisturbedFor(this.#roundMs);
   }
 
   /** Whether it never left its pod by itself, or the driver had the time to notice that it did. */
@@ -598,7 +601,7 @@ export class Checks {
 
   #isNoticed(sinceMs: number | undefined): boolean {
     if (sinceMs === undefined) return true;
-    const ms = this.#node.plan.liveUpdates ? noticeMs.byEvent : noticeMs.byRound;
+    const ms = this.#node.plan.liveUpdates ? followMs : this.#roundMs;
     return this.#node.simulator.nowMs - sinceMs > ms && this.#node.isUndisturbedFor(ms);
   }
 
@@ -706,7 +709,7 @@ export class Checks {
   /** Whether one of its addresses became ready so lately that the file need not have it. */
   #isJustReady({ readyAtMs }: SimLink): boolean {
     const { simulator } = this.#node;
-    const ms = this.#isHindered ? 2 * noticeMs.byRound : addressMs;
+    const ms = this.#isHindered ? 2 * this.#roundMs : addressMs;
     return simulator.nowMs - readyAtMs <= ms || !this.#node.isUndisturbedFor(ms);
   }
 
@@ -864,8 +867,9 @@ export class Checks {
       this.#violation ??= new Violation('name-on-host', `${parentDevice} of ${id} comes to the host as ${name}`);
     });
     const [bond] = device?.config.bond === undefined ? [] : ownBondsIn(from);
-    // Without an answer to its request it goes on: the end of the sandbox removes the bond, too.
-    if (bond !== undefined && !this.#node.hasLostRequest)
+    // Without an answer to its request it goes on, and one whose sandbox cannot be reached is made anew: the end of the sandbox
+    // removes the bond, too.
+    if (bond !== undefined && !link.isGone && !this.#node.hasLostRequest)
       this.#violation ??= new Violation(
         'bond-left',
         `${parentDevice} leaves ${id} before its bond ${bond.name} is deleted`,

@@ -16,7 +16,7 @@ import { driverName, nodeName } from './api-server.ts';
 import { openSimCard } from './hardware.ts';
 import { SimNetworks } from './networks.ts';
 import { numaNodes } from './numa.ts';
-import type { InstanceSettings } from './plan.ts';
+import { type InstanceSettings, reconcileMsOf } from './plan.ts';
 import { Process } from './simulator.ts';
 import type { Node } from './world.ts';
 
@@ -44,9 +44,8 @@ export function settingsDirs(directories: Directories) {
   };
 }
 
-export const reconcileMs = 10_000;
-/** Periodic sleeps of the driver: reconciliation, checks of pods, waiting sandboxes and devices, and of its slices. */
-export const periodicSleepsMs = [reconcileMs, 2_000, 1_000, 2_000, 300_000];
+/** Periodic sleeps of the driver beside those of reconciliation: checks of pods, waiting sandboxes and devices, and of its slices. */
+export const periodicSleepsMs = [2_000, 1_000, 2_000, 300_000];
 const lockPollMs = 100;
 
 /** One instance of the driver, on the simulated node: real code behind simulated ports. */
@@ -127,7 +126,7 @@ export class Instance {
       policyObjects: false,
       version: '0.1.0',
       cni: allCni,
-      reconcileIntervalMs: reconcileMs,
+      reconcileIntervalMs: reconcileMsOf(this.#node.plan),
       simulate: undefined,
       simulatePrefix: '',
     };

@@ -165,6 +165,8 @@ export interface Plan {
   /** Whether the kubelet cancels its work for a pod that is deleted. */
   kubeletCancels: boolean;
   bandwidth: BandwidthPlan | undefined;
+  /** Whether the driver reconciles every minute, as it does by default: then each event has to have its effect by itself. */
+  reconcilesSeldom?: boolean;
   /** When faults end. */
   calmAtMs: number;
   isShared: boolean;
@@ -176,6 +178,11 @@ export interface Plan {
   found?: ReadonlyMap<string, FoundVf>;
   /** The kubelet. Not drawn: one that does the usual. */
   kubelet?: (node: Node) => Kubelet;
+}
+
+/** How often the driver reconciles. */
+export function reconcileMsOf({ reconcilesSeldom = false }: Pick<Plan, 'reconcilesSeldom'>): number {
+  return reconcilesSeldom ? 60_000 : 10_000;
 }
 
 /** All faults have ended by then. */
@@ -232,11 +239,13 @@ export function drawPlan(tape: Tape): Plan {
 
 /** From generators of its own, after all else: a schedule without any of it is what it was. */
 function drawLast(tape: Tape, plan: Plan): Plan {
-  const pods = tape.chance(0.1, 'several') ? plan.pods.map((pod) => drawSeveral(tape, pod)) : plan.pods;
+  const isSeveral = tape.chance(0.1, 'several');
+  const pods = isSeveral ? plan.pods.map((pod) => drawSeveral(tape, pod)) : plan.pods;
   return {
     ...plan,
+    reconcilesSeldom: tape.chance(0.08, 'rounds'),
     pods: pods.map((pod) => drawNames(tape, pod)),
-    faults: [...plan.faults, ...drawOneFailure(tape, pods)],
+    faults: [...plan.faults, ...(tape.chance(isSeveral ? 0.5 : 0.15, 'once') ? [drawOneFailure(tape, pods)] : [])],
   };
 }
 
@@ -269,14 +278,13 @@ function drawNames(tape: Tape, pod: PodPlan): PodPlan {
 }
 
 /** Anything that the driver does while a pod starts or ends fails, once. */
-function drawOneFailure(tape: Tape, pods: readonly PodPlan[]): OneFailure[] {
-  if (!tape.chance(0.2, 'once')) return [];
+function drawOneFailure(tape: Tape, pods: readonly PodPlan[]): OneFailure {
   const times = pods.flatMap(({ arrivesAtMs, deletedAfterMs }) =>
     deletedAfterMs === undefined ? [arrivesAtMs] : [arrivesAtMs, arrivesAtMs + deletedAfterMs],
   );
   const atMs = times[tape.below(times.length, 'once')] ?? 0;
   const of = tape.pick<OneFailure['of']>(['disk', 'store', 'kernel'], 'once');
-  return [{ kind: 'one fails', atMs, of, after: tape.below({ disk: 50, store: 30, kernel: 100 }[of], 'once') }];
+  return { kind: 'one fails', atMs, of, after: tape.below({ disk: 50, store: 30, kernel: 100 }[of], 'once') };
 }
 
 type More = Pick<

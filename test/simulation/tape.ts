@@ -32,7 +32,8 @@ export type ChoiceKind =
   | 'back'
   | 'several'
   | 'once'
-  | 'turn';
+  | 'turn'
+  | 'rounds';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

@@ -13,7 +13,15 @@ import { Hardware, type SimVf } from './hardware.ts';
 import { type Directories, directoriesOf, Instance } from './instance.ts';
 import { Kernel, type Namespace, type SimLink } from './kernel.ts';
 import { Kubelet } from './kubelet.ts';
-import { type ClaimPlan, drawPlan, type Fault, type Plan, type PodPlan, type ReadFault } from './plan.ts';
+import {
+  type ClaimPlan,
+  drawPlan,
+  type Fault,
+  type Plan,
+  type PodPlan,
+  type ReadFault,
+  reconcileMsOf,
+} from './plan.ts';
 import type { Plant } from './planted/plant.ts';
 import type { AttachmentChanges } from './returns.ts';
 import { rpc } from './rpc.ts';
@@ -58,6 +66,8 @@ const everySecondMs = 1_000;
 const runMs = 300_000;
 /** Time for slices and status to show it. */
 const reportMs = 240_000;
+/** Rounds of reconciliation that may be needed one after the other. */
+const mostRounds = 10;
 /** How long a link that has flapped keeps its taint. */
 const longestHoldMs = 640_000;
 /** Of the first moment of a simulation. */
@@ -170,14 +180,16 @@ export class Node {
     };
     await simulator.runUntil(plan.calmAtMs, check);
     this.#calmDown();
-    await this.#await('not-running', runMs, () => this.checks.waiting(), check);
+    // Rounds that are farther apart than usual take longer.
+    const more = (reconcileMsOf(plan) - reconcileMsOf({})) * mostRounds;
+    await this.#await('not-running', runMs + more, () => this.checks.waiting(), check);
     const holdMs = plan.faults.some(({ kind }) => kind === 'cable out' || kind === 'partner lost') ? longestHoldMs : 0;
-    await this.#await('not-reported', reportMs + holdMs, () => this.checks.disagreements(), check);
+    await this.#await('not-reported', reportMs + holdMs + more, () => this.checks.disagreements(), check);
     await simulator.runUntil(simulator.nowMs + runOnMs, check);
     this.checks.bounds();
     simulatorTrace(this, 'all pods are deleted');
     for (const pod of this.pods) this.#delete(pod, false);
-    await this.#await('not-settled', settleMs, () => this.checks.remaining(), check);
+    await this.#await('not-settled', settleMs + more, () => this.checks.remaining(), check);
   }
 
   /** @throws Violation if the list is not empty in time */
