@@ -14,7 +14,7 @@ import { farVfs, isNumaRequired } from './numa.ts';
 import { type ClaimPlan, reconcileMsOf } from './plan.ts';
 import { Reports } from './reports.ts';
 import { Returns } from './returns.ts';
-import type { SimContainer, SimSandbox } from './runtime.ts';
+import type { GateWait, SimContainer, SimSandbox } from './runtime.ts';
 import type { Process } from './simulator.ts';
 import { Waits } from './waits.ts';
 import type { Node, SimPod } from './world.ts';
@@ -162,12 +162,21 @@ export class Checks {
   }
 
   /** Nothing but the devices of its claims keeps a container waiting in the start gate, and those are soon there. */
-  waitsAtGate({ id, sandbox }: SimContainer, forMs: number): void {
+  waitsAtGate({ id, sandbox }: SimContainer, wait: GateWait): void {
+    const { forMs } = wait;
     if (forMs < startMs || this.#isHindered || !this.#node.isUndisturbedFor(startMs)) return;
     const { pod, isEnding, state } = sandbox;
-    if (pod.isDeleted || isEnding || state !== 'ready' || this.#isDamaged() || !this.#canRun(pod)) return;
-    if (this.#isToBePassed(pod)) return;
+    if (pod.isDeleted || isEnding || state !== 'ready' || this.#isDamaged() || this.#isToBePassed(pod)) return;
+    this.#checkReason(sandbox, wait);
+    if (!this.#canRun(pod)) return;
     this.#violation ??= new Violation('late-start', `${id} of ${sandbox.id} still waits after ${forMs / 1_000} s`);
+  }
+
+  /** A claim that fails says why in its start gate: its containers fail with that. */
+  #checkReason({ id, pod }: SimSandbox, { reason, claimDir }: GateWait): void {
+    const failing = this.#existing(pod).find((claim) => claim.plan.isBroken && this.#claimDir(claim) === claimDir);
+    if (failing === undefined || reason !== undefined || failing.reservedFor.join() !== pod.uid) return;
+    this.#violation ??= new Violation('no-reason', `${failing.name} fails in ${id}, and its gate has not said why`);
   }
 
   /** Whether a claim of it is still prepared for an earlier pod only: the kubelet makes no call then, and a sweep passes it on. */
@@ -298,23 +307,28 @@ export class Checks {
     // A pod without a free VF waits for another to end.
     const due = pods.filter((pod) => pod.isBound && !pod.isDeleted && !pod.isFailed);
     const waiting = due.filter((pod) => !running.has(pod) && this.#canRun(pod));
-    const able = due.filter((pod) => running.has(pod) && this.#canRun(pod));
     return [
       ...waiting.map(({ uid }) => `${uid} does not run`),
       ...due.flatMap((pod) => this.#unserved(pod)),
-      ...able.flatMap((pod) => this.#closed(pod)),
+      ...this.#closed(),
     ];
   }
 
-  /** Claims of a pod that runs whose start gate is not open: a container that ends is to be started again. */
-  #closed(pod: SimPod): string[] {
-    return this.#existing(pod).flatMap((claim) => {
-      const gate = this.#gateOf(claim);
-      const isHere = gate !== undefined && this.#node.runtime.sandboxes.get(gate.sandboxId ?? '')?.pod === pod;
-      return isHere && gate.state !== 'served'
-        ? [`the gate of ${claim.name} is ${gate.state}, and ${pod.uid} runs`]
-        : [];
-    });
+  /** Claims of pods that run and have their VFs, and whose start gate is closed nevertheless: a container that ends is started again. */
+  *#closed(): Generator<string> {
+    const { hardware, plan, runtime } = this.#node;
+    if (plan.settings.some(({ gate }) => gate === 'file')) return;
+    for (const { state, sandbox } of runtime.containers.values()) {
+      if (state !== 'running' || sandbox.isEnding || sandbox.pod.isDeleted) continue;
+      for (const claim of this.#existing(sandbox.pod)) {
+        const vfs = hardware.allocatedTo(claim);
+        const isWhole = vfs.length > 0 && vfs.every(({ link }) => link?.namespace === sandbox.network);
+        if (!isWhole || this.#node.registered()?.store.claim(claim.uid)?.state !== 'prepared') continue;
+        const gate = this.#gateOf(claim);
+        if (gate?.state !== 'served' || gate.sandboxId !== sandbox.id)
+          yield `the gate of ${claim.name} is ${gate?.state ?? 'closed'}, and ${sandbox.id} runs and has its VFs`;
+      }
+    }
   }
 
   /** Whether its claims can be served at all. */

@@ -136,7 +136,7 @@ export class Instance {
     const { simulator, kernel, hardware, apiServer, cni, bootCount } = this.#node;
     const { process } = this;
     const readFails = () => this.#node.readFails('files');
-    const isLost = () => this.#node.isRequestLost();
+    const isLost = (isChange: boolean) => this.#node.isRequestLost(isChange);
     const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost, readFails });
     const locks = this.#contested(this.#isShared ? this.#sharedLocks() : new KeyedMutex());
     const isGated = this.#chosen.gate === 'hook';

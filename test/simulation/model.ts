@@ -32,7 +32,10 @@ export class HostModel {
     this.#onViolation = onViolation;
   }
 
-  claimStored({ identity: { uid }, devices }: StoredClaim): void {
+  claimStored({ identity: { uid }, devices, podUids }: StoredClaim): void {
+    // Also of several that a claim is reserved for: what is prepared for two is taken from one for the other.
+    if (devices.length > 0 && podUids.length > 1)
+      this.#onViolation('two-pods', `${uid} has VFs, and is prepared for ${podUids.join(' and ')}`);
     const before = this.#held.get(uid) ?? [];
     const now = devices.map(({ pciAddress }) => pciAddress);
     this.#held.set(uid, now);
@@ -118,9 +121,22 @@ export class HostModel {
       const isRecorded = state !== 'prepared' || uids.includes(identity.uid);
       if (!isRecorded) yield `${identity.uid} is prepared without a record`;
     }
+    yield* this.#ofSpecs(store);
     const isOurs = (path: string) =>
       expected.has(path) || uids.some((uid) => path.includes(`_${uid}_`)) || /\/(\.[^/]*|waiting\.[^/]*)$/.test(path);
     for (const path of this.files()) if (!isOurs(path)) yield `file ${path} of no claim`;
+  }
+
+  /** A claim that is prepared has CDI specs of its own devices only: containers would get those of others. */
+  *#ofSpecs(store: Instance['store']): Generator<string> {
+    const { cdiDir } = directoriesOf(this.#node.directories);
+    const specs = filesIn(cdiDir);
+    for (const { identity, state, devices } of store.claims()) {
+      const prefix = join(cdiDir, `${driverName}_device_${identity.uid}_`);
+      const own = new Set(devices.map(({ name }) => `${prefix}${name}.json`));
+      const strange = specs.find((path) => state === 'prepared' && path.startsWith(prefix) && !own.has(path));
+      if (strange !== undefined) yield `file ${strange} of a device that ${identity.uid} does not have`;
+    }
   }
 
   /** The files of a claim, and what is wrong with each. */

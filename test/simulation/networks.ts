@@ -38,7 +38,7 @@ export interface SystemOptions {
   hardware: Hardware;
   process: Process;
   /** Whether the current request to the kernel gets lost. */
-  isLost: () => boolean;
+  isLost: (isChange: boolean) => boolean;
   /** Whether there is no descriptor for the current call. */
   readFails: () => boolean;
 }
@@ -191,12 +191,13 @@ export class SimConnection implements LinkConnection {
 
   #ask<T>(what: string, effect: () => T, details = () => ''): Promise<T> {
     const { simulator, process, isLost } = this.#options;
-    if (changes.test(what)) {
+    const isChange = changes.test(what);
+    if (isChange) {
       simulator.trace(process.name, () => `${what} ${details()} in ${nameOf(this.#namespace)}`);
     }
     const run = () =>
       process.call(what, simulator.tape.answerDelay(usualMs, slowMs), () => {
-        if (isLost()) throw new NetlinkError('netlink-lost', `no answer to ${what}`, { retriable: true });
+        if (isLost(isChange)) throw new NetlinkError('netlink-lost', `no answer to ${what}`, { retriable: true });
         return effect();
       });
     // Like a socket: requests are executed in the order in which they were made.

@@ -68,11 +68,11 @@ export interface Damage {
   how: 'empty' | 'torn' | 'newer' | 'removed';
 }
 
-/** One of the driver's writes, statements or requests to the kernel fails, after some that do not. */
+/** One of the driver's writes, statements, requests to the kernel, or changes of links fails, after some that do not. */
 export interface OneFailure {
   kind: 'one fails';
   atMs: number;
-  of: 'disk' | 'store' | 'kernel';
+  of: 'disk' | 'store' | 'kernel' | 'links';
   after: number;
 }
 
@@ -283,8 +283,13 @@ function drawOneFailure(tape: Tape, pods: readonly PodPlan[]): OneFailure {
     deletedAfterMs === undefined ? [arrivesAtMs] : [arrivesAtMs, arrivesAtMs + deletedAfterMs],
   );
   const atMs = times[tape.below(times.length, 'once')] ?? 0;
-  const of = tape.pick<OneFailure['of']>(['disk', 'store', 'kernel'], 'once');
-  return { kind: 'one fails', atMs, of, after: tape.below({ disk: 50, store: 30, kernel: 100 }[of], 'once') };
+  const of = tape.pick<OneFailure['of']>(['disk', 'store', 'kernel', 'links'], 'once');
+  return {
+    kind: 'one fails',
+    atMs,
+    of,
+    after: tape.below({ disk: 50, store: 30, kernel: 100, links: 25 }[of], 'once'),
+  };
 }
 
 type More = Pick<

@@ -58,6 +58,14 @@ interface Edits {
   deviceNodes: { path: string }[];
 }
 
+/** A container at the start gate of a claim. */
+export interface GateWait {
+  claimDir: string;
+  forMs: number;
+  /** The last one that the gate has given. */
+  reason: string | undefined;
+}
+
 interface Connection {
   instance: Instance;
   isOpen: boolean;
@@ -370,12 +378,15 @@ export class Runtime {
     const inode = inodeOf(claimDir);
     const announcement = join(claimDir, `waiting.${sandbox.id}.1`);
     container.isAtGate = true;
+    // Like `netdra-gate`, which fails with the last one.
+    let reason: string | undefined;
     try {
       for (;;) {
         if (container.state !== 'created') throw new Error('the container has ended');
         if (signal.aborted) throw new Cancelled('the runtime has given the container up');
         const gate = parseGate(readText(join(claimDir, 'gate')) ?? '');
         if (gate?.sandboxId === sandbox.id) {
+          reason = gate.reason ?? reason;
           if (gate.state === 'served') return;
           if (gate.state === 'ended') {
             const isRight = sandbox.isEnding || sandbox.state !== 'ready' || sandbox.pod.isDeleted;
@@ -389,7 +400,11 @@ export class Runtime {
           this.#node.onGateTimeout(container);
           throw new Error('the devices of the claim were not ready in time');
         }
-        this.#node.checks.waitsAtGate(container, simulator.nowMs - endsAtMs + gateTimeoutMs);
+        this.#node.checks.waitsAtGate(container, {
+          claimDir,
+          reason,
+          forMs: simulator.nowMs - endsAtMs + gateTimeoutMs,
+        });
         announce(announcement, sandbox, this.#node.wallMs());
         await this.process.sleep(gatePollMs, 'gate');
       }

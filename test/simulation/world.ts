@@ -58,6 +58,8 @@ interface Faults {
   changesBefore: number;
   /** Requests to the kernel that are still answered before one is lost; absent: all are. */
   requestsBefore: number | undefined;
+  /** Whether only those count that change something. */
+  isOfChanges: boolean;
   reads: { of: ReadFault['of']; untilMs: number } | undefined;
 }
 
@@ -105,7 +107,7 @@ export class Node {
   readonly instances: Instance[] = [];
   readonly faults: Faults = {
     ...{ lostRate: 0, lockedRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0, statementsBefore: 0 },
-    ...{ changesBefore: 0, requestsBefore: undefined, reads: undefined },
+    ...{ changesBefore: 0, requestsBefore: undefined, isOfChanges: false, reads: undefined },
   };
   isCalm = false;
   /** The operator's choice of devices. */
@@ -298,9 +300,10 @@ export class Node {
   }
 
   /** Whether the answer to the current request to the kernel gets lost. */
-  isRequestLost(): boolean {
+  isRequestLost(isChange: boolean): boolean {
     const { faults, simulator } = this;
-    if (faults.requestsBefore !== undefined && faults.requestsBefore-- <= 0) {
+    const counts = isChange || !faults.isOfChanges;
+    if (counts && faults.requestsBefore !== undefined && faults.requestsBefore-- <= 0) {
       faults.requestsBefore = undefined;
       this.#disturb(0);
       this.hasLostRequest = true;
@@ -559,9 +562,9 @@ export class Node {
         faults.statementsBefore = simulator.tape.below(6, 'more');
         break;
       case 'one fails':
-        if (fault.of === 'kernel') faults.requestsBefore = fault.after;
-        else if (fault.of === 'disk') Object.assign(faults, { diskErrors: 1, changesBefore: fault.after });
-        else Object.assign(faults, { storeErrors: 1, statementsBefore: fault.after });
+        if (fault.of === 'disk') Object.assign(faults, { diskErrors: 1, changesBefore: fault.after });
+        else if (fault.of === 'store') Object.assign(faults, { storeErrors: 1, statementsBefore: fault.after });
+        else Object.assign(faults, { requestsBefore: fault.after, isOfChanges: fault.of === 'links' });
         break;
       case 'stall runtime':
         runtime.process.stalledUntilMs = nowMs + fault.forMs;
