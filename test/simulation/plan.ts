@@ -237,7 +237,7 @@ export function drawPlan(tape: Tape): Plan {
   return drawLast(tape, { ...more, isShared, bandwidth: isGuaranteed ? drawBandwidth(tape) : undefined });
 }
 
-/** From generators of its own, after all else: a schedule without any of it is what it was. */
+/** From generators of its own, after all else: schedules without any of it do not change with it. */
 function drawLast(tape: Tape, plan: Plan): Plan {
   const isSeveral = tape.chance(0.1, 'several');
   const pods = isSeveral ? plan.pods.map((pod) => drawSeveral(tape, pod)) : plan.pods;
