@@ -31,7 +31,7 @@ export function parseSimulation(text: string): Simulation {
   return simulation;
 }
 
-/** A directory that other processes are told, too: they have their own working directories. */
+/** A directory whose path other processes get, too: they have their own working directories. */
 export function parseDir(text: string): string {
   if (isAbsolute(text)) return text;
   throw new Error('an absolute path is needed');

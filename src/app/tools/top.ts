@@ -107,14 +107,14 @@ export interface Size {
 /** Of a terminal that does not tell its own, as a serial console, which has 0. */
 const usualSize: Size = { columns: 80, rows: 24 };
 
-/** @param told size of the terminal; absent: all columns and all VFs are shown */
+/** @param reported size of the terminal; absent: all columns and all VFs are shown */
 export function formatTop(
   terminal: Terminal,
   rates: readonly TrafficRate[],
   { missing: { limit, unreadable }, failures }: Pick<TrafficReport, 'missing' | 'failures'>,
-  told: Size = { columns: Number.POSITIVE_INFINITY, rows: Number.POSITIVE_INFINITY },
+  reported: Size = { columns: Number.POSITIVE_INFINITY, rows: Number.POSITIVE_INFINITY },
 ): string {
-  const size = { columns: told.columns || usualSize.columns, rows: told.rows || usualSize.rows };
+  const size = { columns: reported.columns || usualSize.columns, rows: reported.rows || usualSize.rows };
   const notes: string[] = [];
   if (unreadable > 0) notes.push(`counters of ${unreadable} more cannot be read: ${failures.join('; ')}`);
   if (limit > 0) notes.push(`${limit} more are not read`);

@@ -12,8 +12,8 @@ const indexDigits = 4;
 export function sliceName(place: { nodeName: string; driver: string; pool: string }, index: number): string {
   const { nodeName, driver, pool } = place;
   const plain = `${nodeName}-${driver}`;
-  const told = driver.includes('-') ? `${nodeName}/${driver}/${pool}` : pool;
-  const base = told === nodeName ? plain : `${plain}-${hash(told)}`;
+  const identity = driver.includes('-') ? `${nodeName}/${driver}/${pool}` : pool;
+  const base = identity === nodeName ? plain : `${plain}-${hash(identity)}`;
   const suffix = `-${String(index).padStart(indexDigits, '0')}`;
   if (base.length + suffix.length <= maxLength) return base + suffix;
   const end = `-${hash(base)}${suffix}`;
