@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type RequestListener, type Server, 
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import { type AddressInfo, isIPv6, type Socket } from 'node:net';
 import { resolvesWithin, systemClock } from '../../lib/clock.ts';
-import { NetdraError } from '../../lib/errors.ts';
+import { errnoCode, NetdraError } from '../../lib/errors.ts';
 import type { InstanceToken } from './instance-token.ts';
 import type { Metrics } from './metrics.ts';
 import type { Readiness } from './readiness.ts';
@@ -14,6 +14,11 @@ import type { TlsPair } from './tls-files.ts';
 const requestTimeoutMs = 10_000;
 /** Less than the kubelet's timeout for a probe. */
 const poolTimeoutMs = 3_000;
+
+const addressHints: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'another program may have the port: choose another one with --http-address',
+  EACCES: 'ports below 1024 need the capability NET_BIND_SERVICE: choose another one with --http-address',
+};
 
 interface HttpServerOptions {
   /** `HOST:PORT`, or `[HOST]:PORT` for IPv6; without HOST all addresses of the machine; port 0: any free port. */
@@ -55,7 +60,7 @@ export async function serveHttp(options: HttpServerOptions) {
   });
   server.listen({ port, ...(host === undefined ? {} : { host }) });
   await once(server, 'listening').catch((cause: unknown) => {
-    const hint = 'another program may have the port: choose another one with --http-address';
+    const hint = addressHints[errnoCode(cause) ?? ''] ?? 'it has to be an address of this node: see --http-address';
     throw new NetdraError('address-unavailable', `cannot listen on ${address}`, { cause, hint });
   });
   return {

@@ -8,6 +8,7 @@ import { describe, expect, it } from 'vitest';
 import { parseAddress } from '../../../../src/app/ops/http-server.ts';
 import { InstanceToken, Operations } from '../../../../src/app/ops/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
+import { explain } from '../../../../src/lib/errors.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
@@ -127,6 +128,15 @@ describe('Operations', () => {
     const second = await start(first.address, new ManualClock(), new RecordingLogger(), true);
     await second[Symbol.asyncDispose]();
     await first.operations[Symbol.asyncDispose]();
+  });
+
+  it.each([
+    ['192.0.2.1:0', /EADDRNOTAVAIL.*\(it has to be an address of this node: see --http-address\)$/],
+    ['no-such-host.invalid:0', /\(it has to be an address of this node: see --http-address\)$/],
+  ])('says what is wrong with %s, which no other program has', async (address, message) => {
+    const options = { driver: 'd', version: '0', metadataEnabled: true, clock: systemClock };
+    const failed = Operations.start({ ...options, address, logger: new RecordingLogger() });
+    expect(await failed.catch(explain)).toMatch(message);
   });
 
   it('does not start on an address that is taken, where no other instance is expected', async () => {
