@@ -103,9 +103,9 @@ export async function checkApiServer(
       ...{ method: 'GET', path: '/version', timeoutMs },
     });
     const version = await findResourceVersion(client);
-    // Some clouds report `36+`.
+    // Some clouds report `36+`; a build without a version reports nothing, and is taken for a new one.
     const release = Number.parseInt(minor, 10);
-    const asked = permissionsOf(driver).filter(({ since = 0 }) => release >= since);
+    const asked = permissionsOf(driver).filter(({ since = 0 }) => !(release < since));
     const denied = await findDenied(client, asked);
     return [ok(`Kubernetes ${gitVersion}, resource.k8s.io/${version}`), ...denied];
   } catch (error) {

@@ -287,6 +287,14 @@ describe('runDoctor, of the API server', () => {
     expect((await askAbout(old)).slice(1)).toEqual(['ok permissions: all that the driver needs of the API server']);
   });
 
+  it('asks for all permissions of a cluster that does not say its version, such as one that was built without it', async () => {
+    await using api = await ApiServer.start({ minorVersion: Number.NaN });
+    api.denyAccess({ verb: 'delete', resource: 'resourceslices' });
+    expect((await askAbout(api)).slice(1)).toEqual([
+      'problem permissions: may not delete resourceslices: devices are not offered',
+    ]);
+  });
+
   it('says what is wrong with a cluster, or with the way to it', async () => {
     await using old = await ApiServer.start({ draVersions: [] });
     expect(await askAbout(old)).toEqual([expect.stringContaining('problem API server: the API server serves none of')]);
