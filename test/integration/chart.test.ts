@@ -227,6 +227,7 @@ describe('the chart', () => {
       /pciAddress/,
     ],
     ['a host with a port', { http: { host: '192.0.2.1:80' } }, /http.host/],
+    ['a port that the driver has no capability for', { http: { port: 443 } }, /http.port/],
     ['an invalid digest', { image: { digest: 'sha256:1' } }, /digest/],
     ['a layout that is not there', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],
   ])('refuses %s in values', (_, values, message) => {
