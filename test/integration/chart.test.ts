@@ -132,6 +132,20 @@ describe('the chart', () => {
     expect(spec).toEqual({ extendedResourceName: 'netdra.dev/nic', selectors: [{ cel: { expression } }] });
   });
 
+  it.each(helmVersions)('has classes that ask nothing of a PF where their vf is null, for %s', (version) => {
+    const vfOf = (vf: object | null) => {
+      const objects = renderObjects({ version, values: { deviceClasses: { kernel: { vf }, dpdk: { vf } } } });
+      const classes = objects.filter(({ kind }) => kind === 'DeviceClass') as V1DeviceClass[];
+      return classes.map(({ spec }) => spec.config?.[0]?.opaque?.parameters.vf);
+    };
+    expect(vfOf(null)).toEqual([undefined, undefined]);
+    // Why the pages do not say so of an empty one.
+    expect(vfOf({})).toEqual([
+      { spoofCheck: true, trust: false },
+      { spoofCheck: true, trust: false },
+    ]);
+  });
+
   it.each(helmVersions)('can be a part of another chart, which has it or not by a condition, for %s', (version) => {
     using dir = tempDir();
     cpSync(chartDir, join(dir.path, 'charts/netdra'), { recursive: true });
