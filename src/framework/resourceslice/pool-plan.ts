@@ -125,5 +125,8 @@ function withTaintTimes({ devices, sharedCounters }: SliceContent, actual: Resou
 
 function isInPlace(existing: SliceSpec, spec: SliceSpec, kept: KeptSlice | undefined): boolean {
   if (isSameSpec(existing, spec)) return true;
-  return kept !== undefined && isSameSpec(kept.sent, spec) && isSameSpec(existing, kept.stored);
+  if (kept === undefined) return false;
+  // Another instance, which offers the same, may have raised the generation since.
+  const now = (each: SliceSpec) => ({ ...each, pool: { ...each.pool, generation: spec.pool.generation } });
+  return isSameSpec(now(kept.sent), spec) && isSameSpec(existing, now(kept.stored));
 }

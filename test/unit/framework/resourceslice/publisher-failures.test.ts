@@ -203,6 +203,23 @@ describe('SlicePublisher, when something fails', () => {
     }
   });
 
+  it('agrees with the instance that replaces it in a rolling update on what a server does not keep', async ({
+    own: bench,
+  }) => {
+    using _old = bench.api.admit('ResourceSlice', (slice) => {
+      for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) delete device.bindsToNode;
+    });
+    const resources = onePool(devices(200, { bindsToNode: true }));
+    const first = bench.start();
+    await bench.settle(() => first.publish(resources));
+    bench.start().publish(resources);
+    await poll(() => bench.writes()).toEqual(['POST', 'POST', 'PUT', 'PUT']);
+    // The first one looks after a second at what the other one has written.
+    let seconds = 0;
+    await bench.passTime(() => bench.writes().length > 4 || seconds++ === 30);
+    expect(bench.writes()).toHaveLength(4);
+  });
+
   it('does not write again what a server does not keep beside taints, to which it adds the time', async ({
     own: bench,
   }) => {
