@@ -1,5 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { isKubeError, type KubeApi, type KubeErrorCode, retryPauseMs } from '../../framework/kube/index.ts';
+import {
+  isKubeError,
+  type KubeApi,
+  type KubeErrorCode,
+  namespaceTerminating,
+  retryPauseMs,
+} from '../../framework/kube/index.ts';
 import { Background } from '../../lib/background.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
@@ -189,6 +195,8 @@ export class EventWriter implements AsyncDisposable {
   /** @returns `undefined` to give up */
   #retryDelay(error: unknown, failures: number): number | undefined {
     const { logger, onError } = this.#options;
+    // It takes nothing new, and its events go with it.
+    if (isKubeError(error) && error.reason === namespaceTerminating) return undefined;
     onError?.(error);
     const code = isKubeError(error) ? error.code : 'other';
     const level = this.#logged.has(code) ? 'debug' : 'warn';

@@ -75,8 +75,11 @@ interface Status {
   kind?: string;
   message?: string;
   reason?: string;
-  details?: { name?: string; retryAfterSeconds?: number };
+  details?: { name?: string; retryAfterSeconds?: number; causes?: { reason?: string }[] };
 }
+
+/** A `reason`: the object would be new in a namespace that is being deleted. Source: core/v1 `NamespaceTerminatingCause`. */
+export const namespaceTerminating = 'NamespaceTerminating';
 
 /**
  * Converts an unsuccessful response into an error.
@@ -90,11 +93,14 @@ export function toKubeError(subject: string, httpStatus: number, body: string, r
   const code = isUnserved ? 'api-unserved' : (codes[httpStatus] ?? 'api-failed');
   const retryAfterSeconds = status.details?.retryAfterSeconds ?? parseSeconds(retryAfter);
   const text = status.message ?? (body.trim().slice(0, 200) || 'no further word');
-  const hint = hints[code];
+  const isEnding = status.details?.causes?.some(({ reason }) => reason === namespaceTerminating) ?? false;
+  const reason = isEnding ? namespaceTerminating : status.reason;
+  // Then it is no matter of roles.
+  const hint = isEnding ? undefined : hints[code];
   return new KubeError(code, `${subject}: the API server answered ${httpStatus}: ${text}`, {
     httpStatus,
     retriable: httpStatus >= 500 || httpStatus === 429 || httpStatus === 409 || httpStatus === 410,
-    ...(status.reason === undefined ? {} : { reason: status.reason }),
+    ...(reason === undefined ? {} : { reason }),
     ...(retryAfterSeconds === undefined ? {} : { retryAfterMs: retryAfterSeconds * 1_000 }),
     hint,
   });

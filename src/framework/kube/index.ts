@@ -1,5 +1,5 @@
 export { type ApiAccess, openApiAccess } from './api-access.ts';
-export { isKubeError, KubeError, type KubeErrorCode, retryPauseMs } from './errors.ts';
+export { isKubeError, KubeError, type KubeErrorCode, namespaceTerminating, retryPauseMs } from './errors.ts';
 export { FollowedList, type FollowedListOptions } from './followed-list.ts';
 export { type KubeApi, KubeClient, type KubeClientOptions, type KubeRequest, type WatchEvent } from './kube-client.ts';
 export { listAll } from './list-all.ts';

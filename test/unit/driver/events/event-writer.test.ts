@@ -137,6 +137,15 @@ describe('EventWriter', () => {
     expect(bench.errors).toMatchObject(Array(5).fill({ code: 'api-forbidden' }));
   });
 
+  it('is quiet about events for a namespace that is being deleted', async ({ own: bench }) => {
+    using _ = bench.api.failNext('POST /apis/events.k8s.io', 403, { reason: 'NamespaceTerminating' });
+    bench.writer.report(report('no VF'));
+    await poll(() => bench.api.requests('POST /apis/events.k8s.io')).toHaveLength(1);
+    await poll(() => bench.writer.size).toBe(0);
+    expect(bench.logger.messages('warn')).toEqual([]);
+    expect(bench.errors).toEqual([]);
+  });
+
   it('treats an event as written when the server created it but the response was lost', async ({ own: bench }) => {
     using _ = bench.api.failNext('POST /apis/events.k8s.io', 409);
     bench.writer.report(report('no VF'));

@@ -67,6 +67,23 @@ describe('KubeClient', () => {
     expect(error.message).toBe(`GET ${nodes}/n: the API server answered ${status}: so it is`);
   });
 
+  it('does not take a namespace that is being deleted for a lacking permission', async () => {
+    const status = {
+      ...{ kind: 'Status', apiVersion: 'v1', status: 'Failure', reason: 'Forbidden', code: 403 },
+      message:
+        'events.events.k8s.io "e" is forbidden: unable to create new content in namespace n because it is being terminated',
+      details: { name: 'e', causes: [{ reason: 'NamespaceTerminating', message: 'namespace n is being terminated' }] },
+    };
+    const server = createServer((_, response) => response.writeHead(403).end(JSON.stringify(status)));
+    const url = await listen(server);
+    using client = new KubeClient(configFor(url), { clock: systemClock, userAgent: 'netdra' });
+    const error = await failureOf(client.request({ method: 'POST', path: '/', body: {} }));
+    expect(error).toMatchObject({ code: 'api-forbidden', reason: 'NamespaceTerminating' });
+    expect(error.hint).toBeUndefined();
+    server.close();
+    server.closeAllConnections();
+  });
+
   it('tells an object that is not there from an API that is not there', async ({ own: bench }) => {
     const get = (path: string) => failureOf(bench.client.request({ method: 'GET', path }));
     expect(await get(`${nodes}/absent`)).toMatchObject({ code: 'api-not-found' });
