@@ -37,6 +37,8 @@ const trafficMetrics: Record<keyof LinkTraffic, [name: string, help: string]> = 
 export class Metrics {
   readonly #registry = new Registry();
   readonly #own: ReturnType<typeof createOwnMetrics>;
+  /** Of the scrape that begins: the names of metrics, once it is known that they cannot be read. */
+  readonly #readings: Promise<string | undefined>[] = [];
 
   constructor({ driver, version, metadataEnabled }: MetricsOptions) {
     const registers = [this.#registry];
@@ -59,6 +61,7 @@ export class Metrics {
       this.#own.metadataUpdateErrors.inc({ error_type: errorType }, 0);
     }
     this.#addProcessMetrics();
+    this.#addUnreadable();
   }
 
   /** The page that Prometheus scrapes, and its content type. */
@@ -109,10 +112,11 @@ export class Metrics {
   #readTraffic(read: NonNullable<NodeFacts['vfTraffic']>): void {
     const labelNames = ['device', 'namespace', 'pod', 'claim', 'interface'];
     for (const [counter, [name, help]] of Object.entries(trafficMetrics)) {
+      const readOrName = this.#orNamed(name, read);
       new Counter({
         ...{ name, help, labelNames, registers: [this.#registry] },
         async collect() {
-          const { samples = [] } = (await ifReadable(read)) ?? {};
+          const { samples = [] } = (await readOrName()) ?? {};
           this.reset();
           for (const { labels, counters } of samples) {
             const value = counters[counter as keyof LinkTraffic];
@@ -188,14 +192,52 @@ export class Metrics {
     });
   }
 
+  /**
+   * What cannot be read at the moment is missing on the page, and named there: the rest is needed most then. Why it cannot is
+   * reported by the work that needs it, so that not each scrape says it again.
+   */
+  #orNamed<T>(name: string, read: () => T | Promise<T>): () => Promise<T | undefined> {
+    return async () => {
+      let value: T | undefined;
+      const reading = (async () => {
+        value = await read();
+      })();
+      const named = reading.then(
+        () => undefined,
+        () => name,
+      );
+      this.#readings.push(named);
+      await named;
+      return value;
+    };
+  }
+
+  #addUnreadable(): void {
+    const readings = this.#readings;
+    new Gauge({
+      name: 'netdra_metrics_unreadable',
+      help: 'Always 1, by the name of each metric that could not be read and is missing on this page.',
+      labelNames: ['metric'],
+      registers: [this.#registry],
+      async collect() {
+        // A scrape asks all metrics in one turn, and then waits for them.
+        await Promise.resolve();
+        const names = await Promise.all(readings.splice(0));
+        this.reset();
+        for (const metric of names) if (metric !== undefined) this.set({ metric }, 1);
+      },
+    });
+  }
+
   /** Adds a gauge that is read at each scrape. */
   #read(name: string, help: string, read: () => number | Promise<number>): void {
+    const readOrName = this.#orNamed(name, read);
     new Gauge({
       name,
       help,
       registers: [this.#registry],
       async collect() {
-        const value = await ifReadable(read);
+        const value = await readOrName();
         if (value === undefined) this.remove();
         else this.set(value);
       },
@@ -221,26 +263,15 @@ export class Metrics {
     labelNames: string[],
     read: () => Promise<(readonly [labels: Record<string, string>, value: number])[]>,
   ): void {
+    const readOrName = this.#orNamed(name, read);
     new Gauge({
       ...{ name, help, labelNames, registers: [this.#registry] },
       async collect() {
-        const values = (await ifReadable(read)) ?? [];
+        const values = (await readOrName()) ?? [];
         this.reset();
         for (const [labels, value] of values) this.set(labels, value);
       },
     });
-  }
-}
-
-/**
- * What cannot be read at the moment is missing on the page: the rest is needed most then. Why it cannot is reported by the work that
- * needs it, so that not each scrape says it again.
- */
-async function ifReadable<T>(read: () => T | Promise<T>): Promise<T | undefined> {
-  try {
-    return await read();
-  } catch {
-    return undefined;
   }
 }
 

@@ -38,7 +38,7 @@ describe('Metrics', () => {
     expect(values.get('netdra_devices_offered')).toBe(3);
   });
 
-  it('leaves out what cannot be read at the moment, and has the rest', async () => {
+  it('leaves out what cannot be read at the moment, names it, and has the rest', async () => {
     const metrics = create();
     let failure: Error | undefined;
     const read = <T>(value: T): T => {
@@ -62,14 +62,22 @@ describe('Metrics', () => {
     ];
     const before = await scrape(metrics);
     expect(ofStore.map((name) => before.get(name))).toEqual([2, 1, 4, 1]);
+    const unreadable = (page: Map<string, number>) =>
+      [...page.keys()].filter((key) => key.includes('unreadable{metric='));
+    expect(unreadable(before)).toEqual([]);
     failure = new Error('the store cannot be read');
     const without = await scrape(metrics);
     expect(ofStore.map((name) => without.get(name))).toEqual([undefined, undefined, undefined, undefined]);
+    const named = ofStore.map((name) => `netdra_metrics_unreadable{metric="${name.replace(/\{.*/, '')}"}`);
+    expect(named.map((name) => without.get(name))).toEqual([1, 1, 1, 1]);
+    // Beside these the traffic itself, in eight metrics.
+    expect(unreadable(without)).toHaveLength(named.length + 8);
     expect(without.get('netdra_connected{peer="nri"}')).toBe(1);
     expect(without.get('netdra_devices_offered')).toBe(3);
     failure = undefined;
     const after = await scrape(metrics);
     expect(ofStore.map((name) => after.get(name))).toEqual([2, 1, 4, 1]);
+    expect(unreadable(after)).toEqual([]);
   });
 
   it('says which driver, version and Node.js it is about', async () => {
