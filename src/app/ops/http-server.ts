@@ -12,6 +12,7 @@ import type { TlsPair } from './tls-files.ts';
 
 /** Timeout of a request, and of a TLS handshake. */
 const requestTimeoutMs = 10_000;
+const maxConnections = 32;
 /** Less than the kubelet's timeout for a probe. */
 const poolTimeoutMs = 3_000;
 
@@ -51,11 +52,16 @@ export async function serveHttp(options: HttpServerOptions) {
   const server: Server | TlsServer = tlsServer ?? createServer(listener);
   // A client that sends nothing must not hold a connection forever.
   server.requestTimeout = requestTimeoutMs;
-  server.maxConnections = 32;
   // Includes those of TLS handshakes that never end, which the server does not list.
   const sockets = new Set<Socket>();
   server.on('connection', (socket) => {
     sockets.add(socket);
+    // Not the new one: it may be the kubelet, which restarts a driver that does not answer.
+    const [oldest] = sockets;
+    if (oldest !== undefined && sockets.size > maxConnections) {
+      sockets.delete(oldest);
+      oldest.destroy();
+    }
     socket.once('close', () => sockets.delete(socket));
   });
   server.listen({ port, ...(host === undefined ? {} : { host }) });

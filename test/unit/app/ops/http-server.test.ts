@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { get } from 'node:http';
+import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { Metrics, parseAddress, Readiness, serveHttp } from '../../../../src/app/ops/index.ts';
 
@@ -43,6 +44,22 @@ describe('serveHttp', () => {
     // A scanner sends what no URL can have.
     const [response] = await once(get({ port: server.port, host: '127.0.0.1', path: '//' }), 'response');
     expect(response.resume().statusCode).toBe(400);
+  });
+
+  it('answers probes although a client opens connections and says nothing: the oldest ones make way', async () => {
+    await using server = await serveHttp(create());
+    const idle = Array.from({ length: 40 }, () => connect(server.port, '127.0.0.1'));
+    const ends = idle.map((socket) =>
+      once(
+        socket.on('error', () => undefined),
+        'close',
+      ),
+    );
+    await Promise.all(idle.map((socket) => once(socket, 'connect')));
+    expect((await fetch(`http://127.0.0.1:${server.port}/healthz`)).status).toBe(200);
+    await Promise.all(ends.slice(0, 9));
+    expect(idle.filter(({ closed }) => !closed)).toHaveLength(31);
+    for (const socket of idle) socket.destroy();
   });
 
   it('ends with clients still connected', async () => {
