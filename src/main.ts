@@ -6,8 +6,6 @@ if (Number(current.split('.')[0]) < needed) {
   process.exit(1);
 }
 const { createKubectlPlugin, createProgram } = await import('./app/program.ts');
-const { endWithOutput } = await import('./app/tools/run-tool.ts');
-endWithOutput();
 // kubectl runs it by the name of its file.
 const isPlugin = /\/kubectl-netdra(\.[a-z]+)?$/.test(process.argv[1] ?? '');
 await (isPlugin ? createKubectlPlugin() : createProgram()).parseAsync();

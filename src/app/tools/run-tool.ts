@@ -35,8 +35,9 @@ export function writeOutput<T>(
   terminal.write(output === 'json' ? `${formatExactJson(value)}\n` : format(terminal, value));
 }
 
-/** Runs a command; a failure is reported in one line, with exit code 1. */
+/** Runs a command; a failure is reported in one line, with exit code 1. The process ends when its output cannot be written. */
 export async function runTool(task: () => Promise<void>): Promise<void> {
+  for (const stream of [process.stdout, process.stderr]) stream.off('error', endProcess).on('error', endProcess);
   try {
     await task();
   } catch (error) {
@@ -45,13 +46,9 @@ export async function runTool(task: () => Promise<void>): Promise<void> {
   }
 }
 
-/** Has the process end when its output cannot be written. */
-export function endWithOutput(): void {
-  const end = (error: Error) => {
-    // Who reads it has seen enough, as in `netdra doctor | head -1`. The exit code stays that of the command.
-    if (errnoCode(error) === 'EPIPE') process.exit();
-    process.stderr.write(`netdra: the output cannot be written: ${explain(error)}\n`);
-    process.exit(1);
-  };
-  for (const stream of [process.stdout, process.stderr]) stream.on('error', end);
+function endProcess(error: Error): never {
+  // Who reads it has seen enough, as in `netdra doctor | head -1`. The exit code stays that of the command.
+  if (errnoCode(error) === 'EPIPE') process.exit();
+  process.stderr.write(`netdra: the output cannot be written: ${explain(error)}\n`);
+  process.exit(1);
 }
