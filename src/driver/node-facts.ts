@@ -5,13 +5,16 @@ import type { NodeFacts, NodePorts, NodeSettings } from './ports.ts';
 import { metadataOf } from './sandbox/index.ts';
 import { TrafficReader, type TrafficReaderOptions } from './vf/index.ts';
 
-export interface FactSources extends Pick<NodePorts, 'disk' | 'kernel' | 'logger'> {
+export interface FactSources extends Pick<NodePorts, 'clock' | 'disk' | 'kernel' | 'logger'> {
   settings: NodeSettings;
 }
 
+/** PFs are asked no more often, whatever reaches the port of the metrics: cards answer slowly, and the kernel waits for them. */
+const trafficKeptMs = 1_000;
+
 /** The figures of a node, read when they are asked for. */
 export function nodeFacts(sources: FactSources, devices: DeviceList, metadata: ClaimMetadata): NodeFacts {
-  const { disk, kernel, settings, logger } = sources;
+  const { clock, disk, kernel, settings, logger } = sources;
   const { store } = disk;
   const interfaceNameOf: TrafficReaderOptions['interfaceNameOf'] = (claim, device) =>
     metadataOf(metadata, claim, device)?.networkData?.interfaceName;
@@ -28,6 +31,6 @@ export function nodeFacts(sources: FactSources, devices: DeviceList, metadata: C
     },
     devicesAttached: () => held().filter(({ attachment }) => attachment !== undefined).length,
     metadataFiles: () => metadata.countFiles(),
-    ...(settings.vfTraffic ? { vfTraffic: shared(() => traffic.read()) } : {}),
+    ...(settings.vfTraffic ? { vfTraffic: shared(() => traffic.read(), { ms: trafficKeptMs, clock }) } : {}),
   };
 }

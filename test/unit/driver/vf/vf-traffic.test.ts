@@ -1,10 +1,13 @@
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { DeviceList } from '../../../../src/driver/devices/device-list.ts';
+import { type FactSources, nodeFacts } from '../../../../src/driver/node-facts.ts';
 import type { NetworkNamespace, Networks } from '../../../../src/driver/sandbox/index.ts';
 import type { StoredClaim, StoredDevice } from '../../../../src/driver/state/index.ts';
 import { TrafficReader } from '../../../../src/driver/vf/index.ts';
-import { MetadataError } from '../../../../src/framework/metadata/index.ts';
+import { type ClaimMetadata, MetadataError } from '../../../../src/framework/metadata/index.ts';
 import { type Link, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
 
 const pf = '0000:3b:00.0';
 const counters = { rxBytes: 1000, txBytes: 2000, rxPackets: 10, txPackets: 20, rxDropped: 1, txDropped: 2 };
@@ -137,5 +140,30 @@ describe('TrafficReader', () => {
     };
     const { samples } = await reader().read();
     expect(samples.map((sample) => sample.labels.interface)).toEqual(['net7', 'net1']);
+  });
+});
+
+describe('nodeFacts', () => {
+  it('asks cards for the traffic of their VFs at most once a second, however often it is scraped', async () => {
+    let reads = 0;
+    const ofCard = vfTraffic;
+    vfTraffic = async () => {
+      reads++;
+      return await ofCard();
+    };
+    const clock = new ManualClock();
+    const claims = [{ identity: { namespace: 'apps', name: 'fast-net', uid: 'u' }, devices: [inUserSpace(0)] }];
+    const sources = { clock, logger, kernel: { networks }, disk: { store: { claims: () => claims } } };
+    const deviceList = { vfs: { isSimulated: false, linkKey: (pciAddress: string) => ({ pciAddress }) } };
+    const facts = nodeFacts(
+      { ...sources, settings: { vfTraffic: true } } as unknown as FactSources,
+      deviceList as unknown as DeviceList,
+      { read: () => undefined } as unknown as ClaimMetadata,
+    );
+    for (let count = 0; count < 3; count++) expect((await facts.vfTraffic?.())?.samples).toHaveLength(1);
+    expect(reads).toBe(1);
+    clock.advance(1_000);
+    await facts.vfTraffic?.();
+    expect(reads).toBe(2);
   });
 });
