@@ -308,6 +308,15 @@ describe('the chart', () => {
     expect(localhostProfile).toBe(`sriov.netdra.dev/${'a'.repeat(64)}.json`);
   });
 
+  it('runs on Linux nodes, of those on the ones that the values select', () => {
+    const os = { 'kubernetes.io/os': 'linux' };
+    expect(podOf({})?.nodeSelector).toEqual(os);
+    expect(podOf({ kubeletPlugin: { nodeSelector: { sriov: 'true' } } })?.nodeSelector).toEqual({
+      ...os,
+      sriov: 'true',
+    });
+  });
+
   it('mounts more only for what needs it', () => {
     const paths = (values: Record<string, unknown>) =>
       podOf(values)?.containers[0]?.volumeMounts?.map((each) => each.mountPath);
