@@ -106,7 +106,7 @@ export const pagePlans: PagePlan[] = [
         /^kubectl apply --filename deploy\/manifests/,
         [
           uninstall,
-          'sed -i "s|image: localhost/|image: registry.example.com/|; s|minReadySeconds: .*|minReadySeconds: 0|" deploy/manifests/netdra.yaml',
+          'sed -i "s|localhost/netdra|registry.example.com/netdra|; s|minReadySeconds: .*|minReadySeconds: 0|" deploy/manifests/netdra.yaml',
         ],
       ],
       [/^helm install .*simulate/, ['kubectl delete --filename deploy/manifests/netdra.yaml --wait --timeout=1m']],
