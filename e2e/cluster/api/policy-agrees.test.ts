@@ -15,7 +15,14 @@ const { amount, timeoutMs } = readFuzzAmount(150, 2);
 const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
 /** By the name of the class. The first one opens everything, so that refusals are about the form only. */
 const classes = new Map<string, object>([
-  ['open', { ...head, limits: { routes: ['0.0.0.0/0', '::/0'] } }],
+  [
+    'open',
+    {
+      ...head,
+      overridable: ['ipam', 'cni', 'networkAttachmentDefinition'],
+      limits: { routes: ['0.0.0.0/0', '::/0'] },
+    },
+  ],
   ...fc
     .sample(routeLimits, { numRuns: 12, seed: amount.seed })
     .map((limits, index): [string, object] => [`limited-${index}`, { ...head, rdma: false, limits }]),

@@ -18,6 +18,22 @@ export interface ClaimRules {
   nodeNetworks: readonly Cidr[];
 }
 
+/** By which fields a claim leaves its addresses and routes to Multus, for example, or to a plugin. */
+const chosenElsewhere = [
+  {
+    field: 'attach',
+    isAsked: ({ attach }: VfConfig) => attach === 'observe',
+    what: 'attach to observe, with which another component chooses',
+  },
+  ...(['ipam', 'cni', 'networkAttachmentDefinition'] as const).map((field) => {
+    return {
+      field,
+      isAsked: (config: VfConfig) => config[field] !== undefined,
+      what: `${field}, with which plugins choose`,
+    };
+  }),
+] satisfies { field: ClaimField; isAsked: (config: VfConfig) => boolean; what: string }[];
+
 export const noRules: ClaimRules = { open: [], nodeNetworks: [] };
 
 /**
@@ -49,9 +65,11 @@ export function checkClaimConfig(
     });
   }
   const limits = ofClass.flatMap((each) => each.limits ?? []);
-  const isObserved = config.attach === 'observe' && merged.attach === undefined && !opened.has('attach');
+  const unlimited = chosenElsewhere.find(({ field, isAsked }) => {
+    return isAsked(config) && fieldOf(merged, field) === undefined && !opened.has(field);
+  });
   for (const each of limits) {
-    if (isObserved) checkObserved(claim, each);
+    if (unlimited !== undefined) checkElsewhere(claim, each, unlimited);
     checkConfigLimits(claim, config, each);
   }
   checkRoutes(claim, config, limits, nodeNetworks);
@@ -97,15 +115,14 @@ function isClosed(field: ClaimField, ofClass: VfConfig, open: readonly ClosedFie
   return closedFields.some((each) => each === field && !open.includes(each));
 }
 
-/** The limits would have no effect on what Multus, for example, gives the pod. */
-function checkObserved(claim: AllocatedClaim, limits: ClassLimits): void {
+/** Limits would have no effect on addresses and routes that are chosen elsewhere, although the class does not say so. */
+function checkElsewhere(claim: AllocatedClaim, limits: ClassLimits, { field, what }: (typeof chosenElsewhere)[number]) {
   const limit = (['addressRanges', 'maxAddresses', 'routes', 'maxRoutes'] as const).find(
     (each) => limits[each] !== undefined,
   );
   if (limit === undefined) return;
-  const what = 'sets attach to observe, with which another component chooses addresses and routes';
-  const hint = 'an administrator can set attach in the DeviceClass, or list it in its overridable';
-  throw overLimit(claim, limit, what, `${limits[limit]}`, hint);
+  const hint = `an administrator can set ${field} in the DeviceClass, or list it in its overridable`;
+  throw overLimit(claim, limit, `sets ${what} addresses and routes`, `${limits[limit]}`, hint);
 }
 
 function checkConfigLimits(claim: AllocatedClaim, config: VfConfig, limits: ClassLimits): void {

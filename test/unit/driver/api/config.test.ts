@@ -273,6 +273,23 @@ describe('limits of a class', () => {
   );
 
   it.each([
+    ['ipam', { ipam: { type: 'static' } }],
+    ['cni', { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'n', type: 'macvlan' } }],
+    ['networkAttachmentDefinition', { attach: 'cni', networkAttachmentDefinition: { name: 'n' } }],
+  ] as const)(
+    'are not left to plugins by %s that the operator opens, unless the class allows that',
+    (field, fields) => {
+      const limits = { addressRanges: ['192.0.2.0/24'] };
+      expect(() => resolve([fromClass({ limits }), fromClaim(fields)], [field])).toThrow(
+        `claim default/fast-net sets ${field}, with which plugins choose addresses and routes, and limits.addressRanges`,
+      );
+      const allowed = [fromClass({ limits, overridable: [field] }), fromClass({ limits, ...fields })];
+      for (const each of allowed) expect(resolve([each, fromClaim(fields)], [field])).toEqual(fields);
+      expect(resolve([fromClass({ limits: { maxDevices: 1 } }), fromClaim(fields)], [field])).toEqual(fields);
+    },
+  );
+
+  it.each([
     [{ vlanRanges: ['100-199', '300'] }, { vf: { vlan: 100 } }, { vf: { vlan: 200 } }, 'vlanRanges'],
     [{ vlanRanges: ['100-199', '300'] }, { vf: { vlan: 300 } }, { vf: { vlan: 0 } }, 'vlanRanges'],
     [
