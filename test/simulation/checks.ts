@@ -211,7 +211,6 @@ export class Checks {
 
   cardReset(): void {
     this.#resets += 1;
-    this.returns.reset();
     const { nowMs } = this.#node.simulator;
     for (const { pciAddress } of this.#node.hardware.vfs) this.#leftAtMs.set(pciAddress, nowMs);
     for (const sandbox of this.#node.runtime.sandboxes.values()) {
@@ -244,7 +243,6 @@ export class Checks {
   }
 
   booted(): void {
-    this.returns.reset();
     for (const vf of this.#node.hardware.vfs) vf.wasBooted = true;
   }
 

@@ -241,11 +241,13 @@ export function drawPlan(tape: Tape): Plan {
 function drawLast(tape: Tape, plan: Plan): Plan {
   const isSeveral = tape.chance(0.1, 'several');
   const pods = isSeveral ? plan.pods.map((pod) => drawSeveral(tape, pod)) : plan.pods;
+  const failures = tape.chance(isSeveral ? 0.5 : 0.15, 'once') ? [drawOneFailure(tape, pods)] : [];
   return {
     ...plan,
-    reconcilesSeldom: tape.chance(0.08, 'rounds'),
+    // The next round would soon make up for what has failed.
+    reconcilesSeldom: tape.chance(failures.length > 0 ? 0.3 : 0.06, 'rounds'),
     pods: pods.map((pod) => drawNames(tape, pod)),
-    faults: [...plan.faults, ...(tape.chance(isSeveral ? 0.5 : 0.15, 'once') ? [drawOneFailure(tape, pods)] : [])],
+    faults: [...plan.faults, ...failures],
   };
 }
 
@@ -288,7 +290,7 @@ function drawOneFailure(tape: Tape, pods: readonly PodPlan[]): OneFailure {
     kind: 'one fails',
     atMs,
     of,
-    after: tape.below({ disk: 50, store: 30, kernel: 100, links: 25 }[of], 'once'),
+    after: tape.below({ disk: 24, store: 26, kernel: 100, links: 20 }[of], 'once'),
   };
 }
 

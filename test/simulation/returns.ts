@@ -39,11 +39,6 @@ export class Returns {
     this.#departures.set(pciAddress, { claimUid: identity.uid, link, state: stateOf(link) });
   }
 
-  /** After a reset, or a boot, they are as their driver makes them. */
-  reset(): void {
-    this.#departures.clear();
-  }
-
   /** Before a process stores where VFs of a claim are. */
   attachmentsChange(claimUid: string, changes: AttachmentChanges, process: Process): void {
     const store = this.#node.instances.find((each) => each.process === process)?.store;
@@ -61,6 +56,7 @@ export class Returns {
   /** Until a VF is as it was before its claim was attached, the store says that it is not. */
   #checkReturn(pciAddress: string, claimUid: string, isOver: boolean): void {
     const before = this.#departures.get(pciAddress);
+    // After a reset, or a boot, it has another interface.
     if (before?.claimUid !== claimUid || before.link.isGone || !before.link.namespace.isHost) return;
     const now = stateOf(before.link);
     // The address that a claim has asked for is set when it is prepared.
