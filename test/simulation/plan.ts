@@ -165,6 +165,8 @@ export interface Plan {
   /** Whether the kubelet cancels its work for a pod that is deleted. */
   kubeletCancels: boolean;
   bandwidth: BandwidthPlan | undefined;
+  /** How long the runtime takes for a sandbox after plugins have seen it. */
+  slowStartMs?: number;
   /** Whether the driver reconciles every minute, as it does by default: then each event has to have its effect by itself. */
   reconcilesSeldom?: boolean;
   /** When faults end. */
@@ -242,13 +244,22 @@ function drawLast(tape: Tape, plan: Plan): Plan {
   const isSeveral = tape.chance(0.1, 'several');
   const pods = isSeveral ? plan.pods.map((pod) => drawSeveral(tape, pod)) : plan.pods;
   const failures = tape.chance(isSeveral ? 0.5 : 0.15, 'once') ? [drawOneFailure(tape, pods)] : [];
-  return {
+  return drawSlowStart(tape, {
     ...plan,
     // The next round would soon make up for what has failed.
     reconcilesSeldom: tape.chance(failures.length > 0 ? 0.3 : 0.06, 'rounds'),
     pods: pods.map((pod) => drawNames(tape, pod)),
     faults: [...plan.faults, ...failures],
-  };
+  });
+}
+
+/** A driver that is started while a runtime creates a sandbox does not find it in the list, as with containerd 1.7. */
+function drawSlowStart(tape: Tape, plan: Plan): Plan {
+  if (!tape.chance(0.03, 'start')) return plan;
+  const atMs = (plan.pods[0]?.arrivesAtMs ?? 0) + 300 + tape.below(4_000, 'start');
+  const slowStartMs = 8_000 + tape.below(15_000, 'start');
+  const faults: Fault[] = [...plan.faults, { kind: 'kill driver', atMs, forMs: 100 }];
+  return { ...plan, slowStartMs, listsUnfinished: false, losesNamespaces: false, faults };
 }
 
 /** The pod's first claim has two VFs, mostly in requests of their own; in some pods both leave it. */

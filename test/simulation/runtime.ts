@@ -163,6 +163,7 @@ export class Runtime {
         instance.handlers.runPodSandbox?.(viewOf(sandbox), context),
       );
       await this.#work('task', 5, 500, signal);
+      if (plan.slowStartMs !== undefined) await this.#work('slow task', plan.slowStartMs, plan.slowStartMs, signal);
     } catch (error) {
       simulator.trace('runtime', `RunPodSandbox ${id} fails: ${(error as Error).message}`);
       const isLeaked = tape.chance(plan.leakRate);

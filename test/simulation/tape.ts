@@ -33,7 +33,8 @@ export type ChoiceKind =
   | 'several'
   | 'once'
   | 'turn'
-  | 'rounds';
+  | 'rounds'
+  | 'start';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape
