@@ -1,3 +1,4 @@
+import { canonicalCidr } from '../../node/netlink/index.ts';
 import type { VfConfig } from '../state/index.ts';
 
 /** Fields that netdra applies only if it moves the VF itself. */
@@ -10,7 +11,13 @@ const interfaceOnly = ['routes', 'sysctls', 'rdma'] as const;
  * @returns problems as `field: what is needed`
  */
 export function findContradictions(config: VfConfig): string[] {
-  return [...attachProblems(config), ...driverProblems(config), ...bondProblems(config), ...propertyProblems(config)];
+  return [
+    ...attachProblems(config),
+    ...driverProblems(config),
+    ...bondProblems(config),
+    ...propertyProblems(config),
+    ...routeProblems(config),
+  ];
 }
 
 /** Finds what a VF without an interface cannot have. `driver` is the VF's, no matter what has bound it. */
@@ -59,6 +66,20 @@ function propertyProblems({ vf = {} }: VfConfig): string[] {
   if (vlan === 0 && vlanProto !== undefined) problems.push('vf.vlanProto: needs vf.vlan from 1 to 4094');
   if (maxTxRate !== 0 && minTxRate > maxTxRate) problems.push('vf.minTxRate: must not be above vf.maxTxRate');
   return problems;
+}
+
+/** The kernel has one route of an interface to a destination: another one would be left out without an error. */
+function routeProblems({ routes = [] }: VfConfig): string[] {
+  const canonical = ({ destination, gateway }: (typeof routes)[number]) => ({
+    destination: canonicalCidr(destination),
+    gateway: gateway && canonicalCidr(`${gateway}/${gateway.includes(':') ? 128 : 32}`),
+  });
+  const all = routes.map(canonical);
+  return all.flatMap(({ destination, gateway }, index) => {
+    const first = all.findIndex((other) => other.destination === destination);
+    if (all[first]?.gateway === gateway) return [];
+    return [`routes[${index}]: routes[${first}] leads to ${destination} as well, by another gateway`];
+  });
 }
 
 /** The fields that ask for something. `false` and empty lists do not, so that a claim can undo what its class asks. */

@@ -528,6 +528,15 @@ describe('what a config must not hold', () => {
       /: attach: with vfio-pci there is no interface that observe could attach$/,
     ],
     [{ driver: 'vfio-pci', routes: [{ destination: '10.0.0.0/8' }] }, /: routes: needs an interface/],
+    [
+      {
+        routes: [
+          { destination: '2001:db8::/64', gateway: '2001:db8:1::1' },
+          { destination: '2001:DB8:0::/64', gateway: '2001:db8:1::2' },
+        ],
+      },
+      /: routes\[1\]: routes\[0\] leads to 2001:db8::\/64 as well, by another gateway$/,
+    ],
     [{ driver: 'mlx5_vfio_pci', rdma: true }, /: rdma: needs an interface, and mlx5_vfio_pci gives none$/],
     [{ driver: 'vfio-pci', sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1 } }, /: sysctls: needs an interface/],
     [{ attach: 'observe', bond: { name: 'bond0' } }, /: bond: bond0 cannot be with attach "observe"$/],
