@@ -38,6 +38,7 @@ import {
   ObservedVfs,
   OrphanedFiles,
   Reconciler,
+  RecordedFiles,
   restoreVfs,
 } from './recovery/index.ts';
 import {
@@ -125,7 +126,8 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
       },
     }),
   );
-  const reconciler = createReconciler(base, parts, registry, () => reconciler.nudge());
+  const files = new RecordedFiles(kubelet, logger);
+  const reconciler = createReconciler(base, { ...parts, files }, registry, () => reconciler.nudge());
   const reported = { node, devices, store, publisher, kubelet, events, observer };
   const follow = createFollowers(base, parts);
   const report = () => {
@@ -135,8 +137,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   const owned = stack.move();
   return {
     async start() {
-      const unrestored = await kubelet.restoreMetadata().catch((error: unknown) => [error]);
-      for (const err of unrestored) logger.warn({ err }, 'files of a claim cannot be made again from its record');
+      await files.restore();
       // The runtime registers us once every sandbox has answered it; one whose containers are waiting does not answer.
       await waitingSandboxes.serve();
       runtime.start();
@@ -360,7 +361,7 @@ function createFollowers(base: Base, parts: Parts): () => void {
 
 function createReconciler(
   { disk, resources, settings, stack, decorate, clock, logger }: Base,
-  parts: Parts,
+  parts: Parts & { files: RecordedFiles },
   registry: SandboxRegistry,
   nudge: () => void,
 ) {
@@ -377,6 +378,7 @@ function createReconciler(
   const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
   const vfs = { store, attachments, control, locks, logger };
   const tasks = [
+    { name: 'recorded files', run: () => parts.files.restore() },
     { name: 'CPUs of containers', run: async () => parts.numa.observeLeft() },
     { name: 'sandboxes', run: async () => registry.requeueAll() },
     { name: 'VFs to restore', run: () => restoreVfs(vfs) },

@@ -35,6 +35,8 @@ const answerMs = 1_400;
 const waitMs = 30_000;
 /** Time in which an undisturbed driver serves a pod whose container waits: after failures it tries again every 5 s. */
 const startMs = 7_000;
+/** A plugin that takes longer is slow: several of a pod keep its containers waiting for as long as they take. */
+const slowPluginMs = 1_000;
 /** Time in which an undisturbed driver notices that a VF has left its pod, if it follows the pod. */
 const followMs = 3_000;
 /** Time in which an undisturbed driver has an address in its files whose duplicate address detection has ended. */
@@ -164,7 +166,8 @@ export class Checks {
   /** Nothing but the devices of its claims keeps a container waiting in the start gate, and those are soon there. */
   waitsAtGate({ id, sandbox }: SimContainer, wait: GateWait): void {
     const { forMs } = wait;
-    if (forMs < startMs || this.#isHindered || !this.#node.isUndisturbedFor(startMs)) return;
+    const isSlow = this.#node.cni.longestMs > slowPluginMs;
+    if (forMs < startMs || isSlow || this.#isHindered || !this.#node.isUndisturbedFor(startMs)) return;
     const { pod, isEnding, state } = sandbox;
     if (pod.isDeleted || isEnding || state !== 'ready' || this.#isDamaged() || this.#isToBePassed(pod)) return;
     this.#checkReason(sandbox, wait);

@@ -31,6 +31,8 @@ export class CniNode {
   hangRate = 0;
   /** Until then every plugin takes seconds. */
   slowUntilMs = 0;
+  /** The longest that a plugin has taken, or is about to take. */
+  longestMs = 0;
   /** A plugin has ended well. */
   onDone: (tookMs: number, sandboxId: string, process: Process) => void = () => undefined;
 
@@ -184,6 +186,7 @@ class Plugins implements CniPlugins, CniCache {
     const isSlow = simulator.nowMs < this.#node.slowUntilMs;
     const usualMs = isSlow ? 1_000 + 7_000 * tape.fraction('slow') : tape.delay(30, 6_000);
     const delayMs = outcome === 'hangs' ? 600_000 : usualMs;
+    this.#node.longestMs = Math.max(this.#node.longestMs, delayMs);
     await this.#process.clock.sleep(delayMs, signal).catch((cause: unknown) => {
       throw new CniError('cni-timeout', `${what} was killed`, { retriable: true, cause });
     });

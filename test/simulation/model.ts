@@ -155,7 +155,9 @@ export class HostModel {
         yield [path, isRight || !isRepaired ? undefined : 'is not what the record says'];
       }
       const spec = join(cdiDir, `${driverName}_metadata_${state.claim.uid}_${base}.json`);
-      yield [spec, existsSync(spec) ? undefined : 'does not exist'];
+      // Without the program of the gate, a spec that something has removed stays away until the claim is prepared again.
+      const isKept = isGated !== true || this.#node.plan.settings.every(({ gate }) => gate === 'hook');
+      yield [spec, existsSync(spec) || !isKept ? undefined : 'does not exist'];
     }
     if (!hasGate(state)) return;
     const path = join(dataDir, 'dra-device-metadata', `default_${state.claim.name}`, 'gate');

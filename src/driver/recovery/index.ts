@@ -3,4 +3,5 @@ export { InactiveClaims, type InactiveClaimsOptions } from './inactive-claims.ts
 export { ObservedVfs } from './observed-vfs.ts';
 export { OrphanedFiles } from './orphaned-files.ts';
 export { Reconciler, type ReconcileTask } from './reconciler.ts';
+export { RecordedFiles } from './recorded-files.ts';
 export { restoreVfs } from './unrestored-vfs.ts';

@@ -1,0 +1,25 @@
+import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
+import type { Logger } from '../../lib/logger.ts';
+
+/**
+ * The files of claims, made again from their records when the driver starts: something may have removed or damaged them while no
+ * driver ran. If the disk fails then, it is done in a later round of reconciliation.
+ */
+export class RecordedFiles {
+  readonly #helper: Pick<KubeletPluginHelper, 'restoreMetadata'>;
+  readonly #logger: Logger;
+  #isDone = false;
+
+  constructor(helper: Pick<KubeletPluginHelper, 'restoreMetadata'>, logger: Logger) {
+    this.#helper = helper;
+    this.#logger = logger;
+  }
+
+  /** Does nothing once all files could be made. Never rejects. */
+  async restore(): Promise<void> {
+    if (this.#isDone) return;
+    const failures = await this.#helper.restoreMetadata().catch((error: unknown) => [error]);
+    for (const err of failures) this.#logger.warn({ err }, 'files of a claim cannot be made again from its record');
+    this.#isDone = failures.length === 0;
+  }
+}
