@@ -146,7 +146,7 @@ function listEvents(stage: Stage): Item[] {
 
 async function listMetrics(stage: Stage, alerts: Item[]): Promise<Item[]> {
   const { text } = await buildBusyMetrics().render();
-  return [...text.matchAll(/^# HELP (\w+) (.*)\n# TYPE \w+ (\w+)\n((?:[^#].*\n?)*)/gm)].map(
+  return [...text.matchAll(/^# HELP (\w+) (.*)\n# TYPE \w+ (\w+)\n((?:[^#\n].*\n?)*)/gm)].map(
     ([, name = '', help = '', type = '', series = '']) => {
       const labels = new Set([...series.matchAll(/[{,](\w+)="/g)].map(([, label]) => `\`${label}\``));
       const users = alerts.filter(({ details }) => details.some((each) => new RegExp(`\\b${name}\\b`).test(each)));
