@@ -9,7 +9,7 @@ export interface FactSources extends Pick<NodePorts, 'clock' | 'disk' | 'kernel'
   settings: NodeSettings;
 }
 
-/** PFs are asked no more often, whatever reaches the port of the metrics: cards answer slowly, and the kernel waits for them. */
+/** PFs are asked at most this often, however often metrics are scraped: cards answer slowly, and the kernel waits for them. */
 const trafficKeptMs = 1_000;
 
 /** The figures of a node, read when they are asked for. */

@@ -1,5 +1,11 @@
 /** How long components wait before they try again, and how often they look. Milliseconds. */
 
+/**
+ * After more refusals in a row than this, one counts as permanent. An API server that starts refuses some requests until it has read
+ * all roles.
+ */
+export const passingRefusals = 5;
+
 /** Pauses after failures. Each failure in a row doubles the pause. */
 export const pauses = {
   /** The pod waits for it. What succeeds and fails again within `quietMs`, as a VF that a process keeps moving, goes on growing. */

@@ -70,13 +70,13 @@ export class Returns {
   /** All work on a claim that is prepared holds its lock, which all instances know. */
   #checkLock(process: Process, key: string, what: string): void {
     const instance = this.#node.instances.find((each) => each.process === process);
-    // Before it serves anybody it ends what another boot has left.
+    // Before it serves calls, it ends what an earlier boot has left.
     if (instance?.calls === undefined || instance.holds(key)) return;
     this.#onViolation('without-lock', `${process.name} ${what} and does not hold the lock of ${key}`);
   }
 }
 
-/** Of its properties those that neither moving it nor its driver changes. */
+/** The properties that neither a move nor its driver changes. */
 function stateOf({ mtuBytes, hardwareAddress, alias, group, txQueueLength, flags, xdp }: SimLink): Departure['state'] {
   return {
     MTU: `${mtuBytes}`,

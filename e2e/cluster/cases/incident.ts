@@ -33,7 +33,7 @@ export function describeIncident(get: GetCluster, getNode: () => RealNode): void
       const [first] = await sandboxes();
       const podSandboxId = first?.id ?? '';
       await cri.call('StopPodSandbox', { podSandboxId });
-      // The kubelet may have removed the first one by then, once a minute it does.
+      // The kubelet, which removes old sandboxes once a minute, may have removed the first one by then.
       const hasNext = async () => (await sandboxes()).some(({ id }) => id !== podSandboxId);
       await expect.poll(hasNext, recovery).toBe(true);
       await expectServed(get(), pods);

@@ -100,7 +100,7 @@ export class IncidentFiles implements Disposable {
   }
 }
 
-/** A clock that went back has left names of times to come, for which no new one is to make way. */
+/** Files that are dated later than the newest one, since the clock was set back, are the first to go. */
 function removeOld(dir: string, newest: string, names: readonly string[]): void {
   const others = [...names.filter((name) => name > newest), ...names.filter((name) => name < newest)];
   for (const old of others.slice(0, 1 - maxIncidents)) rmSync(join(dir, old), { force: true });

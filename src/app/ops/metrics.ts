@@ -198,17 +198,13 @@ export class Metrics {
    */
   #orNamed<T>(name: string, read: () => T | Promise<T>): () => Promise<T | undefined> {
     return async () => {
-      let value: T | undefined;
-      const reading = (async () => {
-        value = await read();
-      })();
+      const reading = (async () => await read())();
       const named = reading.then(
         () => undefined,
         () => name,
       );
       this.#readings.push(named);
-      await named;
-      return value;
+      return await reading.catch(() => undefined);
     };
   }
 

@@ -47,7 +47,7 @@ export async function runTool(task: () => Promise<void>): Promise<void> {
 }
 
 function endProcess(error: Error): never {
-  // Who reads it has seen enough, as in `netdra doctor | head -1`. The exit code stays that of the command.
+  // The reader has seen enough, as in `netdra doctor | head -1`. The exit code stays that of the command.
   if (errnoCode(error) === 'EPIPE') process.exit();
   process.stderr.write(`netdra: the output cannot be written: ${explain(error)}\n`);
   process.exit(1);

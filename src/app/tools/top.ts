@@ -104,7 +104,7 @@ export interface Size {
   rows: number;
 }
 
-/** Of a terminal that does not tell its own, as a serial console, which has 0. */
+/** Assumed for a terminal that reports no size, such as a serial console, which reports 0. */
 const usualSize: Size = { columns: 80, rows: 24 };
 
 /** @param reported size of the terminal; absent: all columns and all VFs are shown */

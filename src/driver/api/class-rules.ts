@@ -18,7 +18,7 @@ export interface ClaimRules {
   nodeNetworks: readonly Cidr[];
 }
 
-/** By which fields a claim leaves its addresses and routes to Multus, for example, or to a plugin. */
+/** Fields with which a claim leaves its addresses and routes to something else: to Multus, for example, or to a plugin. */
 const chosenElsewhere = [
   {
     field: 'attach',

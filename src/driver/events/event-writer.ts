@@ -195,7 +195,7 @@ export class EventWriter implements AsyncDisposable {
   /** @returns `undefined` to give up */
   #retryDelay(error: unknown, failures: number): number | undefined {
     const { logger, onError } = this.#options;
-    // It takes nothing new, and its events go with it.
+    // Such a namespace accepts no new objects, and its events are deleted with it.
     if (isKubeError(error) && error.reason === namespaceTerminating) return undefined;
     onError?.(error);
     const code = isKubeError(error) ? error.code : 'other';

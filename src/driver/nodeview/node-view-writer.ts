@@ -11,7 +11,7 @@ import { Backoff } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { pauses } from '../../lib/waiting-times.ts';
+import { passingRefusals, pauses } from '../../lib/waiting-times.ts';
 import type { NodeView } from './node-view.ts';
 
 const apiVersion = 'netdra.dev/v1alpha1';
@@ -23,9 +23,6 @@ const kind = 'NodeNetworkDevices';
 const collect = { leastMs: 2_000, spreadMs: 8_000, betweenMs: 10_000 };
 /** This long after the start, the instance of the driver that this one replaces in a rolling update has ended. */
 const replacedMs = 120_000;
-
-/** After so many in a row, that it is forbidden counts as permanent: an API server that starts forbids some requests until it has read all roles. */
-const passingRefusals = 5;
 
 /** Failures that end only with a change of the cluster, and what its administrator can do. */
 const remedies: Partial<Record<KubeErrorCode, string>> = {

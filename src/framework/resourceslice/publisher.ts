@@ -3,7 +3,7 @@ import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import { copyOf } from '../../lib/copy.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { pauses, periods } from '../../lib/waiting-times.ts';
+import { passingRefusals, pauses, periods } from '../../lib/waiting-times.ts';
 import { isKubeError, retryPauseMs } from '../kube/index.ts';
 import { formatProblems, SliceError } from './errors.ts';
 import type { DriverResources, Pool } from './model.ts';
@@ -13,8 +13,6 @@ import { SliceWatch } from './slice-watch.ts';
 import { validatePool } from './validate.ts';
 
 const quietConflicts = 3;
-/** After so many in a row a refusal counts as permanent. An API server that starts refuses some requests until it has read all roles. */
-const passingRefusals = 5;
 /** Nodes that started, or lost the API server, at the same moment must not all come back at the same moment. */
 const jitter = { wait: 1, recheck: 0.2 };
 
@@ -180,7 +178,7 @@ export class SlicePublisher implements AsyncDisposable {
   }
 }
 
-/** Whether only a change in the cluster ends it. That it does not know us ends with the next token. */
+/** Whether only a change in the cluster ends it. A 401 ends with the next token. */
 function isRefusal(error: unknown): boolean {
   return isKubeError(error) && !error.retriable && error.code !== 'api-unauthorized';
 }
