@@ -22,7 +22,6 @@ import {
   type NetworkDevice,
   whyNothing,
 } from '../../node/inventory/index.ts';
-import type { RtnlConnection } from '../../node/netlink/index.ts';
 import { SriovError, Sysfs } from '../../node/sriov/index.ts';
 import { formatTable, type Terminal } from './terminal.ts';
 
@@ -62,7 +61,7 @@ export interface ExcludedDevice extends Omit<Exclusion, 'reason'> {
 export interface InventoryToolOptions {
   /** Name of the driver. */
   driver: string;
-  connection: Pick<RtnlConnection, 'defaultRoutes' | 'links' | 'reachableAddresses' | 'vfInfos'>;
+  connection: InventoryOptions['connection'];
   /** Where sysfs is mounted. */
   sysfsRoot: string;
   /** The driver's state directory, to list simulated VFs; absent: real ones are listed. */

@@ -1,5 +1,5 @@
 import { defined } from '../../lib/defined.ts';
-import { isRepresentor } from '../netlink/index.ts';
+import { isRepresentor, type RtnlConnection } from '../netlink/index.ts';
 import { SriovError } from '../sriov/errors.ts';
 import { formatDeviceName } from '../sriov/pci-address.ts';
 import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
@@ -51,7 +51,8 @@ export interface PfSummary extends FunctionFacts, Pick<Pf, 'totalVfs'> {
   linkSpeedMbps?: number;
 }
 
-export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'connection' | 'simulated'> {
+export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'simulated'> {
+  connection: SurveyOptions['connection'] & Pick<RtnlConnection, 'linkTable'>;
   policy?: InventoryPolicy;
   vfSwitch: Pick<VfActivation, 'ensure'>;
 }
@@ -144,9 +145,15 @@ export class Inventory {
    */
   async readConditions(held: Pick<HeldDevices, 'has'>): Promise<ConditionReading[]> {
     const { connection, simulated } = this.#options;
-    const found = [...this.#report.pfs, ...this.#report.devices].map(({ pciAddress }) => pciAddress);
-    const identities = found.map((pciAddress) => linkIdentity({ pciAddress, simulated }));
-    return this.#readingsOf(new HostNetwork(await connection.links(identities), []), held);
+    const table = await connection.linkTable();
+    const linksOf = (found: readonly { pciAddress: string }[]) =>
+      table.candidates(found.map(({ pciAddress }) => linkIdentity({ pciAddress, simulated })));
+    const { devices, pfs } = this.#report;
+    const [vfs, nics] = [devices.filter(({ kind }) => kind === 'vf'), devices.filter(({ kind }) => kind === 'nic')];
+    const ports = linksOf([...pfs, ...nics]);
+    // A card can have hundreds of VFs, whose own links count only beside their representors.
+    const all = ports.some(isRepresentor) ? [...ports, ...linksOf(vfs)] : ports;
+    return this.#readingsOf(new HostNetwork(all, []), held);
   }
 
   #readingsOf(network: HostNetwork, held: Pick<HeldDevices, 'has'>): ConditionReading[] {

@@ -97,11 +97,11 @@ const tick = async (clock: ManualClock, ticks = 1) => {
 };
 /** The host, whose scans are counted: between them only the links of cards are listed. */
 const countScans = (onScan: () => void) => {
-  const links = (of?: readonly object[]) => {
-    if (of === undefined) onScan();
+  const links = () => {
+    onScan();
     return node.connection.links();
   };
-  return { ...node.connection, links } as unknown as RtnlConnection;
+  return { ...node.connection, links, linkTable: () => node.connection.linkTable() } as unknown as RtnlConnection;
 };
 /** What happens to a VF that goes to a pod. */
 const takeAway = () => {

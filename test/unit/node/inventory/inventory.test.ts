@@ -221,6 +221,19 @@ describe('Inventory, of a PF with other links on its function', () => {
     },
   );
 
+  it('reads the carrier of a representor between scans while the interface of its VF is up', async () => {
+    node.change('ensA', { portName: 'p0' });
+    node.addLink(92, 'ensA_0', { parentDevice: pfA, portName: 'pf0vf0', carrier: false });
+    const inventory = node.inventory();
+    await inventory.scan();
+    const ofVfs = async () => (await inventory.readConditions(new Map())).filter(({ kind }) => kind === 'VF');
+    expect(await ofVfs()).toEqual([
+      { pciAddress: a0, kind: 'VF', interfaceName: 'ensA_0', condition: 'no-carrier', isPresent: true },
+    ]);
+    node.change('ensAv0', { up: false });
+    expect(await ofVfs()).toEqual([]);
+  });
+
   it('looks at all ports of a card that has several on one function', async () => {
     node.change('ensA', { portName: 'p0' });
     node.addLink(90, 'bond0', { kind: 'bond' });

@@ -8,6 +8,7 @@ import {
   isReachable,
   type Link,
   type LinkChange,
+  type LinkTable,
   type Route,
   type VfInfo,
 } from '../../../../src/node/netlink/index.ts';
@@ -54,6 +55,14 @@ export class TestNode implements Disposable {
       this.links = this.links.map((link) => (link.index === index ? { ...link, ...defined({ up }) } : link));
     },
     links: async () => this.links,
+    async linkTable(this: { links: () => Promise<Link[]> }): Promise<LinkTable> {
+      const links = await this.links();
+      return {
+        all: () => links,
+        candidates: (of) =>
+          links.filter(({ parentDevice }) => of.some(({ pciAddress }) => pciAddress === parentDevice)),
+      };
+    },
     defaultRoutes: async () => this.routes.filter(isDefaultRoute),
     reachableAddresses: async () => this.addresses.filter(({ scope }) => isReachable(scope)),
     vfInfos: async (index: number) => {
