@@ -15,6 +15,7 @@ export {
 } from './cidr.ts';
 export { NetlinkError } from './errors.ts';
 export { EthtoolConnection, type EthtoolState, type LinkEthtool } from './ethtool.ts';
+export { FunctionLinks } from './function-links.ts';
 export type { Link, LinkChange, LinkFlag, XdpMode } from './link.ts';
 export {
   type LinkState,

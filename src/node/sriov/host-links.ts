@@ -1,5 +1,5 @@
 import { poll } from '../../lib/poll.ts';
-import { findVf, type RtnlConnection } from '../netlink/index.ts';
+import { FunctionLinks, type RtnlConnection } from '../netlink/index.ts';
 import { hasNoInterface } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 import type { VfHardwareOptions } from './vf-hardware.ts';
@@ -10,14 +10,16 @@ const comesBackMs = 3_000;
 const appearsMs = 5_000;
 const everyMs = 50;
 
-type HostLinksOptions = Pick<VfHardwareOptions, 'binding' | 'clock'> & { host: Pick<RtnlConnection, 'links'> };
+type HostLinksOptions = Pick<VfHardwareOptions, 'binding' | 'clock'> & { host: Pick<RtnlConnection, 'link' | 'links'> };
 
 /** Makes sure that the interfaces of PCI functions are in the host's network namespace. */
 export class HostLinks {
   readonly #options: HostLinksOptions;
+  readonly #links: FunctionLinks;
 
   constructor(options: HostLinksOptions) {
     this.#options = options;
+    this.#links = new FunctionLinks(options.host);
   }
 
   /**
@@ -60,9 +62,8 @@ export class HostLinks {
   }
 
   async #appears(pciAddress: string, forMs: number): Promise<boolean> {
-    const { host, clock } = this.#options;
-    const find = async () => findVf(await host.links([{ pciAddress }]), { pciAddress }) !== undefined;
-    return await poll(clock, { forMs, everyMs }, find);
+    const find = async () => (await this.#links.find(pciAddress)) !== undefined;
+    return await poll(this.#options.clock, { forMs, everyMs }, find);
   }
 }
 

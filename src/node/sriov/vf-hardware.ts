@@ -2,7 +2,7 @@ import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { poll } from '../../lib/poll.ts';
 import {
-  findVf,
+  FunctionLinks,
   isEthernetAddress,
   type Link,
   type LinkEthtool,
@@ -107,6 +107,7 @@ export class VfHardware {
   readonly #binding: DriverBinding;
   readonly #host: VfHardwareOptions['host'];
   readonly #nodes: DeviceNodes;
+  readonly #links: FunctionLinks;
   readonly #properties: VfProperties;
 
   constructor(options: VfHardwareOptions) {
@@ -115,6 +116,7 @@ export class VfHardware {
     this.#binding = binding;
     this.#host = host;
     this.#nodes = nodes;
+    this.#links = new FunctionLinks(host);
     const linkOf = (pciAddress: string) => this.#link(pciAddress);
     const driverOf = (pciAddress: string) => binding.driverOf(pciAddress);
     this.#properties = new VfProperties({ host, linkOf, driverOf, clock });
@@ -373,7 +375,7 @@ export class VfHardware {
   }
 
   async #link(pciAddress: string): Promise<Link | undefined> {
-    return findVf(await this.#host.links([{ pciAddress }]), { pciAddress });
+    return await this.#links.find(pciAddress);
   }
 }
 

@@ -1,0 +1,30 @@
+import type { Link } from './link.ts';
+import { findVf } from './network-state.ts';
+import { isRepresentor } from './representor.ts';
+import type { RtnlConnection } from './rtnl.ts';
+
+/**
+ * Finds the interfaces of PCI functions in one network namespace. It looks first where an interface was the last time: one
+ * link is one small answer, and the list of a large node has hundreds of links, while pods wait for it.
+ */
+export class FunctionLinks {
+  readonly #connection: Pick<RtnlConnection, 'link' | 'links'>;
+  /** Index of the interface, by PCI address. */
+  readonly #indices = new Map<string, number>();
+
+  constructor(connection: Pick<RtnlConnection, 'link' | 'links'>) {
+    this.#connection = connection;
+  }
+
+  /** @returns `undefined` if it is not in the namespace, or the kernel (before 5.14) does not report it. @throws NetlinkError */
+  async find(pciAddress: string): Promise<Link | undefined> {
+    const index = this.#indices.get(pciAddress);
+    const known = index === undefined ? undefined : await this.#connection.link({ index });
+    // The index may be that of another link by now.
+    if (known?.parentDevice === pciAddress && !isRepresentor(known)) return known;
+    const found = findVf(await this.#connection.links([{ pciAddress }]), { pciAddress });
+    if (found === undefined) this.#indices.delete(pciAddress);
+    else this.#indices.set(pciAddress, found.index);
+    return found;
+  }
+}
