@@ -644,13 +644,14 @@ export class Checks {
     const { interfaceName: pattern = '', macAddress: mac, addresses = [], routes = [] } = wanted;
     const isNamed = pattern === '' || link.name === pattern || link.name.replace(/\d+$/, '%d') === pattern;
     const has = [...link.used.addresses.keys()];
+    const destinations = [...routes.map(({ destination }) => destination), ...this.#leasedRoutesOf(id, has)];
     const wrong = [
       ...(isNamed ? [] : [`name ${link.name}`]),
       ...(mac === undefined || link.hardwareAddress === mac ? [] : [`MAC ${link.hardwareAddress}`]),
       ...(addresses.every((cidr) => has.includes(cidr)) ? [] : [`addresses ${has}`]),
-      ...(routes.every(({ destination }) => link.used.routes.some((each) => each.destination === destination))
-        ? []
-        : ['not its routes']),
+      ...destinations.flatMap((destination) =>
+        link.used.routes.some((each) => each.destination === destination) ? [] : [`no route to ${destination}`],
+      ),
       ...(ipam === undefined || this.#leasesOf(id).some((cidr) => has.includes(cidr)) ? [] : ['no leased address']),
       ...this.#excessOf(sandbox, link),
       ...(link.up && link.used.up ? [] : ['down']),
@@ -718,6 +719,13 @@ export class Checks {
   #leasesOf(sandboxId: string): string[] {
     return [...this.#node.cni.entries.values()].flatMap(({ address, cached }) =>
       address !== undefined && cached.attachment.containerId === sandboxId ? [address] : [],
+    );
+  }
+
+  /** Destinations that IPAM plugins want to be reached through these addresses. */
+  #leasedRoutesOf(sandboxId: string, addresses: readonly string[]): string[] {
+    return [...this.#node.cni.entries.values()].flatMap(({ address = '', cached, routes }) =>
+      cached.attachment.containerId === sandboxId && addresses.includes(address) ? routes.map(({ dst }) => dst) : [],
     );
   }
 

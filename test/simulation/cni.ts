@@ -14,6 +14,7 @@ interface Entry {
   cached: CachedAttachment;
   isComplete: boolean;
   address: string | undefined;
+  routes: CniResult['routes'];
 }
 
 export interface CniNodeOptions {
@@ -48,6 +49,14 @@ export class CniNode {
     return `10.9.${Math.floor(this.#nextAddress / 250)}.${(this.#nextAddress++ % 250) + 1}/16`;
   }
 
+  /** What an IPAM plugin is configured to send through the interface, mostly nothing. */
+  drawRoutes(): CniResult['routes'] {
+    const { tape } = this.options.simulator;
+    if (!tape.chance(0.2, 'route')) return [];
+    const dst = `203.0.113.${16 * this.entries.size}/28`;
+    return [tape.chance(0.5, 'route') ? { dst, gw: '10.9.0.1' } : { dst, scope: 253 }];
+  }
+
   plugins(process: Process): CniPlugins & CniCache {
     return new Plugins(this, process);
   }
@@ -72,7 +81,7 @@ class Plugins implements CniPlugins, CniCache {
     const key = keyOf('chain', attachment);
     const known = this.#node.entries.get(key);
     if (known?.isComplete === true) return resultOf(known);
-    const entry = { cached: { kind: 'chain' as const, attachment }, isComplete: false, address: undefined };
+    const entry = { cached: { kind: 'chain' as const, attachment }, isComplete: false, address: undefined, routes: [] };
     await this.#run(`CNI ADD ${attachment.ifName}`, signal, () => void this.#node.entries.set(key, entry));
     await this.#run(
       'CNI ADD moves the VF',
@@ -103,12 +112,14 @@ class Plugins implements CniPlugins, CniCache {
     const key = keyOf('ipam', task);
     const known = this.#node.entries.get(key);
     if (known?.isComplete === true) return resultOf(known);
-    const entry: Entry = { cached: { kind: 'ipam', attachment: task }, isComplete: false, address: undefined };
+    const cached = { kind: 'ipam' as const, attachment: task };
+    const entry: Entry = { cached, isComplete: false, address: undefined, routes: [] };
     await this.#run(
       'IPAM ADD',
       signal,
       () => {
         entry.address = this.#node.lease();
+        entry.routes = this.#node.drawRoutes();
         this.#node.entries.set(key, entry);
         this.#node.options.simulator.trace('IPAM', `leases ${entry.address} to ${attachment.containerId}`);
       },
@@ -210,11 +221,11 @@ function keyOf(kind: string, { network, containerId, ifName }: CniAttachment): s
   return `${kind} ${network.name} ${containerId} ${ifName}`;
 }
 
-function resultOf({ address }: Entry): CniResult {
+function resultOf({ address, routes }: Entry): CniResult {
   return {
     cniVersion: '1.0.0',
     ips: address === undefined ? [] : [{ address }],
-    routes: [],
+    routes,
     unused: [],
   };
 }

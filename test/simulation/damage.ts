@@ -29,6 +29,22 @@ export function damage({ directories, simulator, checks }: Node, fault: Damage):
   else writeFileSync(path, text);
 }
 
+/** SQLite does not sync each transaction: a power failure can undo the last ones, and nothing else of the store. */
+export function loseLastClaim({ databases, directories, checks, simulator }: Node): void {
+  const { database } = directoriesOf(directories);
+  const store = databases.open(database);
+  const [last] = store.prepare('SELECT uid, namespace, name FROM claims ORDER BY rowid DESC LIMIT 1').all();
+  if (last !== undefined) {
+    const { uid, namespace, name } = last as { uid: string; namespace: string; name: string };
+    store.prepare('DELETE FROM devices WHERE claim_uid = ?').run(uid);
+    store.prepare('DELETE FROM claims WHERE uid = ?').run(uid);
+    store.prepare('DELETE FROM records WHERE dir = ?').run(`${namespace}_${name}`);
+    for (const each of [checks.guarantees, checks.model]) each.claimDeleted(uid);
+    simulator.trace('disk', `the store has lost ${name}`);
+  }
+  store.close();
+}
+
 function filesOf(dir: string): string[] {
   if (!existsSync(dir)) return [];
   return readdirSync(dir, { withFileTypes: true }).flatMap((entry) => {

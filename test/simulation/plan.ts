@@ -86,6 +86,14 @@ export interface BandwidthPlan {
   isCounted: boolean;
 }
 
+/** What happens when the node boots. */
+export interface BootPlan {
+  /** The power has failed: what was stored last of a claim is lost, its files are not. */
+  losesLast: boolean;
+  /** Number of changes after which the first instance is killed; 0: it is not killed. */
+  killAfter: number;
+}
+
 /** What an administrator has chosen for an instance of the driver. */
 export interface InstanceSettings {
   metadata: boolean;
@@ -165,6 +173,8 @@ export interface Plan {
   /** Whether the kubelet cancels its work for a pod that is deleted. */
   kubeletCancels: boolean;
   bandwidth: BandwidthPlan | undefined;
+  /** Absent: the driver is started once, and finds all that it had stored. */
+  boot?: BootPlan;
   /** How long the runtime takes for a sandbox after plugins have seen it. */
   slowStartMs?: number;
   /** Whether the driver reconciles every minute, as it does by default: then each event has to have its effect by itself. */
@@ -249,7 +259,27 @@ function drawLast(tape: Tape, plan: Plan): Plan {
     // The next round would soon make up for what has failed.
     reconcilesSeldom: tape.chance(failures.length > 0 ? 0.3 : 0.06, 'rounds'),
     pods: pods.map((pod) => drawNames(tape, pod)),
-    faults: [...plan.faults, ...failures],
+    faults: [...plan.faults, ...failures, ...drawRefusals(tape, pods)],
+    ...(plan.faults.some(({ kind }) => kind === 'reboot') ? { boot: drawBoot(tape, plan) } : {}),
+  });
+}
+
+function drawBoot(tape: Tape, { settings }: Pick<Plan, 'settings'>): BootPlan {
+  // In that layout files of a claim that is not known any more are not found.
+  const isFound = settings.every(({ layouts }) => !layouts.includes('downward-api'));
+  const losesLast = tape.chance(0.3, 'boot') && isFound;
+  return { losesLast, killAfter: tape.chance(0.4, 'boot') ? 1 + tape.below(40, 'boot') : 0 };
+}
+
+/** A claim is allocated again for the next pod, and the devices that it had cannot be restored at first. */
+function drawRefusals(tape: Tape, pods: readonly PodPlan[]): Fault[] {
+  return pods.flatMap((pod, index): Fault[] => {
+    const before = pods[index - 1];
+    if (!pod.takesOver || before?.isForced !== true || !tape.chance(0.4, 'again')) return [];
+    const freeAtMs = before.arrivesAtMs + (before.deletedAfterMs ?? 0);
+    const atMs = Math.max(pod.arrivesAtMs, freeAtMs) + tape.below(2_500, 'again');
+    const kind = tape.pick(['card refuses', 'interfaces late', 'store error', 'kill driver'] as const, 'again');
+    return [{ kind, atMs, forMs: 1_000 + tape.below(6_000, 'again') }];
   });
 }
 

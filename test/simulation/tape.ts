@@ -34,7 +34,10 @@ export type ChoiceKind =
   | 'once'
   | 'turn'
   | 'rounds'
-  | 'start';
+  | 'start'
+  | 'boot'
+  | 'again'
+  | 'route';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

@@ -55,7 +55,8 @@ function send(message: WorkerMessage): Promise<void> {
   });
 }
 
-// A separate process: its task arrives as a message.
+// A separate process: its task arrives as a message, and it must not outlive the process that sent it.
+process.once('disconnect', () => process.exit());
 process.once('message', (task: WorkerTask) => {
   void work(task, send).then(() => process.disconnect());
 });

@@ -1,16 +1,15 @@
-import { readdirSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, rmSync } from 'node:fs';
 import type { StoredClaim, StoredCondition } from '../../src/driver/state/index.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { ApiServer, type SimClaim } from './api-server.ts';
 import { Checks, Violation } from './checks.ts';
 import { CniNode } from './cni.ts';
-import { damage } from './damage.ts';
+import { damage, loseLastClaim } from './damage.ts';
 import type { MemoryDatabases } from './databases.ts';
 import type { Disk } from './disk.ts';
 import { withGuarantees } from './guarantees.ts';
 import { Hardware, type SimVf } from './hardware.ts';
-import { type Directories, directoriesOf, Instance } from './instance.ts';
+import { type Directories, directoriesOf, Instance, settingsDirs } from './instance.ts';
 import { Kernel, type Namespace, type SimLink } from './kernel.ts';
 import { Kubelet } from './kubelet.ts';
 import {
@@ -122,6 +121,8 @@ export class Node {
   #disturbedUntilMs = 0;
   #stallInWait: Extract<Fault, { kind: 'stall in wait' }> | undefined;
   #clockStepMs = 0;
+  /** Of the next instance. */
+  #killAfter: number | undefined;
   /** Whether the answer to a request to the kernel was ever lost. */
   hasLostRequest = false;
 
@@ -341,7 +342,8 @@ export class Node {
 
   #startInstance(): void {
     const name = `driver-${++this.#instanceCount}`;
-    const killAfter = this.isCalm ? undefined : this.plan.killAfter[this.#instanceCount - 1];
+    const killAfter = this.isCalm ? undefined : (this.#killAfter ?? this.plan.killAfter[this.#instanceCount - 1]);
+    this.#killAfter = undefined;
     let instance: Instance;
     try {
       const { settings, isShared } = this.plan;
@@ -659,7 +661,12 @@ export class Node {
     hardware.reset();
     this.checks.booted();
     const { cdiDir } = directoriesOf(directories);
-    for (const file of readdirSync(cdiDir)) rmSync(join(cdiDir, file));
+    const { attributesDir, deviceInfoDir } = settingsDirs(directories);
+    for (const dir of [cdiDir, attributesDir, deviceInfoDir]) rmSync(dir, { recursive: true, force: true });
+    mkdirSync(cdiDir);
+    const { losesLast = false, killAfter } = this.plan.boot ?? {};
+    this.#killAfter = killAfter;
+    if (losesLast) loseLastClaim(this);
   }
 
   /** Ends all instances; none starts for some time. */
