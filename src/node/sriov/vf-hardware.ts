@@ -117,7 +117,7 @@ export class VfHardware {
     this.#host = host;
     this.#nodes = nodes;
     this.#links = new FunctionLinks(host);
-    const linkOf = (pciAddress: string) => this.#link(pciAddress);
+    const linkOf = (pciAddress: string) => this.#links.find(pciAddress);
     const driverOf = (pciAddress: string) => binding.driverOf(pciAddress);
     this.#properties = new VfProperties({ host, linkOf, driverOf, clock });
   }
@@ -137,7 +137,7 @@ export class VfHardware {
       problem = error;
       return {};
     });
-    const found = await this.#link(address.pciAddress);
+    const found = await this.#links.find(address.pciAddress);
     const link = found && (await readLinkState(this.#host, found.index, this.#options.ethtool));
     const before: VfSnapshot = { vf, ...defined({ driver, driverOverride, link }) };
     const properties = propertiesOf(wanted.vf ?? {});
@@ -241,7 +241,8 @@ export class VfHardware {
 
   /** See {@link limitsOf}. */
   async mtuLimits({ pciAddress, pfAddress }: VfAddress): Promise<MtuLimit[]> {
-    return limitsOf(await this.#link(pciAddress), pfAddress === undefined ? undefined : await this.#link(pfAddress));
+    const pf = pfAddress === undefined ? undefined : await this.#links.find(pfAddress);
+    return limitsOf(await this.#links.find(pciAddress), pf);
   }
 
   /** The other devices that go to user space with this one: those of its IOMMU group, without bridges. */
@@ -290,7 +291,7 @@ export class VfHardware {
   async #rebindForAddress(pciAddress: string, hardwareAddress: string | undefined): Promise<void> {
     const driver = await this.#binding.driverOf(pciAddress);
     if (hardwareAddress === undefined || hasNoInterface(driver)) return;
-    const link = await this.#link(pciAddress);
+    const link = await this.#links.find(pciAddress);
     if (link?.hardwareAddress !== hardwareAddress.toLowerCase()) await this.#binding.rebind(pciAddress);
   }
 
@@ -301,7 +302,7 @@ export class VfHardware {
    */
   async #restoreAdminAddress(address: VfAddress, wanted: string | undefined, before?: LinkState): Promise<void> {
     if (wanted === undefined || (await this.#properties.read(address)).hardwareAddress === wanted) return;
-    const link = wanted === before?.hardwareAddress ? await this.#link(address.pciAddress) : undefined;
+    const link = wanted === before?.hardwareAddress ? await this.#links.find(address.pciAddress) : undefined;
     if (link !== undefined) {
       await this.#host.setLink(link.index, { up: false, hardwareAddress: wanted }).catch(ignoreRefusal);
       if ((await this.#properties.read(address)).hardwareAddress === wanted) return;
@@ -324,7 +325,8 @@ export class VfHardware {
   /** Whether the VF's interface has the address that its PF has set, and so cannot have any other. */
   async #hasAdminAddress(address: VfAddress): Promise<boolean> {
     const { hardwareAddress } = (await this.#properties.info(address)) ?? {};
-    return hardwareAddress !== undefined && hardwareAddress === (await this.#link(address.pciAddress))?.hardwareAddress;
+    if (hardwareAddress === undefined) return false;
+    return hardwareAddress === (await this.#links.find(address.pciAddress))?.hardwareAddress;
   }
 
   /** A driver that was just bound gives its interface a name of the kernel's choice, which others may not know yet. */
@@ -367,15 +369,11 @@ export class VfHardware {
   }
 
   async #awaitLink(pciAddress: string): Promise<Link> {
-    const link = await poll(this.#options.clock, appears, () => this.#link(pciAddress));
+    const link = await poll(this.#options.clock, appears, () => this.#links.find(pciAddress));
     if (link !== undefined) return link;
     const message = `${pciAddress} has no interface ${appears.forMs} ms after its driver was bound`;
     const hint = 'the kernel log says why';
     throw new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
-  }
-
-  async #link(pciAddress: string): Promise<Link | undefined> {
-    return await this.#links.find(pciAddress);
   }
 }
 
