@@ -254,7 +254,7 @@ function drawLast(tape: Tape, plan: Plan): Plan {
   const isSeveral = tape.chance(0.1, 'several');
   const pods = isSeveral ? plan.pods.map((pod) => drawSeveral(tape, pod)) : plan.pods;
   const failures = tape.chance(isSeveral ? 0.5 : 0.15, 'once') ? [drawOneFailure(tape, pods)] : [];
-  return drawSlowStart(tape, {
+  const drawn = drawSlowStart(tape, {
     ...plan,
     // The next round would soon make up for what has failed.
     reconcilesSeldom: tape.chance(failures.length > 0 ? 0.3 : 0.06, 'rounds'),
@@ -262,6 +262,19 @@ function drawLast(tape: Tape, plan: Plan): Plan {
     faults: [...plan.faults, ...failures, ...drawRefusals(tape, pods)],
     ...(plan.faults.some(({ kind }) => kind === 'reboot') ? { boot: drawBoot(tape, plan) } : {}),
   });
+  return tape.chance(0.02, 'late') ? drawLateSuccessor(tape, drawn) : drawn;
+}
+
+/** The kubelet has forgotten a claim, and the claim gets its next pod about when the driver gives it up, 30 s after its start. */
+function drawLateSuccessor(tape: Tape, plan: Plan): Plan {
+  const [drawn] = plan.pods as [PodPlan];
+  const deletedAfterMs = 1_500 + tape.below(2_000, 'late');
+  const pod: PodPlan = { ...drawn, arrivesAtMs: 1_000, deletedAfterMs, isForced: true, isOnHost: false };
+  const arrivesAtMs = 29_500 + tape.below(800, 'late');
+  const next: PodPlan = { ...pod, arrivesAtMs, deletedAfterMs: undefined, isForced: false, takesOver: true };
+  const forMs = 100 + tape.below(1_000, 'late');
+  const forgets: Fault = { kind: 'restart kubelet', atMs: 1_000 + deletedAfterMs, forMs, isStateLost: true };
+  return { ...plan, pods: [pod, next], faults: [forgets], killAfter: [], lockedRate: 0.5, isShared: false };
 }
 
 function drawBoot(tape: Tape, { settings }: Pick<Plan, 'settings'>): BootPlan {

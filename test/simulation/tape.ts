@@ -37,7 +37,8 @@ export type ChoiceKind =
   | 'start'
   | 'boot'
   | 'again'
-  | 'route';
+  | 'route'
+  | 'late';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

@@ -137,6 +137,13 @@ describe('InactiveClaims', () => {
     expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
   });
 
+  it('does not give up a claim that is wanted again when its turn comes', async () => {
+    let asked = 0;
+    const answer = () => (++asked === 4 ? object : refuse('api-not-found')());
+    const { reclaimed } = await sweep(answer, { sweeps: 3 });
+    expect([asked, reclaimed]).toEqual([4, []]);
+  });
+
   it('counts anew after a sweep in which it was wanted again', async () => {
     const wantedIn = [false, true, false, false, false];
     const answer = () => (wantedIn.shift() === true ? object : refuse('api-not-found')());

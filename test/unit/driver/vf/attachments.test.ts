@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import type { Networks } from '../../../../src/driver/sandbox/index.ts';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { NetworkNamespace, Networks } from '../../../../src/driver/sandbox/index.ts';
+import type { Attachment, StoredDevice } from '../../../../src/driver/state/index.ts';
 import { Attachments, type AttachmentsOptions } from '../../../../src/driver/vf/attachments.ts';
 import { type LinkState, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
@@ -29,4 +29,47 @@ it('an attachment stays stored until the interface is restored, so that detachin
   refusal = undefined;
   await attachments.detach('claim', { ...device });
   expect(stored).toEqual([['claim', new Map([[device.pciAddress, undefined]])]]);
+});
+
+it('a name for the plugins of a VF is one that no other VF of the pod is going to have', async () => {
+  const stored: (Attachment | undefined)[] = [];
+  const link = { index: 4, name: 'ens1v1', alias: 'vf', altNames: [], mtuBytes: 1500, up: false };
+  const host = {
+    link: async () => link,
+    links: async () => [link],
+    qdisc: async () => undefined,
+    addresses: async () => [],
+  };
+  const place = { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' };
+  const facts = { pool: 'n', request: 'vf', config: { attach: 'cni' as const } };
+  // Its plugins have failed, so there is no such interface yet, and they are called again with this name.
+  const other = {
+    ...facts,
+    pciAddress: '0000:3b:02.0',
+    name: 'dev-0',
+    attachment: { ...place, interfaceName: 'net1' },
+  };
+  const device: StoredDevice = { ...facts, pciAddress: '0000:3b:02.1', name: 'dev-1' };
+  const failed = new Error('the plugin has failed');
+  const attachments = new Attachments({
+    networks: { host: { connection: host } } as unknown as Networks,
+    vfs: { linkKey: () => ({ alias: 'vf' }), ensureLink: async () => undefined, isUnbound: async () => false },
+    cni: { add: async () => Promise.reject(failed) },
+    store: {
+      claimsOfPod: () => [{ devices: [other, device] }],
+      setAttachments: (_: string, changes: Map<string, Attachment>) => void stored.push(changes.get(device.pciAddress)),
+    },
+    clock: new ManualClock(),
+  } as unknown as AttachmentsOptions);
+  const table = { all: () => [{ name: 'eth0', altNames: [] }], candidates: () => [] };
+  const namespace = { connection: { linkTable: async () => table } } as unknown as NetworkNamespace;
+  const attached = attachments.attach(
+    'claim',
+    device,
+    place,
+    attachments.podLinks(namespace),
+    AbortSignal.timeout(5_000),
+  );
+  await expect(attached).rejects.toBe(failed);
+  expect(stored).toMatchObject([{ sandboxId: 's', interfaceName: 'net2' }]);
 });

@@ -16,7 +16,7 @@ const link = { name: 'ens1v0', hardwareAddress: '3c:fd:fe:00:01:00', mtuBytes: 1
 const attachment = { podUid: 'p', podNamespace: 'apps', podName: 'web', sandboxId: 's', netnsPath: '/run/netns/s' };
 
 /** The calls made for a VF whose state from before its attachment cannot be restored. */
-async function outcomeOf(before: StoredDevice['before']) {
+async function outcomeOf(before: StoredDevice['before'], refusal?: Error) {
   const calls: string[] = [];
   const detach = async () => {
     calls.push('detach');
@@ -24,7 +24,12 @@ async function outcomeOf(before: StoredDevice['before']) {
   };
   const forget = () => void calls.push('forget');
   const attachments = { detach, forget };
-  const control = { restore: async () => void calls.push('restore') };
+  const control = {
+    restore: async () => {
+      calls.push('restore');
+      if (refusal !== undefined) throw refusal;
+    },
+  };
   const restored = restore({ attachments, control }, 'uid', { ...device, attachment, ...defined({ before }) });
   const outcome = await restored.then(
     () => 'restored',
@@ -38,6 +43,13 @@ describe('restore', () => {
   // And: the PF refuses the claim's MAC once the VF has its own again, and the VF was never offered again.
   it('does not make a VF again what its claim had made of it, after the snapshot from before the claim', async () => {
     expect(await outcomeOf({ vf: {}, link })).toEqual({ calls: ['detach', 'restore', 'forget'], outcome: 'restored' });
+  });
+
+  it('does not forget where a VF is that is neither detached nor restored', async () => {
+    expect(await outcomeOf({ vf: {}, link }, new Error('the PF refuses'))).toEqual({
+      calls: ['detach', 'restore'],
+      outcome: 'the PF refuses',
+    });
   });
 
   it('tries once more where the snapshot has no interface', async () => {
