@@ -50,6 +50,9 @@ export function isKubeError(error: unknown, ...codes: KubeErrorCode[]): error is
   return error instanceof KubeError && (codes.length === 0 || codes.includes(error.code));
 }
 
+/** API servers ask for seconds. A proxy in front of one may ask for hours, and the server is back long before. */
+const longestRetryAfterMs = 60_000;
+
 /** The pause before the next attempt, ms: not less than the server asks for. @param earlierFailures in a row */
 export function retryPauseMs(error: unknown, earlierFailures: number, pauses: Pauses): number {
   const askedMs = isKubeError(error) ? (error.retryAfterMs ?? 0) : 0;
@@ -101,7 +104,9 @@ export function toKubeError(subject: string, httpStatus: number, body: string, r
     httpStatus,
     retriable: httpStatus >= 500 || httpStatus === 429 || httpStatus === 409 || httpStatus === 410,
     ...(reason === undefined ? {} : { reason }),
-    ...(retryAfterSeconds === undefined ? {} : { retryAfterMs: retryAfterSeconds * 1_000 }),
+    ...(retryAfterSeconds === undefined
+      ? {}
+      : { retryAfterMs: Math.min(retryAfterSeconds * 1_000, longestRetryAfterMs) }),
     hint,
   });
 }

@@ -111,6 +111,17 @@ describe('KubeClient', () => {
     expect((await served).metadata.name).toBe('n');
   });
 
+  it('waits no longer than a minute, whatever a proxy in front of the server asks for', async ({ own: bench }) => {
+    const clock = new ManualClock();
+    using client = new KubeClient(kubeConfigOf(bench.api), { clock, userAgent: 'netdra' });
+    bench.api.create(buildNode('n'));
+    bench.api.failNext(nodes, 503, { retryAfterSeconds: 86_400 });
+    const served = client.request<Node>({ method: 'GET', path: `${nodes}/n` });
+    await poll(() => clock.sleeping()).toEqual([60_000]);
+    clock.advance(60_000);
+    expect((await served).metadata.name).toBe('n');
+  });
+
   it('gives up a server that does not answer', async ({ own: bench }) => {
     using _hanging = bench.api.hang(nodes);
     const error = await failureOf(bench.client.request({ method: 'GET', path: `${nodes}/n`, timeoutMs: 20 }));
