@@ -511,4 +511,13 @@ export const otherBugs: readonly PlantedBug[] = [
       };
     },
   },
+  {
+    name: 'given-up-without-another-look',
+    what: 'a claim that is to be unprepared is not looked at again when its turn comes: it may be that of another pod by then',
+    needs: ({ lockedRate, faults }) =>
+      lockedRate > 0 && faults.some((each) => 'isStateLost' in each && each.isStateLost),
+    plant: inHelper((helper) => ({
+      reclaim: (claim, _isOver, signal) => helper.reclaim(claim, async () => true, signal),
+    })),
+  },
 ];
