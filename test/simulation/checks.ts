@@ -717,16 +717,19 @@ export class Checks {
 
   /** Addresses that IPAM plugins have assigned to a sandbox. */
   #leasesOf(sandboxId: string): string[] {
-    return [...this.#node.cni.entries.values()].flatMap(({ address, cached }) =>
-      address !== undefined && cached.attachment.containerId === sandboxId ? [address] : [],
-    );
+    return this.#cniEntriesOf(sandboxId).flatMap(({ address }) => address ?? []);
   }
 
   /** Destinations that IPAM plugins want to be reached through these addresses. */
   #leasedRoutesOf(sandboxId: string, addresses: readonly string[]): string[] {
-    return [...this.#node.cni.entries.values()].flatMap(({ address = '', cached, routes }) =>
-      cached.attachment.containerId === sandboxId && addresses.includes(address) ? routes.map(({ dst }) => dst) : [],
+    return this.#cniEntriesOf(sandboxId).flatMap(({ address = '', routes }) =>
+      addresses.includes(address) ? routes.map(({ dst }) => dst) : [],
     );
+  }
+
+  #cniEntriesOf(sandboxId: string) {
+    const entries = [...this.#node.cni.entries.values()];
+    return entries.filter(({ cached }) => cached.attachment.containerId === sandboxId);
   }
 
   /** Whether one of its addresses became ready so lately that the file need not have it. */

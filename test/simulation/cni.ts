@@ -49,7 +49,7 @@ export class CniNode {
     return `10.9.${Math.floor(this.#nextAddress / 250)}.${(this.#nextAddress++ % 250) + 1}/16`;
   }
 
-  /** What an IPAM plugin is configured to send through the interface, mostly nothing. */
+  /** The routes that an IPAM plugin is configured with, mostly none. */
   drawRoutes(): CniResult['routes'] {
     const { tape } = this.options.simulator;
     if (!tape.chance(0.2, 'route')) return [];

@@ -88,7 +88,7 @@ export interface BandwidthPlan {
 
 /** What happens when the node boots. */
 export interface BootPlan {
-  /** The power has failed: what was stored last of a claim is lost, its files are not. */
+  /** The power has failed: the claim that was stored last is lost, its files are not. */
   losesLast: boolean;
   /** Number of changes after which the first instance is killed; 0: it is not killed. */
   killAfter: number;
@@ -173,7 +173,7 @@ export interface Plan {
   /** Whether the kubelet cancels its work for a pod that is deleted. */
   kubeletCancels: boolean;
   bandwidth: BandwidthPlan | undefined;
-  /** Absent: the driver is started once, and finds all that it had stored. */
+  /** Absent: the driver finds all that it had stored, and is not killed for the boot. */
   boot?: BootPlan;
   /** How long the runtime takes for a sandbox after plugins have seen it. */
   slowStartMs?: number;
@@ -278,7 +278,7 @@ function drawLateSuccessor(tape: Tape, plan: Plan): Plan {
 }
 
 function drawBoot(tape: Tape, { settings }: Pick<Plan, 'settings'>): BootPlan {
-  // In that layout files of a claim that is not known any more are not found.
+  // The driver does not find files of the layout downward-api whose claim it no longer knows.
   const isFound = settings.every(({ layouts }) => !layouts.includes('downward-api'));
   const losesLast = tape.chance(0.3, 'boot') && isFound;
   return { losesLast, killAfter: tape.chance(0.4, 'boot') ? 1 + tape.below(40, 'boot') : 0 };

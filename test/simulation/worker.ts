@@ -55,7 +55,7 @@ function send(message: WorkerMessage): Promise<void> {
   });
 }
 
-// A separate process: its task arrives as a message, and it must not outlive the process that sent it.
+// Runs in a separate process, which gets its task as a message and ends with the process that sent it.
 process.once('disconnect', () => process.exit());
 process.once('message', (task: WorkerTask) => {
   void work(task, send).then(() => process.disconnect());

@@ -121,7 +121,7 @@ export class Node {
   #disturbedUntilMs = 0;
   #stallInWait: Extract<Fault, { kind: 'stall in wait' }> | undefined;
   #clockStepMs = 0;
-  /** Of the next instance. */
+  /** Number of changes after which the next instance is killed, in place of the plan's. */
   #killAfter: number | undefined;
   /** Whether the answer to a request to the kernel was ever lost. */
   hasLostRequest = false;

@@ -1,7 +1,7 @@
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import { NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { findVf, type LinkTraffic, type VfTraffic } from '../../node/netlink/index.ts';
+import { FunctionLinks, type LinkTraffic, type VfTraffic } from '../../node/netlink/index.ts';
 import { isUserSpace, type Store, type StoredDevice } from '../state/index.ts';
 import type { HostVfs } from './host-vfs.ts';
 import type { Networks } from './networks.ts';
@@ -54,11 +54,13 @@ interface PodVf {
  */
 export class TrafficReader {
   readonly #options: TrafficReaderOptions;
+  readonly #hostLinks: FunctionLinks;
   /** Failures that were logged and go on. */
   #logged = new Set<string>();
 
   constructor(options: TrafficReaderOptions) {
     this.#options = options;
+    this.#hostLinks = new FunctionLinks(options.networks.host.connection);
   }
 
   /** Never rejects: what cannot be read is counted as missing, and logged once. */
@@ -124,9 +126,8 @@ export class TrafficReader {
   }
 
   async #readPf(pciAddress: string): Promise<VfTraffic[]> {
-    const { connection } = this.#options.networks.host;
-    const link = findVf(await connection.links([{ pciAddress }]), { pciAddress });
-    return link === undefined ? [] : await connection.vfTraffic(link.index);
+    const link = await this.#hostLinks.find(pciAddress);
+    return link === undefined ? [] : await this.#options.networks.host.connection.vfTraffic(link.index);
   }
 
   /** By what the VF is found, since the pod can rename its interface. @returns `undefined` if it has left the pod */

@@ -50,10 +50,10 @@ export function isKubeError(error: unknown, ...codes: KubeErrorCode[]): error is
   return error instanceof KubeError && (codes.length === 0 || codes.includes(error.code));
 }
 
-/** API servers ask for seconds. A proxy in front of one may ask for hours, and the server is back long before. */
+/** API servers ask for seconds. A proxy in front of one may ask for hours, although the server may be back much sooner. */
 const longestRetryAfterMs = 60_000;
 
-/** The pause before the next attempt, ms: not less than the server asks for. @param earlierFailures in a row */
+/** The pause before the next attempt, ms: not less than the server asks for, up to a minute. @param earlierFailures in a row */
 export function retryPauseMs(error: unknown, earlierFailures: number, pauses: Pauses): number {
   const askedMs = isKubeError(error) ? (error.retryAfterMs ?? 0) : 0;
   return Math.max(askedMs, pauseMs(earlierFailures, pauses));

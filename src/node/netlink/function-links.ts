@@ -4,8 +4,8 @@ import { isRepresentor } from './representor.ts';
 import type { RtnlConnection } from './rtnl.ts';
 
 /**
- * Finds the interfaces of PCI functions in one network namespace. It looks first where an interface was the last time: one
- * link is one small answer, and the list of a large node has hundreds of links, while pods wait for it.
+ * Finds the interfaces of PCI functions in one network namespace. It first asks for the link at the index where it last found
+ * the interface: that answer is small, while the list of a large node has hundreds of links, and pods wait for it.
  */
 export class FunctionLinks {
   readonly #connection: Pick<RtnlConnection, 'link' | 'links'>;

@@ -46,10 +46,12 @@ beforeEach(() => {
   logger.lines.length = 0;
 });
 
+const hostLinks = [link('rep', pf, { portName: 'pf0vf0', index: 4 }), link('ens1', pf, { index: 9 })];
 const networks = {
   host: {
     connection: {
-      links: async () => [link('rep', pf, { portName: 'pf0vf0', index: 4 }), link('ens1', pf, { index: 9 })],
+      links: async () => hostLinks,
+      link: async (by: { index: number }) => hostLinks.find(({ index }) => index === by.index),
       vfTraffic: async (index: number) => (index === 9 ? await vfTraffic() : []),
     },
   },
