@@ -58,8 +58,6 @@ function readOptions() {
 }
 
 const definitionsPath = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
-/** As the API server stores it. */
-const timeAdded = '2026-01-01T00:00:00Z';
 
 const number = (value: number, digits = 0) =>
   value.toLocaleString('en', { maximumFractionDigits: digits, minimumFractionDigits: digits });
@@ -172,14 +170,9 @@ async function measureSlices(run: Run): Promise<void> {
     const { driver } = sides[side];
     await using opened = await openSide(run, side);
     const { cluster, publishers } = opened;
-    const taints = [{ key: `${driver}/no-carrier`, effect: 'NoSchedule' as const, timeAdded }];
     const devices = {
       all: cluster.writeFile('all', all),
       left: cluster.writeFile('left', all.slice(0, all.length / 2)),
-      tainted: cluster.writeFile(
-        'tainted',
-        all.map((device) => ({ ...device, taints })),
-      ),
     };
     played.push([side, await playPublishing({ ...run, cluster, publishers }, devices)]);
     // Printed each time: a long run may be interrupted.

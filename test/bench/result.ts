@@ -23,22 +23,6 @@ export interface Bound {
   met: boolean;
 }
 
-/** Growth of a cost. */
-export interface Series {
-  name: string;
-  /** x is a number of VFs, claims or pods, y in the unit of the chart. */
-  points: [x: number, y: number][];
-}
-
-export interface Plot {
-  /** File name, without extension. */
-  name: string;
-  title: string;
-  xLabel: string;
-  yLabel: string;
-  series: Series[];
-}
-
 /** Results of one bench. */
 export interface BenchResult {
   name: string;
@@ -46,7 +30,6 @@ export interface BenchResult {
   about: string;
   rows: Row[];
   bounds: Bound[];
-  plots?: Plot[];
   /** Other observations. */
   notes?: string[];
 }

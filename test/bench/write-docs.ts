@@ -1,6 +1,5 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { drawChart } from './chart.ts';
 import type { Machine } from './machine.ts';
 import { renderBounds, renderMachine, renderRows } from './render.ts';
 import type { BenchResult } from './result.ts';
@@ -19,23 +18,18 @@ interface Recorded extends Pick<BenchResult, 'name' | 'bounds'> {
 }
 
 /**
- * Writes the figures of a run into docs/performance.md, between the marks `<!-- bench NAME -->` and `<!-- end -->`, and
- * draws its plots beside it. Text outside the marks is kept, and so are the figures of a bench that was not run.
+ * Writes the figures of a run into docs/performance.md, between the marks `<!-- bench NAME -->` and `<!-- end -->`,; text outside the marks is kept, and so are the figures of a bench that was not run.
  * @param docsDir with `performance.md` and `performance/`
  */
 export function writeDocs(docsDir: string, { machine, finished, results }: Report): void {
   const path = join(docsDir, 'performance.md');
-  const plotDir = join(docsDir, 'performance');
-  mkdirSync(plotDir, { recursive: true });
-  for (const { name, about, rows, plots = [], notes = [] } of results) {
-    const images = plots.map((plot) => {
-      writeFileSync(join(plotDir, `${plot.name}.svg`), drawChart(plot));
-      return `![${plot.title}](performance/${plot.name}.svg)`;
-    });
+  const boundsDir = join(docsDir, 'performance');
+  mkdirSync(boundsDir, { recursive: true });
+  for (const { name, about, rows, notes = [] } of results) {
     const when = `Measured on ${finished.slice(0, 10)}: ${renderMachine(machine)}.`;
-    writePart(path, name, [about, renderRows(rows), when, ...notes, ...images].join('\n\n'));
+    writePart(path, name, [about, renderRows(rows), when, ...notes].join('\n\n'));
   }
-  const bounds = record(join(plotDir, 'bounds.json'), finished, results).flatMap((each) => each.bounds);
+  const bounds = record(join(boundsDir, 'bounds.json'), finished, results).flatMap((each) => each.bounds);
   writePart(path, 'bounds', renderBounds(bounds));
 }
 

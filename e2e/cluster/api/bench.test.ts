@@ -3,7 +3,6 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
-import { drawChart } from '../../../test/bench/chart.ts';
 import type { Report } from '../../../test/bench/write-docs.ts';
 import { tempDir } from '../../../test/doubles/temp-dir.ts';
 import { isSince, readPrograms } from '../programs.ts';
@@ -28,15 +27,13 @@ it.runIf(hasMetadata)(
     const { machine, results } = JSON.parse(readFileSync(json, 'utf8')) as Report;
     expect(machine).toMatchObject({ cores: expect.any(Number), node: process.version });
     expect(results.map(({ name }) => name)).toEqual(names);
-    for (const { name, rows, bounds, plots = [] } of results) {
+    for (const { name, rows, bounds } of results) {
       const compared = rows.filter(({ reference, ratio = 0 }) => reference !== undefined && ratio > 0);
       expect(compared.length, name).toBeGreaterThan(0);
       for (const { what, ours } of rows) expect(ours.p99, `${name}: ${what}`).toBeGreaterThanOrEqual(ours.median);
       for (const { what, value, limit, met } of bounds) expect({ what, met }).toEqual({ what, met: value <= limit });
       // With so few loads some of those beside Go have neither.
-      if (name.startsWith('go')) continue;
-      expect(bounds.length, name).toBeGreaterThan(0);
-      for (const plot of plots) expect(drawChart(plot)).toMatch(/^<svg [\s\S]*<polyline points="\d[\s\S]*<\/svg>\n$/);
+      if (!name.startsWith('go')) expect(bounds.length, name).toBeGreaterThan(0);
     }
     expect(stdout).toContain('| must show');
     const rows = results.filter(({ name }) => name.startsWith('go')).flatMap((result) => result.rows);

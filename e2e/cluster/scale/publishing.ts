@@ -10,8 +10,6 @@ export const scenarios = {
   update: 'a rolling update of the DaemonSet: another instance, then the first one ends',
   failure: 'a PF fails on every node at once: half of the VFs go',
   repair: 'all of them come back',
-  noCarrier: 'every PF loses its carrier at once: all VFs get a taint',
-  carrier: 'the carriers are back',
   pfDown: 'a PF loses its carrier on every node at once: half of the VFs get a taint',
   pfUp: 'its carrier is back',
   policyChanged: 'a policy is changed, and all nodes accept it',
@@ -37,8 +35,8 @@ export interface PlayOptions {
   progress: (line: string) => void;
 }
 
-/** Files with the devices of a node: all, those that remain when a PF has failed, and all without a carrier. */
-export type DeviceFiles = Record<'all' | 'left' | 'tainted', string>;
+/** Files with the devices of a node: all, and those that remain when a PF has failed. */
+export type DeviceFiles = Record<'all' | 'left', string>;
 
 /** Time for requests after the last write of a scenario, and for those that come later, before the rest. */
 const pauses = {
@@ -59,8 +57,6 @@ export async function playPublishing(options: PlayOptions, devices: DeviceFiles)
     ['update', () => publishers.replace()],
     ['failure', publish(devices.left)],
     ['repair', publish(devices.all)],
-    ['noCarrier', publish(devices.tainted)],
-    ['carrier', publish(devices.all)],
   ]);
 }
 

@@ -21,19 +21,16 @@ import type { Batch } from './report.ts';
 export const kinds = {
   none: 'no claim',
   netdra: "netdra's VF, with metadata",
-  unread: "netdra's VF, and the chart with nodesReadClaims: false",
   link: 'a link from the Go plugin, no claim',
   go: "a claim of upstream's test driver with metadata, and a link from the Go plugin",
 } as const;
 export type Kind = keyof typeof kinds;
 
 /** Kinds that need a program. */
-const served: readonly Kind[] = ['netdra', 'unread', 'link', 'go'];
+const served: readonly Kind[] = ['netdra', 'link', 'go'];
 /** Time for the driver's work after its answers, before its CPU time is read, ms. */
 const restMs = 2_000;
 const deviceClass = 'go-test-driver';
-
-const hasVf = (kind: Kind) => kind === 'netdra' || kind === 'unread';
 
 interface Parts {
   node: RealNode;
@@ -135,8 +132,7 @@ export class StartTimes implements AsyncDisposable {
   }
 
   async #batch(kind: Kind, count: number): Promise<Batch> {
-    const isOurs = hasVf(kind);
-    await using _ = kind === 'unread' ? await this.#withoutRole() : undefined;
+    const isOurs = kind === 'netdra';
     const cluster = this.#parts.cluster;
     // Names are never reused, so that each pod is seen once.
     const names = Array.from({ length: count }, (_, index) => `${kind}-${this.#batches}-${index}`);
@@ -168,21 +164,6 @@ export class StartTimes implements AsyncDisposable {
     };
   }
 
-  /** Kubelets may read only what the API server's node authorizer allows, until the end. */
-  async #withoutRole(): Promise<AsyncDisposable> {
-    const path = '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/netdra-kubelets';
-    const { subjects } = await this.#parts.client.request<{ subjects: object[] }>({ method: 'GET', path });
-    const setSubjects = async (value: object[]) => {
-      const contentType = 'application/json-patch+json';
-      const body = [{ op: 'replace', path: '/subjects', value }];
-      await this.#parts.client.request({ method: 'PATCH', path, contentType, body });
-      // The API server's RBAC learns of it by a watch.
-      await sleep(1_000);
-    };
-    await setSubjects([]);
-    return { [Symbol.asyncDispose]: () => setSubjects(subjects) };
-  }
-
   /** Longest pauses since the last call. */
   async #readPauses(): Promise<Pick<Batch, 'longestPauseMs' | 'idlePauseMs'>> {
     return {
@@ -194,7 +175,7 @@ export class StartTimes implements AsyncDisposable {
   async #create(kind: Kind, name: string, index: number, createdAt: Map<string, number>): Promise<void> {
     const cluster = this.#parts.cluster;
     createdAt.set(name, Date.now());
-    if (hasVf(kind)) {
+    if (kind === 'netdra') {
       await cluster.create(testClaim(cluster, name, [{ name: 'vf', config: { interfaceName: 'net1' } }]));
     } else if (kind === 'go') {
       await cluster.create(testClaim(cluster, name, [{ name: 'device', deviceClassName: deviceClass }]));
@@ -221,7 +202,6 @@ export class StartTimes implements AsyncDisposable {
     const pidsOf: Record<Kind, () => number[]> = {
       none: () => [],
       netdra: () => this.#parts.node.driverPids(),
-      unread: () => this.#parts.node.driverPids(),
       link: () => [this.#parts.goPlugin.pid],
       go: () => (this.#parts.goDriver === undefined ? [] : [this.#parts.goDriver.pid, this.#parts.goPlugin.pid]),
     };

@@ -1,7 +1,7 @@
 import { readPrograms } from '../../../e2e/cluster/programs.ts';
 import type { Bench } from '../bench.ts';
-import { callPlots, callRows, type Load, loadName, type MeasuredCalls, measureNode } from '../go/calls.ts';
-import { hookPlot, hookRows, measureHooks } from '../go/hooks.ts';
+import { callRows, type Load, loadName, type MeasuredCalls, measureNode } from '../go/calls.ts';
+import { hookRows, measureHooks } from '../go/hooks.ts';
 import { RealLab } from '../go/real-lab.ts';
 import { bound } from '../result.ts';
 
@@ -36,7 +36,6 @@ export const goBench: Bench = {
           : []),
         bound('memory after these calls / Go', memory.netdra.median / memory.go.median, 1.2, '×'),
       ],
-      plots: callPlots('go', measured),
     };
   },
 };
@@ -65,7 +64,6 @@ export const goLargeBench: Bench = {
       about: `The same on a node with ${vfs} VFs, up to the most pods that a kubelet may have.`,
       rows: callRows(measured),
       bounds: [],
-      plots: callPlots('go-512', measured),
     };
   },
 };
@@ -87,7 +85,6 @@ export const goHookBench: Bench = {
         idle === undefined
           ? []
           : [bound('hook of a pod without claims / Go', idle.netdra.median / idle.go.median, 2, '×')],
-      plots: [hookPlot(hooks)],
     };
   },
 };

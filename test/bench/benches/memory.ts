@@ -24,21 +24,20 @@ export const memoryBench: Bench = {
     await lab.devices();
     await sleep(pauseMs);
     const startedMb = residentMb(driver.pid);
-    const points: [number, number][] = [[0, startedMb]];
     const runner = await cycleRunner(lab);
-    const step = cycles / 6;
+    const step = cycles / 3;
+    let warmMb = 0;
     const cpuBefore = cpuMs(driver.pid);
     for (let done = 0; done < cycles; done += step) {
       options.progress(`memory: ${done} of ${cycles} cycles`);
       await runner.run(step);
       await sleep(pauseMs);
-      points.push([done + step, residentMb(driver.pid)]);
+      // By then all code was used once, and everything that is loaded on first use is there.
+      if (done === 0) warmMb = residentMb(driver.pid);
     }
     const cpu = (cpuMs(driver.pid) - cpuBefore) / cycles;
     runner[Symbol.dispose]();
     const usedMb = residentMb(driver.pid);
-    // By then all code was used once, and everything that is loaded on first use is there.
-    const [, warmMb = 0] = points.find(([done]) => done >= cycles / 3) ?? [];
     const bare = { what: 'node -e, idle', ...summarize([bareMb]) };
     return {
       name: 'memory',
@@ -52,24 +51,6 @@ export const memoryBench: Bench = {
       bounds: [
         bound('RSS after the start / node -e', startedMb / bareMb, 2, '×'),
         bound(`RSS after ${cycles} cycles / after ${cycles / 3}`, usedMb / warmMb, 1.05, '×'),
-      ],
-      plots: [
-        {
-          name: 'memory',
-          title: 'Resident memory, by the pods that came and went',
-          xLabel: 'pods',
-          yLabel: 'MB',
-          series: [
-            { name: 'netdra', points },
-            {
-              name: 'reference: node -e',
-              points: [
-                [0, bareMb],
-                [cycles, bareMb],
-              ],
-            },
-          ],
-        },
       ],
     };
   },

@@ -3,7 +3,7 @@ import type { DraClient, WireClaim } from '../../doubles/kubelet-dra-client.ts';
 import type { BenchOptions } from '../bench.ts';
 import { type Case, interleave, timed } from '../interleave.ts';
 import { type LabPod, prepare, unprepare } from '../lab.ts';
-import { type Plot, type Row, row } from '../result.ts';
+import { type Row, row } from '../result.ts';
 import { cpuMs, residentMb } from '../shipped-driver.ts';
 import { type Distribution, summarize } from '../stats.ts';
 import { RealLab, type Side, sides } from './real-lab.ts';
@@ -127,24 +127,5 @@ export function callRows({ calls, cpu, memory }: MeasuredNode): Row[] {
     ]),
     compare('CPU for each claim', 'ms', cpu),
     compare('memory after these calls', 'MB', memory),
-  ];
-}
-
-/** Times of calls by the number of claims in them, and by the number of concurrent calls. @param name of the files */
-export function callPlots(name: string, { calls }: MeasuredNode): Plot[] {
-  const alone = calls.filter((measured) => measured.calls === 1);
-  const atOnce = calls.filter((measured) => measured.claims === 1);
-  const plot = (suffix: string, title: string, xLabel: 'claims' | 'calls', of: MeasuredCalls[]): Plot => ({
-    ...{ name: `${name}-${suffix}`, title, xLabel, yLabel: 'ms' },
-    series: (['prepare', 'unprepare'] as const).flatMap((what) =>
-      sides.map((side) => ({
-        name: side === 'netdra' ? what : `reference: Go's ${what}`,
-        points: of.map((measured): [number, number] => [measured[xLabel], measured[what][side].median]),
-      })),
-    ),
-  });
-  return [
-    plot('calls', 'One call with many claims, beside Go (median)', 'claims', alone),
-    plot('at-once', 'Many calls of one claim at once, beside Go (median)', 'calls', atOnce),
   ];
 }

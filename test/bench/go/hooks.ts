@@ -2,7 +2,7 @@ import { TestNetns } from '../../doubles/netns.ts';
 import type { BenchOptions } from '../bench.ts';
 import { type Case, interleave, type Rounds, timed } from '../interleave.ts';
 import { prepare, unprepare } from '../lab.ts';
-import { type Plot, type Row, row } from '../result.ts';
+import { type Row, row } from '../result.ts';
 import { type Distribution, summarize } from '../stats.ts';
 import { makeLinks } from './links.ts';
 import { linksAnnotation } from './programs.ts';
@@ -72,20 +72,4 @@ export function hookRows(hooks: readonly MeasuredHooks[]): Row[] {
     const what = `${vfs} VF${vfs === 1 ? '' : 's'} moved`;
     return [compare(what, run), compare(`stop, ${what} back`, stop)];
   });
-}
-
-export function hookPlot(hooks: readonly MeasuredHooks[]): Plot {
-  const moved = hooks.filter(({ vfs }) => vfs > 0);
-  return {
-    ...{
-      name: 'go-hook',
-      title: 'RunPodSandbox, by the links it moves, beside Go (median)',
-      xLabel: 'VFs',
-      yLabel: 'ms',
-    },
-    series: sides.map((side) => ({
-      name: side === 'netdra' ? 'netdra' : "reference: Go's plugin",
-      points: moved.map(({ vfs, run }): [number, number] => [vfs, run[side].median]),
-    })),
-  };
 }
