@@ -14,8 +14,9 @@ export const target: FuzzTarget = {
   errors: [CniError],
   shape: 'json',
   dictionary: ['__proto__', '"code":7,"msg":"', '::ffff:10.0.0.1/120', '1e400', '[[[['],
-  seeds: () =>
-    jsonSeeds(
+  seeds: () => [
+    Buffer.from(`{"cniVersion":"1.0.0","a":${'['.repeat(5_000)}${']'.repeat(5_000)}}`),
+    ...jsonSeeds(
       {
         cniVersion: '1.0.0',
         interfaces: [
@@ -29,6 +30,7 @@ export const target: FuzzTarget = {
       { cniVersion: '1.0.0', code: 11, msg: 'try again', details: 'busy' },
       {},
     ),
+  ],
   run(input) {
     const text = utf8(input);
     const failure = findFailure(

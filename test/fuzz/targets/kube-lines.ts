@@ -23,9 +23,12 @@ export const target: FuzzTarget = {
   errors: [],
   dictionary: ['\n', '\r\n', '{"type":"BOOKMARK"}\n', '__proto__'],
   seeds: () =>
-    ['', '{"type":"ADDED","object":{"metadata":{"name":"ä"}}}\n{"type":"DELETED"}\n', '\n\n1\n"\u2028"\nnull\n{'].map(
-      (text) => Buffer.from(text),
-    ),
+    [
+      '',
+      '{"type":"ADDED","object":{"metadata":{"name":"ä"}}}\n{"type":"DELETED"}\n',
+      '\n\n1\n"\u2028"\nnull\n{',
+      `${'['.repeat(5_000)}${']'.repeat(5_000)}\n`,
+    ].map((text) => Buffer.from(text)),
   async run(input) {
     const [whole, pieces] = [await read([input]), await read(cutInPieces(input))];
     expectThat(isSame(whole, pieces), 'something else when the bytes come in pieces');

@@ -69,6 +69,8 @@ export const target: FuzzTarget = {
       Buffer.concat([configure, sync(true), sync(true), sync(false), step('Shutdown', Buffer.alloc(0))]),
       run,
       Buffer.concat([change, run, run]),
+      // 10,000 empty pods.
+      step('Synchronize', Buffer.alloc(20_000, Buffer.from([0x0a, 0x00]))),
     ];
   },
   run: (input) => feedSession([...readSteps(input)]),
