@@ -35,31 +35,30 @@ export function withoutResult(results: readonly PairResult[], pair: Pair): PairR
   return results.filter((each) => !isSame(each, pair));
 }
 
-/** The text of docs/compatibility.md: a table for each choice of cases, the whole suite first. */
-export function formatCompatibility(results: readonly PairResult[]): string {
+/** Precedes the results on docs/compatibility.md; what is above it is written by hand. */
+const marker = '<!-- Written by `npm run e2e:cluster -- --all`: -->\n';
+
+/**
+ * Replaces the results on docs/compatibility.md: a table for each selection of cases, the whole suite first.
+ * @throws Error if the page has no marker
+ */
+export function replaceResults(page: string, results: readonly PairResult[]): string {
+  const [text, rest] = page.split(marker);
+  if (rest === undefined) throw new Error(`docs/compatibility.md has no line ${marker.trim()}`);
+  return `${text}${marker}\n${formatResults(results)}`;
+}
+
+function formatResults(results: readonly PairResult[]): string {
   const groups = Map.groupBy(results, ({ vitestArguments }) => formatChoice(vitestArguments));
   const isWhole = (choice: string) => choice === formatChoice([]);
   const sorted = [...groups].sort(([one], [other]) => Number(isWhole(other)) - Number(isWhole(one)));
-  const sections = sorted.map(([choice, group]) => {
-    const dates = group.map(({ date }) => date).sort();
-    const [first, last] = [dates[0], dates.at(-1)];
-    return `## ${choice}\n\nRun on ${first === last ? first : `${first} to ${last}`}.\n\n${formatTable(group)}\n`;
-  });
-  return `# Compatibility
-
-Results of the suite of \`e2e/cluster\` on a real cluster of one node, with each version of Kubernetes and each container
-runtime, written by \`npm run e2e:cluster -- --all\`. Arguments behind a second \`--\` choose among the cases and head the table.
-\`npm test\` runs the cases on the newest and the oldest Kubernetes, and those that do not depend on the versions on one of them.
-Cases are skipped where the version or the runtime does not have what they test; the run names the reason. CRI-O is in no package registry that the suite could build it from, so
-its programs are named by \`--crio DIR\`.
-
-${sections.join('\n')}`;
+  return sorted.map(([choice, group]) => `### ${choice}\n\n${formatTable(group)}\n`).join('\n');
 }
 
 function formatChoice(vitestArguments: readonly string[]): string {
   if (vitestArguments.length === 0) return 'All cases';
   const quoted = vitestArguments.map((word) => (/^[\w./-]+$/.test(word) ? word : `'${word}'`));
-  return `Cases chosen by ${quoted.join(' ')}`;
+  return `Cases selected by \`${quoted.join(' ')}\``;
 }
 
 function formatTable(group: readonly PairResult[]): string {
@@ -77,12 +76,8 @@ function formatTable(group: readonly PairResult[]): string {
   return [row(['Kubernetes', ...columns]), row(['---', ...columns.map(() => '---')]), ...rows].join('\n');
 }
 
-function formatCell({ succeeded, passed, failed, skipped, vitestArguments }: PairResult): string {
-  const counts = [
-    `${passed} passed`,
-    ...(failed > 0 ? [`${failed} failed`] : []),
-    // With arguments, cases that were not selected count as skipped.
-    ...(skipped > 0 && vitestArguments.length === 0 ? [`${skipped} skipped`] : []),
-  ];
-  return succeeded || failed > 0 ? counts.join(', ') : 'did not start';
+/** The number of cases stays in compatibility.json: it grows from day to day, so it differs between the pairs of one table. */
+function formatCell({ succeeded, failed, date }: PairResult): string {
+  if (succeeded) return `passed ${date}`;
+  return failed > 0 ? `${failed} failed ${date}` : `did not start ${date}`;
 }

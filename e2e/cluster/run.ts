@@ -11,7 +11,7 @@ import { repository, runCommand } from '../../scripts/run-command.ts';
 import { readVitestSummary } from '../../scripts/test-table.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { ensureGoPrograms } from '../go/build.ts';
-import { findResult, formatCompatibility, type PairResult, withoutResult } from './compatibility.ts';
+import { findResult, type PairResult, replaceResults, withoutResult } from './compatibility.ts';
 import { print, runOnCluster } from './launch.ts';
 import {
   describePair,
@@ -129,7 +129,7 @@ async function runAll(flags: Flags, vitestArguments: readonly string[]): Promise
     };
     results = [...withoutResult(results, pair), result];
     writeFileSync(resultsPath, `${JSON.stringify(results, null, 2)}\n`);
-    writeFileSync(pagePath, formatCompatibility(results));
+    writeFileSync(pagePath, replaceResults(readFileSync(pagePath, 'utf8'), results));
   }
   print(`the results are in ${pagePath}`);
   return choices.every((choice) => findResult(results, pairOf(choice))?.succeeded);
