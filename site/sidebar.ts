@@ -1,3 +1,4 @@
+import { posix } from 'node:path';
 import { kinds } from './items.ts';
 import { readPage, type Stage, sitePath, titleOf } from './stage.ts';
 
@@ -10,25 +11,26 @@ interface SidebarEntry {
 
 const linkTo = (path: string) => `/${path.replace(/(^|\/)index\.md$/, '$1').replace(/\.md(#|$)/, '.html$1')}`;
 
-/** The menu of all pages: what the README lists for each kind of reader, the reference, and the rest. */
+/** The menu of all pages: what docs/contents.md lists for each kind of reader, the reference, and the rest. */
 export function buildSidebar(stage: Stage): SidebarEntry[] {
-  const [, table = ''] =
-    /^## Where to read on\n([\s\S]*?)\n\n(?!\|)/m.exec(readPage('README.md').replace('\n\n|', '\n|')) ?? [];
-  const groups = [...table.matchAll(/^\| ([\w ]+) \| (.*) \|$/gm)]
-    .filter(([, , links = '']) => links.includes(']('))
-    .map(([, reader = '', links = '']) => ({
+  const contents = 'docs/contents.md';
+  const groups = [...readPage(contents).matchAll(/^\| ([\w ]+) \| (.*\]\(.*) \|$/gm)].map(
+    ([, reader = '', links = '']) => ({
       text: `For ${reader}`,
-      items: [...links.matchAll(/\[([^\]]+)\]\(([^)]+)\)/g)].map(([, text = '', target = '']) => ({
-        text: `${text.charAt(0).toUpperCase()}${text.slice(1)}`,
-        link: target === 'docs/decisions' ? '/decisions/' : linkTo(sitePath(target)),
-      })),
-    }));
-  if (groups.length < 4)
-    throw new Error('README.md: the table of "Where to read on" has changed: site/sidebar.ts reads it');
-  const listed = new Set(groups.flatMap(({ items }) => items.map(({ link }) => link.replace(/#.*/, ''))));
-  const others = stage.pages.filter(
-    (page) => !page.startsWith('docs/decisions/') && !listed.has(linkTo(sitePath(page))) && page !== 'README.md',
+      items: [...links.matchAll(/\[([^\]]+)\]\(([^)]+)\)/g)].map(([, text = '', link = '']) => {
+        const target = posix.join('docs', link);
+        return {
+          text: `${text.charAt(0).toUpperCase()}${text.slice(1)}`,
+          link: target === 'docs/decisions' ? '/decisions/' : linkTo(sitePath(target)),
+        };
+      }),
+    }),
   );
+  if (groups.length < 4) throw new Error(`${contents}: the table has changed: site/sidebar.ts reads it`);
+  const listed = new Set(groups.flatMap(({ items }) => items.map(({ link }) => link.replace(/#.*/, ''))));
+  const others = stage.pages
+    .filter((page) => !['README.md', contents].includes(page) && !page.startsWith('docs/decisions/'))
+    .filter((page) => !listed.has(linkTo(sitePath(page))));
   const entry = (page: string) => ({ text: titleOf(readPage(page)), link: linkTo(sitePath(page)) });
   return [
     ...groups,

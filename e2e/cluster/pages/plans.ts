@@ -70,11 +70,9 @@ export const pagePlans: PagePlan[] = [
   {
     page: 'README.md',
     notRun: [
-      [/^docker build/, noEngine],
-      [/^npm test$/, 'runs the suite that this is a part of'],
-      [/^npm run demo -- --(kubernetes|failover)/, 'its parts are cases of the clusters and of the virtual machines'],
-      [/^npm run (test:quick|e2e:kind|site)$/, 'a part of npm test of its own'],
-      [/^netdra |^npx netdra|^kubectl exec$/, mention],
+      [/^docker buildx build/, noEngine],
+      [/^npm test$/, 'CI runs it by itself: .ci/run'],
+      [/^netdra doctor$/, mention],
     ],
     setUp: [`${uninstall} --ignore-not-found`],
     tearDown: [uninstall],

@@ -12,6 +12,7 @@ export const executed: { page: string; infos: string[]; test: string }[] = [
     infos: ['console', 'go', 'python', 'sh', 'yaml'],
     test: 'test/integration/programs/docs.test.ts',
   },
+  { page: 'README.md', infos: ['json'], test: 'test/unit/docs/readme.test.ts' },
   { page: 'docs/metadata.md', infos: ['json'], test: 'test/unit/framework/metadata/docs.test.ts' },
   {
     page: 'docs/troubleshooting.md',
