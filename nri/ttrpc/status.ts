@@ -1,4 +1,4 @@
-import { NriError, type NriErrorDetails } from '../errors.ts';
+import { NriError, type NriErrorDetails, toError } from '../errors.ts';
 
 export const StatusCode = {
   ok: 0,
@@ -51,9 +51,11 @@ export class TtrpcProtocolError extends NriError {
 /** What a failed method answers: the status it chose, or `unknown` as in Go. */
 export function toStatus(thrown: unknown): { code: number; message: string } {
   const code = thrown instanceof TtrpcError && thrown.status !== StatusCode.ok ? thrown.status : StatusCode.unknown;
-  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  const { name, message } = toError(thrown);
+  // A library may have replaced the message by anything. Without one, the user of the pod would read nothing.
+  const text = typeof message === 'string' && message !== '' ? message : name;
   // Go refuses a whole message because of one lone surrogate in one of its strings.
-  return { code, message: message.toWellFormed() };
+  return { code, message: text.toWellFormed() };
 }
 
 function statusName(status: number): string {

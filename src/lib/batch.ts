@@ -1,3 +1,5 @@
+import { toError } from './errors.ts';
+
 /** Items that go through the same steps. One that fails in a step takes no further part, and does not affect the others. */
 export class Batch<Item extends { readonly uid: string }> {
   readonly #items: readonly Item[];
@@ -20,7 +22,7 @@ export class Batch<Item extends { readonly uid: string }> {
       try {
         step(item);
       } catch (error) {
-        this.errors.set(item.uid, error as Error);
+        this.errors.set(item.uid, toError(error));
       }
     }
   }
@@ -34,6 +36,7 @@ export class Batch<Item extends { readonly uid: string }> {
 
   /** Like `run`, for an asynchronous step. */
   async each(step: (item: Item) => Promise<void>): Promise<void> {
-    for (const item of this.alive) await step(item).catch((error: Error) => this.errors.set(item.uid, error));
+    for (const item of this.alive)
+      await step(item).catch((error: unknown) => this.errors.set(item.uid, toError(error)));
   }
 }

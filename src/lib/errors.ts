@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { printable } from './printable.ts';
 
 export interface ErrorDetails {
@@ -38,9 +39,17 @@ export class NetdraError<Code extends string = string> extends Error {
   }
 }
 
+/** Makes an `Error` of whatever was thrown or returned as one: libraries throw strings, objects, and errors of another realm. */
+export function toError(thrown: unknown): Error {
+  if (thrown instanceof Error) return thrown;
+  if (typeof thrown === 'string') return new Error(thrown);
+  const message = typeof thrown === 'object' && thrown !== null && 'message' in thrown ? thrown.message : undefined;
+  return new Error(typeof message === 'string' ? message : inspect(thrown));
+}
+
 /**
  * The message of an error, those of its causes and the first hint among them, as shown to users: one line of limited
- * length, without control characters.
+ * length, without control characters. Never empty, since an empty text stands for success in answers to the kubelet.
  */
 export function explain(error: unknown): string {
   const messages: string[] = [];
@@ -49,11 +58,13 @@ export function explain(error: unknown): string {
   const seen = new Set<unknown>();
   for (let current: unknown = error; current !== undefined && current !== null && !seen.has(current); ) {
     seen.add(current);
-    const message = current instanceof Error ? current.message : String(current);
+    const { message: given, name } = toError(current);
+    const message = typeof given === 'string' && given.trim() !== '' ? given : name;
     if (messages.at(-1)?.endsWith(message) !== true) messages.push(message);
     if (current instanceof NetdraError) hint ??= current.hint;
     current = current instanceof Error ? current.cause : undefined;
   }
+  if (messages.length === 0) messages.push('failed without an error');
   const text = messages.join(': ') + (hint === undefined ? '' : ` (${hint})`);
   // Parser messages quote parts of files, and other programs may write anything.
   return printable(text.replaceAll(/\s*\n\s*/g, ' ').trim());

@@ -1,7 +1,8 @@
 import type { PluginHandlers } from '../../../nri/index.ts';
 import type { NodePorts } from '../../driver/ports.ts';
 import type { Attachment, Store, StoredClaim, UnrestoredVf } from '../../driver/state/index.ts';
-import { type DraPlugin, failureOf } from '../../framework/kubeletplugin/plugin.ts';
+import { failureOf } from '../../framework/kubeletplugin/driver-answers.ts';
+import type { DraPlugin } from '../../framework/kubeletplugin/plugin.ts';
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';

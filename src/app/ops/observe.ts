@@ -1,7 +1,8 @@
 import type { PluginHandlers } from '../../../nri/index.ts';
 import type { NodeObserver } from '../../driver/ports.ts';
 import type { MetadataCalls } from '../../driver/sandbox/index.ts';
-import { type DraPlugin, failureOf } from '../../framework/kubeletplugin/plugin.ts';
+import { failureOf } from '../../framework/kubeletplugin/driver-answers.ts';
+import type { DraPlugin } from '../../framework/kubeletplugin/plugin.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { NetdraError } from '../../lib/errors.ts';
 import { intercept } from '../../lib/intercept.ts';

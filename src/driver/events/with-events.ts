@@ -1,5 +1,6 @@
 import type { PluginHandlers } from '../../../nri/index.ts';
-import { type DraPlugin, failureOf, type PrepareResult } from '../../framework/kubeletplugin/plugin.ts';
+import { failureOf } from '../../framework/kubeletplugin/driver-answers.ts';
+import type { DraPlugin, PrepareResult } from '../../framework/kubeletplugin/plugin.ts';
 import { intercept } from '../../lib/intercept.ts';
 import type { FailureEvents } from './failure-events.ts';
 

@@ -1,4 +1,5 @@
 import type { ResourceClaim } from '../kube/index.ts';
+import { isPrepared, isUnprepared } from '../kubeletplugin/driver-answers.ts';
 import type { DraPlugin } from '../kubeletplugin/index.ts';
 import type { ClaimStatusWriter } from './claim-status-writer.ts';
 
@@ -12,14 +13,14 @@ export function withClaimStatus(plugin: DraPlugin, writer: Pick<ClaimStatusWrite
       const results = await plugin.prepareResourceClaims(claims, context);
       for (const { identity, object } of claims) {
         // Claims are read whole; their type leaves out what drivers do not need.
-        if ('devices' in (results.get(identity.uid) ?? {})) writer.note(identity, object as ResourceClaim);
+        if (isPrepared(results, identity)) writer.note(identity, object as ResourceClaim);
       }
       return results;
     },
     async unprepareResourceClaims(claims, context) {
       const results = await plugin.unprepareResourceClaims(claims, context);
       for (const claim of claims) {
-        if (results.has(claim.uid) && results.get(claim.uid) === undefined) writer.remove(claim);
+        if (isUnprepared(results, claim)) writer.remove(claim);
       }
       return results;
     },

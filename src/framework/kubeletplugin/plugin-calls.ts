@@ -1,10 +1,11 @@
 import { abortable, onAbort } from '../../lib/abort.ts';
 import { defined } from '../../lib/defined.ts';
-import { explain } from '../../lib/errors.ts';
+import { explain, toError } from '../../lib/errors.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimKey, claimName } from '../metadata/index.ts';
 import { fetchClaims } from './claims.ts';
 import type { CallContext, WireDevice } from './dra-service.ts';
+import { checkResults, checkUnprepared, devicesOf, isUnprepared, type Results } from './driver-answers.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { KubeletPluginOptions } from './helper.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
@@ -52,7 +53,8 @@ export class PluginCalls {
     this.#stopping.abort(new Error('the driver is stopping'));
   }
 
-  async nodePrepareResources(refs: ClaimIdentity[], context: CallContext) {
+  async nodePrepareResources(claims: ClaimIdentity[], context: CallContext) {
+    const refs = unique(claims);
     return await this.#call('NodePrepareResources', refs, context, async (facts, { call, work }) => {
       // Outside the queue: the API server may be slow, and other calls need not wait for it.
       const claims = await failWith('get resource claims', () => fetchClaims(this.#options.claims, refs, call));
@@ -71,7 +73,8 @@ export class PluginCalls {
     );
   }
 
-  async nodeUnprepareResources(refs: ClaimIdentity[], context: CallContext) {
+  async nodeUnprepareResources(claims: ClaimIdentity[], context: CallContext) {
+    const refs = unique(claims);
     return await this.#call('NodeUnprepareResources', refs, context, (facts, { call, work }) =>
       this.#inTurn(refs, call, () => this.#unprepare(facts, refs, work)),
     );
@@ -88,8 +91,8 @@ export class PluginCalls {
   }
 
   async #prepare(facts: CallFacts, claims: AllocatedClaim[], signal: AbortSignal) {
-    const results = await failWith('prepare resource claims', () =>
-      this.#plugin.prepareResourceClaims(claims, { signal }),
+    const results = await failWith('prepare resource claims', async () =>
+      checkResults(await this.#plugin.prepareResourceClaims(claims, { signal })),
     );
     const refs = claims.map(({ identity }) => identity);
     this.#reportStrangers(facts, refs, results);
@@ -98,8 +101,8 @@ export class PluginCalls {
       const devices: WireDevice[] = [];
       const error = await this.#logged(facts, claim, 'prepared', async () => {
         const answer = laid.get(claim.uid);
-        if (answer instanceof Error) throw answer;
-        devices.push(...(answer ?? []));
+        if (!Array.isArray(answer)) throw answer;
+        devices.push(...answer);
         return { devices: devices.length };
       });
       return { devices, ...error };
@@ -107,20 +110,17 @@ export class PluginCalls {
   }
 
   async #unprepare(facts: CallFacts, refs: ClaimIdentity[], signal: AbortSignal) {
-    const results = await failWith('unprepare resource claims', () =>
-      this.#plugin.unprepareResourceClaims(refs, { signal }),
+    const results = await failWith('unprepare resource claims', async () =>
+      checkResults(await this.#plugin.unprepareResourceClaims(refs, { signal })),
     );
     this.#reportStrangers(facts, refs, results);
-    const over = refs.filter(({ uid }) => results.has(uid) && results.get(uid) === undefined);
+    const over = refs.filter((claim) => isUnprepared(results, claim));
     const left = await this.#options.metadata?.unprepareAll(over);
     return await answerEach(refs, (claim) =>
       this.#logged(facts, claim, 'unprepared', async () => {
-        const { uid } = claim;
-        if (!results.has(uid)) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
-        const error = results.get(uid);
-        if (error !== undefined) throw error;
+        checkUnprepared(results, claim);
         await failWith('clean up device metadata', async () => {
-          const cause = left?.get(uid);
+          const cause = left?.get(claim.uid);
           if (cause !== undefined) throw cause;
         });
         return {};
@@ -192,37 +192,37 @@ export class PluginCalls {
   }
 
   /** Writes CDI specs and the metadata known so far. @returns by UID: the answer for a claim, or why it is not prepared */
-  async #layDown(claims: AllocatedClaim[], results: ReadonlyMap<string, PrepareResult>) {
+  async #layDown(claims: AllocatedClaim[], results: Results<PrepareResult>) {
     const { metadata, driver } = this.#options;
     const answers = new Map<string, WireDevice[] | Error>();
     const prepared: PreparedClaim[] = [];
     for (const claim of claims) {
-      const { uid } = claim.identity;
-      const result = results.get(uid) ?? {
-        error: new KubeletPluginError('driver-contract', 'the driver gave no result'),
-      };
       try {
-        if ('error' in result) throw result.error;
-        prepared.push(resolvePreparedClaim(driver, claim, result.devices));
+        prepared.push(resolvePreparedClaim(driver, claim, devicesOf(results, claim)));
       } catch (error) {
-        answers.set(uid, error as Error);
+        answers.set(claim.identity.uid, toError(error));
       }
     }
     const laid = await metadata?.prepareAll(prepared);
     for (const { record, devices } of prepared) {
       const { uid } = record.claim;
-      const ids = laid?.get(uid) ?? new Map<string, string>();
-      answers.set(uid, ids instanceof Error ? ids : devices.flatMap((device) => toWire(device, ids)));
+      const ids = metadata === undefined ? new Map<string, string>() : laid?.get(uid);
+      answers.set(uid, ids instanceof Map ? devices.flatMap((device) => toWire(device, ids)) : toError(ids));
     }
     return answers;
   }
 
   /** Logs answers for claims not asked for: a driver bug, for which the kubelet would refuse the whole call. */
-  #reportStrangers(facts: CallFacts, claims: ClaimIdentity[], results: ReadonlyMap<string, unknown>): void {
+  #reportStrangers(facts: CallFacts, claims: ClaimIdentity[], results: Results<unknown>): void {
     const strangers = [...results.keys()].filter((uid) => !claims.some((claim) => claim.uid === uid));
     if (strangers.length === 0) return;
     this.#options.logger.warn({ ...facts, claimUids: strangers }, 'the driver gave results for claims not asked for');
   }
+}
+
+/** A call may name a claim twice; it gets one answer. Equal only if namespace, name and UID are. */
+function unique(claims: ClaimIdentity[]): ClaimIdentity[] {
+  return [...new Map(claims.map((claim) => [JSON.stringify([claimName(claim), claim.uid]), claim])).values()];
 }
 
 /** For calls that the driver makes on its own, with the time that the kubelet would allow. */

@@ -41,15 +41,11 @@ export interface PreparedDevice {
 
 /**
  * Result of preparing one claim. No devices means that every request of the allocation that this driver serves is
- * deferred (KEP-5304 "Deferred metadata").
+ * deferred (KEP-5304 "Deferred metadata"). An `error` fails the claim, whatever devices stand beside it.
  */
-export type PrepareResult = { devices: PreparedDevice[] } | { error: Error };
-
-/** Why a claim was not prepared or unprepared; `undefined` if it was. */
-export function failureOf(result: PrepareResult | Error | undefined): Error | undefined {
-  if (result === undefined || result instanceof Error) return result;
-  return 'error' in result ? result.error : undefined;
-}
+export type PrepareResult =
+  | { devices: PreparedDevice[]; error?: Error | undefined }
+  | { error: Error; devices?: undefined };
 
 /**
  * A DRA driver, as the framework calls it. Both calls must be idempotent and return one entry for each claim, by UID;

@@ -20,3 +20,19 @@ it('Batch takes an item that fails out of all further steps, and no other', asyn
   expect(log).toEqual([...firsts, 'second b', 'second c', 'second d', 'true c', 'true d', 'last d']);
   expect([batch.errors, next.alive]).toEqual([failures, [{ uid: 'd', isNext: true }]]);
 });
+
+it('Batch keeps an error for an item for which a step throws something else', async () => {
+  const batch = new Batch(['a', 'b', 'c'].map((uid) => ({ uid })));
+  batch.run(({ uid }) => {
+    if (uid === 'a') throw 'busy';
+  });
+  await batch.each(async ({ uid }) => {
+    if (uid === 'b') throw undefined;
+  });
+  expect(batch.errors).toEqual(
+    new Map([
+      ['a', new Error('busy')],
+      ['b', new Error('undefined')],
+    ]),
+  );
+});

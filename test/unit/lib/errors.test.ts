@@ -8,4 +8,8 @@ describe('explain()', () => {
     first.cause = second;
     expect(explain(second)).toBe('second: first');
   });
+
+  it.each([new Error(''), new Error(' '), undefined, null, '', Object.create(null)])('is never empty: %o', (error) => {
+    expect(explain(error).trim()).not.toBe('');
+  });
 });

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { runInNewContext } from 'node:vm';
 import { status } from '@grpc/grpc-js';
 import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
 import { describe, expect } from 'vitest';
@@ -106,6 +107,66 @@ describe('NodePrepareResources', () => {
       [bad!.uid]: { error: 'no such VF', devices: [] },
       [good!.uid]: { error: '', devices: [{ deviceName: 'dev-good' }] },
     });
+  });
+
+  it('prepares a claim whose result has an error that is undefined', async () => {
+    // As authors from Go write it, who return devices and error together.
+    const error: Error | undefined = undefined;
+    const devices = [preparedDevice('dev-a', { cdiDeviceIds: ['example.com/vf=a'] })];
+    await using bench = await startBench({
+      prepareResourceClaims: async (claims) => results(claims, () => ({ devices, error })),
+    });
+    const { wire } = bench.addPod('a');
+    const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([wire]);
+    expect(claims[wire.uid]).toMatchObject({ error: '', devices: [{ deviceName: 'dev-a' }] });
+    expect(claims[wire.uid]?.devices[0]?.cdiDeviceIds).toContain('example.com/vf=a');
+  });
+
+  it.each<[string, unknown, string]>([
+    ['an error beside devices', { devices: [], error: new Error('no such VF') }, 'no such VF'],
+    ['no devices and an error that is undefined', { error: undefined }, 'neither an error nor a list of devices'],
+    ['no devices and an error that is null', { error: null }, 'neither an error nor a list of devices'],
+    ['devices that are no list', { devices: 'dev-a' }, 'neither an error nor a list of devices'],
+    ['devices that are null', { devices: [null] }, 'a device is not an object'],
+    ['nothing', null, 'the driver gave no result'],
+    ['a string as error', { error: 'device busy' }, 'device busy'],
+    ['an error without a prototype', { error: Object.assign(Object.create(null), { message: 'busy' }) }, 'busy'],
+    ['an error of another realm', { error: runInNewContext('new Error("from afar")') }, 'from afar'],
+    ['an error without a message', { error: new Error('') }, 'Error'],
+    [
+      'a string for requests',
+      { devices: [{ ...preparedDevice('dev-a'), requests: 'vf' }] },
+      'requests of device dev-a',
+    ],
+    ['a number for a name', { devices: [{ ...preparedDevice('dev-a'), deviceName: 7 }] }, 'deviceName of a device'],
+    ['a number as shareId', { devices: [{ ...preparedDevice('dev-a'), shareId: 5 }] }, 'shareId of a device'],
+  ])('fails only the claim for which the driver returns %s', async (_what, result, text) => {
+    await using bench = await startBench({
+      prepareResourceClaims: async (claims) =>
+        results(claims, (name) => (name === 'bad' ? (result as PrepareResult) : { devices: [] })),
+    });
+    const [good, bad] = ['good', 'bad'].map((name) => bench.addPod(name).wire);
+    const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([good!, bad!]);
+    expect(claims[bad!.uid]).toMatchObject({ error: expect.stringContaining(text), devices: [] });
+    expect(claims[good!.uid]).toMatchObject({ error: '', devices: [{ deviceName: 'dev-good' }] });
+  });
+
+  it.each([undefined, {}, []])('fails the call with a clear text when the driver returns %j', async (returned) => {
+    const broken = async () => returned as never;
+    await using bench = await startBench({ prepareResourceClaims: broken, unprepareResourceClaims: broken });
+    const { wire } = bench.addPod('a');
+    const client = bench.kubelet.client(testDriver);
+    const message = 'the driver did not return a Map with a result for each claim';
+    await expect(client.nodePrepareResources([wire])).rejects.toThrow(`prepare resource claims: ${message}`);
+    await expect(client.nodeUnprepareResources([wire])).rejects.toThrow(`unprepare resource claims: ${message}`);
+  });
+
+  it('keeps the metadata of a claim that the kubelet names twice in a call', async ({ own: bench }) => {
+    const { wire } = bench.addPod('a');
+    const client = bench.kubelet.client(testDriver);
+    const once = await client.nodePrepareResources([wire]);
+    expect(await client.nodePrepareResources([wire, wire])).toEqual(once);
+    expect(once.claims[wire.uid]?.devices[0]?.cdiDeviceIds).toHaveLength(1);
   });
 
   it.each([
@@ -372,6 +433,20 @@ describe('NodeUnprepareResources', () => {
     const wire = { namespace: 'default', name: 'never', uid: 'u' };
     const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire]);
     expect(claims).toEqual({ u: { error: '' } });
+  });
+
+  it.each<[string, unknown, string]>([
+    ['a string', 'device busy', 'device busy'],
+    ['an error without a message', new Error(''), 'Error'],
+    ['null', null, ''],
+  ])('answers for a claim whose result is %s', async (_what, result, text) => {
+    await using bench = await startBench({
+      unprepareResourceClaims: async (claims) => new Map(claims.map(({ uid }) => [uid, result as Error])),
+    });
+    const { wire } = await bench.preparePod('a');
+    const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire]);
+    expect(claims[wire.uid]?.error).toBe(text);
+    expect(bench.claimDirs()).toEqual(text === '' ? [] : ['default_a']);
   });
 
   it('facts §1.9: keeps the files of a claim whose devices the driver could not release', async () => {

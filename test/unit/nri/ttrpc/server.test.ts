@@ -82,17 +82,23 @@ describe('TtrpcServer', () => {
       chosen: () => Promise.reject(new TtrpcError(9, 'not yet')),
       odd: () => Promise.reject('just text'),
       broken: () => Promise.reject(new Error('half a character: \ud800')),
+      empty: () => Promise.reject(new Error('')),
+      textless: () => Promise.reject(Object.assign(new TypeError('x'), { message: undefined })),
     });
     call(1, 'plain');
     call(3, 'chosen');
     call(5, 'odd');
     call(7, 'broken');
-    await until(() => answers().length === 4);
+    call(9, 'empty');
+    call(11, 'textless');
+    await until(() => answers().length === 6);
     expect(answers()).toEqual([
       { streamId: 1, status: { code: 2, message: 'no such VF' } },
       { streamId: 3, status: { code: 9, message: 'not yet' } },
       { streamId: 5, status: { code: 2, message: 'just text' } },
       { streamId: 7, status: { code: 2, message: 'half a character: \ufffd' } },
+      { streamId: 9, status: { code: 2, message: 'Error' } },
+      { streamId: 11, status: { code: 2, message: 'TypeError' } },
     ]);
     // Go would not read a message with half a character in it.
     expect(() => new TextDecoder('utf-8', { fatal: true }).decode(channel.sent[3]?.subarray(-10))).not.toThrow();

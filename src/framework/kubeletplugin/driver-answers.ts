@@ -1,0 +1,80 @@
+import { toError } from '../../lib/errors.ts';
+import { type ClaimIdentity, claimName } from '../metadata/index.ts';
+import { KubeletPluginError } from './errors.ts';
+import type { AllocatedClaim, PreparedDevice, PrepareResult } from './plugin.ts';
+
+/** Results of one call, by claim UID, as a driver gave them. */
+export type Results<Result> = ReadonlyMap<string, Result>;
+
+/**
+ * Tells why a claim was not prepared or unprepared, for a result as the driver gave it. Values decide, not keys: TypeScript accepts
+ * `{ devices, error: undefined }`, and drivers in JavaScript are not checked at all.
+ * @returns `undefined` if the result stands for success, or if there is no result
+ */
+export function failureOf(result: PrepareResult | Error | null | undefined): Error | undefined {
+  if (result === undefined || result === null) return undefined;
+  if (typeof result !== 'object' || result instanceof Error) return toError(result);
+  const { devices, error } = result as { devices?: unknown; error?: unknown };
+  if (error !== undefined && error !== null) return toError(error);
+  if (Array.isArray(devices)) return undefined;
+  return broken('the driver gave a result with neither an error nor a list of devices');
+}
+
+/** Whether a driver has prepared a claim. A claim without a result has failed. */
+export function isPrepared(results: Results<PrepareResult>, { uid }: ClaimIdentity): boolean {
+  return results.has(uid) && failureOf(results.get(uid)) === undefined;
+}
+
+/** Whether a driver has unprepared a claim. A claim without a result has failed. */
+export function isUnprepared(results: Results<Error | undefined>, { uid }: ClaimIdentity): boolean {
+  return results.has(uid) && failureOf(results.get(uid)) === undefined;
+}
+
+/** @throws the driver's error; KubeletPluginError `driver-contract` without a result, or with an impossible one */
+export function devicesOf(results: Results<PrepareResult>, { identity }: AllocatedClaim): PreparedDevice[] {
+  const result = results.get(identity.uid);
+  const failure = failureOf(result);
+  if (failure !== undefined) throw failure;
+  const devices = result?.devices;
+  if (devices === undefined) throw noResult();
+  for (const device of devices) checkTypes(identity, device);
+  return devices;
+}
+
+/** @throws as `devicesOf` */
+export function checkUnprepared(results: Results<Error | undefined>, { uid }: ClaimIdentity): void {
+  const failure = failureOf(results.get(uid));
+  if (failure !== undefined) throw failure;
+  if (!results.has(uid)) throw noResult();
+}
+
+/** @throws KubeletPluginError `driver-contract` if the driver did not return a Map */
+export function checkResults<Result>(results: Results<Result>): Results<Result> {
+  const methods = (results ?? {}) as Partial<Results<Result>>;
+  if (['get', 'has', 'keys'].every((name) => typeof methods[name as 'get'] === 'function')) return results;
+  throw broken('the driver did not return a Map with a result for each claim');
+}
+
+/** One device of a wrong type would fail the whole answer when it is encoded. */
+function checkTypes(claim: ClaimIdentity, device: PreparedDevice): void {
+  const refuse = (what: string) => broken(`driver prepared claim ${claimName(claim)} wrongly: ${what}`, claim);
+  if (typeof device !== 'object' || device === null) throw refuse('a device is not an object');
+  for (const field of ['requests', 'cdiDeviceIds'] as const) {
+    const list: unknown = device[field];
+    if (Array.isArray(list) && list.every((entry) => typeof entry === 'string')) continue;
+    throw refuse(`${field} of device ${String(device.deviceName)} is not a list of strings`);
+  }
+  for (const field of ['poolName', 'deviceName', 'shareId'] as const) {
+    const text: unknown = device[field];
+    if (typeof text === 'string' || (field === 'shareId' && text === undefined)) continue;
+    throw refuse(`${field} of a device is not a string`);
+  }
+}
+
+function noResult(): KubeletPluginError {
+  return broken('the driver gave no result');
+}
+
+function broken(message: string, claim?: ClaimIdentity): KubeletPluginError {
+  return new KubeletPluginError('driver-contract', message, { claim: claim && claimName(claim) });
+}
