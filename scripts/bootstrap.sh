@@ -24,8 +24,8 @@ install_packages() {
   [ "$major" -ge 18 ] || fail "Node.js $(node --version) is too old to install the packages: 18 or later is needed."
 
   # Of two concurrent runs the second one waits, and then finds the stamp.
-  mkdir -p .cache
-  exec 9>.cache/npm.lock
+  mkdir -p node_modules
+  exec 9>node_modules/.netdra-lock
   flock 9
   if [ "$(cat "$stamp" 2>/dev/null)" != "$lock_hash" ]; then
     echo 'netdra: installing npm packages as in package-lock.json ...' >&2
@@ -64,5 +64,6 @@ case "$(node --version)" in
     'Remove node_modules and run this again; npm must be allowed to run the install script of the package "node".' ;;
 esac
 # Much of what runs next starts Node.js many times, which would compile the same files each time.
-export NODE_COMPILE_CACHE=${NODE_COMPILE_CACHE-$PWD/.cache/node}
+export NETDRA_CACHE=${NETDRA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/netdra}
+export NODE_COMPILE_CACHE=${NODE_COMPILE_CACHE-$NETDRA_CACHE/node}
 exec "$@"

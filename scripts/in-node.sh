@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Runs a command on a separate node: fresh mount, network and pid namespaces with the requirements of the tests in e2e/node.
 #
-#   bash scripts/in-node.sh COMMAND [ARGUMENT...]
+#   bash scripts/in-node.sh [--without-runtime] COMMAND [ARGUMENT...]
+#
+# --without-runtime    for COMMANDs that start no containers: containerd and what it needs are not fetched
 #
 # Inside, /run, /var/lib, /var/log and the temporary folder are the node's own (in memory), /sys shows the node's own network
 # devices, loopback is up, and there are no other links. When COMMAND or this script ends, in whatever way, the kernel
@@ -10,9 +12,10 @@
 # killed are removed when the next one starts.
 #
 # Exits with COMMAND's code. Passes SIGINT, SIGTERM and SIGHUP on to COMMAND, once.
-# Needs root and the project's Node.js in PATH (scripts/bootstrap.sh).
+# Needs the project's Node.js in PATH (scripts/bootstrap.sh). An ordinary user becomes root in a user namespace, where the
+# kernel refuses what only the machine's root may do: to make device nodes, to change the clock, or to enter its cgroups.
 #
-# NETDRA_CACHE     folder for downloads, default .cache in the repository
+# NETDRA_CACHE     folder for downloads, default ${XDG_CACHE_HOME:-~/.cache}/netdra
 set -euo pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -25,8 +28,11 @@ fail() {
 # --- outside the namespaces -----------------------------------------------------------------------------------------
 
 check_needs() {
-  [ "$(id -u)" -eq 0 ] || fail 'a node of its own needs root: namespaces, mounts, a container runtime.' \
-    'Run it as root, for example from a shell that `sudo -s` gives.'
+  if [ "$(id -u)" -ne 0 ]; then
+    unshare --user --map-root-user --mount --net true 2>/dev/null ||
+      fail 'this machine allows no user namespaces, so a node of its own needs root.' \
+        'Run it as root, for example from a shell that `sudo -s` gives, or permit user namespaces (user_namespaces(7)).'
+  fi
   for tool in unshare setsid flock mount umount find node; do
     command -v "$tool" >/dev/null || fail "$tool is not in PATH." \
       'The tools are in util-linux, mount and findutils; node comes with scripts/bootstrap.sh.'
@@ -35,9 +41,10 @@ check_needs() {
 
 # Provides the runtime, its plugins and `ip`, and adopts the PATH that contains them. One run at a time.
 load_tools() {
-  local cache=${NETDRA_CACHE:-$repo/.cache} exports
+  local cache exports
+  cache=${NETDRA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/netdra}
   mkdir -p "$cache"
-  exports=$(flock "$cache/tools.lock" node "$repo/e2e/node/fetch-tools.ts" "$cache") || exit 1
+  exports=$(flock "$cache/tools.lock" node "$repo/e2e/node/fetch-tools.ts" "$cache" "$@") || exit 1
   eval "$exports"
   # The tests start the driver hundreds of times.
   export NODE_COMPILE_CACHE=$cache/node
@@ -74,9 +81,15 @@ remove_stale_cgroups() {
 }
 
 run_outside() {
-  [ $# -gt 0 ] || fail 'usage: bash scripts/in-node.sh COMMAND [ARGUMENT...]'
+  local options=() namespaces=(--mount --net --pid)
+  if [ "${1-}" = --without-runtime ]; then
+    options=(--without-runtime)
+    shift
+  fi
+  [ $# -gt 0 ] || fail 'usage: bash scripts/in-node.sh [--without-runtime] COMMAND [ARGUMENT...]'
   check_needs
-  load_tools
+  if [ "$(id -u)" -ne 0 ]; then namespaces+=(--user --map-root-user); fi
+  load_tools "${options[@]}"
   remove_stale_cgroups "${NETDRA_CGROUP_PARENT-}"
   NETDRA_CGROUP_PARENT=${NETDRA_CGROUP_PARENT-}/netdra-node-$$
   export NETDRA_CGROUP_PARENT
@@ -93,7 +106,7 @@ run_outside() {
     trap "signalled=yes; echo $name >&4" "$name"
   done
   # A separate session, so that a terminal's Ctrl-C arrives only here and is not received twice.
-  setsid unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private \
+  setsid unshare "${namespaces[@]}" --fork --kill-child --mount-proc --propagation private \
     bash "$repo/scripts/in-node.sh" --inside "$@" <&0 3</proc/self/fd/4 4>&- &
   child=$!
   signalled=yes

@@ -13,9 +13,9 @@
 # Needs the project's Node.js in PATH (scripts/bootstrap.sh), and apt with a mirror of Debian for the first run: QEMU and
 # the guest consist of Debian packages, which are unpacked into the cache and not installed.
 #
-# NETDRA_CACHE          folder for downloads and builds, default .cache in the repository
+# NETDRA_CACHE          folder for downloads and builds, default ${XDG_CACHE_HOME:-~/.cache}/netdra
 # NETDRA_DEBIAN_MIRROR  address of a Debian mirror, for machines without one in /etc/apt
-# NETDRA_VM_RESULTS     folder to which COMMAND's files in $NETDRA_RESULTS are copied, default vm-results in the cache
+# NETDRA_VM_RESULTS     folder to which COMMAND's files in $NETDRA_RESULTS are copied, default test-results/vm in the repository
 # NETDRA_VM_TIMEOUT     seconds for everything except downloads, default 1800
 set -euo pipefail
 

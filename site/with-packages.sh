@@ -6,8 +6,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 stamp=site/node_modules/.netdra-lock-hash
 lock_hash=$(sha256sum site/package-lock.json | cut -d ' ' -f 1)
-mkdir -p .cache
-exec 9>.cache/site.lock
+mkdir -p site/node_modules
+exec 9>site/node_modules/.netdra-lock
 flock 9
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$lock_hash" ]; then
   echo 'netdra: installing the packages of the site as in site/package-lock.json ...' >&2

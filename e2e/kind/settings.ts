@@ -4,7 +4,6 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadYaml } from '@kubernetes/client-node';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { findFolderWith, pathFolders } from '../../scripts/packages/host-programs.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
 
@@ -136,7 +135,7 @@ function kindSettings(flags: Flags, testArguments: string[], env: NodeJS.Process
     reuse = false,
     driverNamespace = 'netdra',
   } = flags;
-  const workDir = join(resolve(cacheFolder(env)), 'kind', name);
+  const workDir = join(repository, 'test-results/kind', name);
   const engine = flags.engine ?? findEngine(env);
   if (engine === 'own') refuseForOwnEngine(flags);
   return {

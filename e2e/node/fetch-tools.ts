@@ -1,8 +1,9 @@
 /**
  * Provides the programs of a node, and prints shell code that makes them available:
- * `node e2e/node/fetch-tools.ts CACHE_FOLDER`. Called by scripts/in-node.sh, which prevents concurrent runs.
+ * `node e2e/node/fetch-tools.ts CACHE_FOLDER [--without-runtime]`. Called by scripts/in-node.sh, which prevents concurrent runs.
  */
 import { buildGate } from '../../programs/build.ts';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { fetchDebianPackages } from '../../scripts/packages/debian-packages.ts';
 import { ensureProgram } from '../../scripts/packages/debian-programs.ts';
 import { containerdVersion, findFolderWith, pathFolders } from '../../scripts/packages/host-programs.ts';
@@ -16,8 +17,17 @@ import {
   toolSources,
 } from './tools.ts';
 
-function main(cacheDir: string, env: NodeJS.ProcessEnv): void {
-  const log = (line: string) => console.error(`netdra: ${line}`);
+const log = (line: string) => console.error(`netdra: ${line}`);
+
+function main(cacheDir: string, env: NodeJS.ProcessEnv, withRuntime: boolean): void {
+  if (withRuntime) fetchRuntime(cacheDir, env);
+  const ipFolder = ensureProgram('ip', cacheDir, env, log);
+  buildGateIfPossible(cacheDir, env);
+  console.log(`export NETDRA_CACHE=${quote(cacheDir)}`);
+  if (!pathFolders(env.PATH).includes(ipFolder)) console.log(`export PATH=${quote(ipFolder)}:"$PATH"`);
+}
+
+function fetchRuntime(cacheDir: string, env: NodeJS.ProcessEnv): void {
   const sources = toolSources(env);
   const missing = Object.values(sources).filter((source) => findTool(source, cacheDir) === undefined);
   fetchDebianPackages(
@@ -28,14 +38,10 @@ function main(cacheDir: string, env: NodeJS.ProcessEnv): void {
   for (const series of containerdSeries) {
     if (missing.includes(sources[series])) checkItRuns(series, findTool(sources[series], cacheDir));
   }
-  const ipFolder = ensureProgram('ip', cacheDir, env, log);
-  buildGateIfPossible(cacheDir, env, log);
-  console.log(`export NETDRA_CACHE=${quote(cacheDir)}`);
-  if (!pathFolders(env.PATH).includes(ipFolder)) console.log(`export PATH=${quote(ipFolder)}:"$PATH"`);
 }
 
 /** Not every user of the demo has a compiler: the start gate is optional. */
-function buildGateIfPossible(cacheDir: string, env: NodeJS.ProcessEnv, log: (line: string) => void): void {
+function buildGateIfPossible(cacheDir: string, env: NodeJS.ProcessEnv): void {
   const absent = ['gcc', 'make'].filter((name) => findFolderWith(pathFolders(env.PATH), [name]) === undefined);
   if (absent.length === 0) buildGate({ outDir: staticProgramsFolder(cacheDir), cacheDir, env, log });
   else log(`${absent.join(' and ')} not in PATH: netdra-gate, which containers wait in, is not built`);
@@ -56,7 +62,8 @@ function quote(text: string): string {
 }
 
 try {
-  main(process.argv[2] ?? '.cache', process.env);
+  const [cacheDir = cacheFolder(process.env), option] = process.argv.slice(2);
+  main(cacheDir, process.env, option !== '--without-runtime');
 } catch (error) {
   if (!(error instanceof NetdraError)) throw error;
   console.error(`netdra: ${explain(error)}`);

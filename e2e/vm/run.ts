@@ -2,7 +2,17 @@
  * Boots a machine with real SR-IOV and runs a command in it: `node e2e/vm/run.ts [COMMAND [ARGUMENT...]]`. Called by
  * scripts/in-vm.sh, which describes it.
  */
-import { copyFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -26,7 +36,7 @@ const log = (line: string) => console.error(`netdra: ${line}`);
 async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> {
   const repository = realpathSync(fileURLToPath(new URL('../..', import.meta.url)));
   const timeoutMs = parseTimeout(env.NETDRA_VM_TIMEOUT);
-  const resultsDir = env.NETDRA_VM_RESULTS ?? join(cacheFolder(env), 'vm-results');
+  const resultsDir = env.NETDRA_VM_RESULTS ?? join(repository, 'test-results/vm');
   const { files, lock } = takeMachineParts({ repository, cacheDir: join(cacheFolder(env), 'vm'), env, log });
   using _lock = lock;
   removeStaleRunDirs();
@@ -50,7 +60,9 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
     return await runSession({ ...sessionLimits, machine, streams, timeoutMs, signal, log });
   } finally {
     collectResults(runDir, resultsDir);
-    copyIfThere(join(runDir, compiledFile), compiled);
+    // Runs of other checkouts may read it meanwhile.
+    copyIfThere(join(runDir, compiledFile), `${compiled}.${process.pid}`);
+    if (existsSync(`${compiled}.${process.pid}`)) renameSync(`${compiled}.${process.pid}`, compiled);
     rmSync(runDir, { recursive: true, force: true });
   }
 }

@@ -1,18 +1,32 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { NetdraError } from '../../src/lib/errors.ts';
 
 /** A folder that is built once from its inputs and only read afterwards. */
 export interface CacheEntry {
-  /** Lower-case letters; only the latest folder of each name is kept. */
+  /** Lower-case letters; other folders of this name are removed once no checkout has used them for {@link keptDays}. */
   name: string;
   /** Everything that determines the content, as JSON. */
   inputs: unknown;
   /** Fills the empty folder. */
   build: (dir: string) => void;
 }
+
+/** Checkouts of different versions share the cache, so a folder is kept while one of them may still need it. */
+export const keptDays = 30;
 
 /** The entry's folder, whether or not it exists. */
 export function cacheEntryFolder(cacheDir: string, { name, inputs }: CacheEntry): string {
@@ -22,7 +36,7 @@ export function cacheEntryFolder(cacheDir: string, { name, inputs }: CacheEntry)
 
 /**
  * Ensures that the entries exist and prevents their removal until the lock is disposed. Several machines share them;
- * a process that has to build waits until the others have ended, and removes earlier versions of the entries.
+ * a process that has to build waits until the others have ended, and removes versions that have not been used lately.
  * @returns the folders, and the lock that keeps them
  */
 export function takeCacheEntries(cacheDir: string, entries: CacheEntry[]): { folders: string[]; lock: CacheLock } {
@@ -36,6 +50,7 @@ export function takeCacheEntries(cacheDir: string, entries: CacheEntry[]): { fol
       for (const entry of entries) buildCacheEntry(cacheDir, entry);
       lock.take('shared');
     }
+    for (const folder of folders) markUsed(folder);
     return { folders, lock };
   } catch (error) {
     lock[Symbol.dispose]();
@@ -47,8 +62,7 @@ export function takeCacheEntries(cacheDir: string, entries: CacheEntry[]): { fol
 function buildCacheEntry(cacheDir: string, entry: CacheEntry): void {
   const folder = cacheEntryFolder(cacheDir, entry);
   if (existsSync(folder)) return;
-  // Other versions of the entry, and left-overs of killed builds.
-  const stale = readdirSync(cacheDir).filter((name) => name.startsWith(`${entry.name}-`));
+  const others = readdirSync(cacheDir).filter((name) => name.startsWith(`${entry.name}-`));
   const partial = mkdtempSync(join(cacheDir, `${entry.name}-partial-`));
   try {
     entry.build(partial);
@@ -56,7 +70,23 @@ function buildCacheEntry(cacheDir: string, entry: CacheEntry): void {
   } finally {
     rmSync(partial, { recursive: true, force: true });
   }
-  for (const name of stale) rmSync(join(cacheDir, name), { recursive: true, force: true });
+  for (const name of others) {
+    // The lock is exclusive: an unfinished folder is of a killed build.
+    const isUnfinished = name.startsWith(`${entry.name}-partial-`);
+    const path = join(cacheDir, name);
+    if (isUnfinished || isUnused(path)) rmSync(path, { recursive: true, force: true });
+  }
+}
+
+/** Records in the folder's modification time that it is in use. */
+export function markUsed(folder: string): void {
+  const now = new Date();
+  utimesSync(folder, now, now);
+}
+
+/** Whether no run has called {@link markUsed} for {@link keptDays}. */
+export function isUnused(folder: string): boolean {
+  return Date.now() - statSync(folder).mtimeMs > keptDays * 86_400_000;
 }
 
 /** A lock between processes. The kernel releases it when its holder ends, in whatever way. */

@@ -7,7 +7,7 @@ import { describeFinding, formatReports, type Report, type TargetReport } from '
 import { targetNames, targetUrl } from './target.ts';
 
 /** Folder for the inputs of findings, relative to the root of the repository. */
-const findingsDir = '.cache/fuzz';
+const findingsDir = 'test-results/fuzz';
 
 interface Part {
   name: string;

@@ -192,7 +192,7 @@ export class GuestCluster implements AsyncDisposable {
 }
 
 function collectLogs(dir: string): void {
-  const results = join(process.env.NETDRA_VM_RESULTS ?? join(cacheDir, 'vm-results'), 'cluster');
+  const results = join(process.env.NETDRA_VM_RESULTS ?? join(repository, 'test-results/vm'), 'cluster');
   rmSync(results, { recursive: true, force: true });
   mkdirSync(results, { recursive: true });
   // If the start failed early, some of them do not exist.

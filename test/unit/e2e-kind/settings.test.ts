@@ -6,12 +6,13 @@ import { runSuite } from '../../../e2e/kind/suite.ts';
 import { explain } from '../../../src/lib/errors.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
-const env = { PATH: '/nowhere', NETDRA_CACHE: '/cache', KIND_EXPERIMENTAL_PROVIDER: 'podman' };
+const env = { PATH: '/nowhere', KIND_EXPERIMENTAL_PROVIDER: 'podman' };
 
 describe('npm run e2e:kind', () => {
   it('never uses the cluster of KUBECONFIG without --existing', () => {
     const mine = { ...env, KUBECONFIG: '/mine' };
-    expect(parseSettings([], mine)).toMatchObject({ mode: 'kind', kubeconfig: '/cache/kind/netdra-e2e/kubeconfig' });
+    const kubeconfig = join(repository, 'test-results/kind/netdra-e2e/kubeconfig');
+    expect(parseSettings([], mine)).toMatchObject({ mode: 'kind', kubeconfig });
     const argv = ['--existing', '--no-install', '--consumer-image', 'c:1'];
     expect(parseSettings(argv, mine)).toMatchObject({ mode: 'existing', kubeconfig: '/mine' });
   });
