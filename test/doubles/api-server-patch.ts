@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { copyOf } from '../../src/lib/copy.ts';
 import { ApiStatusError } from './api-server-status.ts';
 
 type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
@@ -14,7 +15,7 @@ interface JsonPatchOperation {
 export function applyPatch<T extends object>(target: T, contentType: string | undefined, patch: unknown): T {
   if (contentType === 'application/merge-patch+json') return mergePatch(target as Json, patch as Json) as T;
   if (contentType !== 'application/json-patch+json') throw new ApiStatusError(415, `no patch: ${contentType}`);
-  const root = structuredClone(target);
+  const root = copyOf(target);
   for (const operation of patch as JsonPatchOperation[]) applyOperation(root as Json, operation);
   return root;
 }

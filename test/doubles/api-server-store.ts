@@ -1,5 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
+import type { ResourceClaim } from '../../src/framework/kube/index.ts';
+import { copyOf } from '../../src/lib/copy.ts';
+import { deepFreeze } from '../../src/lib/freeze.ts';
 import { ApiStatusError } from './api-server-status.ts';
 
 /** A stored object. `spec`, `status` and its other fields are plain JSON. */
@@ -60,6 +63,13 @@ export const resources: readonly Resource[] = [
   },
 ];
 
+/** @throws Error for a kind that the double does not keep */
+export function resourceOf(kind: string | undefined): Resource {
+  const resource = resources.find((each) => each.kind === kind);
+  if (resource === undefined) throw new Error(`the API server double keeps no objects of kind ${kind}`);
+  return resource;
+}
+
 /** One change: an object was created (`before` missing), changed, or deleted (`after` missing). */
 export interface StoreChange {
   resourceVersion: number;
@@ -68,15 +78,31 @@ export interface StoreChange {
   after?: KubeObject;
 }
 
-/** The objects of all kinds, their common version counter, and the history that watches start from. */
+export interface StoreOptions {
+  /** UIDs of objects that bring none. */
+  newUid?: () => string;
+  now?: () => Date;
+}
+
+/**
+ * The objects of all kinds, their common version counter, and the history that watches start from.
+ * Objects that it returns are frozen: everybody gets the same one.
+ */
 export class ObjectStore {
   /** Called with every object before it is stored. */
   readonly admit = new Set<(object: KubeObject) => void>();
-  readonly #objects = new Map<string, KubeObject>();
+  readonly #newUid: () => string;
+  readonly #now: () => Date;
+  readonly #objects = new Map<Resource, Map<string, KubeObject>>();
   readonly #listeners = new Set<(change: StoreChange) => void>();
   #history: StoreChange[] = [];
   #resourceVersion = 1000;
   #compactedVersion = 1000;
+
+  constructor({ newUid = randomUUID, now = () => new Date() }: StoreOptions = {}) {
+    this.#newUid = newUid;
+    this.#now = now;
+  }
 
   /** The version of the last change of anything. */
   get resourceVersion(): number {
@@ -84,7 +110,7 @@ export class ObjectStore {
   }
 
   find(resource: Resource, namespace: string | undefined, name: string): KubeObject | undefined {
-    return structuredClone(this.#objects.get(keyOf(resource, namespace, name)));
+    return this.#of(resource).get(keyOf(namespace, name));
   }
 
   /** @throws ApiStatusError 404 */
@@ -95,22 +121,22 @@ export class ObjectStore {
   }
 
   /** Sorted by namespace and name. */
-  list({ group, plural }: Resource, namespace?: string): KubeObject[] {
-    const prefix = [group, plural, ...(namespace === undefined ? [] : [namespace]), ''].join('\0');
-    const found = [...this.#objects].filter(([key]) => key.startsWith(prefix));
-    return found.sort(([left], [right]) => (left < right ? -1 : 1)).map(([, object]) => structuredClone(object));
+  list(resource: Resource, namespace?: string): KubeObject[] {
+    const all = [...this.#of(resource)];
+    const found = namespace === undefined ? all : all.filter(([, { metadata }]) => metadata.namespace === namespace);
+    return found.sort(([left], [right]) => (left < right ? -1 : 1)).map(([, object]) => object);
   }
 
   /** @throws ApiStatusError 409 AlreadyExists */
   create(resource: Resource, namespace: string | undefined, input: ObjectInput): KubeObject {
-    const { name = '', uid = randomUUID() } = input.metadata ?? {};
+    const { name = '', uid = this.#newUid() } = input.metadata ?? {};
     if (this.find(resource, namespace, name) !== undefined) {
       throw new ApiStatusError(409, `${resource.plural} "${name}" already exists`, { name }, 'AlreadyExists');
     }
     const metadata = {
       ...input.metadata,
       ...(namespace === undefined ? {} : { namespace }),
-      ...{ name, uid, resourceVersion: '', creationTimestamp: `${new Date().toISOString().slice(0, 19)}Z` },
+      ...{ name, uid, resourceVersion: '', creationTimestamp: `${this.#now().toISOString().slice(0, 19)}Z` },
     };
     return this.#put(resource, undefined, { ...input, metadata } as KubeObject);
   }
@@ -136,10 +162,11 @@ export class ObjectStore {
   ): KubeObject {
     const before = this.get(resource, namespace, name);
     checkPrecondition(before, preconditions);
-    this.#objects.delete(keyOf(resource, namespace, name));
-    before.metadata.resourceVersion = String(++this.#resourceVersion);
-    this.#publish({ resourceVersion: this.#resourceVersion, resource, before });
-    return before;
+    this.#of(resource).delete(keyOf(namespace, name));
+    const resourceVersion = ++this.#resourceVersion;
+    const last = { ...before, metadata: { ...before.metadata, resourceVersion: String(resourceVersion) } };
+    this.#publish({ resourceVersion, resource, before: deepFreeze(last) });
+    return last;
   }
 
   /** @throws ApiStatusError 410 if changes after `resourceVersion` are already forgotten */
@@ -163,14 +190,21 @@ export class ObjectStore {
   }
 
   #put(resource: Resource, before: KubeObject | undefined, object: KubeObject): KubeObject {
-    const after = structuredClone(object);
+    const after = copyOf(object);
     for (const admit of this.admit) admit(after);
+    if (resource.kind === 'ResourceClaim') admitClaim(before as Claim | undefined, after as Claim);
     if (before !== undefined && isDeepStrictEqual(before, after)) return before;
     after.metadata.resourceVersion = String(++this.#resourceVersion);
-    this.#objects.set(keyOf(resource, after.metadata.namespace, after.metadata.name), after);
+    this.#of(resource).set(keyOf(after.metadata.namespace, after.metadata.name), deepFreeze(after));
     const change = { resourceVersion: this.#resourceVersion, resource, after };
     this.#publish(before === undefined ? change : { ...change, before });
-    return structuredClone(after);
+    return after;
+  }
+
+  #of(resource: Resource): Map<string, KubeObject> {
+    const known = this.#objects.get(resource) ?? new Map<string, KubeObject>();
+    this.#objects.set(resource, known);
+    return known;
   }
 
   #publish(change: StoreChange): void {
@@ -186,6 +220,41 @@ function checkPrecondition(before: KubeObject, wanted: { uid?: string; resourceV
   throw new ApiStatusError(409, `Operation cannot be fulfilled on "${name}": the object has been modified`, { name });
 }
 
-function keyOf({ group, plural }: Resource, namespace: string | undefined, name: string): string {
-  return [group, plural, namespace ?? '', name].join('\0');
+type Claim = KubeObject & Omit<ResourceClaim, 'metadata'>;
+type DeviceId = { driver: string; pool: string; device: string; shareID?: string };
+
+/**
+ * Entries of devices that are not allocated any more are dropped, and others cannot be written.
+ * Source: `pkg/registry/resource/resourceclaim/strategy.go`, `pkg/apis/resource/validation`.
+ * @throws ApiStatusError 422
+ */
+function admitClaim(before: Claim | undefined, after: Claim): void {
+  const { status } = after;
+  if (status?.devices === undefined) return;
+  const [past, present] = [allocatedTo(before), allocatedTo(after)];
+  const kept = status.devices.filter((entry) => present.has(idOf(entry)) || !past.has(idOf(entry)));
+  const stranger = kept.find((entry) => !present.has(idOf(entry)));
+  if (stranger !== undefined) {
+    const { name } = after.metadata;
+    throw new ApiStatusError(422, `"${name}" is invalid: ${idOf(stranger)} must be an allocated device`, { name });
+  }
+  if (kept.length > 0) status.devices = kept;
+  else delete status.devices;
+}
+
+function allocatedTo(claim: Claim | undefined): Set<string> {
+  return new Set((claim?.status?.allocation?.devices?.results ?? []).map(idOf));
+}
+
+function idOf({ driver, pool, device, shareID }: DeviceId): string {
+  return [driver, pool, device, ...(shareID === undefined ? [] : [shareID])].join('/');
+}
+
+function keyOf(namespace: string | undefined, name: string): string {
+  return `${namespace ?? ''}\0${name}`;
+}
+
+/** A copy through JSON: dates become text and `undefined` members vanish, as on the wire. */
+export function wireCopy<T>(value: T): T {
+  return JSON.parse(JSON.stringify(value)) as T;
 }

@@ -1,12 +1,7 @@
 import type { ServerResponse } from 'node:http';
+import { type Selection, watchEventOf } from './api-server-requests.ts';
 import { ApiStatusError } from './api-server-status.ts';
-import type { KubeObject, ObjectStore, Resource, StoreChange } from './api-server-store.ts';
-
-/** The objects of a list or a watch. */
-export interface Selection {
-  resource: Resource;
-  selects: (object: KubeObject) => boolean;
-}
+import type { ObjectStore, StoreChange } from './api-server-store.ts';
 
 /** One open watch: a chunked answer with one JSON object per line. */
 export class WatchStream {
@@ -57,12 +52,9 @@ export class WatchStream {
     for (const object of this.#store.list(resource).filter(selects)) this.#write('ADDED', object);
   }
 
-  /** To a watch with a selector, an object that starts to match was added, and one that stops matching was deleted. */
-  #sendChange({ resource, before, after }: StoreChange): void {
-    const selects = (object: KubeObject | undefined) => object !== undefined && this.#selection.selects(object);
-    if (resource !== this.#selection.resource) return;
-    if (selects(after)) this.#write(selects(before) ? 'MODIFIED' : 'ADDED', after);
-    else if (selects(before)) this.#write('DELETED', after ?? before);
+  #sendChange(change: StoreChange): void {
+    const event = watchEventOf(this.#selection, change);
+    if (event !== undefined) this.#write(event.type, event.object);
   }
 
   #write(type: string, object: object | undefined): void {

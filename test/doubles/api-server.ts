@@ -1,8 +1,17 @@
 import { writeFile } from 'node:fs/promises';
 import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
-import { ApiListener, type DeniedAccess, type DraVersion, draVersions } from './api-server-http.ts';
+import { copyOf } from '../../src/lib/copy.ts';
+import { ApiListener } from './api-server-http.ts';
 import { type FailureOptions, type LoggedRequest, matchesRequest, type RequestMatch } from './api-server-log.ts';
-import { type KubeObject, type ObjectInput, ObjectStore, type Resource, resources } from './api-server-store.ts';
+import { ApiRequests, type DeniedAccess, type DraVersion, draVersions } from './api-server-requests.ts';
+import {
+  type KubeObject,
+  type ObjectInput,
+  ObjectStore,
+  type Resource,
+  resourceOf,
+  wireCopy,
+} from './api-server-store.ts';
 import { deviceClassesOf } from './device-classes.ts';
 
 export interface ApiServerOptions {
@@ -23,13 +32,15 @@ export interface ApiServerOptions {
  */
 export class ApiServer implements AsyncDisposable {
   readonly #store = new ObjectStore();
+  readonly #requests = new ApiRequests(this.#store);
   readonly #listener: ApiListener;
   readonly #token: string | undefined;
 
   private constructor(options: ApiServerOptions) {
     this.#token = options.token;
-    this.#listener = new ApiListener(this.#store, options.draVersions ?? draVersions, options.token);
-    if (options.minorVersion !== undefined) this.#listener.minorVersion = options.minorVersion;
+    this.#listener = new ApiListener(this.#store, this.#requests, options.token);
+    this.#requests.draVersions = options.draVersions ?? draVersions;
+    if (options.minorVersion !== undefined) this.#requests.minorVersion = options.minorVersion;
   }
 
   static async start(options: ApiServerOptions = {}): Promise<ApiServer> {
@@ -69,26 +80,26 @@ export class ApiServer implements AsyncDisposable {
   create<T extends ObjectInput>(object: T): T & KubeObject {
     const { resource, namespace } = locate(object.kind, object.metadata?.namespace);
     if (object.kind === 'ResourceClaim') this.#createClasses(object as unknown as ResourceV1ResourceClaim);
-    return this.#store.create(resource, namespace, jsonCopy(object)) as T & KubeObject;
+    return copyOf(this.#store.create(resource, namespace, wireCopy(object))) as T & KubeObject;
   }
 
   /** @returns a copy; `undefined` if it does not exist. Default namespace of namespaced kinds: `default`. */
   get<T = KubeObject>(kind: string, name: string, namespace?: string): T | undefined {
     const place = locate(kind, namespace);
-    return this.#store.find(place.resource, place.namespace, name) as T | undefined;
+    return copyOf(this.#store.find(place.resource, place.namespace, name)) as T | undefined;
   }
 
   /** Replaces the whole object. A `resourceVersion` other than the current one is a conflict; leave it out to force. */
   update<T extends ObjectInput>(object: T): T & KubeObject {
     const { resource, namespace } = locate(object.kind, object.metadata?.namespace);
     const name = object.metadata?.name ?? '';
-    return this.#store.replace(resource, namespace, name, jsonCopy(object)) as T & KubeObject;
+    return copyOf(this.#store.replace(resource, namespace, name, wireCopy(object))) as T & KubeObject;
   }
 
   /** Changes the current object in place: `server.edit<V1Pod>('Pod', 'p', (pod) => { … })`. */
   edit<T = KubeObject>(kind: string, name: string, change: (object: T) => void, namespace?: string): T & KubeObject {
     const place = locate(kind, namespace);
-    const object = this.#store.get(place.resource, place.namespace, name);
+    const object = copyOf(this.#store.get(place.resource, place.namespace, name));
     change(object as T);
     return this.update(object) as T & KubeObject;
   }
@@ -101,7 +112,7 @@ export class ApiServer implements AsyncDisposable {
 
   /** Copies of all objects of a kind, sorted by namespace and name. */
   objects<T = KubeObject>(kind: string, namespace?: string): T[] {
-    return this.#store.list(locate(kind).resource, namespace) as T[];
+    return copyOf(this.#store.list(locate(kind).resource, namespace)) as T[];
   }
 
   /** Matching requests so far. */
@@ -131,7 +142,7 @@ export class ApiServer implements AsyncDisposable {
    * `failNext` does that.
    */
   denyAccess(denied: DeniedAccess): void {
-    this.#listener.denied.push(denied);
+    this.#requests.denied.push(denied);
   }
 
   /** Changes every object of the kind before it is stored, e.g. to drop a field of a disabled feature. */
@@ -145,7 +156,7 @@ export class ApiServer implements AsyncDisposable {
 
   /** Switches the served versions of resource.k8s.io, as an upgrade of the cluster does. */
   serveDraVersions(versions: readonly DraVersion[]): void {
-    this.#listener.draVersions = versions;
+    this.#requests.draVersions = versions;
   }
 
   /** Forgets the history: watches from earlier versions get 410. */
@@ -188,12 +199,6 @@ function locate(
   kind: string | undefined,
   namespace = 'default',
 ): { resource: Resource; namespace: string | undefined } {
-  const resource = resources.find((each) => each.kind === kind);
-  if (resource === undefined) throw new Error(`the API server double keeps no objects of kind ${kind}`);
+  const resource = resourceOf(kind);
   return { resource, namespace: resource.namespaced ? namespace : undefined };
-}
-
-/** A copy through JSON: dates become text and `undefined` members vanish, as on the wire. */
-function jsonCopy<T>(value: T): T {
-  return JSON.parse(JSON.stringify(value)) as T;
 }

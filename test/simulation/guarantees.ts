@@ -69,7 +69,7 @@ export class Guarantees {
   *misreported(): Generator<string> {
     const { apiServer, plan, hardware } = this.#node;
     if (plan.bandwidth === undefined) return;
-    const sets = [...apiServer.slices.values()].flatMap(({ spec }) => spec.sharedCounters ?? []);
+    const sets = apiServer.slices.flatMap(({ spec }) => spec.sharedCounters ?? []);
     const ports = new Map(sets.map(({ name, counters }) => [name, counters.bandwidth?.value]));
     for (const { name, capacity, consumesCounters = [] } of apiServer.offered()) {
       const pciAddress = hardware.vfs.find((vf) => vf.name === name)?.pciAddress ?? '';

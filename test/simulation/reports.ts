@@ -1,7 +1,7 @@
 import type { StoredCondition, StoredDevice } from '../../src/driver/state/index.ts';
 import type { AllocatedDeviceStatus } from '../../src/framework/kube/index.ts';
 import type { Device, ResourceSlice } from '../../src/framework/resourceslice/index.ts';
-import { driverName, nodeName, type SimClaim } from './api-server.ts';
+import { driverName, type SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
 import type { Instance } from './instance.ts';
 import { farVfs } from './numa.ts';
@@ -173,7 +173,7 @@ export class Reports {
   /** What the node shows is what slices, store and hardware say. */
   #ofView({ store }: Instance): string[] {
     const { apiServer, hardware } = this.#node;
-    const view = apiServer.views.get(nodeName)?.status;
+    const view = apiServer.view;
     if (view === undefined) return ['the node shows no devices'];
     const offered = apiServer.offered();
     const ofClaims = store.claims().map(({ identity: { namespace, name }, devices }) => ({
@@ -207,7 +207,7 @@ export class Reports {
       ({ state, edits: { hooks, mounts } }) => state === 'running' && hooks.length + mounts.length > 0,
     );
     return [...this.#node.apiServer.claims.values()].flatMap((claim) => {
-      const entries = claim.status.filter(({ driver }) => driver === driverName);
+      const entries = this.#node.apiServer.statusOf(claim).filter(({ driver }) => driver === driverName);
       if (store.claim(claim.uid) === undefined) {
         // The removal of an entry does not survive the end of the process: most claims are deallocated soon.
         const isDue = this.#releasedBy.get(claim.uid)?.isAlive === true;

@@ -1,6 +1,9 @@
 import type { Clock, Deadline } from '../../src/lib/clock.ts';
 import type { Tape } from './tape.ts';
 
+/** Wall time at the start of a schedule. */
+export const epochMs = Date.UTC(2026, 0, 1);
+
 /** Thrown into code of a process that has just been killed, by its next call. */
 export class Killed extends Error {
   constructor() {

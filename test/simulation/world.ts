@@ -25,7 +25,7 @@ import type { Plant } from './planted/plant.ts';
 import type { AttachmentChanges } from './returns.ts';
 import { rpc } from './rpc.ts';
 import { Runtime, type SimContainer } from './runtime.ts';
-import { Killed, type Process, type Simulator } from './simulator.ts';
+import { epochMs, Killed, type Process, type Simulator } from './simulator.ts';
 
 /** A pod as seen by the API server and the kubelet. */
 export interface SimPod {
@@ -72,7 +72,6 @@ const mostRounds = 10;
 /** How long a link that has flapped keeps its taint. */
 const longestHoldMs = 640_000;
 /** Of the first moment of a simulation. */
-const epochMs = Date.UTC(2026, 0, 1);
 /** How long they continue to run afterwards. */
 const runOnMs = 20_000;
 /** Time for a node to return to its initial state, once there are no more faults and all pods were deleted. */
@@ -480,7 +479,7 @@ export class Node {
     const gone = this.pods.filter(({ isDeleted }) => isDeleted).flatMap(({ claims }) => claims);
     const isFree = (each: string) => !this.apiServer.claims.has(each) && others.every(({ name }) => name !== each);
     const name = (this.plan.reusesNames ? gone.find(isFree) : undefined) ?? own;
-    return { uid: `uid-${own}`, name, plan, devices: [], reservedFor: [], isTemplate, status: [] };
+    return { uid: `uid-${own}`, name, plan, devices: [], reservedFor: [], isTemplate };
   }
 
   #bindLater(pod: SimPod, index: number): void {

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { V1Pod } from '@kubernetes/client-node';
+import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it, vi } from 'vitest';
 import { makeBundle } from '../../../../src/app/tools/cluster/bundle.ts';
 import { formatClusterClaims, readClaims } from '../../../../src/app/tools/cluster/claims.ts';
@@ -303,7 +303,12 @@ describe('readClaims', () => {
       statusOf('vf-1', { conditions: [condition('Ready', 'False', 'NotAttached', 'no route')] }),
       { ...statusOf('vf-1', { conditions: [condition('Ready', 'True', 'Fine')] }), driver: 'other.example.com' },
     ];
-    api.edit<{ status: object }>('ResourceClaim', 'a', (claim) => Object.assign(claim.status, { devices }), 'apps');
+    const ofOther = { ...{ request: 'vf', driver: 'other.example.com' }, pool: 'node-1', device: 'vf-1' };
+    const report = ({ status }: ResourceV1ResourceClaim) => {
+      status?.allocation?.devices?.results?.push(ofOther);
+      Object.assign(status ?? {}, { devices });
+    };
+    api.edit<ResourceV1ResourceClaim>('ResourceClaim', 'a', report, 'apps');
     const claims = await readClaims(cluster, { ...options, namespace: 'apps' });
     expect(claims[0]?.devices[0]).toEqual({
       ...{ request: 'vf', node: 'node-1', device: 'vf-0', ready: true, reason: 'Attached', message: '' },
