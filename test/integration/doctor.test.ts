@@ -30,8 +30,8 @@ describe('netdra doctor', () => {
     });
     const readOnly = 'mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys;';
     expect(doctor(readOnly)('sysctls')).toMatchObject({
-      level: 'warning',
-      message: '/proc/sys/net/ipv4/conf/lo/arp_notify cannot be written (EROFS): claims with sysctls fail',
+      level: 'problem',
+      message: '/proc/sys/net/ipv4/conf/lo/arp_notify cannot be written (EROFS): interfaces of pods cannot be set up',
     });
   });
 

@@ -87,7 +87,12 @@ describe('writeInterfaceSysctls', () => {
   it("writes through the host's /proc/sys where that is mounted in a container", async () => {
     using bench = await openBench();
     using elsewhere = mountElsewhere();
-    writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 }, elsewhere.path);
+    writeInterfaceSysctls(
+      bench.netns,
+      'net1',
+      { 'net.ipv4.conf.IFNAME.arp_announce': 2 },
+      { procSysDir: elsewhere.path },
+    );
     expect(bench.read('ipv4/conf/net1/arp_announce')).toBe('2');
   });
 
@@ -96,7 +101,12 @@ describe('writeInterfaceSysctls', () => {
     using elsewhere = mountElsewhere();
     execFileSync('mount', ['-o', 'remount,bind,ro', elsewhere.mounted]);
     expect(() =>
-      writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 }, elsewhere.path),
+      writeInterfaceSysctls(
+        bench.netns,
+        'net1',
+        { 'net.ipv4.conf.IFNAME.arp_announce': 2 },
+        { procSysDir: elsewhere.path },
+      ),
     ).toThrow(expect.objectContaining({ errno: 'EROFS', hint: expect.stringContaining('--proc-sys-dir') }));
   });
 });
@@ -107,8 +117,7 @@ describe('configureLink', () => {
     const { pod, netns, link, read, own } = bench;
     const network = {
       connection: pod,
-      writeSysctls: (name: string, settings: InterfaceSysctls) =>
-        writeInterfaceSysctls(netns, name, settings, '/proc/sys'),
+      writeSysctls: (name: string, settings: InterfaceSysctls) => writeInterfaceSysctls(netns, name, settings),
     };
     const off = { 'net.ipv6.conf.IFNAME.disable_ipv6': 1, 'net.ipv4.conf.IFNAME.arp_notify': 1 };
     await configureLink(network, link, { addresses: ['192.0.2.2/24'], sysctls: off });

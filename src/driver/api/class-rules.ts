@@ -18,8 +18,15 @@ export interface ClaimRules {
   nodeNetworks: readonly Cidr[];
 }
 
+const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
+
 /** Fields with which a claim leaves its addresses and routes to something else: to Multus, for example, or to a plugin. */
 const chosenElsewhere = [
+  {
+    field: 'sysctls',
+    isAsked: ({ sysctls = {} }: VfConfig) => Number(sysctls[acceptRa] ?? 0) !== 0,
+    what: `${acceptRa}, with which routers choose`,
+  },
   {
     field: 'attach',
     isAsked: ({ attach }: VfConfig) => attach === 'observe',

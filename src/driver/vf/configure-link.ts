@@ -1,5 +1,6 @@
 import { isSameRoute, type Link, NetlinkError, type NewRoute } from '../../node/netlink/index.ts';
 import type { VfConfig } from '../state/index.ts';
+import { interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
 /** A claim's configuration, with what an IPAM plugin adds: it may say more of a route. */
@@ -14,7 +15,7 @@ export async function configureLink(
   link: Link,
   config: LinkConfig,
 ): Promise<void> {
-  const { macAddress, mtu, addresses = [], routes = [], sysctls = {} } = config;
+  const { macAddress, mtu, addresses = [], routes = [] } = config;
   const pod = namespace.connection;
   const change = {
     // Only if it differs: a VF whose PF has set the address may not set it itself.
@@ -24,7 +25,9 @@ export async function configureLink(
     ...(mtu === undefined ? {} : { mtuBytes: mtu }),
   };
   if (Object.keys(change).length > 0) await pod.setLink(link.index, change);
-  if (Object.keys(sysctls).length > 0) namespace.writeSysctls(link.name, sysctls);
+  const { needed, asked } = interfaceSettings(config);
+  namespace.writeSysctls(link.name, needed, { skipMissing: true });
+  if (Object.keys(asked).length > 0) namespace.writeSysctls(link.name, asked);
   // All are sent at once, and executed in this order.
   await Promise.all([
     ...addresses.map((cidr) => unlessThere(pod.addAddress(link.index, cidr, { noDad: true }), async () => true)),

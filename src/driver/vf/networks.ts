@@ -9,6 +9,7 @@ import {
   NetnsHandle,
   NetworkWatch,
   RtnlConnection,
+  type SysctlOptions,
   writeInterfaceSysctls,
 } from '../../node/netlink/index.ts';
 
@@ -31,7 +32,7 @@ export interface NetworkNamespace extends Disposable {
   /** Equal for handles of the same namespace; paths can be reused. */
   readonly identity: string;
   /** @throws NetlinkError with the name of the setting */
-  writeSysctls(interfaceName: string, settings: InterfaceSysctls): void;
+  writeSysctls(interfaceName: string, settings: InterfaceSysctls, options?: Pick<SysctlOptions, 'skipMissing'>): void;
   /** Calls back at each change of a link or address, until it is disposed of. Keeps the namespace alive. */
   watch(onChange: () => void): Disposable;
 }
@@ -131,7 +132,8 @@ function openNamespace(netns: NetnsHandle, host: NetnsHandle, procSysDir: string
       connection ??= RtnlConnection.open(netns);
       return connection;
     },
-    writeSysctls: (interfaceName, settings) => writeInterfaceSysctls(netns, interfaceName, settings, procSysDir),
+    writeSysctls: (interfaceName, settings, options) =>
+      writeInterfaceSysctls(netns, interfaceName, settings, { ...options, procSysDir }),
     watch: (onChange) => NetworkWatch.open(netns, onChange),
     [Symbol.dispose]() {
       connection?.[Symbol.dispose]();

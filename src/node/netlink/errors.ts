@@ -17,6 +17,8 @@ export type NetlinkErrorCode =
   | 'netlink-malformed'
   /** The kernel rejects a setting, or has no such key. */
   | 'sysctl-refused'
+  /** The kernel refuses a packet socket, or a frame. */
+  | 'packet-refused'
   /** There is no network namespace at the path any more. */
   | 'netns-missing'
   /** The file at the path is not a network namespace. */

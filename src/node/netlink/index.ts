@@ -40,6 +40,6 @@ export type { QdiscPlace } from './qdisc.ts';
 export { isRepresentor } from './representor.ts';
 export { isDefaultRoute, isSameRoute, type NewRoute, type Route, scopeLink } from './route.ts';
 export { type LinkSelector, type LinkTable, type NewBond, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
-export { type InterfaceSysctls, interfaceSysctlPattern, writeInterfaceSysctls } from './sysctl.ts';
+export { type InterfaceSysctls, interfaceSysctlPattern, type SysctlOptions, writeInterfaceSysctls } from './sysctl.ts';
 export type { LinkTraffic, TrafficCounters, VfTraffic } from './traffic.ts';
 export type { VfChange, VfInfo } from './vf-settings.ts';

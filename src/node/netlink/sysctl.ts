@@ -11,17 +11,23 @@ export const interfaceSysctlPattern = /^net\.(ipv[46])\.(conf|neigh)\.IFNAME\.([
 /** Kernel settings of an interface by key: `net.ipv4.conf.IFNAME.arp_ignore`. */
 export type InterfaceSysctls = Record<string, string | number>;
 
+export interface SysctlOptions {
+  /** Where the host's `/proc/sys` is; in a container it is read-only unless it was mounted elsewhere. */
+  procSysDir?: string;
+  /** Skips keys that the kernel does not have for this interface, such as those of IPv6 on a node without it. */
+  skipMissing?: boolean;
+}
+
 /**
  * Sets kernel settings of an interface, in their order. The kernel assigns a file below `/proc/sys/net` to the
  * namespace of the thread that opens it, so it is opened and written inside the namespace, in one synchronous step.
- * @param procSysDir where the host's `/proc/sys` is; in a container it is read-only unless it was mounted elsewhere
  * @throws NetlinkError `sysctl-refused` with the key; earlier keys are already set then
  */
 export function writeInterfaceSysctls(
   netns: NetnsHandle,
   interfaceName: string,
   sysctls: InterfaceSysctls,
-  procSysDir = '/proc/sys',
+  { procSysDir = '/proc/sys', skipMissing = false }: SysctlOptions = {},
 ): void {
   assertInterfaceName(interfaceName);
   const files = Object.entries(sysctls).map(([key, value]) => {
@@ -36,6 +42,7 @@ export function writeInterfaceSysctls(
         // Never created: a missing file is a key that the kernel does not know.
         writeFileSync(path, String(value), { flag: 'r+' });
       } catch (cause) {
+        if (skipMissing && errnoCode(cause) === 'ENOENT') continue;
         throw refused(key, value, netns, cause);
       }
     }

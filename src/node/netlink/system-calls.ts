@@ -13,9 +13,11 @@ export const netlinkOptions = { noOverflowErrors: 5, strictChecks: 12 } as const
 interface SystemCalls {
   setns: (descriptor: number, type: number) => number;
   socket: (family: number, type: number, protocol: number) => number;
+  bind: (descriptor: number, address: Buffer, bytes: number) => number;
   connect: (descriptor: number, address: Buffer, bytes: number) => number;
   getsockname: (descriptor: number, address: Buffer, size: Buffer) => number;
   setsockopt: (descriptor: number, level: number, option: number, value: Buffer, bytes: number) => number;
+  send: (descriptor: number, message: Buffer, bytes: number, flags: number) => number;
   recv: (descriptor: number, buffer: Buffer, bytes: number, flags: number) => number;
   /** Runs in a thread. */
   sendAsync: (descriptor: number, message: Buffer) => Promise<number>;
@@ -35,9 +37,11 @@ export function loadSystemCalls(): SystemCalls {
   resolved = {
     setns: library.func('int setns(int fd, int nstype)'),
     socket: library.func('int socket(int family, int type, int protocol)'),
+    bind: library.func('int bind(int fd, const void *address, uint32_t size)'),
     connect: library.func('int connect(int fd, const void *address, uint32_t size)'),
     getsockname: library.func('int getsockname(int fd, void *address, uint32_t *size)'),
     setsockopt: library.func('int setsockopt(int fd, int level, int option, const void *value, uint32_t size)'),
+    send,
     recv,
     sendAsync: (descriptor, message) => inThread(send, descriptor, message, 0),
     recvAsync: (descriptor, buffer, flags) => inThread(recv, descriptor, buffer, flags),

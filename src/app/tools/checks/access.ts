@@ -100,14 +100,14 @@ export async function checkCapabilities(procDir: string): Promise<Verdict[]> {
   );
 }
 
-/** Settings of interfaces, for claims with `sysctls`. Nothing else writes there. */
+/** Settings of interfaces: each one that the driver moves into a pod gets some. Nothing else writes there. */
 export async function checkProcSys(procSysDir: string): Promise<Verdict[]> {
   const path = join(procSysDir, 'net/ipv4/conf/lo/arp_notify');
   const code = await writeRefusal(path);
   if (code === undefined) return [ok(`${procSysDir}/net can be written`)];
-  const message = `${path} cannot be written (${code}): claims with sysctls fail`;
+  const message = `${path} cannot be written (${code}): interfaces of pods cannot be set up`;
   const fix = "mount the host's /proc/sys/net writable, and give its parent as --proc-sys-dir";
-  return [warning(message, fix)];
+  return [problem(message, fix)];
 }
 
 /**

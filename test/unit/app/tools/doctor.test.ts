@@ -152,7 +152,7 @@ describe('runDoctor', () => {
       /^problem CDI directory: \/nowhere\/cdi is not there$/,
     ],
     ['no room for state', { options: { stateDir: '/proc/version/state' } }, /^problem state directory: .*\(ENOTDIR\)$/],
-    ['no sysctls', { options: { procSysDir: '/nowhere' } }, /^warning sysctls: .*claims with sysctls fail$/],
+    ['no sysctls', { options: { procSysDir: '/nowhere' } }, /^problem sysctls: .*interfaces of pods cannot be set up$/],
     ['a missing capability', { capabilities: '0000000000001000' }, /^problem capabilities: CAP_SYS_ADMIN is missing/],
   ])('finds %s', async (_, faults, expected) => {
     expect(await diagnose(faults)).toEqual([expect.stringMatching(expected)]);

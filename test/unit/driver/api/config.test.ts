@@ -289,6 +289,19 @@ describe('limits of a class', () => {
     },
   );
 
+  it('are not left to routers by a sysctl that the operator opens, unless the class allows that', () => {
+    const limits = { addressRanges: ['192.0.2.0/24'] };
+    const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
+    const asked = { sysctls: { [acceptRa]: '2' } };
+    expect(() => resolve([fromClass({ limits }), fromClaim(asked)], ['sysctls'])).toThrow(
+      `claim default/fast-net sets ${acceptRa}, with which routers choose addresses and routes, and limits.addressRanges`,
+    );
+    const allowed = [fromClass({ limits, overridable: ['sysctls'] }), fromClass({ limits, ...asked })];
+    for (const each of allowed) expect(resolve([each, fromClaim(asked)], ['sysctls'])).toEqual(asked);
+    const off = { sysctls: { [acceptRa]: '0' } };
+    expect(resolve([fromClass({ limits }), fromClaim(off)], ['sysctls'])).toEqual(off);
+  });
+
   it.each([
     [{ vlanRanges: ['100-199', '300'] }, { vf: { vlan: 100 } }, { vf: { vlan: 200 } }, 'vlanRanges'],
     [{ vlanRanges: ['100-199', '300'] }, { vf: { vlan: 300 } }, { vf: { vlan: 0 } }, 'vlanRanges'],

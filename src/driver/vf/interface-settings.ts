@@ -1,0 +1,31 @@
+import type { InterfaceSysctls } from '../../node/netlink/index.ts';
+import type { LinkConfig } from './configure-link.ts';
+
+/**
+ * The kernel settings that an interface in a pod gets before it is up. A link that arrives in a namespace starts with the
+ * defaults of that namespace, whatever it had on the host, and these let every host of its network give the pod addresses
+ * and routes. docs/vfconfig.md has the table, docs/decisions/0045-the-claim-decides-not-the-network.md the reasons.
+ */
+export interface InterfaceSettings {
+  /** What the claim's fields imply. Keys that the kernel does not have are skipped: what they control is absent, too. */
+  needed: InterfaceSysctls;
+  /** What the claim, or its class, sets by name; it takes precedence. */
+  asked: InterfaceSysctls;
+}
+
+/** Router advertisements, their prefixes, and redirects, none of which a claim asks for by addresses and routes. */
+const closedToTheNetwork: InterfaceSysctls = {
+  'net.ipv6.conf.IFNAME.accept_ra': 0,
+  'net.ipv6.conf.IFNAME.autoconf': 0,
+  'net.ipv6.conf.IFNAME.accept_redirects': 0,
+};
+
+/** Hardened hosts and some runtimes switch IPv6 off for new interfaces. */
+const openToIpv6: InterfaceSysctls = { 'net.ipv6.conf.IFNAME.disable_ipv6': 0 };
+
+/** @param config also with what an IPAM plugin gives */
+export function interfaceSettings({ addresses = [], routes = [], sysctls: asked = {} }: LinkConfig): InterfaceSettings {
+  const isIpv6 = [...addresses, ...routes.map(({ destination }) => destination)].some((cidr) => cidr.includes(':'));
+  const all = Object.entries({ ...(isIpv6 && openToIpv6), ...closedToTheNetwork });
+  return { needed: Object.fromEntries(all.filter(([key]) => !Object.hasOwn(asked, key))), asked };
+}

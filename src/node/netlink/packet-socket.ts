@@ -1,0 +1,84 @@
+import { closeSync } from 'node:fs';
+import { assertIndex } from './checks.ts';
+import { NetlinkError } from './errors.ts';
+import { errnoName, type NetnsHandle, openInNetns } from './netns.ts';
+import { loadSystemCalls } from './system-calls.ts';
+
+/** Linux `AF_PACKET`, `SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC`, `MSG_DONTWAIT`. */
+const packetFamily = 17;
+const rawSocket = 0o2004003;
+const withoutWaiting = 0x40;
+/** `struct sockaddr_ll`. Source: packet(7). */
+const addressLayout = { bytes: 20, family: 0, protocol: 2, index: 4 } as const;
+const maxFrameBytes = 2_048;
+
+/** `ETH_P_*` of Linux `if_ether.h`. `none` receives nothing; `all` also receives what the host itself sends. */
+export const EtherType = { none: 0, all: 3, arp: 0x0806, ipv6: 0x86dd } as const;
+type EtherType = (typeof EtherType)[keyof typeof EtherType];
+
+/** Ethernet frames on one interface of a network namespace. Needs CAP_NET_RAW in that namespace. Never waits. */
+export class PacketSocket implements Disposable {
+  readonly #descriptor: number;
+  readonly #subject: string;
+  #isClosed = false;
+
+  /**
+   * @param index of the interface
+   * @throws NetlinkError `packet-refused` with `errno`
+   */
+  constructor(netns: NetnsHandle, index: number, protocol: EtherType) {
+    const { bind, errno, socket } = loadSystemCalls();
+    this.#subject = `link #${assertIndex(index)} in ${netns.path}`;
+    // With a protocol it would receive frames of all interfaces until it is bound.
+    const { descriptor, code } = openInNetns(netns, () => {
+      const descriptor = socket(packetFamily, rawSocket, 0);
+      return { descriptor, code: errno() };
+    });
+    if (descriptor < 0) throw this.#refused('open a packet socket for', code);
+    const address = Buffer.alloc(addressLayout.bytes);
+    address.writeUInt16LE(packetFamily, addressLayout.family);
+    address.writeUInt16BE(protocol, addressLayout.protocol);
+    address.writeInt32LE(index, addressLayout.index);
+    this.#descriptor = descriptor;
+    if (bind(descriptor, address, address.length) === 0) return;
+    const failure = this.#refused('bind a packet socket to', errno());
+    closeSync(descriptor);
+    throw failure;
+  }
+
+  /**
+   * Puts a frame into the queue of the interface.
+   * @param frame with its Ethernet header, without a checksum
+   * @throws NetlinkError `packet-refused`: `ENETDOWN` while the interface is down, `ENOBUFS` if its queue drops the frame
+   */
+  send(frame: Uint8Array): void {
+    const { send, errno } = loadSystemCalls();
+    if (send(this.#descriptor, Buffer.from(frame), frame.length, withoutWaiting) === frame.length) return;
+    throw this.#refused('send a frame by', errno());
+  }
+
+  /** The next frame that has arrived, cut off after 2 KiB. */
+  receive(): Buffer | undefined {
+    const buffer = Buffer.alloc(maxFrameBytes);
+    const bytes = loadSystemCalls().recv(this.#descriptor, buffer, buffer.length, withoutWaiting);
+    return bytes < 0 ? undefined : buffer.subarray(0, bytes);
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    closeSync(this.#descriptor);
+  }
+
+  #refused(what: string, errno: number): NetlinkError {
+    const name = errnoName(errno);
+    const hints: Record<string, string> = {
+      EPERM: 'give the process CAP_NET_RAW',
+      EAFNOSUPPORT: 'the kernel has no packet sockets: CONFIG_PACKET',
+    };
+    return new NetlinkError('packet-refused', `cannot ${what} ${this.#subject} (${name})`, {
+      errno: name,
+      hint: hints[name],
+    });
+  }
+}

@@ -1,0 +1,115 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { configureLink, type LinkConfig } from '../../src/driver/vf/configure-link.ts';
+import { KernelNetworks } from '../../src/driver/vf/networks.ts';
+import { EtherType, PacketSocket } from '../../src/node/netlink/packet-socket.ts';
+import { TestNetns } from '../doubles/netns.ts';
+import { routerAdvertisement } from '../doubles/router.ts';
+
+/** A pod's namespace with net1, and one with p1, the other end of its network. */
+class Network implements Disposable {
+  readonly #stack = new DisposableStack();
+  readonly pod = this.#stack.use(new TestNetns('pod'));
+  readonly peer = this.#stack.use(new TestNetns('peer'));
+  readonly #networks = this.#stack.use(new KernelNetworks({ procSysDir: '/proc/sys' }));
+
+  constructor() {
+    const { path } = this.peer;
+    this.pod.exec('sh', '-c', 'echo 0 >/proc/sys/net/ipv6/conf/default/disable_ipv6');
+    this.pod.exec('ip', 'link', 'add', 'net1', 'type', 'veth', 'peer', 'name', 'p1', 'netns', path);
+    this.peer.exec('ip', 'link', 'set', 'p1', 'up');
+  }
+
+  async configure(config: LinkConfig): Promise<void> {
+    using namespace = this.#networks.open(this.pod.path);
+    const link = await namespace?.connection.link({ name: 'net1' });
+    if (namespace === undefined || link === undefined) throw new Error('net1 was not made');
+    await configureLink(namespace, link, config);
+  }
+
+  /** What a router, or who claims to be one, tells all hosts of the network. */
+  async advertise(): Promise<void> {
+    // Until duplicate address detection is over, the kernel takes no advertisement.
+    const usable = () => this.#addresses('-6', 'addr', 'show', 'dev', 'net1', 'scope', 'link', '-tentative');
+    for (let tries = 0; tries < 100 && usable().length === 0; tries++) await sleep(50);
+    const [{ ifindex, address }] = this.peer.ip('link', 'show', 'dev', 'p1');
+    using netns = this.peer.open();
+    using socket = new PacketSocket(netns, ifindex, EtherType.none);
+    socket.send(routerAdvertisement({ from: 'fe80::bad', hardwareAddress: address, prefix: '2001:db8:bad::' }));
+    await sleep(300);
+  }
+
+  /** IPv6 addresses, also those that are not usable yet. */
+  addresses(scope = 'global'): string[] {
+    return this.#addresses('-6', 'addr', 'show', 'dev', 'net1', 'scope', scope);
+  }
+
+  #addresses(...args: string[]): string[] {
+    const shown: { addr_info?: { local?: string }[] }[] = this.pod.ip(...args);
+    // `ip` prints an empty object for an address that its filter leaves out.
+    return shown.flatMap(({ addr_info = [] }) => addr_info.flatMap(({ local }) => local ?? []));
+  }
+
+  routes(): string[] {
+    return this.pod.ip('-6', 'route', 'show', 'dev', 'net1').map(({ dst }: { dst: string }) => dst);
+  }
+
+  sysctl(key: string): string {
+    return this.pod.exec('cat', `/proc/sys/net/${key}`).trim();
+  }
+
+  [Symbol.dispose](): void {
+    this.#stack.dispose();
+  }
+}
+
+describe('configureLink on an interface that a router advertises to', () => {
+  it.each([
+    ['IPv4 addresses', { addresses: ['192.0.2.10/24'] }, []],
+    ['IPv6 addresses', { addresses: ['2001:db8::10/64'] }, ['2001:db8::10']],
+    ['no addresses', {}, []],
+    ['a sysctl of its own', { sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1 } }, []],
+  ])('gives a claim with %s no others, and no default route', async (_what, config, expected) => {
+    using network = new Network();
+    await network.configure(config);
+    await network.advertise();
+    expect(network.addresses()).toEqual(expected);
+    expect(network.routes()).not.toContain('default');
+    expect(network.routes()).not.toContain('2001:db8:bad::/64');
+  });
+
+  it('takes addresses and a default route from a router where the claim sets accept_ra and autoconf', async () => {
+    using network = new Network();
+    const sysctls = { 'net.ipv6.conf.IFNAME.accept_ra': 1, 'net.ipv6.conf.IFNAME.autoconf': '1' };
+    await network.configure({ addresses: ['192.0.2.10/24'], sysctls });
+    await network.advertise();
+    expect(network.addresses()).toEqual([expect.stringMatching(/^2001:db8:bad::?/)]);
+    expect(network.routes()).toContain('default');
+  });
+});
+
+describe('configureLink where IPv6 is off for new interfaces', () => {
+  it('adds the IPv6 addresses of the claim', async () => {
+    using network = new Network();
+    network.pod.exec('sh', '-c', 'echo 1 >/proc/sys/net/ipv6/conf/net1/disable_ipv6');
+    await network.configure({ addresses: ['192.0.2.10/24', '2001:db8::10/64'] });
+    expect(network.addresses()).toEqual(['2001:db8::10']);
+  });
+
+  it('leaves IPv6 off for a claim without IPv6 addresses and routes', async () => {
+    using network = new Network();
+    network.pod.exec('sh', '-c', 'echo 1 >/proc/sys/net/ipv6/conf/net1/disable_ipv6');
+    await network.configure({ addresses: ['192.0.2.10/24'] });
+    expect(network.sysctl('ipv6/conf/net1/disable_ipv6')).toBe('1');
+  });
+});
+
+describe('configureLink on a node without IPv6', () => {
+  it('configures an interface that has no settings of IPv6', async () => {
+    using network = new Network();
+    // The kernel removes them from an interface whose MTU is below 1280.
+    await network.configure({ mtu: 1200, addresses: ['192.0.2.10/24'] });
+    expect(() => network.sysctl('ipv6/conf/net1/accept_ra')).toThrow(/accept_ra failed/);
+    expect(network.pod.ip('addr', 'show', 'dev', 'net1')[0]).toMatchObject({ mtu: 1200, operstate: 'UP' });
+  });
+});
