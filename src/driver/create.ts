@@ -200,7 +200,14 @@ function createAttachments(
 ) {
   const cni = new CniAttacher({ runner, clock, logger });
   return {
-    attachments: new Attachments({ networks: kernel.networks, vfs: decorate('vfs', devices.vfs), cni, store, clock }),
+    attachments: new Attachments({
+      networks: kernel.networks,
+      vfs: decorate('vfs', devices.vfs),
+      cni,
+      store,
+      clock,
+      logger,
+    }),
     cniCleanUp: stack.use(new CniCleanUp({ runner, store, clock, logger })),
   };
 }

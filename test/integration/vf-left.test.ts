@@ -59,6 +59,7 @@ class Instance implements AsyncDisposable {
       cni: new CniAttacher({ runner, clock, logger }),
       store,
       clock,
+      logger,
     });
     return new Instance(stack, dir, { store, networks, attachments, logger });
   }

@@ -261,6 +261,7 @@ export class SimNetworks implements Networks {
       isHost: namespace.isHost,
       identity: identityOf(namespace),
       writeSysctls: (_name: string, _settings: InterfaceSysctls) => process.point('write sysctls'),
+      packets: () => ({ send: () => undefined, receive: () => undefined, [Symbol.dispose]: () => undefined }),
       watch: (onChange: () => void): Disposable => {
         const watched = {};
         let isPending = false;

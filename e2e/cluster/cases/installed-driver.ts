@@ -13,12 +13,12 @@ import { createPodWithClaim, testClass } from '../objects.ts';
 /** The driver's privileges from the chart's DaemonSet, as found on the node. */
 export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode): void {
   describe('the driver as the chart installs it', () => {
-    it('has two capabilities, a seccomp profile, no way to more, and can write to its mounts only', () => {
+    it('has three capabilities, a seccomp profile, no way to more, and can write to its mounts only', () => {
       const [pid] = getNode().driverPids();
       const status = readFileSync(`/proc/${pid}/status`, 'utf8');
       const field = (name: string) => new RegExp(`^${name}:\\s+(\\S+)`, 'm').exec(status)?.[1];
-      // CAP_NET_ADMIN is 12, CAP_SYS_ADMIN 21.
-      const capabilities = ((1n << 12n) | (1n << 21n)).toString(16).padStart(16, '0');
+      // CAP_NET_ADMIN is 12, CAP_NET_RAW 13, CAP_SYS_ADMIN 21.
+      const capabilities = ((1n << 12n) | (1n << 13n) | (1n << 21n)).toString(16).padStart(16, '0');
       for (const set of ['CapEff', 'CapPrm', 'CapBnd']) expect(field(set), set).toBe(capabilities);
       expect(field('NoNewPrivs')).toBe('1');
       expect(field('Seccomp')).toBe('2');

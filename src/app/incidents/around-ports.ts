@@ -80,6 +80,7 @@ function namespaceAround(namespace: NetworkNamespace, path: string, around: Arou
       return connection;
     },
     writeSysctls: (...call) => namespace.writeSysctls(...call),
+    packets: (index) => namespace.packets(index),
     watch: (onChange) => namespace.watch(onChange),
     [Symbol.dispose]: () => namespace[Symbol.dispose](),
   };

@@ -1,8 +1,10 @@
 import type { NetworkDeviceData } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
+import type { Logger } from '../../lib/logger.ts';
 import { SandboxError } from '../sandbox/errors.ts';
 import { type Attachment, isUserSpace, type SandboxPlace, type Store, type StoredDevice } from '../state/index.ts';
+import { Announcements } from './announcements.ts';
 import { bondAlias } from './bonds.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import type { NetworkNamespace, Networks } from './networks.ts';
@@ -20,6 +22,7 @@ export interface AttachmentsOptions {
   cni: CniAttacher;
   store: Pick<Store, 'claimsOfPod' | 'setAttachments'>;
   clock: Clock;
+  logger: Logger;
 }
 
 /**
@@ -37,7 +40,7 @@ export class Attachments {
     const links = new VfLinks({ networks, vfs });
     this.#links = links;
     this.#strategies = {
-      netlink: netlinkStrategy({ links, vfs, cni }),
+      netlink: netlinkStrategy({ links, vfs, cni, announcements: new Announcements(options) }),
       cni: cniStrategy({ links, vfs, cni }),
       observe: observeStrategy({ vfs }),
       'user-space': userSpaceStrategy({ vfs, cni }),

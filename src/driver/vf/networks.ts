@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import {
+  EtherType,
   EthtoolConnection,
   type InterfaceSysctls,
   type LinkEthtool,
@@ -8,6 +9,7 @@ import {
   NetlinkError,
   NetnsHandle,
   NetworkWatch,
+  PacketSocket,
   RtnlConnection,
   type SysctlOptions,
   writeInterfaceSysctls,
@@ -22,6 +24,9 @@ export type LinkConnection = LinkStateConnection &
   Pick<RtnlConnection, 'createBond' | 'deleteLink'> &
   Pick<RtnlConnection, 'linkTraffic' | 'vfTraffic'>;
 
+/** Sends frames, and receives those of ARP. */
+export type Packets = Pick<PacketSocket, 'receive' | 'send'> & Disposable;
+
 /** An open network namespace. While it is open, the kernel does not destroy it, and VFs in it do not return to the host. */
 export interface NetworkNamespace extends Disposable {
   /** As `RtnlConnection.setLink` takes it, to move a link here. */
@@ -33,6 +38,8 @@ export interface NetworkNamespace extends Disposable {
   readonly identity: string;
   /** @throws NetlinkError with the name of the setting */
   writeSysctls(interfaceName: string, settings: InterfaceSysctls, options?: Pick<SysctlOptions, 'skipMissing'>): void;
+  /** Frames on one of its interfaces. @throws NetlinkError `packet-refused` */
+  packets(index: number): Packets;
   /** Calls back at each change of a link or address, until it is disposed of. Keeps the namespace alive. */
   watch(onChange: () => void): Disposable;
 }
@@ -134,6 +141,7 @@ function openNamespace(netns: NetnsHandle, host: NetnsHandle, procSysDir: string
     },
     writeSysctls: (interfaceName, settings, options) =>
       writeInterfaceSysctls(netns, interfaceName, settings, { ...options, procSysDir }),
+    packets: (index) => new PacketSocket(netns, index, EtherType.arp),
     watch: (onChange) => NetworkWatch.open(netns, onChange),
     [Symbol.dispose]() {
       connection?.[Symbol.dispose]();

@@ -1,6 +1,7 @@
 import { defined } from '../../lib/defined.ts';
 import { canonicalCidr, maxReportedAddresses, type NetworkState } from '../../node/netlink/index.ts';
 import type { StoredDevice } from '../state/index.ts';
+import type { Announcements } from './announcements.ts';
 import { joinBond } from './bonds.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import { configureLink } from './configure-link.ts';
@@ -13,11 +14,13 @@ interface StrategyParts {
   links: VfLinks;
   vfs: Pick<VfHost, 'adminInfo' | 'rdmaDevice'>;
   cni: CniAttacher;
+  announcements: Announcements;
 }
 
 /** `attach: netlink`: the driver moves the VF and configures it; an IPAM plugin may give it addresses. */
-export function netlinkStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
-  const read = readerOfInterfaces(vfs);
+export function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): AttachStrategy {
+  const readInterface = readerOfInterfaces(vfs);
+  const detach = detacher(links, cni);
   return {
     async attach(task) {
       const { device, place, pod, signal, bond } = task;
@@ -39,19 +42,28 @@ export function netlinkStrategy({ links, vfs, cni }: StrategyParts): AttachStrat
         routes: [...(config.routes ?? []), ...routes],
       });
       pod.follow();
-      if (bond === undefined) return await withHostFacts(vfs, device, await pod.stateAfterChange(device, link));
-      pod.changed();
-      const state = await read(device, pod, {});
+      if (bond !== undefined) pod.changed();
+      const state = await (bond === undefined
+        ? withHostFacts(vfs, device, await pod.stateAfterChange(device, link))
+        : readInterface(device, pod, {}));
       if (state === undefined) throw missing(task, `${used.name} has lost it`);
+      await announcements.configured(device, pod.namespace, state);
       return state;
     },
-    read,
-    detach: detacher(links, cni),
+    async read(device, pod, known) {
+      const state = await readInterface(device, pod, known);
+      if (state !== undefined) await announcements.read(device, pod.namespace, state);
+      return state;
+    },
+    async detach(device, attachment) {
+      announcements.forget(device);
+      await detach(device, attachment);
+    },
   };
 }
 
 /** `attach: cni`: the plugins of the claim's network move the VF, configure it, and move it back. */
-export function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
+export function cniStrategy({ links, vfs, cni }: Omit<StrategyParts, 'announcements'>): AttachStrategy {
   return {
     async attach(task) {
       const { device, place, pod, signal } = task;
@@ -91,7 +103,7 @@ export function observeStrategy({ vfs }: Pick<StrategyParts, 'vfs'>): AttachStra
 }
 
 /** A VF that is bound to vfio has no interface to move: the application configures it from the metadata. */
-export function userSpaceStrategy({ vfs, cni }: Omit<StrategyParts, 'links'>): AttachStrategy {
+export function userSpaceStrategy({ vfs, cni }: Pick<StrategyParts, 'vfs' | 'cni'>): AttachStrategy {
   /** @param given addresses of the IPAM plugin */
   const describe = async (device: StoredDevice, given: readonly string[]): Promise<VfState> => {
     const { interfaceName, addresses = [], mtu } = device.config;

@@ -26,6 +26,7 @@ export {
   scrubLink,
 } from './link-state.ts';
 export { moveLink } from './move-link.ts';
+export { encodeAnnouncement } from './neighbour-frames.ts';
 export { NetnsHandle, openInNetns } from './netns.ts';
 export {
   findVf,
@@ -36,6 +37,7 @@ export {
   type VfIdentity,
 } from './network-state.ts';
 export { NetworkWatch } from './network-watch.ts';
+export { EtherType, PacketSocket } from './packet-socket.ts';
 export type { QdiscPlace } from './qdisc.ts';
 export { isRepresentor } from './representor.ts';
 export { isDefaultRoute, isSameRoute, type NewRoute, type Route, scopeLink } from './route.ts';

@@ -44,7 +44,7 @@ describe('deploy/manifests/netdra.yaml', () => {
       readOnlyRootFilesystem: true,
       seccompProfile: { type: 'Localhost', localhostProfile: 'sriov.netdra.dev/0.1.0.json' },
       appArmorProfile: { type: 'Unconfined' },
-      capabilities: { drop: ['ALL'], add: ['NET_ADMIN', 'SYS_ADMIN'] },
+      capabilities: { drop: ['ALL'], add: ['NET_ADMIN', 'NET_RAW', 'SYS_ADMIN'] },
     });
     expect(pod).not.toHaveProperty('hostPID');
     expect(pod).not.toHaveProperty('hostIPC');

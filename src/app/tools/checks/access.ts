@@ -81,9 +81,10 @@ export async function checkGate(procDir: string, dataDir: string): Promise<Verdi
 }
 
 /** Bits of Linux `capability.h`. */
-const capabilities = { CAP_NET_ADMIN: 12, CAP_SYS_ADMIN: 21 } as const;
+const capabilities = { CAP_NET_ADMIN: 12, CAP_NET_RAW: 13, CAP_SYS_ADMIN: 21 } as const;
 const reasons: Record<keyof typeof capabilities, string> = {
   CAP_NET_ADMIN: 'interfaces, addresses and routes cannot be set',
+  CAP_NET_RAW: 'addresses of pods are not announced to their networks',
   CAP_SYS_ADMIN: 'the network namespaces of pods cannot be entered',
 };
 

@@ -42,7 +42,7 @@ describe('runDoctor', () => {
       expect.stringMatching(/^ok CDI directory: .* can be written$/),
       expect.stringMatching(/^ok CNI plugins: 1 in .*cni\/bin$/),
       expect.stringMatching(/^ok start gate: .*sriov\.netdra\.dev\/bin\/netdra-gate will be installed$/),
-      'ok capabilities: CAP_NET_ADMIN, CAP_SYS_ADMIN',
+      'ok capabilities: CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN',
       expect.stringMatching(/^ok sysctls: /),
       expect.stringMatching(/^ok network namespaces: /),
     ]);
@@ -153,7 +153,7 @@ describe('runDoctor', () => {
     ],
     ['no room for state', { options: { stateDir: '/proc/version/state' } }, /^problem state directory: .*\(ENOTDIR\)$/],
     ['no sysctls', { options: { procSysDir: '/nowhere' } }, /^problem sysctls: .*interfaces of pods cannot be set up$/],
-    ['a missing capability', { capabilities: '0000000000001000' }, /^problem capabilities: CAP_SYS_ADMIN is missing/],
+    ['a missing capability', { capabilities: '0000000000003000' }, /^problem capabilities: CAP_SYS_ADMIN is missing/],
   ])('finds %s', async (_, faults, expected) => {
     expect(await diagnose(faults)).toEqual([expect.stringMatching(expected)]);
   });

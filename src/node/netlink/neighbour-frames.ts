@@ -1,0 +1,58 @@
+import { parseHardwareAddress } from './checks.ts';
+import { AddressFamily, type Cidr, parseCidr } from './cidr.ts';
+import { EtherType } from './packet-socket.ts';
+
+const broadcast = Buffer.alloc(6, 0xff);
+/** ff02::1, and the Ethernet address that stands for it. Source: RFC 2464, 7. */
+const allNodes = Buffer.from('ff020000000000000000000000000001', 'hex');
+const allNodesEthernet = Buffer.from('333300000001', 'hex');
+/** Ethernet and IPv4, with addresses of 6 and 4 octets. Source: RFC 826. */
+const arpForm = Buffer.of(0, 1, 0x08, 0, 6, 4);
+const arpRequest = 1;
+const icmpv6 = 58;
+/** Receivers drop neighbour discovery that a router may have forwarded. */
+const hopLimit = 255;
+const neighbourAdvertisement = { type: 136, override: 0x20, targetLinkLayerAddress: 2 } as const;
+
+/**
+ * The frame that makes neighbours replace what they know of an address: an ARP announcement for IPv4 (RFC 5227, 2.3), an
+ * unsolicited neighbour advertisement for IPv6 (RFC 4861, 7.2.6).
+ * @param hardwareAddress of an Ethernet interface that has the address
+ */
+export function encodeAnnouncement(hardwareAddress: string, cidr: string): Buffer {
+  const source = parseHardwareAddress(hardwareAddress);
+  const { family, octets } = parseCidr(cidr);
+  return family === AddressFamily.ipv4 ? arpAnnouncement(source, octets) : unsolicitedAdvertisement(source, octets);
+}
+
+function arpAnnouncement(source: Uint8Array, address: Cidr['octets']): Buffer {
+  const arp = [arpForm, Buffer.of(0, arpRequest), source, address, Buffer.alloc(6), address];
+  return ethernetFrame(broadcast, source, EtherType.arp, arp);
+}
+
+function unsolicitedAdvertisement(source: Uint8Array, address: Cidr['octets']): Buffer {
+  const { type, override, targetLinkLayerAddress } = neighbourAdvertisement;
+  const message = Buffer.concat([
+    Buffer.of(type, 0, 0, 0, override, 0, 0, 0),
+    address,
+    Buffer.of(targetLinkLayerAddress, 1),
+    source,
+  ]);
+  const length = Buffer.of(message.length >> 8, message.length & 0xff);
+  const pseudoHeader = [address, allNodes, Buffer.of(0, 0), length, Buffer.of(0, 0, 0, icmpv6)];
+  message.writeUInt16BE(checksum(Buffer.concat([...pseudoHeader, message])), 2);
+  const ip = [Buffer.of(0x60, 0, 0, 0), length, Buffer.of(icmpv6, hopLimit), address, allNodes];
+  return ethernetFrame(allNodesEthernet, source, EtherType.ipv6, [...ip, message]);
+}
+
+function ethernetFrame(to: Uint8Array, from: Uint8Array, type: number, payload: Uint8Array[]): Buffer {
+  return Buffer.concat([to, from, Buffer.of(type >> 8, type & 0xff), ...payload]);
+}
+
+/** Source: RFC 1071. @param data of an even number of octets */
+function checksum(data: Buffer): number {
+  let sum = 0;
+  for (let at = 0; at < data.length; at += 2) sum += data.readUInt16BE(at);
+  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >>> 16);
+  return ~sum & 0xffff;
+}
