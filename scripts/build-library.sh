@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:-dist/lib}
 rm -rf "$folder"
-tsc -p tsconfig.build.json --outDir "$folder"
+tsc -p scripts/tsconfig.library.json --outDir "$folder"
 # An older Node.js parses the code, thanks to the target, and an import of an entry point says what is needed instead.
 cat >"$folder/node-version.js" <<'JS'
 const { node } = process.versions;

@@ -7,4 +7,4 @@ node scripts/fetch-program-tools.ts
 node scripts/fetch-release-tools.ts
 node scripts/fetch-cluster-tools.ts
 node scripts/fetch-project-tools.ts
-bash site/with-packages.sh node site/test/chromium.ts
+bash docs/site/with-packages.sh node docs/site/test/chromium.ts

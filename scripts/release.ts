@@ -2,7 +2,7 @@
  * Makes what a release publishes, in one folder: `npm run release -- [--twice] [--arch ARCH]... [--sign-key KEY] [OUT]`, default
  * `dist/release`, which is emptied first. The same sources and base images give the same bytes; `--twice` makes everything again,
  * from the Dockerfile on, and compares. Images are for amd64 and arm64, or for each `--arch`; their programs are started, by
- * emulation where they are for another processor. `--sign-key` signs the checksums with an SSH key: RELEASING.md.
+ * emulation where they are for another processor. `--sign-key` signs the checksums with an SSH key: docs/releasing.md.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -175,7 +175,7 @@ async function main(): Promise<boolean> {
     {
       name: 'site',
       versions: 'VitePress, Chromium',
-      command: ['bash', 'site/with-packages.sh', 'bash', 'site/test.sh'],
+      command: ['bash', 'docs/site/with-packages.sh', 'bash', 'docs/site/test.sh'],
     },
     { name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') },
     upgrade,

@@ -30,7 +30,7 @@ function filesBelow(folder: string, pattern: RegExp): string[] {
   return readdirSync(join(repo, folder), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && pattern.test(entry.name))
     .map((entry) => relative(repo, join(entry.parentPath, entry.name)))
-    .filter((path) => !path.includes('node_modules/'));
+    .filter((path) => !/(^|\/)(node_modules|dist)\//.test(path));
 }
 
 const projectPages = readdirSync(repo).filter((name) => name.endsWith('.md'));

@@ -24,7 +24,7 @@ export function makePackedApp(dir: string, programs: string[] = []): PackedApp {
   const stage = join(dir, 'stage');
   mkdirSync(stage);
   const { files } = JSON.parse(readFileSync(join(repo, 'package.json'), 'utf8')) as { files: string[] };
-  for (const file of ['package.json', 'README.md', 'LICENSE', ...files.filter((each) => !each.startsWith('dist'))]) {
+  for (const file of ['package.json', 'README.md', 'LICENSE', ...files.filter((each) => !/^(dist|!)/.test(each))]) {
     cpSync(join(repo, file), join(stage, file), { recursive: true });
   }
   run(repo, 'bash', ['scripts/build-library.sh', join(stage, 'dist/lib')]);

@@ -26,7 +26,7 @@ export function buildSidebar(stage: Stage): SidebarEntry[] {
       }),
     }),
   );
-  if (groups.length < 4) throw new Error(`${contents}: the table has changed: site/sidebar.ts reads it`);
+  if (groups.length < 4) throw new Error(`${contents}: the table has changed: docs/site/sidebar.ts reads it`);
   const listed = new Set(groups.flatMap(({ items }) => items.map(({ link }) => link.replace(/#.*/, ''))));
   const others = stage.pages
     .filter((page) => !['README.md', contents].includes(page) && !page.startsWith('docs/decisions/'))

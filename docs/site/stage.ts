@@ -1,12 +1,12 @@
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, posix } from 'node:path';
-import { listPages, repo } from '../test/unit/docs/pages.ts';
+import { listPages, repo } from '../../test/unit/docs/pages.ts';
 import { drawDiagram } from './diagram.ts';
 import { addPlots, drawPlots } from './plots.ts';
 
 /**
  * Where the site has a page of the repository: `docs/x.md` as `x.md`, a README as the `index.md` of its folder, and others of
- * the top in `project/`, since `SECURITY.md` and `docs/security.md` differ only in their letters.
+ * the top in `project/`.
  */
 export function sitePath(page: string): string {
   const path = page.replace(/(^|\/)README\.md$/, '$1index.md');

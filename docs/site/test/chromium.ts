@@ -1,8 +1,8 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { type CacheEntry, takeCacheEntries } from '../../scripts/packages/cache.ts';
-import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
-import { type PackageSet, packageSetFiles, unpackPackageSet } from '../../scripts/packages/package-root.ts';
+import { type CacheEntry, takeCacheEntries } from '../../../scripts/packages/cache.ts';
+import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
+import { type PackageSet, packageSetFiles, unpackPackageSet } from '../../../scripts/packages/package-root.ts';
 
 /** Chromium without a screen, its libraries, and a font. The C library is the machine's: Debian 12's or newer. */
 const set: PackageSet = {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { defineConfig } from 'vitepress';
-import { anchorOf } from '../../test/unit/docs/anchor.ts';
+import { anchorOf } from '../../../test/unit/docs/anchor.ts';
 import { linkItems } from '../link-items.ts';
 
 const { sidebar, links } = JSON.parse(readFileSync(new URL('../dist/site.json', import.meta.url), 'utf8'));

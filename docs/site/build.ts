@@ -1,12 +1,12 @@
 /**
  * `npm run site`: the site, from the pages of the repository and from the code. Arguments: `--version NAME`, a folder below
- * `--out DIR`, and `--base /PATH/`, where a server has DIR. Without them `main` in `site/dist/site`, at `/`.
+ * `--out DIR`, and `--base /PATH/`, where a server has DIR. Without them `main` in `docs/site/dist/site`, at `/`.
  */
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { runCommand } from '../scripts/run-command.ts';
-import { explain, NetdraError } from '../src/lib/errors.ts';
+import { runCommand } from '../../scripts/run-command.ts';
+import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { findDeadLinks } from './dead-links.ts';
 import { itemPath, listItems, writeItems } from './items.ts';
 import { writeSchemaPage } from './schema-page.ts';
@@ -42,11 +42,11 @@ export async function buildSite({ version, out, base }: SiteOptions): Promise<vo
   writeFileSync(join(site, 'dist/site.json'), JSON.stringify({ sidebar: buildSidebar(stage), links }));
   await generate('typedoc', [
     '--options',
-    'site/typedoc.json',
+    'docs/site/typedoc.json',
     '--out',
     join(pages, 'api'),
     '--tsconfig',
-    'tsconfig.build.json',
+    'scripts/tsconfig.library.json',
   ]);
   const target = join(out, version);
   rmSync(target, { recursive: true, force: true });

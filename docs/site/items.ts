@@ -1,9 +1,9 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadYaml } from '@kubernetes/client-node';
-import { listErrorCodes, listFlags } from '../scripts/reference.ts';
-import { buildBusyMetrics } from '../test/unit/deploy/build-metrics.ts';
-import { repo } from '../test/unit/docs/pages.ts';
+import { listErrorCodes, listFlags } from '../../scripts/reference.ts';
+import { buildBusyMetrics } from '../../test/unit/deploy/build-metrics.ts';
+import { repo } from '../../test/unit/docs/pages.ts';
 import { readPage, type Stage, sitePath, titleOf } from './stage.ts';
 
 /** Kinds of things that have a page each, and what the list of the kind is called. */
@@ -41,7 +41,8 @@ export async function listItems(stage: Stage): Promise<Item[]> {
     ...alerts,
   ];
   for (const kind of Object.keys(kinds)) {
-    if (!items.some((each) => each.kind === kind)) throw new Error(`the code has no ${kind} that site/items.ts finds`);
+    if (!items.some((each) => each.kind === kind))
+      throw new Error(`the code has no ${kind} that docs/site/items.ts finds`);
   }
   return items;
 }

@@ -1,6 +1,0 @@
-#!/usr/bin/env bash
-# Types of the site's code, then the built site in a browser.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-tsc -p site
-vitest run --config site/vitest.config.ts
