@@ -20,12 +20,6 @@ const rooms: Record<string, readonly string[]> = {
   nri: [],
 };
 
-/** Words and phrases that puzzle readers: name the component that acts, and use the field's term for what it does. */
-const banned = [
-  ...['told', 'tells? of', 'tells? what', 'whoever', 'somebody', 'nobody', 'gives? back', 'given back', 'brings? back'],
-  ...['goes its way', 'as it was found', 'what it was', 'to be had', 'at its end', 'leaves? behind nothing'],
-];
-
 function filesBelow(folder: string, pattern: RegExp): string[] {
   return readdirSync(join(repo, folder), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && pattern.test(entry.name))
@@ -125,26 +119,6 @@ it('no text has the marks of a merge conflict', () => {
   const texts = ['docs', 'deploy', 'examples'].flatMap((folder) => filesBelow(folder, /\.(md|yaml|json)$/));
   const marked = (path: string) => /^(<{7} |={7}$|>{7} )/m.test(read(path));
   expect([...texts, ...projectPages].filter(marked)).toEqual([]);
-});
-
-describe('language', () => {
-  const pattern = new RegExp(`\\b(${banned.join('|')})\\b`, 'i');
-  const texts = [
-    ...sources,
-    ...['test', 'e2e'].flatMap((folder) => filesBelow(folder, /\.ts$/)),
-    ...filesBelow('docs', /\.md$/),
-    ...filesBelow('programs', /\.(c|h|md)$/),
-    ...[...projectPages, 'nri/README.md'],
-  ].filter((path) => path !== 'test/unit/tidy.test.ts');
-
-  it.each(banned)('nothing says "%s"', (words) => {
-    const one = new RegExp(`\\b(${words})\\b`, 'i');
-    const lines = (path: string) =>
-      read(path)
-        .split('\n')
-        .flatMap((line, index) => (one.test(line) ? [`${path}:${index + 1}: ${line.trim()}`] : []));
-    expect(texts.filter((path) => pattern.test(read(path))).flatMap(lines)).toEqual([]);
-  });
 });
 
 it('documentation names the schema of the store', () => {
