@@ -6,10 +6,10 @@ import { addPlots, drawPlots } from './plots.ts';
 
 /**
  * Where the site has a page of the repository: `docs/x.md` as `x.md`, a README as the `index.md` of its folder, and others of
- * the top in `project/`.
+ * the top and of `.github` in `project/`.
  */
 export function sitePath(page: string): string {
-  const path = page.replace(/(^|\/)README\.md$/, '$1index.md');
+  const path = page.replace(/^\.github\//, '').replace(/(^|\/)README\.md$/, '$1index.md');
   return path.includes('/') ? path.replace(/^docs\//, '') : path.replace(/^(?!index\.md)/, 'project/').toLowerCase();
 }
 
@@ -32,7 +32,7 @@ const languages: Record<string, string> = { ts: 'ts', py: 'python', go: 'go', sh
  */
 export class Stage {
   /** From the root of the repository. */
-  readonly pages = listPages().filter((page) => !page.startsWith('.github/'));
+  readonly pages = listPages().filter((page) => page !== '.github/PULL_REQUEST_TEMPLATE.md');
   readonly #folder: string;
   readonly #sources = new Set<string>();
 
