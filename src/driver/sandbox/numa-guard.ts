@@ -193,7 +193,8 @@ export class NumaGuard {
     claims: readonly StoredClaim[],
   ): Pick<ContainerComparison, 'devices' | 'where'> {
     const { metadata, numaNodes } = this.#options;
-    const cpus = claims.length === 0 ? undefined : exclusiveCpus(pod, container);
+    const claimUids = new Set(claims.map(({ identity }) => identity.uid));
+    const cpus = claims.length === 0 ? undefined : exclusiveCpus(pod, container, claimUids);
     if (cpus === undefined) return { devices: [], where: '' };
     const used = claims.flatMap((claim) => {
       const devices = claim.devices.filter(({ request }) =>

@@ -1,8 +1,10 @@
 import type { Container, PodSandbox } from '../../../nri/index.ts';
 import { cpuList, type NumaNodes, parseCpuList } from '../../node/numa/index.ts';
 
-/** Variables of upstream's dra-driver-cpu: `DRA_CPUSET_<claim UID>=<exclusive CPUs>`. */
-const draVariable = /^DRA_CPUSET_[^=]*=(.*)$/s;
+/** Begins the variables that dra-driver-cpu gives to containers with exclusive CPUs: `DRA_CPUSET_<claim UID>=<CPUs>`. */
+const draPrefix = 'DRA_CPUSET_';
+/** More claims for CPUs than a container has. */
+const mostDraVariables = 64;
 /** The weight of a container for each CPU that it requests, and the largest one. Source: kubelet, `MilliCPUToShares`. */
 const sharesPerCpu = 1024;
 const maxShares = 262_144;
@@ -23,21 +25,37 @@ export interface Placement {
 export type NumaResult = 'aligned' | 'misaligned' | 'unknown';
 
 /**
- * The exclusive CPUs of a container: of a claim for CPUs, or those that the kubelet's static CPU manager gives a container of a
- * Guaranteed pod that requests whole CPUs. The static CPU manager also sets the CPUs of all other containers, to those that are
- * shared; exclusive are those that the container has as many of as it requests.
+ * Returns the exclusive CPUs of a container: those of its claims, or those that the kubelet's static CPU manager gives a
+ * container of a Guaranteed pod that requests whole CPUs. Both set the CPUs of all other containers, too, to those that are
+ * shared. The static CPU manager's are exclusive if the container has as many of them as it requests; those of a claim, if the
+ * container has a variable of dra-driver-cpu for it. Tenants can write that variable, so it proves no more than that the
+ * container is to be compared: its value is not read, and the CPUs are those that the runtime sets.
  * docs/decisions/0034-cpus-beside-their-devices.md
+ * @param claimUids UIDs of the claims that the container has
  * @returns a list of CPUs; `undefined` if it has none
  */
 export function exclusiveCpus(
   { cgroupParent }: Pick<PodSandbox, 'cgroupParent'>,
   { env, cpu: { cpus, shares } }: Pick<Container, 'cpu' | 'env'>,
+  claimUids: ReadonlySet<string> = new Set(),
 ): string | undefined {
-  const ofClaims = env.flatMap((each) => draVariable.exec(each)?.[1] ?? []).filter((list) => list !== '');
-  if (ofClaims.length > 0) return ofClaims.join(',');
   const count = parseCpuList(cpus)?.size ?? 0;
-  if (count === 0 || lowerClasses.test(cgroupParent)) return undefined;
+  if (count === 0) return undefined;
+  if (hasCpusOfClaim(env, claimUids)) return cpus;
+  if (lowerClasses.test(cgroupParent)) return undefined;
   return shares === Math.min(count * sharesPerCpu, maxShares) ? cpus : undefined;
+}
+
+/** A container with more of these variables than it can have claims counts as one that has CPUs of a claim. */
+function hasCpusOfClaim(env: readonly string[], claimUids: ReadonlySet<string>): boolean {
+  let count = 0;
+  for (const variable of env) {
+    if (!variable.startsWith(draPrefix)) continue;
+    count++;
+    const uid = variable.slice(draPrefix.length, variable.indexOf('=', draPrefix.length));
+    if (count > mostDraVariables || claimUids.has(uid)) return true;
+  }
+  return false;
 }
 
 /** @returns `undefined` if the lists cannot be read */

@@ -1,16 +1,26 @@
-/** Above the maximum of every kernel (`NR_CPUS`, `MAX_NUMNODES`), so that a malformed list cannot fill the memory. */
-const largest = 0xffff;
+/** Above the largest CPU and memory node of every kernel. Source: `NR_CPUS` (8192 on x86) and `NODES_SHIFT` (10) in Kconfig. */
+const largest = 8191;
+/** More than the longest list of so many numbers, which has every second one. */
+const longestText = 32_768;
 
 /**
- * The numbers of a list such as `0-3,8`, as the kernel writes CPUs and memory nodes. An empty text is an empty list.
- * @returns `undefined` if it is not such a list
+ * Parses a list such as `0-3,8`, as the kernel writes CPUs and memory nodes. An empty text is an empty list. Overlapping ranges
+ * are merged first, so the work follows the length of the text and the number of different CPUs, whatever the ranges repeat.
+ * @returns `undefined` if it is not such a list, or a longer one than a kernel can have
  */
 export function parseCpuList(text: string): Set<number> | undefined {
-  const numbers = new Set<number>();
-  for (const range of text.trim() === '' ? [] : text.trim().split(',')) {
-    const [, from, to = from] = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(range) ?? [];
+  if (text.length > longestText) return undefined;
+  const list = text.trim();
+  const ranges: [from: number, to: number][] = [];
+  for (const range of list === '' ? [] : list.split(',')) {
+    const [, from, to = from] = /^(\d{1,4})(?:-(\d{1,4}))?$/.exec(range) ?? [];
     if (from === undefined || Number(to) < Number(from) || Number(to) > largest) return undefined;
-    for (let number = Number(from); number <= Number(to); number++) numbers.add(number);
+    ranges.push([Number(from), Number(to)]);
+  }
+  const numbers = new Set<number>();
+  let next = 0;
+  for (const [from, to] of ranges.sort(([one], [other]) => one - other)) {
+    for (next = Math.max(next, from); next <= to; next++) numbers.add(next);
   }
   return numbers;
 }

@@ -72,11 +72,16 @@ export interface ContainerParts {
   createRuntimeHooks: readonly { args: readonly string[] }[];
 }
 
+/** More claims than a container has: one with more marks than that counts as a user of every claim. */
+const mostMarks = 256;
+
 /** What there is on the host of claims, whichever instance has prepared them. Methods throw MetadataError `metadata-io`. */
 export class ClaimDirs {
   protected readonly options: ClaimMetadataOptions;
   protected readonly hostDirs: HostDirs;
   protected readonly states: ClaimStates;
+  /** By the variables of a container: those that begin with the marker, up to their `=`. Tenants write them, too. */
+  readonly #marks = new WeakMap<readonly string[], readonly string[]>();
 
   constructor(options: ClaimMetadataOptions) {
     const { dataDir, records = new RecordFiles(dataDir) } = options;
@@ -104,15 +109,29 @@ export class ClaimDirs {
   /** Whether a container has a request of a claim. */
   isUsedBy(claim: ClaimIdentity, container: ContainerParts): boolean {
     const { marker } = this.options;
-    const isMarked = marker !== undefined && container.env.some((each) => each.startsWith(variableOf(marker, claim)));
+    const marks = this.#marksOf(container);
+    const isMarked = marker !== undefined && (marks.length > mostMarks || marks.includes(variableOf(marker, claim)));
     return isMarked || this.hasGateOf(claim, container);
   }
 
   /** Whether a container has a request of any claim: a cheap check for those that have none. */
-  isAnyUsedBy({ env, createRuntimeHooks }: ContainerParts): boolean {
-    const { marker, dataDir } = this.options;
-    const isMarked = marker !== undefined && env.some((each) => each.startsWith(marker));
-    return isMarked || createRuntimeHooks.some(({ args }) => isGateOf(dataDir, undefined, args));
+  isAnyUsedBy(container: ContainerParts): boolean {
+    const isMarked = this.#marksOf(container).length > 0;
+    return isMarked || container.createRuntimeHooks.some(({ args }) => isGateOf(this.options.dataDir, undefined, args));
+  }
+
+  /** Reads the variables of a container once: they are compared with every claim of the node. */
+  #marksOf({ env }: ContainerParts): readonly string[] {
+    const { marker } = this.options;
+    const known = this.#marks.get(env);
+    if (known !== undefined || marker === undefined) return known ?? [];
+    const marks: string[] = [];
+    for (const variable of env) {
+      if (variable.startsWith(marker)) marks.push(variable.slice(0, variable.indexOf('=') + 1));
+      if (marks.length > mostMarks) break;
+    }
+    this.#marks.set(env, marks);
+    return marks;
   }
 
   /** Whether there is a record of a claim that can be read. @throws as the driver's own records */

@@ -66,13 +66,12 @@ describe('NumaGuard', () => {
   function containerOf(
     cpus: string,
     uses = ['nic_vf-0'],
-    more: { name?: string; shares?: number; mems?: string } = {},
+    more: { name?: string; shares?: number; mems?: string; env?: string[] } = {},
   ) {
-    const { name = 'main', shares = 1024 * cpus.split(',').length, mems = '' } = more;
+    const { name = 'main', shares = 1024 * cpus.split(',').length, mems = '', env = [] } = more;
     const has = uses.map((each) => `HAS_${each}`);
-    return {
-      ...{ id: name, name, env: has, mounts: has.map((source) => ({ source })), cpu: { cpus, shares, mems } },
-    } as unknown as Container;
+    const mounts = has.map((source) => ({ source }));
+    return { id: name, name, env: [...has, ...env], mounts, cpu: { cpus, shares, mems } } as unknown as Container;
   }
 
   const condition = (name = 'nic', device = 'vf-0') => guard.conditionOf(`uid-${name}`, device);
@@ -186,6 +185,30 @@ describe('NumaGuard', () => {
     expect(() => guard.check(pod, containerOf('3,4'))).toThrow(
       'its CPUs 3-4 are on NUMA nodes 0-1, and device vf-0 is',
     );
+  });
+
+  it.each([
+    ['of a claim that it does not have', ['DRA_CPUSET_x=0-1']],
+    ['of its own claim', ['DRA_CPUSET_uid-nic=0-1']],
+    ['of its own claim, behind a thousand others', [...Array(1_000).fill('DRA_CPUSET_x=0-1'), 'DRA_CPUSET_uid-nic=0']],
+    ['that fills a megabyte', [`DRA_CPUSET_uid-nic=${'0-65535,'.repeat(131_072)}0`]],
+  ])('compares the CPUs that the runtime sets, not those of a variable %s', (_, env) => {
+    claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')])];
+    const where = 'its CPUs 4-5 are on NUMA node 1, and device vf-0 is on NUMA node 0';
+    const start = process.cpuUsage();
+    expect(() => guard.check(pod, containerOf('4,5', undefined, { env }))).toThrow(where);
+    guard.observe(pod, containerOf('4,5', undefined, { env }));
+    expect(process.cpuUsage(start).user).toBeLessThan(50_000);
+    expect(condition()).toMatchObject({ status: 'False', reason: 'OtherNumaNode' });
+  });
+
+  it('does not report a container as aligned because of a variable that it sets itself', () => {
+    const burstable = { ...pod, cgroupParent: '/kubepods/burstable/podpod-1' };
+    const shared = (env: string[]) => containerOf('0,1,4', undefined, { shares: 2, env });
+    expect(guard.check(burstable, shared(['DRA_CPUSET_x=0']))).toBe(false);
+    expect([calls, condition()]).toEqual([[], undefined]);
+    guard.check(burstable, shared(['DRA_CPUSET_uid-nic=0']));
+    expect(condition()).toMatchObject({ status: 'False', reason: 'OtherNumaNode' });
   });
 
   it('reports a container that started without it, once, and does not count it', () => {

@@ -372,6 +372,19 @@ describe('a container', () => {
       await metadata.unprepare(claim);
     }
   });
+
+  it('is a user of every claim if it has more marks than it can have claims, and costs next to nothing', () => {
+    const metadata = bench.start({ marker: 'CLAIM_' });
+    const flood = { env: Array.from({ length: 80_000 }, (_, n) => `CLAIM_x${n}=`), createRuntimeHooks: [] };
+    const claims = Array.from({ length: 128 }, (_, n) => ({ ...claim, uid: `uid-${n}` }));
+    const start = process.cpuUsage();
+    expect(claims.filter((each) => metadata.isUsedBy(each, flood))).toHaveLength(128);
+    expect(process.cpuUsage(start).user).toBeLessThan(50_000);
+    const marked = { env: [...Array(80_000).fill('A=1'), 'CLAIM_uid_7=a/b'], createRuntimeHooks: [] };
+    const again = process.cpuUsage();
+    expect(claims.filter((each) => metadata.isUsedBy(each, marked)).map(({ uid }) => uid)).toEqual(['uid-7']);
+    expect(process.cpuUsage(again).user).toBeLessThan(50_000);
+  });
 });
 
 describe('while metadata is off', () => {

@@ -9,9 +9,16 @@ describe('parseCpuList', () => {
   it('reads what the kernel writes', () => {
     expect(parseCpuList('0-3,8,10-11\n')).toEqual(new Set([0, 1, 2, 3, 8, 10, 11]));
     expect(parseCpuList('\n')).toEqual(new Set());
-    for (const text of ['a', '1-', '-1', '3-1', '1,,2', '0-99999999', '0-65536', '1 2']) {
+    expect(parseCpuList('6-8,0-3,2-7,8')).toEqual(new Set([0, 1, 2, 3, 4, 5, 6, 7, 8]));
+    for (const text of ['a', '1-', '-1', '3-1', '1,,2', '0-99999999', '0-8192', '1 2', '0,'.repeat(20_000)]) {
       expect(parseCpuList(text), text).toBeUndefined();
     }
+  });
+
+  it('merges ranges that repeat each other instead of walking each', () => {
+    const start = process.cpuUsage();
+    expect(parseCpuList(`${'0-8191,'.repeat(4_000)}0-8191`)?.size).toBe(8_192);
+    expect(process.cpuUsage(start).user).toBeLessThan(50_000);
   });
 
   it('restores what cpuList has written', () =>
