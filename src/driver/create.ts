@@ -27,20 +27,13 @@ import { heldBy } from './devices/held-devices.ts';
 import { LacpRelay } from './devices/lacp-relay.ts';
 import { openDevices } from './devices/open-devices.ts';
 import { DialectFiles } from './dialects/index.ts';
+import { DriftRecord, DriftReport, podDriftOf } from './drift/index.ts';
 import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
 import { nodeFacts } from './node-facts.ts';
 import { createNodeView } from './nodeview/index.ts';
 import { createPolicySource } from './policy/index.ts';
 import type { KubeletSide, NodePorts, NodeSettings } from './ports.ts';
-import {
-  endEarlierBoots,
-  InactiveClaims,
-  ObservedVfs,
-  OrphanedFiles,
-  Reconciler,
-  RecordedFiles,
-  restoreVfs,
-} from './recovery/index.ts';
+import { createReconciler, endEarlierBoots, RecordedFiles } from './recovery/index.ts';
 import {
   Attachments,
   CniAttacher,
@@ -50,7 +43,7 @@ import {
   type SandboxRegistry,
   StatusReport,
 } from './sandbox/index.ts';
-import { StoredRecords } from './state/index.ts';
+import { type Store, StoredRecords } from './state/index.ts';
 
 /** One look for the claims of many pods that start at once. What changes within this time could as well change after a prepare. */
 const nodeNetworksKeptMs = 1_000;
@@ -70,6 +63,8 @@ interface Base extends NodePorts {
   decorate: NonNullable<NodePorts['decorate']>;
   resources: ResourceApi;
   podUidsOf: (claim: ClaimIdentity) => string[];
+  /** Settings of VFs in pods that are not as class and claim ask. */
+  drift: DriftRecord;
 }
 
 interface Parts
@@ -90,15 +85,9 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   const { logger, kube, observer, decorate = (_name, part) => part } = ports;
   const { store } = ports.disk;
   const { driverName: driver, nodeName: node } = settings;
-  const podUidsOf = ({ uid }: ClaimIdentity) => {
-    try {
-      return store.claim(uid)?.podUids ?? [];
-    } catch {
-      // A store that cannot be read is reported by the work that needs it.
-      return [];
-    }
-  };
-  const base: Base = { ...ports, settings, stack, decorate, resources: new ResourceApi(kube), podUidsOf };
+  const podUidsOf = podUidsFrom(store);
+  const resources = new ResourceApi(kube);
+  const base: Base = { ...ports, settings, stack, decorate, resources, podUidsOf, drift: new DriftRecord() };
 
   // Until it exists, this instance has served no sandbox, and serves all of them once it does.
   let sandboxes: SandboxRegistry | undefined;
@@ -127,7 +116,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
     }),
   );
   const files = new RecordedFiles(kubelet, logger);
-  const reconciler = createReconciler(base, { ...parts, files }, registry, () => reconciler.nudge());
+  const reconciler = createReconciler({ ...base, ...parts, files, registry, nudge: () => reconciler.nudge() });
   const reported = { node, devices, store, publisher, kubelet, events, observer };
   const follow = createFollowers(base, parts);
   const report = () => {
@@ -153,6 +142,17 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
     },
     whenConnected: async () => void (await runtime.whenConnected()),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+/** Pods of a claim; none if the store cannot be read, which the work that needs it reports. */
+function podUidsFrom(store: Store) {
+  return ({ uid }: ClaimIdentity): string[] => {
+    try {
+      return store.claim(uid)?.podUids ?? [];
+    } catch {
+      return [];
+    }
   };
 }
 
@@ -188,6 +188,7 @@ async function findDevices(base: Base, on: Pick<ClaimMetadataOptions, 'onPending
       ...{ driver, host, stateDir, store, clock, now, logger, listAttributes, ...sources },
       held: heldBy(store),
       unrestored: () => store.unrestored(),
+      settingsLost: () => base.drift.lost(),
       ...defined({ ethtool, policyPath: inventoryPolicy, policy: sources.policy ?? createPolicySource(base) }),
     }),
   );
@@ -214,7 +215,7 @@ function createAttachments(
 
 /** Reports to the API server; they may be late. */
 function createReports(
-  { kube, resources, observer, stack, podUidsOf, ...base }: Base,
+  { kube, resources, observer, stack, podUidsOf, drift, ...base }: Base,
   devices: DeviceList,
   metadata: ClaimMetadata,
 ) {
@@ -263,8 +264,13 @@ function createReports(
       }
     },
   });
-  const status = new StatusReport({ store, metadata, writer: statusWriter, numa });
-  return { sliceApi, publisher, slicesFailure: () => slicesFailure, events, statusWriter, status, numa };
+  const status = new StatusReport({ store, metadata, writer: statusWriter, numa, drift });
+  const drifted = new DriftReport({
+    ...{ record: drift, events, logger },
+    onDrift: (setting, result) => observer.drifted(setting, result),
+    onCondition: (claim) => status.report(claim),
+  });
+  return { sliceApi, publisher, slicesFailure: () => slicesFailure, events, statusWriter, status, numa, drifted };
 }
 
 function createClaims(
@@ -329,13 +335,14 @@ function createSandboxes(
   nudge: () => void,
 ) {
   const { store, locks, gate } = disk;
-  const { devices, metadata, attachments, events, status, numa, driver, kubelet } = parts;
+  const { devices, metadata, attachments, events, status, numa, driver, kubelet, drifted } = parts;
   const { clock, logger, observer } = base;
   const side = createSandboxSide({
     ...{ driver: settings.driverName, store, locks, attachments, networks: kernel.networks, metadata, clock, logger },
     ...{ files: observer.files(kubelet), numa },
     attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     assure: (claim, device) => driver.assure(claim, device),
+    onRead: (claim, device, state) => drifted.podCompared(claim, device, podDriftOf(device, state)),
     isWanted: (pod, signal) => isPodWanted(kube, pod, signal),
     runsHooks: gate.runsHooks,
     liveUpdates: settings.liveUpdates,
@@ -364,36 +371,4 @@ function createFollowers(base: Base, parts: Parts): () => void {
     void relay.follow();
     view?.note();
   };
-}
-
-function createReconciler(
-  { disk, resources, settings, stack, decorate, clock, logger }: Base,
-  parts: Parts & { files: RecordedFiles },
-  registry: SandboxRegistry,
-  nudge: () => void,
-) {
-  const { driverName: driver, nodeName: pool, reconcileIntervalMs: everyMs } = settings;
-  const { store, locks } = disk;
-  const { devices, metadata, attachments, control, kubelet: helper } = parts;
-  const sandboxes = decorate('sandboxes', registry);
-  const inactive = new InactiveClaims({
-    ...{ driver, pool, store, metadata, sandboxes, claims: resources, helper, clock, logger },
-    // The next pod may already exist.
-    onHandedOver: nudge,
-  });
-  const orphans = new OrphanedFiles({ store, metadata, locks, logger });
-  const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
-  const vfs = { store, attachments, control, locks, logger };
-  const tasks = [
-    { name: 'recorded files', run: () => parts.files.restore() },
-    { name: 'CPUs of containers', run: async () => parts.numa.observeLeft() },
-    { name: 'sandboxes', run: async () => registry.requeueAll() },
-    { name: 'VFs to restore', run: () => restoreVfs(vfs) },
-    { name: 'VFs', run: (signal: AbortSignal) => devices.recreateLost(signal) },
-    { name: 'observed VFs', run: (signal: AbortSignal) => observed.sweep(signal) },
-    { name: 'claims', run: (signal: AbortSignal) => inactive.sweep(signal) },
-    { name: 'files', run: () => orphans.sweep() },
-    { name: 'CNI attachments', run: (signal: AbortSignal) => parts.cniCleanUp.sweep(signal) },
-  ];
-  return stack.use(new Reconciler({ tasks: tasks.map((task) => decorate('task', task)), everyMs, clock, logger }));
 }

@@ -13,6 +13,7 @@ import type { ActiveCondition } from './devices/condition-history.ts';
 import type { DeviceCounts } from './devices/device-counts.ts';
 import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devices.ts';
 import type { PolicyOrigin } from './devices/policy-file.ts';
+import type { DriftResult } from './drift/index.ts';
 import type { InactiveClaimsOptions, ReconcileTask } from './recovery/index.ts';
 import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, NumaResult, VfHost } from './sandbox/index.ts';
 import type { Store } from './state/index.ts';
@@ -136,6 +137,8 @@ export interface NodeObserver {
   writeFailed(object: ApiObject, error: unknown): void;
   /** A container with exclusive CPUs was compared with the NUMA nodes of its devices. */
   numaCompared(result: NumaResult | 'refused'): void;
+  /** A setting of a VF in a pod is not as class and claim ask. */
+  drifted(setting: string, result: DriftResult): void;
   /** Called when the driver starts and at each change. */
   reported(state: DeviceState): void;
   /** Called once, when the driver has started. */

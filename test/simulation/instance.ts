@@ -277,6 +277,7 @@ export class Instance {
       published: (failure) => this.readiness.set('slices', state(failure)),
       writeFailed: () => undefined,
       numaCompared: () => undefined,
+      drifted: () => undefined,
       reported: () => undefined,
       started: () => undefined,
     };

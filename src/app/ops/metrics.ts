@@ -1,6 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { DeviceCounts } from '../../driver/devices/device-counts.ts';
+import { type DriftResult, driftResults, driftSettings } from '../../driver/drift/index.ts';
 import type { ApiObject, NodeFacts } from '../../driver/ports.ts';
 import type { NumaResult } from '../../driver/sandbox/index.ts';
 import { shared } from '../../lib/shared.ts';
@@ -56,6 +57,10 @@ export class Metrics {
     }
     // From 0 on, so that the first one counts as an increase.
     for (const result of ['aligned', 'misaligned', 'unknown', 'refused']) this.#own.numaContainers.inc({ result }, 0);
+    for (const setting of driftSettings.pf) {
+      for (const result of driftResults) this.#own.drifts.inc({ setting, result }, 0);
+    }
+    for (const setting of driftSettings.pod) this.#own.drifts.inc({ setting, result: 'reported' }, 0);
     for (const errorType of ['metadata-io', 'metadata-invalid', 'metadata-not-prepared', 'other']) {
       this.#own.metadataWriteErrors.inc({ error_type: errorType }, 0);
       this.#own.metadataUpdateErrors.inc({ error_type: errorType }, 0);
@@ -153,6 +158,10 @@ export class Metrics {
 
   numaCompared(result: NumaResult | 'refused'): void {
     this.#own.numaContainers.inc({ result });
+  }
+
+  drifted(setting: string, result: DriftResult): void {
+    this.#own.drifts.inc({ setting, result });
   }
 
   connected(peer: 'kubelet' | 'nri', isConnected: boolean): void {
@@ -287,6 +296,8 @@ function createOwnMetrics(registers: Registry[]) {
   const published = 'Whether the API server has the ResourceSlices as wanted: 0 or 1.';
   const apiErrors = 'Writes to the API server that failed, by what was written: slices, status, events or nodes.';
   const numa = 'Containers with exclusive CPUs and devices that were created, or refused, by where their devices are.';
+  const drifts =
+    'Settings of VFs in pods that were not as class and claim ask: restored, lost at the PF, or changed by the pod and reported.';
   const stalls = 'Seconds in which the event loop stalled beyond the threshold.';
   return {
     metadataWrites: counter('dra_metadata_writes_total', 'Metadata writes, including updates.'),
@@ -300,6 +311,7 @@ function createOwnMetrics(registers: Registry[]) {
     hookSeconds: histogram('netdra_hook_duration_seconds', hookTime, callBuckets, ['hook', 'result']),
     hookErrors: counter('netdra_hook_errors_total', 'Events that were refused, by reason.', ['hook', 'code']),
     numaContainers: counter('netdra_numa_containers_total', numa, ['result']),
+    drifts: counter('netdra_settings_drift_total', drifts, ['setting', 'result']),
     connected: gauge('netdra_connected', 'Whether the driver is registered with the peer: 0 or 1.', ['peer']),
     connects: counter('netdra_connects_total', registrations, ['peer']),
     published: gauge('netdra_slices_published', published),

@@ -90,6 +90,7 @@ export function observerOf(
     published: (failure) => ops.setPublished(failure),
     writeFailed: (object, error) => metrics.writeFailed(object, codeOf(error)),
     numaCompared: (result) => metrics.numaCompared(result),
+    drifted: (setting, result) => metrics.drifted(setting, result),
     started: (facts) => metrics.readFrom(facts),
   };
 }

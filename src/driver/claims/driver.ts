@@ -28,7 +28,7 @@ import { type PrepareWork, storedOf, toWork } from './prepare-work.ts';
 export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'>, PrepareProgressOptions {
   store: Store;
   attachments: VfDetacher;
-  control: VfControl;
+  control: Omit<VfControl, 'setAgain' | 'settingsOf'>;
   /** Compares an allocation with its sources: see `checkAllocation`. */
   checkAllocation: (claim: AllocatedClaim) => Promise<void>;
   /** What a device's ResourceSlice says of it. */

@@ -16,7 +16,7 @@ import type { ActiveCondition } from './condition-history.ts';
 const retryTaintsMs = 3_600_000;
 
 /** What can be wrong with a device. */
-export const conditionNames = [...linkConditions, 'hung', 'unrestored'] as const;
+export const conditionNames = [...linkConditions, 'hung', 'unrestored', 'settings-lost'] as const;
 export type ConditionName = (typeof conditionNames)[number];
 
 export interface DeviceConditionsOptions {
@@ -27,6 +27,8 @@ export interface DeviceConditionsOptions {
   held: () => HeldDevices;
   /** VFs that no claim gets until they are restored. */
   unrestored: () => readonly UnrestoredVf[];
+  /** VFs in pods whose PF does not keep what class and claim ask for. Default: none. */
+  settingsLost?: () => readonly { pciAddress: string; message: string }[];
 }
 
 /** Where conditions come from, and what is to follow from them. */
@@ -107,6 +109,7 @@ export class DeviceConditions {
   of({ pciAddress, pfAddress }: ConditionedDevice): DeviceCondition[] {
     const hung = this.hung.find(({ device }) => device === pciAddress);
     const unrestored = this.#options.unrestored().find(({ device }) => device.pciAddress === pciAddress);
+    const lost = this.#lost().find((each) => each.pciAddress === pciAddress);
     const active = this.#source.active().filter((each) => [pciAddress, pfAddress].includes(each.pciAddress));
     // A PF and the representor of a VF can lack a carrier both.
     const own = [...new Map(active.map((each) => [each.condition, each])).values()];
@@ -121,6 +124,9 @@ export class DeviceConditions {
       ...(hung !== undefined || unrestored === undefined
         ? []
         : [{ name: 'unrestored' as const, effect: 'NoSchedule' as const, message: describeUnrestored(unrestored) }]),
+      ...(lost === undefined
+        ? []
+        : [{ name: 'settings-lost' as const, effect: 'NoSchedule' as const, message: lost.message }]),
     ];
   }
 
@@ -205,7 +211,11 @@ export class DeviceConditions {
   /** Differs when other devices are to be offered, or withdrawn, by what the store and the kernel's writes say. */
   fingerprint(): string {
     const unrestored = this.#options.unrestored().map(({ device }) => device.pciAddress);
-    return JSON.stringify([unrestored, this.hung.map(({ device }) => device)]);
+    return JSON.stringify([unrestored, this.hung.map(({ device }) => device), this.#lost()]);
+  }
+
+  #lost(): readonly { pciAddress: string; message: string }[] {
+    return this.#options.settingsLost?.() ?? [];
   }
 }
 

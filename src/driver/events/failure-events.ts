@@ -3,7 +3,7 @@ import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { type HungWrite, hungWriteHint } from '../../node/sriov/index.ts';
 import type { CardCondition } from '../devices/device-conditions.ts';
-import type { SandboxPlace, StoredClaim, UnrestoredVf } from '../state/index.ts';
+import type { SandboxPlace, StoredClaim, StoredDevice, UnrestoredVf } from '../state/index.ts';
 import type { EventReport, ObjectReference } from './event.ts';
 import type { EventWriter } from './event-writer.ts';
 
@@ -100,6 +100,24 @@ export class FailureEvents {
   flapping(claim: ClaimIdentity, podUids: string[]): void {
     const note = `The pod's network is flapping. Metadata and status of claim ${claimName(claim)} are updated at most every 30 s until it settles.`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'DeviceFlapping', action: 'Watching', note });
+  }
+
+  /** @param what the settings that the PF had lost */
+  settingsRestored(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
+    const note = `${what} of ${deviceOf(device)} of claim ${claimName(claim)}: set again as class and claim ask. The card was reset, or another program writes to its PF.`;
+    this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsRestored', action: 'Reconciling', note });
+  }
+
+  /** @param what the settings that the PF does not keep, and why they are not set again */
+  settingsLost(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
+    const note = `The PF of ${deviceOf(device)} does not have what class and claim ${claimName(claim)} ask for: ${what}`;
+    this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsLost', action: 'Reconciling', note });
+  }
+
+  /** @param what the settings that are different in the network namespace of the pod */
+  settingsChangedInPod(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
+    const note = `The interface of ${deviceOf(device)} in the pod is not as claim ${claimName(claim)} asks: ${what}`;
+    this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsChangedInPod', action: 'Reconciling', note });
   }
 
   /** The pod runs, but its claim does not show the state of its devices. */
@@ -214,6 +232,10 @@ export class FailureEvents {
       this.#writer.report({ regarding: podReference(pod), related, type: 'Warning', ...failure });
     }
   }
+}
+
+function deviceOf({ name, pciAddress }: StoredDevice): string {
+  return `device ${name} (${pciAddress})`;
 }
 
 /** The pods that a claim is reserved for. */

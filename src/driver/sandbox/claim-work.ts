@@ -2,7 +2,7 @@ import { type ClaimIdentity, type ClaimMetadata, claimKey } from '../../framewor
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { DeviceProgress } from '../events/index.ts';
 import type { SandboxPlace, Store, StoredClaim, StoredDevice } from '../state/index.ts';
-import { type Attachments, left, type PodLinks } from '../vf/index.ts';
+import { type Attachments, left, type PodLinks, type VfState } from '../vf/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
 import { asOneError } from './errors.ts';
 import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-writer.ts';
@@ -22,6 +22,8 @@ export interface ClaimWorkOptions {
   files: MetadataCalls;
   /** Configures a VF from outside once more, before it is attached: its PF may have been reset since it was prepared. */
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
+  /** Called with what is in the pod of each VF that was attached before, and read. */
+  onRead?: (claim: StoredClaim, device: StoredDevice, state: VfState) => void;
 }
 
 /**
@@ -90,6 +92,7 @@ export class ClaimWork {
             ? this.#attach(claim, device, place, pod, signal)
             : attachments.read(device, pod, known.networkData));
           if (reading.state !== undefined) {
+            if (known !== undefined) this.#options.onRead?.(claim, device, reading.state);
             progress.deviceReady();
             continue;
           }

@@ -1,6 +1,7 @@
 import type { ClaimStatusWriter, DeviceStatus } from '../../framework/claimstatus/index.ts';
 import type { ClaimIdentity, ClaimMetadata, DeviceAttribute, DeviceMetadata } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
+import type { DriftRecord } from '../drift/index.ts';
 import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
 import type { NumaGuard } from './numa-guard.ts';
 import { metadataOf } from './pod-metadata.ts';
@@ -12,6 +13,7 @@ export interface StatusReportOptions {
   metadata: Pick<ClaimMetadata, 'read'>;
   writer: Pick<ClaimStatusWriter, 'set'>;
   numa: Pick<NumaGuard, 'conditionOf'>;
+  drift: Pick<DriftRecord, 'conditionOf'>;
 }
 
 /** Reports where the VFs of prepared claims are, in the status of the claims. */
@@ -27,13 +29,15 @@ export class StatusReport {
    * @param failure why the VFs are not in their pod, as a message for users
    */
   report(claim: ClaimIdentity, isSettled = true, failure?: string): void {
-    const { store, writer, numa } = this.#options;
+    const { store, writer, numa, drift } = this.#options;
     const stored = store.claim(claim.uid);
     if (stored?.state !== 'prepared') return;
     const stateOf = (device: StoredDevice) => this.#stateOf(stored, device);
     const statuses = toDeviceStatuses(stored, failure ?? stateOf).map((status) => {
-      const condition = numa.conditionOf(claim.uid, status.device);
-      return condition === undefined ? status : { ...status, conditions: [condition] };
+      const { device } = status;
+      const conditions = [numa.conditionOf(claim.uid, device), drift.conditionOf(claim.uid, device)];
+      const known = conditions.filter((condition) => condition !== undefined);
+      return known.length === 0 ? status : { ...status, conditions: known };
     });
     writer.set(claim, statuses, isSettled);
   }

@@ -20,7 +20,15 @@ import {
 /** Changes VFs from the host side, real or simulated ones: kernel driver, and the PF's settings. */
 export type VfControl = Pick<
   VfHardware,
-  'access' | 'configure' | 'groupMembers' | 'mtuLimits' | 'restore' | 'setLinkState' | 'snapshot'
+  | 'access'
+  | 'configure'
+  | 'groupMembers'
+  | 'mtuLimits'
+  | 'restore'
+  | 'setAgain'
+  | 'setLinkState'
+  | 'settingsOf'
+  | 'snapshot'
 >;
 
 export interface HostVfsOptions {

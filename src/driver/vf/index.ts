@@ -5,3 +5,4 @@ export { restore, type VfDetacher } from './restore.ts';
 export { left, type MemberState, type VfState } from './strategy.ts';
 export type { VfHost } from './vf-links.ts';
 export { TrafficReader, type TrafficReaderOptions, type TrafficReport, type TrafficSample } from './vf-traffic.ts';
+export { toVfWanted } from './vf-wanted.ts';

@@ -5,6 +5,7 @@ export { SriovError, UnknownVfStateError } from './errors.ts';
 export { HostLinks } from './host-links.ts';
 export { type HungWrite, hungWriteHint, KernelWriter, type KernelWriterOptions } from './kernel-writer.ts';
 export { formatDeviceName, formatSimulatedAlias } from './pci-address.ts';
+export { complete, difference, propertiesOf, type VfPropertiesWanted, type VfProperty } from './property-values.ts';
 export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';
 export { SimulatedControl } from './simulated-control.ts';
 export { simulatedDriver } from './simulated-layout.ts';
@@ -12,6 +13,7 @@ export { type PciFunction, type Pf, Sysfs, type Vf } from './sysfs.ts';
 export { VfActivation } from './vf-activation.ts';
 export {
   type AccessWanted,
+  addressToKeep,
   type RestoreOptions,
   type SnapshotOptions,
   type VfAccess,

@@ -1,3 +1,4 @@
+import type { VfChange } from '../netlink/index.ts';
 import { DeviceNodes } from './device-nodes.ts';
 import { SriovError } from './errors.ts';
 import { simulatedDriver } from './simulated-layout.ts';
@@ -25,6 +26,14 @@ export class SimulatedControl {
   }
 
   async restore(): Promise<void> {}
+
+  async settingsOf(): Promise<ReadonlyMap<number, VfChange>> {
+    return new Map();
+  }
+
+  async setAgain({ pciAddress }: VfAddress): Promise<void> {
+    throw notSimulated(pciAddress, 'settings of a PF');
+  }
 
   async setLinkState({ pciAddress }: VfAddress): Promise<void> {
     throw notSimulated(pciAddress, 'a link state');

@@ -4,7 +4,6 @@ import { poll } from '../../lib/poll.ts';
 import {
   FunctionLinks,
   isEthernetAddress,
-  type Link,
   type LinkEthtool,
   type LinkState,
   type LinkStateConnection,
@@ -12,13 +11,13 @@ import {
   type RestoreFailure,
   type RtnlConnection,
   readLinkState,
-  restoreLinkState,
   type VfChange,
   type VfInfo,
 } from '../netlink/index.ts';
 import { DeviceNodes, type RdmaAccess } from './device-nodes.ts';
 import { type DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts';
 import { SriovError, UnknownVfStateError } from './errors.ts';
+import { appears, FunctionInterfaces } from './function-interface.ts';
 import { limitsOf, type MtuLimit } from './mtu-limits.ts';
 import { assertNoVfProperties, noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
 import { incomplete, linkFailures, type PropertyFailure, toFailures } from './restore-failures.ts';
@@ -96,11 +95,6 @@ export interface VfHardwareOptions {
   nodes?: DeviceNodes;
 }
 
-/** How long an interface, or an RDMA device, may take to appear after the driver was bound. */
-const appears = { forMs: 5_000, everyMs: 20 };
-/** How long an interface may keep an old value. */
-const takesEffect = { forMs: 2_000, everyMs: 20 };
-
 /** Reads and changes VFs through sysfs and their PFs. */
 export class VfHardware {
   readonly #options: VfHardwareOptions;
@@ -108,15 +102,17 @@ export class VfHardware {
   readonly #host: VfHardwareOptions['host'];
   readonly #nodes: DeviceNodes;
   readonly #links: FunctionLinks;
+  readonly #interfaces: FunctionInterfaces;
   readonly #properties: VfProperties;
 
   constructor(options: VfHardwareOptions) {
-    const { binding, host, clock, nodes = new DeviceNodes() } = options;
+    const { binding, host, ethtool, clock, nodes = new DeviceNodes() } = options;
     this.#options = options;
     this.#binding = binding;
     this.#host = host;
     this.#nodes = nodes;
     this.#links = new FunctionLinks(host);
+    this.#interfaces = new FunctionInterfaces({ links: this.#links, host, clock, ...defined({ ethtool }) });
     const linkOf = (pciAddress: string) => this.#links.find(pciAddress);
     const driverOf = (pciAddress: string) => binding.driverOf(pciAddress);
     this.#properties = new VfProperties({ host, linkOf, driverOf, clock });
@@ -255,6 +251,20 @@ export class VfHardware {
     return await this.#properties.info(address);
   }
 
+  /** What a PF reports of all its VFs, by their index, by one request. @throws UnknownVfStateError */
+  async settingsOf(pfAddress: string): Promise<ReadonlyMap<number, VfChange>> {
+    return await this.#properties.readAll(pfAddress);
+  }
+
+  /**
+   * Sets properties of a VF again that its PF has lost. The VF may be in a pod.
+   * @param before snapshot
+   * @throws as `VfProperties.set`
+   */
+  async setAgain(address: VfAddress, wanted: VfPropertiesWanted, before: VfSnapshot): Promise<void> {
+    await this.#properties.set(address, wanted, before.vf);
+  }
+
   /** What the PF makes of the link of its VF. @throws SriovError `property-unsupported`, `property-refused`; UnknownVfStateError */
   async setLinkState(address: VfAddress, linkState: NonNullable<VfChange['linkState']>): Promise<void> {
     await this.#properties.set(address, { linkState });
@@ -329,31 +339,9 @@ export class VfHardware {
     return hardwareAddress === (await this.#links.find(address.pciAddress))?.hardwareAddress;
   }
 
-  /** A driver that was just bound gives its interface a name of the kernel's choice, which others may not know yet. */
   async #restoreLink(pciAddress: string, wanted: LinkState): Promise<RestoreFailure[]> {
     const driver = await this.#binding.driverOf(pciAddress);
-    if (hasNoInterface(driver)) return [];
-    const { index } = await this.#awaitLink(pciAddress);
-    const failures = await restoreLinkState(this.#host, index, wanted, this.#options.ethtool);
-    const known = new Set(failures.map(({ property }) => property));
-    return [...failures, ...(await this.#withoutEffect(index, wanted, known))];
-  }
-
-  /** Some drivers, such as older iavf, pass a change on to the PF and do not wait for its answer. */
-  async #withoutEffect(index: number, wanted: LinkState, known: ReadonlySet<string>): Promise<RestoreFailure[]> {
-    const remaining = async () => {
-      const link = await this.#host.link({ index });
-      return (['hardwareAddress', 'mtuBytes'] as const).filter((property) => {
-        const value = wanted[property];
-        const isSettable = typeof value !== 'string' || isEthernetAddress(value);
-        return value !== undefined && isSettable && link?.[property] !== value && !known.has(property);
-      });
-    };
-    if (known.has('link')) return [];
-    const properties = await poll(this.#options.clock, takesEffect, remaining, ({ length }) => length === 0);
-    const message = `link #${index} was set and has not changed`;
-    const error = new NetlinkError('netlink-refused', message, { retriable: true });
-    return properties.map((property) => ({ property, error }));
+    return hasNoInterface(driver) ? [] : await this.#interfaces.restore(pciAddress, wanted);
   }
 
   /** Drivers add the RDMA device later than the interface. */
@@ -367,21 +355,13 @@ export class VfHardware {
       }
     }
   }
-
-  async #awaitLink(pciAddress: string): Promise<Link> {
-    const link = await poll(this.#options.clock, appears, () => this.#links.find(pciAddress));
-    if (link !== undefined) return link;
-    const message = `${pciAddress} has no interface ${appears.forMs} ms after its driver was bound`;
-    const hint = 'the kernel log says why';
-    throw new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
-  }
 }
 
 /**
  * A VF without an administrative address takes another one at every reset, and user space resets it. If the interface
  * has the address that the PF reports, it is unknown whether that address is administrative.
  */
-function addressToKeep({ vf, link }: VfSnapshot): string | undefined {
+export function addressToKeep({ vf, link }: VfSnapshot): string | undefined {
   const { hardwareAddress } = link ?? {};
   if (hardwareAddress === undefined || !isEthernetAddress(hardwareAddress)) return undefined;
   return [noAddress, hardwareAddress].includes(vf.hardwareAddress ?? '') ? hardwareAddress : undefined;

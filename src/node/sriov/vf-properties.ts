@@ -87,6 +87,22 @@ export class VfProperties {
   }
 
   /**
+   * The current properties of all VFs of a PF that it reports, by VF index, by one request. Does not wait for VFs that are being
+   * reset.
+   * @throws UnknownVfStateError if the PF cannot be asked
+   */
+  async readAll(pfAddress: string): Promise<Map<number, VfChange>> {
+    const pf = await this.#options.linkOf(pfAddress);
+    if (pf === undefined) {
+      const message = `the PF ${pfAddress} has no network interface: what it has set for its VFs is not known`;
+      const hint = 'it must be in the network namespace of the driver, with its kernel driver bound';
+      throw new UnknownVfStateError(message, { device: pfAddress, retriable: true, hint });
+    }
+    const infos = await this.#list(pf, { device: pfAddress, subject: 'its VFs', pf: `PF ${pf.name} (${pfAddress})` });
+    return new Map(infos.map((info) => [info.vfIndex, changeOf(info, pf)]));
+  }
+
+  /**
    * Sets the properties that differ: many drivers refuse to set what they do not support, even to its present value.
    * Each property is set separately, and a failure does not stop the others. The result is read back.
    * @param before snapshot, which must have whatever is changed; absent: this restores one
@@ -201,16 +217,20 @@ export class VfProperties {
   /** @throws UnknownVfStateError */
   async #ask({ pciAddress, pfAddress, vfIndex }: VfAddress, pf: PfLink): Promise<VfInfo> {
     const place = { device: pciAddress, subject: `VF ${vfIndex} (${pciAddress})`, pf: `PF ${pf.name} (${pfAddress})` };
-    let infos: VfInfo[];
+    const infos = await this.#list(pf, place);
+    const info = infos.find((each) => each.vfIndex === vfIndex);
+    if (info === undefined) throw UnknownVfStateError.leftOut(place, infos.length === 0);
+    return info;
+  }
+
+  /** @throws UnknownVfStateError */
+  async #list(pf: PfLink, place: Parameters<typeof UnknownVfStateError.unreadable>[0]): Promise<VfInfo[]> {
     try {
-      infos = await this.#options.host.vfInfos(pf.index);
+      return await this.#options.host.vfInfos(pf.index);
     } catch (cause) {
       if (cause instanceof NetlinkError) throw UnknownVfStateError.unreadable(place, cause);
       throw cause;
     }
-    const info = infos.find((each) => each.vfIndex === vfIndex);
-    if (info === undefined) throw UnknownVfStateError.leftOut(place, infos.length === 0);
-    return info;
   }
 
   async #infoNow(address: VfAddress): Promise<VfInfo | undefined> {
@@ -230,8 +250,7 @@ export class VfProperties {
   async #now(address: VfAddress): Promise<VfChange> {
     const pf = await this.#findPf(address);
     if (pf === undefined) return {};
-    const { hardwareAddress, ...rest } = toChange(await this.#ask(address, pf));
-    return hardwareAddress === undefined || isInfiniBand(pf) ? rest : { hardwareAddress, ...rest };
+    return changeOf(await this.#ask(address, pf), pf);
   }
 
   async #pollNow(address: VfAddress, isDone: (now: VfChange) => boolean): Promise<VfChange> {
@@ -331,6 +350,12 @@ export class VfProperties {
 
 function fieldsOfAll(properties: readonly VfProperty[]): string {
   return properties.map((property) => fieldsOf[property]).join(', ');
+}
+
+/** Without the address that an InfiniBand PF reports: it is the beginning of a longer one. */
+function changeOf(info: VfInfo, pf: PfLink): VfChange {
+  const { hardwareAddress, ...rest } = toChange(info);
+  return hardwareAddress === undefined || isInfiniBand(pf) ? rest : { hardwareAddress, ...rest };
 }
 
 function isInfiniBand({ hardwareAddress }: PfLink): boolean {

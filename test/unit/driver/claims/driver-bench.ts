@@ -44,7 +44,7 @@ export const fromClass = (fields: object, requests?: string[]) => config('FromCl
 export const fromClaim = (fields: object, requests?: string[]) => config('FromClaim', fields, requests);
 
 /** VFs that take every configuration, and a record of the calls on them. */
-export class FakeControl implements VfControl {
+export class FakeControl implements Omit<VfControl, 'setAgain' | 'settingsOf'> {
   readonly calls: string[] = [];
   /** Options of the calls to read and restore. */
   readonly options: (SnapshotOptions | RestoreOptions)[] = [];

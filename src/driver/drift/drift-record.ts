@@ -1,0 +1,84 @@
+import type { DeviceCondition } from '../../framework/claimstatus/index.ts';
+import type { StoredClaim, StoredDevice } from '../state/index.ts';
+import { type Drift, describeDrift } from './drift.ts';
+
+/** Who has the settings: the PF, or the network namespace of the pod. */
+export type DriftSide = 'pf' | 'pod';
+
+/** What is not as class and claim ask, and what netdra does about it. */
+export interface DriftState {
+  drifts: readonly Drift[];
+  /** Why it is not set again, or not for long. */
+  reason: string;
+}
+
+interface DriftEntry {
+  pciAddress: string;
+  states: Partial<Record<DriftSide, DriftState>>;
+}
+
+/** What is known to have drifted, by device. In memory: after a restart the first round finds it again. */
+export class DriftRecord {
+  readonly #entries = new Map<string, DriftEntry>();
+  /** Devices that had a drift since the start, whose condition has to be taken back. */
+  readonly #seen = new Set<string>();
+
+  /**
+   * @param state absent: all is as it should be
+   * @returns whether it has changed
+   */
+  set(claimUid: string, device: StoredDevice, side: DriftSide, state: DriftState | undefined): boolean {
+    const { pciAddress, name } = device;
+    const key = keyOf(claimUid, name);
+    const entry = this.#entries.get(key) ?? { pciAddress, states: {} };
+    const before = entry.states[side];
+    if (JSON.stringify(before) === JSON.stringify(state)) return false;
+    if (state === undefined) delete entry.states[side];
+    else entry.states[side] = state;
+    if (Object.keys(entry.states).length === 0) this.#entries.delete(key);
+    else this.#entries.set(key, entry);
+    this.#seen.add(key);
+    return true;
+  }
+
+  /** Forgets devices that are in no pod any more. */
+  retain(claims: readonly Pick<StoredClaim, 'identity' | 'devices'>[]): void {
+    const attached = new Set(
+      claims.flatMap(({ identity, devices }) =>
+        devices.flatMap(({ attachment, name }) => (attachment ? [keyOf(identity.uid, name)] : [])),
+      ),
+    );
+    for (const key of [...this.#seen]) {
+      if (attached.has(key)) continue;
+      this.#seen.delete(key);
+      this.#entries.delete(key);
+    }
+  }
+
+  /** VFs whose PF does not keep what class and claim ask for. */
+  lost(): { pciAddress: string; message: string }[] {
+    return [...this.#entries.values()].flatMap(({ pciAddress, states: { pf } }) =>
+      pf === undefined
+        ? []
+        : [{ pciAddress, message: `its PF does not have what its claim asks for: ${messageOf(pf)}` }],
+    );
+  }
+
+  /** The condition `Configured` of a device; `undefined` if it never had a drift. */
+  conditionOf(claimUid: string, device: string): DeviceCondition | undefined {
+    const key = keyOf(claimUid, device);
+    const { pf, pod } = this.#entries.get(key)?.states ?? {};
+    const type = 'Configured';
+    if (pf !== undefined) return { type, status: 'False', reason: 'SettingsLost', message: messageOf(pf) };
+    if (pod !== undefined) return { type, status: 'False', reason: 'ChangedInPod', message: messageOf(pod) };
+    return this.#seen.has(key) ? { type, status: 'True', reason: 'AsRequested', message: '' } : undefined;
+  }
+}
+
+function messageOf({ drifts, reason }: DriftState): string {
+  return `${describeDrift(drifts)}: ${reason}`;
+}
+
+function keyOf(claimUid: string, device: string): string {
+  return `${claimUid}/${device}`;
+}

@@ -1,0 +1,104 @@
+import { canonicalCidr, maxReportedAddresses, type VfChange } from '../../node/netlink/index.ts';
+import {
+  addressToKeep,
+  complete,
+  difference,
+  propertiesOf,
+  type VfPropertiesWanted,
+  type VfProperty,
+} from '../../node/sriov/index.ts';
+import { isUserSpace, type StoredDevice } from '../state/index.ts';
+import { toVfWanted, type VfState } from '../vf/index.ts';
+
+/** Settings that are compared: those of the PF for its VF, and those in the network namespace of the pod. */
+export const driftSettings = {
+  pf: ['hardwareAddress', 'vlan', 'spoofCheck', 'trust', 'linkState', 'rate'],
+  pod: ['macAddress', 'mtu', 'addresses'],
+} as const;
+
+/** A setting of a VF in a pod that is not as class and claim ask. Texts are for people. */
+export interface Drift<Setting extends string = string> {
+  setting: Setting;
+  wanted: string;
+  found: string;
+}
+
+export type PfDrift = Drift<VfProperty>;
+export type PodDrift = Drift<(typeof driftSettings.pod)[number]>;
+
+/**
+ * What the PF has to keep for a VF in a pod: what class and claim set, and the MAC that was pinned for user space. All else is the
+ * operator's.
+ */
+export function keptBy(device: StoredDevice): VfPropertiesWanted {
+  const { before, config, isSilenced, pfAddress, vfIndex } = device;
+  if (before === undefined || pfAddress === undefined || vfIndex === undefined) return {};
+  const { linkState, hardwareAddress = pinned(device), ...rest } = toVfWanted(config).vf ?? {};
+  return {
+    ...rest,
+    ...(hardwareAddress !== undefined && { hardwareAddress }),
+    // `LacpRelay` sets it until the partner is back.
+    ...(linkState !== undefined && isSilenced !== true && { linkState }),
+  };
+}
+
+function pinned(device: StoredDevice): string | undefined {
+  return isUserSpace(device) && device.before !== undefined ? addressToKeep(device.before) : undefined;
+}
+
+/** Whether netdra sets again what has drifted at the PF: a CNI plugin, or another component that attaches the VF, may have set it. */
+export function isRestorable({ config }: StoredDevice, { setting }: PfDrift, now: VfChange): boolean {
+  if ((config.attach ?? 'netlink') !== 'netlink') return false;
+  // A trusted VF may choose its MAC, and its PF reports that one.
+  return setting !== 'hardwareAddress' || (config.vf?.trust ?? now.trust) !== true;
+}
+
+/** @param now what the PF reports of the VF */
+export function pfDriftOf(device: StoredDevice, now: VfChange): PfDrift[] {
+  const kept = complete(keptBy(device), now);
+  return propertiesOf(difference(now, kept)).map((setting) => ({
+    setting,
+    wanted: textOf(kept[setting]),
+    found: textOf(now[setting]),
+  }));
+}
+
+function textOf(value: VfChange[VfProperty]): string {
+  if (value === undefined) return 'unknown';
+  if (typeof value === 'boolean') return value ? 'on' : 'off';
+  if (typeof value === 'string') return value;
+  if (!('id' in value)) return `${value.minMbps} to ${value.maxMbps} Mbit/s`;
+  const { id, priority = 0, protocol = '802.1q' } = value;
+  if (id === 0) return 'none';
+  const details = [...(priority === 0 ? [] : [`priority ${priority}`]), ...(protocol === '802.1q' ? [] : [protocol])];
+  return [id, ...details].join(' ');
+}
+
+/**
+ * Compares the interface in the pod with what the claim asks for. Only a VF that netdra configures itself.
+ * @param state as just read
+ */
+export function podDriftOf({ config }: StoredDevice, state: VfState): PodDrift[] {
+  if ((config.attach ?? 'netlink') !== 'netlink' || state.interfaceName === undefined) return [];
+  const { macAddress, mtu, addresses = [], bond } = config;
+  const drifts: PodDrift[] = [];
+  const compare = (setting: PodDrift['setting'], wanted: string | undefined, found: string | undefined) => {
+    if (wanted !== undefined && found !== undefined && wanted !== found) drifts.push({ setting, wanted, found });
+  };
+  // That of a bond is one of its members'.
+  if (bond === undefined) compare('macAddress', macAddress?.toLowerCase(), state.hardwareAddress);
+  compare('mtu', mtu?.toString(), state.mtuBytes?.toString());
+  const wanted = [...new Set(addresses.map(canonicalCidr))];
+  const lacking = wanted.filter((cidr) => !state.ips.includes(cidr));
+  // More addresses than are read may include it.
+  const isWhole = state.ips.length < maxReportedAddresses && !state.tentative;
+  if (isWhole && lacking.length > 0) {
+    drifts.push({ setting: 'addresses', wanted: lacking.join(', '), found: 'missing' });
+  }
+  return drifts;
+}
+
+/** `vlan is none instead of 100, spoofCheck is off instead of on`. */
+export function describeDrift(drifts: readonly Drift[]): string {
+  return drifts.map(({ setting, wanted, found }) => `${setting} is ${found} instead of ${wanted}`).join(', ');
+}

@@ -1,0 +1,210 @@
+import { claimKey, claimName } from '../../framework/metadata/index.ts';
+import { pauseMs } from '../../lib/backoff.ts';
+import type { Clock } from '../../lib/clock.ts';
+import { explain, NetdraError } from '../../lib/errors.ts';
+import type { Locks } from '../../lib/keyed-mutex.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { pauses } from '../../lib/waiting-times.ts';
+import type { VfChange } from '../../node/netlink/index.ts';
+import { propertiesOf, SriovError, UnknownVfStateError } from '../../node/sriov/index.ts';
+import { StateError, type Store, type StoredClaim, type StoredDevice } from '../state/index.ts';
+import type { VfControl } from '../vf/index.ts';
+import { describeDrift, isRestorable, keptBy, type PfDrift, pfDriftOf } from './drift.ts';
+import type { DriftState } from './drift-record.ts';
+
+/** Settings that were set again so often within this time have another writer. */
+const contested = { times: 3, withinMs: 600_000 };
+/** A VF may be missing in the list of its PF for a moment, while the card resets it. */
+const unknownAfterRounds = 2;
+
+export interface PfDriftOptions {
+  store: Pick<Store, 'claim' | 'claims'>;
+  control: Pick<VfControl, 'setAgain' | 'settingsOf'>;
+  locks: Locks;
+  /** Called when settings were set again. */
+  onRestored: (claim: StoredClaim, device: StoredDevice, drifts: readonly PfDrift[]) => void;
+  /** Called for each VF that was compared. @param state absent: its PF keeps what it should */
+  onCompared: (claim: StoredClaim, device: StoredDevice, state: DriftState | undefined) => void;
+  clock: Clock;
+  logger: Logger;
+}
+
+interface KnownVf {
+  /** Attempts in a row that have failed. */
+  failures: number;
+  nextAttemptMs: number;
+  /** When its settings were last set again. */
+  restoredAtMs: number[];
+  /** Rounds in a row in which its PF did not report it. */
+  unknownRounds: number;
+  /** A rate that the card has made of the wanted one. */
+  roundedRate?: string;
+  reason?: string;
+}
+
+type PodVf = { claim: StoredClaim; device: StoredDevice };
+
+/**
+ * Compares what PFs have set for VFs in pods with what class and claim ask for, and sets it again: a reset of the card, or another
+ * program, would otherwise leave a pod in another network, or without limits. One request for each PF and round.
+ * Decision: docs/decisions/0046-settings-are-kept.md
+ */
+export class PfDriftSweep {
+  readonly #options: PfDriftOptions;
+  /** By claim and VF. */
+  readonly #known = new Map<string, KnownVf>();
+
+  constructor(options: PfDriftOptions) {
+    this.#options = options;
+  }
+
+  /** Never waits for a VF that is being reset. @throws StateError `store-unusable` */
+  async sweep(signal: AbortSignal): Promise<void> {
+    const vfs = podVfs(this.#options.store.claims());
+    const keys = new Set(vfs.map(keyOf));
+    for (const key of this.#known.keys()) if (!keys.has(key)) this.#known.delete(key);
+    const byPf = Map.groupBy(vfs, ({ device }) => device.pfAddress ?? '');
+    const ends = await Promise.allSettled([...byPf].map(([pf, ofPf]) => this.#sweepPf(pf, ofPf, signal)));
+    const failure = ends.find((end) => end.status === 'rejected');
+    if (failure !== undefined) throw failure.reason;
+  }
+
+  async #sweepPf(pfAddress: string, vfs: readonly PodVf[], signal: AbortSignal): Promise<void> {
+    let settings: ReadonlyMap<number, VfChange>;
+    try {
+      settings = await this.#options.control.settingsOf(pfAddress);
+    } catch (error) {
+      if (!(error instanceof UnknownVfStateError)) throw error;
+      for (const vf of vfs) this.#isUnknown(vf, explain(error));
+      return;
+    }
+    for (const vf of vfs) {
+      if (signal.aborted) return;
+      const now = settings.get(vf.device.vfIndex ?? -1);
+      if (now === undefined) {
+        this.#isUnknown(vf, `PF ${pfAddress} does not report VF ${vf.device.vfIndex}`);
+        continue;
+      }
+      this.#of(vf).unknownRounds = 0;
+      await this.#compare(vf, now);
+    }
+  }
+
+  async #compare({ claim: { identity }, device: { pciAddress } }: PodVf, now: VfChange): Promise<void> {
+    const { store, locks } = this.#options;
+    const find = (): PodVf | undefined =>
+      podVfs(store.claims().filter((each) => each.identity.uid === identity.uid)).find(
+        (each) => each.device.pciAddress === pciAddress,
+      );
+    const vf = find();
+    if (vf === undefined) return;
+    if (this.#driftOf(vf, now).length === 0) return this.#isKept(vf);
+    // A claim that is being unprepared, or passes on, is restored meanwhile.
+    await locks.run(claimKey(identity), async () => {
+      const current = find();
+      if (current !== undefined) await this.#setAgain(current, now);
+    });
+  }
+
+  #driftOf(vf: PodVf, now: VfChange): PfDrift[] {
+    const { roundedRate } = this.#of(vf);
+    return pfDriftOf(vf.device, now).filter(({ setting, found }) => setting !== 'rate' || found !== roundedRate);
+  }
+
+  async #setAgain(vf: PodVf, now: VfChange): Promise<void> {
+    const { control, clock, logger, onRestored } = this.#options;
+    const { claim, device } = vf;
+    const { before } = device;
+    const drifts = this.#driftOf(vf, now);
+    const due = drifts.filter((drift) => isRestorable(device, drift, now));
+    const left = drifts.filter((drift) => !due.includes(drift));
+    if (before === undefined || drifts.length === 0) return;
+    const known = this.#of(vf);
+    if (due.length === 0) return this.#report(vf, left, leftReason(device));
+    if (clock.nowMs() < known.nextAttemptMs) return this.#report(vf, drifts, known.reason ?? '');
+    const kept = keptBy(device);
+    const wanted = Object.fromEntries(due.map(({ setting }) => [setting, kept[setting]]));
+    const log = { claim: claimName(claim.identity), device: device.name, drift: describeDrift(drifts) };
+    try {
+      await control.setAgain(device, wanted, before);
+    } catch (error) {
+      if (!(error instanceof NetdraError) || error instanceof StateError) throw error;
+      if (isRounding(error, due, now)) {
+        known.roundedRate = due[0]?.found ?? '';
+        return this.#isKept(vf);
+      }
+      known.nextAttemptMs = clock.nowMs() + pauseMs(known.failures++, pauses.drift);
+      known.reason = `it cannot be set again: ${explain(error)}`;
+      logger.warn({ ...log, err: error }, 'settings of a VF in a pod are lost, and cannot be set again');
+      return this.#report(vf, drifts, known.reason);
+    }
+    logger.warn(log, 'settings of a VF in a pod were lost, and are set again');
+    known.restoredAtMs.push(clock.nowMs());
+    onRestored(claim, device, due);
+    if (left.length > 0) this.#report(vf, left, leftReason(device));
+    else this.#isKept(vf, due);
+  }
+
+  /** @param restored what was just set again */
+  #isKept(vf: PodVf, restored: readonly PfDrift[] = []): void {
+    const { clock, onCompared } = this.#options;
+    const known = this.#of(vf);
+    const sinceMs = clock.nowMs() - contested.withinMs;
+    known.restoredAtMs = known.restoredAtMs.filter((atMs) => atMs > sinceMs);
+    known.failures = 0;
+    known.nextAttemptMs = 0;
+    const isContested = known.restoredAtMs.length >= contested.times;
+    // What it says stays the same for as long as it goes on.
+    if (!isContested) onCompared(vf.claim, vf.device, undefined);
+    else if (restored.length > 0)
+      this.#report(vf, restored, 'another program sets it again and again: stop that program');
+  }
+
+  #isUnknown(vf: PodVf, reason: string): void {
+    const known = this.#of(vf);
+    known.unknownRounds++;
+    if (known.unknownRounds < unknownAfterRounds) return;
+    this.#report(vf, pfDriftOf(vf.device, {}), reason);
+  }
+
+  #report({ claim, device }: PodVf, drifts: readonly PfDrift[], reason: string): void {
+    this.#options.onCompared(claim, device, { drifts, reason });
+  }
+
+  #of(vf: PodVf): KnownVf {
+    const key = keyOf(vf);
+    const known = this.#known.get(key) ?? { failures: 0, nextAttemptMs: 0, restoredAtMs: [], unknownRounds: 0 };
+    this.#known.set(key, known);
+    return known;
+  }
+}
+
+/** VFs that are in a pod, and for which their PF has to keep something. */
+function podVfs(claims: readonly StoredClaim[]): PodVf[] {
+  return claims.flatMap((claim) =>
+    claim.state !== 'prepared'
+      ? []
+      : claim.devices.flatMap((device) => {
+          const isKept = device.attachment !== undefined && propertiesOf(keptBy(device)).length > 0;
+          return isKept ? [{ claim, device }] : [];
+        }),
+  );
+}
+
+function keyOf({ claim, device }: PodVf): string {
+  return `${claim.identity.uid}/${device.pciAddress}`;
+}
+
+function leftReason({ config: { attach = 'netlink' } }: StoredDevice): string {
+  return attach === 'netlink'
+    ? 'the VF is trusted, so that its pod may choose its MAC'
+    : `with attach ${attach} it is not set again: another component may have set it`;
+}
+
+/** Cards round rates to what they can do. */
+function isRounding(error: NetdraError, due: readonly PfDrift[], { rate }: VfChange): boolean {
+  const isOnlyRate = due.length === 1 && due[0]?.setting === 'rate';
+  const hasNoEffect =
+    error instanceof SriovError && error.cause instanceof NetdraError && error.cause.code === 'no-effect';
+  return isOnlyRate && hasNoEffect && rate !== undefined && (rate.minMbps > 0 || rate.maxMbps > 0);
+}

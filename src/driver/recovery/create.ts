@@ -1,0 +1,75 @@
+import type { ResourceApi } from '../../framework/kube/index.ts';
+import type { ClaimMetadata } from '../../framework/metadata/index.ts';
+import type { DeviceList } from '../devices/device-list.ts';
+import { type DriftRecord, type DriftReport, PfDriftSweep } from '../drift/index.ts';
+import type { KubeletSide, NodeParts, NodePorts, NodeSettings } from '../ports.ts';
+import type { Attachments, CniCleanUp, NumaGuard, SandboxRegistry } from '../sandbox/index.ts';
+import type { VfControl } from '../vf/index.ts';
+import { InactiveClaims } from './inactive-claims.ts';
+import { ObservedVfs } from './observed-vfs.ts';
+import { OrphanedFiles } from './orphaned-files.ts';
+import { Reconciler } from './reconciler.ts';
+import type { RecordedFiles } from './recorded-files.ts';
+import { restoreVfs } from './unrestored-vfs.ts';
+
+export interface ReconcilerParts extends Pick<NodePorts, 'clock' | 'logger' | 'disk'> {
+  settings: NodeSettings;
+  stack: AsyncDisposableStack;
+  decorate: <Name extends keyof NodeParts>(name: Name, part: NodeParts[Name]) => NodeParts[Name];
+  resources: ResourceApi;
+  devices: DeviceList;
+  metadata: ClaimMetadata;
+  attachments: Attachments;
+  control: VfControl;
+  drift: DriftRecord;
+  drifted: DriftReport;
+  kubelet: KubeletSide;
+  numa: Pick<NumaGuard, 'observeLeft'>;
+  files: RecordedFiles;
+  cniCleanUp: CniCleanUp;
+  registry: SandboxRegistry;
+  /** Requests a round. */
+  nudge: () => void;
+}
+
+/** The tasks of each round, in their order. */
+export function createReconciler(parts: ReconcilerParts): Reconciler {
+  const { disk, resources, settings, decorate, clock, logger, registry, nudge } = parts;
+  const { driverName: driver, nodeName: pool, reconcileIntervalMs: everyMs } = settings;
+  const { store, locks } = disk;
+  const { devices, metadata, attachments, control, drift, drifted, kubelet: helper } = parts;
+  const sandboxes = decorate('sandboxes', registry);
+  const inactive = new InactiveClaims({
+    ...{ driver, pool, store, metadata, sandboxes, claims: resources, helper, clock, logger },
+    // The next pod may already exist.
+    onHandedOver: nudge,
+  });
+  const orphans = new OrphanedFiles({ store, metadata, locks, logger });
+  const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
+  const vfs = { store, attachments, control, locks, logger };
+  const settingsOfVfs = new PfDriftSweep({
+    ...{ store, control, locks, clock, logger },
+    onRestored: (claim, device, drifts) => drifted.restored(claim, device, drifts),
+    onCompared: (claim, device, state) => drifted.pfCompared(claim, device, state),
+  });
+  const keepSettings = async (signal: AbortSignal) => {
+    drift.retain(store.claims());
+    await settingsOfVfs.sweep(signal);
+  };
+  const tasks = [
+    { name: 'recorded files', run: () => parts.files.restore() },
+    { name: 'CPUs of containers', run: async () => parts.numa.observeLeft() },
+    // Before the metadata of the pods is read again.
+    { name: 'settings of VFs', run: keepSettings },
+    { name: 'sandboxes', run: async () => registry.requeueAll() },
+    { name: 'VFs to restore', run: () => restoreVfs(vfs) },
+    { name: 'VFs', run: (signal: AbortSignal) => devices.recreateLost(signal) },
+    { name: 'observed VFs', run: (signal: AbortSignal) => observed.sweep(signal) },
+    { name: 'claims', run: (signal: AbortSignal) => inactive.sweep(signal) },
+    { name: 'files', run: () => orphans.sweep() },
+    { name: 'CNI attachments', run: (signal: AbortSignal) => parts.cniCleanUp.sweep(signal) },
+  ];
+  return parts.stack.use(
+    new Reconciler({ tasks: tasks.map((task) => decorate('task', task)), everyMs, clock, logger }),
+  );
+}

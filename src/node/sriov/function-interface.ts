@@ -1,0 +1,78 @@
+import type { Clock } from '../../lib/clock.ts';
+import { poll } from '../../lib/poll.ts';
+import {
+  type FunctionLinks,
+  isEthernetAddress,
+  type Link,
+  type LinkEthtool,
+  type LinkState,
+  type LinkStateConnection,
+  NetlinkError,
+  type RestoreFailure,
+  restoreLinkState,
+} from '../netlink/index.ts';
+import { SriovError } from './errors.ts';
+
+/** How long an interface, or an RDMA device, may take to appear after the driver was bound. */
+export const appears = { forMs: 5_000, everyMs: 20 };
+/** How long an interface may keep an old value. */
+const takesEffect = { forMs: 2_000, everyMs: 20 };
+
+export interface FunctionInterfacesOptions {
+  links: FunctionLinks;
+  /** Connection into the host's namespace. */
+  host: LinkStateConnection;
+  /** For the same namespace; absent: ethtool settings are not restored. */
+  ethtool?: LinkEthtool;
+  clock: Clock;
+}
+
+/** The interfaces that PCI functions get when their driver is bound. */
+export class FunctionInterfaces {
+  readonly #options: FunctionInterfacesOptions;
+
+  constructor(options: FunctionInterfacesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Restores the interface of a function, once it is there. A driver that was just bound gives it a name of the kernel's choice,
+   * which others may not know yet.
+   * @returns what could not be restored
+   * @throws SriovError `vf-missing` if there is none
+   */
+  async restore(pciAddress: string, wanted: LinkState): Promise<RestoreFailure[]> {
+    const { host, ethtool } = this.#options;
+    const { index } = await this.#await(pciAddress);
+    const failures = await restoreLinkState(host, index, wanted, ethtool);
+    const known = new Set(failures.map(({ property }) => property));
+    return [...failures, ...(await this.#withoutEffect(index, wanted, known))];
+  }
+
+  /** Some drivers, such as older iavf, pass a change on to the PF and do not wait for its answer. */
+  async #withoutEffect(index: number, wanted: LinkState, known: ReadonlySet<string>): Promise<RestoreFailure[]> {
+    const { host, clock } = this.#options;
+    const remaining = async () => {
+      const link = await host.link({ index });
+      return (['hardwareAddress', 'mtuBytes'] as const).filter((property) => {
+        const value = wanted[property];
+        const isSettable = typeof value !== 'string' || isEthernetAddress(value);
+        return value !== undefined && isSettable && link?.[property] !== value && !known.has(property);
+      });
+    };
+    if (known.has('link')) return [];
+    const properties = await poll(clock, takesEffect, remaining, ({ length }) => length === 0);
+    const message = `link #${index} was set and has not changed`;
+    const error = new NetlinkError('netlink-refused', message, { retriable: true });
+    return properties.map((property) => ({ property, error }));
+  }
+
+  async #await(pciAddress: string): Promise<Link> {
+    const { links, clock } = this.#options;
+    const link = await poll(clock, appears, () => links.find(pciAddress));
+    if (link !== undefined) return link;
+    const message = `${pciAddress} has no interface ${appears.forMs} ms after its driver was bound`;
+    const hint = 'the kernel log says why';
+    throw new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
+  }
+}

@@ -1,0 +1,193 @@
+import { describe, expect, it } from 'vitest';
+import { NetlinkError } from '../../../../src/node/netlink/index.ts';
+import { DriftBench } from './drift-bench.ts';
+
+const tenant = { vf: { vlan: 100, spoofCheck: true, trust: false, maxTxRate: 500 } };
+/** What another program, or a reset of the card, makes of a VF. */
+const reset = {
+  vlan: { id: 0 },
+  spoofCheck: false,
+  trust: true,
+  rate: { minMbps: 0, maxMbps: 0 },
+} as const;
+
+describe('PfDriftSweep', () => {
+  it('sets VLAN, spoof check, trust and rates again that a PF lost while the pod runs, within one round', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, tenant);
+    const prepared = structuredClone(bench.card.info(0));
+    await bench.card.host.setVf(5, 0, reset);
+    expect(bench.card.info(0)).not.toEqual(prepared);
+    await bench.round();
+    expect(bench.card.info(0)).toEqual(prepared);
+    expect(bench.counts).toEqual(['vlan restored', 'spoofCheck restored', 'trust restored', 'rate restored']);
+    expect(bench.events).toEqual([
+      expect.stringMatching(/^SettingsRestored ResourceClaim c0: vlan is none instead of 100, .* of device vf0/),
+      expect.stringMatching(/^SettingsRestored Pod app: /),
+    ]);
+    expect(bench.record.lost()).toEqual([]);
+  });
+
+  it('sets the settings of a VF in user space again, and the MAC that it kept', async () => {
+    using bench = new DriftBench();
+    const { hardwareAddress } = bench.card.link(0)!;
+    await bench.prepare(0, { driver: 'vfio-pci', ...tenant });
+    await bench.card.host.setVf(5, 0, { ...reset, trust: false, hardwareAddress: '02:00:00:00:00:99' });
+    await bench.round();
+    expect(bench.card.info(0)).toMatchObject({ vlan: { id: 100 }, spoofCheck: true, hardwareAddress });
+  });
+
+  it('leaves what neither class nor claim sets to the operator', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, { vf: { trust: true } });
+    await bench.card.host.setVf(5, 0, { vlan: { id: 7 }, spoofCheck: false });
+    await bench.round();
+    expect(bench.card.info(0)).toMatchObject({ vlan: { id: 7 }, spoofCheck: false });
+    expect(bench.events).toEqual([]);
+  });
+
+  it('leaves the link state alone that is disabled for a lost LACP partner', async () => {
+    using bench = new DriftBench();
+    const device = await bench.prepare(0, { vf: { linkState: 'auto' } });
+    await bench.card.host.setVf(5, 0, { linkState: 'disable' });
+    const [claim] = bench.store.claims();
+    bench.store.putClaim({ ...claim!, devices: [{ ...device, isSilenced: true }] });
+    await bench.round();
+    expect(bench.card.info(0)?.linkState).toBe('disable');
+  });
+
+  it.each([
+    [
+      'that is not in a pod',
+      ({ store }: DriftBench) => store.setAttachments('u0', new Map([['0000:01:10.0', undefined]])),
+    ],
+    ['whose claim is being unprepared', ({ store }: DriftBench) => store.setState(['u0'], 'unpreparing')],
+  ] as const)('leaves a VF alone %s', async (_which, change) => {
+    using bench = new DriftBench();
+    await bench.prepare(0, tenant);
+    change(bench);
+    await bench.card.host.setVf(5, 0, reset);
+    await bench.round();
+    expect(bench.card.info(0)?.vlan).toBeUndefined();
+  });
+
+  it('reports what a CNI plugin may have set, and changes nothing', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, { attach: 'cni', cni: { type: 'sriov' }, ...tenant });
+    await bench.card.host.setVf(5, 0, { vlan: { id: 7 } });
+    await bench.round();
+    expect(bench.card.info(0)?.vlan?.id).toBe(7);
+    expect(bench.record.lost()).toEqual([
+      { pciAddress: '0000:01:10.0', message: expect.stringContaining('vlan is 7 instead of 100: with attach cni') },
+    ]);
+    expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ type: 'Configured', status: 'False' });
+  });
+
+  it('reports the MAC that a trusted VF has chosen, and leaves it', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, { macAddress: '02:00:00:00:00:50', vf: { trust: true } });
+    await bench.card.host.setVf(5, 0, { hardwareAddress: '02:00:00:00:00:51' });
+    await bench.round();
+    expect(bench.card.info(0)?.hardwareAddress).toBe('02:00:00:00:00:51');
+    expect(bench.record.lost()).toHaveLength(1);
+  });
+
+  it('reads the list of a PF once in a round, however many of its VFs are in pods', async () => {
+    using bench = new DriftBench({ vfs: 8 });
+    for (let vf = 0; vf < 8; vf++) await bench.prepare(vf, tenant);
+    await bench.round();
+    expect(bench.lists).toBe(1);
+  });
+});
+
+describe('settings that a PF does not take', () => {
+  it('are one event and a condition, attempted again with growing pauses, until they are there', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, tenant);
+    bench.card.ignored.add('vlan');
+    Object.assign(bench.card.info(0)!, { vlan: undefined });
+    for (let rounds = 0; rounds < 20; rounds++) await bench.round();
+    const attempts = bench.card.log.filter((entry) => entry === 'setVf 0 vlan').length - 1;
+    expect(attempts).toBeGreaterThan(5);
+    expect(attempts).toBeLessThan(12);
+    expect(bench.events.filter((event) => event.startsWith('SettingsLost'))).toHaveLength(2);
+    expect(bench.counts).toEqual(['vlan lost']);
+    expect(bench.record.lost()).toEqual([
+      { pciAddress: '0000:01:10.0', message: expect.stringMatching(/vlan is none instead of 100: it cannot be set/) },
+    ]);
+    expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ status: 'False', reason: 'SettingsLost' });
+    bench.card.ignored.clear();
+    for (let rounds = 0; rounds < 6; rounds++) await bench.round();
+    expect(bench.card.info(0)?.vlan?.id).toBe(100);
+    expect(bench.record.lost()).toEqual([]);
+    expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ status: 'True', reason: 'AsRequested' });
+    expect(bench.conditions).toEqual(['c0', 'c0']);
+  });
+
+  it('do not keep those of other VFs from being set again', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, tenant);
+    await bench.prepare(1, tenant);
+    for (const vf of [0, 1]) await bench.card.host.setVf(5, vf, { spoofCheck: false });
+    bench.card.leftOut.add(0);
+    await bench.round();
+    expect(bench.card.info(1)?.spoofCheck).toBe(true);
+  });
+
+  it('are a condition while another program sets them again and again', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, tenant);
+    for (let rounds = 0; rounds < 5; rounds++) {
+      await bench.card.host.setVf(5, 0, { spoofCheck: false });
+      await bench.round();
+      expect(bench.card.info(0)?.spoofCheck).toBe(true);
+    }
+    expect(bench.record.lost()).toEqual([
+      { pciAddress: '0000:01:10.0', message: expect.stringContaining('another program sets it again and again') },
+    ]);
+    expect(bench.events.filter((event) => event.startsWith('SettingsLost Pod'))).toHaveLength(1);
+    for (let rounds = 0; rounds < 12; rounds++) await bench.round();
+    expect(bench.record.lost()).toEqual([]);
+  });
+});
+
+describe('a VF whose PF does not report it', () => {
+  it('is a condition after two rounds: what is unknown is not as it should be', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, tenant);
+    bench.card.leftOut.add(0);
+    await bench.round();
+    expect(bench.record.lost()).toEqual([]);
+    await bench.round();
+    expect(bench.record.lost()).toEqual([
+      { pciAddress: '0000:01:10.0', message: expect.stringContaining('vlan is unknown instead of 100') },
+    ]);
+    bench.card.leftOut.clear();
+    await bench.round();
+    expect(bench.record.lost()).toEqual([]);
+  });
+
+  it('is a condition, too, if the PF cannot be asked', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, tenant);
+    bench.card.listError = new NetlinkError('netlink-refused', 'too long', { errno: 'EMSGSIZE' });
+    await bench.round();
+    await bench.round();
+    expect(bench.record.lost()).toHaveLength(1);
+  });
+});
+
+describe('a rate that a card rounds', () => {
+  it('is no drift, also for a driver that was started since', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, { vf: { maxTxRate: 333 } });
+    Object.assign(bench.card.info(0)!, { maxTxRateMbps: 330 });
+    bench.card.ignored.add('rate');
+    bench.restart();
+    for (let rounds = 0; rounds < 5; rounds++) await bench.round();
+    expect(bench.events).toEqual([]);
+    expect(bench.record.lost()).toEqual([]);
+    // Tried once, to know.
+    expect(bench.card.log.filter((entry) => entry === 'setVf 0 rate')).toHaveLength(2);
+  });
+});
