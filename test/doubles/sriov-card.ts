@@ -3,17 +3,17 @@ import { basename, dirname, join, relative } from 'node:path';
 import {
   type EthtoolState,
   type Link,
-  type LinkChange,
   type LinkEthtool,
-  type LinkFlag,
   NetlinkError,
   parseHardwareAddress,
-  type QdiscPlace,
   type VfChange,
   type VfInfo,
 } from '../../src/node/netlink/index.ts';
-import { hasNoInterface } from '../../src/node/sriov/driver-binding.ts';
 import type { VfHardwareOptions } from '../../src/node/sriov/vf-hardware.ts';
+import { type CardModel, Hardware, type SimVf } from '../simulation/hardware.ts';
+import { Kernel, type Namespace, type SimLink } from '../simulation/kernel.ts';
+import { Simulator } from '../simulation/simulator.ts';
+import { Tape } from '../simulation/tape.ts';
 import { tempDir } from './temp-dir.ts';
 
 export interface SriovCardOptions {
@@ -42,27 +42,20 @@ export const pfAddress = '0000:01:00.0';
 export const soundCard = '0000:02:00.0';
 export const vfAddress = (index: number) => `0000:01:10.${index}`;
 
-interface Vf {
-  info: VfInfo;
-  link?: Link;
-  qdiscs: Partial<Record<QdiscPlace, string>>;
-  ethtool: EthtoolState;
-  /** The link is in another network namespace. */
-  isAway?: boolean;
-  /** The address in `info` is the VF's own: lost when it is reset. */
-  isOwnAddress?: boolean;
-}
-
 /**
- * A card with SR-IOV, as far as `src/node/sriov` uses one: a sysfs tree in a temporary directory, the kernel's reactions to
- * writes into it, and rtnetlink of the PF and the VFs. It is as difficult as real ones: a VF without an administrative
- * address gets another one at every bind, its interface another name, and the PF refuses what its driver cannot do.
- * The kernel is older than 6.2: it does not rename an interface that is up.
+ * A card with SR-IOV, as far as `src/node/sriov` uses one: the card and the kernel of the simulation behind a sysfs tree in
+ * a temporary directory, and behind rtnetlink of the PF and the VFs, with faults. It is as difficult as real ones: a VF
+ * without an administrative address gets another one at every bind, its interface another name, and the PF refuses what its
+ * driver cannot do. The kernel is older than 6.2: it does not rename an interface that is up.
  */
 export class SriovCard implements Disposable {
   readonly #dir = tempDir();
   readonly #options: Required<SriovCardOptions>;
-  readonly #vfs: Vf[];
+  readonly #kernel: Kernel;
+  readonly #hardware: Hardware;
+  /** Where interfaces are that are not on the host. */
+  readonly #elsewhere: Namespace;
+  readonly #ethtool = new WeakMap<SimLink, EthtoolState>();
   /** Every change, in order: `bind 0000:01:10.0 vfio-pci`, `setVf 0 trust`. */
   readonly log: string[] = [];
   /** Drivers whose probe fails. */
@@ -77,8 +70,6 @@ export class SriovCard implements Disposable {
   listError: NetlinkError | undefined;
   /** Properties that the PF accepts, without effect. */
   readonly ignored = new Set<keyof VfChange>();
-  readonly #pf: Link;
-  #nextIndex = 10;
 
   constructor(options: SriovCardOptions = {}) {
     this.#options = {
@@ -94,38 +85,39 @@ export class SriovCard implements Disposable {
       mtu: { pf: 9000, vf: 9710 },
       ...options,
     };
-    const { vfs, drivers, info } = this.#options;
-    this.#pf = { ...this.#newLink('pf0', pfAddress), index: 5, mtuBytes: this.#options.mtu.pf };
+    const { vfs, drivers } = this.#options;
+    const simulator = new Simulator(Tape.of([]));
+    const quiet = { udevAddsAltNames: false, udevNameOf: () => undefined, hasIpv6: false };
+    this.#kernel = new Kernel({ simulator, renamesLinksThatAreUp: false, ...quiet });
+    this.#elsewhere = this.#kernel.createNamespace('pod', this);
+    this.#kernel.host.nextIndex = 5;
+    this.#hardware = new Hardware({ kernel: this.#kernel, simulator, count: vfs, pfs: 1, model: this.#model() });
     for (const driver of drivers) mkdirSync(this.path('bus/pci/drivers', driver), { recursive: true });
-    this.#vfs = Array.from({ length: vfs }, (_, vfIndex) => ({
-      ...{ info: { vfIndex, ...info }, qdiscs: {}, ethtool: {} },
-    }));
     this.writeText('class/misc/vfio/uevent', 'MAJOR=10\nMINOR=196\nDEVNAME=vfio/vfio\n');
     this.#addFunction(soundCard, '0x040300');
-    this.#bind(soundCard, 'snd');
-    for (let index = 0; index < vfs; index++) {
-      this.#addFunction(vfAddress(index), '0x020000');
-      this.#bind(vfAddress(index), this.#options.defaultDriver);
+    this.#show(soundCard, 'snd');
+    for (const { pciAddress, driver = '' } of this.#hardware.vfs) {
+      this.#addFunction(pciAddress, '0x020000');
+      this.#show(pciAddress, driver);
     }
-    this.log.length = 0;
   }
 
   /** As by writing 0 to `sriov_numvfs`: the VFs are removed, and the PF has none. */
   switchOff(): void {
-    for (let index = 0; index < this.#vfs.length; index++) {
-      rmSync(this.path('bus/pci/devices', vfAddress(index)), { recursive: true });
+    for (const vf of this.#hardware.vfs.splice(0)) {
+      this.#hardware.unbind(vf);
+      rmSync(this.path('bus/pci/devices', vf.pciAddress), { recursive: true });
     }
-    this.#vfs.length = 0;
   }
 
   /** Moves a VF's link into another network namespace. */
   moveAway(vfIndex: number): void {
-    this.#vfs[vfIndex]!.isAway = true;
+    this.#move(vfIndex, this.#elsewhere);
   }
 
   /** The kernel returns the link, as at the end of that namespace. */
   comeBack(vfIndex: number): void {
-    this.#vfs[vfIndex]!.isAway = false;
+    this.#move(vfIndex, this.#kernel.host);
   }
 
   get root(): string {
@@ -155,25 +147,26 @@ export class SriovCard implements Disposable {
   }
 
   info(vfIndex: number): VfInfo | undefined {
-    return this.#vfs[vfIndex]?.info;
+    const vf = this.#hardware.vfs[vfIndex];
+    return vf && this.#hardware.info(vf);
   }
 
-  link(vfIndex: number): Link | undefined {
-    return this.#vfs[vfIndex]?.link;
+  link(vfIndex: number): SimLink | undefined {
+    return this.#hardware.vfs[vfIndex]?.link;
   }
 
   /** The full state of a VF on the host. */
   state(vfIndex: number) {
-    const { index: _index, ...link }: Partial<Link> = this.link(vfIndex) ?? {};
+    const link = this.link(vfIndex);
     const pciAddress = vfAddress(vfIndex);
-    const { qdiscs, ethtool } = this.#vfs[vfIndex] ?? {};
+    const { index: _index, ...view }: Partial<Link> = link?.view() ?? {};
     return structuredClone({
       driver: this.driverOf(pciAddress),
       override: this.overrideOf(pciAddress),
       info: { ...this.info(vfIndex) },
-      link,
-      qdiscs,
-      ethtool,
+      link: view,
+      qdiscs: link?.qdiscs,
+      ethtool: link && this.#settings(link),
     });
   }
 
@@ -191,48 +184,25 @@ export class SriovCard implements Disposable {
 
   /** rtnetlink of the namespace of the card. */
   readonly host: VfHardwareOptions['host'] = {
-    links: async () => {
-      const pf = structuredClone(this.#pf);
-      const here = this.#vfs.filter(({ isAway }) => !isAway);
-      return [pf, ...here.flatMap(({ link }) => (link === undefined ? [] : [structuredClone(link)]))];
-    },
-    vfInfos: async () => {
+    links: async () => this.#kernel.host.links.map((link) => link.view()),
+    vfInfos: async (pf) => {
       if (this.listError !== undefined) throw this.listError;
-      return this.#vfs.map(({ info }) => structuredClone(info)).filter(({ vfIndex }) => !this.leftOut.has(vfIndex));
+      return this.#hardware.vfInfos(pf).filter(({ vfIndex }) => !this.leftOut.has(vfIndex));
     },
-    setVf: async (_pf, vfIndex, change) => this.#setVf(vfIndex, change),
+    setVf: async (pf, vfIndex, change) => this.#setVf(pf, vfIndex, change),
     link: async (by) => {
-      const links = await this.host.links();
-      return links.find(({ index, name, altNames }) =>
-        'index' in by ? index === by.index : name === by.name || altNames.includes(by.name),
-      );
+      const { host } = this.#kernel;
+      return ('index' in by ? host.byIndex(by.index) : host.byName(by.name))?.view();
     },
-    setLink: async (index, change) => {
-      const vf = this.#vfAt(index);
-      const { hardwareAddress } = vf.info;
-      const isOther = change.hardwareAddress !== undefined && change.hardwareAddress !== hardwareAddress;
-      if (isOther && hardwareAddress !== undefined && vf.isOwnAddress !== true) throw refusal('EPERM');
+    setLink: async (index, { netns: _netns, ...change }) => {
       if (change.hardwareAddress !== undefined) parseHardwareAddress(change.hardwareAddress);
-      if (change.name !== undefined && vf.link.up) throw refusal('EBUSY');
-      if (change.name !== undefined) await this.#checkFree(change.name);
-      applyChange(vf.link, change);
-      if (vf.isOwnAddress) Object.assign(vf.info, { hardwareAddress: vf.link.hardwareAddress });
+      this.#kernel.change(this.#kernel.host, index, change, undefined, 'driver');
     },
-    addAltName: async (index, name) => {
-      await this.#checkFree(name);
-      this.#vfAt(index).link.altNames.push(name);
-    },
-    removeAltNames: async (index, keep = []) => {
-      const { link } = this.#vfAt(index);
-      link.altNames = link.altNames.filter((name) => keep.includes(name));
-    },
-    qdisc: async (index, place) => this.#vfAt(index).qdiscs[place],
-    addQdisc: async (index, place, kind) => {
-      this.#vfAt(index).qdiscs[place] = kind;
-    },
-    removeQdisc: async (index, place) => {
-      delete this.#vfAt(index).qdiscs[place];
-    },
+    addAltName: async (index, name) => this.#kernel.addAltName(this.#kernel.host, index, name),
+    removeAltNames: async (index, keep = []) => this.#kernel.removeAltNames(this.#kernel.host, index, keep),
+    qdisc: async (index, place) => this.#linkAt(index).qdiscs[place],
+    addQdisc: async (index, place, kind) => this.#kernel.setQdisc(this.#kernel.host, index, place, kind),
+    removeQdisc: async (index, place) => this.#kernel.setQdisc(this.#kernel.host, index, place, undefined),
     addresses: async () => [],
     addAddress: async () => undefined,
     removeAddress: async () => undefined,
@@ -240,15 +210,15 @@ export class SriovCard implements Disposable {
 
   /** As by ethtool in a pod. */
   changeSettings(vfIndex: number, change: EthtoolState): void {
-    const vf = this.#vfs[vfIndex];
-    if (vf !== undefined) vf.ethtool = structuredClone(change);
+    const link = this.link(vfIndex);
+    if (link !== undefined) this.#ethtool.set(link, structuredClone(change));
   }
 
   /** The settings that the VFs' driver supports in ethtool. */
   readonly ethtool: LinkEthtool = {
-    read: async (index) => structuredClone(this.#vfAt(index).ethtool),
+    read: async (index) => structuredClone(this.#settings(this.#linkAt(index))),
     set: async (index, group, values) => {
-      Object.assign(this.#vfAt(index).ethtool[group] ?? {}, values);
+      Object.assign(this.#settings(this.#linkAt(index))[group] ?? {}, values);
     },
   };
 
@@ -285,33 +255,35 @@ export class SriovCard implements Disposable {
 
   #bind(pciAddress: string, driver: string): void {
     this.log.push(`bind ${pciAddress} ${driver}`);
+    const vf = this.#hardware.find(pciAddress);
+    if (vf !== undefined) {
+      this.#hardware.bind(vf, driver);
+      const silent = this.silentProbes.get(driver) ?? 0;
+      this.silentProbes.set(driver, Math.max(0, silent - 1));
+      if (silent > 0) this.#withdraw(vf);
+    }
+    this.#show(pciAddress, driver);
+  }
+
+  /** What a driver shows in sysfs. */
+  #show(pciAddress: string, driver: string): void {
     symlinkSync(this.path('bus/pci/drivers', driver), this.path('bus/pci/devices', pciAddress, 'driver'));
     if (driver.includes('vfio')) this.#addVfioNodes(pciAddress);
-    const vf = this.#vfs[Number(pciAddress.at(-1))];
-    if (pciAddress === soundCard || vf === undefined) return;
-    if (vf.isOwnAddress) delete vf.info.hardwareAddress;
-    const silent = this.silentProbes.get(driver) ?? 0;
-    if (silent > 0) this.silentProbes.set(driver, silent - 1);
-    if (hasNoInterface(driver) || silent > 0) return;
-    vf.link = this.#newLink(`eth${this.#nextIndex}`, pciAddress);
+    if (this.#hardware.find(pciAddress)?.link === undefined) return;
     mkdirSync(this.path('bus/pci/devices', pciAddress, 'net'));
-    vf.isAway = false;
-    vf.qdiscs = {};
-    vf.ethtool = { rings: { rx: 256, tx: 256 }, features: { 'rx-checksum': true } };
-    const { hardwareAddress } = vf.info;
-    if (hardwareAddress !== undefined) vf.link.hardwareAddress = hardwareAddress;
-    else if (this.#options.tellsOwnAddresses) {
-      Object.assign(vf.info, { hardwareAddress: vf.link.hardwareAddress });
-      vf.isOwnAddress = true;
-    }
+  }
+
+  #withdraw(vf: SimVf): void {
+    if (vf.link !== undefined) this.#kernel.removeLink(vf.link);
+    vf.link = undefined;
   }
 
   #unbind(pciAddress: string): void {
     this.log.push(`unbind ${pciAddress}`);
     rmSync(this.path('bus/pci/devices', pciAddress, 'driver'));
-    const vf = this.#vfs[Number(pciAddress.at(-1))];
     rmSync(this.path('bus/pci/devices', pciAddress, 'net'), { recursive: true, force: true });
-    if (vf !== undefined && pciAddress !== soundCard) delete vf.link;
+    const vf = this.#hardware.find(pciAddress);
+    if (vf !== undefined) this.#hardware.unbind(vf);
   }
 
   /** Without an IOMMU vfio creates a group whose name shows that. */
@@ -327,31 +299,45 @@ export class SriovCard implements Disposable {
     if (iommufd) this.writeText('class/misc/iommu/uevent', 'MAJOR=10\nMINOR=124\nDEVNAME=iommu\n');
   }
 
-  #newLink(name: string, parentDevice: string): Link {
-    const index = this.#nextIndex++;
-    const last = index.toString(16).padStart(2, '0');
-    const guid = 'fe:80:00:00:00:00:00:00:00:11:22:33:44:55:66:77';
-    const hardwareAddress = this.#options.isInfiniBand ? `00:00:10:${last}:${guid}` : `02:00:00:00:00:${last}`;
-    const limits = { minMtuBytes: 68, maxMtuBytes: this.#options.mtu.vf };
-    const state = { mtuBytes: 1500, ...limits, up: false, carrier: false, altNames: [] };
-    const settings = { flags: ['multicast' as const], group: 0, txQueueLength: 1000, alias: '' };
-    return { index, name, parentDevice, hardwareAddress, ...state, ...settings };
+  #model(): CardModel {
+    const { info, defaultDriver: driver, tellsOwnAddresses, isInfiniBand, mtu } = this.#options;
+    const addressOf = (linkIndex: number) => {
+      const last = linkIndex.toString(16).padStart(2, '0');
+      const guid = 'fe:80:00:00:00:00:00:00:00:11:22:33:44:55:66:77';
+      return isInfiniBand ? `00:00:10:${last}:${guid}` : `02:00:00:00:00:${last}`;
+    };
+    return {
+      pf: () => ({ name: 'pf0', hardwareAddress: addressOf(10), mtuBytes: mtu.pf, parentDevice: pfAddress }),
+      vfAddress,
+      driver,
+      link: (_vfIndex, linkIndex) => ({
+        name: `eth${linkIndex}`,
+        hardwareAddress: addressOf(linkIndex),
+        mtuLimits: { minMtuBytes: 68, maxMtuBytes: mtu.vf },
+      }),
+      settings: () => ({ hardwareAddress: undefined, vlan: undefined, ...info }),
+      tellsOwnAddresses,
+    };
   }
 
-  #vfAt(index: number): Vf & { link: Link } {
-    const vf = this.#vfs.find(({ link, isAway }) => link?.index === index && isAway !== true);
-    const link = vf?.link;
-    if (vf === undefined || link === undefined) throw refusal('ENODEV');
-    return Object.assign(vf, { link });
+  #move(vfIndex: number, target: Namespace): void {
+    const link = this.link(vfIndex);
+    if (link !== undefined) this.#kernel.change(link.namespace, link.index, {}, target, 'pod');
   }
 
-  async #checkFree(name: string): Promise<void> {
-    if ((await this.host.link({ name })) !== undefined) throw refusal('EEXIST');
+  #settings(link: SimLink): EthtoolState {
+    const known = this.#ethtool.get(link) ?? { rings: { rx: 256, tx: 256 }, features: { 'rx-checksum': true } };
+    this.#ethtool.set(link, known);
+    return known;
   }
 
-  #setVf(vfIndex: number, change: VfChange): void {
-    const info = this.info(vfIndex);
-    if (info === undefined) throw refusal('EINVAL');
+  #linkAt(index: number): SimLink {
+    const link = this.#kernel.host.byIndex(index);
+    if (link === undefined) throw refusal('ENODEV');
+    return link;
+  }
+
+  #setVf(pf: number, vfIndex: number, change: VfChange): void {
     // Cards are busy with a VF while they reset it.
     if (this.leftOut.has(vfIndex)) throw refusal('EBUSY');
     for (const property of Object.keys(change) as (keyof VfChange)[]) {
@@ -359,26 +345,8 @@ export class SriovCard implements Disposable {
       this.log.push(`setVf ${vfIndex} ${property}`);
     }
     if (Object.keys(change).every((property) => this.ignored.has(property as keyof VfChange))) return;
-    const { hardwareAddress, vlan, rate, ...plain } = change;
-    const vf = this.#vfs[vfIndex];
-    if (hardwareAddress !== undefined && vf !== undefined) vf.isOwnAddress = false;
-    Object.assign(info, plain, rate && { minTxRateMbps: rate.minMbps, maxTxRateMbps: rate.maxMbps });
-    if (hardwareAddress === '00:00:00:00:00:00') delete info.hardwareAddress;
-    else if (hardwareAddress !== undefined) info.hardwareAddress = hardwareAddress;
-    if (vlan?.id === 0) delete info.vlan;
-    else if (vlan !== undefined) info.vlan = { priority: 0, protocol: '802.1q', ...vlan };
+    this.#hardware.setVf(pf, vfIndex, change);
   }
-}
-
-function applyChange(link: Link, { flags = {}, detachXdp, netns: _netns, ...rest }: LinkChange): void {
-  Object.assign(link, rest);
-  const set = new Set(link.flags);
-  for (const [flag, value] of Object.entries(flags) as [LinkFlag, boolean][]) {
-    if (value) set.add(flag);
-    else set.delete(flag);
-  }
-  link.flags = [...set];
-  if (detachXdp !== undefined) delete link.xdp;
 }
 
 function refusal(errno: string): NetlinkError {

@@ -1,5 +1,6 @@
 import { refused } from '../../src/node/netlink/errors.ts';
 import { NetlinkError, type VfChange, type VfInfo } from '../../src/node/netlink/index.ts';
+import { hasNoInterface } from '../../src/node/sriov/driver-binding.ts';
 import {
   type Card,
   DeviceNodes,
@@ -43,6 +44,8 @@ export interface SimVf {
   binding: object | undefined;
   /** The address that the driver read when it was bound. */
   learnt: string | undefined;
+  /** Without a driver: the address that it had last, which its PF may still tell. */
+  told: string | undefined;
   /** The card was reset since the start. */
   wasReset: boolean;
   /** The node has booted since then: it is as its driver makes it. */
@@ -64,6 +67,39 @@ export interface SimPf {
   link: SimLink;
 }
 
+/** What distinguishes one card from another. */
+export interface CardModel {
+  /** The interface of the PF with this number, from 1. */
+  pf: (number: number) => LinkSpec & { parentDevice: string };
+  vfAddress: (vfIndex: number) => string;
+  /** The kernel's driver of its VFs. */
+  driver: string;
+  /** A VF's interface each time its driver is bound. @param linkIndex the index that it will have */
+  link: (vfIndex: number, linkIndex: number) => LinkSpec;
+  settings: () => VfSettings;
+  /** Whether the PF reports the address that a VF has chosen itself as administrative, like igb. */
+  tellsOwnAddresses: boolean;
+}
+
+const e810: CardModel = {
+  pf: (number) => ({
+    name: `ens${number}`,
+    hardwareAddress: `3c:fd:fe:00:00:0${number - 1}`,
+    mtuBytes: 9000,
+    up: true,
+    parentDevice: `0000:0${number}:00.0`,
+  }),
+  vfAddress: (vfIndex) => `0000:01:${octet(2 + Math.floor(vfIndex / 8))}.${vfIndex % 8}`,
+  driver: 'iavf',
+  link: (vfIndex) => ({ name: `ens1v${vfIndex}`, hardwareAddress: `3c:fd:fe:00:02:${octet(vfIndex)}` }),
+  settings: defaultVfSettings,
+  tellsOwnAddresses: false,
+};
+
+function octet(value: number): string {
+  return value.toString(16).padStart(2, '0');
+}
+
 export interface HardwareOptions {
   kernel: Kernel;
   simulator: Simulator;
@@ -74,6 +110,8 @@ export interface HardwareOptions {
   pfs: 1 | 2;
   /** See `Plan`. */
   found?: ReadonlyMap<string, FoundVf> | undefined;
+  /** Default: one that is like an Intel E810. */
+  model?: CardModel;
 }
 
 /** A card with VFs: PCI functions, their drivers, and the PF's settings for each. */
@@ -82,6 +120,7 @@ export class Hardware {
   readonly pfs: [SimPf, ...SimPf[]];
   readonly #kernel: Kernel;
   readonly #simulator: Simulator;
+  readonly #model: CardModel;
   #found: string[] = [];
   /** What the VFs are after a boot. */
   readonly #fresh: string[] = [];
@@ -93,39 +132,38 @@ export class Hardware {
   /** Until then interfaces appear some time after their driver is bound. */
   lateUntilMs = 0;
 
-  constructor({ kernel, simulator, count, pfs, writesInVain, found }: HardwareOptions) {
+  constructor({ kernel, simulator, count, pfs, writesInVain, found, model = e810 }: HardwareOptions) {
     this.#kernel = kernel;
     this.#simulator = simulator;
+    this.#model = model;
     const { host } = kernel;
     const addPf = (number: number): SimPf => {
-      const pciAddress = `0000:0${number}:00.0`;
-      const facts = { hardwareAddress: `3c:fd:fe:00:00:0${number - 1}`, mtuBytes: 9000, up: true };
-      return { pciAddress, link: kernel.addLink(host, { name: `ens${number}`, ...facts, parentDevice: pciAddress }) };
+      const spec = model.pf(number);
+      return { pciAddress: spec.parentDevice, link: kernel.addLink(host, spec) };
     };
     this.pfs = pfs === 1 ? [addPf(1)] : [addPf(1), addPf(2)];
     const { tape } = simulator;
     for (let vfIndex = 0; vfIndex < count; vfIndex++) {
-      const lastByte = vfIndex.toString(16).padStart(2, '0');
-      const settings = defaultVfSettings();
-      if (tape.chance(0.2)) settings.hardwareAddress = `3c:fd:fe:00:01:${lastByte}`;
+      const settings = model.settings();
+      if (tape.chance(0.2)) settings.hardwareAddress = `3c:fd:fe:00:01:${octet(vfIndex)}`;
       if (tape.chance(0.2)) settings.vlan = { id: 7, priority: 0 };
-      const slot = (2 + Math.floor(vfIndex / 8)).toString(16).padStart(2, '0');
-      const pciAddress = `0000:01:${slot}.${vfIndex % 8}`;
-      const name = `0000-01-${slot}-${vfIndex % 8}`;
+      const pciAddress = model.vfAddress(vfIndex);
+      const name = pciAddress.replaceAll(/[:.]/g, '-');
       changeSettings(settings, found?.get(name)?.settings ?? {});
       const vf: SimVf = {
         pciAddress,
         pf: this.pfs[vfIndex % pfs] ?? this.pfs[0],
         name,
         vfIndex,
-        ownDriver: 'iavf',
+        ownDriver: model.driver,
         driver: undefined,
         override: undefined,
         settings,
         link: undefined,
-        fresh: { name: `ens1v${vfIndex}`, hardwareAddress: `3c:fd:fe:00:02:${lastByte}`, parentDevice: pciAddress },
+        fresh: model.link(vfIndex, host.nextIndex),
         binding: undefined,
         learnt: undefined,
+        told: undefined,
         wasReset: false,
         wasBooted: false,
         isReportedFromMs: 0,
@@ -250,19 +288,21 @@ export class Hardware {
   }
 
   unbind(vf: SimVf, by?: string): void {
+    vf.told = vf.link?.hardwareAddress;
     if (vf.link !== undefined) this.#kernel.removeLink(vf.link, by);
     vf.link = undefined;
     vf.driver = undefined;
     vf.binding = undefined;
   }
 
-  /** Binds a driver, which resets the function and creates an interface unless it is a vfio driver. */
+  /** Binds a driver, which resets the function and creates an interface unless it is a driver without any. */
   bind(vf: SimVf, driver: string): void {
     const { tape, nowMs } = this.#simulator;
     if (tape.chance(0.1, 'card')) vf.isReportedFromMs = nowMs + 4_000 * tape.fraction('card');
     vf.driver = driver;
     vf.learnt = vf.settings.hardwareAddress;
-    if (isVfio(driver)) return;
+    vf.told = undefined;
+    if (hasNoInterface(driver)) return;
     if (nowMs >= this.lateUntilMs) {
       this.#addLink(vf);
       return;
@@ -275,8 +315,10 @@ export class Hardware {
   }
 
   #addLink(vf: SimVf): void {
+    const { host } = this.#kernel;
+    vf.fresh = this.#model.link(vf.vfIndex, host.nextIndex);
     const hardwareAddress = vf.learnt ?? vf.fresh.hardwareAddress;
-    vf.link = this.#kernel.addLink(this.#kernel.host, { ...vf.fresh, hardwareAddress });
+    vf.link = this.#kernel.addLink(host, { ...vf.fresh, hardwareAddress, parentDevice: vf.pciAddress });
     vf.link.hasCable = vf.pf.link.hasCable;
     vf.link.adminAddress = () => (vf.settings.trust ? undefined : vf.settings.hardwareAddress);
   }
@@ -285,7 +327,14 @@ export class Hardware {
     const reported = this.vfs.filter(({ pf, isReportedFromMs }) => {
       return pf.link.index === pfIndex && isReportedFromMs <= this.#simulator.nowMs;
     });
-    return reported.map(({ vfIndex, settings }) => viewOfSettings(vfIndex, settings));
+    return reported.map((vf) => this.info(vf));
+  }
+
+  /** What the PF reports of a VF. */
+  info({ vfIndex, settings, link, told }: SimVf): VfInfo {
+    const view = viewOfSettings(vfIndex, settings);
+    const own = this.#model.tellsOwnAddresses ? (link?.hardwareAddress ?? told) : undefined;
+    return own === undefined || view.hardwareAddress !== undefined ? view : { ...view, hardwareAddress: own };
   }
 
   setVf(pfIndex: number, vfIndex: number, change: VfChange): void {

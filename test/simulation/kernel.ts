@@ -43,6 +43,8 @@ export interface LinkSpec {
   kind?: string;
   /** PCI address, for hardware. */
   parentDevice?: string;
+  /** What its driver takes; absent: anything. */
+  mtuLimits?: { minMtuBytes: number; maxMtuBytes: number };
 }
 
 /** A network interface. */
@@ -57,6 +59,7 @@ export class SimLink {
   alias: string;
   readonly kind: string | undefined;
   readonly parentDevice: string | undefined;
+  readonly mtuLimits: LinkSpec['mtuLimits'];
   flags: LinkFlag[] = ['multicast'];
   linkMode: LinkMode = 'default';
   broadcastAddress = 'ff:ff:ff:ff:ff:ff';
@@ -83,6 +86,7 @@ export class SimLink {
 
   constructor(namespace: Namespace, spec: LinkSpec) {
     const { name, hardwareAddress, mtuBytes = 1500, up = false, altNames = [], alias = '', kind, parentDevice } = spec;
+    this.mtuLimits = spec.mtuLimits;
     this.namespace = namespace;
     this.name = name;
     this.hardwareAddress = hardwareAddress;
@@ -107,6 +111,7 @@ export class SimLink {
       name,
       hardwareAddress,
       mtuBytes,
+      ...this.mtuLimits,
       up,
       carrier: up && this.hasCable,
       altNames: [...this.altNames],
@@ -266,6 +271,8 @@ export class Kernel {
       link.hardwareAddress = hardwareAddress.toLowerCase();
     }
     if (change.mtuBytes !== undefined) {
+      const { minMtuBytes = 0, maxMtuBytes = Infinity } = link.mtuLimits ?? {};
+      if (change.mtuBytes < minMtuBytes || change.mtuBytes > maxMtuBytes) throw refused(-errno.einval, subject);
       for (const each of [link, ...membersOf(link)]) each.mtuBytes = change.mtuBytes;
     }
     if (change.group !== undefined) link.group = change.group;
@@ -476,15 +483,10 @@ function freeName(namespace: Namespace, prefix: string): string {
   }
 }
 
-/** A PF's settings for a VF. */
-export interface VfSettings {
+/** A PF's settings for a VF; a property that its driver does not report is absent. */
+export interface VfSettings extends Omit<VfInfo, 'vfIndex' | 'hardwareAddress' | 'vlan'> {
   hardwareAddress: string | undefined;
-  vlan: { id: number; priority: number } | undefined;
-  spoofCheck: boolean;
-  trust: boolean;
-  linkState: 'auto' | 'enable' | 'disable';
-  minTxRateMbps: number;
-  maxTxRateMbps: number;
+  vlan: VfInfo['vlan'] | undefined;
 }
 
 export function defaultVfSettings(): VfSettings {
@@ -504,7 +506,7 @@ export function viewOfSettings(vfIndex: number, { hardwareAddress, vlan, ...rest
     vfIndex,
     ...rest,
     ...(hardwareAddress === undefined ? {} : { hardwareAddress }),
-    ...(vlan === undefined ? {} : { vlan: { ...vlan, protocol: '802.1q' } }),
+    ...(vlan === undefined ? {} : { vlan: { protocol: '802.1q', ...vlan } }),
   };
 }
 
@@ -513,7 +515,7 @@ export function changeSettings(settings: VfSettings, change: VfChange): void {
   if (hardwareAddress !== undefined) {
     settings.hardwareAddress = hardwareAddress === '00:00:00:00:00:00' ? undefined : hardwareAddress.toLowerCase();
   }
-  if (vlan !== undefined) settings.vlan = vlan.id === 0 ? undefined : { id: vlan.id, priority: vlan.priority ?? 0 };
+  if (vlan !== undefined) settings.vlan = vlan.id === 0 ? undefined : tagOf(vlan);
   if (spoofCheck !== undefined) settings.spoofCheck = spoofCheck;
   if (trust !== undefined) settings.trust = trust;
   if (linkState !== undefined) settings.linkState = linkState;
@@ -521,4 +523,8 @@ export function changeSettings(settings: VfSettings, change: VfChange): void {
     settings.minTxRateMbps = rate.minMbps;
     settings.maxTxRateMbps = rate.maxMbps;
   }
+}
+
+function tagOf({ id, priority = 0, protocol = '802.1q' }: NonNullable<VfChange['vlan']>): VfInfo['vlan'] {
+  return { id, priority, ...(protocol === '802.1q' ? {} : { protocol }) };
 }
