@@ -1,8 +1,5 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import {
@@ -18,11 +15,10 @@ import { ensureGoPrograms } from '../go/build.ts';
 import { GoRuntime, type GoRuntimeOptions } from './go-runtime.ts';
 import { nriRuntimes } from './programs.ts';
 
-const pluginProcess = fileURLToPath(new URL('plugin-process.ts', import.meta.url));
 const launchedPlugin = fileURLToPath(new URL('../../test/unit/nri/fixtures/launched-plugin.ts', import.meta.url));
 
 describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
-  const { module, version, methodPerEvent, knowsFailurePolicy } = runtimeOf;
+  const { module, knowsFailurePolicy } = runtimeOf;
   let program: string;
   beforeAll(async () => {
     program = join(await ensureGoPrograms(cacheFolder(process.env), module, console.error), 'nri-runtime');
@@ -63,17 +59,6 @@ describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
     await plugin.whenConnected();
     return { path, runtime, plugin };
   }
-
-  it('introduces itself, with its time limit', async () => {
-    const { plugin } = await stage({}, { requestTimeoutMs: 700 });
-    expect(plugin.runtime).toEqual({
-      name: 'neighbour',
-      version: 'v1.2.3',
-      nriVersion: methodPerEvent ? `v${version}` : undefined,
-      registrationTimeoutMs: 5000,
-      requestTimeoutMs: 700,
-    });
-  });
 
   it('has 20,000 hooks answered, each as its handler decided', async () => {
     const podCount = 4_000;
@@ -189,49 +174,6 @@ describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
     expect(new Set(received)).toEqual(expected);
   });
 
-  it('is refused in time by the stub when a handler is too slow, and keeps the connection', async () => {
-    const reasons: unknown[] = [];
-    const lost: unknown[] = [];
-    const { runtime, plugin } = await stage(
-      {
-        runPodSandbox: ({ id }, { signal }) => {
-          if (id !== 'slow') return;
-          signal.addEventListener('abort', () => reasons.push(signal.reason));
-          return new Promise(() => undefined);
-        },
-        disconnected: (error) => lost.push(error),
-      },
-      // A busy machine has 3 s to send the refusal.
-      { requestTimeoutMs: 4_000 },
-      { answerBeforeDeadlineMs: 3_000 },
-    );
-    expect(await outcome(runtime.runPodSandbox({ id: 'slow' }))).toMatch(/was not done within \d+ of \d+ ms/);
-    expect(reasons).toMatchObject([{ code: 'ttrpc-deadlineExceeded' }]);
-    expect(await outcome(runtime.runPodSandbox({ id: 'quick' }))).toBe('agreed');
-    expect([plugin.connected, lost]).toEqual([true, []]);
-  });
-
-  it('goes on without a plugin whose event loop is blocked, which reconnects and receives the pod in Synchronize', async () => {
-    const lists: string[][] = [];
-    const events: string[] = [];
-    const { runtime, plugin } = await stage(
-      {
-        synchronize: (pods) => void lists.push(pods.map(({ id }) => id)),
-        runPodSandbox: ({ id }) => {
-          events.push(id);
-          if (id === 'blocking') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
-        },
-      },
-      { requestTimeoutMs: 1_000 },
-    );
-    expect(await outcome(runtime.runPodSandbox({ id: 'blocking' }))).toBe('agreed');
-    await until(() => lists.length === 2);
-    expect(await outcome(runtime.runPodSandbox({ id: 'next' }))).toBe('agreed');
-    expect(events).toEqual(['blocking', 'next']);
-    expect(lists).toEqual([[], ['blocking']]);
-    expect(plugin.connected).toBe(true);
-  });
-
   const policies: Required<FailurePolicy>[] = [
     { failRequest: false, keepConnected: true },
     { failRequest: true, keepConnected: false },
@@ -274,57 +216,6 @@ describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
       if (isKept) expect(connections).toBe(1);
     },
   );
-
-  it('goes on when a plugin is killed in the middle of hooks, and the others are asked of every pod', async () => {
-    const seen: string[] = [];
-    const { path, runtime } = await stage({ runPodSandbox: ({ id }) => void seen.push(id) });
-    const mortal = spawn(process.execPath, [pluginProcess, path], { stdio: ['ignore', 'pipe', 'inherit'] });
-    onTestFinished(() => void mortal.kill('SIGKILL'));
-    const died = once(mortal, 'close');
-    const lines: string[] = [];
-    createInterface({ input: mortal.stdout }).on('line', (line) => {
-      lines.push(line);
-      if (lines.length === 50) mortal.kill('SIGKILL');
-    });
-    await until(() => lines[0] === 'connected');
-    const ids = Array.from({ length: 500 }, (_, index) => `pod-${index}`);
-    const answers = await Promise.all(ids.map((id) => outcome(runtime.runPodSandbox({ id }))));
-    await died;
-    expect(new Set(answers)).toEqual(new Set(['agreed']));
-    expect(seen.toSorted()).toEqual(ids.toSorted());
-    // It died in the middle of the hooks: only those before its death reached it.
-    expect(lines.length).toBeGreaterThanOrEqual(50);
-    expect(lines.length).toBeLessThan(100);
-  });
-
-  it('dies and comes back, and the plugin finds the new socket and is synchronized', async () => {
-    const seen: unknown[] = [];
-    const release = Promise.withResolvers<void>();
-    const path = socketPath();
-    const first = await startRuntime({ socketPath: path });
-    const plugin = startPlugin(path, {
-      connected: () => seen.push('connected'),
-      disconnected: () => seen.push('disconnected'),
-      synchronize: (pods) => void seen.push(pods.map(({ id }) => id)),
-      runPodSandbox: ({ id }) => {
-        seen.push(`run ${id}`);
-        return id === 'cut off' ? release.promise : undefined;
-      },
-    });
-    await plugin.whenConnected();
-    const lost = outcome(first.runPodSandbox({ id: 'cut off' }));
-    await until(() => seen.includes('run cut off'));
-    await first.kill();
-    expect(await lost).toContain('the runtime ended');
-    await until(() => !plugin.connected);
-    const second = await startRuntime({ socketPath: path });
-    await second.addState([{ id: 'old' }], []);
-    release.resolve();
-    await plugin.whenConnected();
-    await second.runPodSandbox({ id: 'new' });
-    expect(seen.slice(0, 5)).toEqual(['connected', [], 'run cut off', 'disconnected', 'connected']);
-    expect(seen.slice(-1)).toEqual(['run new']);
-  });
 
   it('starts a plugin by itself, with its configuration, and is not survived by it', async () => {
     const path = socketPath();

@@ -2,15 +2,15 @@
 export const nriRuntimes = [
   {
     ...{ module: 'nri-runtime-0.8', version: '0.8.0', of: 'containerd 1.7.35 and 2.1.9' },
-    ...{ methodPerEvent: false, knowsFailurePolicy: false },
+    knowsFailurePolicy: false,
   },
   {
     ...{ module: 'nri-runtime-0.12', version: '0.12.3', of: 'containerd 2.4.2' },
-    ...{ methodPerEvent: true, knowsFailurePolicy: false },
+    knowsFailurePolicy: false,
   },
   {
     ...{ module: 'nri-runtime-0.12.5', version: '0.12.5', of: 'no release of containerd yet' },
-    ...{ methodPerEvent: true, knowsFailurePolicy: true },
+    knowsFailurePolicy: true,
   },
 ] as const;
 
