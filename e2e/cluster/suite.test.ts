@@ -2,7 +2,6 @@ import { describeAlphaGates } from './cases/alpha-gates.ts';
 import { describeDefaultNetwork } from './cases/default-network.ts';
 import { describeExampleDriver } from './cases/example-driver.ts';
 import { describeFaults } from './cases/faults.ts';
-import { describeIncident } from './cases/incident.ts';
 import { describeInstalledDriver } from './cases/installed-driver.ts';
 import { describeNuma } from './cases/numa.ts';
 import { describeSlowDevices } from './cases/slow-devices.ts';
@@ -51,7 +50,6 @@ describeCluster(
   (get) => {
     describeInstalledDriver(get, () => node);
     describeTools(get, () => node, simulate);
-    describeIncident(get, () => node);
     describeExampleDriver(get, () => node);
     describeNuma(get, () => node, programs.alpha);
     if (programs.alpha) describeAlphaGates(get, () => node);

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { V1Pod } from '@kubernetes/client-node';
 import type { App } from '../../src/app/app.ts';
+import { LogRing } from '../../src/app/log-ring.ts';
 import type { Settings } from '../../src/app/settings.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import type { Logger } from '../../src/lib/logger.ts';
@@ -124,7 +125,8 @@ export class Bench implements AsyncDisposable {
   async startDriver(more: Partial<Settings> = {}): Promise<void> {
     // Not imported at the top: a test with the driver in a separate process need not load all of it here.
     const { startApp } = await import('../../src/app/app.ts');
-    this.#app = await startApp({ ...this.settings, ...more }, this.#logger);
+    const log = { logger: this.#logger, ring: new LogRing() };
+    this.#app = await startApp({ ...this.settings, ...more }, log);
     await this.kubelet.waitForDriver(testDriver, 30_000);
     await this.#app.whenConnected();
   }

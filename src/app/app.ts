@@ -1,12 +1,13 @@
+import { randomUUID } from 'node:crypto';
 import packageInfo from '../../package.json' with { type: 'json' };
 import { createNode, type NetworkNode } from '../driver/create.ts';
-import type { NodePorts } from '../driver/ports.ts';
 import { openApiAccess } from '../framework/kube/index.ts';
 import type { Logger } from '../lib/logger.ts';
-import { recordIncidents } from './incidents/record-incidents.ts';
+import type { LogRing } from './log-ring.ts';
 import { openPorts } from './ports.ts';
 import { labelDirectories } from './selinux.ts';
 import type { Settings } from './settings.ts';
+import { serveTools } from './tool-socket.ts';
 import { openStored } from './tools/stored-claims.ts';
 import { checkWritableDirectories, driverDirectories, layoutDirectories } from './writable-directories.ts';
 
@@ -22,14 +23,9 @@ async function layoutsToWrite(settings: Settings, dirs: { dataDir: string; state
 /**
  * Starts the driver on this machine. The order matters: sandboxes of containers that wait are served before the plugin
  * connects to the runtime, which may take long.
- * @param change of the ports, for experiments with a faulty driver
  * @throws NetdraError of the part that cannot start
  */
-export async function startApp(
-  settings: Settings,
-  logger: Logger,
-  change = (ports: NodePorts): NodePorts => ports,
-): Promise<App> {
+export async function startApp(settings: Settings, { logger, ring }: { logger: Logger; ring: LogRing }): Promise<App> {
   const dataDir = `${settings.kubeletPluginsDir}/${settings.driverName}`;
   const { cniUses: uses, cniAllowedPlugins: allowedPlugins, cniDefinitionNamespaces: definitionNamespaces } = settings;
   const cni = { uses, allowedPlugins, definitionNamespaces };
@@ -41,9 +37,9 @@ export async function startApp(
   checkWritableDirectories(layoutDirs);
   const layoutPaths = layoutDirs.map(({ path }) => path);
   labelDirectories(dataDir, layoutPaths, logger);
-  const opened = await openPorts(node, { access, stack, logger });
-  const ports = settings.recordIncidents ? recordIncidents(opened, node, stack) : opened;
-  const driver = stack.use(await createNode(change(ports), node));
+  stack.use(await serveTools(dataDir, { log: () => ring.text() }, { instance: randomUUID().slice(0, 8), logger }));
+  const ports = await openPorts(node, { access, stack, logger });
+  const driver = stack.use(await createNode(ports, node));
   await driver.start();
   const owned = stack.move();
   return { whenConnected: () => driver.whenConnected(), [Symbol.asyncDispose]: () => owned.disposeAsync() };

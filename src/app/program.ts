@@ -14,8 +14,8 @@ import {
 import {
   claimsCommand,
   doctorCommand,
-  incidentsCommand,
   inventoryCommand,
+  logCommand,
   metadataCommand,
   seccompCommand,
   topCommand,
@@ -31,7 +31,7 @@ export function createProgram(): Command {
   const description = 'Kubernetes network DRA driver for SR-IOV and DPDK';
   return assemble('netdra', description, [
     ...[runCommand(), doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), seccompCommand()],
-    ...[topCommand(), incidentsCommand(), statusCommand(), validateCommand()],
+    ...[topCommand(), logCommand(), statusCommand(), validateCommand()],
   ]);
 }
 
@@ -73,8 +73,9 @@ function runCommand(): Command {
 
 async function runDriver(settings: Settings): Promise<void> {
   // Imported lazily: the API client alone takes half a second to load, and --help does not need it.
-  const { pino } = await import('pino');
-  const logger = pino({ level: settings.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime });
+  const { openLog } = await import('./log.ts');
+  const log = openLog(settings.logLevel);
+  const { logger } = log;
   // One line, in one of the streams: logs of a container have both. Our own errors need no stack.
   const fail = (error: unknown, message: string): never => {
     if (error instanceof NetdraError || settings.logLevel === 'silent') {
@@ -85,12 +86,7 @@ async function runDriver(settings: Settings): Promise<void> {
     process.exit(1);
   };
   // Not SIGUSR1: that starts the debugger of Node.js.
-  process.on('SIGUSR2', () => {
-    const to = logger.level === settings.logLevel ? 'debug' : settings.logLevel;
-    if (to === 'debug') logger.level = to;
-    logger.info({ to }, 'log level changed');
-    logger.level = to;
-  });
+  process.on('SIGUSR2', () => log.toggleDebug());
   process.on('unhandledRejection', (error) => fail(error, 'unexpected failure'));
   process.on('uncaughtException', (error) => fail(error, 'unexpected failure'));
   let app: App | undefined;
@@ -107,5 +103,5 @@ async function runDriver(settings: Settings): Promise<void> {
   process.once('SIGTERM', () => end('SIGTERM'));
   process.once('SIGINT', () => end('SIGINT'));
   const { startApp } = await import('./app.ts');
-  app = await startApp(settings, logger).catch((error) => fail(error, 'cannot start'));
+  app = await startApp(settings, log).catch((error) => fail(error, 'cannot start'));
 }

@@ -179,10 +179,6 @@ const flags = {
     ...{ value: '[bool]', default: 'false', parse: parseBoolean },
     help: 'metrics with the traffic of each VF in a pod: up to 512 VFs with 8 series each',
   },
-  recordIncidents: {
-    ...{ value: '[bool]', default: 'true', parse: parseBoolean },
-    help: 'keep what happens in 4 MB of memory, and write it to the folder incidents when something goes wrong',
-  },
   simulate: {
     ...{ value: '<vfs>', env: 'NETDRA_SIMULATE', parse: parseSimulation },
     help: 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS, with @ the NUMA nodes of the PFs',

@@ -205,6 +205,13 @@ describe('netdra run with settings that it cannot work with', () => {
     try {
       await expect.poll(() => lines.length, { timeout: 20_000 }).toBeGreaterThan(0);
       expect(lines.filter(({ level }) => level < 50)).toEqual([]);
+      // What the output lacks is in memory.
+      const log = () => {
+        const args = [mainPath, 'log', `--kubelet-plugins-dir=${path('plugins')}`];
+        return spawnSync(process.execPath, args, { encoding: 'utf8' });
+      };
+      await expect.poll(() => log().stdout, { timeout: 20_000 }).toMatch(/^\{"level":20,.*\}$/m);
+      expect(log()).toMatchObject({ status: 0, stderr: '' });
       child.kill('SIGUSR2');
       await expect.poll(changes).toMatchObject([{ level: 30, to: 'debug' }]);
       await expect.poll(() => lines.filter(({ level }) => level === 20), { timeout: 20_000 }).not.toEqual([]);

@@ -4,15 +4,12 @@ import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { plantedBugs } from './planted/bugs.ts';
 import { openSimulation } from './planted/open.ts';
-import { findRecording, readRecording } from './replay/recording.ts';
-import { describeReplay, replayRecording } from './replay/replay.ts';
 import type { Finding } from './simulation.ts';
 import type { WorkerMessage, WorkerTask } from './worker.ts';
 
 const usage = `usage: npm run simulate -- [--schedules 20000] [--from 1 | random] [--workers N]
        npm run simulate -- --seed N [--planted NAME] [--whole]
        npm run simulate -- --planted all|NAME,NAME [--schedules 16000] [--keep]
-       npm run simulate -- --bundle PATH [--planted NAME]
 
 Runs the driver's code on a simulated node, with faults and delays chosen by a seed, and checks after every step that no
 rule is broken: see docs/simulation.md.
@@ -22,7 +19,6 @@ rule is broken: see docs/simulation.md.
 --seed       replays one schedule and prints what happens in it, as short as it can be made
 --whole      prints all of it instead
 --planted    with a bug put into the code: which schedule finds it, of those with the circumstances that it needs
---bundle     replays an incident of a real node: a file of one, or a folder, of which the newest incident is taken
 --keep       writes the seeds that found planted bugs to test/simulation/planted/seeds.json
 
 planted bugs: ${plantedBugs.map(({ name }) => name).join(', ')}
@@ -128,16 +124,6 @@ async function replay(seed: number, planted: string | undefined, isWhole: boolea
   return outcome.violation === undefined ? 0 : 1;
 }
 
-/** @returns the exit code */
-async function replayIncident(path: string, planted: string | undefined): Promise<number> {
-  const file = findRecording(path);
-  const recording = readRecording(file);
-  print(`${file}: ${recording.header.what}`);
-  const outcome = await replayRecording(recording, planted);
-  for (const line of describeReplay(outcome)) print(line);
-  return outcome.violation === undefined ? 0 : 1;
-}
-
 /** The first failing seed from 1 on, of those whose schedules can show the bug. */
 interface KeptSeed {
   seed: number;
@@ -195,7 +181,6 @@ async function main(): Promise<number> {
       seed: { type: 'string' },
       whole: { type: 'boolean', default: false },
       planted: { type: 'string' },
-      bundle: { type: 'string' },
       keep: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h', default: false },
     },
@@ -204,7 +189,6 @@ async function main(): Promise<number> {
     print(usage);
     return 0;
   }
-  if (values.bundle !== undefined) return await replayIncident(values.bundle, values.planted);
   const workers = parseNumber('workers', values.workers);
   if (values.seed !== undefined) return await replay(parseNumber('seed', values.seed), values.planted, values.whole);
   if (values.planted !== undefined) {

@@ -112,6 +112,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       expect(JSON.parse(bundle.stdout).missing).toEqual([expect.stringMatching(/driver-previous\.log: .*not found/)]);
       const read = (path: string) => readFileSync(join(out, path), 'utf8');
       expect(read(`nodes/${cluster.node.name}/driver.log`)).toContain('metadata written');
+      expect(read(`nodes/${cluster.node.name}/driver-debug.log`)).toMatch(/^\{"level":20,/m);
       expect(JSON.parse(read(`nodes/${cluster.node.name}/claims.json`))).toMatchObject([{ name: 'seen' }]);
     });
 

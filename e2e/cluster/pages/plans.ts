@@ -93,7 +93,7 @@ export const pagePlans: PagePlan[] = [
       [/^helm (test|lint --strict)$/, mention],
       [/^kubectl netdra$/, mention],
       [/^netdra seccomp$/, 'a command of the image: test/unit/app/tools/seccomp.test.ts runs it'],
-      [/^netdra incidents/, 'a command of the image, which kubectl netdra bundle runs'],
+      [/^netdra log$/, 'a command of the image, which kubectl netdra bundle runs'],
       [/^netdra (--version|claims)$/, mention],
       [/values-openshift/, 'needs OpenShift'],
       [/ netdra-test$/, 'shows why `helm test` failed, and it does not fail'],

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { defined } from '../../lib/defined.ts';
+import { NetdraError } from '../../lib/errors.ts';
 import type { InstanceFacts } from '../instance-file.ts';
 import { type FlagName, flagOption, type Settings } from '../settings.ts';
 import { formatFindings } from './finding.ts';
@@ -160,25 +161,22 @@ export function topCommand(): Command {
   return command;
 }
 
-/** `netdra incidents`: what the driver has recorded when something went wrong. */
-export function incidentsCommand(): Command {
-  return toolCommand(
-    'incidents',
-    'list what the driver of this node has recorded when something went wrong, or print one of the files',
-    ['driverName', 'kubeletPluginsDir'],
-    async (options: ToolOptions<'driverName' | 'kubeletPluginsDir'> & { now?: true }, file) => {
-      const { formatIncidents, readIncident, requestIncident, viewIncidents } = await import('./incidents.ts');
-      const { dataDir } = driverDirs(options);
-      if (options.now) await requestIncident(dataDir);
-      if (file === undefined) writeOutput(options, viewIncidents(dataDir), formatIncidents);
-      else process.stdout.write(readIncident(dataDir, file));
-    },
-  )
-    .argument('[file]', 'its name')
-    .option(
-      '--now',
-      'first have the driver write what has happened lately, though nothing went wrong that it knows of',
-    );
+/** `netdra log`: what the running driver has logged last. */
+export function logCommand(): Command {
+  const command = new Command('log').description("print the last megabyte of the running driver's log, at level debug");
+  const flags = ['driverName', 'kubeletPluginsDir'] as const;
+  for (const flag of flags) command.addOption(flagOption(flag));
+  return command.action(() =>
+    runTool(async () => {
+      const { askDriver } = await import('../tool-socket.ts');
+      const { dataDir } = driverDirs(await withInstance<(typeof flags)[number]>(command));
+      const text = await askDriver(dataDir, 'log');
+      if (text !== undefined) return void process.stdout.write(text);
+      throw new NetdraError('driver-not-running', 'no driver runs on this node', {
+        hint: 'kubectl logs --previous shows the log of one that has ended',
+      });
+    }),
+  );
 }
 
 /** `netdra seccomp`: the driver's seccomp profile, for the node. */
@@ -252,7 +250,9 @@ async function withInstance<Name extends FlagName>(command: Command): Promise<To
 }
 
 /** The driver's directory below the kubelet's `plugins`, and its state directory. */
-function driverDirs(settings: Pick<Settings, 'driverName' | 'kubeletPluginsDir' | 'stateDir'>) {
+function driverDirs(
+  settings: Pick<Settings, 'driverName' | 'kubeletPluginsDir'> & Partial<Pick<Settings, 'stateDir'>>,
+) {
   const dataDir = join(settings.kubeletPluginsDir, settings.driverName);
   return { dataDir, stateDir: settings.stateDir ?? dataDir };
 }

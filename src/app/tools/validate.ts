@@ -11,6 +11,7 @@ import type { AllocatedConfiguration } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest, type ClaimIdentity } from '../../framework/metadata/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
+import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
 import { inventoryPolicySchema } from '../../node/inventory/index.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -96,7 +97,10 @@ class Validator {
     try {
       const text = readFileSync(file === '-' ? 0 : file, 'utf8');
       const places = yamlPlaces(text, yaml);
-      return yaml.loadAll(text).map((value, index) => ({ file, value, placeOf: places[index] ?? (() => start) }));
+      return yaml.loadAll(text).map((value, index) => {
+        if (isTooDeep(value)) throw new Error(`document ${index + 1} is nested more than ${maxJsonDepth} levels deep`);
+        return { file, value, placeOf: places[index] ?? (() => start) };
+      });
     } catch (error) {
       const { mark, reason } = error instanceof yaml.YAMLException ? error : {};
       const place = mark === undefined ? start : { line: mark.line + 1, column: mark.column + 1 };

@@ -22,6 +22,7 @@ import { mayChange, toVfWanted } from '../vf/vf-wanted.ts';
 import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
 import { checkGuarantees } from './guarantees.ts';
 import { checkGroups, groupsOf } from './iommu-groups.ts';
+import { checkNesting } from './nesting.ts';
 import { PrepareProgress, type PrepareProgressOptions } from './prepare-progress.ts';
 import { type PrepareWork, storedOf, toWork } from './prepare-work.ts';
 
@@ -122,13 +123,17 @@ export class Driver implements DraPlugin {
    * @throws StateError
    */
   async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
-    const { store } = this.#options;
+    const { store, driver } = this.#options;
     using progress = this.#progress.begin(claims);
-    const all = claims.map((claim) => toWork(claim, store.claim(claim.identity.uid), progress));
+    const given = new Batch(claims.map((claim) => ({ uid: claim.identity.uid, claim })));
+    const { alive: all, errors } = given.map(({ uid, claim }) => {
+      checkNesting(driver, claim);
+      return toWork(driver, claim, store.claim(uid), progress);
+    });
     // First those that pass to this pod: VFs of theirs may be attached, under names that they have to keep.
     const passing = all.filter(({ isHandedOver }) => isHandedOver);
     const works = [...passing, ...all.filter(({ isHandedOver }) => !isHandedOver)];
-    const batch = new Batch(works);
+    const batch = new Batch(works, errors);
     const together = (step: (work: PrepareWork) => void) => store.together(() => batch.run(step));
     // The claims are checked one after the other: for all of them one look at the node is enough.
     let networks: Promise<Cidr[]> | undefined;
@@ -145,12 +150,9 @@ export class Driver implements DraPlugin {
       checkGroups(store, work.claim, work.groups);
       this.#ready.set(work.uid, work);
     });
-    return new Map(
-      works.map(({ uid, prepared }): [string, PrepareResult] => {
-        const error = batch.errors.get(uid);
-        return [uid, error === undefined ? { devices: prepared } : { error }];
-      }),
-    );
+    const results = new Map<string, PrepareResult>(works.map(({ uid, prepared }) => [uid, { devices: prepared }]));
+    for (const [uid, error] of errors) results.set(uid, { error });
+    return results;
   }
 
   async #resolve(work: PrepareWork, signal: AbortSignal, nodeNetworks: () => Promise<Cidr[]>): Promise<void> {

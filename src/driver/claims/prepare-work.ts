@@ -29,11 +29,12 @@ export interface PrepareWork {
 }
 
 export function toWork(
+  driver: string,
   claim: AllocatedClaim,
   known: StoredClaim | undefined,
   progress: DeviceProgress<AllocatedClaim>,
 ): PrepareWork {
-  const allocation = fingerprintOf(claim);
+  const allocation = fingerprintOf(driver, claim);
   const isAgain = known?.state === 'prepared' && (known.allocation ?? allocation) === allocation;
   const podUids = isAgain ? nextPods(known, claim) : claim.podUids;
   const isHandedOver = isAgain && !podUids.some((uid) => known.podUids.includes(uid));
@@ -67,19 +68,11 @@ function nextPods(known: StoredClaim, { podUids }: AllocatedClaim): string[] {
 }
 
 /** Equal for equal allocations of a claim: distinguishes a new allocation from a repeated prepare. */
-function fingerprintOf({ object }: Pick<AllocatedClaim, 'object'>): string {
-  const { results = [], config = [] } = object.status?.allocation?.devices ?? {};
+function fingerprintOf(driver: string, { object }: Pick<AllocatedClaim, 'object'>): string {
+  const { results = [], config: all = [] } = object.status?.allocation?.devices ?? {};
+  // Those of other drivers are theirs to check.
+  const config = all.filter(({ opaque }) => opaque?.driver === driver);
   return createHash('sha256')
-    .update(textOf([results, config]))
+    .update(JSON.stringify([results, config]))
     .digest('base64url');
-}
-
-/** Parameters nested too deeply for a JSON encoder are refused where they are parsed. */
-function textOf(value: unknown): string {
-  try {
-    return JSON.stringify(value);
-  } catch (error) {
-    if (error instanceof RangeError) return '';
-    throw error;
-  }
 }

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
 import { CniError } from './errors.ts';
 import { type CniVersion, cniVersions, describeUnknownVersion, latestOf } from './versions.ts';
 
@@ -110,10 +111,14 @@ function isBareFileName(name: string): boolean {
 
 /** A copy that went through JSON, so that plugins and the cache can get it as it is. */
 function toPlainObject(value: unknown, what: string): Record<string, unknown> {
-  let plain: unknown;
+  const isText = typeof value === 'string';
+  let plain = value;
   try {
-    plain = JSON.parse(typeof value === 'string' ? value : (JSON.stringify(value) ?? 'null'));
+    if (isText) plain = JSON.parse(value);
+    if (isTooDeep(plain)) throw invalidConfig(what, `the whole: must be nested at most ${maxJsonDepth} levels deep`);
+    if (!isText) plain = JSON.parse(JSON.stringify(value) ?? 'null');
   } catch (cause) {
+    if (cause instanceof CniError) throw cause;
     throw invalidConfig(what, 'the whole: must be JSON', cause);
   }
   if (isObject(plain)) return plain;

@@ -1,5 +1,6 @@
 import { isIPv4 } from 'node:net';
 import * as z from 'zod';
+import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
 import { canonicalCidr, NetlinkError } from '../netlink/index.ts';
 import { CniError, type CniErrorDetails } from './errors.ts';
 import { describeIssues, isObject } from './network.ts';
@@ -72,12 +73,11 @@ export function parseCniResult(text: string, subject: ResultSubject): RawCniResu
   let value: unknown;
   try {
     value = JSON.parse(text);
-    // Data nested too deeply to be serialized again can be passed neither to plugins nor to the cache.
-    JSON.stringify(value);
   } catch (cause) {
     const what = text.trim() === '' ? 'nothing' : 'something that is not JSON';
     throw invalidResult(subject, `it printed ${what}`, cause);
   }
+  if (isTooDeep(value)) throw invalidResult(subject, `it is nested more than ${maxJsonDepth} levels deep`);
   if (!isObject(value)) throw invalidResult(subject, 'it is not a JSON object');
   const cniVersion = value.cniVersion ?? subject.cniVersion;
   if (typeof cniVersion !== 'string' || !isCniVersion(cniVersion)) {

@@ -1,12 +1,11 @@
 import type { Bench } from '../bench.ts';
 import { goBench, goHookBench, goLargeBench } from './go.ts';
 import { memoryBench } from './memory.ts';
-import { recordingBench } from './recording.ts';
 import { restBench } from './rest.ts';
 import { startBench } from './start.ts';
 
 /** In the order in which they run. */
 export const allBenches: readonly Bench[] = [
-  ...[startBench, memoryBench, restBench, recordingBench],
+  ...[startBench, memoryBench, restBench],
   ...[goBench, goHookBench, goLargeBench],
 ];

@@ -1,12 +1,11 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { formatExactJson } from '../../../framework/metadata/document/json-stream.ts';
 import { explain, NetdraError } from '../../../lib/errors.ts';
-import type { IncidentView } from '../incidents.ts';
 import { readClaims } from './claims.ts';
 import { type DriverPod, type DriverPodsOptions, readDriverPods } from './driver-pods.ts';
 import type { Cluster } from './open-cluster.ts';
-import { redactLines, redactObject, redactText } from './redact.ts';
+import { redactObject, redactText } from './redact.ts';
 import { readStatus } from './status.ts';
 
 /** Nodes that are asked at a time. */
@@ -85,29 +84,18 @@ async function collectNode(
   pod: DriverPod,
   write: (path: string, read: () => Promise<string>) => Promise<void>,
 ): Promise<void> {
+  const run = async (tool: string, ...args: string[]) => {
+    const { stdout, stderr } = await cluster.exec(pod, ['netdra', tool, ...args]);
+    if (stdout === '') throw new NetdraError('tool-failed', stderr.trim());
+    return stdout;
+  };
   for (const tool of ['doctor', 'inventory', 'claims']) {
     await write(join('nodes', node, `${tool}.json`), async () => {
-      const { stdout, stderr } = await cluster.exec(pod, ['netdra', tool, '--output=json']);
-      if (stdout === '') throw new NetdraError('tool-failed', stderr.trim());
-      return `${formatExactJson(redactObject(JSON.parse(stdout)))}\n`;
+      return `${formatExactJson(redactObject(JSON.parse(await run(tool, '--output=json'))))}
+`;
     });
   }
-  const incidents = async (...args: string[]) => {
-    const { stdout, stderr, exitCode } = await cluster.exec(pod, ['netdra', 'incidents', ...args]);
-    if (exitCode === 0) return stdout;
-    throw new NetdraError('tool-failed', stderr.trim());
-  };
-  await write(join('nodes', node, 'incidents.json'), async () => {
-    // A driver that records nothing now may have done so before.
-    const text = await incidents('--now', '--output=json').catch(() => incidents('--output=json'));
-    const views: IncidentView[] = JSON.parse(text);
-    for (const { name } of views) {
-      // Not a path: a node is not to choose where on this machine it is written.
-      const path = join('nodes', node, 'incidents', basename(name));
-      await write(path, async () => redactLines(await incidents(basename(name))));
-    }
-    return `${formatExactJson(redactObject(views))}\n`;
-  });
+  await write(join('nodes', node, 'driver-debug.log'), async () => redactText(await run('log')));
   const log = (query: Record<string, string>) => async () =>
     redactText(await cluster.readLog(pod, { limitBytes: `${logBytes}`, ...query }));
   await write(join('nodes', node, 'driver.log'), log({}));

@@ -1,3 +1,5 @@
+import { maxJsonDepth } from '../../../lib/json-depth.ts';
+
 const removed = '[removed]';
 
 const secretName = /passw(or)?d|secret|token|credential|private_?key|api_?key|authorization/i;
@@ -20,23 +22,22 @@ export function redactText(text: string): string {
   return patterns.reduce((left, [pattern, replacement]) => left.replace(pattern, replacement), text);
 }
 
-/** The same from lines of JSON. */
-export function redactLines(text: string): string {
-  return text.replaceAll(/^.+$/gm, (line) => JSON.stringify(redactObject(JSON.parse(line))));
-}
-
-/** Removes from an object what looks like a secret: by the name of a field or environment variable, or by its form. */
-export function redactObject(value: unknown): unknown {
+/**
+ * Removes from an object what looks like a secret: by the name of a field or environment variable, or by its form; and
+ * what is nested too deeply, so that no object of a tenant keeps the others out of a bundle.
+ */
+export function redactObject(value: unknown, depth = 0): unknown {
   if (typeof value === 'string') return redactText(value);
-  if (Array.isArray(value)) return value.map(redactObject);
   if (typeof value !== 'object' || value === null) return value;
+  if (depth === maxJsonDepth) return removed;
+  if (Array.isArray(value)) return value.map((each) => redactObject(each, depth + 1));
   const { name } = value as { name?: unknown };
   const isSecretEntry = typeof name === 'string' && secretName.test(name);
   return Object.fromEntries(
     Object.entries(value).map(([key, each]) => {
       const isText = typeof each === 'string' || typeof each === 'number';
       const isSecret = isText && (secretName.test(key) || (isSecretEntry && key === 'value'));
-      return [key, isSecret ? removed : redactObject(each)];
+      return [key, isSecret ? removed : redactObject(each, depth + 1)];
     }),
   );
 }

@@ -1,7 +1,5 @@
+import { maxJsonDepth } from '../../../lib/json-depth.ts';
 import { MetadataError } from '../errors.ts';
-
-/** Metadata documents are six levels deep; the reviver of JSON.parse is recursive, so its input has a limit. */
-const maxDepth = 64;
 
 /** Not in the type library yet; in Node.js since 21. */
 const { rawJSON } = JSON as typeof JSON & { rawJSON(text: string): unknown };
@@ -75,8 +73,11 @@ function endOfObject(text: string, start: number): number {
       else if (character === '"') inString = false;
     } else if (character === '"') inString = true;
     else if (character === '{' || character === '[') {
-      if (++depth > maxDepth) {
-        throw new MetadataError('metadata-malformed', `the JSON object at offset ${start} is over ${maxDepth} deep`);
+      if (++depth > maxJsonDepth) {
+        throw new MetadataError(
+          'metadata-malformed',
+          `the JSON object at offset ${start} is over ${maxJsonDepth} deep`,
+        );
       }
     } else if ((character === '}' || character === ']') && --depth === 0) return at + 1;
   }

@@ -27,16 +27,11 @@ const options = { driverName: testDriver, selector: 'app.kubernetes.io/name=netd
 class ClusterWithPods extends Cluster {
   readonly commands: string[] = [];
   answer: ExecResult = { exitCode: 0, stdout: '{}', stderr: '' };
-  /** Of one file that `netdra incidents` lists. */
-  incident = '';
   log = '';
 
   override async exec(...[pod, command]: Parameters<Cluster['exec']>): Promise<ExecResult> {
     this.commands.push(`${pod.name} ${pod.container}: ${command.join(' ')}`);
-    const [, tool, argument] = command;
-    if (tool !== 'incidents') return this.answer;
-    const stdout = argument === 'a.jsonl' ? this.incident : JSON.stringify([{ name: '../../a.jsonl', header: {} }]);
-    return { exitCode: 0, stdout, stderr: '' };
+    return command.includes('log') ? { exitCode: 0, stdout: this.log, stderr: '' } : this.answer;
   }
 
   override async readLog(...[, { previous }]: Parameters<Cluster['readLog']>): Promise<string> {
@@ -378,13 +373,13 @@ describe('makeBundle', () => {
       stdout: JSON.stringify({ args: ['--password=hunter2'], device: 'vf-0' }),
       stderr: '',
     };
-    cluster.incident = `{"is":"prepare","config":{"password":"hunter2"}}\n{"is":"gap"}\n`;
     const out = join(dir.path, 'bundle');
     const bundle = await makeBundle(cluster, { ...options, out, nodes: ['node-1'] });
     expect(bundle.files).toEqual([
       ...['claims.json', 'deviceclasses.json', 'missing.txt', 'networkdevicepolicies.json', 'nodenetworkdevices.json'],
-      ...['claims.json', 'doctor.json', 'driver.log'].map((name) => `nodes/node-1/${name}`),
-      ...['incidents.json', 'incidents/a.jsonl', 'inventory.json'].map((name) => `nodes/node-1/${name}`),
+      ...['claims.json', 'doctor.json', 'driver-debug.log', 'driver.log', 'inventory.json'].map(
+        (name) => `nodes/node-1/${name}`,
+      ),
       ...['pods.json', 'resourceslices.json', 'status.json'],
     ]);
     const texts = bundle.files.map((path) => readFileSync(join(out, path), 'utf8'));
@@ -423,6 +418,12 @@ describe('makeBundle', () => {
   it('keeps what only sounds like a secret', () => {
     const value = { secretRefs: ['a'], env: [{ name: 'NODE_NAME', value: 'n' }], tokens: { count: 3 }, uid: 'u-1' };
     expect(redactObject(value)).toEqual(value);
+  });
+
+  it('cuts off what is nested more than 64 levels deep', () => {
+    const deep = JSON.parse(`{"password":"hunter2","config":${'['.repeat(5_000)}${']'.repeat(5_000)},"uid":"u-1"}`);
+    const text = JSON.stringify(redactObject(deep));
+    expect(text).toMatch(/^\{"password":"\[removed\]","config":\[{63}"\[removed\]"\]{63},"uid":"u-1"\}$/);
   });
 });
 

@@ -6,8 +6,8 @@ import { createProgram } from '../../../../src/app/program.ts';
 import {
   claimsCommand,
   doctorCommand,
-  incidentsCommand,
   inventoryCommand,
+  logCommand,
   metadataCommand,
   topCommand,
   validateCommand,
@@ -91,14 +91,7 @@ describe('docs/troubleshooting.md', () => {
   });
 
   it('names commands and flags that there are', () => {
-    const looks = [
-      doctorCommand(),
-      inventoryCommand(),
-      claimsCommand(),
-      metadataCommand(),
-      topCommand(),
-      incidentsCommand(),
-    ];
+    const looks = [doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), topCommand(), logCommand()];
     const commands = [...looks, validateCommand()];
     const names = [...page.matchAll(/^\| `netdra (\w+)/gm)].map(([, name]) => name);
     expect(new Set(names)).toEqual(new Set(commands.map((command) => command.name())));

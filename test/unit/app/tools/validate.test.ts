@@ -57,6 +57,14 @@ const policyObject = (nodeSelector: string, rest = 'pfs: []') =>
   `apiVersion: netdra.dev/v1alpha1\nkind: NetworkDevicePolicy\nmetadata: { name: p }\nspec:\n  nodeSelector: ${nodeSelector}\n  ${rest}\n`;
 
 describe('validateFiles', () => {
+  it.each([
+    ['flow lists', `a: ${'['.repeat(5_000)}${']'.repeat(5_000)}`],
+    ['lists of objects', `${'{ items: ['.repeat(100)}${']}'.repeat(100)}`],
+    ['an anchor within itself', 'kind: &k [*k]'],
+  ])('refuses a document that is nested too deeply: %s', (_what, text) => {
+    expect(linesFor([text])[0]).toMatch(/^0:\d+:\d+: document: /);
+  });
+
   it('finds nothing in the files of the project', () => {
     const examples = readdirSync(join(repo, 'examples'), { recursive: true, encoding: 'utf8' });
     const files = [

@@ -55,6 +55,31 @@ describe('Driver.prepareResourceClaims', () => {
     expect([bench.networkReads, bench.store.claims().length]).toEqual([1, 2]);
   });
 
+  it.each([66, 2_500, 5_000])(
+    'refuses parameters that are nested %i levels deep, and no other claim of the call',
+    async (levels) => {
+      const deep = JSON.parse(`${'['.repeat(levels)}${']'.repeat(levels)}`);
+      const claims = [
+        allocated('ipam', ['dev-1'], { config: [fromClaim({ ipam: { type: 'static', deep } })] }),
+        allocated('cni', ['dev-2'], { config: [fromClass({ attach: 'cni', cni: { type: 'tuning', deep } })] }),
+        allocated('unknown', ['dev-3'], { config: [fromClaim({ deep }), fromClaim({ deep })] }),
+        allocated('plain', ['dev-4'], { config: [fromClaim({ mtu: 1400 })] }),
+      ];
+      const results = await bench.prepareAll(claims);
+      const tooDeep = refusal('config-invalid', expect.stringContaining('must be nested at most 64 levels deep'));
+      expect([...results.values()]).toEqual([{ devices: [] }, tooDeep, tooDeep, tooDeep]);
+      expect(bench.store.claims().map(({ identity }) => identity.name)).toEqual(['plain']);
+    },
+  );
+
+  it('leaves parameters of other drivers alone, however deep they are', async () => {
+    const claim = allocated('c', ['dev-1'], { config: [fromClaim({ mtu: 1400 })] });
+    const parameters = JSON.parse(`${'['.repeat(5_000)}${']'.repeat(5_000)}`);
+    const entry = { source: 'FromClaim', requests: [], opaque: { driver: 'gpu.example.com', parameters } };
+    claim.object.status!.allocation!.devices!.config!.push(entry as never);
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+  });
+
   it('serves a claim with three VFs, and two claims of one pod', async () => {
     const pods = [buildPod('both')];
     const three = allocated('three', ['dev-1', 'dev-2', 'dev-3'], {

@@ -56,6 +56,13 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     expect(reads()).toHaveLength(1);
   });
 
+  it('refuses a definition that is nested too deeply', async () => {
+    createDefinition('deep', `{"type":"tuning","a":${'['.repeat(2_500)}${']'.repeat(2_500)}}`);
+    expect(await refused(claimFor('deep'))).toContain(
+      'default/deep, for claim default/c: the whole: must be nested at most 64',
+    );
+  });
+
   it('names a network after the object if the configuration does not, and takes a single plugin', async () => {
     createDefinition('plain', { cniVersion: '0.3.1', type: 'host-device', ipam: { type: 'static' } });
     const claim = claimFor('plain');

@@ -90,9 +90,9 @@ describe('parseCniResult', () => {
     ['a bad route', '{"routes":[{"dst":"default"}]}', 'routes.0.dst: must be an address with prefix length'],
     ['a priority of more than 32 bits', '{"routes":[{"dst":"::/0","priority":4294967296}]}', 'routes.0.priority: '],
     [
-      'nesting too deep to be written again',
+      'nesting that is too deep',
       `{"x":${'['.repeat(200_000)}${']'.repeat(200_000)}}`,
-      'it printed something that is not JSON',
+      'it is nested more than 64 levels deep',
     ],
   ])('refuses %s', (_what, text, problem) => {
     expect(() => parse(text)).toThrow(

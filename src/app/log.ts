@@ -1,0 +1,45 @@
+import { destination, type Logger, levels, pino, stdTimeFunctions } from 'pino';
+import { LogRing } from './log-ring.ts';
+import type { Settings } from './settings.ts';
+
+type Level = Settings['logLevel'];
+
+/** The log of the running driver. */
+export interface DriverLog {
+  logger: Logger;
+  /** The newest lines from level `debug` on, whatever the level of the output. */
+  ring: LogRing;
+  /** Whether output has only the lines of the level that the operator chose; otherwise it has all from `debug` on. */
+  toggleDebug(): void;
+}
+
+/** Opens a log whose lines from a level on go to standard output, and all of them to a ring in memory. */
+export function openLog(level: Level): DriverLog {
+  const ring = new LogRing();
+  const output = destination({ fd: 1, sync: true });
+  let shown = level;
+  const stream = {
+    // Asks pino to set the level of each line here first.
+    [Symbol.for('pino.metadata')]: true,
+    lastLevel: 0,
+    write(line: string) {
+      ring.write(line);
+      if (this.lastLevel >= severityOf(shown)) output.write(line);
+    },
+  };
+  const logger = pino({ level: 'debug', base: null, timestamp: stdTimeFunctions.isoTime }, stream);
+  return {
+    ...{ logger, ring },
+    toggleDebug() {
+      const to = shown === level ? 'debug' : level;
+      // The change is shown at the level of either side.
+      if (to === 'debug') shown = to;
+      logger.info({ to }, 'log level changed');
+      shown = to;
+    },
+  };
+}
+
+function severityOf(level: Level): number {
+  return levels.values[level] ?? Number.POSITIVE_INFINITY;
+}

@@ -1,0 +1,81 @@
+import { once } from 'node:events';
+import { chmodSync, mkdirSync, renameSync } from 'node:fs';
+import { createServer, request } from 'node:http';
+import { join } from 'node:path';
+import { errnoCode, explain, NetdraError } from '../lib/errors.ts';
+import type { Logger } from '../lib/logger.ts';
+
+/** What the running driver answers to the tools of its node, by path. @returns text, in UTF-8 */
+export type ToolAnswers = Readonly<Record<string, () => string>>;
+
+const socketName = 'tools.sock';
+const answerTimeoutMs = 10_000;
+/** Of an answer, in bytes: the log has 1 MB, the largest inventory 2 MB. */
+const maxAnswerBytes = 16_000_000;
+
+/**
+ * Serves the tools on this node, through a socket in the driver's directory that only root can use. A newer instance takes its
+ * place over. The driver does its work without it, so a failure is only logged.
+ * @param dataDir the driver's directory below the kubelet's `plugins`
+ */
+export async function serveTools(
+  dataDir: string,
+  answers: ToolAnswers,
+  { instance, logger }: { instance: string; logger: Logger },
+): Promise<AsyncDisposable> {
+  const server = createServer((incoming, response) => {
+    const answer = answers[incoming.url?.slice(1) ?? ''];
+    try {
+      if (answer === undefined) response.writeHead(404).end();
+      else response.end(answer());
+    } catch (error) {
+      response.writeHead(500).end(explain(error));
+    }
+  });
+  const path = join(dataDir, socketName);
+  try {
+    mkdirSync(dataDir, { recursive: true, mode: 0o750 });
+    // Under a name of its own first: the earlier instance answers until this one can.
+    const own = join(dataDir, `tools-${instance}.sock`);
+    server.listen(own);
+    await once(server, 'listening');
+    chmodSync(own, 0o600);
+    renameSync(own, path);
+  } catch (err) {
+    logger.warn({ err, path }, 'the tools on this node cannot ask the driver');
+  }
+  return {
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+/**
+ * Asks the running driver.
+ * @returns `undefined` if none runs
+ * @throws NetdraError `driver-unanswering` if it does not answer
+ */
+export async function askDriver(dataDir: string, what: string): Promise<string | undefined> {
+  const path = join(dataDir, socketName);
+  try {
+    const sent = request({ socketPath: path, path: `/${what}`, agent: false, timeout: answerTimeoutMs });
+    sent.end();
+    const [response] = await once(sent, 'response', { signal: AbortSignal.timeout(answerTimeoutMs) });
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of response) {
+      chunks.push(chunk);
+      bytes += chunk.length;
+      if (bytes > maxAnswerBytes) throw new Error(`its answer is over ${maxAnswerBytes} bytes`);
+    }
+    const text = Buffer.concat(chunks).toString();
+    if (response.statusCode === 200) return text;
+    throw new Error(`it answers with status ${response.statusCode}: ${text}`);
+  } catch (cause) {
+    if (['ENOENT', 'ECONNREFUSED', 'ENOTDIR'].includes(errnoCode(cause) ?? '')) return undefined;
+    const hint = 'run this as root; netdra doctor looks at the driver';
+    throw new NetdraError('driver-unanswering', `the driver does not answer at ${path}`, { cause, path, hint });
+  }
+}

@@ -1,0 +1,16 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
+import { invalidConfig } from '../api/config.ts';
+
+/**
+ * Checks how deep the driver's opaque parameters are nested, in the specification of a claim and in its allocation. To be
+ * called before anything walks them.
+ * @throws DriverError `config-invalid`
+ */
+export function checkNesting(driver: string, claim: AllocatedClaim): void {
+  const { spec, status } = claim.object;
+  const entries = [...(spec.devices?.config ?? []), ...(status?.allocation?.devices?.config ?? [])];
+  if (entries.some(({ opaque }) => opaque?.driver === driver && isTooDeep(opaque.parameters))) {
+    throw invalidConfig(claim, [`parameters: must be nested at most ${maxJsonDepth} levels deep`]);
+  }
+}
