@@ -99,7 +99,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   const moves = createAttachments(base, devices);
   const reports = createReports(base, devices, metadata);
   const { publisher, events, status } = reports;
-  const claims = createClaims(base, devices, moves.attachments, events);
+  const claims = createClaims(base, { devices, metadata, attachments: moves.attachments, events });
   const plugin = withClaimEvents(observer.plugin(withClaimStatus(claims.driver, reports.statusWriter)), events);
   const kubelet = await serveKubelet(base, plugin, metadata, publisher);
   const parts: Parts = { ...moves, ...reports, ...claims, devices, metadata, kubelet };
@@ -275,9 +275,12 @@ function createReports(
 
 function createClaims(
   { kube, resources, kernel, disk, settings, stack, ...base }: Base,
-  devices: DeviceList,
-  attachments: Attachments,
-  events: FailureEvents,
+  {
+    devices,
+    metadata,
+    attachments,
+    events,
+  }: { devices: DeviceList; metadata: ClaimMetadata; attachments: Attachments; events: FailureEvents },
 ) {
   const { clock, logger, random } = base;
   const { driverName: driver, nodeName, cdiDir: dir } = settings;
@@ -292,6 +295,7 @@ function createClaims(
   const networkDriver = new Driver({
     ...{ driver, store, attachments, control, deviceSpecs, dialectFiles, clock, logger },
     inventory: { pool: nodeName, find: (name) => devices.findUsable(name) },
+    withdrawMetadata: (claim) => metadata.withdraw(claim),
     attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     namespaces: createKubeNamespaceReader(kube),

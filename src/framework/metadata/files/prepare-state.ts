@@ -6,7 +6,7 @@ import { validateDevices } from '../document/validate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
 import { pathPart } from '../layouts/paths.ts';
 import type { ClaimRecord, DeviceName, PreparedContent, RequestRecord } from './claim-record.ts';
-import type { ClaimState, RequestState } from './claim-state.ts';
+import { type ClaimState, findRequest, type RequestState } from './claim-state.ts';
 import { findUnwritten } from './ownership.ts';
 
 /** Input for preparing a claim. */
@@ -25,23 +25,24 @@ export interface Preparation {
 
 /**
  * The state of a claim that is being prepared, for the first time or again.
- * @param kept its state so far: generations continue, and content from updates stays, unless the node has booted since
+ * @param kept its state so far: generations continue, and content from updates stays, unless the node has booted since or the
+ * claim has been allocated again, with other devices
  * @throws MetadataError `metadata-invalid`, `metadata-name-invalid`
  */
 export function prepareState(preparation: Preparation, kept: ClaimState | undefined): ClaimState {
   const { record, contents, bootId, layouts } = preparation;
   const { claim, podClaimName } = record;
   pathPart(claim.uid, 'claim UID');
-  // The gate opens when every gated request has content; requests that are no longer prepared must not count.
+  // The gate opens when every gated request has content; requests that are no longer prepared must not count, and say nothing.
   const requests = new Map<string, RequestState>(
-    Object.entries(kept?.requests ?? {}).map(([base, { isGated: _, ...rest }]) => [base, rest]),
+    Object.entries(kept?.requests ?? {}).map(([base, { isGated: _, content: _over, ...rest }]) => [base, rest]),
   );
-  // After a boot the pod has a new sandbox, and what is known about the old one is obsolete.
-  const isOver = kept?.bootId !== bootId;
+  // After a boot, or with other devices, the pod has a new sandbox, and what is known about the old one is obsolete.
+  const isOver = kept === undefined || kept.bootId !== bootId || hasOtherDevices(record, kept);
   for (const [base, request] of Object.entries(record.requests)) {
     const content = contents.get(base) ?? 'deferred';
     if (content !== 'deferred') validateDevices(claim, request.name, content);
-    const before = requests.get(pathPart(base, 'request'));
+    const before = findRequest(kept?.requests ?? {}, pathPart(base, 'request'));
     requests.set(base, prepareRequest(preparation, request, content, before && { ...before, isOver }));
   }
   // The pod stays the one it was first prepared for: the CDI spec of its containers names its directory.
@@ -56,6 +57,14 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
   // It was served while metadata was off, or for fewer requests.
   const isTooOpen = findUnwritten(state) !== undefined;
   return { ...state, servedBy: isOver || isTooOpen ? null : (kept?.servedBy ?? null) };
+}
+
+/** Whether a request was prepared with other devices than now: the claim was deallocated meanwhile. */
+function hasOtherDevices({ requests }: ClaimRecord, kept: ClaimState): boolean {
+  const names = (devices: readonly DeviceName[] = []) => devices.map(({ pool, name }) => `${pool}/${name}`);
+  return Object.entries(kept.requests).some(
+    ([base, { devices }]) => !isDeepStrictEqual(names(requests[base]?.devices), names(devices)),
+  );
 }
 
 /** Containers may read those that the claim has already. @returns `undefined` for all */

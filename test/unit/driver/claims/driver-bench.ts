@@ -155,6 +155,7 @@ export class DriverBench implements Disposable {
       inventory: { pool: testNode, find: (name) => this.#find(name) },
       networkAttachments,
       control: this.control,
+      withdrawMetadata: async ({ name }) => void this.control.calls.push(`withdraw ${name}`),
       attributesOf: (pciAddress) => ({ 'resource.kubernetes.io/pciBusID': { string: pciAddress } }),
       attachments: { detach: (_, device) => this.#release(device), forget: () => undefined },
       deviceSpecs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'device' }),

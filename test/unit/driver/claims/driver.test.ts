@@ -746,6 +746,14 @@ describe('a claim that was allocated anew while it was prepared', () => {
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
   });
 
+  it('withdraws the metadata of its earlier device before that is restored', async () => {
+    const { identity } = await prepareForUserSpace();
+    expect(bench.control.count('withdraw')).toBe(0);
+    bench.control.calls.length = 0;
+    expect(await bench.prepare({ ...allocated('c', ['dev-2']), identity })).toEqual({ devices: [] });
+    expect(bench.control.calls.slice(0, 2)).toEqual(['withdraw c', expect.stringMatching(/^restore 0000:00:00\.1 /)]);
+  });
+
   // Found by the simulation: the kubelet does not ask again for a claim that has passed to another pod.
   it.each([
     [

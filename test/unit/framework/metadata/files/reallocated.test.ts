@@ -1,0 +1,83 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  ClaimMetadata,
+  type ClaimRecord,
+  type DeviceMetadata,
+  layouts,
+} from '../../../../../src/framework/metadata/index.ts';
+import { tempDir } from '../../../../doubles/temp-dir.ts';
+
+const driver = 'sriov.netdra.dev';
+const claim = { namespace: 'default', name: 'fast-net', uid: '1a-uid' };
+const pool = 'node-1';
+const deviceOf = (name: string, interfaceName = 'net1'): DeviceMetadata => {
+  return { driver, pool, name, networkData: { interfaceName } };
+};
+const request = (name: string, device: string) => ({ name, devices: [{ pool, name: device }] });
+
+describe.each([
+  ['file', undefined],
+  ['hook', { program: '/x/netdra-gate', timeoutSeconds: 100 }],
+])('a claim that is allocated again while it is prepared, with the start gate %s', (_mode, gate) => {
+  let dir: ReturnType<typeof tempDir>;
+  let metadata: ClaimMetadata;
+  beforeEach(() => {
+    dir = tempDir();
+    metadata = new ClaimMetadata({
+      ...{ driver, dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), attributesDir: join(dir.path, 'attributes') },
+      layouts: [layouts.v1, layouts.kep, layouts['attributes-json']],
+      attributesOf: ({ name }) => ({ 'example.com/serial': { string: `serial-of-${name}` } }),
+      ...(gate && { gate }),
+    });
+  });
+  afterEach(() => dir[Symbol.dispose]());
+
+  const read = (path: string) => {
+    try {
+      return readFileSync(join(dir.path, path), 'utf8');
+    } catch {
+      return undefined;
+    }
+  };
+  const fileOf = (base: string) => read(`dra-device-metadata/default_fast-net/${base}/metadata.json`);
+  const blank = gate && '';
+  const prepare = (requests: ClaimRecord['requests'], contents = new Map<string, DeviceMetadata[]>()) =>
+    metadata.prepare({ claim, requests }, contents);
+
+  it('shows nothing of its earlier device, keeps containers out, and continues its generations', async () => {
+    await prepare({ vf: request('vf', 'dev-1') });
+    await metadata.openGate(claim, 's1', new Map([['vf', [deviceOf('dev-1')]]]));
+    expect(fileOf('vf')).toContain('dev-1');
+    await prepare({ vf: request('vf', 'dev-2') });
+    expect([fileOf('vf')?.trim(), read('dra-device-metadata/default_fast-net/gate')]).toEqual([blank, undefined]);
+    expect(metadata.read(claim, 'vf')).toBeUndefined();
+    expect(read(`attributes/${driver}-1a-uid-vf.json`)).toMatch(/^(?=.*serial-of-dev-2)(?!.*dev-1)/s);
+    await metadata.openGate(claim, 's2', new Map([['vf', [deviceOf('dev-2')]]]));
+    expect(metadata.read(claim, 'vf')).toMatchObject({ generation: 2, devices: [{ name: 'dev-2' }] });
+  });
+
+  it('shows only what the driver gives with the prepare, and nothing for a request that it no longer has', async () => {
+    await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
+    const contents = ['vf', 'other'].map((base, index): [string, DeviceMetadata[]] => {
+      return [base, [deviceOf(`dev-${index * 2 + 1}`, 'net7')]];
+    });
+    await metadata.openGate(claim, 's1', new Map(contents));
+    await prepare({ vf: request('vf', 'dev-2') }, new Map([['vf', [{ driver, pool, name: 'dev-2' }]]]));
+    expect(fileOf('vf')).toContain('dev-2');
+    expect(fileOf('vf')).not.toMatch(/dev-1|net7/);
+    expect(fileOf('other')).toBeUndefined();
+    expect(metadata.read(claim, 'other')).toBeUndefined();
+  });
+
+  it('keeps its content when it is prepared again with the same devices, or with more requests', async () => {
+    await prepare({ vf: request('vf', 'dev-1') });
+    await metadata.openGate(claim, 's1', new Map([['vf', [deviceOf('dev-1')]]]));
+    const before = fileOf('vf');
+    await prepare({ vf: request('vf', 'dev-1') });
+    await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
+    expect(fileOf('vf')).toBe(before);
+    expect(before).toContain('net1');
+  });
+});
