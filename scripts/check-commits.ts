@@ -1,0 +1,58 @@
+/**
+ * Checks the subjects of the commits since this rule exists, as CONTRIBUTING.md describes them. Outside a git
+ * repository, such as in a tarball, it says so and passes.
+ */
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+const longestSubject = 72;
+/** The rule begins after the commit that added this file, or after the oldest commit of a shallow clone. */
+const ruleFile = 'scripts/check-commits.ts';
+
+interface Commit {
+  hash: string;
+  subject: string;
+}
+
+/** What is wrong with a subject; `undefined` if it has the form `area: imperative`. */
+export function findSubjectProblem(subject: string): string | undefined {
+  if (subject.length > longestSubject) return `has ${subject.length} characters, ${longestSubject} are allowed`;
+  if (!/^[\w./-]+(, ?[\w./-]+)*: \S/.test(subject)) return 'does not begin with an area and a colon, such as "vf: "';
+  if (!/^[^:]+: [a-z]/.test(subject)) return 'has no verb in lower case after the area';
+  return subject.endsWith('.') ? 'ends with a full stop' : undefined;
+}
+
+/**
+ * Commits after the one that added the rule, without merges.
+ * @returns the reason instead, if the folder has no history that git can read
+ */
+export function listCheckedCommits(folder: string): Commit[] | string {
+  const git = (...args: string[]) => spawnSync('git', ['-C', folder, ...args], { encoding: 'utf8' });
+  const added = git('log', '--diff-filter=A', '--format=%H', '--', ruleFile);
+  if (added.status !== 0) return (added.error?.message ?? added.stderr).trim();
+  const first = added.stdout.trim().split('\n').at(-1) ?? '';
+  if (first === '') return `no commit has added ${ruleFile} yet`;
+  const log = git('log', '--no-merges', '--format=%h %s', `${first}..HEAD`);
+  if (log.status !== 0) return log.stderr.trim();
+  return log.stdout
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => ({ hash: line.replace(/ .*/, ''), subject: line.replace(/^\S+ /, '') }));
+}
+
+if (import.meta.main) {
+  const commits = listCheckedCommits(fileURLToPath(new URL('..', import.meta.url)));
+  if (typeof commits === 'string') {
+    console.log(`subjects of commits: not checked: ${commits}`);
+  } else {
+    for (const { hash, subject } of commits) {
+      const problem = findSubjectProblem(subject);
+      if (problem === undefined) continue;
+      console.error(`commit ${hash}: the subject ${problem}: ${subject}`);
+      process.exitCode = 1;
+    }
+    if (process.exitCode === 1)
+      console.error('CONTRIBUTING.md, "Commits", has the form. Amend or rebase these commits.');
+    else console.log(`subjects of commits: ${commits.length} checked`);
+  }
+}
