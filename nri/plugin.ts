@@ -158,11 +158,13 @@ export class Plugin implements AsyncDisposable {
     this.#notify('connected', () => handlers.connected?.(runtime));
   }
 
-  #notify(handler: string, call: () => void): void {
+  /** A handler may be asynchronous, although its type asks for nothing of the kind. */
+  #notify(handler: string, call: () => unknown): void {
+    const log = (error: unknown) => this.#options.logger.error({ err: toError(error), handler }, 'handler failed');
     try {
-      call();
+      Promise.resolve(call()).catch(log);
     } catch (error) {
-      this.#options.logger.error({ err: toError(error), handler }, 'handler failed');
+      log(error);
     }
   }
 }

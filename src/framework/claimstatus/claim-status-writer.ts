@@ -5,6 +5,7 @@ import { copyOf } from '../../lib/copy.ts';
 import { explain } from '../../lib/errors.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
+import { notify } from '../../lib/notify.ts';
 import { RateLimit } from '../../lib/rate-limit.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import { isKubeError, type ResourceApi, type ResourceClaim, retryPauseMs } from '../kube/index.ts';
@@ -233,7 +234,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   #fail(entry: StatusEntry, cause: unknown): number | undefined {
     const { driver, logger, onPersistentFailure, onError } = this.#options;
     const error = toStatusError(cause, claimName(entry.claim), driver);
-    onError?.(error);
+    notify(logger, 'onError', onError, error);
     // A claim that the API server finds invalid does not affect the others; any other failure most likely does.
     const kind = error.code === 'status-invalid' ? `${error.code} ${entry.claim.uid}` : error.code;
     // Each kind of failure is logged once, until no claim has it any more.
@@ -250,7 +251,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
     // In a row: an API server that starts forbids some requests until it has read all roles.
     const refusals = error.code === 'status-forbidden' ? (entry.failure?.refusals ?? 0) + 1 : 0;
     entry.failure = { kind, attempts, refusals, isReported: isReported || isDue };
-    if (isDue) onPersistentFailure?.(entry.claim, error);
+    if (isDue) notify(logger, 'onPersistentFailure', onPersistentFailure, entry.claim, error);
 
     if (isFinal) return undefined;
     const { claimStatus, claimStatusForbidden } = pauses;

@@ -3,6 +3,7 @@ import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import { copyOf } from '../../lib/copy.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
+import { notify } from '../../lib/notify.ts';
 import { passingRefusals, pauses, periods } from '../../lib/waiting-times.ts';
 import { isKubeError, retryPauseMs } from '../kube/index.ts';
 import { formatProblems, SliceError } from './errors.ts';
@@ -115,7 +116,8 @@ export class SlicePublisher implements AsyncDisposable {
         failures = 0;
         refusals = 0;
         // A pool that was refused at `publish` is not in its wanted state.
-        if (![...this.#pools.values()].includes(undefined)) this.#options.onSynced?.();
+        if (![...this.#pools.values()].includes(undefined))
+          notify(this.#options.logger, 'onSynced', this.#options.onSynced);
         await this.#pause(this.#longer(periods.sliceRecheck, jitter.recheck), () => this.#asked || this.#changed);
         // Several changes by others often follow each other, for example when all slices of a node are deleted.
         if (this.#changed)
@@ -174,7 +176,7 @@ export class SlicePublisher implements AsyncDisposable {
   #report(error: Error, retryInMs?: number): void {
     const fields = { err: error, reason: explain(error), ...(retryInMs === undefined ? {} : { retryMs: retryInMs }) };
     this.#options.logger.error(fields, 'ResourceSlices not published');
-    this.#options.onError?.(error);
+    notify(this.#options.logger, 'onError', this.#options.onError, error);
   }
 }
 

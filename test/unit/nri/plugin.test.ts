@@ -36,6 +36,13 @@ describe('createPlugin', () => {
   });
 });
 
+it('logs what a handler without an answer rejects with', async () => {
+  const { runtime, log } = await stage({ handlers: { connected: async () => expect.fail('no metrics') } });
+  await runtime.waitForPlugin('test');
+  await until(() => log.entries.some(({ level }) => level === 'error'));
+  expect(log.entries.filter(({ level }) => level === 'error')).toMatchObject([{ message: 'handler failed' }]);
+});
+
 describe.each([
   {
     style: 'a method for each event',

@@ -3,6 +3,7 @@ import {
   createSliceApi,
   type Device,
   type Pool,
+  type PublisherOptions,
   type ResourceSlice,
   SlicePublisher,
 } from '../../../../src/framework/resourceslice/index.ts';
@@ -27,7 +28,7 @@ export async function startBench({ random = 0, ...options }: ApiServerOptions & 
   api.create(node);
   const errors: Error[] = [];
   const place = { driver: testDriver, nodeName: testNode };
-  const start = () =>
+  const start = (more: Partial<PublisherOptions> = {}) =>
     kube.stack.use(
       new SlicePublisher(createSliceApi(client, resources, place), {
         ...place,
@@ -35,6 +36,7 @@ export async function startBench({ random = 0, ...options }: ApiServerOptions & 
         logger,
         random: () => random,
         onError: (error) => errors.push(error),
+        ...more,
       }),
     );
   return {

@@ -23,6 +23,20 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.slices()).toHaveLength(1);
   });
 
+  it.each([
+    ['throws', () => expect.fail('onError is broken')],
+    ['rejects', async () => expect.fail('onError is broken')],
+  ])('publishes although onError %s', async (_how, onError) => {
+    await using bench = await startBench();
+    bench.api.failNext('POST /resourceslices', 500, { message: 'etcd is away' });
+    const publisher = bench.start({ onError, onSynced: onError });
+    publisher.publish(onePool(devices(1)));
+    await expect.poll(() => bench.logger.messages('error')).toContain('callback failed');
+    await bench.settle(() => bench.clock.advance(1_000));
+    publisher.publish(onePool(devices(2)));
+    await expect.poll(() => bench.slices()[0]?.spec.devices).toHaveLength(2);
+  });
+
   it('says which gate is off if attributes in list form are refused, and nothing of lists if others are', async ({
     own: bench,
   }) => {
