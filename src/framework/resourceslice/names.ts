@@ -7,6 +7,8 @@ const preRelease = `(${number}|\\d*[A-Za-z-][0-9A-Za-z-]*)`;
 const semanticVersion = new RegExp(
   `^${number}\\.${number}\\.${number}(-${preRelease}(\\.${preRelease})*)?(\\+[0-9A-Za-z-]+(\\.[0-9A-Za-z-]+)*)?$`,
 );
+/** Source: github.com/blang/semver, with which the API server parses versions. */
+const maxVersionNumber = 2n ** 64n - 1n;
 const label = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
 /** The part of a label key after the slash, and label values. */
 const qualifiedPart = /^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
@@ -50,5 +52,9 @@ export function labelValueProblem(text: string): string | undefined {
 }
 
 export function semverProblem(text: string): string | undefined {
-  return semanticVersion.test(text) ? undefined : `"${text}" must be a semantic version such as 1.2.3`;
+  if (!semanticVersion.test(text)) return `"${text}" must be a semantic version such as 1.2.3`;
+  const [core = '', ...preRelease] = text.replace(/\+.*/, '').split('-');
+  const numbers = [core, preRelease.join('-')].flatMap((part) => part.split('.')).filter((part) => /^\d+$/.test(part));
+  if (numbers.every((each) => BigInt(each) <= maxVersionNumber)) return undefined;
+  return `"${text}" must be a semantic version with numbers of at most 64 bits`;
 }

@@ -91,12 +91,20 @@ function validateDevice(report: Report, device: Device, driver: string): void {
 
 function validateBindingConditions(report: Report, device: Device): void {
   const check = (field: BindingField, other: BindingField) => {
-    const count = device[field]?.length ?? 0;
-    atMost(report, field, count, 'bindingConditions');
-    if (count === 0 && (device[other]?.length ?? 0) > 0) report(field, `are required with ${other}`);
+    const conditions = device[field] ?? [];
+    atMost(report, field, conditions.length, 'bindingConditions');
+    for (const condition of new Set(conditions)) reportIf(report, field, labelKeyProblem(condition));
+    if (new Set(conditions).size < conditions.length) report(field, 'has a condition twice');
+    if (conditions.length === 0 && (device[other]?.length ?? 0) > 0) report(field, `are required with ${other}`);
   };
   check('bindingConditions', 'bindingFailureConditions');
   check('bindingFailureConditions', 'bindingConditions');
+}
+
+/** RFC 3339, as the API server reads it. */
+function isTime(text: string): boolean {
+  const form = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
+  return form.test(text) && !Number.isNaN(Date.parse(text));
 }
 
 function valuesOf(attribute: DeviceAttribute): unknown[] {
@@ -118,6 +126,7 @@ function validateAttribute(report: Report, field: string, attribute: DeviceAttri
 function valueProblem(kind: string, value: unknown): string | undefined {
   switch (kind.replace(/s$/, '')) {
     case 'int':
+      if (typeof value === 'bigint') return `${value} is a bigint: pass a number`;
       return Number.isSafeInteger(value) ? undefined : `${value} must be an integer, at most 2^53 - 1 either way`;
     case 'bool':
       return typeof value === 'boolean' ? undefined : `${value} must be true or false`;
@@ -145,7 +154,7 @@ function validateTaints(report: Report, taints: DeviceTaint[]): void {
     reportIf(report, `${field}.key`, labelKeyProblem(key));
     reportIf(report, `${field}.value`, labelValueProblem(value ?? ''));
     if (!taintEffects.includes(effect)) report(`${field}.effect`, `"${effect}" must be ${taintEffects.join(' or ')}`);
-    if (Number.isNaN(Date.parse(timeAdded ?? '1970-01-01T00:00:00Z'))) {
+    if (timeAdded !== undefined && !isTime(timeAdded)) {
       report(`${field}.timeAdded`, `"${timeAdded}" must be a time as in RFC 3339`);
     }
   });
@@ -162,6 +171,7 @@ function validateCounterSets(report: Report, sets: CounterSet[]): void {
 }
 
 function validateCounters(report: Report, field: string, counters: Record<string, Counter>): void {
+  if (Object.keys(counters).length === 0) report(`${field}.counters`, 'must have at least one counter');
   atMost(report, `${field}.counters`, Object.keys(counters).length, 'counters');
   for (const [name, { value }] of Object.entries(counters)) {
     reportIf(report, `${field}.counters[${name}]`, dnsLabelProblem(name));

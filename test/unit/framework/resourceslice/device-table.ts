@@ -91,6 +91,42 @@ export const badDevices: [what: string, device: Partial<Device>, message: string
     'taints[0].timeAdded "soon" must be a time',
   ],
   [
+    'a taint added in a year',
+    { taints: [{ key: 'a', effect: 'None', timeAdded: '2026' }] },
+    'taints[0].timeAdded "2026" must be a time as in RFC 3339',
+  ],
+  [
+    'an empty time of a taint',
+    { taints: [{ key: 'a', effect: 'None', timeAdded: '' }] },
+    'timeAdded "" must be a time',
+  ],
+  ['a bigint', { attributes: { a: { int: 5n as never } } }, 'attributes[a].int 5 is a bigint: pass a number'],
+  [
+    'a version of more than 64 bits',
+    { attributes: { a: { version: '1.0.18446744073709551616' } } },
+    '"1.0.18446744073709551616" must be a semantic version with numbers of at most 64 bits',
+  ],
+  [
+    'a pre-release of more than 64 bits',
+    { attributes: { a: { version: '1.0.0-rc-a.18446744073709551616+1' } } },
+    'must be a semantic version with numbers of at most 64 bits',
+  ],
+  [
+    'no counters of a set',
+    { consumesCounters: [{ counterSet: 'pf0', counters: {} }] },
+    'consumesCounters[pf0].counters must have at least one counter',
+  ],
+  [
+    'a binding condition that is none',
+    { bindingConditions: ['not ready'], bindingFailureConditions: ['failed'] },
+    'bindingConditions "not ready" must be a label key',
+  ],
+  [
+    'a binding condition twice',
+    { bindingConditions: ['ready', 'ready'], bindingFailureConditions: ['failed'] },
+    'bindingConditions has a condition twice',
+  ],
+  [
     'too many taints',
     { taints: many(17, (n) => ({ key: `k${n}`, effect: 'None' as const })) },
     'taints has 17 entries, at most 16 are allowed',
