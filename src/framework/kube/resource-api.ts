@@ -51,7 +51,7 @@ export class ResourceApi {
   }
 
   async readClaim(namespace: string, name: string, signal?: AbortSignal): Promise<ResourceClaim> {
-    const path = `namespaces/${namespace}/resourceclaims/${name}`;
+    const path = claimPath({ namespace, name });
     return await this.request<ResourceClaim>({ method: 'GET', path, ...defined({ signal }) });
   }
 
@@ -67,12 +67,12 @@ export class ResourceApi {
    * patch does not fit the claim, which a different version can cause, too
    */
   async patchClaimStatus(
-    { namespace, name }: { namespace: string; name: string },
+    claim: { namespace: string; name: string },
     patch: JsonPatchOperation[],
     signal: AbortSignal,
   ): Promise<ResourceClaim> {
     return await this.request<ResourceClaim>({
-      ...{ method: 'PATCH', path: `namespaces/${namespace}/resourceclaims/${name}/status`, body: patch, signal },
+      ...{ method: 'PATCH', path: `${claimPath(claim)}/status`, body: patch, signal },
       contentType: 'application/json-patch+json',
     });
   }
@@ -98,6 +98,18 @@ export class ResourceApi {
       },
     );
   }
+}
+
+/**
+ * The path of a claim. Callers may have its name from other components: as one part of a path it leads to no other resource.
+ * @throws KubeError `api-invalid` for a name that is none: `.` and `..` stay what they are however they are encoded
+ */
+function claimPath({ namespace, name }: { namespace: string; name: string }): string {
+  for (const part of [namespace, name]) {
+    if (part !== '' && part !== '.' && part !== '..') continue;
+    throw new KubeError('api-invalid', `${JSON.stringify(`${namespace}/${name}`)} is not the name of a claim`);
+  }
+  return `namespaces/${encodeURIComponent(namespace)}/resourceclaims/${encodeURIComponent(name)}`;
 }
 
 function inVersion({ path, body, ...request }: ResourceRequest, version: ResourceVersion): KubeRequest {

@@ -34,6 +34,28 @@ describe('ResourceApi', () => {
     expect(bench.resources.version).toBe('v1');
   });
 
+  it('asks for the claim by any name, and for no other resource', async () => {
+    await using bench = await startBench();
+    const odd = { namespace: '../../../../api/v1/nodes/x?', name: 'a/status#' };
+    await expect(bench.resources.readClaim(odd.namespace, odd.name)).rejects.toMatchObject({ code: 'api-not-found' });
+    const signal = new AbortController().signal;
+    await expect(bench.resources.patchClaimStatus(odd, [], signal)).rejects.toMatchObject({ code: 'api-not-found' });
+    const [namespace, name] = ['..%2F..%2F..%2F..%2Fapi%2Fv1%2Fnodes%2Fx%3F', 'a%2Fstatus%23'];
+    const path = `/apis/resource.k8s.io/v1/namespaces/${namespace}/resourceclaims/${name}`;
+    expect(bench.api.log.map((request) => request.path)).toEqual([path, `${path}/status`]);
+  });
+
+  it.each([
+    ['..', 'c'],
+    ['default', '..'],
+    ['.', 'c'],
+    ['default', ''],
+  ])('asks for no claim %s/%s', async (namespace, name) => {
+    await using bench = await startBench();
+    await expect(bench.resources.readClaim(namespace, name)).rejects.toMatchObject({ code: 'api-invalid' });
+    expect(bench.api.log).toEqual([]);
+  });
+
   it('does not look elsewhere for an object that is not there', async () => {
     await using bench = await startBench();
     await expect(bench.resources.readClaim('default', 'absent')).rejects.toMatchObject({ code: 'api-not-found' });
