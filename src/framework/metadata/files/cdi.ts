@@ -1,4 +1,5 @@
 import { formatGoJson } from '../document/json-stream.ts';
+import { MetadataError } from '../errors.ts';
 import { fileName, isPathPart, pathPart } from '../layouts/paths.ts';
 import { createFile, type HostFile, hasText, listDir, removeFile } from './host-file.ts';
 
@@ -12,12 +13,15 @@ export interface ContainerEdits {
   hooks?: { hookName: string; path: string; args: string[]; timeout: number }[];
 }
 
+/** The class of the specs that mount the metadata of claims. Source: KEP-5304 "Generate CDI spec". */
+export const metadataClass = 'metadata';
+
 /**
  * CDI specs of claims, of one class: one file with one device for each name, kind `{driver}/{class}`, device name
  * `{claimUID}_{name}`. Ids depend on nothing else, so preparing a claim again gives the same ones. Source: KEP-5304
  * "Generate CDI spec", whose class is `metadata` and whose names are requests.
  */
-export class CdiSpecs {
+export class ClaimSpecs {
   readonly #dir: string;
   readonly #driver: string;
   readonly #class: string;
@@ -69,6 +73,21 @@ export class CdiSpecs {
   #file(claimUid: string, name: string): HostFile {
     const file = `${this.#prefix(claimUid)}${pathPart(name, 'CDI device name')}.json`;
     return { base: this.#dir, parts: [fileName(file, `CDI spec of claim ${claimUid}`)] };
+  }
+}
+
+/** The specs of a driver itself, of one class. The class `metadata` is the framework's: it would overwrite and remove them. */
+export class CdiSpecs extends ClaimSpecs {
+  /** @throws MetadataError `metadata-name-invalid` for the class `metadata`, or one that no spec can have */
+  constructor(options: { dir: string; driver: string; class: string }) {
+    const { class: name } = options;
+    const refuse = (reason: string, hint: string) =>
+      new MetadataError('metadata-name-invalid', `class ${JSON.stringify(name)} of CDI specs ${reason}`, { hint });
+    if (!/^[A-Za-z]([\w-]*[A-Za-z0-9])?$/.test(name)) {
+      throw refuse('is invalid', 'begin with a letter, end with a letter or digit, and use only these, "-" and "_"');
+    }
+    if (name === metadataClass) throw refuse('is reserved for the metadata of claims', 'choose another one');
+    super(options);
   }
 }
 

@@ -91,6 +91,11 @@ export class ClaimDirs {
     this.states = new ClaimStates(records, dataDir);
   }
 
+  /** The driver whose claims these are. */
+  get driver(): string {
+    return this.options.driver;
+  }
+
   protected now(): Date {
     return this.options.now?.() ?? new Date();
   }

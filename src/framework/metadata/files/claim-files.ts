@@ -6,7 +6,7 @@ import { type HostDirs, type LayoutName, placeOf } from '../layouts/layout.ts';
 import { attributesFilePrefix } from '../layouts/layout-attributes-json.ts';
 import { claimDirectory } from '../layouts/layout-v1.ts';
 import { layouts } from '../layouts/layouts.ts';
-import { CdiSpecs, type ContainerEdits } from './cdi.ts';
+import { ClaimSpecs, type ContainerEdits, metadataClass } from './cdi.ts';
 import type { ClaimMetadataOptions } from './claim-dirs.ts';
 import { type ClaimState, contentOf, hasGate, requestOf } from './claim-state.ts';
 import {
@@ -21,6 +21,7 @@ import {
   removeFile,
   removeTree,
   takeTreeAway,
+  withdrawFile,
 } from './host-file.ts';
 
 export type ClaimFilesOptions = Pick<ClaimMetadataOptions, 'driver' | 'cdiDir' | 'gate' | 'later' | 'marker'>;
@@ -29,12 +30,12 @@ export type ClaimFilesOptions = Pick<ClaimMetadataOptions, 'driver' | 'cdiDir' |
 export class ClaimFiles {
   readonly #options: ClaimFilesOptions;
   readonly #dirs: HostDirs;
-  readonly #cdi: CdiSpecs;
+  readonly #cdi: ClaimSpecs;
 
   constructor(options: ClaimFilesOptions, dirs: HostDirs) {
     this.#options = options;
     this.#dirs = dirs;
-    this.#cdi = new CdiSpecs({ dir: options.cdiDir, driver: options.driver, class: 'metadata' });
+    this.#cdi = new ClaimSpecs({ dir: options.cdiDir, driver: options.driver, class: metadataClass });
   }
 
   /** @throws MetadataError `metadata-name-invalid` if the claim cannot have files in one of its layouts */
@@ -83,7 +84,7 @@ export class ClaimFiles {
     let isWritten = false;
     for (const [layout, file] of this.#files(state, base)) {
       const text = layouts[layout].encode(content) ?? (requestOf(state, base).isGated ? '' : undefined);
-      if (text === undefined) removeFile(file);
+      if (text === undefined) withdrawFile(file);
       else if (putFile(file, text)) isWritten = true;
     }
     return isWritten;

@@ -125,7 +125,20 @@ function removeIfThere(path: string): void {
  * @returns whether anything was written
  */
 export function putFile(file: HostFile, text: string): boolean {
-  const found = withFile(file, 'update', O_RDWR, (descriptor, size) => {
+  const found = overwrite(file, text);
+  if (found === undefined) createFile(file, text);
+  return found !== 'equal';
+}
+
+/** Removes a file that containers may have mounted: they keep its inode, and find it blank. It does not have to exist. */
+export function withdrawFile(file: HostFile): void {
+  overwrite(file, '');
+  removeFile(file);
+}
+
+/** @returns `undefined` if there is no such file */
+function overwrite(file: HostFile, text: string): 'equal' | 'overwritten' | undefined {
+  return withFile(file, 'update', O_RDWR, (descriptor, size) => {
     const content = Buffer.from(text);
     const present = Buffer.alloc(size);
     readSync(descriptor, present, 0, size, 0);
@@ -135,8 +148,6 @@ export function putFile(file: HostFile, text: string): boolean {
     writeAll(descriptor, Buffer.concat([content, Buffer.alloc(length - content.length, ' ')]), 0);
     return 'overwritten';
   });
-  if (found === undefined) createFile(file, text);
-  return found !== 'equal';
 }
 
 /** The file's text, or `undefined` if it does not exist. */

@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import {
+  closeSync,
   existsSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
   statSync,
@@ -117,6 +119,18 @@ describe('ClaimMetadata', () => {
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.9/24')]);
     expect(statSync(file).ino).toBe(ino);
     expect(await readMetadataFile(file)).toMatchObject({ generation: 3, devices: [deviceWith('192.0.2.9/24')] });
+  });
+
+  it('withdraws content without a gate from running containers, too, which keep the file mounted', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    const mounted = openSync(file, 'r');
+    await metadata.withdraw(claim);
+    expect(existsSync(file)).toBe(false);
+    expect(readFileSync(mounted, 'utf8').trim()).toBe('');
+    closeSync(mounted);
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    expect(await readMetadataFile(file)).toMatchObject({ generation: 2 });
   });
 
   it('withdraws some requests only, and goes on hiding nothing else', async () => {
