@@ -6,16 +6,19 @@ import { defaultRegistrationTimeoutMs } from './runtime-info.ts';
 export const defaultSocketPath = '/var/run/nri/nri.sock';
 
 export interface PluginOptions {
-  /** Name under which the runtime knows the plugin: letters, digits and `_.+-`. */
-  name: string;
-  /** Two digits: the position among the runtime's plugins; lower ones are called first. */
-  index: string;
+  /** Name under which the runtime knows the plugin: letters, digits and `_.+-`. Default: `NRI_PLUGIN_NAME` of `env`. */
+  name?: string;
+  /**
+   * Two digits: the position among the runtime's plugins; lower ones are called first. Default: `NRI_PLUGIN_IDX` of `env`.
+   */
+  index?: string;
   handlers: PluginHandlers;
   /** The runtime's socket. Default `/var/run/nri/nri.sock`. It is recreated when the runtime starts. */
   socketPath?: string;
   /**
    * The environment, e.g. `process.env`. A runtime that starts the plugin itself names an open socket's descriptor in
-   * it (`NRI_PLUGIN_SOCKET`), which is then used instead of `socketPath`, without reconnecting. Absent: ignored.
+   * it (`NRI_PLUGIN_SOCKET`), which is then used instead of `socketPath`, without reconnecting. It and the manifests of other
+   * plugins also give name and index there (`NRI_PLUGIN_NAME`, `NRI_PLUGIN_IDX`). Absent: ignored.
    */
   env?: Readonly<Record<string, string | undefined>>;
   logger?: Logger;
@@ -75,19 +78,24 @@ export type ResolvedOptions = Required<Omit<PluginOptions, 'env' | 'backoff' | '
 } & Pick<PluginOptions, 'failurePolicy'>;
 
 export function resolveOptions(options: PluginOptions): ResolvedOptions {
-  const { name, index, handlers, backoff = {} } = options;
+  const { env = {}, handlers, backoff = {} } = options;
+  const { name = env.NRI_PLUGIN_NAME ?? '', index = env.NRI_PLUGIN_IDX ?? '' } = options;
   if (!/^[A-Za-z0-9_.+-]+$/.test(name)) {
-    throw new OptionError('name', `"${name}" is not a plugin name`, { hint: 'letters, digits and _ . + - only' });
+    throw new OptionError('name', `"${name}" is not a plugin name`, {
+      hint: 'letters, digits and _ . + - only; or set NRI_PLUGIN_NAME and pass env',
+    });
   }
   if (!/^[0-9]{2}$/.test(index)) {
-    throw new OptionError('index', `"${index}" is not a plugin index`, { hint: 'exactly two digits, e.g. "10"' });
+    throw new OptionError('index', `"${index}" is not a plugin index`, {
+      hint: 'exactly two digits, e.g. "10"; or set NRI_PLUGIN_IDX and pass env',
+    });
   }
   return {
     name,
     index,
     handlers,
     socketPath: options.socketPath ?? defaultSocketPath,
-    fd: parseDescriptor(options.env?.NRI_PLUGIN_SOCKET),
+    fd: parseDescriptor(env.NRI_PLUGIN_SOCKET),
     logger: options.logger ?? silentLogger,
     backoff: {
       initialMs: backoff.initialMs ?? 250,

@@ -1,5 +1,5 @@
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { type AnyDefinition, loadSync, type MessageTypeDefinition, type PackageDefinition } from '@grpc/proto-loader';
 import { NriError } from './errors.ts';
 
@@ -10,9 +10,12 @@ export interface MessageCodec<T> {
   decode(bytes: Buffer): T;
 }
 
-/** The directory of the `.proto` files in a source tree. A bundle has them elsewhere and sets `protoDir`. */
+/** The directory of the `.proto` files: `proto` beside a bundle, or beside this folder in a source tree. Elsewhere a bundle sets `protoDir`. */
 export function defaultProtoDir(): string {
-  return fileURLToPath(new URL('../proto', import.meta.url));
+  // A bundle of CommonJS modules does not know where it is.
+  const here = import.meta.dirname ?? dirname(process.argv[1] ?? '.');
+  const beside = join(here, 'proto');
+  return existsSync(beside) ? beside : join(here, '../proto');
 }
 
 /**

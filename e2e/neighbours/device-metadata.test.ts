@@ -1,10 +1,13 @@
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
-import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
+import type { AllocatedClaim, PrepareResult } from '../../src/framework/kubeletplugin/index.ts';
 import { encodeObject, encodeVersions } from '../../src/framework/metadata/document/codec.ts';
 import { formatGoJson } from '../../src/framework/metadata/document/json-stream.ts';
 import { hostPath } from '../../src/framework/metadata/files/host-file.ts';
@@ -17,6 +20,8 @@ import {
   readMetadataFile,
 } from '../../src/framework/metadata/index.ts';
 import { defined } from '../../src/lib/defined.ts';
+import { testDriver } from '../../test/doubles/objects.ts';
+import { Bench } from '../../test/unit/framework/kubeletplugin/bench.ts';
 import * as arbitraries from '../../test/unit/framework/metadata/arbitraries.ts';
 import { documentOf, place, recordOf, samples } from '../../test/unit/framework/metadata/samples.ts';
 import { ensureGoPrograms } from '../go/build.ts';
@@ -122,6 +127,53 @@ describe.each(deviceMetadata)(
       const paths = documents.map((_, index) => join(folder, `${index}.json`));
       for (const [index, path] of paths.entries()) writeFileSync(path, encodeVersions(documents[index]!));
       expect(readByGo(paths)).toEqual(documents.map(expectedOf));
+    });
+
+    describe('in a rolling update', () => {
+      const [goUid, ownUid] = [1, 2].map((n) => `0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c000${n}`) as [string, string];
+      const holdMs = 1_000;
+
+      /** Our instance and the helper's, on the same directory. Both note when their driver prepares. */
+      async function startBoth() {
+        const bench = await Bench.start();
+        onTestFinished(() => bench[Symbol.asyncDispose]());
+        const notes: string[] = [];
+        const prepareResourceClaims = async (claims: AllocatedClaim[]) => {
+          notes.push('ours begins');
+          await sleep(holdMs);
+          notes.push('ours ends');
+          return new Map(claims.map(({ identity }): [string, PrepareResult] => [identity.uid, { devices: [] }]));
+        };
+        await bench.startHelper({ prepareResourceClaims }, { podUid: ownUid });
+        const { claim } = bench.addPod('theirs');
+        const input = { driver: testDriver, claim, devices: [], podUid: goUid, holdMs };
+        const prepareTheirs = async () => {
+          const child = spawn(program, ['write', bench.dataDir()], { stdio: ['pipe', 'pipe', 'inherit'] });
+          child.stdout.on('data', (data) => {
+            const lines = String(data).trim().split('\n');
+            notes.push(...lines.map((line) => line.replace('prepare', 'theirs')));
+          });
+          child.stdin.end(JSON.stringify(input));
+          expect((await once(child, 'close'))[0]).toBe(0);
+        };
+        return { notes, prepareTheirs, prepareOurs: () => bench.preparePod('ours') };
+      }
+
+      it('holds our calls back while the helper prepares', async () => {
+        const { notes, prepareOurs, prepareTheirs } = await startBoth();
+        const theirs = prepareTheirs();
+        await vi.waitFor(() => expect(notes).toEqual(['theirs begins']), 5_000);
+        await Promise.all([theirs, prepareOurs()]);
+        expect(notes).toEqual(['theirs begins', 'theirs ends', 'ours begins', 'ours ends']);
+      });
+
+      it('holds the calls of the helper back while we prepare', async () => {
+        const { notes, prepareOurs, prepareTheirs } = await startBoth();
+        const ours = prepareOurs();
+        await vi.waitFor(() => expect(notes).toEqual(['ours begins']), 5_000);
+        await Promise.all([ours, prepareTheirs()]);
+        expect(notes).toEqual(['ours begins', 'ours ends', 'theirs begins', 'theirs ends']);
+      });
     });
 
     it('refuses a file that ends too early', () => {

@@ -1,7 +1,7 @@
 import { closeSync, read } from 'node:fs';
-import koffi from 'koffi';
 import { abortable } from './abort.ts';
 import type { Clock } from './clock.ts';
+import { loadKoffi } from './koffi.ts';
 import { periods } from './waiting-times.ts';
 
 /** How to wait for others who have a file open. */
@@ -32,7 +32,8 @@ export class CloseWatch implements FileWait {
     if (isMet()) return;
     this.#waiting++;
     try {
-      this.#closes ??= Closes.open();
+      const system = await loadInotify();
+      this.#closes ??= Closes.open(system);
       const closes = this.#closes?.add(descriptor) ? this.#closes : undefined;
       for (;;) {
         // Asked for before the condition is tried, so that no close in between is missed.
@@ -58,29 +59,31 @@ const bufferBytes = 1_024;
 
 /** The closes of files, from one inotify instance. */
 class Closes implements Disposable {
+  readonly #system: Inotify;
   readonly #descriptor: number;
   readonly #buffer = Buffer.alloc(bufferBytes);
   /** A process does not end before its threads: the end of a watch is an event, with which the thread that reads returns. */
-  readonly #unwatch = () => void loadInotify().removeWatch(this.#descriptor, this.#watch);
+  readonly #unwatch = () => void this.#system.removeWatch(this.#descriptor, this.#watch);
   /** The last one added; -1: nothing is watched, nor read. */
   #watch = -1;
   #isOver = false;
   #next = Promise.withResolvers<void>();
 
-  private constructor(descriptor: number) {
+  private constructor(system: Inotify, descriptor: number) {
+    this.#system = system;
     this.#descriptor = descriptor;
   }
 
   /** @returns `undefined` if the kernel has no instance left */
-  static open(): Closes | undefined {
-    const descriptor = loadInotify().init(closeOnExec);
-    return descriptor < 0 ? undefined : new Closes(descriptor);
+  static open(system: Inotify): Closes | undefined {
+    const descriptor = system.init(closeOnExec);
+    return descriptor < 0 ? undefined : new Closes(system, descriptor);
   }
 
   /** Watches the file of a descriptor, whatever its path is by now. @returns `false` if the kernel has no watch left */
   add(descriptor: number): boolean {
     const isFirst = this.#watch < 0;
-    const watch = loadInotify().addWatch(this.#descriptor, `/proc/self/fd/${descriptor}`, closedAfterWrite);
+    const watch = this.#system.addWatch(this.#descriptor, `/proc/self/fd/${descriptor}`, closedAfterWrite);
     if (watch < 0) return false;
     this.#watch = watch;
     if (!isFirst) return true;
@@ -121,9 +124,9 @@ interface Inotify {
 let inotify: Inotify | undefined;
 
 /** Resolved once: each koffi lookup costs memory for good. */
-function loadInotify(): Inotify {
+async function loadInotify(): Promise<Inotify> {
   if (inotify !== undefined) return inotify;
-  const library = koffi.load(null);
+  const library = (await loadKoffi()).load(null);
   inotify = {
     init: library.func('int inotify_init1(int flags)'),
     addWatch: library.func('int inotify_add_watch(int fd, const char *path, uint32_t mask)'),

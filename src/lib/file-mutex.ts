@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto';
 import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
-import koffi from 'koffi';
 import type { FileWait } from './close-watch.ts';
 import type { ErrorDetails } from './errors.ts';
 import { KeyedMutex } from './keyed-mutex.ts';
+import { loadKoffi } from './koffi.ts';
 
 /** Locks a byte for an open file. @returns `false` if another open file description holds it */
 export type LockByte = (descriptor: number, byte: number) => boolean;
@@ -20,20 +20,21 @@ export class FileMutex extends KeyedMutex implements Disposable {
   readonly #path: string;
   readonly #wait: FileWait;
   readonly #LockError: LockErrorClass;
-  readonly #lockByte: LockByte;
+  readonly #lock: LockByte | Extent;
   /** Descriptors of the tasks that have keys, or wait for other processes. */
   readonly #open = new Set<number>();
 
   /**
    * @param wait for other processes
+   * @param lock the kernel's, of a byte for each key or of the whole file; or another one
    * @param LockError thrown, also by all methods, as `lock-unavailable` if the file cannot be opened or locked
    */
-  constructor(path: string, wait: FileWait, LockError: LockErrorClass, lockByte: LockByte = tryLockByte) {
+  constructor(path: string, wait: FileWait, LockError: LockErrorClass, lock: LockByte | Extent = 'key') {
     super();
     this.#path = path;
     this.#wait = wait;
     this.#LockError = LockError;
-    this.#lockByte = lockByte;
+    this.#lock = lock;
     this.#guard(() => mkdirSync(dirname(path), { recursive: true, mode: 0o750 }));
     closeSync(this.#openFile());
   }
@@ -49,9 +50,10 @@ export class FileMutex extends KeyedMutex implements Disposable {
     const descriptor = this.#openFile();
     this.#open.add(descriptor);
     stack.defer(() => this.#close(descriptor));
+    const lockByte = typeof this.#lock === 'function' ? this.#lock : await loadFileLock(this.#lock);
     let locked = 0;
     const isLocked = () => {
-      while (locked < bytes.length && this.#guard(() => this.#lockByte(descriptor, bytes[locked]!))) locked++;
+      while (locked < bytes.length && this.#guard(() => lockByte(descriptor, bytes[locked]!))) locked++;
       return locked === bytes.length;
     };
     await this.#wait.until(descriptor, isLocked, signal);
@@ -94,20 +96,32 @@ const writeLock = 1;
 
 /** `struct flock` of 64-bit Linux, in 32-bit words: type and whence (from the start), padding, start, length, pid (0 here). */
 const lock = new Uint32Array(8);
-let fcntl: ((descriptor: number, command: number, lock: Uint32Array) => number) | undefined;
 const word = { typeAndWhence: 0, start: 2, length: 4 };
+/** As a length: up to the end, wherever it is. */
+const toTheEnd = 0;
 
-/** @throws Error with the errno */
-function tryLockByte(descriptor: number, offset: number): boolean {
-  lock[word.typeAndWhence] = writeLock;
-  lock[word.start] = offset;
-  lock[word.start + 1] = Math.floor(offset / 2 ** 32);
-  lock[word.length] = 1;
+/** What of a file a lock is for: one byte for each key, or all of it. */
+export type Extent = 'key' | 'file';
+
+type Fcntl = (descriptor: number, command: number, lock: Uint32Array) => number;
+let fcntl: Fcntl | undefined;
+
+/** The kernel's locks. @returns a function that throws an Error with the errno */
+export async function loadFileLock(extent: Extent): Promise<LockByte> {
+  const koffi = await loadKoffi();
   // Resolved once: each koffi lookup costs memory for good. The third argument of fcntl(2) is variadic; declaring it fixed
   // makes no difference on x86-64 and arm64, and koffi examines the types of a variadic call each time.
-  fcntl ??= koffi.load(null).func('int fcntl(int fd, int cmd, void *lock)');
-  if (fcntl?.(descriptor, setOpenFileLock, lock) === 0) return true;
-  const code = koffi.errno();
-  if (code === koffi.os.errno.EAGAIN || code === koffi.os.errno.EACCES) return false;
-  throw new Error(`fcntl failed with errno ${code}`);
+  fcntl ??= koffi.load(null).func('int fcntl(int fd, int cmd, void *lock)') as Fcntl;
+  const call = fcntl;
+  return (descriptor, byte) => {
+    const [start, length] = extent === 'file' ? [0, toTheEnd] : [byte, 1];
+    lock[word.typeAndWhence] = writeLock;
+    lock[word.start] = start;
+    lock[word.start + 1] = Math.floor(start / 2 ** 32);
+    lock[word.length] = length;
+    if (call(descriptor, setOpenFileLock, lock) === 0) return true;
+    const code = koffi.errno();
+    if (code === koffi.os.errno.EAGAIN || code === koffi.os.errno.EACCES) return false;
+    throw new Error(`fcntl failed with errno ${code}`);
+  };
 }

@@ -1,20 +1,28 @@
 import { existsSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
+import { dirname, join } from 'node:path';
 import type { ServiceDefinition } from '@grpc/grpc-js';
 import { loadSync, type PackageDefinition } from '@grpc/proto-loader';
 
-/** Beside the folder of the bundled program; beside `src` where the sources or the npm package run. */
-const [besideProgram, besideSources] = ['../proto', '../../proto'].map((path) =>
-  fileURLToPath(new URL(path, import.meta.url)),
-) as [string, string];
-const defaultDir = existsSync(besideProgram) ? besideProgram : besideSources;
+/** A bundle of CommonJS modules does not know where it is. */
+const here = import.meta.dirname ?? dirname(process.argv[1] ?? '.');
+
+/**
+ * Where the wire contracts are looked for: beside a bundle of another project, beside the folder of our bundled program, beside `src`
+ * where the sources or the npm package run.
+ */
+const places = ['proto', '../proto', '../../proto'].map((path) => join(here, path));
+
+/** The folder with a wire contract; `undefined` if none of the places has it. */
+export function findProtoDir(file: string): string | undefined {
+  return places.find((dir) => existsSync(join(dir, file)));
+}
 
 /**
  * Loads one of our wire contracts. Field names become camelCase, 64-bit integers become numbers (none of ours exceeds
  * 2^53), and absent fields get their proto3 defaults.
  * @param file name below `proto/`, e.g. `dra-v1.proto`
  */
-export function loadProto(file: string, dir = defaultDir): PackageDefinition {
+export function loadProto(file: string, dir = findProtoDir(file) ?? '.'): PackageDefinition {
   return loadSync(file, { includeDirs: [dir], longs: Number, enums: String, defaults: true, oneofs: false });
 }
 
@@ -29,11 +37,17 @@ export interface LazyService {
  * and most of the served versions are never called.
  * @param service full name, e.g. `v1.DRAPlugin`
  * @param methods by name: whether they respond with a stream
+ * @param protoDir folder of the contract; absent: found by itself
  */
-export function lazyService(file: string, service: string, methods: Record<string, { streams: boolean }>): LazyService {
+export function lazyService(
+  file: string,
+  service: string,
+  methods: Record<string, { streams: boolean }>,
+  protoDir?: string,
+): LazyService {
   let loaded: ServiceDefinition | undefined;
   const load = () => {
-    loaded ??= loadProto(file)[service] as ServiceDefinition | undefined;
+    loaded ??= loadProto(file, protoDir)[service] as ServiceDefinition | undefined;
     if (loaded === undefined) throw new TypeError(`${file} has no service ${service}`);
     return loaded;
   };

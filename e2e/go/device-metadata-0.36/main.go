@@ -1,6 +1,7 @@
 // Kubernetes' own code for device metadata, to be compared with ours.
 //
 //	device-metadata read FILE...          prints for each file what is decoded, and why that is not valid
+//	device-metadata strict FILE           decodes one object as a consumer does that accepts no field it does not know
 //	device-metadata write FOLDER <INPUT   writes as a driver on the kubeletplugin helper that serves these claims
 package main
 
@@ -10,10 +11,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	serializerjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/dynamic-resource-allocation/api/metadata/v1alpha1"
@@ -26,6 +30,9 @@ type input struct {
 	Driver  string
 	Claim   *resourceapi.ResourceClaim
 	Devices []kubeletplugin.Device
+	// UID of the driver's pod in a rolling update, and how long its prepare then takes.
+	PodUID types.UID
+	HoldMs time.Duration
 	Updates []struct {
 		Request string
 		Devices []kubeletplugin.Device
@@ -49,6 +56,8 @@ func run(args []string) error {
 	switch {
 	case len(args) > 1 && args[0] == "read":
 		return read(args[1:])
+	case len(args) == 2 && args[0] == "strict":
+		return decodeStrictly(args[1])
 	case len(args) == 2 && args[0] == "write":
 		var in input
 		decoder := json.NewDecoder(os.Stdin)
@@ -82,9 +91,34 @@ func read(paths []string) error {
 	return nil
 }
 
+// decodeStrictly does what the consumer in KEP-5304 does.
+func decodeStrictly(path string) error {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	serializer := serializerjson.NewSerializerWithOptions(serializerjson.DefaultMetaFactory, scheme, scheme,
+		serializerjson.SerializerOptions{Strict: true})
+	object, _, err := serializer.Decode(text, nil, nil)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(output{Document: *object.(*v1alpha1.DeviceMetadata)})
+}
+
 // The helper writes metadata only while it serves a kubelet's call, so there is one, over its socket.
 func write(ctx context.Context, folder string, in *input) error {
-	helper, err := kubeletplugin.Start(ctx, &driver{input: in}, append(metadataOptions(),
+	socket := "dra.sock"
+	options := metadataOptions()
+	if in.PodUID != "" {
+		socket = "dra-" + string(in.PodUID) + ".sock"
+		options = append(options, kubeletplugin.RollingUpdate(in.PodUID))
+	}
+	helper, err := kubeletplugin.Start(ctx, &driver{input: in}, append(options,
 		kubeletplugin.DriverName(in.Driver),
 		kubeletplugin.KubeClient(fake.NewClientset(in.Claim)),
 		kubeletplugin.NodeName("node-1"),
@@ -95,7 +129,7 @@ func write(ctx context.Context, folder string, in *input) error {
 		return err
 	}
 	defer helper.Stop()
-	if err := prepare(ctx, filepath.Join(folder, "dra.sock"), in.Claim); err != nil {
+	if err := prepare(ctx, filepath.Join(folder, socket), in.Claim); err != nil {
 		return err
 	}
 	claim := in.Claim
@@ -134,6 +168,11 @@ type driver struct {
 }
 
 func (d *driver) PrepareResourceClaims(context.Context, []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
+	if d.input.PodUID != "" {
+		fmt.Println("prepare begins")
+		time.Sleep(d.input.HoldMs * time.Millisecond)
+		fmt.Println("prepare ends")
+	}
 	return map[types.UID]kubeletplugin.PrepareResult{d.input.Claim.UID: {Devices: d.input.Devices}}, nil
 }
 

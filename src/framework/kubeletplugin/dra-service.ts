@@ -31,13 +31,15 @@ export const draVersions = ['v1', 'v1beta1'] as const;
 export type DraVersion = (typeof draVersions)[number];
 
 /** gRPC service and handlers of one version; on the wire they differ only in `share_id`, which v1beta1 lacks. */
-export function createDraService(version: DraVersion, calls: DraCalls) {
+export function createDraService(version: DraVersion, calls: DraCalls, protoDir?: string) {
   const service = `k8s.io.kubelet.pkg.apis.dra.${version}.DRAPlugin`;
   return {
-    ...lazyService(`dra-${version}.proto`, service, {
-      NodePrepareResources: { streams: false },
-      NodeUnprepareResources: { streams: false },
-    }),
+    ...lazyService(
+      `dra-${version}.proto`,
+      service,
+      { NodePrepareResources: { streams: false }, NodeUnprepareResources: { streams: false } },
+      protoDir,
+    ),
     handlers: {
       NodePrepareResources: unary(({ claims }, context) => calls.nodePrepareResources(claims, context)),
       NodeUnprepareResources: unary(({ claims }, context) => calls.nodeUnprepareResources(claims, context)),

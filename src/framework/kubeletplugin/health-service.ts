@@ -16,12 +16,14 @@ interface HealthServiceOptions {
   clock: Clock;
   /** Ends all streams. */
   signal: AbortSignal;
+  protoDir?: string | undefined;
 }
 
 /** gRPC service and handler of one version. Source: kubelet dra-health. */
 export function createHealthService(version: HealthVersion, options: HealthServiceOptions) {
   const service = `${version}.DRAResourceHealth`;
-  const { definition } = lazyService(`dra-health-${version}.proto`, service, { NodeWatchResources: { streams: true } });
+  const methods = { NodeWatchResources: { streams: true } };
+  const { definition } = lazyService(`dra-health-${version}.proto`, service, methods, options.protoDir);
   return { definition, handlers: { NodeWatchResources: (stream: HealthStream) => void watch(stream, options) } };
 }
 

@@ -1,16 +1,17 @@
-import { join } from 'node:path';
 import { type Clock, resolvesWithin, systemClock } from '../../lib/clock.ts';
-import { CloseWatch } from '../../lib/close-watch.ts';
-import { FileMutex } from '../../lib/file-mutex.ts';
-import { KeyedMutex, type Locks } from '../../lib/keyed-mutex.ts';
+import { defined } from '../../lib/defined.ts';
+import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
+import { notify } from '../../lib/notify.ts';
 import type { ClaimMetadata } from '../metadata/index.ts';
+import { checkOptions } from './check-options.ts';
 import type { ClaimReader } from './claims.ts';
 import { createDraService, draVersions } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
 import { GrpcServer, type GrpcService } from './grpc-server.ts';
 import { type DeviceHealth, HealthBoard } from './health.ts';
 import { createHealthService, healthVersions } from './health-service.ts';
+import { type InstanceLocks, openInstanceLocks } from './instance-locks.ts';
 import type { DraPlugin } from './plugin.ts';
 import { type MetadataFiles, PluginCalls } from './plugin-calls.ts';
 import { Registration, type RegistrationStatus } from './registration.ts';
@@ -66,6 +67,11 @@ export interface KubeletPluginOptions {
   drainMs?: number;
   clock?: Clock;
   logger: Logger;
+  /**
+   * Folder of the wire contracts, the `.proto` files of this package. For a bundled driver, which has no package beside it: by
+   * default they are looked for in `proto` beside the bundle, and beside its folder.
+   */
+  protoDir?: string;
   /** Called each time the kubelet accepts or refuses the registration. A refusal is not final: the kubelet retries. */
   onRegistration?: (status: RegistrationStatus) => void;
 }
@@ -135,7 +141,10 @@ export async function startKubeletPlugin(
   plugin: DraPlugin,
   options: KubeletPluginOptions,
 ): Promise<KubeletPluginHelper> {
-  const running = new Running(plugin, options);
+  checkOptions(plugin, options);
+  const sockets = chooseSocketPaths(options);
+  const locks = openInstanceLocks(options, options.clock ?? systemClock);
+  const running = new Running(plugin, options, { sockets, locks });
   await running.listen();
   return {
     sockets: running.sockets,
@@ -173,30 +182,38 @@ class Running {
   readonly #streams = new AbortController();
   readonly #updates = new Set<Promise<unknown>>();
   readonly #servers = new DisposableStack();
-  readonly #ownLocks = new DisposableStack();
+  readonly #ownLocks: InstanceLocks;
   #loadContract: (() => void) | undefined;
   #draServer: GrpcServer | undefined;
   #registrationServer: GrpcServer | undefined;
   #stopped: Promise<void> | undefined;
 
-  constructor(plugin: DraPlugin, options: KubeletPluginOptions) {
-    const { driver, dataDir, podUid, logger, metadata, locks, clock = systemClock } = options;
+  constructor(
+    plugin: DraPlugin,
+    options: KubeletPluginOptions,
+    { sockets, locks }: { sockets: SocketPaths; locks: InstanceLocks },
+  ) {
+    const { driver, claims, logger, metadata, clock = systemClock, serialize = true } = options;
     this.#options = options;
     this.#clock = clock;
-    this.sockets = chooseSocketPaths(options);
-    const path = join(dataDir, 'claims.lock');
-    const openLocks = () => this.#ownLocks.use(new FileMutex(path, new CloseWatch(clock), KubeletPluginError));
-    this.#locks = locks ?? (podUid === undefined ? new KeyedMutex() : openLocks());
-    this.#metadata = metadata && locks === undefined ? shareMetadataFiles(metadata, this.#locks, clock) : metadata;
-    const { claims, serialize = true } = options;
+    this.sockets = sockets;
+    this.#ownLocks = locks;
+    this.#locks = locks.locks;
+    this.#metadata =
+      metadata && options.locks === undefined ? shareMetadataFiles(metadata, this.#locks, clock) : metadata;
     this.calls = new PluginCalls(plugin, {
-      ...{ driver, claims, serialize, clock, logger },
+      driver,
+      claims,
+      clock,
+      logger,
       metadata: this.#metadata,
       locks: this.#locks,
+      ...(serialize && { turns: locks.turns }),
     });
     this.#health = options.health === true ? new HealthBoard() : undefined;
     this.registration = new Registration({
       driver,
+      ...defined({ protoDir: options.protoDir }),
       endpoint: this.sockets.dra,
       services: [
         ...draVersions.map((version) => `${version}.DRAPlugin`),
@@ -204,7 +221,7 @@ class Running {
       ],
       logger,
       onStatus: (status) => {
-        options.onRegistration?.(status);
+        notify(logger, 'onRegistration', options.onRegistration, status);
         // Now, while nothing waits for it, rather than when the first pod does.
         if (status.registered) setImmediate(() => this.#loadContract?.());
       },
@@ -252,17 +269,18 @@ class Running {
       this.#registrationServer = this.#servers.use(await GrpcServer.start(registration, services));
     } catch (error) {
       this.#servers.dispose();
-      this.#ownLocks.dispose();
+      this.#ownLocks[Symbol.dispose]();
       throw error;
     }
   }
 
   #services(): GrpcService[] {
-    const services = draVersions.map((version) => createDraService(version, this.calls));
+    const services = draVersions.map((version) => createDraService(version, this.calls, this.#options.protoDir));
     this.#loadContract = services[0]?.load;
     const board = this.#health;
     if (board === undefined) return services;
-    const options = { board, clock: this.#clock, signal: this.#streams.signal };
+    const { protoDir } = this.#options;
+    const options = { board, clock: this.#clock, signal: this.#streams.signal, protoDir };
     return [...services, ...healthVersions.map((version) => createHealthService(version, options))];
   }
 
@@ -302,6 +320,6 @@ class Running {
     }
     this.#servers.dispose();
     await Promise.all(this.#updates);
-    this.#ownLocks.dispose();
+    this.#ownLocks[Symbol.dispose]();
   }
 }

@@ -17,6 +17,8 @@ const longestCallMs = 42_000;
 const shareOfTimeout = 14 / 15;
 /** A node has some hundred pods. Calls beyond this limit are refused, and the kubelet retries them. */
 const maxWaiting = 1_000;
+/** The key of calls that run one at a time. No claim has such a key. */
+const allCalls = 'all';
 
 export type MetadataFiles = Pick<
   ClaimMetadata,
@@ -24,16 +26,30 @@ export type MetadataFiles = Pick<
 >;
 
 export type PluginCallsOptions = Pick<KubeletPluginOptions, 'driver' | 'claims' | 'logger'> &
-  Required<Pick<KubeletPluginOptions, 'serialize' | 'clock'>> & {
+  Required<Pick<KubeletPluginOptions, 'clock'>> & {
     /** Absent: device metadata is off, no CDI specs and no files. */
     metadata: MetadataFiles | undefined;
     /** Of the claims that a call is about, by `claimKey`, held while it is at work. */
     locks: Locks;
+    /** Of calls that run one at a time. Absent: only calls about the same claim wait for each other. */
+    turns?: Locks;
   };
 
 interface CallFacts {
   requestId: number;
   method: string;
+}
+
+/** What a call does, or waits for, as far as its caller is told when time is up. */
+interface Progress {
+  step: 'reads its claims' | 'waits for its turn' | 'is at work';
+}
+
+interface Signals {
+  /** Ends with the caller. */
+  call: AbortSignal;
+  /** Ends only when time is up. */
+  work: AbortSignal;
 }
 
 /** The kubelet's calls, and those that the driver makes on its own. Answers are by claim UID; throwing fails a whole call. */
@@ -55,17 +71,17 @@ export class PluginCalls {
 
   async nodePrepareResources(claims: ClaimIdentity[], context: CallContext) {
     const refs = unique(claims);
-    return await this.#call('NodePrepareResources', refs, context, async (facts, { call, work }) => {
+    return await this.#call('NodePrepareResources', refs, context, async (facts, { call, work }, progress) => {
       // Outside the queue: the API server may be slow, and other calls need not wait for it.
       const claims = await failWith('get resource claims', () => fetchClaims(this.#options.claims, refs, call));
-      return await this.#inTurn(refs, call, () => this.#prepare(facts, claims, work));
+      return await this.#inTurn(refs, call, progress, () => this.#prepare(facts, claims, work));
     });
   }
 
   /** Prepares a claim without a call from the kubelet. @returns whether it did; `isDue` is called in its turn */
   async prepareAgain(claim: ClaimIdentity, isDue: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
-    return await this.#call('prepareAgain', [claim], ownContext(signal), (facts, { call, work }) =>
-      this.#inTurn([claim], call, async () => {
+    return await this.#call('prepareAgain', [claim], ownContext(signal), (facts, { call, work }, progress) =>
+      this.#inTurn([claim], call, progress, async () => {
         if (!(await isDue(call))) return false;
         const answers = await this.#prepare(facts, await fetchClaims(this.#options.claims, [claim], call), work);
         return isDone(answers.get(claim.uid));
@@ -75,15 +91,15 @@ export class PluginCalls {
 
   async nodeUnprepareResources(claims: ClaimIdentity[], context: CallContext) {
     const refs = unique(claims);
-    return await this.#call('NodeUnprepareResources', refs, context, (facts, { call, work }) =>
-      this.#inTurn(refs, call, () => this.#unprepare(facts, refs, work)),
+    return await this.#call('NodeUnprepareResources', refs, context, (facts, { call, work }, progress) =>
+      this.#inTurn(refs, call, progress, () => this.#unprepare(facts, refs, work)),
     );
   }
 
   /** Unprepares a claim without a call from the kubelet. @returns whether it did; `isOver` is called in its turn */
   async reclaim(claim: ClaimIdentity, isOver: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
-    return await this.#call('reclaim', [claim], ownContext(signal), (facts, { call, work }) =>
-      this.#inTurn([claim], call, async () => {
+    return await this.#call('reclaim', [claim], ownContext(signal), (facts, { call, work }, progress) =>
+      this.#inTurn([claim], call, progress, async () => {
         if (!(await isOver(call))) return false;
         return isDone((await this.#unprepare(facts, [claim], work)).get(claim.uid));
       }),
@@ -128,17 +144,24 @@ export class PluginCalls {
     );
   }
 
-  async #inTurn<T>(claims: ClaimIdentity[], signal: AbortSignal, task: () => Promise<T>): Promise<T> {
-    const { locks, serialize } = this.#options;
-    if (locks.waiting >= maxWaiting) throw aborted(`${maxWaiting} calls are waiting already`);
-    const keys = claims.map(claimKey);
-    using _ = await locks.acquireAll(serialize ? ['all', ...keys] : keys, signal).catch((cause) => {
-      if (!signal.aborted) throw new Error('serialize gRPC: lock file', { cause });
-      throw aborted(
-        'serialize gRPC: other calls, or other work on the claim, have not ended, perhaps in another instance',
-        cause,
-      );
-    });
+  async #inTurn<T>(
+    claims: ClaimIdentity[],
+    signal: AbortSignal,
+    progress: Progress,
+    task: () => Promise<T>,
+  ): Promise<T> {
+    const { locks, turns } = this.#options;
+    if (Math.max(locks.waiting, turns?.waiting ?? 0) >= maxWaiting)
+      throw aborted(`${maxWaiting} calls are waiting already`);
+    progress.step = 'waits for its turn';
+    using held = new DisposableStack();
+    try {
+      if (turns !== undefined) held.use(await turns.acquireAll([allCalls], signal));
+      held.use(await locks.acquireAll(claims.map(claimKey), signal));
+    } catch (cause) {
+      throw signal.aborted ? stillWaiting(cause) : new Error('serialize gRPC: lock file', { cause });
+    }
+    progress.step = 'is at work';
     return await task();
   }
 
@@ -151,7 +174,7 @@ export class PluginCalls {
     method: string,
     claims: ClaimIdentity[],
     { timeoutMs, signal }: CallContext,
-    task: (facts: CallFacts, signals: { call: AbortSignal; work: AbortSignal }) => Promise<T>,
+    task: (facts: CallFacts, signals: Signals, progress: Progress) => Promise<T>,
   ): Promise<T> {
     const { clock, logger } = this.#options;
     const facts = { requestId: ++this.#lastRequestId, method };
@@ -164,8 +187,9 @@ export class PluginCalls {
     using _gone = onAbort(signal, () => call.abort(signal.reason));
     logger.debug({ ...facts, claims: claims.map(claimName) }, 'call from the kubelet');
     try {
-      const running = task(facts, { call: call.signal, work });
-      const answer = await abortable(running, work, () => aborted(`${method} did not end in time`, work.reason));
+      const progress: Progress = { step: 'reads its claims' };
+      const running = task(facts, { call: call.signal, work }, progress);
+      const answer = await abortable(running, work, () => tooLate(method, progress, work.reason));
       logger.debug({ ...facts, ms: clock.nowMs() - startMs }, 'call answered');
       return answer;
     } catch (error) {
@@ -268,6 +292,19 @@ function take(ids: Map<string, string>, requests: string[]): string[] {
     ids.delete(request);
     return id === undefined ? [] : [id];
   });
+}
+
+/** A call that is still waiting says so: what hangs is another one. */
+function tooLate(method: string, { step }: Progress, cause: unknown): KubeletPluginError {
+  if (step === 'waits for its turn') return stillWaiting(cause);
+  const more = step === 'reads its claims' ? ', while it read its claims from the API server' : '';
+  return aborted(`${method} did not end in time${more}`, cause);
+}
+
+function stillWaiting(cause: unknown): KubeletPluginError {
+  const message =
+    'serialize gRPC: other calls, or other work on the claim, have not ended, perhaps in another instance';
+  return aborted(message, cause);
 }
 
 function aborted(message: string, cause?: unknown): KubeletPluginError {

@@ -6,7 +6,7 @@ import type { KubeletPluginOptions } from './helper.ts';
 
 export type RegistrationStatus = { registered: true } | { registered: false; error: string };
 
-export type RegistrationOptions = Pick<KubeletPluginOptions, 'driver' | 'logger'> & {
+export type RegistrationOptions = Pick<KubeletPluginOptions, 'driver' | 'logger' | 'protoDir'> & {
   /** Absolute path of the DRA socket; the kubelet must see it under the same path. */
   endpoint: string;
   /** Service names, preferred first: the kubelet uses the first one that it knows. */
@@ -45,11 +45,13 @@ export class Registration {
   }
 
   service() {
-    const { definition } = lazyService('plugin-registration.proto', 'pluginregistration.Registration', {
-      GetInfo: { streams: false },
-      NotifyRegistrationStatus: { streams: false },
-    });
-    const { driver, endpoint, services } = this.#options;
+    const { driver, endpoint, services, protoDir } = this.#options;
+    const { definition } = lazyService(
+      'plugin-registration.proto',
+      'pluginregistration.Registration',
+      { GetInfo: { streams: false }, NotifyRegistrationStatus: { streams: false } },
+      protoDir,
+    );
     return {
       definition,
       handlers: {

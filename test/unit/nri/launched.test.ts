@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { createPlugin } from '../../../nri/index.ts';
+import { resolveOptions } from '../../../nri/plugin-options.ts';
 import { FakeRuntime } from '../../../nri/testing.ts';
 
 const script = fileURLToPath(new URL('fixtures/launched-plugin.ts', import.meta.url));
@@ -52,6 +53,14 @@ describe('a plugin that the runtime starts', () => {
     plugin.start();
     await plugin.finished;
     await expect(plugin.whenConnected()).rejects.toMatchObject({ code: 'connection-closed' });
+  });
+
+  it('has name and index of the environment, unless it is given some', async () => {
+    const env = { NRI_PLUGIN_NAME: 'from-env', NRI_PLUGIN_IDX: '42' };
+    expect(resolveOptions({ handlers: {}, env })).toMatchObject({ name: 'from-env', index: '42' });
+    expect(resolveOptions({ name: 'a', index: '00', handlers: {}, env })).toMatchObject({ name: 'a', index: '00' });
+    expect(() => resolveOptions({ handlers: {}, env: { NRI_PLUGIN_NAME: 'a' } })).toThrow('option index');
+    expect(() => resolveOptions({ handlers: {} })).toThrow('option name');
   });
 
   it.each(['nonsense', '-1', '3x'])('refuses NRI_PLUGIN_SOCKET=%s before anything is opened', (value) => {

@@ -1,4 +1,13 @@
-import { existsSync, lstatSync, mkdirSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import { describe, expect } from 'vitest';
@@ -120,6 +129,38 @@ describe('startKubeletPlugin', () => {
   });
 });
 
+describe('options of startKubeletPlugin', () => {
+  it.each<[string, object, string]>([
+    ['without claims', { claims: undefined }, 'option claims has no method readClaim'],
+    ['with half a logger', { logger: { info() {} } }, 'option logger has no method debug'],
+    ['with a time that is none', { drainMs: Number.NaN }, 'option drainMs is NaN, not a number of milliseconds'],
+    ['with contracts elsewhere', { protoDir: '/nowhere' }, 'there is no plugin-registration.proto in /nowhere'],
+  ])('are refused %s', async (_what, wrong, message) => {
+    await using bench = await Bench.start();
+    const options = { ...bench.options(), ...wrong };
+    await expect(startKubeletPlugin(testPlugin({}), options)).rejects.toMatchObject({
+      code: 'invalid-options',
+      message,
+    });
+    expect(readdirSync(bench.registryDir)).toEqual([]);
+  });
+
+  it('are refused with a plugin that lacks a method', async () => {
+    await using bench = await Bench.start();
+    const plugin = { prepareResourceClaims: async () => new Map() } as never;
+    await expect(startKubeletPlugin(plugin, bench.options())).rejects.toThrow('no method unprepareResourceClaims');
+  });
+
+  it('are refused with the metadata of another driver', async () => {
+    await using bench = await Bench.start();
+    const { metadata, ...options } = bench.options();
+    const other = { ...options, metadata: metadata!, driver: 'other.example.com' };
+    await expect(startKubeletPlugin(testPlugin({}), other)).rejects.toThrow(
+      `option metadata is of driver ${testDriver}, not of other.example.com`,
+    );
+  });
+});
+
 describe('registration', () => {
   it('facts §2.2: a refusal is reported and answered with an error; the kubelet tries again by itself', async () => {
     let reason: string | undefined = 'not on this node';
@@ -144,6 +185,17 @@ describe('registration', () => {
     reason = undefined;
     await helper.whenRegistered(new AbortController().signal);
     expect(helper.registration).toEqual({ registered: true });
+  });
+
+  it.each([
+    ['throws', () => expect.fail('metrics are broken')],
+    ['rejects', async () => expect.fail('metrics are broken')],
+  ])('stays when onRegistration %s, which is logged', async (_how, onRegistration) => {
+    await using bench = await startBench({}, { onRegistration });
+    await bench.preparePod('a');
+    expect(bench.helper.registration).toEqual({ registered: true });
+    expect(bench.kubelet.plugins(testDriver)).toHaveLength(1);
+    await expect.poll(() => bench.logger.messages('error')).toEqual(['callback failed']);
   });
 
   it('tells who waits that no kubelet has come', async ({ own: bench }) => {

@@ -1,10 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect } from 'vitest';
 import { decodeStream } from '../../../../src/framework/metadata/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { loadFileLock } from '../../../../src/lib/file-mutex.ts';
 import { itWith } from '../../../doubles/it-with.ts';
 import { DraClient } from '../../../doubles/kubelet-dra-client.ts';
 import { testDriver } from '../../../doubles/objects.ts';
@@ -46,6 +48,25 @@ describe('a rolling update', () => {
     await bench.kubelet.until(() => bench.kubelet.plugins(testDriver).length === 1);
     await bench.preparePod('a');
     expect(notes).toEqual(['prepare a']);
+  });
+
+  it('runs no call while the Go helper runs one, and none of them during its own', async ({ own: bench }) => {
+    const { notes, behaviour } = notingDriver();
+    await bench.startHelper(behaviour, { podUid: oldUid });
+    // That helper locks the whole file for as long as a call takes. Source: etcd's fileutil, `LockFile`.
+    const path = join(bench.dataDir(), 'serialize.lock');
+    const lockFile = await loadFileLock('file');
+    const theirs = openSync(path, 'r+');
+    expect(lockFile(theirs, 0)).toBe(true);
+    const prepared = bench.preparePod('a');
+    await systemClock.sleep(200);
+    expect(notes).toEqual([]);
+    closeSync(theirs);
+    await prepared;
+    expect(notes).toEqual(['prepare a']);
+    const next = openSync(path, 'r+');
+    expect(lockFile(next, 0)).toBe(true);
+    closeSync(next);
   });
 
   it('has two instances update the metadata of one claim: each gets a generation of its own', async ({

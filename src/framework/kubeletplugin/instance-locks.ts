@@ -1,0 +1,37 @@
+import { join } from 'node:path';
+import type { Clock } from '../../lib/clock.ts';
+import { CloseWatch } from '../../lib/close-watch.ts';
+import { type Extent, FileMutex } from '../../lib/file-mutex.ts';
+import { KeyedMutex, type Locks } from '../../lib/keyed-mutex.ts';
+import { KubeletPluginError } from './errors.ts';
+import type { KubeletPluginOptions } from './helper.ts';
+
+/** Locks of one instance of a driver; disposing releases them. */
+export interface InstanceLocks extends Disposable {
+  /** Of claims, by `claimKey`, and of files. */
+  locks: Locks;
+  /** Of calls that run one at a time, in all instances. */
+  turns: Locks;
+}
+
+/**
+ * Opens the locks of an instance. With a pod UID they are files in the data directory, and the turn is the Go helper's own lock
+ * besides: either helper may follow the other in a rolling update.
+ * Source: k8s.io/dynamic-resource-allocation/kubeletplugin, `RollingUpdate`: a lock of the whole file `serialize.lock`.
+ * @throws KubeletPluginError `lock-unavailable`
+ */
+export function openInstanceLocks(
+  { dataDir, podUid, locks }: Pick<KubeletPluginOptions, 'dataDir' | 'podUid' | 'locks'>,
+  clock: Clock,
+): InstanceLocks {
+  if (podUid === undefined || locks !== undefined) {
+    const inProcess = locks ?? new KeyedMutex();
+    return { locks: inProcess, turns: inProcess, [Symbol.dispose]: () => undefined };
+  }
+  using stack = new DisposableStack();
+  const open = (name: string, extent: Extent) =>
+    stack.use(new FileMutex(join(dataDir, name), new CloseWatch(clock), KubeletPluginError, extent));
+  const opened = { locks: open('claims.lock', 'key'), turns: open('serialize.lock', 'file') };
+  const owned = stack.move();
+  return { ...opened, [Symbol.dispose]: () => owned.dispose() };
+}

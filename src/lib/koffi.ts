@@ -1,0 +1,9 @@
+/** Calls functions of the C library. Loaded when it is first used: a driver that never locks a file needs no native package. */
+export type Koffi = typeof import('koffi')['default'];
+
+let loading: Promise<Koffi> | undefined;
+
+export function loadKoffi(): Promise<Koffi> {
+  loading ??= import('koffi').then((module) => module.default);
+  return loading;
+}
