@@ -2,7 +2,7 @@ import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { CdiSpecs } from '../../../../../src/framework/metadata/files/cdi.ts';
+import { ClaimSpecs } from '../../../../../src/framework/metadata/files/cdi.ts';
 import { ClaimFiles } from '../../../../../src/framework/metadata/files/claim-files.ts';
 import { formatGate, parseGate, readGate } from '../../../../../src/framework/metadata/gate/gate.ts';
 import { type ClaimMetadata, inspectClaim, RecordFiles } from '../../../../../src/framework/metadata/index.ts';
@@ -386,7 +386,7 @@ describe('in whatever order the driver is killed', () => {
     await metadata.openGate(claim, a);
     metadata = bench.start({ gate });
     {
-      using _spy = killedAt(CdiSpecs, 'write');
+      using _spy = killedAt(ClaimSpecs, 'write');
       await expect(metadata.prepare(record, new Map())).rejects.toThrow('killed');
     }
     expect([gateText(), hidden().some((path) => existsSync(path))]).toEqual([undefined, false]);
@@ -424,7 +424,7 @@ describe('in whatever order the driver is killed', () => {
     // As an older version has laid it down.
     await bench.start().prepare(record, new Map());
     {
-      using _spy = killedAt(CdiSpecs, 'write');
+      using _spy = killedAt(ClaimSpecs, 'write');
       await expect(metadata.prepare(record, new Map())).rejects.toThrow('killed');
     }
     expect(hidden().some((path) => existsSync(path))).toBe(false);
@@ -436,7 +436,7 @@ describe('in whatever order the driver is killed', () => {
 
   it('removes the empty files before the hook goes from the spec', async () => {
     await metadata.prepare(record, new Map());
-    using _spy = killedAt(CdiSpecs, 'write');
+    using _spy = killedAt(ClaimSpecs, 'write');
     await expect(bench.start().prepare(record, new Map())).rejects.toThrow('killed');
     expect(hidden().some((path) => existsSync(path))).toBe(false);
     expect(bench.edits(claim.uid)[0]?.hooks).toHaveLength(1);
