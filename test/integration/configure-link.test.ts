@@ -39,6 +39,31 @@ describe('configureLink', () => {
     expect(bench.own.exec('ip', '-6', 'route', 'show', 'dev', 'net1')).toContain('2001:db8:1::/48');
   });
 
+  it('adds the route to a gateway before the routes by it, whatever their order', async () => {
+    using bench = await podWithTwoLinks();
+    const routes = [
+      { destination: '198.51.100.0/24', gateway: '203.0.113.1' },
+      { destination: '203.0.113.1/32' },
+      { destination: '2001:db8:2::/48', gateway: '2001:db8:1::1' },
+      { destination: '2001:db8:1::1/128' },
+    ];
+    await configureLink(bench.network, bench.link, { addresses: ['192.0.2.2/32', '2001:db8::2/128'], routes });
+    expect(bench.own.exec('ip', 'route', 'show', 'dev', 'net1')).toContain('198.51.100.0/24 via 203.0.113.1');
+    expect(bench.own.exec('ip', '-6', 'route', 'show', 'dev', 'net1')).toContain('2001:db8:2::/48 via 2001:db8:1::1');
+  });
+
+  it.each([
+    ['an MTU below 1280', ['ip', 'link', 'set', 'net1', 'mtu', '1200']],
+    ['disable_ipv6', ['sh', '-c', 'echo 1 >/proc/sys/net/ipv6/conf/net1/disable_ipv6']],
+  ])('says that IPv6 is off for an interface with %s', async (_what, [command = '', ...args]) => {
+    using bench = await podWithTwoLinks();
+    bench.own.exec(command, ...args);
+    await expect(configureLink(bench.network, bench.link, { addresses: ['2001:db8::2/64'] })).rejects.toMatchObject({
+      message: expect.stringContaining('cannot add address 2001:db8::2/64'),
+      hint: expect.stringContaining('IPv6 is off for the interface'),
+    });
+  });
+
   it('says so when another interface has the route already', async () => {
     using bench = await podWithTwoLinks();
     const config = { addresses: ['192.0.2.2/24'], routes: [{ destination: '0.0.0.0/0', gateway: '192.0.2.1' }] };

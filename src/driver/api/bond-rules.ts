@@ -31,8 +31,26 @@ function problemOf(members: readonly StoredDevice[]): string | undefined {
     );
     return `has ${field} ${one}, and ${two}: all members have to ask for the same`;
   }
+  const problem = linkTypeProblem(members);
+  if (problem !== undefined) return problem;
   const pfs = new Set(members.map(({ pfAddress, pciAddress }) => pfAddress ?? pciAddress));
   if (pfs.size > 1) return undefined;
   const names = members.map(({ name }) => name).join(' and ');
   return `has ${names}, all of PF ${[...pfs].join()}: give the claim the constraint distinctAttribute: sriov.netdra.dev/pfPciAddress`;
+}
+
+/** Of IPoIB, whose hardware address cannot be set. Source: Linux `bond_enslave`. */
+function linkTypeProblem(members: readonly StoredDevice[]): string | undefined {
+  const [first, ...others] = members;
+  const typeOf = ({ offered }: StoredDevice) => offered?.linkType ?? 'ethernet';
+  if (first === undefined) return undefined;
+  const other = others.find((each) => typeOf(each) !== typeOf(first));
+  if (other !== undefined) {
+    return `has ${first.name} of link type ${typeOf(first)}, and ${other.name} of ${typeOf(other)}: all members have to be of one type`;
+  }
+  if (typeOf(first) !== 'infiniband') return undefined;
+  const { mode = 'active-backup', failOverMac = 'active' } = first.config.bond ?? {};
+  if (mode !== 'active-backup') return `has mode ${mode}, and ${first.name} is InfiniBand, which needs active-backup`;
+  if (failOverMac === 'active') return undefined;
+  return `has failOverMac ${failOverMac}, and ${first.name} is InfiniBand, which needs active`;
 }

@@ -17,6 +17,7 @@ export function findContradictions(config: VfConfig): string[] {
     ...bondProblems(config),
     ...propertyProblems(config),
     ...routeProblems(config),
+    ...ipv6Problems(config),
   ];
 }
 
@@ -66,6 +67,25 @@ function propertyProblems({ vf = {} }: VfConfig): string[] {
   if (vlan === 0 && vlanProto !== undefined) problems.push('vf.vlanProto: needs vf.vlan from 1 to 4094');
   if (maxTxRate !== 0 && minTxRate > maxTxRate) problems.push('vf.minTxRate: must not be above vf.maxTxRate');
   return problems;
+}
+
+const disableIpv6 = 'net.ipv6.conf.IFNAME.disable_ipv6';
+/** The kernel has no IPv6 on a link with less. Source: RFC 8200, 5. */
+const minIpv6MtuBytes = 1_280;
+
+function ipv6Problems({ addresses = [], routes = [], mtu, sysctls = {} }: VfConfig): string[] {
+  const asked = [
+    ...addresses.map((cidr, index) => ({ cidr, what: `addresses[${index}]: ${cidr}` })),
+    ...routes.map(({ destination: cidr }, index) => ({ cidr, what: `routes[${index}]: ${cidr}` })),
+  ].find(({ cidr }) => cidr.includes(':'))?.what;
+  if (asked === undefined) return [];
+  const disabled = sysctls[disableIpv6] ?? 0;
+  return [
+    ...(mtu !== undefined && mtu < minIpv6MtuBytes
+      ? [`${asked} is IPv6, which needs an mtu of at least ${minIpv6MtuBytes}, and mtu is ${mtu}`]
+      : []),
+    ...(Number(disabled) === 0 ? [] : [`${asked} is IPv6, and sysctls sets ${disableIpv6} to ${disabled}`]),
+  ];
 }
 
 /** The kernel has one route of an interface to a destination: another one would be left out without an error. */

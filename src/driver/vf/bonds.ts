@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Link } from '../../node/netlink/index.ts';
+import { isEthernetAddress, type Link } from '../../node/netlink/index.ts';
 import { SandboxError } from '../sandbox/errors.ts';
 import type { VfConfig } from '../state/index.ts';
 import type { LinkConnection } from './networks.ts';
@@ -99,6 +99,8 @@ function vanished(name: string): SandboxError {
 
 function refused({ name, hardwareAddress }: Link, bond: Link, cause: unknown): SandboxError {
   const message = `link ${name} with MAC ${hardwareAddress} cannot join ${bond.name} with MAC ${bond.hardwareAddress}`;
-  const hint = 'without failOverMac active all members get the MAC of the bond, for which a VF needs vf.trust';
+  const hint = isEthernetAddress(hardwareAddress ?? '')
+    ? 'without failOverMac active all members get the MAC of the bond, for which a VF needs vf.trust'
+    : 'IPoIB joins a bond in mode active-backup with failOverMac active only';
   return new SandboxError('bond-refused', message, { cause, retriable: true, hint });
 }

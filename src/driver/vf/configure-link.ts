@@ -33,12 +33,17 @@ export async function configureLink(
     ...addresses.map((cidr) => unlessThere(pod.addAddress(link.index, cidr, { noDad: true }), async () => true)),
     pod.setLink(link.index, { up: true }),
   ]);
-  for (const each of routes) {
+  for (const each of routes.toSorted((one, other) => Number(isByGateway(one)) - Number(isByGateway(other)))) {
     const route = { ...each, index: link.index };
     // EEXIST also means that another interface has such a route, usually the default route: then ours was not added.
     const isThere = async () => (await pod.routes(link.index)).some((other) => isSameRoute(other, route));
     await unlessThere(pod.addRoute(route), isThere);
   }
+}
+
+/** The kernel refuses a gateway that it does not reach yet: destinations on the link come first, whatever order they were written in. */
+function isByGateway({ gateway }: Pick<NewRoute, 'gateway'>): boolean {
+  return gateway !== undefined;
 }
 
 async function unlessThere(change: Promise<void>, isThere: () => Promise<boolean>): Promise<void> {

@@ -68,7 +68,15 @@ const hints: Record<string, string> = {
   EBUSY: 'set the interface down first',
   // libuv's name for EOPNOTSUPP.
   ENOTSUP: 'the kernel or the driver of the interface cannot do this',
+  EINVAL: 'the kernel or the driver of the interface does not take this value',
+  EEXIST: 'another object of the kernel has this already',
+  ENOENT: 'it is gone: list the links again',
+  ENOMEM: 'the node is short of memory',
+  ENOBUFS: 'the node is short of memory for its network',
 };
+
+/** For errors that drivers of interfaces and later kernels give. */
+export const otherHint = "the node's kernel log may have the reason: dmesg";
 
 const transientErrnos = new Set(['EAGAIN', 'EBUSY', 'EINTR', 'ENOBUFS', 'ENOMEM']);
 
@@ -90,7 +98,7 @@ export function refused(errno: number, subject: RequestSubject): NetlinkError {
     ...subject,
     errno: name,
     retriable: transientErrnos.has(name),
-    hint: subject.hints?.[name] ?? hints[name],
+    hint: subject.hints?.[name] ?? hints[name] ?? otherHint,
     ...(subject.netns === undefined ? {} : { path: subject.netns }),
   });
 }

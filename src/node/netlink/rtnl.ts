@@ -62,6 +62,17 @@ const routeHints = {
   ENETDOWN: 'set the interface up first',
 };
 
+const ipv6OffHint = 'IPv6 is off for the interface: it needs an MTU of 1280, and disable_ipv6 must be 0 for it';
+const ipv6Hints = {
+  EACCES: ipv6OffHint,
+  ENOBUFS: ipv6OffHint,
+  EINVAL: ipv6OffHint,
+  EAFNOSUPPORT: 'the kernel has no IPv6',
+  ENOTSUP: 'the kernel has no IPv6',
+};
+
+const hintsFor = (cidr: string) => (cidr.includes(':') ? ipv6Hints : {});
+
 const newLinkHints = { EEXIST: 'there is a link of that name', ENOTSUP: 'load the kernel module of such links' };
 
 /** Either, not both. */
@@ -285,7 +296,11 @@ export class RtnlConnection implements Disposable {
    */
   async addAddress(index: number, cidr: string, options: { noDad?: boolean } = {}): Promise<void> {
     const payload = encodeAddress(index, cidr, options.noDad);
-    await this.#create(MessageType.newAddress, payload, this.#subject(`add address ${cidr} to link`, index));
+    await this.#create(
+      MessageType.newAddress,
+      payload,
+      this.#subject(`add address ${cidr} to link`, index, hintsFor(cidr)),
+    );
   }
 
   /** @throws NetlinkError `netlink-refused` with `EADDRNOTAVAIL` if the link does not have it */

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { errnoCode } from '../../lib/errors.ts';
 import { assertInterfaceName } from './checks.ts';
-import { NetlinkError } from './errors.ts';
+import { NetlinkError, otherHint } from './errors.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
 
 /** Sysctl keys that affect only one interface. IFNAME stands for its name, as in the CNI plugin tuning. */
@@ -59,7 +59,9 @@ const hints: Readonly<Record<string, string>> = {
 function refused(key: string, value: string | number, netns: NetnsHandle, cause: unknown): NetlinkError {
   const errno = errnoCode(cause);
   const hint =
-    cause === undefined ? 'use the keys of an interface, with IFNAME in place of its name' : hints[errno ?? ''];
+    cause === undefined
+      ? 'use the keys of an interface, with IFNAME in place of its name'
+      : (hints[errno ?? ''] ?? otherHint);
   const reason = errno === undefined ? '' : ` (${errno})`;
   return new NetlinkError('sysctl-refused', `cannot set ${key} to ${JSON.stringify(value)} in ${netns.path}${reason}`, {
     netns: netns.path,

@@ -550,6 +550,18 @@ describe('what a config must not hold', () => {
       },
       /: routes\[1\]: routes\[0\] leads to 2001:db8::\/64 as well, by another gateway$/,
     ],
+    [
+      { mtu: 1279, addresses: ['192.0.2.1/24', '2001:db8::1/64'] },
+      /: addresses\[1\]: 2001:db8::1\/64 is IPv6, which needs an mtu of at least 1280, and mtu is 1279$/,
+    ],
+    [
+      { mtu: 1200, routes: [{ destination: '2001:db8:1::/48' }] },
+      /: routes\[0\]: 2001:db8:1::\/48 is IPv6, which needs an mtu of at least 1280, and mtu is 1200$/,
+    ],
+    [
+      { addresses: ['2001:db8::1/64'], sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': '1' } },
+      /: addresses\[0\]: 2001:db8::1\/64 is IPv6, and sysctls sets net\.ipv6\.conf\.IFNAME\.disable_ipv6 to 1$/,
+    ],
     [{ driver: 'mlx5_vfio_pci', rdma: true }, /: rdma: needs an interface, and mlx5_vfio_pci gives none$/],
     [{ driver: 'vfio-pci', sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1 } }, /: sysctls: needs an interface/],
     [{ attach: 'observe', bond: { name: 'bond0' } }, /: bond: bond0 cannot be with attach "observe"$/],
@@ -569,6 +581,8 @@ describe('what a config must not hold', () => {
     { driver: 'vfio-pci', addresses: ['192.0.2.1/24'], mtu: 9000, interfaceName: 'dpdk0', vhost: true },
     { driver: 'kernel', rdma: true },
     { vf: { minTxRate: 100, maxTxRate: 0 } },
+    { mtu: 1279, addresses: ['192.0.2.1/24'], sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': 1 } },
+    { mtu: 1280, addresses: ['2001:db8::1/64'], sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': 0 } },
   ])('takes %j', (parameters) => {
     expect(resolve([fromClass(parameters)])).toEqual(parameters);
   });
