@@ -1,6 +1,13 @@
 import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
-import { ClaimCache, type ClaimInfo, cdiDevicesOf, driversOf, podClaimsOf } from './kubelet-claims.ts';
-import { type DraClient, formatRpcError, type WireClaim } from './kubelet-dra-client.ts';
+import {
+  type ClaimInfo,
+  ClaimManager,
+  cdiDevicesOf,
+  driversOf,
+  type NeededClaim,
+  podClaimsOf,
+} from './kubelet-claims.ts';
+import { type DraClient, formatRpcError } from './kubelet-dra-client.ts';
 import { KubeletPlugins, type KubeletPluginsOptions, type Plugin } from './kubelet-plugins.ts';
 import type { RegistrationAttempt } from './kubelet-registry.ts';
 
@@ -24,8 +31,18 @@ export class KubeletError extends Error {
  */
 export class Kubelet implements Disposable {
   readonly #options: KubeletOptions;
-  readonly #cache = new ClaimCache();
-  #plugins: KubeletPlugins;
+  readonly #plugins: KubeletPlugins;
+  readonly #claims = new ClaimManager<Plugin>({
+    find: (driver) => this.#plugins.get(driver),
+    prepare: async ({ client }, claims) => {
+      const answer = await client.nodePrepareResources(claims).catch(withMethod('NodePrepareResources'));
+      return new Map(Object.entries(answer.claims));
+    },
+    unprepare: async ({ client }, claims) => {
+      const answer = await client.nodeUnprepareResources(claims).catch(withMethod('NodeUnprepareResources'));
+      return new Map(Object.entries(answer.claims));
+    },
+  });
 
   private constructor(options: KubeletOptions) {
     this.#options = options;
@@ -39,7 +56,7 @@ export class Kubelet implements Disposable {
     return kubelet;
   }
 
-  /** Every attempt to register a socket since the last start, including failed ones. */
+  /** Every attempt to register a socket, including failed ones. */
   get attempts(): readonly RegistrationAttempt[] {
     return this.#plugins.attempts;
   }
@@ -70,7 +87,7 @@ export class Kubelet implements Disposable {
    */
   async prepare(pod: V1Pod): Promise<void> {
     try {
-      await this.#prepare(pod);
+      await this.#claims.prepare(pod.metadata?.uid ?? '', await this.#fetchClaims(pod));
     } catch (cause) {
       const message = cause instanceof Error ? cause.message : String(cause);
       throw new KubeletError(`prepare dynamic resources: ${message}`, { cause });
@@ -83,14 +100,22 @@ export class Kubelet implements Disposable {
    * @throws KubeletError
    */
   async unprepare(pod: V1Pod): Promise<void> {
+    const { namespace = '', uid = '' } = pod.metadata ?? {};
     const names = podClaimsOf(pod).flatMap(({ claimName }) => claimName ?? []);
-    const infos = names.flatMap((name) => this.#cache.get(pod.metadata?.namespace ?? '', name) ?? []);
-    await this.#unprepare(pod.metadata?.uid ?? '', infos);
+    const infos = names.flatMap((name) => this.#claims.get(namespace, name) ?? []);
+    const last = infos.filter(({ podUids }) => podUids.has(uid) && podUids.size === 1);
+    for (const info of infos) if (!last.includes(info)) info.podUids.delete(uid);
+    try {
+      await this.#claims.unprepare(last);
+    } catch (cause) {
+      const message = cause instanceof Error ? cause.message : String(cause);
+      throw new KubeletError(`unprepare dynamic resources: ${message}`, { cause });
+    }
   }
 
   /** The kubelet's record of a claim; `undefined` before `prepare` and after `unprepare`. */
   claimInfo(namespace: string, name: string): Readonly<ClaimInfo> | undefined {
-    return this.#cache.get(namespace, name);
+    return this.#claims.get(namespace, name);
   }
 
   /** All CDI names for the CreateContainer call, in the order of the container's claims. */
@@ -100,41 +125,19 @@ export class Kubelet implements Disposable {
     const podClaims = podClaimsOf(pod);
     return uses.flatMap(({ name, request }) => {
       const claimName = podClaims.find(({ podClaimName }) => podClaimName === name)?.claimName;
-      const info = this.#cache.get(pod.metadata?.namespace ?? '', claimName ?? '');
+      const info = this.#claims.get(pod.metadata?.namespace ?? '', claimName ?? '');
       if (info === undefined) throw new KubeletError(`unable to get claim info for claim ${claimName}`);
       return cdiDevicesOf(info, request);
     });
-  }
-
-  /** Restarts the process: registrations and `prepared` are forgotten, devices are not. */
-  async restart(): Promise<void> {
-    this.#plugins[Symbol.dispose]();
-    this.#cache.restart();
-    this.#plugins = new KubeletPlugins(this.#options);
-    await this.#plugins.start();
   }
 
   [Symbol.dispose](): void {
     this.#plugins[Symbol.dispose]();
   }
 
-  async #prepare(pod: V1Pod): Promise<void> {
-    const claims = await this.#fetchClaims(pod);
-    const batches = new Map<Plugin, ClaimInfo[]>();
-    const infos = claims.map((claim) => {
-      const info = this.#cache.getOrAdd(claim);
-      info.podUids.add(pod.metadata?.uid ?? '');
-      for (const driver of info.prepared ? [] : info.devices.keys())
-        addToBatch(batches, this.#plugins.get(driver), info);
-      return info;
-    });
-    for (const [plugin, batch] of batches) await this.#callPrepare(plugin, batch);
-    for (const info of infos) info.prepared = true;
-  }
-
   /** The pod's claims, all checked before any of them is changed. */
-  async #fetchClaims(pod: V1Pod): Promise<ResourceV1ResourceClaim[]> {
-    const claims: ResourceV1ResourceClaim[] = [];
+  async #fetchClaims(pod: V1Pod): Promise<NeededClaim[]> {
+    const claims: NeededClaim[] = [];
     for (const { claimName } of podClaimsOf(pod)) {
       if (claimName === undefined) continue;
       const claim = await this.#options.getClaim(pod.metadata?.namespace ?? '', claimName).catch((cause) => {
@@ -142,68 +145,17 @@ export class Kubelet implements Disposable {
           cause,
         });
       });
-      for (const driver of driversOf(claim)) this.#plugins.get(driver);
-      claims.push(claim);
+      const drivers = driversOf(claim);
+      for (const driver of drivers) this.#plugins.get(driver);
+      const { namespace = '', name = '', uid = '' } = claim.metadata ?? {};
+      claims.push({ namespace, name, uid, drivers });
     }
     return claims;
   }
-
-  async #callPrepare({ driver, client }: Plugin, batch: ClaimInfo[]): Promise<void> {
-    const method = 'NodePrepareResources';
-    const response = await client.nodePrepareResources(batch.map(toWire)).catch((cause) => {
-      throw new Error(`${method}: ${formatRpcError(cause)}`, { cause });
-    });
-    for (const [uid, result] of Object.entries(response.claims)) {
-      const info = checkResult(method, batch, uid, result.error);
-      // Appended to existing devices, even when the claim is prepared for the second time.
-      info.devices.get(driver)?.push(...result.devices);
-    }
-    checkCount(method, batch, response.claims);
-  }
-
-  async #unprepare(podUid: string, infos: ClaimInfo[]): Promise<void> {
-    try {
-      const batches = new Map<Plugin, ClaimInfo[]>();
-      const last = infos.filter((info) => info.podUids.has(podUid) && info.podUids.size === 1);
-      for (const info of infos) if (!last.includes(info)) info.podUids.delete(podUid);
-      for (const info of last) {
-        for (const driver of info.devices.keys()) addToBatch(batches, this.#plugins.get(driver), info);
-      }
-      for (const [plugin, batch] of batches) await this.#callUnprepare(plugin, batch);
-      for (const info of last) this.#cache.delete(info);
-    } catch (cause) {
-      const message = cause instanceof Error ? cause.message : String(cause);
-      throw new KubeletError(`unprepare dynamic resources: ${message}`, { cause });
-    }
-  }
-
-  async #callUnprepare({ client }: Plugin, batch: ClaimInfo[]): Promise<void> {
-    const method = 'NodeUnprepareResources';
-    const response = await client.nodeUnprepareResources(batch.map(toWire)).catch((cause) => {
-      throw new Error(`${method}: ${formatRpcError(cause)}`, { cause });
-    });
-    for (const [uid, { error }] of Object.entries(response.claims)) checkResult(method, batch, uid, error);
-    checkCount(method, batch, response.claims);
-  }
 }
 
-function addToBatch(batches: Map<Plugin, ClaimInfo[]>, plugin: Plugin, info: ClaimInfo): void {
-  batches.set(plugin, [...(batches.get(plugin) ?? []), info]);
-}
-
-function toWire({ namespace, uid, name }: ClaimInfo): WireClaim {
-  return { namespace, uid, name };
-}
-
-function checkResult(method: string, batch: ClaimInfo[], uid: string, error: string): ClaimInfo {
-  const info = batch.find((candidate) => candidate.uid === uid);
-  if (info === undefined) throw new Error(`${method} returned result for unknown claim UID ${uid}`);
-  if (error !== '') throw new Error(`${method} failed for ResourceClaim ${info.name}: ${error}`);
-  return info;
-}
-
-/** The kubelet only counts the entries in the answer. */
-function checkCount(method: string, batch: ClaimInfo[], results: object): void {
-  const skipped = batch.length - Object.keys(results).length;
-  if (skipped !== 0) throw new Error(`${method} skipped ${skipped} ResourceClaims`);
+function withMethod(method: string): (cause: unknown) => never {
+  return (cause) => {
+    throw new Error(`${method}: ${formatRpcError(cause)}`, { cause });
+  };
 }

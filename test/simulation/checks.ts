@@ -413,12 +413,11 @@ export class Checks {
 
   /** In calm: what must have an end. @throws Violation */
   bounds(): void {
-    const { simulator, runtime, plan } = this.#node;
+    const { simulator, runtime } = this.#node;
     const { nowMs, steps } = simulator;
-    const { load = 1 } = plan;
     const seconds = (nowMs - this.#lastSteps.atMs) / 1_000;
     const count = steps - this.#lastSteps.steps;
-    if (this.#lastSteps.atMs > 0 && seconds > 0 && count > stepsPerSecond * load * Math.max(1, seconds)) {
+    if (this.#lastSteps.atMs > 0 && seconds > 0 && count > stepsPerSecond * Math.max(1, seconds)) {
       throw new Violation('endless', `${count} steps in ${seconds} s without faults`);
     }
     this.#lastSteps = { atMs: nowMs, steps };

@@ -22,7 +22,6 @@ import {
   viewOfSettings,
 } from './kernel.ts';
 import { numaNodeOf } from './numa.ts';
-import type { FoundVf } from './plan.ts';
 import type { Process, Simulator } from './simulator.ts';
 
 /** A VF of the simulated card. */
@@ -108,8 +107,6 @@ export interface HardwareOptions {
   writesInVain?: number | undefined;
   /** The VFs belong to them by turns. */
   pfs: 1 | 2;
-  /** See `Plan`. */
-  found?: ReadonlyMap<string, FoundVf> | undefined;
   /** Default: one that is like an Intel E810. */
   model?: CardModel;
 }
@@ -132,7 +129,7 @@ export class Hardware {
   /** Until then interfaces appear some time after their driver is bound. */
   lateUntilMs = 0;
 
-  constructor({ kernel, simulator, count, pfs, writesInVain, found, model = e810 }: HardwareOptions) {
+  constructor({ kernel, simulator, count, pfs, writesInVain, model = e810 }: HardwareOptions) {
     this.#kernel = kernel;
     this.#simulator = simulator;
     this.#model = model;
@@ -149,7 +146,6 @@ export class Hardware {
       if (tape.chance(0.2)) settings.vlan = { id: 7, priority: 0 };
       const pciAddress = model.vfAddress(vfIndex);
       const name = pciAddress.replaceAll(/[:.]/g, '-');
-      changeSettings(settings, found?.get(name)?.settings ?? {});
       const vf: SimVf = {
         pciAddress,
         pf: this.pfs[vfIndex % pfs] ?? this.pfs[0],
@@ -176,7 +172,6 @@ export class Hardware {
         if (tape.chance(0.3)) link.altNames.push(`enp1s2f${vfIndex}`);
         if (tape.chance(0.3)) link.mtuBytes = 9000;
         if (tape.chance(0.3)) link.up = true;
-        Object.assign(link, found?.get(name)?.link);
       }
     }
     this.#writesInVain = writesInVain ?? 0;

@@ -1,9 +1,5 @@
 import type { LayoutName } from '../../src/framework/metadata/index.ts';
-import type { VfChange } from '../../src/node/netlink/index.ts';
-import type { SimLink } from './kernel.ts';
-import type { Kubelet } from './kubelet.ts';
 import type { Tape } from './tape.ts';
-import type { Node } from './world.ts';
 
 /** How a claim's VF gets into its pod. */
 export type Attach = 'netlink' | 'cni' | 'observe' | 'user-space';
@@ -22,8 +18,6 @@ export interface ClaimPlan {
   isBond?: boolean;
   /** Its CNI plugin fails each time. */
   isBroken?: boolean;
-  /** Names of the devices that the scheduler allocates. Not drawn: any that are free. */
-  devices?: readonly string[];
 }
 
 export interface PodPlan {
@@ -101,12 +95,6 @@ export interface InstanceSettings {
   layouts: LayoutName[];
 }
 
-/** What another program has set of a VF. */
-export interface FoundVf {
-  link: Partial<Pick<SimLink, 'mtuBytes' | 'up' | 'altNames'>>;
-  settings: VfChange;
-}
-
 type PlainFault =
   | ('kill driver' | 'stall driver' | 'restart runtime' | 'reset card' | 'reboot')
   | ('API server away' | 'disk full' | 'disk error' | 'store error' | 'change policy')
@@ -182,14 +170,6 @@ export interface Plan {
   /** When faults end. */
   calmAtMs: number;
   isShared: boolean;
-  /** Whether the VFs are those of two PFs. Not drawn: they are if a pod has a bond. */
-  hasTwoPfs?: boolean;
-  /** How many times as many pods as a drawn plan may have. */
-  load?: number;
-  /** By name of a VF: how it is before the first pod. Not drawn: the card draws that itself. */
-  found?: ReadonlyMap<string, FoundVf>;
-  /** The kubelet. Not drawn: one that does the usual. */
-  kubelet?: (node: Node) => Kubelet;
 }
 
 /** How often the driver reconciles. */

@@ -132,7 +132,6 @@ export class Node {
     this.databases = databases;
     this.disk = disk;
     this.plan = plan;
-    simulator.maxSteps *= plan.load ?? 1;
     simulator.tape.slowShare = plan.slowShare;
     simulator.tape.instantShare = plan.instantShare;
     simulator.trace('plan', () => JSON.stringify(plan));
@@ -145,9 +144,8 @@ export class Node {
       udevNameOf: ({ parentDevice = '' }) => this.hardware.find(parentDevice)?.fresh.name,
     });
     const hasBonds = plan.pods.some(({ claims }) => claims.some(({ isBond }) => isBond));
-    const { vfs: count, writesInVain, hasTwoPfs = hasBonds, found } = plan;
-    const pfs = hasTwoPfs ? 2 : 1;
-    this.hardware = new Hardware({ kernel: this.kernel, simulator, count, writesInVain, pfs, found });
+    const { vfs: count, writesInVain } = plan;
+    this.hardware = new Hardware({ kernel: this.kernel, simulator, count, writesInVain, pfs: hasBonds ? 2 : 1 });
     this.cni = new CniNode({ simulator, kernel: this.kernel, hardware: this.hardware });
     this.cni.failureRate = plan.cniFailureRate;
     this.cni.hangRate = plan.cniHangRate;
@@ -158,7 +156,7 @@ export class Node {
     this.#resetPolicy();
     if (this.policy.health !== undefined) this.hardware.setPartner(true);
     this.runtime = new Runtime(this);
-    this.kubelet = plan.kubelet?.(this) ?? new Kubelet(this);
+    this.kubelet = new Kubelet(this);
     this.checks = new Checks(this);
     this.cni.onDone = (...done) => this.checks.waits.pluginTook(...done);
     disk.user = {
@@ -441,13 +439,12 @@ export class Node {
     const taken = new Set([...this.apiServer.claims.values()].flatMap(devicesHeldBy));
     const allocations = new Map<SimClaim, SimClaim['devices']>();
     for (const claim of claims.filter(({ devices }) => devices.length === 0)) {
-      const { vfs, adminAccess, isOneRequest, isBond = false, devices: names } = claim.plan;
+      const { vfs, adminAccess, isOneRequest, isBond = false } = claim.plan;
       // Claims of the simulation tolerate nothing.
       const schedulable = this.apiServer.offered().filter(({ taints = [] }) => taints.length === 0);
       const offered = new Set(schedulable.map(({ name }) => name));
       const available = this.hardware.vfs.filter(({ name }) => offered.has(name) && (adminAccess || !taken.has(name)));
-      const given = names?.flatMap((name) => available.find((vf) => vf.name === name) ?? []);
-      const inOrder = given ?? (this.simulator.tape.chance(0.4) ? available.toReversed() : available);
+      const inOrder = this.simulator.tape.chance(0.4) ? available.toReversed() : available;
       const free = (isBond ? ofDifferentPfs(inOrder) : inOrder).slice(0, vfs);
       const counters = this.plan.bandwidth?.isCounted && !adminAccess ? this.apiServer.countersLeft(taken) : undefined;
       const chosen = schedulable.filter(({ name }) => free.some((vf) => vf.name === name));
