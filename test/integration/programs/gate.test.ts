@@ -1,103 +1,31 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import {
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  utimesSync,
-  writeFileSync,
-} from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, renameSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { ClaimMetadata, layouts } from '../../../src/framework/metadata/index.ts';
-import { tempDir } from '../../doubles/temp-dir.ts';
-import { buildTimeoutMs, checkedTool } from './checked-tool.ts';
+import { describe, expect, it, vi } from 'vitest';
+import {
+  claim,
+  claimDir,
+  containerd,
+  dir,
+  late,
+  message,
+  metadata,
+  other,
+  prepare,
+  program,
+  Run,
+  run,
+  sandbox,
+  serve,
+  stateOf,
+  useGateProgram,
+  waiting,
+} from './gate-program.ts';
 
-// Programs with sanitizers are slow on a machine with other work.
-vi.setConfig({ testTimeout: 60_000 });
-
-const driver = 'sriov.netdra.dev';
-const claim = { namespace: 'default', name: 'fast-net', uid: 'claim-uid' };
-const sandbox = 'a'.repeat(64);
-const other = 'b'.repeat(64);
-const containerd = { 'io.kubernetes.cri.sandbox-id': sandbox };
-
-let program: string;
-let dir: ReturnType<typeof tempDir>;
-let metadata: ClaimMetadata;
-let claimDir: string;
-beforeAll(() => {
-  program = checkedTool().gate;
-}, buildTimeoutMs);
-beforeEach(async () => {
-  dir = tempDir();
-  claimDir = join(dir.path, 'data/dra-device-metadata/default_fast-net');
-  metadata = new ClaimMetadata({
-    driver,
-    dataDir: join(dir.path, 'data'),
-    cdiDir: join(dir.path, 'cdi'),
-    layouts: [layouts.v1],
-    gate: { program, timeoutSeconds: 100 },
-  });
-  await prepare();
-});
-afterEach(() => dir[Symbol.dispose]());
-
-const prepare = (uid = claim.uid) =>
-  metadata.prepare({ claim: { ...claim, uid }, requests: { vf: { name: 'vf', devices: [] } } }, new Map());
-/** As the driver does it. */
-async function serve(id = sandbox) {
-  await metadata.update(claim, 'vf', []);
-  await metadata.openGate(claim, id);
-}
-
-/** What a runtime writes, shortened. */
-const stateOf = (annotations: unknown = containerd, more: object = {}) =>
-  JSON.stringify({ ociVersion: '1.0.2', id: 'c', status: 'creating', annotations, ...more });
-
-interface Outcome {
-  code: number | null;
-  signal: NodeJS.Signals | null;
-  stderr: string;
-  ms: number;
-}
-
-class Run {
-  readonly child: ChildProcess;
-  readonly outcome: Promise<Outcome>;
-  isOver = false;
-
-  constructor(input: string | Buffer, timeout: string, args = ['--claim-dir', claimDir, '--timeout', timeout]) {
-    const start = performance.now();
-    const child = spawn(program, args, { env: {}, stdio: ['pipe', 'ignore', 'pipe'] });
-    child.stdin.on('error', () => undefined);
-    child.stdin.end(input);
-    this.child = child;
-    this.outcome = Promise.all([once(child, 'close'), text(child.stderr)]).then(([[code, signal], stderr]) => {
-      this.isOver = true;
-      return { code, signal, stderr, ms: performance.now() - start };
-    });
-  }
-}
-
-const run = (input: string | Buffer = stateOf(), timeout = '0.3') => new Run(input, timeout).outcome;
-/** One that goes on waiting until something happens. */
-async function waiting(input = stateOf(), timeout = '50') {
-  const waiter = new Run(input, timeout);
-  await sleep(250);
-  expect(waiter.isOver).toBe(false);
-  return waiter;
-}
-const tail = (id = sandbox) =>
-  ` (sandbox ${id}, claim directory ${claimDir}): see the logs of the netdra pod on this node\n`;
-const message = (what: string, id?: string) => `netdra-gate: ${what}${tail(id)}`;
-const late = 'the devices of the claim were not ready in time';
+useGateProgram();
 
 describe('a container whose sandbox is served', () => {
   it.each([
@@ -403,125 +331,5 @@ describe('a container that waits announces its sandbox', () => {
     utimesSync(claimDir, new Date(0), new Date(0));
     expect(await run(stateOf(ofContainerd))).toMatchObject({ code: 0 });
     expect(statSync(claimDir).mtimeMs).toBe(0);
-  });
-});
-
-describe('what cannot be understood fails at once', () => {
-  it.each<[string, string | Buffer, string]>([
-    ['nothing', '', 'the runtime says nothing of the container on standard input'],
-    ['no JSON', 'pid=1', "the state of the container is malformed: no JSON: a value expected, but 'p' at offset 0"],
-    ['a list', '[]', 'the state of the container is malformed: it is a list'],
-    ['a cut state', stateOf().slice(0, -4), 'the state of the container is malformed: no JSON'],
-    ['a large state', `{"x":"${'x'.repeat(2 ** 21)}"}`, 'the state of the container is larger than 2097152 bytes'],
-    ['a deep state', '['.repeat(100_000), 'the state of the container is malformed: no JSON'],
-    ['no annotations', stateOf(null), 'the container has neither annotation io.kubernetes.cri.sandbox-id nor'],
-    ['no sandbox', stateOf({ a: 'b' }), 'its runtime is not supported'],
-    [
-      'a number',
-      stateOf({ 'io.kubernetes.cri.sandbox-id': 7 }),
-      'annotation io.kubernetes.cri.sandbox-id of the container is no sandbox id',
-    ],
-    ['an empty id', stateOf({ 'io.kubernetes.cri.sandbox-id': '' }), 'is no sandbox id'],
-    ['an id with a line feed', stateOf({ 'io.kubernetes.cri.sandbox-id': 'a\nserved' }), 'is no sandbox id'],
-    [
-      'a long id',
-      stateOf({ 'io.kubernetes.cri-o.SandboxID': 'a'.repeat(129) }),
-      'annotation io.kubernetes.cri-o.SandboxID of the container is no sandbox id',
-    ],
-    ['two ids', stateOf({ ...containerd, 'io.kubernetes.cri-o.SandboxID': other }), 'of the container differ'],
-    ['a pid that is text', stateOf(containerd, { pid: '1' }), 'pid is no process id'],
-    ['a pid that is too large', stateOf(containerd, { pid: 2 ** 40 }), 'pid is no process id'],
-    ['bytes', Buffer.from([0xff, 0xfe, 0x00, 0x1b]), 'byte 0xff at offset 0'],
-  ])('%s on standard input', async (_what, input, reason) => {
-    await serve();
-    const { code, stderr } = await run(input, '50');
-    expect(code).toBe(3);
-    expect(stderr).toContain(reason);
-    expect(stderr).toMatch(/^netdra-gate: [ -~]+\n$/);
-  });
-
-  it('a state that does not end', async () => {
-    const child = spawn(program, ['--claim-dir', claimDir, '--timeout', '0.5'], { stdio: ['pipe', 'ignore', 'pipe'] });
-    const stderr = text(child.stderr);
-    child.stdin.write(stateOf());
-    expect(await once(child, 'close')).toEqual([5, null]);
-    expect(await stderr).toBe(message('the runtime does not end what it says of the container', 'unknown'));
-  });
-});
-
-describe('a gate that cannot be understood', () => {
-  const refused = 'the file gate cannot be understood: ';
-  it.each<[string, string | Buffer, string]>([
-    ['of another version', `netdra-gate 2\nserved ${sandbox}\n`, 'it is of another version of the driver, or damaged'],
-    ['of zeros', Buffer.alloc(200), 'it is of another version of the driver, or damaged'],
-    ['without a second line', 'netdra-gate 1\n', 'its second line is cut off'],
-    ['cut off', `netdra-gate 1\nserved ${sandbox}`, 'its second line is cut off'],
-    ['in an unknown state', `netdra-gate 1\nserve ${sandbox}\n`, 'its state is unknown'],
-    ['without a sandbox', 'netdra-gate 1\nserved\n', 'it names no sandbox'],
-    ['with an empty sandbox', 'netdra-gate 1\nserved  x\n', 'it names no sandbox'],
-    ['with a long sandbox', `netdra-gate 1\nserved ${'a'.repeat(129)}\n`, 'it names no sandbox'],
-    ['too long', `netdra-gate 1\nwaiting a ${'x'.repeat(5000)}\n`, 'it is too long'],
-  ])('%s: the container waits, and says so when its time is over', async (_what, gate, reason) => {
-    writeFileSync(join(claimDir, 'gate'), gate);
-    expect(await run()).toMatchObject({ code: 4, stderr: message(`${late}: ${refused}${reason}`) });
-  });
-
-  it('a newer version that an older one replaces: the container starts', async () => {
-    writeFileSync(join(claimDir, 'gate'), `netdra-gate 2\nwaiting ${sandbox}\n`);
-    const waiter = await waiting();
-    await metadata.withdraw(claim);
-    await serve();
-    expect(await waiter.outcome).toMatchObject({ code: 0, stderr: '' });
-  });
-
-  it('no file: a directory, a link, a pipe', async () => {
-    const gate = join(claimDir, 'gate');
-    const irregular = { code: 4, stderr: message(`${late}: ${refused}it is not a regular file`) };
-    mkdirSync(gate);
-    expect(await run()).toMatchObject(irregular);
-    rmSync(gate, { recursive: true });
-    writeFileSync(join(dir.path, 'elsewhere'), `netdra-gate 1\nserved ${sandbox}\n`);
-    symlinkSync(join(dir.path, 'elsewhere'), gate);
-    expect(await run()).toMatchObject({ code: 4, stderr: expect.stringContaining('cannot be opened') });
-    rmSync(gate);
-    await once(spawn('mkfifo', [gate]), 'close');
-    expect(await run()).toMatchObject(irregular);
-  });
-});
-
-describe('text that another process wrote into the gate', () => {
-  it('reaches no terminal', async () => {
-    const gate = Buffer.from(`netdra-gate 1\nwaiting ${sandbox} \x1b[31mred\u202e ä\x07${'x'.repeat(2000)}\n`);
-    writeFileSync(join(claimDir, 'gate'), gate);
-    const { stderr } = await run();
-    expect(stderr).toMatch(/^netdra-gate: [ -~]+\n$/);
-    expect(stderr).toContain(`${late}: \\x1b[31mred\\xe2\\x80\\xae \\xc3\\xa4\\x07xxx`);
-    expect(stderr.length).toBeLessThan(1200);
-  });
-});
-
-describe('the command line', () => {
-  it.each([
-    [[]],
-    [['--claim-dir']],
-    [['--claim-dir', 'relative']],
-    [['--timeout', '5']],
-    [['--claim-dir', '/x', '--timeout', 'soon']],
-    [['--claim-dir', '/x', '--timeout', '-1']],
-    [['--claim-dir', '/x', 'more']],
-  ])('refuses %j', async (args) => {
-    const { code, stderr } = await new Run('', '', args).outcome;
-    expect({ code, stderr }).toEqual({
-      code: 2,
-      stderr: 'netdra-gate: wrong arguments: netdra-gate --claim-dir DIR [--timeout SECONDS] expected\n',
-    });
-  });
-
-  it('says what the file system refuses', async () => {
-    const long = ['--claim-dir', `/${'x'.repeat(300)}`, '--timeout', '5'];
-    expect(await new Run(stateOf(), '', long).outcome).toMatchObject({
-      code: 5,
-      stderr: expect.stringContaining("the claim's directory cannot be opened: File name too long"),
-    });
   });
 });

@@ -1,22 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { configForDevice, resolveVfConfig } from '../../../../src/driver/api/config.ts';
+import { configForDevice } from '../../../../src/driver/api/config.ts';
 import { vfConfigSchema } from '../../../../src/driver/api/vf-config.ts';
 import { type ClaimField, type ClosedField, claimFields, closedFields } from '../../../../src/driver/claims/index.ts';
 import type { VfConfig } from '../../../../src/driver/state/index.ts';
-import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
-import { parseCidr } from '../../../../src/node/netlink/index.ts';
-import { buildClaim, type ConfigOptions, testDriver } from '../../../doubles/objects.ts';
 import { fromClaim, fromClass } from '../claims/driver-bench.ts';
-
-function claimWith(config: ConfigOptions[]): AllocatedClaim {
-  const object = buildClaim('fast-net', { requests: [{ name: 'vf', devices: ['dev-1'] }], config });
-  const { namespace, name, uid } = object.metadata;
-  return { identity: { namespace, name, uid }, podClaimName: undefined, results: [], podUids: [], object };
-}
-
-const nodeNetworks = [parseCidr('10.1.0.5/16'), parseCidr('2001:db8:1::5/64')];
-const resolve = (config: ConfigOptions[], open: readonly ClosedField[] = [], request = 'vf') =>
-  resolveVfConfig(testDriver, claimWith(config), request, { open, nodeNetworks });
+import { resolve } from './claim-with.ts';
 
 const chain = (name: string) => ({ cniVersion: '1.0.0', name, plugins: [{ type: 'host-device' }] });
 
@@ -57,6 +45,7 @@ const samples: {
   bond: { values: [{ name: 'bond0' }, { name: 'bond1', mode: '802.3ad', miimon: 50 }] },
   dialects: { values: [{ deviceInfo: { resourceName: 'intel.com/nic' } }, { sriovNetwork: {} }] },
 };
+
 const cases = Object.entries(samples) as [keyof VfConfig, (typeof samples)[keyof VfConfig]][];
 
 /** The same for each property of the PF. */
@@ -133,6 +122,7 @@ describe('resolveVfConfig', () => {
 });
 
 const { vf: _vf, networkAttachmentDefinition: _definition, routes: _routes, ...alone } = samples;
+
 /** For each field that a claim may have two values, those of a class and of a claim. */
 const valuesOf = {
   ...Object.fromEntries(Object.entries(alone).map(([field, { values }]) => [field, values])),
@@ -253,205 +243,6 @@ describe('closed fields', () => {
     expect(() => resolve([fromClaim({ [field]: field === 'limits' ? {} : [] })], closedFields)).toThrow(
       `from the claim: parameters: Unrecognized key: "${field}"`,
     );
-  });
-});
-
-describe('limits of a class', () => {
-  const limited = (limits: object) => fromClass({ overridable: ['vf.vlan'], limits });
-
-  it.each([{ addressRanges: ['192.0.2.0/24'] }, { maxAddresses: 1 }, { routes: [] }, { maxRoutes: 0 }])(
-    '%j are not left to another component, unless the class allows that',
-    (limits) => {
-      const [limit] = Object.keys(limits);
-      expect(() => resolve([fromClass({ limits }), fromClaim({ attach: 'observe' })])).toThrow(
-        `claim default/fast-net sets attach to observe, with which another component chooses addresses and routes, and limits.${limit}`,
-      );
-      const allowed = [fromClass({ limits, overridable: ['attach'] }), fromClass({ limits, attach: 'observe' })];
-      for (const each of allowed)
-        expect(resolve([each, fromClaim({ attach: 'observe' })])).toEqual({ attach: 'observe' });
-    },
-  );
-
-  it.each([
-    ['ipam', { ipam: { type: 'static' } }],
-    ['cni', { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'n', type: 'macvlan' } }],
-    ['networkAttachmentDefinition', { attach: 'cni', networkAttachmentDefinition: { name: 'n' } }],
-  ] as const)(
-    'are not left to plugins by %s that the operator opens, unless the class allows that',
-    (field, fields) => {
-      const limits = { addressRanges: ['192.0.2.0/24'] };
-      expect(() => resolve([fromClass({ limits }), fromClaim(fields)], [field])).toThrow(
-        `claim default/fast-net sets ${field}, with which plugins choose addresses and routes, and limits.addressRanges`,
-      );
-      const allowed = [fromClass({ limits, overridable: [field] }), fromClass({ limits, ...fields })];
-      for (const each of allowed) expect(resolve([each, fromClaim(fields)], [field])).toEqual(fields);
-      expect(resolve([fromClass({ limits: { maxDevices: 1 } }), fromClaim(fields)], [field])).toEqual(fields);
-    },
-  );
-
-  it('are not left to routers by a sysctl that the operator opens, unless the class allows that', () => {
-    const limits = { addressRanges: ['192.0.2.0/24'] };
-    const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
-    const asked = { sysctls: { [acceptRa]: '2' } };
-    expect(() => resolve([fromClass({ limits }), fromClaim(asked)], ['sysctls'])).toThrow(
-      `claim default/fast-net sets ${acceptRa}, with which routers choose addresses and routes, and limits.addressRanges`,
-    );
-    const allowed = [fromClass({ limits, overridable: ['sysctls'] }), fromClass({ limits, ...asked })];
-    for (const each of allowed) expect(resolve([each, fromClaim(asked)], ['sysctls'])).toEqual(asked);
-    const off = { sysctls: { [acceptRa]: '0' } };
-    expect(resolve([fromClass({ limits }), fromClaim(off)], ['sysctls'])).toEqual(off);
-  });
-
-  it.each([
-    [{ vlanRanges: ['100-199', '300'] }, { vf: { vlan: 100 } }, { vf: { vlan: 200 } }, 'vlanRanges'],
-    [{ vlanRanges: ['100-199', '300'] }, { vf: { vlan: 300 } }, { vf: { vlan: 0 } }, 'vlanRanges'],
-    [
-      { addressRanges: ['192.0.2.0/25', '2001:db8::/64'] },
-      { addresses: ['192.0.2.127/24', '2001:db8::1/48'] },
-      { addresses: ['192.0.2.1/24', '192.0.2.128/24'] },
-      'addressRanges',
-    ],
-    [
-      { routes: ['192.0.2.0/24', '2001:db8::/32'] },
-      { addresses: ['192.0.2.127/24', '2001:db8::1/48', '203.0.113.1/32', '2001:db9::1/128'] },
-      { addresses: ['192.0.2.127/23'] },
-      'routes',
-    ],
-    [
-      { routes: ['192.0.2.0/24'] },
-      { addresses: ['192.0.2.127/24'] },
-      { addresses: ['192.0.2.127/24', '2001:db8::1/64'] },
-      'routes',
-    ],
-    [
-      { addressRanges: ['192.0.2.0/24', '2001:db8::/48'], routes: ['198.51.100.0/24'], maxRoutes: 0 },
-      { addresses: ['192.0.2.10/24', '192.0.2.11/28', '2001:db8::1/64'] },
-      { addresses: ['192.0.2.10/1'] },
-      'routes',
-    ],
-    [
-      { addressRanges: ['192.0.2.0/25'], routes: ['192.0.2.0/24'], maxRoutes: 1 },
-      { addresses: ['192.0.2.10/24', '192.0.2.11/25'] },
-      { addresses: ['192.0.2.10/23'] },
-      'routes',
-    ],
-    [
-      { addressRanges: ['192.0.2.0/25'], maxRoutes: 1 },
-      { addresses: ['192.0.2.10/24'], routes: [] },
-      { addresses: ['192.0.2.10/24'], routes: [{ destination: '198.51.100.0/24' }] },
-      'maxRoutes',
-    ],
-    [
-      { addressRanges: ['2001:db8::/64'], maxRoutes: 0 },
-      { addresses: ['2001:db8::10/64'] },
-      { addresses: ['2001:db8::10/63'] },
-      'maxRoutes',
-    ],
-    [
-      { maxRoutes: 0 },
-      { addresses: ['192.0.2.10/32', '2001:db8::10/128'] },
-      { addresses: ['192.0.2.10/2'] },
-      'maxRoutes',
-    ],
-    [
-      { routes: ['0.0.0.0/0'] },
-      { routes: [{ destination: '0.0.0.0/0' }, { destination: '10.1.0.0/24' }] },
-      { routes: [{ destination: '::/0' }] },
-      'routes',
-    ],
-    [
-      { maxAddresses: 1 },
-      { addresses: ['192.0.2.1/24'] },
-      { addresses: ['192.0.2.1/24', '192.0.2.2/24'] },
-      'maxAddresses',
-    ],
-    [{ maxRoutes: 0 }, { routes: [] }, { routes: [{ destination: '198.51.100.0/24' }] }, 'maxRoutes'],
-  ])('%j allow %j, and refuse %j', (limits, allowed, refused, name) => {
-    expect(resolve([limited(limits), fromClaim(allowed)])).toEqual(allowed);
-    expect(() => resolve([limited(limits), fromClaim(refused)])).toThrow(`and limits.${name} of its DeviceClass is `);
-  });
-
-  it('are those of all entries of the class together', () => {
-    const [ranges, routes] = [limited({ addressRanges: ['192.0.2.0/24'] }), limited({ maxRoutes: 0 })];
-    const inside = { addresses: ['192.0.2.10/24'] };
-    expect(resolve([ranges, routes, fromClaim(inside)])).toEqual(inside);
-    const narrower = limited({ addressRanges: ['192.0.2.0/25'] });
-    expect(() => resolve([ranges, narrower, routes, fromClaim(inside)])).toThrow('limits.maxRoutes');
-  });
-
-  it('hold for all entries of a claim together', () => {
-    const config = [
-      limited({ addressRanges: ['192.0.2.0/25'], maxRoutes: 1 }),
-      fromClaim({ routes: [{ destination: '198.51.100.0/24' }] }),
-      fromClaim({ addresses: ['192.0.2.10/24'] }),
-    ];
-    expect(() => resolve(config)).toThrow('limits.maxRoutes of its DeviceClass is 1');
-  });
-
-  it.each([
-    [
-      { addressRanges: ['192.0.2.0/24'], routes: ['198.51.100.0/24'] },
-      '192.0.2.10/8',
-      'claim default/fast-net sets addresses to 192.0.2.10/8, which adds a route to 192.0.0.0/8, and limits.routes of its DeviceClass is 198.51.100.0/24',
-    ],
-    [
-      { addressRanges: ['2001:db9::/64'], maxRoutes: 0 },
-      '2001:db9::1/32',
-      'claim default/fast-net sets 1 route, including 2001:db9::/32 of its address 2001:db9::1/32, and limits.maxRoutes of its DeviceClass is 0',
-    ],
-    [
-      { addressRanges: ['0.0.0.0/0'] },
-      '192.0.2.10/1',
-      'claim default/fast-net may not set the address 192.0.2.10/1, which adds a route to 128.0.0.0/1, a default route',
-    ],
-    [
-      {},
-      '10.1.99.99/8',
-      'claim default/fast-net may not set the address 10.1.99.99/8, which adds a route to 10.0.0.0/8, a network of the node',
-    ],
-  ])('%j: the error for address %s has its network', (limits, address, message) => {
-    const refused = () => resolve([limited(limits), fromClaim({ addresses: [address] })]);
-    expect(refused).toThrow(message);
-    expect(refused).toThrow(
-      expect.objectContaining({
-        code: 'config-invalid',
-        hint: expect.stringMatching(/limits\.(addressRanges|routes)/),
-      }),
-    );
-  });
-
-  it.each(['0.0.0.0/0', '::/0', '0.0.0.0/1', '128.0.0.0/1', '10.1.2.0/24', '10.0.0.0/8', '2001:db8:1::/80'])(
-    'of routes are the default: not %s',
-    (destination) => {
-      expect(() => resolve([fromClaim({ routes: [{ destination }] })])).toThrow(
-        /may not set a route to \S+, (a default route|a network of the node)$/,
-      );
-      expect(resolve([fromClass({ routes: [{ destination }] })])).toEqual({ routes: [{ destination }] });
-    },
-  );
-
-  it.each([
-    '192.0.2.10/0',
-    '192.0.2.10/1',
-    '2001:db8::1/0',
-    '2001:db8::1/1',
-    '10.1.2.10/24',
-    '10.1.99.99/8',
-    '2001:db8:1::9/80',
-    '2001:db8:1::9/48',
-  ])('of routes are the default for the networks of addresses, too: not %s', (address) => {
-    const addresses = [address];
-    expect(() => resolve([fromClaim({ addresses })])).toThrow(
-      /may not set the address \S+, which adds a route to \S+, (a default route|a network of the node)$/,
-    );
-    expect(resolve([fromClass({ addresses })])).toEqual({ addresses });
-    const routes = ['0.0.0.0/0', '::/0'];
-    expect(resolve([limited({ routes }), fromClaim({ addresses })])).toEqual({ addresses });
-  });
-
-  it('let a claim have an address in a network of the node that addressRanges of its class has', () => {
-    const addresses = ['10.1.2.10/16'];
-    expect(resolve([limited({ addressRanges: ['10.1.0.0/16'] }), fromClaim({ addresses })])).toEqual({ addresses });
   });
 });
 

@@ -1,79 +1,28 @@
-import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../../src/lib/clock.ts';
+import { describe, expect, it } from 'vitest';
 import {
-  type CniAttachment,
-  CniError,
-  CniRunner,
-  parseCniIpam,
-  parseCniNetwork,
-} from '../../../../src/node/cni/index.ts';
-import { RecordingLogger } from '../../../doubles/logger.ts';
-import { tempDir } from '../../../doubles/temp-dir.ts';
-import { ScriptPlugins } from './script-plugins.ts';
+  attachmentOf,
+  cachedCount,
+  createRunner,
+  dir,
+  failureOf,
+  first,
+  liveNetns,
+  logger,
+  never,
+  plugins,
+  replaceRunner,
+  runner,
+  second,
+  until,
+  useRunner,
+} from './runner-bench.ts';
 
-/** A namespace that is there: the runner looks, the scripts do not go in. */
-const liveNetns = '/proc/self/ns/net';
-const never = { signal: new AbortController().signal };
+useRunner();
 
-let dir: ReturnType<typeof tempDir>;
-let plugins: ScriptPlugins;
-let logger: RecordingLogger;
-let runner: CniRunner;
-beforeEach(() => {
-  dir = tempDir();
-  plugins = new ScriptPlugins(dir.path);
-  logger = new RecordingLogger();
-  runner = createRunner();
-});
-afterEach(async () => {
-  await runner[Symbol.asyncDispose]();
-  dir[Symbol.dispose]();
-});
-
-function createRunner(options: { undoTimeoutMs?: number } = {}): CniRunner {
-  const binDirs = [join(dir.path, 'none'), plugins.binDir];
-  return new CniRunner({ binDirs, cacheDir: join(dir.path, 'cache'), clock: systemClock, logger, ...options });
-}
-
-function attachmentOf(
-  types: (string | object)[],
-  rest: Partial<CniAttachment> & { cniVersion?: string } = {},
-): CniAttachment {
-  const { cniVersion = '1.0.0', ...others } = rest;
-  const chain = types.map((type) => (typeof type === 'string' ? { type } : type));
-  const network = parseCniNetwork({ cniVersion, name: 'fast', plugins: chain }, 'test');
-  return { network, containerId: 'c1', netnsPath: liveNetns, ifName: 'net1', ...others };
-}
-
-/** The error of a call that must fail. */
-async function failureOf(call: Promise<unknown>): Promise<CniError> {
-  const error = await call.then(
-    () => undefined,
-    (reason: unknown) => reason,
-  );
-  expect(error).toBeInstanceOf(CniError);
-  return error as CniError;
-}
-
-const cachedCount = async () => (await runner.cachedAttachments()).attachments.length;
 const within = (ms: number) => ({ signal: AbortSignal.timeout(ms) });
-
-/** A signal that fires when a plugin is called, as a deadline would: `tuning ADD`. */
-function until(call: string): { signal: AbortSignal } {
-  const controller = new AbortController();
-  const watch = async () => {
-    while (!plugins.summary().includes(call)) await sleep(10);
-    controller.abort(new DOMException('over', 'TimeoutError'));
-  };
-  void watch();
-  return { signal: controller.signal };
-}
-
-const first = { cniVersion: '1.0.0', interfaces: [{ name: 'net1', sandbox: liveNetns }], vendor: { a: 1 } };
-const second = { ...first, ips: [{ address: '10.1.2.3/24', interface: 0 }] };
 
 describe('add', () => {
   it('runs the chain in order, hands each result on, and gives the last one', async () => {
@@ -294,8 +243,7 @@ describe('an add whose plugin hangs', () => {
   });
 
   it('does not hang in undoing either, and starts nothing when the time for that is over', async () => {
-    await runner[Symbol.asyncDispose]();
-    runner = createRunner({ undoTimeoutMs: 1000 });
+    await replaceRunner({ undoTimeoutMs: 1000 });
     plugins.writeResult('sriov', first);
     plugins.write('tuning', 'sleep 1000');
     await failureOf(runner.add(attachmentOf(['sriov', 'tuning']), until('tuning ADD')));
@@ -312,169 +260,6 @@ describe('an add whose plugin hangs', () => {
     plugins.writeResult('sriov', first);
     await failureOf(runner.add(attachmentOf(['sriov']), { signal: AbortSignal.abort() }));
     expect(plugins.summary()).toEqual([]);
-  });
-});
-
-describe('delete', () => {
-  it('runs the chain in reverse order with the result of the ADD, and forgets the attachment', async () => {
-    plugins.writeResult('sriov', first);
-    plugins.writeResult('tuning', second);
-    const attachment = attachmentOf(['sriov', 'tuning'], { args: { K8S_POD_NAME: 'app' } });
-    await runner.add(attachment, never);
-    await runner.delete(attachment, never);
-    const [, , ...deletions] = plugins.calls();
-    expect(plugins.summary().slice(2)).toEqual(['tuning DEL', 'sriov DEL']);
-    for (const { config, env } of deletions) {
-      expect(config.prevResult).toEqual(second);
-      expect(env).toMatchObject({ CNI_NETNS: liveNetns, CNI_ARGS: 'IgnoreUnknown=1;K8S_POD_NAME=app' });
-    }
-    expect(readdirSync(join(dir.path, 'cache'))).toEqual([]);
-  });
-
-  it('can be repeated: without a cache entry plugins are called, but their errors only logged', async () => {
-    plugins.writeResult('sriov', first);
-    plugins.writeError('tuning', 'DEL', { code: 100, msg: 'no net1 here' });
-    await runner.delete(attachmentOf(['sriov', 'tuning']), never);
-    expect(plugins.summary()).toEqual(['tuning DEL', 'sriov DEL']);
-    expect(logger.messages('warn')).toEqual(['CNI DEL failed; probably nothing to delete']);
-  });
-
-  it('does not take an error that may pass for success', async () => {
-    plugins.writeError('sriov', 'DEL', { code: 11, msg: 'busy' });
-    expect(await failureOf(runner.delete(attachmentOf(['sriov']), never))).toMatchObject({ pluginCode: 11 });
-  });
-
-  it('stops at a plugin that fails, and does it all again the next time', async () => {
-    plugins.writeResult('sriov', first);
-    plugins.write('tuning', '[ $CNI_COMMAND = ADD ] && echo {} || exit 1');
-    const attachment = attachmentOf(['sriov', 'tuning']);
-    await runner.add(attachment, never);
-    expect(await failureOf(runner.delete(attachment, never))).toMatchObject({ plugin: 'tuning', command: 'DEL' });
-    expect(plugins.summary().slice(2)).toEqual(['tuning DEL']);
-    plugins.writeResult('tuning', first);
-    await createRunner().delete(attachment, never);
-    expect(plugins.summary().slice(3)).toEqual(['tuning DEL', 'sriov DEL']);
-    expect(await cachedCount()).toBe(0);
-  });
-
-  it('leaves nothing that an add would take for attached when it fails half-way', async () => {
-    plugins.write('sriov', '[ $CNI_COMMAND = ADD ] && echo {} || exit 1');
-    plugins.writeResult('tuning', first);
-    const attachment = attachmentOf(['sriov', 'tuning']);
-    await runner.add(attachment, never);
-    await failureOf(runner.delete(attachment, never));
-    plugins.writeResult('sriov', first);
-    await runner.add(attachment, never);
-    expect(plugins.summary().slice(4)).toEqual(['tuning DEL', 'sriov DEL', 'sriov ADD', 'tuning ADD']);
-  });
-
-  it('takes it for done when a plugin knows no such container', async () => {
-    plugins.writeError('sriov', 'DEL', { code: 3, msg: 'unknown container' });
-    await runner.add(attachmentOf(['sriov']), never);
-    await runner.delete(attachmentOf(['sriov']), never);
-    expect(await cachedCount()).toBe(0);
-  });
-
-  it('kills a plugin that hangs, and keeps the attachment', async () => {
-    plugins.write('sriov', '[ $CNI_COMMAND = ADD ] && echo {} || sleep 1000');
-    await runner.add(attachmentOf(['sriov']), never);
-    const error = await failureOf(runner.delete(attachmentOf(['sriov']), until('sriov DEL')));
-    expect(error).toMatchObject({ code: 'cni-timeout', plugin: 'sriov', command: 'DEL' });
-    expect(await cachedCount()).toBe(1);
-  });
-});
-
-it.each(['delete', 'add'] as const)(
-  '%s deletes what an ADD may have left whose cache entry cannot be read',
-  async (what) => {
-    plugins.writeResult('sriov', first);
-    await runner.add(attachmentOf(['sriov']), never);
-    const [file] = readdirSync(join(dir.path, 'cache'));
-    writeFileSync(join(dir.path, 'cache', file!), '{');
-    await runner[what](attachmentOf(['sriov']), never);
-    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', ...(what === 'add' ? ['sriov ADD'] : [])]);
-    expect(readdirSync(join(dir.path, 'cache'))).toHaveLength(what === 'add' ? 1 : 0);
-    expect(logger.messages('warn')).toEqual(['cached CNI attachment cannot be read']);
-  },
-);
-
-describe('delete when the namespace is gone', () => {
-  const withIpam = { type: 'sriov', ipam: { type: 'leases', range: 'a' } };
-  let netnsPath: string;
-  beforeEach(() => {
-    netnsPath = join(dir.path, 'netns');
-    plugins.writeResult('sriov', { cniVersion: '1.0.0' });
-    plugins.writeResult('leases', {});
-  });
-
-  it.each([
-    ['the path does not exist', () => rmSync(netnsPath, { force: true })],
-    ['the path is a plain file, left by a runtime', () => writeFileSync(netnsPath, '')],
-  ])('calls plugins with an empty path, and frees their addresses itself: %s', async (_what, leave) => {
-    const attachment = attachmentOf([withIpam, 'tuning'], { netnsPath });
-    plugins.writeResult('tuning', {});
-    await runner.add(attachment, never);
-    leave();
-    await runner.delete(attachment, never);
-    expect(plugins.summary().slice(2)).toEqual(['tuning DEL', 'sriov DEL', 'leases DEL']);
-    for (const { env } of plugins.calls().slice(2)) expect(env.CNI_NETNS).toBe('');
-    expect(plugins.calls().at(-1)!.config).toMatchObject({ name: 'fast', ipam: { type: 'leases', range: 'a' } });
-    expect(await cachedCount()).toBe(0);
-  });
-
-  it('takes an empty path from the caller', async () => {
-    await runner.delete(attachmentOf([withIpam], { netnsPath: '' }), never);
-    expect(plugins.summary()).toEqual(['sriov DEL', 'leases DEL']);
-  });
-
-  it('does not free addresses on behalf of a plugin whose namespace is there', async () => {
-    await runner.add(attachmentOf([withIpam]), never);
-    await runner.delete(attachmentOf([withIpam]), never);
-    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL']);
-  });
-
-  it('does not mind an IPAM type that is no plugin', async () => {
-    await runner.add(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);
-    await runner.delete(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);
-    expect(await cachedCount()).toBe(0);
-  });
-
-  it('calls a plugin again that fails because the namespace goes while it works', async () => {
-    const netns = join(dir.path, 'link');
-    symlinkSync(liveNetns, netns);
-    plugins.write(
-      'sriov',
-      `[ $CNI_COMMAND = ADD ] && echo {} && exit\n[ -z "$CNI_NETNS" ] || { rm ${netns}; exit 1; }`,
-    );
-    await runner.add(attachmentOf(['sriov'], { netnsPath: netns }), never);
-    await runner.delete(attachmentOf(['sriov'], { netnsPath: netns }), never);
-    expect(plugins.calls().map(({ env }) => env.CNI_NETNS)).toEqual([netns, netns, '']);
-  });
-
-  it('gives up on what an incomplete ADD may never have made', async () => {
-    plugins.writeError('sriov', 'DEL', { code: 100, msg: 'no net1 here' });
-    plugins.writeError('tuning', 'ADD', { code: 100, msg: 'no' });
-    const attachment = attachmentOf(['sriov', 'tuning'], { netnsPath });
-    await failureOf(runner.add(attachment, never));
-    expect(await cachedCount()).toBe(1);
-    await runner.delete(attachment, never);
-    expect(await cachedCount()).toBe(0);
-  });
-});
-
-describe('cached attachments', () => {
-  it('can be deleted by another runner, whatever their kind', async () => {
-    plugins.writeResult('sriov', first);
-    plugins.writeResult('leases', {});
-    await runner.add(attachmentOf(['sriov']), never);
-    const ipam = parseCniIpam({ type: 'leases' }, 'test', { name: 'fast' });
-    await runner.ipamAdd({ ipam, containerId: 'c2', netnsPath: '/run/netns/gone', ifName: 'net1' }, never);
-    const other = createRunner();
-    const { attachments } = await other.cachedAttachments();
-    expect(attachments.map(({ kind }) => kind).sort()).toEqual(['chain', 'ipam']);
-    for (const cached of attachments) await other.deleteCached(cached, never);
-    expect(plugins.summary().slice(2).sort()).toEqual(['leases DEL', 'sriov DEL']);
-    expect(await cachedCount()).toBe(0);
   });
 });
 

@@ -1,48 +1,30 @@
 import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { ClaimSpecs } from '../../../../../src/framework/metadata/files/cdi.ts';
-import { ClaimFiles } from '../../../../../src/framework/metadata/files/claim-files.ts';
-import { formatGate, parseGate, readGate } from '../../../../../src/framework/metadata/gate/gate.ts';
-import { type ClaimMetadata, inspectClaim, RecordFiles } from '../../../../../src/framework/metadata/index.ts';
-import { codePoint } from '../../../../doubles/code-point.ts';
-import { Bench } from '../bench.ts';
-import { claim, documentOf, driver, golden, kernel, podUid, recordOf } from '../samples.ts';
+import { describe, expect, it } from 'vitest';
+import { formatGate } from '../../../../../src/framework/metadata/gate/gate.ts';
+import { inspectClaim, RecordFiles } from '../../../../../src/framework/metadata/index.ts';
+import { claim, driver, golden, podUid } from '../samples.ts';
+import {
+  a,
+  b,
+  bench,
+  devices,
+  gate,
+  gateOf,
+  gatePath,
+  gateText,
+  hidden,
+  isBlank,
+  metadata,
+  prepareAndServe,
+  record,
+  request,
+  restart,
+  serve,
+  useGate,
+} from './gate-bench.ts';
 
-const record = recordOf(kernel);
-const { devices } = documentOf(kernel);
-const gate = { program: '/var/lib/kubelet/plugins/sriov.netdra.dev/bin/netdra-gate', timeoutSeconds: 100 };
-const [a, b] = ['sandbox-a', 'sandbox-b'];
-const request = 'data/dra-device-metadata/default_fast-net/vf';
-
-let bench: Bench;
-let metadata: ClaimMetadata;
-beforeEach(() => {
-  bench = new Bench();
-  metadata = bench.start({ gate });
-});
-afterEach(() => bench[Symbol.dispose]());
-
-const gatePath = () => join(bench.dataDir, 'dra-device-metadata/default_fast-net/gate');
-const gateText = () => (existsSync(gatePath()) ? readFileSync(gatePath(), 'utf8') : undefined);
-const gateOf = () => readGate(bench.dataDir, claim);
-/** The files that are hidden while there is nothing to say. */
-const hidden = () => [
-  join(bench.path, request, 'metadata.json'),
-  join(bench.path, request, 'metadata-kep.json'),
-  join(bench.downwardApiDir, podUid, 'fast-net.vf.json'),
-];
-const isBlank = (path: string) => readFileSync(path, 'utf8').trim() === '';
-/** As a driver does it for a pod's sandbox. */
-async function serve(sandboxId: string) {
-  await metadata.update(claim, 'vf', devices);
-  await metadata.openGate(claim, sandboxId);
-}
-async function prepareAndServe(sandboxId: string) {
-  await metadata.prepare(record, new Map());
-  await serve(sandboxId);
-}
+useGate();
 
 describe('a claim with a gate', () => {
   it('has the hook in the CDI spec of its deferred request', async () => {
@@ -212,7 +194,7 @@ describe('a claim with a gate', () => {
   });
 
   it('closes it when a boot has ended its sandbox, and when the claim goes', async () => {
-    metadata = bench.start({ gate, bootId: 'boot-1' });
+    restart({ gate, bootId: 'boot-1' });
     await prepareAndServe(a);
     await bench.start({ gate, bootId: 'boot-2' }).prepare(record, new Map());
     expect(gateText()).toBeUndefined();
@@ -223,10 +205,10 @@ describe('a claim with a gate', () => {
   });
 
   it('closes its gate when metadata is switched on, and opens it with the content, in the same sandbox', async () => {
-    metadata = bench.start({ gate, enabled: false });
+    restart({ gate, enabled: false });
     await metadata.prepare(record, new Map());
     await metadata.openGate(claim, a);
-    metadata = bench.start({ gate });
+    restart({ gate });
     await metadata.prepare(record, new Map());
     expect([bench.mounts(claim.uid).size > 0, hidden().every(isBlank)]).toEqual([true, true]);
     expect(gateOf()).toBeUndefined();
@@ -250,9 +232,9 @@ describe('a claim with a gate', () => {
   });
 
   it('leaves its gate open when a layout is added: that gets the content at once', async () => {
-    metadata = bench.start({ gate, layouts: ['attributes-json'] });
+    restart({ gate, layouts: ['attributes-json'] });
     await prepareAndServe(a);
-    metadata = bench.start({ gate });
+    restart({ gate });
     await metadata.prepare(record, new Map());
     expect(hidden().some(isBlank)).toBe(false);
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
@@ -285,7 +267,7 @@ describe('a claim with a gate', () => {
     writeFileSync(join(bench.downwardApiDir, 'readme'), 'of another program');
     writeFileSync(join(gatePath(), '../claim.json'), '');
     const recovered: unknown[] = [];
-    metadata = bench.start({ gate, onRecovered: (of, problem) => recovered.push(of, problem) });
+    restart({ gate, onRecovered: (of, problem) => recovered.push(of, problem) });
     await metadata.prepare({ ...record, podUid: 'next' }, new Map());
     await serve(b);
     expect(bench.files(bench.downwardApiDir)).toEqual([`${podUid}/fast-net.vf.json`, 'readme']);
@@ -343,14 +325,14 @@ describe('a claim with a gate', () => {
 
   it('reports each prepare after which its containers wait, so that a sandbox that is there is served again', async () => {
     const pending: string[] = [];
-    const open = (enabled: boolean) => bench.start({ gate, enabled, onPending: ({ uid }) => pending.push(uid) });
-    metadata = open(false);
+    const open = (enabled: boolean) => restart({ gate, enabled, onPending: ({ uid }) => pending.push(uid) });
+    open(false);
     await metadata.prepare(record, new Map());
     expect(pending.splice(0)).toEqual([claim.uid]);
     await metadata.openGate(claim, a);
     await metadata.prepare(record, new Map());
     expect(pending).toEqual([]);
-    metadata = open(true);
+    open(true);
     await metadata.prepare(record, new Map());
     expect(pending.splice(0)).toEqual([claim.uid]);
     await serve(a);
@@ -367,180 +349,5 @@ describe('a claim with a gate', () => {
     expect(await states()).toEqual(['current', 'current', 'current', 'current']);
     for (const path of hidden()) writeFileSync(path, '  \n');
     expect(await states()).toEqual(['missing', 'missing', 'current', 'missing']);
-  });
-});
-
-describe('in whatever order the driver is killed', () => {
-  /** The first call of a kind that fails, and with it the process. */
-  function killedAt<T>(part: { prototype: T }, method: keyof T & string) {
-    const spy = vi.spyOn(part.prototype as Record<string, () => never>, method);
-    spy.mockImplementationOnce(() => {
-      throw new Error('killed');
-    });
-    return spy;
-  }
-
-  it('closes the gate before the files of a layout that was switched on are there', async () => {
-    metadata = bench.start({ gate, enabled: false });
-    await metadata.prepare(record, new Map());
-    await metadata.openGate(claim, a);
-    metadata = bench.start({ gate });
-    {
-      using _spy = killedAt(ClaimSpecs, 'write');
-      await expect(metadata.prepare(record, new Map())).rejects.toThrow('killed');
-    }
-    expect([gateText(), hidden().some((path) => existsSync(path))]).toEqual([undefined, false]);
-    // Another instance, which has metadata off, opens it for the content that it knows: none is mounted yet.
-    await bench.start({ gate, enabled: false }).openGate(claim, a);
-    {
-      using _spy = killedAt(ClaimFiles, 'layDown');
-      await expect(metadata.prepare(record, new Map())).rejects.toThrow('killed');
-    }
-    expect([gateText(), hidden().some((path) => existsSync(path))]).toEqual([undefined, false]);
-    await expect(bench.start({ gate, enabled: false }).openGate(claim, a)).rejects.toThrow('has no metadata yet');
-  });
-
-  it('opens the gate after the files have their content', async () => {
-    await metadata.prepare(record, new Map());
-    using _spy = killedAt(ClaimFiles, 'layDown');
-    await expect(metadata.openGate(claim, a, new Map([['vf', devices]]))).rejects.toThrow('killed');
-    expect([gateText(), hidden().every(isBlank)]).toEqual([undefined, true]);
-  });
-
-  it('knows that content is withdrawn before a file shows it', async () => {
-    await prepareAndServe(a);
-    {
-      using _spy = killedAt(ClaimFiles, 'layDown');
-      await expect(metadata.withdraw(claim)).rejects.toThrow('killed');
-    }
-    metadata = bench.start({ gate });
-    expect([metadata.read(claim, 'vf'), gateText()]).toEqual([undefined, undefined]);
-    await metadata.restore();
-    expect(hidden().every(isBlank)).toBe(true);
-    await expect(metadata.openGate(claim, b)).rejects.toThrow('has no metadata yet');
-  });
-
-  it('has the hook in the spec before there is an empty file to mount', async () => {
-    // As an older version has laid it down.
-    await bench.start().prepare(record, new Map());
-    {
-      using _spy = killedAt(ClaimSpecs, 'write');
-      await expect(metadata.prepare(record, new Map())).rejects.toThrow('killed');
-    }
-    expect(hidden().some((path) => existsSync(path))).toBe(false);
-    // Also not by what is called for the claim before it is prepared again.
-    await metadata.update(claim, 'vf', devices);
-    await metadata.withdraw(claim);
-    expect(hidden().some((path) => existsSync(path))).toBe(false);
-  });
-
-  it('removes the empty files before the hook goes from the spec', async () => {
-    await metadata.prepare(record, new Map());
-    using _spy = killedAt(ClaimSpecs, 'write');
-    await expect(bench.start().prepare(record, new Map())).rejects.toThrow('killed');
-    expect(hidden().some((path) => existsSync(path))).toBe(false);
-    expect(bench.edits(claim.uid)[0]?.hooks).toHaveLength(1);
-  });
-});
-
-describe('a driver started with a gate, or without', () => {
-  it('leaves claims as they are until they are prepared again', async () => {
-    metadata = bench.start();
-    await metadata.prepare(record, new Map());
-    const updated = bench.start({ gate });
-    await updated.update(claim, 'vf', devices);
-    await updated.openGate(claim, a);
-    await updated.holdGate(claim, a, 'no');
-    expect(gateText()).toBeUndefined();
-    await updated.withdraw(claim);
-    expect(hidden().some((path) => existsSync(path))).toBe(false);
-    await updated.prepare(record, new Map());
-    expect(hidden().every(isBlank)).toBe(true);
-    expect(bench.edits(claim.uid)[0]?.hooks).toHaveLength(1);
-  });
-
-  it('keeps what containers have mounted when the gate comes', async () => {
-    metadata = bench.start();
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', devices);
-    const inodes = hidden().map((path) => statSync(path).ino);
-    metadata = bench.start({ gate });
-    await metadata.prepare(record, new Map());
-    expect(hidden().map((path) => statSync(path).ino)).toEqual(inodes);
-    // New containers wait until the driver has said that the sandbox is still served.
-    expect(gateOf()).toBeUndefined();
-    await serve(a);
-    expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
-  });
-
-  it('takes hook, gate and empty files away when the option has gone', async () => {
-    await prepareAndServe(a);
-    metadata = bench.start();
-    await metadata.prepare(record, new Map());
-    expect(gateText()).toBeUndefined();
-    expect(bench.edits(claim.uid)[0]?.hooks).toBeUndefined();
-    await metadata.withdraw(claim);
-    expect(hidden().some((path) => existsSync(path))).toBe(false);
-    await metadata.update(claim, 'vf', devices);
-    await metadata.openGate(claim, a);
-    expect(gateText()).toBeUndefined();
-  });
-
-  it.each([
-    [{ ...gate, program: 'netdra-gate' }, 'gate program "netdra-gate" is not an absolute path'],
-    [{ ...gate, timeoutSeconds: 0 }, 'gate timeout of 0 s'],
-    [{ ...gate, timeoutSeconds: 120 }, 'gate timeout of 120 s'],
-    [{ ...gate, timeoutSeconds: 1.5 }, 'gate timeout of 1.5 s'],
-  ])('refuses %j', (options, message) => {
-    expect(() => bench.start({ gate: options })).toThrow(message);
-  });
-});
-
-describe('while metadata is off', () => {
-  it('the gate holds without any file', async () => {
-    metadata = bench.start({ gate, enabled: false });
-    expect(await metadata.prepare(record, new Map())).toEqual(new Map([['vf', `${driver}/metadata=${claim.uid}_vf`]]));
-    expect(bench.edits(claim.uid)).toEqual([{ hooks: [expect.objectContaining({ hookName: 'createRuntime' })] }]);
-    expect(bench.files(bench.dataDir)).toEqual(['dra-device-metadata/default_fast-net/claim.json']);
-    expect(await metadata.update(claim, 'vf', devices)).toEqual({ generation: 0, isWritten: false });
-    await metadata.openGate(claim, a);
-    expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
-    await metadata.withdraw(claim);
-    expect(gateText()).toBeUndefined();
-    expect(await metadata.countFiles()).toBe(0);
-    await metadata.unprepare(claim);
-    expect(bench.files()).toEqual([]);
-  });
-
-  it('claims get files when it is on again, and nothing is left of the hook when the gate has gone', async () => {
-    await bench.start({ gate, enabled: false }).prepare(record, new Map());
-    await metadata.prepare(record, new Map());
-    expect(hidden().every(isBlank)).toBe(true);
-    await metadata.unprepare(claim);
-    await bench.start({ gate, enabled: false }).prepare(record, new Map());
-    expect(await bench.start({ enabled: false }).prepare(record, new Map())).toEqual(new Map());
-    expect(bench.files()).toEqual(['data/dra-device-metadata/default_fast-net/claim.json']);
-  });
-
-  it('nothing is laid down for a claim without deferred requests', async () => {
-    metadata = bench.start({ gate, enabled: false });
-    const own = [{ driver, pool: 'node-1', name: '0000-3b-02-1' }];
-    expect(await metadata.prepare(record, new Map([['vf', own]]))).toEqual(new Map());
-    await metadata.openGate(claim, a);
-    expect(bench.files()).toEqual([]);
-  });
-});
-
-describe('the text of a gate', () => {
-  it('is two short lines whatever the reason is', () => {
-    fc.assert(
-      fc.property(fc.string({ unit: codePoint, maxLength: 2000 }), (reason) => {
-        const text = formatGate({ state: 'waiting', sandboxId: a, reason });
-        expect(text).toMatch(/^netdra-gate 1\nwaiting sandbox-a[^\n\p{Cc}]*\n$/u);
-        expect(text.length).toBeLessThan(600);
-        expect(text.isWellFormed()).toBe(true);
-        expect(parseGate(text)).toMatchObject({ state: 'waiting', sandboxId: a });
-      }),
-    );
   });
 });

@@ -1,0 +1,406 @@
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
+import { silencedPfs } from '../../../../src/driver/devices/device-conditions.ts';
+import type { DeviceList, DeviceListOptions } from '../../../../src/driver/devices/device-list.ts';
+import { openDevices } from '../../../../src/driver/devices/open-devices.ts';
+import type { PolicySource } from '../../../../src/driver/devices/policy-file.ts';
+import { SliceError } from '../../../../src/framework/resourceslice/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { NetdraError } from '../../../../src/lib/errors.ts';
+import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
+import { NetlinkError, type RtnlConnection } from '../../../../src/node/netlink/index.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { testDriver } from '../../../doubles/objects.ts';
+import { fullPipe } from '../../node/sriov/full-pipe.ts';
+import { TestNode } from '../../node/sriov/test-node.ts';
+import {
+  claimOf,
+  first,
+  logger,
+  node,
+  open,
+  options,
+  scanned,
+  stored,
+  tick,
+  useCards,
+  writePolicy,
+} from './device-list-bench.ts';
+
+useCards();
+
+/** What the publisher says if the API server stores no taints. */
+const dropped = new SliceError('slice-fields-dropped', 'x', { problems: [{ field: 'taints[0]', message: 'x' }] });
+
+const openReal = (more: Partial<DeviceListOptions> = {}) =>
+  openDevices(
+    { nodeName: 'node-1', simulatePrefix: 'nsim' },
+    {
+      ...options(more),
+      host: (more.host ?? node.connection) as unknown as RtnlConnection,
+      stateDir: node.root,
+    },
+  );
+
+describe('DeviceList, of a node that offers nothing', () => {
+  it('says once why, and which rules of the policy select nothing', async () => {
+    const path = writePolicy('pfs: [{ select: { name: ens9 } }]');
+    const source = await scanned(path);
+    await source.scan();
+    expect(logger.messages('warn')).toEqual([
+      expect.stringContaining(
+        'pfs[0] of the inventory policy selects nothing: {"name":"ens9"}; this node has enp1s0f0',
+      ),
+      'no device is offered',
+    ]);
+    expect(logger.lines.at(-1)?.fields).toEqual({
+      reason:
+        'devices that are excluded, each with its reason: 9; rules of the inventory policy that select nothing: 1',
+    });
+  });
+});
+
+describe('DeviceList, of a card whose VFs cannot be listed', () => {
+  // The VF of iceTree that is bound to vfio-pci, so that its PF is asked for its MAC.
+  const pf = 'ens785f0np0';
+
+  it('starts, offers the devices of all cards, and logs the problem once', async () => {
+    const all = (await openReal()).offered().map(({ name }) => name);
+    const error = new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
+    node.vfInfoErrors[pf] = error;
+    logger.lines.length = 0;
+    await using source = await openReal();
+    expect(source.offered().map(({ name }) => name)).toEqual(all);
+    await source.scan();
+    expect(logger.lines).toEqual([
+      {
+        ...{ level: 'warn', message: 'problem with a device' },
+        fields: { err: expect.objectContaining({ code: 'vf-state-unknown', device: '0000:17:00.0', cause: error }) },
+      },
+    ]);
+  });
+
+  it.each([
+    ['the card', '0000:01:00.0', 'sriov_totalvfs'],
+    ['the VF', first, 'vendor'],
+  ])('keeps what a claim has, and nothing else, while %s cannot be read', async (_, pciAddress, file) => {
+    const source = await scanned();
+    const names = () => source.offered().map(({ name }) => name);
+    expect(names()).toContain('0000-01-10-0');
+    stored.claims = [claimOf({})];
+    const dir = join(node.root, 'bus/pci/devices', pciAddress);
+    const before = readFileSync(join(dir, file), 'utf8');
+    writeFileSync(join(dir, file), '');
+    // What is fixed is read again when the driver is another one.
+    rmSync(join(dir, 'driver'));
+    await source.scan();
+    expect(names()).toContain('0000-01-10-0');
+    stored.claims = [];
+    await source.scan();
+    expect(names()).not.toContain('0000-01-10-0');
+    writeFileSync(join(dir, file), before);
+    await source.scan();
+    expect(names()).toContain('0000-01-10-0');
+  });
+
+  it('is not scanned more often because of a problem that stays', async () => {
+    const clock = new ManualClock();
+    node.vfInfoErrors[pf] = new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
+    await using source = open(undefined, { clock, watchHost: () => ({ [Symbol.dispose]: () => {} }) });
+    source.watch(() => undefined);
+    await tick(clock, 14);
+    expect(node.vfInfoRequests).toBeLessThanOrEqual(4);
+    const before = node.vfInfoRequests;
+    await tick(clock, 15);
+    expect(node.vfInfoRequests).toBeGreaterThan(before);
+  });
+});
+
+describe('DeviceList, on a node whose devices cannot be listed', () => {
+  const lost = new NetlinkError('netlink-lost', 'cannot list links: no answer within 10000 ms', { retriable: true });
+  const unlisted = { code: 'devices-unlisted', retriable: true, cause: lost, hint: expect.any(String) };
+  let links: RtnlConnection['links'];
+  beforeEach(() => {
+    links = async () => Promise.reject(lost);
+  });
+  const start = async (more: Partial<DeviceListOptions> = {}) => {
+    const host = { ...node.connection, links: () => links() } as unknown as RtnlConnection;
+    return await openReal({ host, ...more });
+  };
+
+  it('starts, so that claims can be served and unprepared, and lists them when it can', async () => {
+    const clock = new ManualClock();
+    await using source = await start({ clock });
+    expect(source.isListed).toBe(false);
+    expect(logger.lines).toEqual([{ level: 'error', message: 'devices cannot be listed', fields: { err: lost } }]);
+    let changes = 0;
+    source.watch(() => changes++);
+    await tick(clock, 3);
+    expect([changes, source.isListed, logger.lines.length]).toEqual([0, false, 1]);
+    links = async () => node.connection.links();
+    await tick(clock);
+    expect([changes, source.isListed]).toEqual([1, true]);
+    expect(source.offered()).toHaveLength(9);
+    // Each outage is logged.
+    links = async () => Promise.reject(lost);
+    node.change('enp1s0f0v0', { mtuBytes: 9000 });
+    await tick(clock);
+    expect(source.offered()).toHaveLength(9);
+    expect(logger.messages('error').concat(logger.messages('warn'))).toEqual(Array(2).fill('devices cannot be listed'));
+  });
+
+  it('reports its first list also if there is no device, since slices of an earlier run may exist', async () => {
+    using empty = new TestNode([]);
+    const clock = new ManualClock();
+    const host = { ...empty.connection, links: () => links() } as unknown as RtnlConnection;
+    await using source = await start({ clock, host, sysfsRoot: empty.root });
+    let changes = 0;
+    source.watch(() => changes++);
+    links = async () => [];
+    await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), { timeout: 5_000, interval: 5 });
+    clock.advance(2_000);
+    await vi.waitFor(() => expect(changes).toBe(1), 5_000);
+  });
+
+  it('does not take a device for gone: claims are prepared and described again when the devices are listed', async () => {
+    const source = await start();
+    expect(() => source.findUsable('0000-01-10-0')).toThrow(expect.objectContaining(unlisted));
+    expect(() => source.attributesOf(first)).toThrow(expect.objectContaining(unlisted));
+    await expect(source.vfs.adminInfo({ pciAddress: first })).rejects.toMatchObject(unlisted);
+    // What is not a fact of a device is there.
+    expect(source.vfs.linkKey(first)).toEqual({ pciAddress: first });
+    links = async () => node.connection.links();
+    await source.scan();
+    expect(source.findUsable('0000-01-10-0')).toMatchObject({ pciAddress: first });
+    expect(source.attributesOf(first)).toMatchObject({ kind: { string: 'vf' } });
+    expect(source.attributesOf('0000:ff:00.0')).toEqual({});
+  });
+
+  it('starts without devices while no policy is known, and lists them when one is', async () => {
+    let policy: InventoryPolicy | undefined;
+    const unread = new NetdraError('policy-unread', 'not known yet', { retriable: true });
+    const follow: PolicySource['follow'] = async (onChange) => {
+      if (policy === undefined) throw unread;
+      onChange(policy, { name: 'a', generation: 1 });
+      return undefined;
+    };
+    const source = await start({ policy: { follow } });
+    expect([source.isListed, source.failure, source.policyFault]).toEqual([false, unread, undefined]);
+    policy = {};
+    links = async () => node.connection.links();
+    await source.scan();
+    expect([source.isListed, source.state.policyOrigin]).toEqual([true, { name: 'a', generation: 1 }]);
+  });
+
+  it('does not start with an invalid policy, nor with a defect of its own', async () => {
+    const path = join(node.root, 'policy.yaml');
+    writeFileSync(path, 'apiVersion: broken');
+    await expect(start({ policyPath: path })).rejects.toMatchObject({ code: 'policy-invalid', path });
+    links = async () => Promise.reject(new TypeError('x is not a function'));
+    await expect(start()).rejects.toThrow(TypeError);
+  });
+});
+
+describe('DeviceList, while the kernel does not return from a write', () => {
+  const name = '0000-01-10-0';
+  const taints = [{ key: `${testDriver}/hung`, effect: 'NoSchedule' }];
+  const offeredAs = (source: DeviceList) => source.offered().find((device) => device.name === name);
+
+  /** A source with a VF whose driver is being bound. */
+  async function hang() {
+    await using stack = new AsyncDisposableStack();
+    rmSync(join(node.root, 'bus/pci/devices', first, 'driver'));
+    writeFileSync(join(node.root, 'bus/pci/devices', first, 'driver_override'), '');
+    const pipe = stack.use(await fullPipe(join(node.root, 'bus/pci/drivers_probe')));
+    let skippedMs = 0;
+    const clock = Object.assign(Object.create(systemClock), { nowMs: () => systemClock.nowMs() + skippedMs });
+    const source = stack.use(open(undefined, { clock, kernelWrites: { timeoutMs: 500, end: () => undefined } }));
+    await source.scan();
+    const before = source.offered();
+    let changes = 0;
+    source.watch(() => changes++);
+    await expect(source.vfs.recreate(first)).rejects.toMatchObject({ code: 'device-hangs' });
+    const owned = stack.move();
+    return {
+      ...{ source, before, path: pipe.path, changes: () => changes },
+      skip(ms: number) {
+        skippedMs += ms;
+      },
+      async release() {
+        pipe.drain();
+        await expect.poll(() => source.hung(), { timeout: 10_000 }).toEqual([]);
+      },
+      [Symbol.asyncDispose]: () => owned.disposeAsync(),
+    };
+  }
+
+  it('goes on offering the device, with a taint, until the kernel returns', async () => {
+    await using bench = await hang();
+    const { source, before } = bench;
+    expect(source.hung()).toEqual([{ device: first, path: bench.path, text: first }]);
+    expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 1 });
+    expect(offeredAs(source)).toEqual({ ...before.find((device) => device.name === name), taints });
+    expect(source.offered().filter((device) => device.taints !== undefined)).toHaveLength(1);
+    expect(source.offered()).toHaveLength(before.length);
+    // Published at once, not after the next scan.
+    const changes = bench.changes();
+    expect(changes).toBeGreaterThan(0);
+    await bench.release();
+    expect(bench.changes()).toBeGreaterThan(changes);
+    expect(source.offered()).toEqual(before);
+  });
+
+  it('goes on offering the device when sysfs shows it no longer, and when it is to be restored', async () => {
+    await using bench = await hang();
+    const { source } = bench;
+    stored.unrestored = [{ device: claimOf({}).devices[0]!, reason: 'the kernel has not returned' }];
+    rmSync(join(node.root, 'bus/pci/devices', first), { recursive: true });
+    await source.scan();
+    expect(offeredAs(source)?.taints).toEqual(taints);
+    await bench.release();
+    expect(offeredAs(source)?.taints).toMatchObject([{ key: `${testDriver}/unrestored` }]);
+    await source.scan();
+    expect(offeredAs(source)).toBeUndefined();
+  });
+
+  it('gives the device to no claim, whatever it tolerates', async () => {
+    await using bench = await hang();
+    const { source } = bench;
+    expect(() => source.findUsable(name)).toThrow(`${first}: the kernel has not returned from an earlier write to`);
+    expect(source.findUsable('0000-01-10-2')).toBeDefined();
+    await bench.release();
+    expect(source.findUsable(name)).toMatchObject({ pciAddress: first });
+  });
+
+  it('withdraws the device where the API server stores no taints, unless a claim has it', async () => {
+    await using bench = await hang();
+    const { source, before } = bench;
+    const changes = bench.changes();
+    source.notPublished(dropped);
+    expect(bench.changes()).toBeGreaterThan(changes);
+    expect(source.offered()).toEqual(before.filter((device) => device.name !== name));
+    stored.claims = [claimOf({})];
+    await source.scan();
+    expect(source.offered()).toEqual(before);
+    // The API server may have been upgraded meanwhile.
+    bench.skip(3_600_000);
+    stored.claims = [];
+    await source.scan();
+    expect(offeredAs(source)?.taints).toEqual(taints);
+  });
+});
+
+describe('DeviceList, of a card whose link is lost', () => {
+  const taint = { key: `${testDriver}/no-carrier`, effect: 'NoSchedule', timeAdded: '2026-01-01T00:00:00Z' };
+  const tainted = (source: DeviceList) => source.offered().filter(({ taints }) => taints !== undefined);
+  /** A list that is followed on a quiet node that reports changes. */
+  async function follow(policy = '') {
+    await using stack = new AsyncDisposableStack();
+    const clock = new ManualClock();
+    let report = () => {};
+    const watchHost = (onChange: () => void): Disposable => {
+      report = onChange;
+      return { [Symbol.dispose]: () => {} };
+    };
+    const path = writePolicy(policy);
+    const now = () => new Date(Date.UTC(2026, 0, 1) + clock.nowMs());
+    const source = stack.use(open(path, { clock, watchHost, now }));
+    let [changes, scans] = [0, 0];
+    await source.start();
+    source.watch(
+      () => changes++,
+      () => scans++,
+    );
+    const owned = stack.move();
+    return {
+      source,
+      pass: (ticks = 1) => tick(clock, ticks),
+      change(more: object) {
+        node.change('enp1s0f0', more);
+        report();
+      },
+      count: () => [changes, scans],
+      [Symbol.asyncDispose]: () => owned.disposeAsync(),
+    };
+  }
+
+  it('gives its VFs a taint at the next tick, also while it is not scanned, and takes it back ten seconds after the link is back', async () => {
+    await using bench = await follow();
+    const { source, pass, change, count } = bench;
+    await pass(3);
+    const before = source.offered();
+    const [changes = 0, scans] = count();
+    change({ carrier: false });
+    await pass();
+    // A scan is due after ten seconds only.
+    expect(count()).toEqual([changes + 1, scans]);
+    expect(tainted(source)).toHaveLength(3);
+    expect(tainted(source)[0]).toMatchObject({
+      name: '0000-01-10-0',
+      taints: [{ ...taint, timeAdded: '2026-01-01T00:00:08Z' }],
+    });
+    expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 0, 'no-carrier': 3 });
+    expect(source.counts().inCondition).toMatchObject({ 'no-carrier': 3, hung: 0, unrestored: 0 });
+    const [pf] = source.counts().pfs;
+    const vfs = { offered: 3, used: 0, withheld: 3, hung: 0 };
+    expect(pf).toEqual({ pf: 'enp1s0f0', pciAddress: '0000:01:00.0', hasCarrier: false, vfs });
+    expect(source.findUsable('0000-01-10-0')).toBeDefined();
+    change({ carrier: true });
+    await pass(5);
+    expect(tainted(source)).toHaveLength(3);
+    await pass(2);
+    expect(source.offered()).toEqual(before);
+    expect(source.counts().pfs[0]).toEqual({ ...pf, hasCarrier: true, vfs: { ...vfs, withheld: 0 } });
+    expect(count()[0]).toBe(changes + 2);
+  });
+
+  it('follows the policy: another effect, or none besides health and events', async () => {
+    node.change('enp1s0f0', { carrier: false });
+    await using evicting = await follow('taints: { noCarrier: NoExecute }');
+    expect(tainted(evicting.source)[0]?.taints).toEqual([{ ...taint, effect: 'NoExecute' }]);
+    stored.conditions = [];
+    await using silent = await follow('taints: { noCarrier: None }');
+    const { source } = silent;
+    expect(tainted(source)).toEqual([]);
+    expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 0 });
+    const message = expect.stringMatching(/^PF enp1s0f0 \(0000:01:00.0\) has no carrier: check its cable/);
+    expect(source.unhealthy().get('0000-01-10-0')).toMatchObject([{ name: 'no-carrier', message }]);
+    expect(source.cardConditions()[0]?.message).toMatch(/New claims get its devices all the same/);
+    source.notPublished(dropped);
+    expect(source.offered()).toHaveLength(9);
+  });
+
+  it('withdraws VFs that no claim has where the API server stores no taints', async () => {
+    node.change('enp1s0f0', { carrier: false });
+    await using bench = await follow();
+    const { source } = bench;
+    stored.claims = [claimOf({})];
+    source.notPublished(dropped);
+    expect(
+      source
+        .offered()
+        .map(({ name }) => name)
+        .filter((name) => /^0000-01-10-[024]$/.test(name)),
+    ).toEqual(['0000-01-10-0']);
+    expect(tainted(source)).toEqual([]);
+    expect(source.cardConditions()[0]?.message).toMatch(/Its devices are not offered until that is over\.$/);
+  });
+
+  it('notices the loss of an LACP partner, which the kernel does not report', async () => {
+    node.change('enp1s0f0', { lacpPartnerInSync: true });
+    await using bench = await follow('health: { lacpRelay: true }');
+    const { source } = bench;
+    await bench.pass(3);
+    expect(silencedPfs(source.state)).toEqual(new Set());
+    node.change('enp1s0f0', { lacpPartnerInSync: false });
+    await bench.pass();
+    expect(tainted(source)[0]?.taints).toMatchObject([{ key: `${testDriver}/lacp-partner-lost` }]);
+    expect(silencedPfs(source.state)).toEqual(new Set(['0000:01:00.0']));
+    expect(source.cardConditions()[0]?.message).toMatch(
+      /VFs of claims with link state auto have no link until then\.$/,
+    );
+    await using other = await follow();
+    expect(silencedPfs(other.source.state)).toEqual(new Set());
+  });
+});

@@ -1,0 +1,185 @@
+import { readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { parseCniIpam } from '../../../../src/node/cni/index.ts';
+import {
+  attachmentOf,
+  cachedCount,
+  createRunner,
+  dir,
+  failureOf,
+  first,
+  liveNetns,
+  logger,
+  never,
+  plugins,
+  runner,
+  second,
+  until,
+  useRunner,
+} from './runner-bench.ts';
+
+useRunner();
+
+describe('delete', () => {
+  it('runs the chain in reverse order with the result of the ADD, and forgets the attachment', async () => {
+    plugins.writeResult('sriov', first);
+    plugins.writeResult('tuning', second);
+    const attachment = attachmentOf(['sriov', 'tuning'], { args: { K8S_POD_NAME: 'app' } });
+    await runner.add(attachment, never);
+    await runner.delete(attachment, never);
+    const [, , ...deletions] = plugins.calls();
+    expect(plugins.summary().slice(2)).toEqual(['tuning DEL', 'sriov DEL']);
+    for (const { config, env } of deletions) {
+      expect(config.prevResult).toEqual(second);
+      expect(env).toMatchObject({ CNI_NETNS: liveNetns, CNI_ARGS: 'IgnoreUnknown=1;K8S_POD_NAME=app' });
+    }
+    expect(readdirSync(join(dir.path, 'cache'))).toEqual([]);
+  });
+
+  it('can be repeated: without a cache entry plugins are called, but their errors only logged', async () => {
+    plugins.writeResult('sriov', first);
+    plugins.writeError('tuning', 'DEL', { code: 100, msg: 'no net1 here' });
+    await runner.delete(attachmentOf(['sriov', 'tuning']), never);
+    expect(plugins.summary()).toEqual(['tuning DEL', 'sriov DEL']);
+    expect(logger.messages('warn')).toEqual(['CNI DEL failed; probably nothing to delete']);
+  });
+
+  it('does not take an error that may pass for success', async () => {
+    plugins.writeError('sriov', 'DEL', { code: 11, msg: 'busy' });
+    expect(await failureOf(runner.delete(attachmentOf(['sriov']), never))).toMatchObject({ pluginCode: 11 });
+  });
+
+  it('stops at a plugin that fails, and does it all again the next time', async () => {
+    plugins.writeResult('sriov', first);
+    plugins.write('tuning', '[ $CNI_COMMAND = ADD ] && echo {} || exit 1');
+    const attachment = attachmentOf(['sriov', 'tuning']);
+    await runner.add(attachment, never);
+    expect(await failureOf(runner.delete(attachment, never))).toMatchObject({ plugin: 'tuning', command: 'DEL' });
+    expect(plugins.summary().slice(2)).toEqual(['tuning DEL']);
+    plugins.writeResult('tuning', first);
+    await createRunner().delete(attachment, never);
+    expect(plugins.summary().slice(3)).toEqual(['tuning DEL', 'sriov DEL']);
+    expect(await cachedCount()).toBe(0);
+  });
+
+  it('leaves nothing that an add would take for attached when it fails half-way', async () => {
+    plugins.write('sriov', '[ $CNI_COMMAND = ADD ] && echo {} || exit 1');
+    plugins.writeResult('tuning', first);
+    const attachment = attachmentOf(['sriov', 'tuning']);
+    await runner.add(attachment, never);
+    await failureOf(runner.delete(attachment, never));
+    plugins.writeResult('sriov', first);
+    await runner.add(attachment, never);
+    expect(plugins.summary().slice(4)).toEqual(['tuning DEL', 'sriov DEL', 'sriov ADD', 'tuning ADD']);
+  });
+
+  it('takes it for done when a plugin knows no such container', async () => {
+    plugins.writeError('sriov', 'DEL', { code: 3, msg: 'unknown container' });
+    await runner.add(attachmentOf(['sriov']), never);
+    await runner.delete(attachmentOf(['sriov']), never);
+    expect(await cachedCount()).toBe(0);
+  });
+
+  it('kills a plugin that hangs, and keeps the attachment', async () => {
+    plugins.write('sriov', '[ $CNI_COMMAND = ADD ] && echo {} || sleep 1000');
+    await runner.add(attachmentOf(['sriov']), never);
+    const error = await failureOf(runner.delete(attachmentOf(['sriov']), until('sriov DEL')));
+    expect(error).toMatchObject({ code: 'cni-timeout', plugin: 'sriov', command: 'DEL' });
+    expect(await cachedCount()).toBe(1);
+  });
+});
+
+it.each(['delete', 'add'] as const)(
+  '%s deletes what an ADD may have left whose cache entry cannot be read',
+  async (what) => {
+    plugins.writeResult('sriov', first);
+    await runner.add(attachmentOf(['sriov']), never);
+    const [file] = readdirSync(join(dir.path, 'cache'));
+    writeFileSync(join(dir.path, 'cache', file!), '{');
+    await runner[what](attachmentOf(['sriov']), never);
+    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', ...(what === 'add' ? ['sriov ADD'] : [])]);
+    expect(readdirSync(join(dir.path, 'cache'))).toHaveLength(what === 'add' ? 1 : 0);
+    expect(logger.messages('warn')).toEqual(['cached CNI attachment cannot be read']);
+  },
+);
+
+describe('delete when the namespace is gone', () => {
+  const withIpam = { type: 'sriov', ipam: { type: 'leases', range: 'a' } };
+  let netnsPath: string;
+  beforeEach(() => {
+    netnsPath = join(dir.path, 'netns');
+    plugins.writeResult('sriov', { cniVersion: '1.0.0' });
+    plugins.writeResult('leases', {});
+  });
+
+  it.each([
+    ['the path does not exist', () => rmSync(netnsPath, { force: true })],
+    ['the path is a plain file, left by a runtime', () => writeFileSync(netnsPath, '')],
+  ])('calls plugins with an empty path, and frees their addresses itself: %s', async (_what, leave) => {
+    const attachment = attachmentOf([withIpam, 'tuning'], { netnsPath });
+    plugins.writeResult('tuning', {});
+    await runner.add(attachment, never);
+    leave();
+    await runner.delete(attachment, never);
+    expect(plugins.summary().slice(2)).toEqual(['tuning DEL', 'sriov DEL', 'leases DEL']);
+    for (const { env } of plugins.calls().slice(2)) expect(env.CNI_NETNS).toBe('');
+    expect(plugins.calls().at(-1)!.config).toMatchObject({ name: 'fast', ipam: { type: 'leases', range: 'a' } });
+    expect(await cachedCount()).toBe(0);
+  });
+
+  it('takes an empty path from the caller', async () => {
+    await runner.delete(attachmentOf([withIpam], { netnsPath: '' }), never);
+    expect(plugins.summary()).toEqual(['sriov DEL', 'leases DEL']);
+  });
+
+  it('does not free addresses on behalf of a plugin whose namespace is there', async () => {
+    await runner.add(attachmentOf([withIpam]), never);
+    await runner.delete(attachmentOf([withIpam]), never);
+    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL']);
+  });
+
+  it('does not mind an IPAM type that is no plugin', async () => {
+    await runner.add(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);
+    await runner.delete(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);
+    expect(await cachedCount()).toBe(0);
+  });
+
+  it('calls a plugin again that fails because the namespace goes while it works', async () => {
+    const netns = join(dir.path, 'link');
+    symlinkSync(liveNetns, netns);
+    plugins.write(
+      'sriov',
+      `[ $CNI_COMMAND = ADD ] && echo {} && exit\n[ -z "$CNI_NETNS" ] || { rm ${netns}; exit 1; }`,
+    );
+    await runner.add(attachmentOf(['sriov'], { netnsPath: netns }), never);
+    await runner.delete(attachmentOf(['sriov'], { netnsPath: netns }), never);
+    expect(plugins.calls().map(({ env }) => env.CNI_NETNS)).toEqual([netns, netns, '']);
+  });
+
+  it('gives up on what an incomplete ADD may never have made', async () => {
+    plugins.writeError('sriov', 'DEL', { code: 100, msg: 'no net1 here' });
+    plugins.writeError('tuning', 'ADD', { code: 100, msg: 'no' });
+    const attachment = attachmentOf(['sriov', 'tuning'], { netnsPath });
+    await failureOf(runner.add(attachment, never));
+    expect(await cachedCount()).toBe(1);
+    await runner.delete(attachment, never);
+    expect(await cachedCount()).toBe(0);
+  });
+});
+
+describe('cached attachments', () => {
+  it('can be deleted by another runner, whatever their kind', async () => {
+    plugins.writeResult('sriov', first);
+    plugins.writeResult('leases', {});
+    await runner.add(attachmentOf(['sriov']), never);
+    const ipam = parseCniIpam({ type: 'leases' }, 'test', { name: 'fast' });
+    await runner.ipamAdd({ ipam, containerId: 'c2', netnsPath: '/run/netns/gone', ifName: 'net1' }, never);
+    const other = createRunner();
+    const { attachments } = await other.cachedAttachments();
+    expect(attachments.map(({ kind }) => kind).sort()).toEqual(['chain', 'ipam']);
+    for (const cached of attachments) await other.deleteCached(cached, never);
+    expect(plugins.summary().slice(2).sort()).toEqual(['leases DEL', 'sriov DEL']);
+    expect(await cachedCount()).toBe(0);
+  });
+});

@@ -1,0 +1,249 @@
+import { rmSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { defined } from '../../../../src/lib/defined.ts';
+import { DriverBinding, type VfWanted } from '../../../../src/node/sriov/index.ts';
+import { type SriovCard, soundCard, vfAddress } from '../../../doubles/sriov-card.ts';
+import { failure } from './failure.ts';
+import { openVf, openWithSnapshot } from './vf-bench.ts';
+
+describe('user space', () => {
+  it('is refused a VF whose IOMMU group the kernel uses, before anything is changed', async () => {
+    const { card, hardware, address, before } = await openWithSnapshot({ iommu: 'shared' });
+    const wanted = { driver: 'vfio-pci', vf: { hardwareAddress: '02:aa:00:00:00:01' } };
+    expect(await failure(hardware.configure(address, wanted, before))).toMatch(
+      /0000:01:10\.0 shares IOMMU group 7 with 0000:01:10\.1, 0000:02:00\.0 \(a group goes to user space as a whole/,
+    );
+    expect(card.log).toEqual([]);
+    expect(await hardware.groupMembers(address)).toEqual([vfAddress(1), soundCard]);
+  });
+
+  it.each([true, false])(
+    'is refused a VF whose group has members of which nothing is known: IOMMU %s',
+    async (isOn) => {
+      const { card, hardware } = openVf({ iommu: isOn ? 'own' : 'none' });
+      card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
+      if (!isOn) await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
+      // A device of another bus, and one that was removed just now.
+      const members = ['0000:05:00.0', 'platform-dev.0'];
+      for (const member of members) card.writeText(`kernel/iommu_groups/40/devices/${member}`, '');
+      const before = await hardware.snapshot(card.address(0));
+      await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
+        ...{ code: 'iommu-group-shared', message: expect.stringContaining(`group 40 with ${members.join(', ')}`) },
+      });
+      expect(await hardware.groupMembers(card.address(0))).toEqual(members);
+    },
+  );
+
+  it('is refused a VF whose group cannot be listed, which is not the same as no group', async () => {
+    const { card, hardware } = openVf();
+    card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
+    rmSync(card.path('kernel/iommu_groups/40/devices'), { recursive: true });
+    const before = await hardware.snapshot(card.address(0));
+    await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
+      ...{
+        code: 'sysfs-unreadable',
+        retriable: true,
+        message: expect.stringContaining(`${vfAddress(0)}/iommu_group/devices`),
+      },
+    });
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  });
+
+  it('may have a group whose other members are with vfio, pci-stub or nothing, or are bridges', async () => {
+    const { card, hardware } = openVf({ iommu: 'shared', drivers: ['igbvf', 'vfio-pci', 'snd', 'pci-stub'] });
+    card.writeText(`bus/pci/devices/${soundCard}/class`, '0x060400\n');
+    const unbind = card.path('bus/pci/devices', vfAddress(1), 'driver/unbind');
+    const before = await hardware.snapshot(card.address(0));
+    for (const driver of ['vfio-pci', 'pci-stub', undefined]) {
+      await card.write(unbind, vfAddress(1));
+      if (driver !== undefined) {
+        await card.write(card.path('bus/pci/devices', vfAddress(1), 'driver_override'), driver);
+        await card.write(card.path('bus/pci/drivers_probe'), vfAddress(1));
+      }
+      await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
+      expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+      await hardware.restore(card.address(0), before);
+    }
+  });
+
+  it('without an IOMMU is allowed only by the administrator, and is seen by the name of the group', async () => {
+    const { card, hardware, address, before } = await openWithSnapshot({ iommu: 'none' });
+    expect(await failure(hardware.configure(address, { driver: 'vfio-pci' }, before))).toMatch(
+      /0000:01:10\.0 has no IOMMU group, which vfio needs \(switch the IOMMU on, .*enable_unsafe_noiommu_mode=1\)/,
+    );
+    expect(card.log).toEqual([]);
+    card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
+    await hardware.configure(address, { driver: 'vfio-pci' }, before);
+    expect(await hardware.access(address, { vhost: false, rdma: false })).toEqual({
+      driver: 'vfio-pci',
+      vfio: { device: '/dev/vfio/noiommu-40', iommuGroup: '40' },
+      nodes: ['/dev/vfio/vfio', '/dev/vfio/noiommu-40'],
+    });
+  });
+
+  it('reaches a VF by its group and, where the kernel has iommufd, by its device', async () => {
+    for (const iommufd of [false, true]) {
+      const { card, hardware } = openVf({ iommufd });
+      await hardware.configure(card.address(1), { driver: 'vfio-pci' }, await hardware.snapshot(card.address(1)));
+      expect(await hardware.access(card.address(1), { vhost: false, rdma: true })).toEqual({
+        driver: 'vfio-pci',
+        vfio: { device: '/dev/vfio/41', iommuGroup: '41' },
+        nodes: ['/dev/vfio/vfio', '/dev/vfio/41', ...(iommufd ? ['/dev/vfio/devices/vfio1', '/dev/iommu'] : [])],
+      });
+    }
+  });
+
+  it('says which driver is not loaded, and changes nothing', async () => {
+    const { card, hardware, address, before } = await openWithSnapshot();
+    expect(await failure(hardware.configure(address, { driver: 'mlx5_vfio_pci' }, before))).toMatch(
+      /there is no driver mlx5_vfio_pci.*\(modprobe mlx5_vfio_pci\)/,
+    );
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  });
+
+  it('gives a VF back that vfio did not take', async () => {
+    const { card, hardware } = openVf();
+    const state = card.state(0);
+    const before = await hardware.snapshot(card.address(0));
+    card.failingDrivers.add('vfio-pci');
+    expect(await failure(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before))).toMatch(
+      /0000:01:10\.0 has no driver instead of vfio-pci/,
+    );
+    expect(card.driverOf(vfAddress(0))).toBeUndefined();
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+  });
+});
+
+describe('a PF without an interface', () => {
+  it('does not keep its VFs from user space; what must be set through it does', async () => {
+    const { card, hardware, address } = openVf();
+    const links = card.host.links;
+    card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');
+    const before = await hardware.snapshot(address, { wanted: { driver: 'vfio-pci' } });
+    expect(before.vf).toEqual({});
+    await hardware.configure(address, { driver: 'vfio-pci' }, before);
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    await hardware.restore(address, before);
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+    const wanted = { vf: { trust: true } };
+    await expect(hardware.snapshot(address, { wanted })).rejects.toMatchObject({ code: 'vf-missing' });
+    expect(await failure(hardware.configure(address, wanted, before))).toMatch(
+      /the PF 0000:01:00\.0 of 0000:01:10\.0 has no network interface/,
+    );
+    expect(await hardware.info(address)).toBeUndefined();
+  });
+});
+
+describe('a VF without an interface', () => {
+  const unbound = async (card: SriovCard, driver?: string) => {
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver/unbind'), vfAddress(0));
+    if (driver === undefined) return;
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), driver);
+    await card.write(card.path('bus/pci/drivers_probe'), vfAddress(0));
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), '');
+  };
+
+  it.each(
+    [undefined, 'igb_uio', 'uio_pci_generic', 'pci-stub', 'pciback'].flatMap((driver) =>
+      ([{}, { driver: 'default' }, { vf: { trust: true } }] as VfWanted[]).map((wanted) => [driver, wanted] as const),
+    ),
+  )('gets one from the default driver, and is restored to driver %s: %j', async (driver, wanted) => {
+    const { card, hardware } = openVf({ drivers: ['igbvf', 'snd', ...(driver === undefined ? [] : [driver])] });
+    await unbound(card, driver);
+    const state = card.state(0);
+    const before = await hardware.snapshot(card.address(0));
+    await hardware.configure(card.address(0), wanted, before);
+    expect([card.driverOf(vfAddress(0)), card.link(0)?.parentDevice]).toEqual(['igbvf', vfAddress(0)]);
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+  });
+
+  it('keeps vfio if an administrator has bound it there and its claim leaves the driver alone', async () => {
+    const { card, hardware } = openVf();
+    await unbound(card, 'vfio-pci');
+    await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+  });
+
+  it.each([undefined, 'default'])('has its driver bound once more if that made none: driver %s', async (driver) => {
+    const { card, hardware } = openVf();
+    card.silentProbes.set('igbvf', 1);
+    await unbound(card, 'igbvf');
+    await hardware.configure(card.address(0), defined({ driver }), await hardware.snapshot(card.address(0)));
+    expect(card.link(0)).toBeDefined();
+  });
+
+  it('is waited for while its driver takes a moment, and not bound again', async () => {
+    const { card, hardware, clock } = openVf();
+    card.silentProbes.set('igbvf', 1);
+    await unbound(card, 'igbvf');
+    card.log.length = 0;
+    clock.after(300, () => card.writeText(`bus/pci/devices/${vfAddress(0)}/net/eth0/mtu`, '1500'));
+    await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
+    expect(card.log).toEqual([]);
+  });
+
+  it('is left in the network namespace that its interface is in', async () => {
+    const { card, hardware } = openVf();
+    card.moveAway(0);
+    await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
+    expect(card.log).toEqual([]);
+  });
+
+  it('is refused with the name of its driver if that makes none again', async () => {
+    const { card, hardware } = openVf();
+    card.silentProbes.set('igbvf', 2);
+    await unbound(card, 'igbvf');
+    const configured = hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
+    await expect(configured).rejects.toMatchObject({
+      ...{ code: 'interface-missing', device: vfAddress(0), retriable: true, hint: expect.any(String) },
+      message: `${vfAddress(0)} has no interface: its driver igbvf has made none, though it was bound again`,
+    });
+  });
+});
+
+describe('a driver that is bound', () => {
+  it('may show a moment after the kernel has returned', async () => {
+    const { card, hardware, clock } = openVf();
+    const { write } = card;
+    const late = async (path: string, text: string) =>
+      path.endsWith('drivers_probe') ? clock.after(300, () => void write(path, text)) : await write(path, text);
+    const binding = new DriverBinding(card.root, late, clock);
+    await binding.bind(vfAddress(0), 'vfio-pci').catch(() => undefined);
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    await binding.bindDefault(vfAddress(0));
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+    await expect(hardware.configure(card.address(0), {}, { vf: {} })).resolves.toBeUndefined();
+  });
+});
+
+describe('a write into sysfs', () => {
+  it('is repeated while the card is busy, and nothing else is', async () => {
+    const { card, hardware, address, before } = await openWithSnapshot();
+    card.refusals.push('EAGAIN', 'EBUSY', 'EBUSY');
+    await hardware.configure(address, { driver: 'vfio-pci' }, before);
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    await hardware.restore(address, before);
+    card.refusals.push('EIO', 'EIO');
+    await expect(hardware.configure(address, { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
+      ...{ code: 'binding-failed', cause: expect.objectContaining({ code: 'EIO' }) },
+    });
+    expect(card.refusals).toEqual(['EIO']);
+  });
+});
+
+describe('DriverBinding.bindDefault', () => {
+  it('says when the kernel has no driver for a VF, or gives it vfio', async () => {
+    const { card, clock } = openVf();
+    const binding = new DriverBinding(card.root, card.write, clock);
+    await binding.bind(vfAddress(0), 'vfio-pci');
+    card.failingDrivers.add('igbvf');
+    expect(await failure(binding.bindDefault(vfAddress(0)))).toMatch(
+      /gives 0000:01:10\.0 no driver, so that it has no interface \(load/,
+    );
+    const { card: stubborn } = openVf({ defaultDriver: 'vfio-pci' });
+    const other = new DriverBinding(stubborn.root, stubborn.write, clock);
+    expect(await failure(other.bindDefault(vfAddress(0)))).toMatch(/gives 0000:01:10\.0 vfio-pci, .*\(vfio-pci claims/);
+  });
+});
