@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { isDeepStrictEqual, promisify } from 'node:util';
-import type { V1ResourceClaimTemplate } from '@kubernetes/client-node';
+import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
 import { loadAll } from 'js-yaml';
 import type { MetadataDocument } from '../../src/framework/metadata/index.ts';
 import { testDriver } from '../../test/doubles/objects.ts';
@@ -39,8 +39,8 @@ const stepMs = 60_000;
 
 /** The cable of `pf0` stays pulled. @param more fields of the bond's configuration, besides those of the example */
 export async function failOver(node: VmNode, vfs: VfState[], step: Step, more: object = {}): Promise<Failover> {
-  const [template] = loadAll(readFileSync(example, 'utf8')) as V1ResourceClaimTemplate[];
-  const parameters = template?.spec.spec.devices?.config?.[0]?.opaque?.parameters;
+  const [claim] = loadAll(readFileSync(example, 'utf8')) as ResourceV1ResourceClaim[];
+  const parameters = claim?.spec.devices?.config?.[0]?.opaque?.parameters;
   const members = [vfAt(vfs, 'pf0', 4), vfAt(vfs, 'pf1', 4)];
   const bonded = await step('a pod with the bond of examples/bond.yaml: a VF of each card', () =>
     node.startPod('bonded', members, [vfConfig({ ...parameters, ...more })]),

@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import {
   type KubernetesObject,
   loadAllYaml,
+  type ResourceV1ResourceClaim,
   type V1Container,
   type V1Deployment,
   type V1Pod,
@@ -38,8 +39,9 @@ function loadExample({ namespace }: Cluster, file: string): KubernetesObject[] {
 function adapt(cluster: Cluster, object: KubernetesObject, hasNumaNodes: boolean): KubernetesObject {
   const { kernel, dpdk } = cluster.target.classes;
   const adapted = JSON.parse(JSON.stringify(object).replaceAll(`"${dpdk}"`, `"${kernel}"`)) as KubernetesObject;
-  if (adapted.kind === 'ResourceClaimTemplate') {
-    const { devices } = (adapted as V1ResourceClaimTemplate).spec.spec;
+  if (adapted.kind === 'ResourceClaim' || adapted.kind === 'ResourceClaimTemplate') {
+    const { spec } = adapted as ResourceV1ResourceClaim;
+    const { devices } = adapted.kind === 'ResourceClaim' ? spec : (adapted as V1ResourceClaimTemplate).spec.spec;
     if (!hasNumaNodes) delete devices?.constraints;
     for (const { opaque } of devices?.config ?? []) delete (opaque?.parameters as { vf?: object } | undefined)?.vf;
   }

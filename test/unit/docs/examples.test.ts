@@ -1,0 +1,45 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { loadAllYaml, type V1Container, type V1Pod } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import { repo } from './pages.ts';
+
+const read = (name: string) => readFileSync(join(repo, 'examples', name), 'utf8');
+const podsOf = (text: string) =>
+  (loadAllYaml(text) as V1Pod[]).filter(({ kind }) => kind === 'Pod').map(({ spec }) => spec!);
+const containersOf = (text: string) =>
+  podsOf(text).flatMap(({ initContainers = [], containers }) => [...initContainers, ...containers]);
+
+/** As Kubernetes decides on the QoS class Guaranteed. Source: pkg/apis/core/v1/helper/qos/qos.go. */
+const isGuaranteed = ({ resources: { requests = {}, limits = {} } = {} }: V1Container) =>
+  ['cpu', 'memory'].every((name) => limits[name] !== undefined && (requests[name] ?? limits[name]) === limits[name]);
+
+describe('examples that need exclusive CPUs', () => {
+  const pinned = readdirSync(join(repo, 'examples'))
+    .filter((name) => name.endsWith('.yaml'))
+    .filter((name) => /dpdk-testpmd|hugepages|numa: require/.test(read(name)));
+
+  it('are found', () => {
+    expect(pinned).toEqual(
+      expect.arrayContaining(['bond-dpdk.yaml', 'dpdk-testpmd.yaml', 'multi-nic.yaml', 'numa-aligned.yaml']),
+    );
+  });
+
+  it.each(pinned)('%s has pods of the QoS class Guaranteed only', (name) => {
+    const containers = containersOf(read(name));
+    expect(containers.length).toBeGreaterThan(1);
+    expect(containers.filter((each) => !isGuaranteed(each)).map((each) => each.name)).toEqual([]);
+    // A container that polls has whole CPUs.
+    expect(containers.some(({ resources }) => /^\d+$/.test(`${resources?.limits?.cpu}`))).toBe(true);
+  });
+
+  it.each(pinned)('%s names no cores', (name) => {
+    const words = containersOf(read(name)).flatMap(({ command = [], args = [] }) => [...command, ...args]);
+    expect(words.join(' ')).not.toMatch(/ (-l|--lcores|--main-lcore)[ =]/);
+  });
+});
+
+it('no example leaves addresses to host-local, which counts on each node by itself', () => {
+  const names = readdirSync(join(repo, 'examples')).filter((name) => name.endsWith('.yaml'));
+  expect(names.filter((name) => /type: host-local/.test(read(name)))).toEqual([]);
+});
