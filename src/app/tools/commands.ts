@@ -193,7 +193,7 @@ export function seccompCommand(): Command {
     );
 }
 
-/** `netdra validate`: checks files without node and cluster. Exit code 1 if anything is wrong with them. */
+/** `netdra validate`: checks files without node and cluster. Exit code 1 for a fault, or if there was nothing to check. */
 export function validateCommand(): Command {
   return new Command('validate')
     .description(
@@ -208,7 +208,7 @@ export function validateCommand(): Command {
         const { formatValidation, validateFiles } = await import('./validate.ts');
         const validation = validateFiles(files, options);
         writeOutput(options, validation, formatValidation);
-        if (validation.faults.length > 0) process.exitCode = 1;
+        if (validation.faults.length > 0 || validation.checked === 0) process.exitCode = 1;
       }),
     );
 }

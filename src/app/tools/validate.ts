@@ -3,16 +3,19 @@ import * as yaml from 'js-yaml';
 import type { ClosedField } from '../../driver/api/claim-fields.ts';
 import { classConfigSchema } from '../../driver/api/class-config.ts';
 import { resolveVfConfig } from '../../driver/api/config.ts';
+import { findContradictions } from '../../driver/api/config-rules.ts';
 import { networkDevicePolicySchema } from '../../driver/api/policy-object.ts';
 import { checkSchema, type SchemaFault } from '../../driver/api/schema-faults.ts';
+import { mergeVfConfigs } from '../../driver/api/vf-config.ts';
 import { type FindPlace, type TextPlace, yamlPlaces } from '../../driver/api/yaml-places.ts';
-import { vfConfigSchema } from '../../driver/state/index.ts';
+import { type VfConfig, vfConfigSchema } from '../../driver/state/index.ts';
 import type { AllocatedConfiguration } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest, type ClaimIdentity } from '../../framework/metadata/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
 import { inventoryPolicySchema } from '../../node/inventory/index.ts';
+import { readStandardInput } from './standard-input.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Something wrong in a file. */
@@ -58,6 +61,12 @@ interface ClaimToCheck {
 
 const start: TextPlace = { line: 1, column: 1 };
 
+/** Kinds of resource.k8s.io, of all versions. Source: Kubernetes, staging/src/k8s.io/api/resource. */
+const resourceKinds = ['DeviceClass', 'ResourceClaim', 'ResourceClaimTemplate', 'ResourceSlice'];
+const otherResourceKinds = ['DeviceTaintRule', 'ResourcePoolStatusRequest'];
+/** Kinds of netdra.dev that are objects; a VFConfig is a part of one. */
+const ownKinds = ['InventoryPolicy', 'NetworkDevicePolicy', 'NodeNetworkDevices'];
+
 /**
  * Checks files without a cluster: inventory policies, also as NetworkDevicePolicy and in values of the chart, and the VFConfigs of DeviceClasses, ResourceClaims
  * and ResourceClaimTemplates; claims also against their class, if it is in one of the files. Other objects are skipped.
@@ -72,6 +81,8 @@ class Validator {
   readonly #result: Validation = { checked: 0, faults: [], notes: [] };
   readonly #classes = new Map<string, ConfigEntry[]>();
   readonly #claims: ClaimToCheck[] = [];
+  /** Notes that many objects share, each with its first place. */
+  readonly #shared = new Map<string, { place: string; more: number }>();
 
   constructor(options: ValidateOptions) {
     this.#options = options;
@@ -88,6 +99,8 @@ class Validator {
       );
     }
     for (const claim of this.#claims) this.#checkWithClasses(claim);
+    for (const [note, { place, more }] of this.#shared)
+      this.#result.notes.push(`${place}: ${note}${more === 0 ? '' : ` (and ${more} more)`}`);
     const order = (a: FileFault, b: FileFault) => a.line - b.line || a.column - b.column;
     const inOrder = files.flatMap((file) => this.#result.faults.filter((fault) => fault.file === file).sort(order));
     return { ...this.#result, faults: inOrder };
@@ -95,7 +108,7 @@ class Validator {
 
   #read(file: string): Document[] {
     try {
-      const text = readFileSync(file === '-' ? 0 : file, 'utf8');
+      const text = file === '-' ? readStandardInput() : readFileSync(file, 'utf8');
       const places = yamlPlaces(text, yaml);
       return yaml.loadAll(text).map((value, index) => {
         if (isTooDeep(value)) throw new Error(`document ${index + 1} is nested more than ${maxJsonDepth} levels deep`);
@@ -126,7 +139,36 @@ class Validator {
       // Values of the chart, which adds what it is.
       const policy = { apiVersion: 'netdra.dev/v1alpha1', kind: 'InventoryPolicy', ...fieldsOf(inventoryPolicy) };
       this.#checkPolicy(document, policy, [...path, 'inventoryPolicy']);
+    } else if (kind === 'ConfigMap') {
+      for (const [key, text] of Object.entries(fieldsOf(fields.data)))
+        this.#checkConfigMapEntry(document, text, [...path, 'data', key]);
+    } else if (String(apiVersion).startsWith('netdra.dev/') && !ownKinds.includes(String(kind))) {
+      this.#reportKind(document, path, kind, ownKinds);
     }
+  }
+
+  /** The chart keeps the inventory policy in a ConfigMap, as text. Its faults are at the key. */
+  #checkConfigMapEntry(document: Document, text: unknown, path: readonly PropertyKey[]): void {
+    if (typeof text !== 'string' || !/^kind: *["']?InventoryPolicy\b/m.test(text)) return;
+    try {
+      const place = document.placeOf(path);
+      this.#checkPolicy({ ...document, placeOf: () => place }, yaml.load(text), []);
+    } catch (error) {
+      if (!(error instanceof yaml.YAMLException)) throw error;
+      this.#report(document, [{ field: 'data', message: `is not valid YAML: ${error.reason}`, path: [] }], path);
+    }
+  }
+
+  #reportKind(document: Document, path: readonly PropertyKey[], kind: unknown, known: readonly string[]): void {
+    const message = `${JSON.stringify(kind)} is no kind of this API: ${known.join(', ')}`;
+    this.#report(document, [{ field: 'kind', message, path: ['kind'] }], path);
+  }
+
+  /** Adds a note once, however many objects it is about. */
+  #note({ file, placeOf }: Document, path: readonly PropertyKey[], note: string): void {
+    const shared = this.#shared.get(note);
+    if (shared !== undefined) shared.more++;
+    else this.#shared.set(note, { place: `${file}:${placeOf(path).line}`, more: 0 });
   }
 
   #checkPolicy(
@@ -148,15 +190,39 @@ class Validator {
     const { name = '', namespace = 'default' } = fieldsOf(metadata) as { name?: string; namespace?: string };
     if (kind === 'DeviceClass') {
       const configs = this.#configs(document, fieldsOf(spec).config, classConfigSchema, [...path, 'spec', 'config']);
-      if (configs !== undefined) this.#classes.set(name, configs);
+      if (configs === undefined) return;
+      this.#classes.set(name, configs);
+      this.#checkClass(document, configs, [...path, 'spec', 'config']);
     } else if (kind === 'ResourceClaim' || kind === 'ResourceClaimTemplate') {
       const isTemplate = kind === 'ResourceClaimTemplate';
+      if (isTemplate && fieldsOf(spec).spec === undefined) {
+        this.#report(
+          document,
+          [{ field: 'spec.spec', message: 'is missing: it holds the claim', path: ['spec'] }],
+          path,
+        );
+      }
       const at = [...path, 'spec', ...(isTemplate ? ['spec'] : []), 'devices'];
       const devices = fieldsOf(fieldsOf(isTemplate ? fieldsOf(spec).spec : spec).devices);
       const configs = this.#configs(document, devices.config, vfConfigSchema, [...at, 'config']);
-      if (configs?.length)
-        this.#claims.push({ document, at, identity: { namespace, name, uid: '' }, devices, configs });
+      if (!configs?.length) return;
+      this.#claims.push({ document, at, identity: { namespace, name, uid: '' }, devices, configs });
+      if (isTemplate && configs.some(hasAddresses))
+        this.#note(document, at, 'each claim of a template gets the same addresses: use ipam, or a claim for each pod');
+    } else if (![...resourceKinds, ...otherResourceKinds].includes(String(kind).replace(/List$/, ''))) {
+      this.#reportKind(document, path, kind, resourceKinds);
     }
+  }
+
+  /** What no claim of the class can mend: its settings are final unless `overridable` or the driver opens them. */
+  #checkClass(document: Document, configs: readonly ConfigEntry[], path: readonly PropertyKey[]): void {
+    const settings = configs.map(({ opaque }) => opaque?.parameters as VfConfig & { overridable?: string[] });
+    const open = [...this.#options.openClaimFields, ...settings.flatMap(({ overridable = [] }) => overridable)];
+    if (open.some((field) => field === 'driver' || field === 'attach')) return;
+    const isOpen = (problem: string) => open.some((field) => problem.split(/[^\w.]+/).includes(field));
+    const problems = findContradictions(settings.reduce(mergeVfConfigs, {})).filter((problem) => !isOpen(problem));
+    const faults = problems.map((message) => ({ field: 'parameters', message, path: [] }));
+    this.#report(document, faults, [...path, configs.length - 1, 'opaque', 'parameters']);
   }
 
   /** @returns those of the driver; `undefined` if one is invalid */
@@ -174,9 +240,8 @@ class Validator {
       const { driver, parameters } = fieldsOf(opaque);
       if (driver !== driverName) {
         if (fieldsOf(parameters).kind !== 'VFConfig') continue;
-        const { line } = document.placeOf([...path, index]);
         const which = `the VFConfig is for driver ${JSON.stringify(driver)}, not ${driverName} (--driver-name)`;
-        this.#result.notes.push(`${document.file}:${line}: ${which}: not checked`);
+        this.#note(document, [...path, index], `${which}: not checked`);
         continue;
       }
       const { faults = [] } = checkSchema(schema, parameters, 'docs/vfconfig.md', 'parameters');
@@ -198,9 +263,8 @@ class Validator {
     for (const { name, className, path } of requestsOf(devices).filter(({ name }) => isConfigured(name))) {
       const ofClass = this.#classes.get(className);
       if (ofClass === undefined) {
-        const { line } = document.placeOf([...at, ...path]);
         const what = `DeviceClass ${className} is in none of the files, or is not valid`;
-        this.#result.notes.push(`${document.file}:${line}: ${what}: the claim was not compared with it`);
+        this.#note(document, [...at, ...path], `${what}: the claim was not compared with it`);
         continue;
       }
       const config = [
@@ -230,6 +294,11 @@ class Validator {
       this.#result.faults.push({ file, ...placeOf([...at, ...path]), field, message });
     }
   }
+}
+
+function hasAddresses({ opaque }: ConfigEntry): boolean {
+  const { addresses } = fieldsOf(opaque?.parameters);
+  return Array.isArray(addresses) && addresses.length > 0;
 }
 
 /** Requests of a claim with their class, each alternative of `firstAvailable` by itself; without those that only observe devices. */

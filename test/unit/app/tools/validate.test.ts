@@ -71,11 +71,12 @@ describe('validateFiles', () => {
       ...['deploy/manifests/netdra.yaml', 'deploy/helm/netdra/values.yaml'],
       ...examples.filter((name) => name.endsWith('.yaml')).map((name) => `examples/${name}`),
     ];
-    const { checked, faults } = validateFiles(
+    const { checked, faults, notes } = validateFiles(
       files.map((path) => join(repo, path)),
       options,
     );
     expect(faults).toEqual([]);
+    expect(notes.filter((note) => note.includes('same addresses'))).toEqual([]);
     expect(checked).toBeGreaterThan(8);
   });
 
@@ -112,6 +113,42 @@ describe('validateFiles', () => {
       /^0:18:13: parameters: there is no field "limits" here; docs\/vf/,
     ],
     ['an alias', 'x: &x 1\npfs: [*x]\nkind: InventoryPolicy\n', /^0:2:7: pfs\.0: a map of fields is needed$/m],
+    [
+      'a wrong kind',
+      'apiVersion: resource.k8s.io/v1\nkind: DeviceClas\n',
+      /^0:2:1: kind: "DeviceClas" is no kind of this API/,
+    ],
+    [
+      'a wrong kind of ours',
+      'apiVersion: netdra.dev/v1alpha1\nkind: Policy\n',
+      /^0:2:1: kind: "Policy" is no kind of this/,
+    ],
+    [
+      'a template without its claim',
+      'apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nspec: { devices: {} }\n',
+      /^0:3:1: spec\.spec: is missing/,
+    ],
+    [
+      'the policy in a ConfigMap of the chart',
+      `kind: ConfigMap\ndata:\n  p.yaml: |\n    ${policy('pfs: 3').replaceAll('\n', '\n    ')}`,
+      /^0:3:3: pfs: a list is needed/,
+    ],
+    [
+      'a class without the network that it needs',
+      deviceClass('c', 'attach: cni'),
+      /^0:7:\d+: parameters: attach: "cni" needs/,
+    ],
+    [
+      'a class with sysctls for DPDK',
+      deviceClass('c', 'driver: vfio-pci, sysctls: { net.ipv4.conf.IFNAME.arp_ignore: 1 }'),
+      /sysctls: needs an interface/,
+    ],
+    [
+      'a class with a bond for DPDK',
+      deviceClass('c', 'driver: vfio-pci, bond: { name: b0 }'),
+      /bond: b0 cannot be with driver/,
+    ],
+    ['a class with RDMA for DPDK', deviceClass('c', 'driver: vfio-pci, rdma: true'), /rdma: needs an interface/],
     ['what is not YAML', 'kind: Pod\na: [1,\n', /^0:\d:\d+: document: is not valid YAML: /],
   ])('shows the place of a fault in %s', (_, text, line) => {
     expect(linesFor([text]).join('\n')).toMatch(line);
@@ -139,12 +176,38 @@ describe('validateFiles', () => {
     const bare = deviceClass('tenant', 'attach: cni');
     const network = 'cni: { cniVersion: 1.0.0, name: n, type: macvlan }';
     expect(linesFor([bare, claim('tenant', network)])).toEqual([
+      expect.stringMatching(/^0:7:\d+: parameters: attach: "cni" needs either cni/),
       expect.stringMatching(/may not set cni/),
-      expect.anything(),
+      '2 objects checked, 2 faults',
     ]);
+    const opened = deviceClass('tenant', 'attach: cni, overridable: [cni]');
+    expect(linesFor([opened, claim('tenant', network)])).toEqual(['2 objects checked, 0 faults']);
     expect(linesFor([bare, claim('tenant', network)], { openClaimFields: ['cni'] })).toEqual([
       '2 objects checked, 0 faults',
     ]);
+  });
+
+  it('repeats no note for claims that lack the same class', () => {
+    expect(linesFor(Array.from({ length: 1000 }, () => claim('tenant', 'mtu: 1500')))).toEqual([
+      'note: 0:9: DeviceClass tenant is in none of the files, or is not valid: the claim was not compared with it (and 999 more)',
+      '1000 objects checked, 0 faults',
+    ]);
+  });
+
+  it('warns of a template that gives each pod the same address', () => {
+    const template = `
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: { name: t }
+spec:
+  spec:
+    devices:
+      config:
+        - ${config('addresses: [192.0.2.1/24]')}
+`;
+    expect(linesFor([template])[0]).toBe(
+      'note: 0:7: each claim of a template gets the same addresses: use ipam, or a claim for each pod',
+    );
   });
 
   it('says what it did not check', () => {
@@ -152,8 +215,8 @@ describe('validateFiles', () => {
       linesFor([claim('tenant', 'mtu: 1500'), 'kind: Pod\n', deviceClass('c', '').replace(testDriver, 'a.example')]),
     ).toEqual([
       `note: 1: there is no inventory policy and no VFConfig for ${testDriver} in it`,
-      `note: 2:7: the VFConfig is for driver "a.example", not ${testDriver} (--driver-name): not checked`,
       `note: 2: there is no inventory policy and no VFConfig for ${testDriver} in it`,
+      `note: 2:7: the VFConfig is for driver "a.example", not ${testDriver} (--driver-name): not checked`,
       'note: 0:9: DeviceClass tenant is in none of the files, or is not valid: the claim was not compared with it',
       '1 objects checked, 0 faults',
     ]);
