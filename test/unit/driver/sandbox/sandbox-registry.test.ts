@@ -234,6 +234,16 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual([]);
   });
 
+  it('ends a sandbox that the next list of the runtime lacks', async () => {
+    put('a', 'pod-s1');
+    registry.synchronize([facts('s1')], none);
+    await turns();
+    registry.synchronize([], none);
+    clock.advance(10_000);
+    await requeue();
+    expect(done).toEqual(['serve a in s1', 'detach a from s1']);
+  });
+
   it('leaves VFs in the sandbox that has them, until the runtime shows which one the pod lives in', async () => {
     put('a', 'pod', 's2');
     const both = [facts('s1', 'pod'), facts('s2', 'pod')];
@@ -273,6 +283,21 @@ describe('SandboxRegistry', () => {
     registry.synchronize([facts('s1'), facts('s3')], new Set(['s3']));
     clock.advance(10_000);
     expect(of()).toEqual([false, false, true]);
+  });
+
+  it('detaches VFs of a claim that has passed to another pod from a sandbox without containers', async () => {
+    put('a', 'pod', 's1');
+    registry.synchronize([facts('s1', 'pod')], new Set(['s1']));
+    put('a', 'next', 's1');
+    clock.advance(10_000);
+    await requeue();
+    expect(done).not.toContain('detach a from s1');
+    registry.synchronize([facts('s1', 'pod')], none);
+    await turns();
+    expect(done).not.toContain('detach a from s1');
+    clock.advance(10_000);
+    await requeue();
+    expect(done).toContain('detach a from s1');
   });
 
   it('serves a pod whose VFs are counted to a sandbox that is gone', async () => {
