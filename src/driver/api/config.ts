@@ -1,4 +1,4 @@
-import { isDeepStrictEqual } from 'node:util';
+import { setImmediate } from 'node:timers/promises';
 import type * as z from 'zod';
 import type { AllocatedConfiguration } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
@@ -10,7 +10,11 @@ import { type VfConfig, vfConfigSchema } from '../state/index.ts';
 import { type ClassConfig, classConfigSchema } from './class-config.ts';
 import { type ClaimRules, checkClaimConfig, noRules } from './class-rules.ts';
 import { findContradictions } from './config-rules.ts';
+import { parsedOnce, withoutRepeats } from './parameters.ts';
 import { mergeVfConfigs } from './vf-config.ts';
+
+/** Entries of a claim, or requests, after which other work of the driver has its turn: each may take some milliseconds. */
+export const entriesPerTurn = 4;
 
 /**
  * The settings for a request: those of its class, and those that the claim adds. Each entry of `vf` and `sysctls`
@@ -27,17 +31,62 @@ export function resolveVfConfig(
   rules: ClaimRules = noRules,
 ): VfConfig {
   const ofClass = classConfigsOf(driver, claim, request);
-  const ofClaim = entriesFor(driver, claim, request, 'FromClaim').map((parameters) =>
-    parse(claim, vfConfigSchema, parameters, ', from the claim'),
-  );
-  // Together, too: the routes of one entry and the addresses of another add up.
-  for (const config of [...ofClaim, ofClaim.reduce(mergeVfConfigs, {})]) {
+  const ofClaim = entriesFor(driver, claim, request, 'FromClaim').map((each) => parseClaimEntry(claim, each));
+  const { merges, checks } = resolvedOf(claim, rules);
+  const known = merges.find((each) => isSameList(each.ofClass, ofClass) && isSameList(each.ofClaim, ofClaim));
+  if (known !== undefined) return known.merged;
+  for (const config of ofClaim) {
+    if (checks.some((each) => each.config === config && isSameList(each.ofClass, ofClass))) continue;
     checkClaimConfig(claim, config, ofClass, rules);
+    checks.push({ config, ofClass });
   }
+  // Together, too: the routes of one entry and the addresses of another add up.
+  if (ofClaim.length > 1) checkClaimConfig(claim, ofClaim.reduce(mergeVfConfigs, {}), ofClass, rules);
   const settings = ofClass.map(({ overridable: _overridable, limits: _limits, ...config }): VfConfig => config);
   const merged = [...settings, ...ofClaim].reduce(mergeVfConfigs, {});
   checkWhole(claim, merged);
+  merges.push({ ofClass, ofClaim, merged });
   return merged;
+}
+
+/**
+ * Parses the driver's entries of a claim, some at a time, so that `resolveVfConfig` finds them parsed and the event loop is not
+ * held: all that a claim can have take some 100 ms. Which entry of which request is invalid, `resolveVfConfig` says.
+ */
+export async function parseEntries(driver: string, claim: AllocatedClaim): Promise<void> {
+  const entries = claim.object.status?.allocation?.devices?.config ?? [];
+  const own = entries.filter(({ opaque, source }) => opaque?.driver === driver && source === 'FromClaim');
+  for (const [index, { opaque }] of own.entries()) {
+    if (index > 0 && index % entriesPerTurn === 0) await setImmediate();
+    try {
+      parseClaimEntry(claim, opaque?.parameters);
+    } catch {
+      // Thrown again for the request that has the entry.
+    }
+  }
+}
+
+function parseClaimEntry(claim: AllocatedClaim, parameters: unknown): VfConfig {
+  return parsedOnce(parameters, vfConfigSchema, () => parse(claim, vfConfigSchema, parameters, ', from the claim'));
+}
+
+/** What requests of a claim have resolved to: most have the same entries, or some of them. */
+interface Resolved {
+  merges: { ofClass: readonly ClassConfig[]; ofClaim: readonly VfConfig[]; merged: VfConfig }[];
+  checks: { config: VfConfig; ofClass: readonly ClassConfig[] }[];
+}
+
+const resolved = new WeakMap<AllocatedClaim, WeakMap<ClaimRules, Resolved>>();
+
+function resolvedOf(claim: AllocatedClaim, rules: ClaimRules): Resolved {
+  const byRules = resolved.get(claim) ?? new WeakMap<ClaimRules, Resolved>();
+  const found = byRules.get(rules) ?? { merges: [], checks: [] };
+  resolved.set(claim, byRules.set(rules, found));
+  return found;
+}
+
+function isSameList(one: readonly unknown[], other: readonly unknown[]): boolean {
+  return one.length === other.length && one.every((each, index) => each === other[index]);
 }
 
 /**
@@ -46,7 +95,9 @@ export function resolveVfConfig(
  */
 export function classConfigsOf(driver: string, claim: AllocatedClaim, request: string): ClassConfig[] {
   return entriesFor(driver, claim, request, 'FromClass').map((parameters) => {
-    return parse(claim, classConfigSchema, parameters, ', from its DeviceClass');
+    return parsedOnce(parameters, classConfigSchema, () =>
+      parse(claim, classConfigSchema, parameters, ', from its DeviceClass'),
+    );
   });
 }
 
@@ -100,16 +151,6 @@ export function entriesFor(
     .filter((entry) => covers(entry.requests ?? [], request))
     .map(({ opaque }) => opaque?.parameters);
   return withoutRepeats(parameters);
-}
-
-/**
- * Leaves the last of equal parameters, which makes no difference where later ones win. The schedulers of Kubernetes 1.34
- * to 1.36 repeat an entry of a claim in the allocation, once for each request that it names.
- */
-export function withoutRepeats(parameters: readonly unknown[]): unknown[] {
-  return parameters.filter(
-    (each, index) => !parameters.slice(index + 1).some((later) => isDeepStrictEqual(later, each)),
-  );
 }
 
 /** The settings of a configuration, without its kind. */

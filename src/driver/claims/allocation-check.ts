@@ -1,9 +1,9 @@
-import { isDeepStrictEqual } from 'node:util';
 import { type DeviceClass, isKubeError } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import { classOf } from '../api/class-rules.ts';
-import { entriesFor, withoutRepeats } from '../api/config.ts';
+import { entriesFor } from '../api/config.ts';
+import { areEqual, withoutRepeats } from '../api/parameters.ts';
 import { refusal } from '../api/refusal.ts';
 import type { DeviceClasses } from './device-classes.ts';
 import { DriverError } from './errors.ts';
@@ -27,13 +27,13 @@ export async function checkAllocation(
     if (className === undefined) throw mismatch(claim, `has no request ${request} in its specification`);
     const ofClass = entriesFor(driver, claim, request, 'FromClass');
     const isOf = (deviceClass: DeviceClass | undefined) =>
-      deviceClass !== undefined && isDeepStrictEqual(ofClass, configOf(driver, deviceClass));
+      deviceClass !== undefined && areEqual(ofClass, configOf(driver, deviceClass));
     // The class may have just been created or changed: it is read before a claim is refused.
     if (!isOf(classes.known(className)) && !isOf(await read(classes, claim, className))) {
       throw mismatch(claim, `has a configuration of request ${request} that DeviceClass ${className} does not have`);
     }
     const ofClaim = entriesFor(driver, claim, request, 'FromClaim');
-    if (!isDeepStrictEqual(ofClaim, entriesFor(driver, claim, request, 'FromClaim', specified))) {
+    if (!areEqual(ofClaim, entriesFor(driver, claim, request, 'FromClaim', specified))) {
       throw mismatch(claim, `has a configuration of request ${request} that its specification does not have`);
     }
   }

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest, claimName } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
@@ -8,7 +9,15 @@ import { checkBonds } from '../api/bond-rules.ts';
 import type { ClosedField } from '../api/claim-fields.ts';
 import { type ClaimRules, checkDeviceCount } from '../api/class-rules.ts';
 import { type CniRules, checkCniPlugins, checkCniUse } from '../api/cni-rules.ts';
-import { classConfigsOf, cniPluginTypes, configForDevice, invalidConfig, resolveVfConfig } from '../api/config.ts';
+import {
+  classConfigsOf,
+  cniPluginTypes,
+  configForDevice,
+  entriesPerTurn,
+  invalidConfig,
+  parseEntries,
+  resolveVfConfig,
+} from '../api/config.ts';
 import { checkNamespace, type NamespaceReader } from '../api/namespace-rules.ts';
 import { refusal } from '../api/refusal.ts';
 import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
@@ -101,7 +110,9 @@ export class DeviceResolver {
   async #configs(claim: AllocatedClaim, requests: Set<string>, rules: ClaimRules, signal: AbortSignal) {
     const { driver, networkAttachments, namespaces, cni } = this.#options;
     const configs = new Map<string, VfConfig>();
+    await parseEntries(driver, claim);
     for (const request of requests) {
+      if (configs.size > 0 && configs.size % entriesPerTurn === 0) await setImmediate();
       const ofClass = classConfigsOf(driver, claim, request);
       await checkNamespace(claim, ofClass, namespaces, signal);
       checkDeviceCount(claim, request, ofClass);

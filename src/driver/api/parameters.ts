@@ -1,0 +1,59 @@
+/**
+ * What was found of opaque parameters. Each request of a claim has the same entries, up to 32 of 10 KiB, so each is serialized
+ * and parsed once, however many requests it is for. An object that is read from the API server is never changed.
+ */
+const texts = new WeakMap<object, string>();
+const configs = new WeakMap<object, Map<unknown, unknown>>();
+
+/** @returns what `parse` returned for these parameters and this schema the first time; what it throws is not kept */
+export function parsedOnce<T>(parameters: unknown, schema: unknown, parse: () => T): T {
+  if (!isObject(parameters)) return parse();
+  const bySchema = configs.get(parameters) ?? new Map<unknown, unknown>();
+  configs.set(parameters, bySchema);
+  if (!bySchema.has(schema)) bySchema.set(schema, parse());
+  return bySchema.get(schema) as T;
+}
+
+/**
+ * Leaves the last of equal parameters, which makes no difference where later ones win. The schedulers of Kubernetes 1.34
+ * to 1.36 repeat an entry of a claim in the allocation, once for each request that it names.
+ */
+export function withoutRepeats(parameters: readonly unknown[]): unknown[] {
+  const later = new Set<string>();
+  const isLast = (each: unknown) => {
+    const text = textOf(each);
+    return !later.has(text) && later.add(text) !== undefined;
+  };
+  return parameters.toReversed().filter(isLast).toReversed();
+}
+
+/** Whether two lists have equal parameters in the same order. */
+export function areEqual(one: readonly unknown[], other: readonly unknown[]): boolean {
+  return one.length === other.length && one.every((each, index) => textOf(each) === textOf(other[index]));
+}
+
+/** A text that only equal JSON values have, in whatever order their keys are. */
+function textOf(value: unknown): string {
+  if (!isObject(value)) return JSON.stringify(value) ?? '';
+  const known = texts.get(value);
+  if (known !== undefined) return known;
+  const text = JSON.stringify(value, (_, each: unknown) => (isRecord(each) ? withSortedKeys(each) : each));
+  texts.set(value, text);
+  return text;
+}
+
+function withSortedKeys(value: Record<string, unknown>): Record<string, unknown> {
+  // Without a prototype, so that a key __proto__ remains one.
+  return Object.assign(
+    Object.create(null),
+    Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))),
+  );
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return isObject(value) && !Array.isArray(value);
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}
