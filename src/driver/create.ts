@@ -253,7 +253,6 @@ function createReports(
   const { store } = disk;
   const numa = new NumaGuard({
     ...{ store, metadata, numaNodes: base.kernel.numaNodes },
-    attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     onCompared: (result) => observer.numaCompared(result),
     onMisaligned: (pod, claim, reason) => events.numaMisaligned(pod, claim, reason),
     onCondition: (claim) => {

@@ -157,8 +157,8 @@ export interface DeviceState {
   hungWrites: readonly HungWrite[];
   /** Whether the API server stores the taints of devices; otherwise these are not offered. */
   keepsTaints: boolean;
-  /** What is wrong with functions of cards. Absent in files of older versions. */
-  conditions?: readonly ActiveCondition[];
+  /** What is wrong with functions of cards. */
+  conditions: readonly ActiveCondition[];
 }
 
 /** What the driver writes to the API server. */

@@ -165,8 +165,7 @@ export class Driver implements DraPlugin {
     if (known?.allocation !== allocation) await this.#options.checkAllocation(claim);
     work.devices = await this.#resolver.resolve(claim, signal, nodeNetworks);
     if (work.devices.length > 0) checkSinglePod(claim);
-    const isSame = (known?.allocation ?? allocation) === allocation;
-    if (known === undefined || (isSame && known.state !== 'unpreparing')) return;
+    if (known === undefined || (known.allocation === allocation && known.state !== 'unpreparing')) return;
     // It was allocated again while it was prepared: it must keep nothing of its earlier devices. Or its unprepare was cut short,
     // perhaps during the reset of a VF.
     work.unrestored = await this.#restoreEarlier(known);

@@ -35,7 +35,7 @@ export function toWork(
   progress: DeviceProgress<AllocatedClaim>,
 ): PrepareWork {
   const allocation = fingerprintOf(driver, claim);
-  const isAgain = known?.state === 'prepared' && (known.allocation ?? allocation) === allocation;
+  const isAgain = known?.state === 'prepared' && known.allocation === allocation;
   const podUids = isAgain ? nextPods(known, claim) : claim.podUids;
   const isHandedOver = isAgain && !podUids.some((uid) => known.podUids.includes(uid));
   return {

@@ -45,7 +45,7 @@ type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 
  * over a prepared claim, so nothing else names that pod to the driver.
  *
  * Claims of pods on the node that are only partly prepared are prepared again: the driver was killed, or failed, while it prepared
- * a claim that had been allocated again; or an earlier version has prepared it while metadata was off, without a record.
+ * a claim that had been allocated again.
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;

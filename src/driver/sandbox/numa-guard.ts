@@ -1,11 +1,6 @@
 import type { Container, PodSandbox } from '../../../nri/index.ts';
 import type { DeviceCondition } from '../../framework/claimstatus/index.ts';
-import {
-  type ClaimIdentity,
-  type ClaimMetadata,
-  claimName,
-  type DeviceAttributes,
-} from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { NumaNodes } from '../../node/numa/index.ts';
 import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
@@ -33,7 +28,6 @@ const refusalHint =
 export interface NumaGuardOptions {
   store: Pick<Store, 'claim' | 'claimsOfPod'>;
   metadata: Pick<ClaimMetadata, 'isAnyUsedBy' | 'isRequestUsedBy' | 'isUsedBy'>;
-  attributesOf: (pciAddress: string) => DeviceAttributes;
   /** @throws Error if they cannot be read */
   numaNodes: () => NumaNodes;
   /** Called for each container with exclusive CPUs and devices that is about to be created. */
@@ -200,7 +194,7 @@ export class NumaGuard {
       const devices = claim.devices.filter(({ request }) =>
         metadata.isRequestUsedBy(claim.identity, request, container),
       );
-      return devices.map((device) => ({ claim, device, node: this.#nodeOf(device) }));
+      return devices.map((device) => ({ claim, device, node: device.offered?.numaNode }));
     });
     const textOf = (device: StoredDevice, node: number | undefined) =>
       node === undefined
@@ -223,12 +217,6 @@ export class NumaGuard {
     } catch (error) {
       return { devices: all(() => 'unknown'), where: `the node's NUMA nodes cannot be read: ${explain(error)}` };
     }
-  }
-
-  #nodeOf({ offered, pciAddress }: StoredDevice): number | undefined {
-    if (offered !== undefined) return offered.numaNode;
-    const attribute = this.#options.attributesOf(pciAddress)['resource.kubernetes.io/numaNode'];
-    return attribute !== undefined && 'int' in attribute ? Number(attribute.int) : undefined;
   }
 
   #of({ identity }: StoredClaim, { id }: PodSandbox): ClaimComparison | undefined {

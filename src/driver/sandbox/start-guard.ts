@@ -85,8 +85,8 @@ export class StartGuard {
   }
 
   /**
-   * Whether a container has the gates of other claims of its pod, and would have that of this one if it used it. Specs of an
-   * earlier version do not say which claims a container without a gate has.
+   * Whether a container has the gates of other claims of its pod, and would have that of this one if it used it. Specs that were
+   * laid down without a gate do not say which claims their containers have.
    */
   #usesOnlyOthers(claim: StoredClaim, claims: readonly StoredClaim[], pod: Pod, container: StartingContainer): boolean {
     const { metadata, runsHooks } = this.#options;

@@ -12,21 +12,15 @@ export interface KnownRecords {
  * Every method throws StateError `store-unusable`.
  */
 export class RecordTable {
-  readonly isReadOnly: boolean;
   readonly #query: Query;
-  readonly #exists: boolean;
   readonly #known: () => KnownRecords;
 
-  /** @param options.exists `false` for a store that a tool reads before its driver has migrated it */
-  constructor(query: Query, options: { isReadOnly: boolean; exists: boolean; known: () => KnownRecords }) {
+  constructor(query: Query, known: () => KnownRecords) {
     this.#query = query;
-    this.isReadOnly = options.isReadOnly;
-    this.#exists = options.exists;
-    this.#known = options.known;
+    this.#known = known;
   }
 
   read(dir: string): string | undefined {
-    if (!this.#exists) return undefined;
     const { texts } = this.#known();
     if (!texts.has(dir)) {
       const [row] = this.#query('SELECT record FROM records WHERE dir = ?', dir);
@@ -36,7 +30,6 @@ export class RecordTable {
   }
 
   names(): string[] {
-    if (!this.#exists) return [];
     const known = this.#known();
     known.names ??= this.#query('SELECT dir FROM records').map(({ dir }) => String(dir));
     return known.names;

@@ -8,16 +8,12 @@ export function toClaim({ uid, namespace, name, pod_uids, state, allocation }: R
   return {
     identity: { uid: String(uid), namespace: String(namespace), name: String(name) },
     podUids: JSON.parse(String(pod_uids)),
-    // An older version stores it so until it has laid the metadata down.
-    state: state === 'configured' ? 'preparing' : (state as StoredClaim['state']),
+    state: state as StoredClaim['state'],
     ...(typeof allocation === 'string' && { allocation }),
     devices: [],
   };
 }
 
 export function toDevice({ pci_address, data }: Row): StoredDevice {
-  // Older versions stored network data with the VF, too: the claim's record has it.
-  const { networkData: _older, attachment, ...device } = JSON.parse(String(data));
-  const { networkData: _old, ...place } = attachment ?? {};
-  return { pciAddress: String(pci_address), ...device, ...(attachment === undefined ? {} : { attachment: place }) };
+  return { pciAddress: String(pci_address), ...JSON.parse(String(data)) };
 }

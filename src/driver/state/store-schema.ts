@@ -6,43 +6,24 @@ export type Database = Pick<DatabaseSync, 'close' | 'exec' | 'isOpen' | 'isTrans
 
 export type OpenDatabase = (path: string, options: DatabaseSyncOptions) => Database;
 
-/**
- * The migration from each schema to the next; the first one creates the store. A released step is never changed, and adds only
- * what an older version ignores: that version may still be running during a rolling update.
- */
-const migrations: readonly string[] = [
-  `
-    CREATE TABLE IF NOT EXISTS claims (
-      uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL, pod_uids TEXT NOT NULL, state TEXT NOT NULL
-    ) STRICT;
-    CREATE TABLE IF NOT EXISTS devices (
-      pci_address TEXT PRIMARY KEY, claim_uid TEXT NOT NULL REFERENCES claims (uid) ON DELETE CASCADE, data TEXT NOT NULL
-    ) STRICT;
-  `,
-  // The boot of the node in which a claim was last written. Rows of an older version count as written in this boot.
-  'ALTER TABLE claims ADD COLUMN boot_id TEXT',
-  `
-    ALTER TABLE claims ADD COLUMN allocation TEXT;
-    CREATE TABLE unrestored (
-      pci_address TEXT PRIMARY KEY, data TEXT NOT NULL, reason TEXT NOT NULL, boot_id TEXT
-    ) STRICT;
-  `,
-  // The framework's records of claims, which older versions keep in files.
-  'CREATE TABLE records (dir TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT',
-  // Devices have no network data any more, without which an older version attaches the VFs of running pods once more.
-  '-- The tables are the same.',
-  // Conditions of devices, with what is known of their flaps.
-  `
-    CREATE TABLE conditions (
-      pci_address TEXT NOT NULL, condition TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (pci_address, condition)
-    ) STRICT;
-  `,
-];
+/** Number of the schema, kept in the file. A newer version of the driver that changes the tables gets the next one. */
+export const schemaVersion = 1;
 
-/** The first schema with a table of records. */
-export const recordsSince = 4;
-
-export const schemaVersion = migrations.length;
+/** `boot_id`: of the boot of the node in which a row was last written. `records`: those of the framework. */
+const tables = `
+  CREATE TABLE claims (
+    uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL, pod_uids TEXT NOT NULL, state TEXT NOT NULL,
+    boot_id TEXT, allocation TEXT
+  ) STRICT;
+  CREATE TABLE devices (
+    pci_address TEXT PRIMARY KEY, claim_uid TEXT NOT NULL REFERENCES claims (uid) ON DELETE CASCADE, data TEXT NOT NULL
+  ) STRICT;
+  CREATE TABLE unrestored (pci_address TEXT PRIMARY KEY, data TEXT NOT NULL, reason TEXT NOT NULL, boot_id TEXT) STRICT;
+  CREATE TABLE records (dir TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;
+  CREATE TABLE conditions (
+    pci_address TEXT NOT NULL, condition TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (pci_address, condition)
+  ) STRICT;
+`;
 
 /**
  * How long a change waits for that of another instance. SQLite sleeps meanwhile, and with it everything else in this process:
@@ -53,7 +34,6 @@ const busyMs = 1_000;
 /** Opens a store for a tool beside the driver: nothing is created or changed. @throws StateError `store-unusable` */
 export function openToRead(open: OpenDatabase, path: string): Database {
   return setUp(open(path, { readOnly: true, timeout: 5_000 }), (database) => {
-    // It is not migrated: readers know that an older schema lacks columns.
     checkVersion(readVersion(database), path);
   });
 }
@@ -70,32 +50,27 @@ function setUp(database: Database, task: (database: Database) => void): Database
 }
 
 /**
- * Opens a store, creates or migrates it, and marks rows of older versions with this boot.
+ * Opens a store, and creates it if it is missing.
  * @throws StateError `store-unusable`; SQLite's errors
  */
-export function openDatabase(open: OpenDatabase, path: string, bootId: string | undefined): Database {
+export function openDatabase(open: OpenDatabase, path: string): Database {
   return setUp(open(path, { timeout: busyMs, enableForeignKeyConstraints: true }), (database) => {
     // Not synced at each write: writes survive the process, and a power loss also ends the kernel's state that the store is
     // about. docs/decisions/0012-no-sync-at-each-write.md
     database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;');
-    migrate(database, path);
-    if (bootId !== undefined) database.prepare('UPDATE claims SET boot_id = ? WHERE boot_id IS NULL').run(bootId);
+    createTables(database, path);
   });
 }
 
-/**
- * Migrates a store to the schema of this version.
- * @throws StateError `store-unusable` if a newer version has written it, or it is damaged; SQLite's errors
- */
-function migrate(database: Database, path: string): void {
-  // Read within the transaction: another instance of the driver may be migrating, too.
+/** @throws StateError `store-unusable` if a newer version has written it, or it is damaged; SQLite's errors */
+function createTables(database: Database, path: string): void {
+  // Read within the transaction: another instance of the driver may be creating them, too.
   database.exec('BEGIN IMMEDIATE');
   try {
     const found = readVersion(database);
     checkVersion(found, path);
     checkIntact(database, path);
-    for (const step of migrations.slice(found)) database.exec(step);
-    if (found < schemaVersion) database.exec(`PRAGMA user_version = ${schemaVersion}`);
+    if (found < schemaVersion) database.exec(`${tables} PRAGMA user_version = ${schemaVersion}`);
     database.exec('COMMIT');
   } catch (error) {
     if (database.isTransaction) database.exec('ROLLBACK');
@@ -103,7 +78,7 @@ function migrate(database: Database, path: string): void {
   }
 }
 
-export function readVersion(database: Database): number {
+function readVersion(database: Database): number {
   return Number(database.prepare('PRAGMA user_version').get()?.user_version);
 }
 

@@ -7,21 +7,13 @@ import { deepFreeze } from '../../lib/freeze.ts';
 import { StateError } from './errors.ts';
 import { type KnownRecords, RecordTable } from './record-table.ts';
 import { type Row, toClaim, toDevice } from './rows.ts';
-import {
-  type Database,
-  damagedHint,
-  type OpenDatabase,
-  openDatabase,
-  openToRead,
-  readVersion,
-  recordsSince,
-} from './store-schema.ts';
+import { type Database, damagedHint, type OpenDatabase, openDatabase, openToRead } from './store-schema.ts';
 import type { Attachment, StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from './stored.ts';
 
 export interface StoreOptions {
   /** Current boot of the node, with which rows are marked. Absent: boots are not distinguished. */
   bootId?: string;
-  /** For tools beside the driver: nothing is created, migrated or changed, and no writer has to wait. */
+  /** For tools beside the driver: nothing is created or changed, and no writer has to wait. */
   readOnly?: boolean;
   /** Default: the file at the path, by `node:sqlite`. */
   open?: OpenDatabase;
@@ -65,11 +57,9 @@ export class Store implements Disposable {
     this.#database = this.#guard(() => {
       if (readOnly) return openToRead(open, path);
       mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-      return openDatabase(open, path, bootId);
+      return openDatabase(open, path);
     });
-    const exists = this.#guard(() => readVersion(this.#database)) >= recordsSince;
-    const known = () => this.#readChanges().records;
-    this.records = new RecordTable(this.#query.bind(this), { isReadOnly: readOnly, exists, known });
+    this.records = new RecordTable(this.#query.bind(this), () => this.#readChanges().records);
   }
 
   claim(uid: string): StoredClaim | undefined {

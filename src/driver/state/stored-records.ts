@@ -7,10 +7,7 @@ export interface StoredRecordsOptions {
   dataDir: string;
 }
 
-/**
- * The framework's records of claims, in the driver's store. Previews of 0.1 kept them in files: a record that is still in one
- * moves to the store when it is read.
- */
+/** The framework's records of claims, in the driver's store. */
 export class StoredRecords extends RecordFiles {
   readonly #store: StoredRecordsOptions['store'];
 
@@ -24,15 +21,9 @@ export class StoredRecords extends RecordFiles {
     this.#store.together(task);
   }
 
-  /** @throws StateError `store-unusable`; MetadataError `metadata-io` */
+  /** @throws StateError `store-unusable` */
   override read(dir: string): string | undefined {
-    const stored = this.#store.records.read(dir);
-    if (stored !== undefined) return stored;
-    const inFile = super.read(dir);
-    if (inFile === undefined || this.#store.records.isReadOnly) return inFile;
-    this.#store.records.write(dir, inFile);
-    super.remove(dir);
-    return inFile;
+    return this.#store.records.read(dir);
   }
 
   /** @throws StateError `store-unusable` */

@@ -7,7 +7,7 @@ import type { VfConfig } from '../api/vf-config.ts';
 /** The pod sandbox that a VF is in. */
 export interface SandboxPlace {
   podUid: string;
-  /** For CNI plugins that ask the API server about the pod; absent in stores of older versions. */
+  /** For messages, and for CNI plugins that ask the API server about the pod. */
   podNamespace?: string;
   podName?: string;
   sandboxId: string;
@@ -40,7 +40,7 @@ export interface StoredDevice {
   config: VfConfig;
   /** The extended resource that the request was made for, by the scheduler: then only one container has it. */
   extendedResource?: string;
-  /** The device as its slice had it when it was prepared, which stays so while its claim has it; absent in stores of older versions. */
+  /** The device as its slice had it when it was prepared, which stays so while its claim has it. */
   offered?: NetworkDevice;
   /** Snapshot of the VF before its claim changed it from outside; absent if it did not. */
   before?: VfSnapshot;
@@ -61,7 +61,7 @@ export interface StoredClaim {
    * ready, the claim has a record, and sandboxes are served.
    */
   state: 'preparing' | 'prepared' | 'unpreparing';
-  /** Identifies the allocation that it was prepared for; absent in stores of older versions. */
+  /** Identifies the allocation that it was prepared for. */
   allocation?: string;
   devices: StoredDevice[];
 }

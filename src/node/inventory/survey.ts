@@ -7,7 +7,7 @@ import { HostNetwork, type Usage } from './host-network.ts';
 
 /** State of a device before its claim changed it. */
 export interface HeldFacts {
-  /** As it was offered to its claim. Absent in stores of older versions; then it follows from the other facts. */
+  /** As it was offered to its claim. */
   offered?: NetworkDevice;
   /** `undefined`: no driver was bound. Absent: the claim did not change it. */
   driver?: string | undefined;

@@ -10,8 +10,8 @@ import type { RtnlConnection } from './rtnl.ts';
 
 /**
  * All properties of a link that a process with CAP_NET_ADMIN in its namespace can change and that neither a move into
- * another namespace nor the end of a namespace undoes. Plain data, to be stored. Absent properties are unknown, as in
- * states stored by older versions, and are left unchanged.
+ * another namespace nor the end of a namespace undoes. Plain data, to be stored. Absent properties are unknown, and
+ * are left unchanged.
  */
 export interface LinkState
   extends Pick<Link, 'name' | 'mtuBytes' | 'up'>,

@@ -51,7 +51,7 @@ export interface SnapshotOptions {
 }
 
 export interface RestoreOptions {
-  /** What the claim has set through the PF: a snapshot of an older version may lack the original values. */
+  /** What the claim has set through the PF: a snapshot may lack the original values. */
   changed?: VfPropertiesWanted;
   /**
    * Whether a VF's kernel driver is unbound and bound again even if it is the right one, which resets the function:

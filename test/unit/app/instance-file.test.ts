@@ -6,7 +6,7 @@ import { RecordingLogger } from '../../doubles/logger.ts';
 import { defaultSettings } from '../../doubles/settings.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
-const state = { hungWrites: [], keepsTaints: true };
+const state = { hungWrites: [], keepsTaints: true, conditions: [] };
 const settings = {
   ...defaultSettings(),
   nodeName: 'n',
@@ -34,9 +34,9 @@ describe('the file of an instance', () => {
     expect(readInstance(dir.plugins)).toBeUndefined();
     const file = dir.create('nic.example.com');
     file.write(state);
-    file.write({ ...state, keepsTaints: false });
+    file.write({ ...state, keepsTaints: false, conditions: [] });
     const facts = readInstance(dir.plugins);
-    expect(facts).toMatchObject({ settings: { driverName: 'nic.example.com' }, keepsTaints: false, bootId: 'b' });
+    expect(facts).toMatchObject({ settings: { driverName: 'nic.example.com' }, keepsTaints: false, conditions: [], bootId: 'b' });
     expect(facts && settingsHere(facts)).toMatchObject({
       simulate: { pfs: 1, vfsPerPf: 8 },
       procSysDir: '/host/proc/sys',
@@ -78,7 +78,7 @@ describe('the file of an instance', () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 1_000 });
     const newer = JSON.stringify({ ...facts, startedAtMs: facts.startedAtMs + 1 });
     writeFileSync(dir.path, newer);
-    old.write({ ...state, keepsTaints: false });
+    old.write({ ...state, keepsTaints: false, conditions: [] });
     expect(readFileSync(dir.path, 'utf8')).toBe(newer);
   });
 
@@ -89,9 +89,9 @@ describe('the file of an instance', () => {
     using dir = openDir();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 3_600_000 });
     const file = dir.create();
-    file.write({ ...state, keepsTaints: false });
+    file.write({ ...state, keepsTaints: false, conditions: [] });
     const facts = JSON.parse(readFileSync(dir.path, 'utf8'));
-    writeFileSync(dir.path, JSON.stringify({ ...facts, ...earlier, keepsTaints: false }));
+    writeFileSync(dir.path, JSON.stringify({ ...facts, ...earlier, keepsTaints: false, conditions: [] }));
     file.write(state);
     expect(readInstance(dir.plugins)).toMatchObject(state);
   });
@@ -104,7 +104,7 @@ describe('the file of an instance', () => {
     file.write(state);
     expect(readInstance(dir.plugins)).toMatchObject(state);
     rmSync(dirname(dir.path), { recursive: true });
-    file.write({ ...state, keepsTaints: false });
+    file.write({ ...state, keepsTaints: false, conditions: [] });
     expect(dir.logger.messages('warn')).toEqual(['the tools on this node will not know the settings of the driver']);
   });
 });

@@ -104,7 +104,7 @@ export class ClaimMetadata extends ClaimDirs {
 
   /**
    * Makes CDI specs and files of all claims again from their records, and closes gates that are open for another sandbox: a crash
-   * may have left them behind, and earlier versions wrote other specs. What is right already is not touched.
+   * may have left them behind. What is right already is not touched.
    * @param locked runs the task for one claim, by its `claimKey`
    * @returns why those of a claim could not be made
    * @throws MetadataError `metadata-io`; errors of the driver's own records
@@ -137,8 +137,7 @@ export class ClaimMetadata extends ClaimDirs {
   /**
    * Lets the containers of a sandbox start, now and at every restart, also while the driver is not running. Containers
    * of any other sandbox no longer can. To be called after the metadata of every request was updated for that sandbox,
-   * and again at driver start for sandboxes that are already served: a claim that an older version laid down gets its
-   * gate when it is prepared again.
+   * and again at driver start for sandboxes that are already served.
    * @param sandboxId as the container runtime names it
    * @param contents updates that come first, in the same step: all of them or none, by request
    * @returns the updates

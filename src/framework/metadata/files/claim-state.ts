@@ -41,11 +41,8 @@ export interface ClaimState {
   versions?: MetadataVersion[];
   /** By base name. */
   requests: Record<string, RequestState>;
-  /**
-   * The sandbox whose containers may start, as the container runtime names it; `null`: none may. The gate follows from it.
-   * Absent in records of older versions, which leave it to the gate.
-   */
-  servedBy?: string | null;
+  /** The sandbox whose containers may start, as the container runtime names it; `null`: none may. The gate follows from it. */
+  servedBy: string | null;
 }
 
 const schema = 1;
@@ -85,7 +82,7 @@ const stateSchema = z.object({
       isGated: z.literal(true).optional(),
     }),
   ),
-  servedBy: z.string().nullable().optional(),
+  servedBy: z.string().nullable(),
 });
 
 export function formatClaimState(state: ClaimState): string {

@@ -2,12 +2,11 @@ import { join } from 'node:path';
 import { decodeStream } from '../document/decode.ts';
 import type { ClaimIdentity, MetadataDocument } from '../document/document.ts';
 import { MetadataError, type MetadataErrorCode } from '../errors.ts';
-import { openFor } from '../gate/gate.ts';
 import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 import { claimDirName } from '../layouts/paths.ts';
 import type { ClaimRecord } from './claim-record.ts';
 import type { ClaimRecords } from './claim-records.ts';
-import { type ClaimState, formatClaimState, hasGate, parseClaimState } from './claim-state.ts';
+import { type ClaimState, formatClaimState, parseClaimState } from './claim-state.ts';
 import { holdDirectories } from './held-directories.ts';
 import { type HostFile, hostPath, listDir, listSubdirectories, readFileIfThere, removedPrefix } from './host-file.ts';
 import { type Recovery, recoverState } from './recover-state.ts';
@@ -37,9 +36,7 @@ export class ClaimStates {
   /** The same, by the name of the claim's directory. */
   readIn(dir: string): ClaimState | undefined {
     const text = this.#records.read(dir);
-    const state = text === undefined ? undefined : parseClaimState(text, dir, this.#records.locate(dir));
-    if (state === undefined || state.servedBy !== undefined) return state;
-    return { ...state, servedBy: hasGate(state) ? openFor(this.dataDir, state.claim) : null };
+    return text === undefined ? undefined : parseClaimState(text, dir, this.#records.locate(dir));
   }
 
   /** The states of all claims. Records that cannot be read are left to the calls that need them. */

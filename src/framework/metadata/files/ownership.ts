@@ -48,7 +48,10 @@ export function checkAllWritten(state: ClaimState, claim: ClaimIdentity): void {
 }
 
 /** A request whose containers have to wait, since its files have no content yet; none if no layout has files. */
-export function findUnwritten({ layouts, requests }: ClaimState): RequestState | undefined {
+export function findUnwritten({
+  layouts,
+  requests,
+}: Pick<ClaimState, 'layouts' | 'requests'>): RequestState | undefined {
   if (layouts.length === 0) return undefined;
   return Object.values(requests).find(({ isGated, content }) => isGated === true && content === undefined);
 }

@@ -46,6 +46,7 @@ export function recoverState(record: ClaimRecord, recovery: Recovery): ClaimStat
     claim: { ...claim, uid },
     layouts: layoutNames.filter((name) => found.has(name)),
     requests,
+    servedBy: null,
   };
 }
 

@@ -50,7 +50,11 @@ describe('reportDevices', () => {
     const scannedAt = new Date(7);
     const offered: Device[] = Array.from({ length: 100 }, (_, index) => ({ name: `d-${index}`, attributes: {} }));
     const [publish, setHealth] = [vi.fn(), vi.fn()];
-    const known = { failure: undefined, policyFault: undefined, state: { hungWrites: [], keepsTaints: true } };
+    const known = {
+      failure: undefined,
+      policyFault: undefined,
+      state: { hungWrites: [], keepsTaints: true, conditions: [] },
+    };
     const parts = {
       devices: {
         ...{ ...known, hung: () => [], unhealthy: () => new Map(), cardConditions: () => [] },

@@ -19,7 +19,7 @@ export function largestSources(): ViewSources {
       ...{ isListed: true, failure: fault, policyFault: fault },
       state: {
         ...{ policy: { pfs: [{ select: {} }] }, policyOrigin: { source: '/etc/netdra/inventory-policy.yaml' } },
-        ...{ hungWrites: [], keepsTaints: true },
+        ...{ hungWrites: [], keepsTaints: true, conditions: [] },
       },
       report: {
         ...{ devices: [], readings: [] },

@@ -299,7 +299,7 @@ describe('InactiveClaims', () => {
         const { handedOver, reads } = await sweep(() => object, { sandboxes, claim: { ...stored, state } });
         expect([state, handedOver, reads]).toEqual([state, state === 'preparing' ? [name] : [], []]);
       }
-      // As an earlier version leaves it while metadata is off.
+      // As a driver leaves it that has lost the record.
       expect((await sweep(() => object, { sandboxes, isRecorded: false })).handedOver).toEqual([name]);
     });
 

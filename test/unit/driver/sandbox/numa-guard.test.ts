@@ -54,7 +54,6 @@ describe('NumaGuard', () => {
         isRequestUsedBy: ({ name }, request, { mounts }) =>
           mounts.some(({ source }) => source === `HAS_${name}_${request}`),
       },
-      attributesOf: () => ({ 'resource.kubernetes.io/numaNode': { int: 1 } }),
       numaNodes: () => nodes(),
       onCompared: (result) => calls.push(result),
       onMisaligned: ({ name: of }, { name }, reason) => calls.push(`event for ${of} and ${name}: ${reason}`),
@@ -169,13 +168,6 @@ describe('NumaGuard', () => {
     guard.check(pod, containerOf('4'));
     expect(calls).toEqual(['unknown']);
     expect(condition()).toMatchObject({ status: 'Unknown', reason: 'NumaNodeUnknown' });
-  });
-
-  it('takes the node from the attributes for a device that an earlier version has stored', () => {
-    const { offered: _, ...device } = deviceOf('vf-0', 0);
-    claims = [claimOf('nic', [device])];
-    guard.check(pod, containerOf('4'));
-    expect(alignment()).toBe('aligned');
   });
 
   it('takes devices of all claims of a container together', () => {

@@ -1,12 +1,10 @@
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Store, StoredRecords } from '../../../../src/driver/state/index.ts';
 import { readGate } from '../../../../src/framework/metadata/gate/gate.ts';
-import { inspectClaim, RecordFiles } from '../../../../src/framework/metadata/index.ts';
 import { Bench } from '../../framework/metadata/bench.ts';
-import { claim, driver, recordOf, samples } from '../../framework/metadata/samples.ts';
+import { claim, recordOf, samples } from '../../framework/metadata/samples.ts';
 
 const sample = samples.kernel as NonNullable<typeof samples.kernel>;
 const record = recordOf(sample);
@@ -84,55 +82,5 @@ describe('records of claims in the store', () => {
     // It closes a gate that is open for another sandbox than the record says.
     await other?.restore();
     expect(served()).toEqual({ state: 'served', sandboxId: 's2' });
-  });
-
-  describe('that a preview of 0.1 kept in files', () => {
-    beforeEach(async () => {
-      const before = bench.start();
-      await before.prepare(record, new Map());
-      await before.update(claim, request, devices);
-    });
-
-    it('move to the store when they are read, and generations go on', async () => {
-      expect(existsSync(recordFile())).toBe(true);
-      {
-        using first = start();
-        expect(first.metadata.isRecorded(claim)).toBe(true);
-        expect(existsSync(recordFile())).toBe(false);
-      }
-      using second = start();
-      await second.metadata.withdraw(claim);
-      expect(await second.metadata.update(claim, request, devices)).toMatchObject({ generation: 2 });
-    });
-
-    it('stay in their files until the store has them', async () => {
-      {
-        using first = start();
-        using other = new DatabaseSync(storePath);
-        other.exec("CREATE TRIGGER full BEFORE INSERT ON records BEGIN SELECT raise(ABORT, 'disk is full'); END");
-        expect(() => first.metadata.read(claim, request)).toThrow('cannot be used');
-        other.exec('DROP TRIGGER full');
-      }
-      using second = start();
-      expect(second.metadata.read(claim, request)?.devices).toEqual(devices);
-    });
-
-    it('stay where they are when a tool reads them, also from a store that is not migrated', async () => {
-      mkdirSync(dirname(storePath), { recursive: true });
-      using database = new DatabaseSync(storePath);
-      database.exec('CREATE TABLE claims (uid TEXT); PRAGMA user_version = 3');
-      using tool = start({ readOnly: true });
-      expect((await inspectClaim(driver, bench, claim, tool.records))?.claim).toEqual(claim);
-      expect([tool.records.names(), existsSync(recordFile())]).toEqual([[], true]);
-    });
-
-    it('are not hidden by an empty store when they are damaged', async () => {
-      writeFileSync(recordFile(), '{');
-      using first = start();
-      expect(() => first.metadata.read(claim, request)).toThrow(/is not JSON/);
-      await first.metadata.prepare(record, new Map());
-      expect(new RecordFiles(bench.dataDir).read('default_fast-net')).toBeUndefined();
-      expect((await first.metadata.update(claim, request, devices)).generation).toBeGreaterThan(1);
-    });
   });
 });

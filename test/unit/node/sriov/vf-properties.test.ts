@@ -125,7 +125,7 @@ describe('a property that the PF does not report', () => {
   );
 });
 
-describe('a snapshot without what the claim changes, such as of an older version', () => {
+describe('a snapshot without what the claim changes', () => {
   const empty = async ({ card, hardware, address }: ReturnType<typeof openVf>) => {
     card.leftOut.add(0);
     const before = await hardware.snapshot(address);

@@ -77,7 +77,7 @@ describe('in whatever order the driver is killed', () => {
   });
 
   it('has the hook in the spec before there is an empty file to mount', async () => {
-    // As an older version has laid it down.
+    // As a driver without the gate has laid it down.
     await bench.start().prepare(record, new Map());
     {
       using _spy = killedAt(ClaimSpecs, 'write');
