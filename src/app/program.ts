@@ -8,7 +8,6 @@ import {
   claimMetadataCommand,
   clusterClaimsCommand,
   nodeDoctorCommand,
-  nodeTopCommand,
   statusCommand,
 } from './tools/cluster/commands.ts';
 import {
@@ -18,7 +17,6 @@ import {
   logCommand,
   metadataCommand,
   seccompCommand,
-  topCommand,
   validateCommand,
 } from './tools/commands.ts';
 
@@ -31,7 +29,7 @@ export function createProgram(): Command {
   const description = 'Kubernetes network DRA driver for SR-IOV and DPDK';
   return assemble('netdra', description, [
     ...[runCommand(), doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), seccompCommand()],
-    ...[topCommand(), logCommand(), statusCommand(), validateCommand()],
+    ...[logCommand(), statusCommand(), validateCommand()],
   ]);
 }
 
@@ -40,7 +38,7 @@ export function createKubectlPlugin(): Command {
   const description = 'netdra in a cluster, seen from outside: its driver, devices and claims';
   return assemble('kubectl netdra', description, [
     ...[statusCommand(), clusterClaimsCommand(), claimMetadataCommand(), nodeDoctorCommand(), bundleCommand()],
-    ...[nodeTopCommand(), validateCommand()],
+    validateCommand(),
   ]);
 }
 

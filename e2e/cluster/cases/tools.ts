@@ -10,7 +10,6 @@ import type { GetCluster } from '../describe-cluster.ts';
 import { nodePaths, type RealNode } from '../node/real-node.ts';
 import { createPodWithClaim } from '../objects.ts';
 import { isSince, readPrograms } from '../programs.ts';
-import { TestTerminal } from '../terminal.ts';
 
 const mainPath = fileURLToPath(new URL('../../../src/main.ts', import.meta.url));
 
@@ -105,8 +104,6 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       const doctor = await kubectlNetdra('doctor', cluster.node.name);
       expect(doctor.stdout).toMatch(/^ok +NRI: answers .*\n(.*\n)*0 problems, /m);
       expect(doctor.code).toBe(0);
-      const top = await kubectlNetdra('top', cluster.node.name, '--interval=0.5');
-      expect(top.stdout).toMatch(/^POD .* CLAIM\n(.*\n)*\S+\/seen +net1 +\d.* seen\n/);
       const out = join(getNode().dir, 'bundle');
       const bundle = await kubectlNetdra('bundle', `--out=${out}`, '-o', 'json');
       expect(JSON.parse(bundle.stdout).missing).toEqual([expect.stringMatching(/driver-previous\.log: .*not found/)]);
@@ -139,32 +136,6 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
         };
         const taint = /: \d+ devices of PF \S+ tainted by DeviceTaintRule tools: example.com\/work, NoSchedule/;
         await expect.poll(status, { timeout: 30_000 }).toMatch(taint);
-      },
-    );
-
-    it.each([
-      [80, /^POD +INTERFACE +RX BIT\/S +TX BIT\/S +RX PKT\/S +TX PKT\/S$/],
-      [200, /^POD +INTERFACE +RX BIT\/S +TX BIT\/S +RX PKT\/S +TX PKT\/S +DROP\/S +ERR\/S +DEVICE +CLAIM$/],
-    ])(
-      'top shows traffic in a terminal of %i columns, and leaves it as it was',
-      {
-        tags: 'newest',
-      },
-      async (columns, head) => {
-        const { cluster, view } = get();
-        const pod = `a-pod-with-a-name-of-forty-characters-${columns}`;
-        await createPodWithClaim(cluster, pod, [{ name: 'vf', config: { interfaceName: 'net1' } }]);
-        await cluster.waitUntilRunning(pod);
-        using terminal = new TestTerminal(join(getNode().dir, 'tmux'), { columns, rows: 24 });
-        terminal.type("echo 'the screen before'", 'Enter');
-        const dirs = `--kubelet-plugins-dir=${nodePaths.kubeletPlugins}`;
-        terminal.type(`'${process.execPath}' '${mainPath}' top --interval=0.5 --simulate=${simulate} ${dirs}`, 'Enter');
-        await expect.poll(() => terminal.lines()[0], { timeout: 30_000 }).toMatch(head);
-        await view(pod).exec('sh', '-c', 'ping -6 -c 1000 -i 0.02 ff02::1%net1 > /dev/null 2>&1 &');
-        await expect.poll(() => terminal.lines()[1]).toMatch(/ net1 +\S+ +\d\S*k +\S+ +\d+( |$)/);
-        terminal.type('q');
-        await expect.poll(() => terminal.lines()).toContain('the screen before');
-        await cluster.remove('Pod', pod);
       },
     );
   });

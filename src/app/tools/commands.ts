@@ -6,14 +6,7 @@ import { NetdraError } from '../../lib/errors.ts';
 import type { InstanceFacts } from '../instance-file.ts';
 import { type FlagName, flagOption, type Settings } from '../settings.ts';
 import { formatFindings } from './finding.ts';
-import {
-  type IntervalOption,
-  intervalOption,
-  type OutputOptions,
-  outputOption,
-  runTool,
-  writeOutput,
-} from './run-tool.ts';
+import { type OutputOptions, outputOption, runTool, writeOutput } from './run-tool.ts';
 import type { Terminal } from './terminal.ts';
 
 // Commands load their code when they are run: what is imported above is loaded by the driver, too.
@@ -136,29 +129,6 @@ export function metadataCommand(): Command {
       show(await viewClaimFiles(driverName, dirs, claim, stored.records), formatClaimFiles);
     },
   ).argument('<path|claim>', 'path of a file, or a claim: namespace/name, or its name if no other claim here has it');
-}
-
-/** `netdra top`: the traffic of the VFs in pods. */
-export function topCommand(): Command {
-  const command = toolCommand(
-    'top',
-    'show the traffic of the VFs in pods of this node, the busiest first, until q is pressed; as JSON, their counters once; changes nothing',
-    [
-      ...(['driverName', 'kubeletPluginsDir', 'stateDir', 'attributesDir', 'downwardApiDir'] as const),
-      ...(['procSysDir', 'simulate'] as const),
-    ],
-    async (options) => {
-      const { PodTraffic } = await import('./pod-traffic.ts');
-      const { showTop } = await import('./top.ts');
-      const { systemClock: clock } = await import('../../lib/clock.ts');
-      const { attributesDir, downwardApiDir, driverName, procSysDir, simulate } = options;
-      const dirs = { ...driverDirs(options), attributesDir, downwardApiDir };
-      using traffic = new PodTraffic({ dirs, driverName, procSysDir, simulated: simulate !== undefined });
-      const { interval } = command.opts<IntervalOption>();
-      await showTop({ read: () => traffic.read(), output: options.output, intervalMs: interval, clock });
-    },
-  ).addOption(intervalOption());
-  return command;
 }
 
 /** `netdra log`: what the running driver has logged last. */

@@ -1,8 +1,6 @@
 import { Option } from 'commander';
 import { formatExactJson } from '../../framework/metadata/document/json-stream.ts';
 import { errnoCode, explain } from '../../lib/errors.ts';
-import { parseSeconds } from '../parse-flags.ts';
-import { argument } from '../settings.ts';
 import { openTerminal, type Terminal } from './terminal.ts';
 
 export interface OutputOptions {
@@ -11,18 +9,6 @@ export interface OutputOptions {
 
 export function outputOption(): Option {
   return new Option('-o, --output <format>', 'output format').choices(['table', 'json']).default('table');
-}
-
-export interface IntervalOption {
-  /** Milliseconds. */
-  interval: number;
-}
-
-/** Of a view that changes. */
-export function intervalOption(): Option {
-  return new Option('--interval <seconds>', 'seconds between two looks')
-    .argParser(argument(parseSeconds))
-    .default(2_000, '2');
 }
 
 /** Writes the result of a command, for people or for programs. */

@@ -36,7 +36,12 @@ describe('the file of an instance', () => {
     file.write(state);
     file.write({ ...state, keepsTaints: false, conditions: [] });
     const facts = readInstance(dir.plugins);
-    expect(facts).toMatchObject({ settings: { driverName: 'nic.example.com' }, keepsTaints: false, conditions: [], bootId: 'b' });
+    expect(facts).toMatchObject({
+      settings: { driverName: 'nic.example.com' },
+      keepsTaints: false,
+      conditions: [],
+      bootId: 'b',
+    });
     expect(facts && settingsHere(facts)).toMatchObject({
       simulate: { pfs: 1, vfsPerPf: 8 },
       procSysDir: '/host/proc/sys',

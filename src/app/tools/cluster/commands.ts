@@ -1,14 +1,7 @@
 import { Command, Option } from 'commander';
 import { defined } from '../../../lib/defined.ts';
 import { flagOption } from '../../settings.ts';
-import {
-  type IntervalOption,
-  intervalOption,
-  type OutputOptions,
-  outputOption,
-  runTool,
-  writeOutput,
-} from '../run-tool.ts';
+import { type OutputOptions, outputOption, runTool, writeOutput } from '../run-tool.ts';
 import { openTerminal } from '../terminal.ts';
 import type { Cluster, ClusterOptions } from './open-cluster.ts';
 import type { ExecResult } from './pod-exec.ts';
@@ -41,24 +34,6 @@ export function nodeDoctorCommand(): Command {
       writeResult(await runOnNode(cluster, options, node, ['doctor', `--output=${options.output}`]));
     },
   ).argument('<node>', 'name of the node');
-}
-
-/** `kubectl netdra top NODE`: as `netdra top`, with what that finds in the driver's pod of a node. */
-export function nodeTopCommand(): Command {
-  return podsCommand<IntervalOption>(
-    'top',
-    "show the traffic of the VFs in pods of a node, by netdra top in the driver's pod there",
-    async (cluster, options, node = '') => {
-      const { parseTraffic, showTop } = await import('../top.ts');
-      const { systemClock: clock } = await import('../../../lib/clock.ts');
-      const { runOnNode } = await import('./remote.ts');
-      const { interval: intervalMs, output } = options;
-      const read = async () => parseTraffic(await runOnNode(cluster, options, node, ['top', '--output=json']));
-      await showTop({ read, output, intervalMs, clock });
-    },
-  )
-    .argument('<node>', 'name of the node')
-    .addOption(intervalOption());
 }
 
 /** `kubectl netdra metadata CLAIM`: `netdra metadata` in the driver's pod of the claim's node, with its exit code. */

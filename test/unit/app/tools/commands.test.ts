@@ -99,9 +99,9 @@ describe('netdra', () => {
   it('loads no native package for kubectl netdra, which also runs where there are no VFs', () => {
     const tools = join(dirname(mainPath), 'app/tools');
     const files = readdirSync(join(tools, 'cluster')).map((name) => join(tools, 'cluster', name));
-    const packages = [...files, join(tools, 'top.ts')].flatMap((path) => [...loadedWith(path)]);
+    const packages = files.flatMap((path) => [...loadedWith(path)]);
     expect(packages).toContain('commander');
     for (const native of ['netlink', 'koffi']) expect(packages).not.toContain(native);
-    expect([...loadedWith(join(tools, 'pod-traffic.ts'))]).toContain('netlink');
+    expect([...loadedWith(join(tools, 'claims.ts'))]).toContain('netlink');
   });
 });

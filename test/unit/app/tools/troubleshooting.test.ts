@@ -9,7 +9,6 @@ import {
   inventoryCommand,
   logCommand,
   metadataCommand,
-  topCommand,
   validateCommand,
 } from '../../../../src/app/tools/commands.ts';
 
@@ -91,7 +90,7 @@ describe('docs/troubleshooting.md', () => {
   });
 
   it('names commands and flags that there are', () => {
-    const looks = [doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), topCommand(), logCommand()];
+    const looks = [doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), logCommand()];
     const commands = [...looks, validateCommand()];
     const names = [...page.matchAll(/^\| `netdra (\w+)/gm)].map(([, name]) => name);
     expect(new Set(names)).toEqual(new Set(commands.map((command) => command.name())));
