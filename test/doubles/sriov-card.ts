@@ -11,7 +11,8 @@ import {
 } from '../../src/node/netlink/index.ts';
 import type { VfHardwareOptions } from '../../src/node/sriov/vf-hardware.ts';
 import { type CardModel, Hardware, type SimVf } from '../simulation/hardware.ts';
-import { Kernel, type Namespace, type SimLink } from '../simulation/kernel.ts';
+import { Kernel } from '../simulation/kernel.ts';
+import type { Namespace, SimLink } from '../simulation/links.ts';
 import { Simulator } from '../simulation/simulator.ts';
 import { Tape } from '../simulation/tape.ts';
 import { tempDir } from './temp-dir.ts';

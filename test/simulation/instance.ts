@@ -13,7 +13,7 @@ import { KeyedMutex } from '../../src/lib/keyed-mutex.ts';
 import type { Logger } from '../../src/lib/logger.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { driverName, nodeName } from './api-server.ts';
-import { openSimCard } from './hardware.ts';
+import { openSimCard } from './card-ports.ts';
 import { SimNetworks } from './networks.ts';
 import { numaNodes } from './numa.ts';
 import { type InstanceSettings, reconcileMsOf } from './plan.ts';

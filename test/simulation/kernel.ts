@@ -1,16 +1,13 @@
 import { refused } from '../../src/node/netlink/errors.ts';
 import {
-  type Address,
   isSameRoute,
-  type Link,
   type LinkChange,
   type NewRoute,
   type QdiscPlace,
   type Route,
-  type VfChange,
-  type VfInfo,
 } from '../../src/node/netlink/index.ts';
-import type { LinkFlag, LinkMode, XdpMode } from '../../src/node/netlink/link.ts';
+import type { LinkFlag } from '../../src/node/netlink/link.ts';
+import { type LinkSpec, Namespace, type Reference, SimLink } from './links.ts';
 import type { Simulator } from './simulator.ts';
 
 function seenRoute({ destination, table = 0, priority = 0 }: Omit<NewRoute, 'index'>, index: number): Route {
@@ -29,140 +26,6 @@ const errno = {
   enetunreach: 101,
 };
 const eperm = 1;
-
-/** A process's reference to a namespace: while one exists, the namespace lives. */
-export type Reference = object;
-
-export interface LinkSpec {
-  name: string;
-  hardwareAddress: string;
-  mtuBytes?: number;
-  up?: boolean;
-  altNames?: string[];
-  alias?: string;
-  kind?: string;
-  /** PCI address, for hardware. */
-  parentDevice?: string;
-  /** What its driver takes; absent: anything. */
-  mtuLimits?: { minMtuBytes: number; maxMtuBytes: number };
-}
-
-/** A network interface. */
-export class SimLink {
-  namespace: Namespace;
-  index = 0;
-  name: string;
-  hardwareAddress: string;
-  mtuBytes: number;
-  up: boolean;
-  altNames: string[];
-  alias: string;
-  readonly kind: string | undefined;
-  readonly parentDevice: string | undefined;
-  readonly mtuLimits: LinkSpec['mtuLimits'];
-  flags: LinkFlag[] = ['multicast'];
-  linkMode: LinkMode = 'default';
-  broadcastAddress = 'ff:ff:ff:ff:ff:ff';
-  group = 0;
-  txQueueLength = 1000;
-  xdp: XdpMode[] = [];
-  readonly qdiscs: Partial<Record<QdiscPlace, string>> = {};
-  readonly addresses = new Map<string, Omit<Address, 'index'>>();
-  routes: Omit<NewRoute, 'index'>[] = [];
-  master: SimLink | undefined;
-  /** Of a bond: the member that it sends and receives by. */
-  active: SimLink | undefined;
-  /** The other end of a veth pair. */
-  peer: SimLink | undefined;
-  isGone = false;
-  /** When duplicate address detection has last ended for one of its addresses. */
-  readyAtMs = Number.NEGATIVE_INFINITY;
-  /** Of a card's port. */
-  hasCable = true;
-  /** Of a port of a bond in mode 802.3ad. */
-  hasPartner: boolean | undefined;
-  /** Set if the PF has assigned the VF an address: it can have no other then. */
-  adminAddress: (() => string | undefined) | undefined;
-
-  constructor(namespace: Namespace, spec: LinkSpec) {
-    const { name, hardwareAddress, mtuBytes = 1500, up = false, altNames = [], alias = '', kind, parentDevice } = spec;
-    this.mtuLimits = spec.mtuLimits;
-    this.namespace = namespace;
-    this.name = name;
-    this.hardwareAddress = hardwareAddress;
-    this.mtuBytes = mtuBytes;
-    this.up = up;
-    this.altNames = [...altNames];
-    this.alias = alias;
-    this.kind = kind;
-    this.parentDevice = parentDevice;
-  }
-
-  /** What a container uses of it: a bond, if it is a member of one. */
-  get used(): SimLink {
-    return this.master?.kind === 'bond' ? this.master : this;
-  }
-
-  /** The netlink view of the link. */
-  view(): Link {
-    const { index, name, hardwareAddress, mtuBytes, up, kind, parentDevice, alias, peer, master } = this;
-    return {
-      index,
-      name,
-      hardwareAddress,
-      mtuBytes,
-      ...this.mtuLimits,
-      up,
-      carrier: up && this.hasCable,
-      altNames: [...this.altNames],
-      flags: [...this.flags].sort(),
-      linkMode: this.linkMode,
-      broadcastAddress: this.broadcastAddress,
-      group: this.group,
-      txQueueLength: this.txQueueLength,
-      ...(alias === '' ? {} : { alias }),
-      ...(kind === undefined ? {} : { kind }),
-      ...(parentDevice === undefined ? {} : { parentDevice }),
-      ...(master === undefined ? {} : { master: master.index }),
-      ...(master?.kind === 'bond' ? { isActiveMember: master.active === this && this.hasCable } : {}),
-      ...(peer === undefined ? {} : { lower: peer.index }),
-      ...(peer === undefined || peer.namespace === this.namespace ? {} : { lowerNetnsId: peer.namespace.id }),
-      ...(this.xdp.length === 0 ? {} : { xdp: [...this.xdp] }),
-      ...(this.hasPartner === undefined ? {} : { lacpPartnerInSync: this.hasPartner }),
-    };
-  }
-}
-
-/** A network namespace. */
-export class Namespace {
-  readonly id: number;
-  readonly isHost: boolean;
-  readonly links: SimLink[] = [];
-  readonly references = new Set<Reference>();
-  readonly watchers = new Set<() => void>();
-  /** The kernel has begun to tear it down. */
-  isDying = false;
-  nextIndex = 1;
-  /** The sandbox for which it was created. */
-  owner: string | undefined;
-
-  constructor(id: number, isHost: boolean) {
-    this.id = id;
-    this.isHost = isHost;
-  }
-
-  byName(name: string): SimLink | undefined {
-    return this.links.find((link) => link.name === name || link.altNames.includes(name));
-  }
-
-  byIndex(index: number): SimLink | undefined {
-    return this.links.find((link) => link.index === index);
-  }
-
-  changed(): void {
-    for (const watcher of this.watchers) watcher();
-  }
-}
 
 /** Notified of the moves of links, for checks. */
 export interface KernelObserver {
@@ -481,50 +344,4 @@ function freeName(namespace: Namespace, prefix: string): string {
   for (let number = 0; ; number++) {
     if (namespace.byName(`${prefix}${number}`) === undefined) return `${prefix}${number}`;
   }
-}
-
-/** A PF's settings for a VF; a property that its driver does not report is absent. */
-export interface VfSettings extends Omit<VfInfo, 'vfIndex' | 'hardwareAddress' | 'vlan'> {
-  hardwareAddress: string | undefined;
-  vlan: VfInfo['vlan'] | undefined;
-}
-
-export function defaultVfSettings(): VfSettings {
-  return {
-    hardwareAddress: undefined,
-    vlan: undefined,
-    spoofCheck: true,
-    trust: false,
-    linkState: 'auto',
-    minTxRateMbps: 0,
-    maxTxRateMbps: 0,
-  };
-}
-
-export function viewOfSettings(vfIndex: number, { hardwareAddress, vlan, ...rest }: VfSettings): VfInfo {
-  return {
-    vfIndex,
-    ...rest,
-    ...(hardwareAddress === undefined ? {} : { hardwareAddress }),
-    ...(vlan === undefined ? {} : { vlan: { protocol: '802.1q', ...vlan } }),
-  };
-}
-
-export function changeSettings(settings: VfSettings, change: VfChange): void {
-  const { hardwareAddress, vlan, rate, spoofCheck, trust, linkState } = change;
-  if (hardwareAddress !== undefined) {
-    settings.hardwareAddress = hardwareAddress === '00:00:00:00:00:00' ? undefined : hardwareAddress.toLowerCase();
-  }
-  if (vlan !== undefined) settings.vlan = vlan.id === 0 ? undefined : tagOf(vlan);
-  if (spoofCheck !== undefined) settings.spoofCheck = spoofCheck;
-  if (trust !== undefined) settings.trust = trust;
-  if (linkState !== undefined) settings.linkState = linkState;
-  if (rate !== undefined) {
-    settings.minTxRateMbps = rate.minMbps;
-    settings.maxTxRateMbps = rate.maxMbps;
-  }
-}
-
-function tagOf({ id, priority = 0, protocol = '802.1q' }: NonNullable<VfChange['vlan']>): VfInfo['vlan'] {
-  return { id, priority, ...(protocol === '802.1q' ? {} : { protocol }) };
 }

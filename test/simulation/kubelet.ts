@@ -2,7 +2,7 @@ import { type ClaimInfo, ClaimManager, cdiDevicesOf, type DriverCalls } from '..
 import { driverName, namespace } from './api-server.ts';
 import type { Instance } from './instance.ts';
 import { Cancelled, rpc } from './rpc.ts';
-import type { SimSandbox } from './runtime.ts';
+import type { SimSandbox } from './sandboxes.ts';
 import { Process } from './simulator.ts';
 import type { Node, SimPod } from './world.ts';
 

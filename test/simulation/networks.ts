@@ -20,7 +20,8 @@ import {
   type VfTraffic,
 } from '../../src/node/netlink/index.ts';
 import type { Hardware } from './hardware.ts';
-import type { Kernel, Namespace, Reference } from './kernel.ts';
+import type { Kernel } from './kernel.ts';
+import type { Namespace, Reference } from './links.ts';
 import type { Process, Simulator } from './simulator.ts';
 
 const noTraffic = { rxBytes: 0, txBytes: 0, rxPackets: 0, txPackets: 0, rxDropped: 0, txDropped: 0 };

@@ -5,7 +5,7 @@ import { driverName, type SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
 import type { Instance } from './instance.ts';
 import { farVfs } from './numa.ts';
-import type { SimSandbox } from './runtime.ts';
+import type { SimSandbox } from './sandboxes.ts';
 import type { Process } from './simulator.ts';
 import type { Node } from './world.ts';
 

@@ -1,5 +1,5 @@
 import { claimKey } from '../../src/framework/metadata/index.ts';
-import type { Namespace, SimLink } from './kernel.ts';
+import type { Namespace, SimLink } from './links.ts';
 import type { Process } from './simulator.ts';
 import type { Node } from './world.ts';
 

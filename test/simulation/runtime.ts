@@ -1,62 +1,15 @@
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Container, PodSandbox } from '../../nri/index.ts';
 import { parseGate } from '../../src/framework/metadata/gate/gate.ts';
 import { KeyedMutex } from '../../src/lib/keyed-mutex.ts';
+import { readCdi } from '../doubles/cdi.ts';
 import { namespace as podNamespace } from './api-server.ts';
 import { directoriesOf, type Instance } from './instance.ts';
-import type { Namespace } from './kernel.ts';
+import type { Namespace } from './links.ts';
 import { Cancelled, rpc, TimedOut, Unavailable } from './rpc.ts';
+import { type SimContainer, type SimSandbox, viewOf, viewOfContainer } from './sandboxes.ts';
 import { Process } from './simulator.ts';
 import type { Node, SimPod } from './world.ts';
-
-export interface SimSandbox {
-  id: string;
-  pod: SimPod;
-  path: string;
-  network: Namespace;
-  /** Held by the mount at the path. */
-  mount: object;
-  /** Held by the pause process. */
-  pause: object | undefined;
-  /**
-   * `making`: RunPodSandbox is under way. `failed`: its left-overs, which the runtime does not report to the kubelet.
-   */
-  state: 'making' | 'ready' | 'stopped' | 'failed';
-  /** Whether it is reported to NRI plugins that connect. */
-  isListed: boolean;
-  /** Its end was requested. */
-  isEnding: boolean;
-  /** The runtime has lost its record of its namespaces. */
-  isNetnsLost: boolean;
-  /** Since when it is to end, or is gone. */
-  endedAtMs: number | undefined;
-  /** A network namespace that a process in it has made, and that ends with it. */
-  ownNamespace: Namespace | undefined;
-}
-
-export interface SimContainer {
-  id: string;
-  sandbox: SimSandbox;
-  state: 'created' | 'running' | 'exited';
-  /** The reason why it is not running; `start-error` counts as an exit of the container. */
-  reason: 'exit' | 'killed' | 'start-error' | undefined;
-  startError: string | undefined;
-  /** Its hook waits for a claim. */
-  isAtGate: boolean;
-  cdiDevices: string[];
-  edits: Edits;
-  startedAtMs: number;
-  /** Whether a plugin was asked before it was created, and has answered. */
-  isApproved: boolean;
-}
-
-interface Edits {
-  mounts: { hostPath: string; containerPath: string }[];
-  hooks: { path: string; args: string[] }[];
-  env: string[];
-  deviceNodes: { path: string }[];
-}
 
 /** A container at the start gate of a claim. */
 export interface GateWait {
@@ -490,97 +443,6 @@ export class Runtime {
     this.sandboxes.delete(sandbox.id);
     for (const container of this.containersOf(sandbox)) this.containers.delete(container.id);
   }
-}
-
-function viewOf({ id, pod, path, isNetnsLost }: SimSandbox): PodSandbox {
-  return {
-    id,
-    name: pod.uid,
-    uid: pod.uid,
-    namespace: podNamespace,
-    labels: {},
-    annotations: {},
-    runtimeHandler: '',
-    pid: 0,
-    ips: [],
-    // One on the host's network still has other namespaces.
-    namespaces: isNetnsLost ? [] : [...(path === '' ? [] : [{ type: 'network', path }]), { type: 'pid', path: '' }],
-    cgroupParent: `/kubepods/pod${pod.uid}`,
-    cgroupsPath: '',
-  };
-}
-
-function viewOfContainer({ id, sandbox, state, cdiDevices, edits }: SimContainer): Container {
-  return {
-    id,
-    podSandboxId: sandbox.id,
-    name: 'main',
-    state: state === 'exited' ? 'stopped' : state,
-    labels: {},
-    annotations: {},
-    args: [],
-    env: edits.env,
-    mounts: edits.mounts.map(({ hostPath, containerPath }) => ({
-      destination: containerPath,
-      type: 'bind',
-      source: hostPath,
-      options: ['ro', 'bind'],
-    })),
-    createRuntimeHooks: edits.hooks,
-    namespaces: [],
-    cgroupsPath: '',
-    cpu: cpuOf(sandbox.pod.plan.cpus),
-    pid: 0,
-    createdAtNs: 0,
-    startedAtNs: 0,
-    finishedAtNs: 0,
-    exitCode: 0,
-    cdiDevices,
-  };
-}
-
-/** As the kubelet's static CPU manager sets it. */
-function cpuOf(exclusive: readonly number[]): Container['cpu'] {
-  if (exclusive.length === 0) return { shares: 512, cpus: '0-3', mems: '' };
-  return { shares: 1024 * exclusive.length, cpus: exclusive.join(), mems: '' };
-}
-
-interface CdiSpec {
-  kind: string;
-  devices: { name: string; containerEdits: Partial<Edits> }[];
-}
-
-/** A spec that is not valid does not affect the others. */
-function specIn(text: string): CdiSpec | undefined {
-  try {
-    return JSON.parse(text) as CdiSpec;
-  } catch {
-    return undefined;
-  }
-}
-
-/** Resolves CDI devices like a runtime: from the current files. @throws Error `unresolvable CDI devices` */
-function readCdi(dir: string, ids: readonly string[]): Edits {
-  const files = existsSync(dir)
-    ? readdirSync(dir).filter((file) => file.endsWith('.json') && !file.startsWith('.'))
-    : [];
-  const specs = files.flatMap((file) => specIn(readFileSync(join(dir, file), 'utf8')) ?? []);
-  const devices = new Map(
-    specs.flatMap(({ kind, devices }) =>
-      devices.map(({ name, containerEdits }) => [`${kind}=${name}`, containerEdits]),
-    ),
-  );
-  const found = ids.map((id) => {
-    const edits = devices.get(id);
-    if (edits === undefined) throw new Error(`unresolvable CDI devices ${id}`);
-    return edits;
-  });
-  return {
-    mounts: found.flatMap(({ mounts = [] }) => mounts),
-    hooks: found.flatMap(({ hooks = [] }) => hooks),
-    env: found.flatMap(({ env = [] }) => env),
-    deviceNodes: found.flatMap(({ deviceNodes = [] }) => deviceNodes),
-  };
 }
 
 function readText(path: string): string | undefined {

@@ -10,8 +10,9 @@ import type { Disk } from './disk.ts';
 import { withGuarantees } from './guarantees.ts';
 import { Hardware, type SimVf } from './hardware.ts';
 import { type Directories, directoriesOf, Instance, settingsDirs } from './instance.ts';
-import { Kernel, type Namespace, type SimLink } from './kernel.ts';
+import { Kernel } from './kernel.ts';
 import { Kubelet } from './kubelet.ts';
+import type { Namespace, SimLink } from './links.ts';
 import {
   type ClaimPlan,
   drawPlan,
@@ -24,7 +25,8 @@ import {
 import type { Plant } from './planted/plant.ts';
 import type { AttachmentChanges } from './returns.ts';
 import { rpc } from './rpc.ts';
-import { Runtime, type SimContainer } from './runtime.ts';
+import { Runtime } from './runtime.ts';
+import type { SimContainer } from './sandboxes.ts';
 import { epochMs, Killed, type Process, type Simulator } from './simulator.ts';
 
 /** A pod as seen by the API server and the kubelet. */

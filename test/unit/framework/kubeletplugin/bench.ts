@@ -13,6 +13,7 @@ import { ClaimMetadata, type ClaimMetadataOptions, layouts } from '../../../../s
 import type { Clock } from '../../../../src/lib/clock.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { ApiServer } from '../../../doubles/api-server.ts';
+import { readCdi } from '../../../doubles/cdi.ts';
 import { claimsOf } from '../../../doubles/claims-of.ts';
 import { openKube } from '../../../doubles/kube.ts';
 import { Kubelet } from '../../../doubles/kubelet.ts';
@@ -130,26 +131,19 @@ export class Bench implements AsyncDisposable {
 
   /**
    * What a runtime would mount into a container, by path inside: the CDI devices that the kubelet has for it, looked up
-   * in the specs. @returns the text of each file, `undefined` where the host has none yet
+   * in the specs.
+   * @returns the text of each file, `undefined` where the host has none yet
+   * @throws as a runtime would, for an id that no spec has
    */
   mountsOf(pod: Identified<V1Pod>, container = 'main'): Record<string, string | undefined> {
     const ids = this.kubelet.cdiDevicesForContainer(pod, container);
-    const mounts = [...new Set(ids)].flatMap((id) => this.#findCdiDevice(id));
+    const { mounts } = readCdi(this.cdiDir, ids);
     return Object.fromEntries(
       mounts.map(({ hostPath, containerPath, options }) => {
         if (!options.includes('ro')) throw new Error(`${containerPath} can be written to`);
         return [containerPath, existsSync(hostPath) ? readFileSync(hostPath, 'utf8') : undefined];
       }),
     );
-  }
-
-  /** @throws as a runtime would, for an id that no spec has */
-  #findCdiDevice(id: string): { hostPath: string; containerPath: string; options: string[] }[] {
-    for (const file of this.cdiSpecs()) {
-      const { kind, devices } = JSON.parse(readFileSync(join(this.cdiDir, file), 'utf8'));
-      for (const { name, containerEdits } of devices) if (`${kind}=${name}` === id) return containerEdits.mounts;
-    }
-    throw new Error(`unresolvable CDI devices ${id}`);
   }
 
   /** Names of the CDI specs that are there now. */
