@@ -15,6 +15,8 @@ import { type VfHost, VfLinks } from './vf-links.ts';
 
 /** For one attachment: a CNI plugin that hangs is killed, and called again later. */
 const attachBudgetMs = 60_000;
+/** More interfaces than a pod gets from CNI plugins: a process in the pod can take any number of names. */
+const mostNames = 100;
 
 export interface AttachmentsOptions {
   networks: Networks;
@@ -127,23 +129,23 @@ export class Attachments {
    */
   async #cniName(device: StoredDevice, place: SandboxPlace, pod: PodLinks): Promise<string | undefined> {
     if ((await pod.find(device)) !== undefined) return undefined;
-    const inPod = await pod.names();
     const { interfaceName } = device.config;
     if (interfaceName !== undefined) {
-      if (inPod.includes(interfaceName)) throw nameTaken({ device, place }, interfaceName);
+      if (await pod.hasName(interfaceName)) throw nameTaken({ device, place }, interfaceName);
       return undefined;
     }
     const others = this.#options.store
       .claimsOfPod(place.podUid)
       .flatMap(({ devices }) => devices.filter(({ pciAddress }) => pciAddress !== device.pciAddress));
     const taken = new Set([
-      ...inPod,
       ...others.flatMap(({ config, attachment }) => config.interfaceName ?? attachment?.interfaceName ?? []),
       ...others.flatMap(({ config }) => config.bond?.name ?? []),
     ]);
-    let number = 1;
-    while (taken.has(`net${number}`)) number++;
-    return `net${number}`;
+    for (let number = 1; number <= mostNames; number++) {
+      const name = `net${number}`;
+      if (!taken.has(name) && !(await pod.hasName(name))) return name;
+    }
+    throw nameTaken({ device, place }, `net${mostNames}`);
   }
 
   /** The pod's old sandbox may still exist; a VF is never taken from another pod. */

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { isEthernetAddress, type Link } from '../../node/netlink/index.ts';
 import { SandboxError } from '../sandbox/errors.ts';
 import type { VfConfig } from '../state/index.ts';
-import type { LinkConnection } from './networks.ts';
+import { type LinkConnection, mostPodLinks } from './networks.ts';
 
 export type BondConfig = NonNullable<VfConfig['bond']>;
 
@@ -82,7 +82,9 @@ async function makeBond(
 }
 
 async function findBond(connection: Pick<LinkConnection, 'links' | 'link'>, alias: string): Promise<Link | undefined> {
-  const named = (await connection.links([{ alias }])).find((link) => link.alias === alias && link.kind === 'bond');
+  const named = (await connection.links([{ alias }], mostPodLinks)).find(
+    (link) => link.alias === alias && link.kind === 'bond',
+  );
   if (named !== undefined) return named;
   const unfinished = await connection.link({ name: temporaryName(alias) });
   return unfinished?.kind === 'bond' ? unfinished : undefined;

@@ -15,6 +15,12 @@ import {
   writeInterfaceSysctls,
 } from '../../node/netlink/index.ts';
 
+/**
+ * How many links of a pod are read. More than a router with a VLAN for each subscriber has; a pod with `NET_ADMIN` can make as many
+ * in a second, and all of them look like its VF.
+ */
+export const mostPodLinks = { listed: 4_096, decoded: 512 };
+
 /** The requests that the sandbox side makes to a network namespace. */
 export type LinkConnection = LinkStateConnection &
   Pick<

@@ -10,7 +10,7 @@ import {
 import { SandboxError } from '../sandbox/errors.ts';
 import type { StoredDevice } from '../state/index.ts';
 import { bondOf } from './bonds.ts';
-import type { LinkConnection, NetworkNamespace } from './networks.ts';
+import { type LinkConnection, mostPodLinks, type NetworkNamespace } from './networks.ts';
 import type { MemberState } from './strategy.ts';
 
 /** Identifies the link of a VF in whatever namespace it is. */
@@ -40,17 +40,26 @@ export class PodLinks {
     this.#table = undefined;
   }
 
-  /** Names and alternative names of all links. */
-  async names(): Promise<string[]> {
-    this.#table ??= this.namespace.connection.linkTable();
-    return (await this.#table).all().flatMap(({ name, altNames }) => [name, ...altNames]);
+  /** Whether a link has this name, or has it as an alternative name. */
+  async hasName(name: string): Promise<boolean> {
+    return (await this.namespace.connection.link({ name })) !== undefined;
   }
 
-  /** @param hardwareAddress that the VF had on the host, if that is not stored with its attachment yet */
+  /**
+   * @param hardwareAddress that the VF had on the host, if that is not stored with its attachment yet
+   * @throws SandboxError `vf-unknown` if the pod has more links than are read; NetlinkError
+   */
   async find(device: StoredDevice, hardwareAddress?: string): Promise<Link | undefined> {
-    this.#table ??= this.namespace.connection.linkTable();
+    const table = await this.#list();
     const identities = identitiesOf(device, this.#keyOf, hardwareAddress);
-    return findFirst((await this.#table).candidates(identities), identities);
+    const found = findFirst(table.candidates(identities), identities);
+    if (found !== undefined || table.isCut?.(identities) !== true) return found;
+    const { attachment, config } = device;
+    for (const name of [config.interfaceName, attachment?.interfaceName, attachment?.host?.name]) {
+      const link = name === undefined ? undefined : await this.namespace.connection.link({ name });
+      if (link !== undefined && isCertainly(link, device, this.#keyOf)) return link;
+    }
+    throw tooMany(device);
   }
 
   /**
@@ -65,10 +74,15 @@ export class PodLinks {
     this.changed();
     const link = await this.find(device);
     if (link === undefined && this.#keyOf(device.pciAddress).pciAddress !== undefined) {
-      const others = (await this.#table)?.all().filter(isUnidentified) ?? [];
+      const others = (await this.#list()).all().filter(isUnidentified);
       if (others.length > 0) throw unknown(device, others);
     }
     return link;
+  }
+
+  #list(): Promise<LinkTable> {
+    this.#table ??= this.namespace.connection.linkTable(mostPodLinks);
+    return this.#table;
   }
 
   /** The state of a VF after changes to its link. @throws NetlinkError */
@@ -113,6 +127,12 @@ function unknown({ name, pciAddress }: StoredDevice, links: readonly Link[]): Sa
   const names = links.map((link) => link.name).join(', ');
   const message = `it is not known whether device ${name} (${pciAddress}) is still in its pod: the kernel does not report which device has the links ${names}`;
   const hint = 'its MAC address was changed in the pod; Linux 5.14 and later report the device of each link';
+  return new SandboxError('vf-unknown', message, { device: name, retriable: true, hint });
+}
+
+function tooMany({ name, pciAddress }: StoredDevice): SandboxError {
+  const message = `it is not known whether device ${name} (${pciAddress}) is in its pod, which has ${mostPodLinks.listed} links or more, or more than ${mostPodLinks.decoded} with the address of the device`;
+  const hint = 'delete links in the pod, or give the interface of the device back the name that it had';
   return new SandboxError('vf-unknown', message, { device: name, retriable: true, hint });
 }
 

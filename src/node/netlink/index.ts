@@ -25,6 +25,7 @@ export {
   restoreLinkState,
   scrubLink,
 } from './link-state.ts';
+export type { LinkTable } from './link-table.ts';
 export { moveLink } from './move-link.ts';
 export { encodeAnnouncement } from './neighbour-frames.ts';
 export { NetnsHandle, openInNetns } from './netns.ts';
@@ -41,7 +42,7 @@ export { EtherType, PacketSocket } from './packet-socket.ts';
 export type { QdiscPlace } from './qdisc.ts';
 export { isRepresentor } from './representor.ts';
 export { isDefaultRoute, isSameRoute, type NewRoute, type Route, scopeLink } from './route.ts';
-export { type LinkSelector, type LinkTable, type NewBond, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
+export { type LinkSelector, type NewBond, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
 export { type InterfaceSysctls, interfaceSysctlPattern, type SysctlOptions, writeInterfaceSysctls } from './sysctl.ts';
 export type { LinkTraffic, TrafficCounters, VfTraffic } from './traffic.ts';
 export type { VfChange, VfInfo } from './vf-settings.ts';

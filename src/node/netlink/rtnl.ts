@@ -18,10 +18,12 @@ import {
   LinkAttribute,
   type LinkChange,
 } from './link.ts';
+import { createLinkTable, type LinkTable, type LinkTableLimit } from './link-table.ts';
 import type { NetnsHandle } from './netns.ts';
-import { marksOf, type VfIdentity } from './network-state.ts';
+import type { VfIdentity } from './network-state.ts';
 import { decodeNextHop, withNextHops } from './next-hop.ts';
 import { decodeQdisc, encodeQdisc, type QdiscPlace } from './qdisc.ts';
+import { hintsFor, mtuHint, newLinkHints, routeHints } from './request-hints.ts';
 import { decodeRoute, encodeRoute, hasZeroPrefix, isDefaultRoute, type NewRoute, type Route } from './route.ts';
 import { RequestSocket } from './socket.ts';
 import { decodeLinkTraffic, decodeVfTraffic, type LinkTraffic, type VfTraffic } from './traffic.ts';
@@ -52,29 +54,6 @@ const withVfs = 1;
 /** `RTEXT_FILTER_SKIP_STATS`: counters are most of a link's message, and are left out unless they are asked for. */
 const skipStats = 8;
 
-const gatewayHint = 'the gateway must be in a network of the interface';
-const mtuHint = 'the MTU may be more than the driver of the interface takes, or its PF has: ip -d link shows both';
-const routeHints = {
-  ENETUNREACH: gatewayHint, // IPv4
-  EHOSTUNREACH: gatewayHint, // IPv6
-  EEXIST:
-    'another interface has such a route, such as eth0 the default route: leave this one out; an IPAM plugin can give it a priority or a table of its own',
-  ENETDOWN: 'set the interface up first',
-};
-
-const ipv6OffHint = 'IPv6 is off for the interface: it needs an MTU of 1280, and disable_ipv6 must be 0 for it';
-const ipv6Hints = {
-  EACCES: ipv6OffHint,
-  ENOBUFS: ipv6OffHint,
-  EINVAL: ipv6OffHint,
-  EAFNOSUPPORT: 'the kernel has no IPv6',
-  ENOTSUP: 'the kernel has no IPv6',
-};
-
-const hintsFor = (cidr: string) => (cidr.includes(':') ? ipv6Hints : {});
-
-const newLinkHints = { EEXIST: 'there is a link of that name', ENOTSUP: 'load the kernel module of such links' };
-
 /** Either, not both. */
 export type LinkSelector = { index: number } | { name: string };
 
@@ -84,17 +63,6 @@ export interface NewLink extends Pick<LinkChange, 'hardwareAddress' | 'mtuBytes'
 }
 
 export type NewBond = NewLink & BondOptions;
-
-/**
- * The links of a namespace at one moment. Decoding a link takes ten times as long as searching its message for what is known
- * of a VF, so each function decodes only what it returns.
- */
-export interface LinkTable {
-  /** @throws NetlinkError `netlink-malformed` */
-  all(): Link[];
-  /** Links that may be those of the given VFs. @throws NetlinkError `netlink-malformed` */
-  candidates(of: readonly VfIdentity[]): Link[];
-}
 
 export interface NewVeth extends NewLink {
   /** Cannot be up or a bridge port from the start (ENOTCONN, or ignored): use {@link RtnlConnection.setLink} later. */
@@ -126,25 +94,22 @@ export class RtnlConnection implements Disposable {
     return new RtnlConnection(RequestSocket.open(Protocol.ROUTE, netns), netns?.path);
   }
 
-  /** All links of the namespace, or only candidates for the given VFs. */
-  async links(of?: readonly VfIdentity[]): Promise<Link[]> {
-    const table = await this.linkTable();
+  /** All links of the namespace, or only candidates for the given VFs. @param limit as for {@link linkTable} */
+  async links(of?: readonly VfIdentity[], limit?: LinkTableLimit): Promise<Link[]> {
+    const table = await this.linkTable(limit);
     return of === undefined ? table.all() : table.candidates(of);
   }
 
-  /** All links of the namespace, to look for several VFs with one dump. */
-  async linkTable(): Promise<LinkTable> {
+  /**
+   * All links of the namespace, to look for several VFs with one dump.
+   * @param limit how many are listed, and how many of them are decoded; absent: all
+   */
+  async linkTable(limit?: LinkTableLimit): Promise<LinkTable> {
     const subject = this.#subject('list links');
     const payload = encodeLink(0, [{ type: LinkAttribute.extMask, value: putU32(skipStats) }]);
-    const messages = await this.#socket.dump({ type: MessageType.getLink, payload }, subject);
+    const messages = await this.#socket.dump({ type: MessageType.getLink, payload }, subject, limit?.listed);
     const decode = (wanted: NetlinkMessage[]) => decodeAll(wanted, MessageType.newLink, decodeLink, subject);
-    return {
-      all: () => decode(messages),
-      candidates(of) {
-        const marks = of.flatMap(marksOf);
-        return decode(messages.filter(({ data }) => marks.some((mark) => data.includes(mark))));
-      },
-    };
+    return createLinkTable(messages, decode, limit);
   }
 
   /** `undefined` if there is none. A link is also found by an alternative name. */

@@ -61,8 +61,8 @@ it('a name for the plugins of a VF is one that no other VF of the pod is going t
     },
     clock: new ManualClock(),
   } as unknown as AttachmentsOptions);
-  const table = { all: () => [{ name: 'eth0', altNames: [] }], candidates: () => [] };
-  const namespace = { connection: { linkTable: async () => table } } as unknown as NetworkNamespace;
+  const connection = { linkTable: async () => ({ candidates: () => [] }), link: async () => undefined };
+  const namespace = { connection } as unknown as NetworkNamespace;
   const attached = attachments.attach(
     'claim',
     device,

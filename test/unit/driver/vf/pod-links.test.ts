@@ -62,6 +62,27 @@ describe('PodLinks.findAttached', () => {
   });
 });
 
+describe('PodLinks.find in a pod with more links than are read', () => {
+  const cut = { all: () => [], candidates: () => [], isCut: () => true };
+  const podWith = (byName: Record<string, Link>) => {
+    const link = async ({ name }: { name: string }) => byName[name];
+    const connection = { linkTable: async () => cut, link };
+    return new PodLinks({ connection } as unknown as NetworkNamespace, (pciAddress) => ({ pciAddress }));
+  };
+
+  it('finds the VF by its name, if the kernel says that it is the VF', async () => {
+    const own = link(host.name, { parentDevice: vf.pciAddress });
+    expect(await podWith({ [host.name]: own }).find(vf)).toBe(own);
+  });
+
+  it('does not take the VF for gone, nor another link of its name for it', async () => {
+    const pod = podWith({ [host.name]: link(host.name, { hardwareAddress: host.hardwareAddress }) });
+    const expected = { code: 'vf-unknown', retriable: true, message: expect.stringContaining('4096 links or more') };
+    await expect(pod.find(vf)).rejects.toMatchObject(expected);
+    await expect(pod.findAttached(vf)).rejects.toMatchObject(expected);
+  });
+});
+
 it('a VF that has joined its bond since the links were listed is found in it', async () => {
   const bond = link('bond0', { index: 9, kind: 'bond' });
   let member = link('net1', { parentDevice: vf.pciAddress });

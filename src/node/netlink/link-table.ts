@@ -1,0 +1,40 @@
+import type { NetlinkMessage } from 'netlink';
+import type { Link } from './link.ts';
+import { marksOf, type VfIdentity } from './network-state.ts';
+
+/** A process in a namespace can make thousands of links a second, and give each the address of a VF. */
+export interface LinkTableLimit {
+  listed: number;
+  /** Decoding a link takes ten times as long as searching its message. */
+  decoded: number;
+}
+
+/**
+ * The links of a namespace at one moment. Decoding a link takes ten times as long as searching its message for what is known
+ * of a VF, so each function decodes only what it returns.
+ */
+export interface LinkTable {
+  /** @throws NetlinkError `netlink-malformed` */
+  all(): Link[];
+  /** Links that may be those of the given VFs. @throws NetlinkError `netlink-malformed` */
+  candidates(of: readonly VfIdentity[]): Link[];
+  /** Whether links are missing, since there are more than the limit. Absent: there are not. */
+  isCut?(of: readonly VfIdentity[]): boolean;
+}
+
+/** @param decode @throws NetlinkError `netlink-malformed` */
+export function createLinkTable(
+  messages: readonly NetlinkMessage[],
+  decode: (messages: NetlinkMessage[]) => Link[],
+  { listed, decoded }: LinkTableLimit = { listed: Infinity, decoded: Infinity },
+): LinkTable {
+  const matching = (of: readonly VfIdentity[]) => {
+    const marks = of.flatMap(marksOf);
+    return messages.filter(({ data }) => marks.some((mark) => data.includes(mark)));
+  };
+  return {
+    all: () => decode(messages.slice(0, decoded)),
+    candidates: (of) => decode(matching(of).slice(0, decoded)),
+    isCut: (of) => messages.length >= listed || matching(of).length > decoded,
+  };
+}

@@ -1,0 +1,24 @@
+/** What to do about the errors of the kernel, by request. */
+const gatewayHint = 'the gateway must be in a network of the interface';
+export const mtuHint =
+  'the MTU may be more than the driver of the interface takes, or its PF has: ip -d link shows both';
+export const routeHints = {
+  ENETUNREACH: gatewayHint, // IPv4
+  EHOSTUNREACH: gatewayHint, // IPv6
+  EEXIST:
+    'another interface has such a route, such as eth0 the default route: leave this one out; an IPAM plugin can give it a priority or a table of its own',
+  ENETDOWN: 'set the interface up first',
+};
+
+const ipv6OffHint = 'IPv6 is off for the interface: it needs an MTU of 1280, and disable_ipv6 must be 0 for it';
+export const ipv6Hints = {
+  EACCES: ipv6OffHint,
+  ENOBUFS: ipv6OffHint,
+  EINVAL: ipv6OffHint,
+  EAFNOSUPPORT: 'the kernel has no IPv6',
+  ENOTSUP: 'the kernel has no IPv6',
+};
+
+export const hintsFor = (cidr: string) => (cidr.includes(':') ? ipv6Hints : {});
+
+export const newLinkHints = { EEXIST: 'there is a link of that name', ENOTSUP: 'load the kernel module of such links' };
