@@ -1,20 +1,13 @@
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { isUnused, markUsed } from '../../scripts/packages/cache.ts';
 import { errnoCode, NetdraError } from '../../src/lib/errors.ts';
+import { findGo, type GoToolchain } from './toolchain.ts';
 
-/** A build of Go programs failed, or is not possible on this machine. */
+/** A build of Go programs failed. */
 export class GoBuildError extends NetdraError {}
 
 type Log = (line: string) => void;
@@ -33,24 +26,23 @@ export function goModuleFolder(module: string): string {
  * @param module name of a folder in `e2e/go`, e.g. `kubernetes-1.36`
  * @param list name of the file, without `.go`, that imports the programs
  * @returns the folder with the programs, named as `go build` names them
- * @throws GoBuildError `no-go`, `go-build-failed`
+ * @throws GoBuildError `go-build-failed`; PackageError where there is no Go and none can be fetched
  */
 export async function ensureGoPrograms(cacheDir: string, module: string, log: Log, list = 'tools'): Promise<string> {
   const source = goModuleFolder(module);
   const target = goProgramsFolder(cacheDir, module, list);
-  if (existsSync(target)) return target;
-  if (spawnSync('go', ['version']).status !== 0) {
-    throw new GoBuildError('no-go', `${module} cannot be built: there is no Go on this machine`, {
-      hint: 'install Go 1.26 or later and have `go` in PATH',
-    });
+  if (existsSync(target)) {
+    markUsed(target);
+    return target;
   }
+  const go = findGo(cacheDir, log);
   const goDir = join(cacheDir, 'go');
   mkdirSync(goDir, { recursive: true });
   removeStaleBuilds(goDir);
   // Built in a temporary folder and renamed: an existing folder is complete.
   const unfinished = mkdtempSync(join(goDir, `build-${process.pid}-`));
   try {
-    await build(module, programPackages(source, list), unfinished, log);
+    await build(go, module, programPackages(source, list), unfinished, log);
     moveIntoPlace(unfinished, target);
   } finally {
     rmSync(unfinished, { recursive: true, force: true });
@@ -68,12 +60,15 @@ export function moveIntoPlace(unfinished: string, target: string): void {
 }
 
 /**
- * Removes the unfinished folders of killed builds: their names contain the pid of a process that has ended.
+ * Removes programs that no checkout has used lately, and the unfinished folders of killed builds: their names contain the pid
+ * of a process that has ended.
  * @param goDir the folder `go` of the cache
  */
 export function removeStaleBuilds(goDir: string): void {
-  for (const name of readdirSync(goDir).filter((each) => each.startsWith('build-'))) {
-    if (!existsSync(`/proc/${name.split('-')[1]}`)) rmSync(join(goDir, name), { recursive: true, force: true });
+  for (const name of readdirSync(goDir)) {
+    const path = join(goDir, name);
+    const isStale = name.startsWith('build-') ? !existsSync(`/proc/${name.split('-')[1]}`) : isUnused(path);
+    if (isStale) rmSync(path, { recursive: true, force: true });
   }
 }
 
@@ -93,7 +88,7 @@ export function pinnedVersion(module: string, required: string): string | undefi
   return / v([^ ]+)/.exec(words ?? '')?.[1];
 }
 
-async function build(module: string, packages: string[], target: string, log: Log): Promise<void> {
+async function build(go: GoToolchain, module: string, packages: string[], target: string, log: Log): Promise<void> {
   const source = goModuleFolder(module);
   log(`building ${module}: ${packages.map((each) => basename(each)).join(', ')}`);
   const args = [
@@ -111,13 +106,13 @@ async function build(module: string, packages: string[], target: string, log: Lo
   ];
   // Not the caller's GOFLAGS: they may request a vendor folder or another module file.
   // The compiler spends much of its time on garbage collection unless it may use more memory.
-  const env = { GOGC: '200', ...process.env, CGO_ENABLED: '0', GOFLAGS: '' };
-  // In its own session, so that its priority can be lowered; killed when this process ends, in whatever way.
-  const child = spawn('setpriv', ['--pdeathsig', 'KILL', 'go', ...args], {
-    ...{ cwd: source, env, detached: true },
+  const env = { GOGC: '200', ...process.env, ...go.env, CGO_ENABLED: '0', GOFLAGS: '' };
+  // Killed when this process ends, in whatever way.
+  const child = spawn('setpriv', ['--pdeathsig', 'KILL', go.program, ...args], {
+    cwd: source,
+    env,
     stdio: ['ignore', 'inherit', 'pipe'],
   });
-  if (child.pid !== undefined) standBack(child.pid);
   const startedAt = performance.now();
   const seconds = () => Math.round((performance.now() - startedAt) / 1_000);
   let [packagesBuilt, tail] = [0, ''];
@@ -136,16 +131,6 @@ async function build(module: string, packages: string[], target: string, log: Lo
     });
   }
   log(`built ${module} in ${seconds()} s`);
-}
-
-/** A build runs at the lowest priority between sessions: tests with deadlines may run beside it. Source: sched(7). */
-function standBack(pid: number): void {
-  try {
-    writeFileSync(`/proc/${pid}/autogroup`, '19');
-  } catch (error) {
-    // A kernel without autogroups shares evenly, and a build that has already failed is reported as such.
-    if (!['ENOENT', 'ESRCH', 'EAGAIN'].includes(errnoCode(error) ?? '')) throw error;
-  }
 }
 
 function programPackages(source: string, list: string): string[] {

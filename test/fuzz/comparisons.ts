@@ -1,7 +1,7 @@
 import { runOnCluster } from '../../e2e/cluster/launch.ts';
 import { fetchClusterPrograms, kubernetesVersions, runtimeNames } from '../../e2e/cluster/programs.ts';
-import { GoBuildError } from '../../e2e/go/build.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
+import { PackageError } from '../../scripts/packages/debian-packages.ts';
 import { type CommandResult, runCommand } from '../../scripts/run-command.ts';
 import { fuzzEnv } from './amount.ts';
 import type { Report } from './report.ts';
@@ -44,7 +44,7 @@ async function whyNot(): Promise<string | undefined> {
     await fetchClusterPrograms(cacheFolder(process.env), choice, (line) => process.stderr.write(`${line}\n`));
     return undefined;
   } catch (error) {
-    if (error instanceof GoBuildError && error.code === 'no-go') return error.message;
+    if (error instanceof PackageError) return error.message;
     throw error;
   }
 }
