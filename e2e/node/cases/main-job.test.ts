@@ -1,0 +1,119 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { Settings } from '../../../src/app/settings.ts';
+import { decodeStream } from '../../../src/framework/metadata/index.ts';
+import { RecordingLogger } from '../../../test/doubles/logger.ts';
+import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
+import { Bench, ipLinks, type RunningContainer } from '../bench.ts';
+import type { DriverProcess } from '../driver-process.ts';
+import { type ContainerdSeries, containerdSeries } from '../tools.ts';
+import { addVfPod, expectClean, expectTold, expectTruth } from '../vf-pod.ts';
+
+const attributesDir = '/var/run/kubernetes.io/dra-device-attributes';
+
+/** What netdra is for, and the end-to-end list of KEP-5304, without a cluster: `npm test` runs it. */
+describe.each<ContainerdSeries>([...containerdSeries])('netdra on containerd %s', (version) => {
+  let bench: Bench;
+  let driver: DriverProcess | undefined;
+
+  beforeAll(async () => {
+    bench = await Bench.start({ version, logger: new RecordingLogger() });
+  });
+  afterAll(() => bench?.[Symbol.asyncDispose]());
+  afterEach(async () => {
+    if (driver === undefined) await startDriver();
+    await bench.endAllPods();
+    await stopDriver();
+    await expectClean(bench);
+  });
+
+  async function startDriver(settings: Partial<Settings> = {}): Promise<void> {
+    driver = await bench.startProcess({ enableDeviceMetadata: true, ...settings });
+  }
+
+  async function stopDriver(signal?: NodeJS.Signals): Promise<void> {
+    await driver?.stop(signal);
+    driver = undefined;
+  }
+
+  /** Paths below the folder of metadata in a container. */
+  async function filesIn(container: RunningContainer): Promise<string[]> {
+    const { stdout } = await container.exec('find', attributesDir, '-type', 'f');
+    return stdout.split('\n').filter((line) => line !== '');
+  }
+
+  it('gives a container the addresses that the VF got after CNI, read-only, as generation 1', async () => {
+    await startDriver();
+    const pod = await addVfPod(bench, 'fast-net', 0, { mtu: 1400, addresses: ['192.0.2.10/24', '2001:db8::10/64'] });
+    const sandbox = await bench.startPod(pod);
+    const container = await bench.startContainer(sandbox, pod);
+    expect(await expectTold(container, sandbox, pod)).toBe(1);
+    const [file = ''] = await filesIn(container);
+    const { exitCode, stderr } = await container.exec('sh', '-c', `echo x >${file}`);
+    expect([exitCode, stderr]).toEqual([1, expect.stringContaining('Read-only file system')]);
+    const [device] = decodeStream((await container.exec('cat', file)).stdout).devices;
+    expect(device?.networkData?.interfaceName).toBe('net1');
+    expect(device?.networkData?.ips).toEqual(['192.0.2.10/24', '2001:db8::10/64']);
+    expect(device?.attributes?.mtu).toEqual({ int: 1400 });
+  });
+
+  it('shows a container only the requests that it names', async () => {
+    await startDriver();
+    await expect.poll(() => bench.api.objects('ResourceSlice'), { timeout: 20_000 }).toHaveLength(1);
+    const [slice] = bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
+    const [first = '', second = ''] = slice!.spec.devices.map(({ name }) => name);
+    const pod = buildPod('apart', {
+      resourceClaims: [{ name: 'nics', resourceClaimName: 'apart' }],
+      containers: [
+        { name: 'left', claims: [{ name: 'nics', request: 'left' }] },
+        { name: 'right', claims: [{ name: 'nics', request: 'right' }] },
+        { name: 'none', claims: [] },
+      ],
+    });
+    const requests = [
+      { name: 'left', devices: [first] },
+      { name: 'right', devices: [second] },
+    ];
+    bench.api.create(buildClaim('apart', { requests, config: [], pods: [pod] }));
+    const sandbox = await bench.startPod(pod);
+    for (const request of ['left', 'right']) {
+      const files = await filesIn(await bench.startContainer(sandbox, pod, request));
+      expect(files).toEqual([`${attributesDir}/resourceclaims/apart/${request}/${testDriver}-metadata.json`]);
+    }
+    expect(await filesIn(await bench.startContainer(sandbox, pod, 'none'))).toEqual([]);
+  });
+
+  it('has a file when the flag is on and none when it is off, while pods live through both', async () => {
+    await startDriver();
+    const early = await addVfPod(bench, 'early', 0);
+    const earlySandbox = await bench.startPod(early);
+    const earlyContainer = await bench.startContainer(earlySandbox, early);
+    await stopDriver();
+
+    await startDriver({ enableDeviceMetadata: false });
+    const without = await addVfPod(bench, 'without', 1);
+    const sandbox = await bench.startPod(without);
+    expect(await filesIn(await bench.startContainer(sandbox, without))).toEqual([]);
+    expect(ipLinks(sandbox).map(({ ifname }) => ifname)).toContain('net1');
+    expect(await expectTold(earlyContainer, earlySandbox, early)).toBe(1);
+    await stopDriver();
+
+    await startDriver();
+    const late = await addVfPod(bench, 'late', 2);
+    expect(await expectTruth(bench, await bench.startPod(late), late)).toBe(1);
+    expect(await expectTold(earlyContainer, earlySandbox, early)).toBeGreaterThanOrEqual(1);
+  });
+
+  it('keeps running pods and finishes unfinished ones when the driver is killed', async () => {
+    await startDriver();
+    const running = await addVfPod(bench, 'running', 0);
+    const runningSandbox = await bench.startPod(running);
+    const container = await bench.startContainer(runningSandbox, running);
+    const prepared = await addVfPod(bench, 'prepared', 1);
+    await bench.prepare(prepared);
+    await stopDriver('SIGKILL');
+    expect(await expectTold(container, runningSandbox, running)).toBe(1);
+    await startDriver();
+    expect(await expectTruth(bench, await bench.runSandbox(prepared), prepared)).toBe(1);
+    expect(await expectTold(container, runningSandbox, running)).toBeGreaterThanOrEqual(1);
+  });
+});
