@@ -1,10 +1,29 @@
-import { mkdirSync, readFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { run } from '../scripts/packages/run.ts';
 import { findCompiler, findMuslCompiler } from './toolchain.ts';
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
+
+/**
+ * Folder of the cache for programs of these sources, whether or not they are built.
+ * @param kind `static`, as they are shipped, or `checked`, with sanitizers
+ */
+export function programsFolder(cacheDir: string, kind: 'static' | 'checked'): string {
+  const hash = createHash('sha256');
+  for (const name of ['Makefile', ...sources('src'), ...sources('fuzz')]) {
+    hash.update(`${name}\0`).update(readFileSync(join(folder, name)));
+  }
+  return join(cacheDir, `programs-${kind}-${hash.digest('hex').slice(0, 12)}`);
+}
+
+function sources(dir: string): string[] {
+  return readdirSync(join(folder, dir))
+    .sort()
+    .map((name) => join(dir, name));
+}
 
 export interface BuildOptions {
   /** Folder for what is built. */

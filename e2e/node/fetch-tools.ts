@@ -1,26 +1,19 @@
 /**
  * Provides the programs of a node, and prints shell code that makes them available:
- * `node e2e/node/fetch-tools.ts CACHE_FOLDER [--without-runtime]`. Called by scripts/in-node.sh, which prevents concurrent runs.
+ * `node e2e/node/fetch-tools.ts CACHE_FOLDER`. Called by scripts/in-node.sh, which prevents concurrent runs.
  */
-import { buildGate } from '../../programs/build.ts';
+import { buildGate, programsFolder } from '../../programs/build.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { fetchDebianPackages } from '../../scripts/packages/debian-packages.ts';
 import { ensureProgram } from '../../scripts/packages/debian-programs.ts';
 import { containerdVersion, findFolderWith, pathFolders } from '../../scripts/packages/host-programs.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
-import {
-  type ContainerdSeries,
-  containerdSeries,
-  findTool,
-  staticProgramsFolder,
-  ToolError,
-  toolSources,
-} from './tools.ts';
+import { type ContainerdSeries, containerdSeries, findTool, ToolError, toolSources } from './tools.ts';
 
 const log = (line: string) => console.error(`netdra: ${line}`);
 
-function main(cacheDir: string, env: NodeJS.ProcessEnv, withRuntime: boolean): void {
-  if (withRuntime) fetchRuntime(cacheDir, env);
+function main(cacheDir: string, env: NodeJS.ProcessEnv): void {
+  fetchRuntime(cacheDir, env);
   const ipFolder = ensureProgram('ip', cacheDir, env, log);
   buildGateIfPossible(cacheDir, env);
   console.log(`export NETDRA_CACHE=${quote(cacheDir)}`);
@@ -43,7 +36,7 @@ function fetchRuntime(cacheDir: string, env: NodeJS.ProcessEnv): void {
 /** Not every user of the demo has a compiler: the start gate is optional. */
 function buildGateIfPossible(cacheDir: string, env: NodeJS.ProcessEnv): void {
   const absent = ['gcc', 'make'].filter((name) => findFolderWith(pathFolders(env.PATH), [name]) === undefined);
-  if (absent.length === 0) buildGate({ outDir: staticProgramsFolder(cacheDir), cacheDir, env, log });
+  if (absent.length === 0) buildGate({ outDir: programsFolder(cacheDir, 'static'), cacheDir, env, log });
   else log(`${absent.join(' and ')} not in PATH: netdra-gate, which containers wait in, is not built`);
 }
 
@@ -62,8 +55,7 @@ function quote(text: string): string {
 }
 
 try {
-  const [cacheDir = cacheFolder(process.env), option] = process.argv.slice(2);
-  main(cacheDir, process.env, option !== '--without-runtime');
+  main(process.argv[2] ?? cacheFolder(process.env), process.env);
 } catch (error) {
   if (!(error instanceof NetdraError)) throw error;
   console.error(`netdra: ${explain(error)}`);

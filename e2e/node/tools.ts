@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { programsFolder } from '../../programs/build.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { type DebianPackage, packageFolder } from '../../scripts/packages/debian-packages.ts';
 import { isStaticProgram } from '../../scripts/packages/elf.ts';
@@ -87,17 +88,12 @@ export function findTool(source: ToolSource, cacheDir: string): string | undefin
   return programs.every((program) => isProgram(join(unpacked, program))) ? unpacked : undefined;
 }
 
-/** Folder in which `fetch-tools.ts` builds the programs of `programs/`. */
-export function staticProgramsFolder(cacheDir: string): string {
-  return join(cacheDir, 'consumer-static');
-}
-
 /**
  * The start gate for a driver that runs on the machine: from NETDRA_TOOLS where there is no cache (e2e/vm).
  * @throws ToolError `tool-missing`
  */
 export function locateGate(env: NodeJS.ProcessEnv = process.env): string {
-  const path = join(env.NETDRA_TOOLS ?? staticProgramsFolder(cacheFolder(env)), 'netdra-gate');
+  const path = join(env.NETDRA_TOOLS ?? programsFolder(cacheFolder(env), 'static'), 'netdra-gate');
   if (isProgram(path)) return path;
   throw new ToolError('tool-missing', `no netdra-gate at ${path}: it is built with gcc and make`, {
     path,

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { buildConsumer } from '../../programs/build.ts';
+import { buildConsumer, programsFolder } from '../../programs/build.ts';
 import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../../scripts/packages/cache.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { type PackageSet, packageSetFiles, unpackPackageSet } from '../../scripts/packages/package-root.ts';
@@ -8,7 +8,7 @@ import { run } from '../../scripts/packages/run.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
 import { encodeOciArchive } from '../node/oci-image.ts';
 import { readTarEntries, type TarEntry } from '../node/tar.ts';
-import { locateTools, staticProgramsFolder } from '../node/tools.ts';
+import { locateTools } from '../node/tools.ts';
 
 /** Same content as e2e/kind/consumer.Dockerfile, with busybox instead of Debian's own commands. */
 export const consumerImage = 'localhost/netdra/consumer:e2e';
@@ -70,7 +70,7 @@ export function writeConsumerArchive(path: string, env = process.env): void {
       hint: 'run `node scripts/fetch-cluster-tools.ts` first',
     });
   }
-  const tool = buildConsumer({ outDir: staticProgramsFolder(cacheDir), cacheDir, env });
+  const tool = buildConsumer({ outDir: programsFolder(cacheDir, 'static'), cacheDir, env });
   const files = imageFiles(root, locateTools(env).busybox, tool);
   const searched = '/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
   const archive = encodeOciArchive([{ name: consumerImage, files, env: [`PATH=${searched}`] }]);

@@ -4,10 +4,10 @@ import { copyFileSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { staticProgramsFolder } from '../../e2e/node/tools.ts';
-import { buildConsumer } from '../../programs/build.ts';
+import { buildConsumer, programsFolder } from '../../programs/build.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { isStaticProgram } from '../../scripts/packages/elf.ts';
+import { isMachineRoot } from '../doubles/machine-root.ts';
 import { buildTimeoutMs } from './programs/checked-tool.ts';
 import { ContainerRoot, runProgram, vf } from './programs/container-root.ts';
 
@@ -18,7 +18,7 @@ describe('the static netdra-metadata', () => {
   const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
   beforeAll(() => {
     const cacheDir = cacheFolder(process.env);
-    tool = buildConsumer({ outDir: staticProgramsFolder(cacheDir), cacheDir });
+    tool = buildConsumer({ outDir: programsFolder(cacheDir, 'static'), cacheDir });
   }, buildTimeoutMs);
   beforeEach(() => {
     root = new ContainerRoot();
@@ -31,7 +31,7 @@ describe('the static netdra-metadata', () => {
     expect(runProgram(tool, ['version'], {}).stdout).toBe(`${version}\n`);
   });
 
-  it('runs in a root that has nothing but it and the files, for any user', async () => {
+  it.runIf(isMachineRoot)('runs in a root that has nothing but it and the files, for any user', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)] });
     copyFileSync(tool, join(root.path, 'tool'));
     const { stdout, stderr, exitCode } = runProgram('chroot', ['--userspec=107:107', root.path, '/tool', 'eal-args']);

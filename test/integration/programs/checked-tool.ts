@@ -1,5 +1,4 @@
-import { join } from 'node:path';
-import { buildCheckedConsumer, type CheckedPrograms } from '../../../programs/build.ts';
+import { buildCheckedConsumer, type CheckedPrograms, programsFolder } from '../../../programs/build.ts';
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 
 /** Long enough for a compiler on a machine with other work. */
@@ -7,5 +6,5 @@ export const buildTimeoutMs = 180_000;
 
 /** The programs with sanitizers, built if need be. */
 export function checkedTool(): CheckedPrograms {
-  return buildCheckedConsumer({ outDir: join(cacheFolder(process.env), 'consumer-check') });
+  return buildCheckedConsumer({ outDir: programsFolder(cacheFolder(process.env), 'checked') });
 }
