@@ -11,9 +11,20 @@ const memoryDir = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 /** Half of the time of small files would be loading the same modules: none of them keeps anything. */
 const sharedModules = { isolate: false, experimental: { viteModuleRunner: false, nodeLoader: false } };
 
+/** Of the tests that run inside namespaces of their own (scripts/in-node.sh), one file at a time. */
+const onNode = {
+  testTimeout: 120_000,
+  expect: patient,
+  hookTimeout: 120_000,
+  fileParallelism: false,
+  ...sharedModules,
+};
+
+const cPrograms = ['test/integration/programs/**/*.test.ts', 'test/integration/consumer.test.ts'];
+
 /**
- * `quick` needs neither root nor a container runtime. `integration` needs root and the kernel; `e2e-node` a real
- * containerd too. The last two run inside namespaces of their own (see scripts/in-node.sh), one file at a time.
+ * `quick` needs neither root nor a container runtime. `integration` and `programs` need this machine's kernel, and are
+ * run as root, or in a user namespace; `programs` a C compiler, `tools` Go, too, and `e2e-node` a real containerd.
  */
 export default defineConfig({
   test: {
@@ -34,13 +45,12 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
-          testTimeout: 120_000,
-          expect: patient,
-          hookTimeout: 120_000,
-          fileParallelism: false,
-          ...sharedModules,
+          exclude: cPrograms,
+          ...onNode,
         },
       },
+      { test: { name: 'programs', include: cPrograms, ...onNode } },
+      { test: { name: 'tools', include: ['test/tools/**/*.test.ts'], ...onNode } },
       {
         test: {
           name: 'neighbours',
@@ -56,11 +66,8 @@ export default defineConfig({
         test: {
           name: 'e2e-node',
           include: ['e2e/node/cases/**/*.test.ts'],
-          testTimeout: 120_000,
-          expect: patient,
+          ...onNode,
           hookTimeout: 180_000,
-          fileParallelism: false,
-          ...sharedModules,
         },
       },
     ],

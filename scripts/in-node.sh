@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # Runs a command on a separate node: fresh mount, network and pid namespaces with the requirements of the tests in e2e/node.
 #
-#   bash scripts/in-node.sh [--without-runtime] COMMAND [ARGUMENT...]
-#
-# --without-runtime    for COMMANDs that start no containers: containerd and what it needs are not fetched
+#   bash scripts/in-node.sh COMMAND [ARGUMENT...]
 #
 # Inside, /run, /var/lib, /var/log and the temporary folder are the node's own (in memory), /sys shows the node's own network
 # devices, loopback is up, and there are no other links. When COMMAND or this script ends, in whatever way, the kernel
@@ -44,7 +42,7 @@ load_tools() {
   local cache exports
   cache=${NETDRA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/netdra}
   mkdir -p "$cache"
-  exports=$(flock "$cache/tools.lock" node "$repo/e2e/node/fetch-tools.ts" "$cache" "$@") || exit 1
+  exports=$(flock "$cache/tools.lock" node "$repo/e2e/node/fetch-tools.ts" "$cache") || exit 1
   eval "$exports"
   # The tests start the driver hundreds of times.
   export NODE_COMPILE_CACHE=$cache/node
@@ -81,15 +79,11 @@ remove_stale_cgroups() {
 }
 
 run_outside() {
-  local options=() namespaces=(--mount --net --pid)
-  if [ "${1-}" = --without-runtime ]; then
-    options=(--without-runtime)
-    shift
-  fi
-  [ $# -gt 0 ] || fail 'usage: bash scripts/in-node.sh [--without-runtime] COMMAND [ARGUMENT...]'
+  local namespaces=(--mount --net --pid)
+  [ $# -gt 0 ] || fail 'usage: bash scripts/in-node.sh COMMAND [ARGUMENT...]'
   check_needs
   if [ "$(id -u)" -ne 0 ]; then namespaces+=(--user --map-root-user); fi
-  load_tools "${options[@]}"
+  load_tools
   remove_stale_cgroups "${NETDRA_CGROUP_PARENT-}"
   NETDRA_CGROUP_PARENT=${NETDRA_CGROUP_PARENT-}/netdra-node-$$
   export NETDRA_CGROUP_PARENT

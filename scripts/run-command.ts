@@ -14,13 +14,13 @@ export interface CommandResult {
 /**
  * Runs a command in the root folder of the repository to completion, and captures its output.
  * @param env variables in addition to those of this process
- * @param show whether the output is also printed as it arrives
+ * @param show whether the output is also printed as it arrives, or what gets it then
  * @throws Error of spawn(2)
  */
 export async function runCommand(
   [program = '', ...args]: readonly string[],
   env: Record<string, string> = {},
-  show = false,
+  show: boolean | ((chunk: Buffer) => void) = false,
 ): Promise<CommandResult> {
   const child = spawn(program, args, {
     cwd: repository,
@@ -34,7 +34,8 @@ export async function runCommand(
   ] as const) {
     source.on('data', (chunk: Buffer) => {
       chunks.push(chunk);
-      if (show) target.write(chunk);
+      if (typeof show === 'function') show(chunk);
+      else if (show) target.write(chunk);
     });
   }
   const { promise, resolve, reject } = Promise.withResolvers<number | null>();

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { repository, runCommand } from '../../scripts/run-command.ts';
-import { readVitestSummary } from '../../scripts/test-table.ts';
+import { readVitestSummary } from '../../scripts/tests/results.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { ensureGoPrograms } from '../go/build.ts';
 import { findResult, type PairResult, replaceResults, withoutResult } from './compatibility.ts';

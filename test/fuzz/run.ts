@@ -29,7 +29,7 @@ const parts: readonly Part[] = [
   })),
 ];
 
-const usage = `usage: npm run fuzz -- [--minutes 10 | --seconds 600] [--seed N] [--target NAME ...]
+const usage = `usage: npm run fuzz -- [--minutes 10 | --seconds 600] [--seed N] [--target NAME ...] [--without NAME ...]
 
 Runs edited and generated inputs through every parser of input from outside, the C programs with sanitizers, and
 claim configurations through the admission policies of a real API server and the driver. Findings are errors that a
@@ -39,6 +39,7 @@ configurations that only one of policy and driver accepts, and those that do in 
 --minutes, --seconds   for all targets together
 --seed                 the same seed gives the same inputs; default: another one each time
 --target               only this one, or these
+--without              all but this one, or these
 
 targets: ${parts.map(({ name }) => name).join(', ')}
 `;
@@ -58,13 +59,15 @@ function parseArguments(args: string[]): Options | undefined {
       minutes: { type: 'string' },
       seed: { type: 'string', default: String(Math.floor(Math.random() * 2 ** 31)) },
       target: { type: 'string', multiple: true },
+      without: { type: 'string', multiple: true, default: [] },
       help: { type: 'boolean', short: 'h', default: false },
     },
   });
-  const { minutes, seconds, target: names = parts.map(({ name }) => name) } = values;
+  const { minutes, seconds, without, target = parts.map(({ name }) => name) } = values;
+  const names = target.filter((name) => !without.includes(name));
   if (values.help) return undefined;
   if (seconds !== undefined && minutes !== undefined) throw new Error('give --seconds or --minutes');
-  const unknown = names.filter((name) => !parts.some((part) => part.name === name));
+  const unknown = [...target, ...without].filter((name) => !parts.some((part) => part.name === name));
   if (unknown.length > 0) throw new Error(`no target ${unknown.join(', ')}`);
   return {
     seconds: seconds === undefined ? 60 * parseNumber('minutes', minutes ?? '10') : parseNumber('seconds', seconds),

@@ -7,6 +7,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { builtDriver } from '../../e2e/node/built-driver.ts';
 import type { Finding } from '../../src/app/tools/finding.ts';
 import type { InventoryView } from '../../src/app/tools/inventory.ts';
+import { isMachineRoot } from '../doubles/machine-root.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
 const mainPath = await builtDriver();
@@ -95,7 +96,7 @@ describe('netdra run with settings that it cannot work with', () => {
     ]);
   });
 
-  it.each([
+  it.runIf(isMachineRoot).each([
     ['plugins', '--kubelet-plugins-dir', 'plugins/sriov.netdra.dev, which would be made in \\S+/plugins'],
     ['registry', '--kubelet-registry-dir', 'registry'],
     ['cdi', '--cdi-dir', 'cdi'],
@@ -105,7 +106,7 @@ describe('netdra run with settings that it cannot work with', () => {
     expectOneLine(start([]), line);
   });
 
-  it('says that it may not write to a directory that only a flag brings in', () => {
+  it.runIf(isMachineRoot)('says that it may not write to a directory that only a flag brings in', () => {
     chownSync(path('attributes'), unprivileged, unprivileged);
     const state = start([`--state-dir=${path('attributes', 'state')}`]);
     expectOneLine(state, /cannot write to \S+\/state, which would be made in \S+\/attributes \(EACCES\) .*--state-dir/);

@@ -8,7 +8,7 @@ import {
   ExampleProcess,
   exampleDir,
   installExample,
-} from '../../../test/integration/package/example-process.ts';
+} from '../../../test/tools/package/example-process.ts';
 import type { Cluster } from '../cluster.ts';
 import { metadataRoots } from '../container-view.ts';
 import type { GetCluster } from '../describe-cluster.ts';

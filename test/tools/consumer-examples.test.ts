@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { locateReaderTool } from '../../programs/reader-tools.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
-import { ContainerRoot, vf } from './programs/container-root.ts';
+import { ContainerRoot, vf } from '../integration/programs/container-root.ts';
 
 const examples = fileURLToPath(new URL('../../examples', import.meta.url));
 const consumers = join(examples, 'consumers');

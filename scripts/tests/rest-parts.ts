@@ -1,0 +1,194 @@
+import {
+  describePair,
+  fetchClusterPrograms,
+  olderVariable,
+  oldestPair,
+  type ProgramChoice,
+  testedPairs,
+  toEnv,
+} from '../../e2e/cluster/programs.ts';
+import { buildEnginePrograms, describeEngine } from '../../e2e/kind/engine/machine.ts';
+import { takeMachineParts } from '../../e2e/vm/parts.ts';
+import { cacheFolder } from '../packages/cache-folder.ts';
+import { repository, runCommand } from '../run-command.ts';
+import { compiler, debian, type FailedCase, type Part, root, x86 } from './part.ts';
+import { selectCases } from './results.ts';
+import { print, type Stage } from './run.ts';
+import { restOfSimulation } from './short-parts.ts';
+
+const note = (line: string) => print(`netdra: ${line}`);
+const cacheDir = cacheFolder(process.env);
+
+/** Runs a script that provides programs. Several parts may need the same one. */
+const scripts = new Map<string, Promise<void>>();
+function runScript(...command: string[]): Promise<void> {
+  const key = command.join(' ');
+  const known = scripts.get(key) ?? provide(command);
+  scripts.set(key, known);
+  return known;
+}
+
+async function provide(command: readonly string[]): Promise<void> {
+  const { output, succeeded } = await runCommand(command, {}, true);
+  if (!succeeded) throw new Error(`${command.join(' ')} failed: ${output.trim().split('\n').slice(-3).join('; ')}`);
+}
+
+const fetchTools = () => runScript('bash', 'scripts/fetch-tools.sh');
+
+/** Programs of clusters, as variables for their tests. */
+const clusterEnvs = new Map<ProgramChoice, Record<string, string>>();
+
+async function prepareCluster(choice: ProgramChoice): Promise<void> {
+  await fetchTools();
+  clusterEnvs.set(choice, toEnv(await fetchClusterPrograms(cacheDir, choice, note)));
+}
+
+const clusterNeeds = [root, debian, compiler];
+
+/** A part whose cases are run again by their titles. */
+function repeatable(part: Part): Part {
+  return { ...part, again: (cases) => [...part.command, '-t', selectCases(cases)] };
+}
+
+const inCluster = (config: string, ...args: string[]) => [
+  ...['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', config],
+  ...args,
+];
+
+function clusterPart(name: string, choice: ProgramChoice, seconds: number, ...args: string[]): Part {
+  return repeatable({
+    name,
+    versions: describePair(choice),
+    command: inCluster('e2e/cluster/vitest.config.ts', ...args),
+    env: () => clusterEnvs.get(choice) ?? {},
+    seconds,
+    needs: clusterNeeds,
+    prepare: () => prepareCluster(choice),
+  });
+}
+
+const [newestPair] = testedPairs;
+
+const newestCluster = clusterPart('cluster 1', newestPair, 650, 'suite.test.ts', 'api/', '--tags-filter', '!oldest');
+const oldestCluster = clusterPart('cluster 2', oldestPair, 310, 'suite.test.ts', 'api/', '--tags-filter', '!newest');
+const release = clusterPart('release and pages', newestPair, 500, 'release.test.ts');
+
+const upgradeCase = clusterPart('upgrade', newestPair, 60, 'upgrade.test.ts');
+const upgrade: Part = {
+  ...upgradeCase,
+  versions: `${describePair(oldestPair)} to ${describePair(newestPair)}`,
+  env: () => {
+    const [older = ''] = Object.values(clusterEnvs.get(oldestPair) ?? {});
+    return { ...clusterEnvs.get(newestPair), [olderVariable]: older };
+  },
+  prepare: async () => {
+    await prepareCluster(newestPair);
+    await prepareCluster(oldestPair);
+  },
+};
+
+const machineParts = async () => {
+  takeMachineParts({ repository, cacheDir: `${cacheDir}/vm`, env: process.env, log: note }).lock[Symbol.dispose]();
+};
+
+const machine = repeatable({
+  name: 'virtual machine',
+  versions: 'QEMU igb',
+  command: ['bash', 'scripts/e2e-vm.sh'],
+  seconds: 570,
+  needs: [root, x86, debian, compiler],
+  prepare: machineParts,
+});
+
+const machineWithKubelet = repeatable({
+  ...newestCluster,
+  name: 'virtual machine with a kubelet',
+  versions: `${describePair(newestPair)}, QEMU igb`,
+  command: inCluster('e2e/vm/cluster/vitest.config.ts'),
+  seconds: 420,
+  needs: [...clusterNeeds, x86],
+  prepare: async () => {
+    await machineParts();
+    await prepareCluster(newestPair);
+  },
+});
+
+const onKind = (...cases: string[]) => [
+  ...['node', 'e2e/kind/run.ts', '--engine', 'own', '--workers', '2'],
+  ...['--', '-t', ...cases],
+];
+
+const kind: Part = {
+  name: 'kind',
+  versions: `${describeEngine()}, three nodes`,
+  // The clusters of one node run the other cases with the same versions.
+  command: onKind('several nodes|Metadata file mounted'),
+  again: (cases: readonly FailedCase[]) => onKind(selectCases(cases)),
+  seconds: 510,
+  needs: clusterNeeds,
+  prepare: async () => {
+    await fetchTools();
+    await buildEnginePrograms(cacheDir, note);
+  },
+};
+
+const site: Part = {
+  name: 'site',
+  versions: 'VitePress, Chromium',
+  command: ['bash', 'docs/site/with-packages.sh', 'bash', 'docs/site/test.sh'],
+  seconds: 250,
+  needs: [debian],
+  prepare: () => runScript('bash', 'docs/site/with-packages.sh', 'node', 'docs/site/test/chromium.ts'),
+};
+
+const tools: Part = {
+  name: 'tools',
+  versions: 'Helm, Prometheus, pnpm, actionlint',
+  command: ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--project', 'tools', '--reporter=verbose'],
+  seconds: 120,
+  needs: [root, debian, compiler],
+  prepare: fetchTools,
+};
+
+const faults = repeatable({
+  name: 'containerd, faults',
+  versions: 'containerd 2.1 and 1.7',
+  command: [
+    ...['bash', 'scripts/in-node.sh', 'vitest', 'run', '--project', 'e2e-node', '--reporter=verbose'],
+    ...['--exclude', '**/main-job.test.ts'],
+  ],
+  seconds: 140,
+  needs: [root, debian, compiler],
+});
+
+const neighbours: Part = {
+  name: 'neighbours',
+  versions: 'NRI runtime side and metadata codec in Go',
+  command: ['vitest', 'run', '--project', 'neighbours'],
+  seconds: 80,
+  needs: [],
+  prepare: () => runScript('node', 'e2e/neighbours/build.ts'),
+};
+
+/** Cards of many kinds, each with more runs than the units have time for. */
+const cards: Part = {
+  name: 'odd cards',
+  versions: '500 cards and nodes',
+  command: ['vitest', 'run', '--project', 'quick', '--reporter=verbose', 'quirky-card', 'quirky-node'],
+  env: () => ({ NETDRA_QUIRK_RUNS: '500' }),
+  seconds: 40,
+  needs: [],
+};
+
+/**
+ * What `npm run test:all` runs beside the parts of `npm test`. Longest first, so that both lanes end at about the same time; the two
+ * machines that QEMU emulates are in one lane, since each takes a processor. A third lane saves no time on two
+ * processors, and makes the parts so slow that waits in them run out.
+ */
+export const restStages: readonly Stage[] = [
+  [[restOfSimulation]],
+  [
+    [machine, kind, machineWithKubelet, site],
+    [newestCluster, release, oldestCluster, faults, upgrade, tools, neighbours, cards],
+  ],
+];

@@ -1,0 +1,198 @@
+import { createWriteStream, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { explain } from '../../src/lib/errors.ts';
+import { repository, runCommand } from '../run-command.ts';
+import { type FailedCase, type Part, problemOf } from './part.ts';
+import {
+  describeCase,
+  formatDetails,
+  formatTable,
+  formatTotal,
+  type PartResult,
+  readVitestSummary,
+  type Summary,
+} from './results.ts';
+
+/** Logs of all parts, and the list of second attempts. */
+export const resultsFolder = join(repository, 'test-results');
+const secondAttemptsFile = join(resultsFolder, 'second-attempts.txt');
+const progressMs = 20_000;
+
+export const print = (line: string) => console.log(line);
+
+/** Parts that run at the same time, each lane one after another. */
+export type Stage = readonly (readonly Part[])[];
+
+/** Prints what will run, how long that takes, and what will not run and why. */
+export function announce(command: string, stages: readonly Stage[]): void {
+  const parts = stages.flat(2);
+  const problems = new Map(parts.map((part) => [part, problemOf(part)]));
+  const runs = parts.filter((part) => problems.get(part) === undefined);
+  const minutes = Math.ceil(estimateSeconds(stages, runs) / 60);
+  print(
+    `${command}: about ${minutes} min on two processors once its programs are in the cache: ${runs.map(({ name }) => name).join(', ')}`,
+  );
+  for (const part of parts) {
+    const problem = problems.get(part);
+    if (problem !== undefined) print(`skipped: ${part.name}: ${problem}`);
+  }
+}
+
+/** A stage takes as long as its longest lane. */
+function estimateSeconds(stages: readonly Stage[], runs: readonly Part[]): number {
+  const ofLane = (lane: readonly Part[]) =>
+    lane.filter((part) => runs.includes(part)).reduce((sum, { seconds }) => sum + seconds, 0);
+  return stages.reduce((sum, lanes) => sum + Math.max(0, ...lanes.map(ofLane)), 0);
+}
+
+/** One line for each part: its name, what it runs on, how long it takes, and why it cannot run here. */
+export function listParts(stages: readonly Stage[]): string {
+  const lines = stages.flat(2).map((part) => {
+    const problem = problemOf(part);
+    return `${part.name.padEnd(32)} ${`${part.seconds} s`.padStart(6)}  ${part.versions}${problem === undefined ? '' : `  (skipped: ${problem})`}`;
+  });
+  return lines.join('\n');
+}
+
+/**
+ * The named parts, in their stages; all of them if none is named.
+ * @throws Error for a name that no part has
+ */
+export function selectParts(stages: readonly Stage[], names: readonly string[]): readonly Stage[] {
+  if (names.length === 0) return stages;
+  const known = stages.flat(2).map(({ name }) => name);
+  const unknown = names.filter((name) => !known.includes(name));
+  if (unknown.length > 0) throw new Error(`no part ${unknown.join(', ')}; --list prints them`);
+  return stages
+    .map((lanes) =>
+      lanes.map((lane) => lane.filter(({ name }) => names.includes(name))).filter((lane) => lane.length > 0),
+    )
+    .filter((lanes) => lanes.length > 0);
+}
+
+/**
+ * Runs the stages one after another, then the failed cases of parts that allow it once more, alone. Prints progress, the
+ * table, and the number of cases.
+ * @param mustRun whether a part that cannot run here fails the run
+ * @returns whether everything passed
+ */
+export async function runStages(stages: readonly Stage[], mustRun: boolean): Promise<boolean> {
+  mkdirSync(resultsFolder, { recursive: true });
+  const parts = stages.flat(2);
+  await prepareParts(parts);
+  const results = new Map<Part, PartResult>();
+  for (const lanes of stages) {
+    await Promise.all(
+      lanes.map(async (lane) => {
+        for (const part of lane) results.set(part, await runPart(part));
+      }),
+    );
+  }
+  for (const part of parts) results.set(part, await runAgain(part, results.get(part)!));
+  return report(
+    parts.map((part) => results.get(part)!),
+    mustRun,
+  );
+}
+
+/** Why a part could not be prepared. */
+const unprepared = new WeakMap<Part, string>();
+
+/** One after another, with nothing beside them: a build takes several times as long beside others. */
+async function prepareParts(parts: readonly Part[]): Promise<void> {
+  for (const part of parts) {
+    if (part.prepare === undefined || problemOf(part) !== undefined) continue;
+    try {
+      await part.prepare();
+    } catch (error) {
+      unprepared.set(part, explain(error));
+    }
+  }
+}
+
+const nothing = {
+  ...{ passed: 0, failed: 0, skipped: 0, seconds: 0 },
+  ...{ failures: [], skippedCases: [], secondAttempts: [] },
+};
+
+async function runPart(part: Part): Promise<PartResult> {
+  const { name, versions } = part;
+  const reason = problemOf(part) ?? unprepared.get(part);
+  if (reason !== undefined) return { ...nothing, name, versions, outcome: 'not run', reason };
+  print(`${name} ...`);
+  const { summary, succeeded, seconds } = await runLogged(part, part.command, name);
+  print(`${name}: ${succeeded ? 'passed' : 'FAILED'}, ${describeCounts(summary)}, ${Math.round(seconds)} s`);
+  const outcome = succeeded ? 'passed' : 'failed';
+  return { ...nothing, ...summary, name, versions, seconds, outcome };
+}
+
+/** Runs a command of a part. Its output is in the log of that name; a command that fails also has its end printed. */
+async function runLogged(part: Part, command: readonly string[], logName: string) {
+  const startedAt = performance.now();
+  const log = join(resultsFolder, `${logName.replaceAll(/[^a-z0-9.]+/gi, '-')}.log`);
+  using file = openLog(log);
+  let cases = 0;
+  const progress = setInterval(() => {
+    const seconds = Math.round((performance.now() - startedAt) / 1_000);
+    print(`${part.name}: ${cases} cases passed, ${seconds} s of about ${part.seconds}`);
+  }, progressMs);
+  const { output, succeeded } = await runCommand(command, part.env?.() ?? {}, (chunk) => {
+    cases += chunk.toString().match(/✓ (?!.*\.test\.ts \()/g)?.length ?? 0;
+    file.write(chunk);
+  });
+  clearInterval(progress);
+  const summary = summarize(output, succeeded);
+  if (!succeeded)
+    print(`\n${output.split('\n').slice(-tailLines).join('\n')}\n${part.name}: the whole output is in ${log}`);
+  return { summary, succeeded, seconds: (performance.now() - startedAt) / 1_000 };
+}
+
+const tailLines = 120;
+
+function openLog(path: string): Disposable & { write(chunk: Buffer): void } {
+  const stream = createWriteStream(path);
+  return { write: (chunk) => stream.write(chunk), [Symbol.dispose]: () => stream.end() };
+}
+
+/** A command that is no vitest run counts as one case. So does the failure of one that reports no failed case. */
+function summarize(output: string, succeeded: boolean): Summary {
+  const summary = readVitestSummary(output);
+  const isCounted = succeeded ? summary.passed > 0 : summary.failed > 0;
+  if (isCounted) return summary;
+  return { ...summary, ...(succeeded ? { passed: 1 } : { failed: 1 }) };
+}
+
+function describeCounts({ passed, failed, skipped }: Summary): string {
+  return [
+    `${passed} passed`,
+    ...(failed > 0 ? [`${failed} failed`] : []),
+    ...(skipped > 0 ? [`${skipped} skipped`] : []),
+  ].join(', ');
+}
+
+/** A second failure is final. */
+async function runAgain(part: Part, result: PartResult): Promise<PartResult> {
+  if (result.outcome !== 'failed' || part.again === undefined) return result;
+  const cases = result.failures.flatMap((failure) => failure.cases);
+  print(`${part.name}: again, alone: ${cases.length === 0 ? 'all of it' : cases.map(describeCase).join('; ')}`);
+  const command = cases.length === 0 ? part.command : part.again(cases);
+  const { summary, succeeded, seconds } = await runLogged(part, command, `${part.name} again`);
+  const total = result.seconds + seconds;
+  if (!succeeded) return { ...result, seconds: total, failures: [...result.failures, ...summary.failures] };
+  const secondAttempts: FailedCase[] = cases.length === 0 ? [{ file: part.name, titles: [] }] : cases;
+  const passed = cases.length === 0 ? summary.passed : result.passed + result.failed;
+  return { ...result, outcome: 'passed', passed, failed: 0, failures: [], seconds: total, secondAttempts };
+}
+
+function report(results: readonly PartResult[], mustRun: boolean): boolean {
+  const attempts = results.flatMap(({ name, secondAttempts }) =>
+    secondAttempts.map((each) => `${name}: ${describeCase(each)}\n`),
+  );
+  writeFileSync(secondAttemptsFile, attempts.join(''));
+  const details = formatDetails(results);
+  print(`\n${formatTable(results)}\n`);
+  if (details !== '') print(`${details}\n`);
+  if (attempts.length > 0) print(`cases that passed at the second attempt are listed in ${secondAttemptsFile}\n`);
+  print(formatTotal(results));
+  return results.every(({ outcome }) => outcome === 'passed' || (outcome === 'not run' && !mustRun));
+}

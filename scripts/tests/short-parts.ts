@@ -1,0 +1,106 @@
+import { findMuslCompiler } from '../../programs/toolchain.ts';
+import { cacheFolder } from '../packages/cache-folder.ts';
+import { compiler, debian, namespaces, type Part, root } from './part.ts';
+import type { Stage } from './run.ts';
+
+/** The first schedules are those of `npm test`; `npm run test:all` runs as many more as {@link allSchedules} says. */
+const firstSchedules = 1_000;
+const allSchedules = 6_000;
+
+const note = (line: string) => console.log(`netdra: ${line}`);
+
+/** vitest on a node of its own. */
+function onNode(...args: string[]): string[] {
+  return ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--reporter=verbose', ...args];
+}
+
+const types: Part = {
+  name: 'types, lint, format',
+  versions: 'TypeScript, Biome',
+  command: ['bash', 'scripts/check.sh', '--code'],
+  seconds: 20,
+  needs: [],
+};
+
+export const units: Part = {
+  name: 'units',
+  versions: `Node.js ${process.versions.node}`,
+  command: ['vitest', 'run', '--project', 'quick', '--reporter=verbose'],
+  seconds: 80,
+  needs: [],
+};
+
+const integration: Part = {
+  name: 'integration',
+  versions: 'the kernel of this machine',
+  command: onNode('--project', 'integration'),
+  seconds: 90,
+  needs: [namespaces, debian],
+};
+
+const cPrograms: Part = {
+  name: 'C programs',
+  versions: 'sanitizers of gcc',
+  command: onNode('--project', 'programs'),
+  seconds: 60,
+  needs: [namespaces, compiler, debian],
+  prepare: async () => {
+    findMuslCompiler(cacheFolder(process.env), process.env, note);
+  },
+};
+
+const firstSimulation: Part = {
+  name: 'simulation',
+  versions: `the first ${firstSchedules} schedules`,
+  command: ['node', 'test/simulation/run.ts', '--schedules', `${firstSchedules}`],
+  seconds: 30,
+  needs: [],
+};
+
+const fuzz: Part = {
+  name: 'fuzz',
+  versions: 'two seconds of each target',
+  // These two compare with an API server and with the kernel: the cluster and integration tests run their cases.
+  command: [
+    'node',
+    'test/fuzz/run.ts',
+    '--seconds',
+    '45',
+    '--without',
+    'policy-and-driver',
+    '--without',
+    'class-and-effects',
+  ],
+  seconds: 50,
+  needs: [],
+};
+
+const mainJob: Part = {
+  name: 'containerd',
+  versions: 'containerd 2.1 and 1.7',
+  command: onNode('--project', 'e2e-node', 'main-job'),
+  seconds: 60,
+  needs: [root, debian, compiler],
+};
+
+/** What `npm test` runs. Types and units use all processors. */
+export const shortStages: readonly Stage[] = [
+  [[types]],
+  [[units]],
+  [
+    [integration, cPrograms],
+    [firstSimulation, fuzz, mainJob],
+  ],
+];
+
+/** The schedules that `npm test` leaves to `npm run test:all`. */
+export const restOfSimulation: Part = {
+  ...firstSimulation,
+  name: 'more simulation',
+  versions: `schedules ${firstSchedules + 1} to ${allSchedules}`,
+  command: [
+    ...['node', 'test/simulation/run.ts'],
+    ...['--from', `${firstSchedules + 1}`, '--schedules', `${allSchedules - firstSchedules}`],
+  ],
+  seconds: 130,
+};
