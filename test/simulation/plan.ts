@@ -1,4 +1,26 @@
 import type { LayoutName } from '../../src/framework/metadata/index.ts';
+import {
+  drawContest,
+  drawEnds,
+  drawFaults,
+  drawForgottenState,
+  drawMoreFault,
+  drawOutages,
+  drawRefusals,
+  drawRestartsAfterBoot,
+  drawSilence,
+  drawSlowness,
+} from './draw-faults.ts';
+import {
+  drawBond,
+  drawCpus,
+  drawMoreOfPod,
+  drawNames,
+  drawPod,
+  drawProperties,
+  drawReuse,
+  drawSeveral,
+} from './draw-pod.ts';
 import type { Tape } from './tape.ts';
 
 /** How a claim's VF gets into its pod. */
@@ -95,7 +117,7 @@ export interface InstanceSettings {
   layouts: LayoutName[];
 }
 
-type PlainFault =
+export type PlainFault =
   | ('kill driver' | 'stall driver' | 'restart runtime' | 'reset card' | 'reboot')
   | ('API server away' | 'disk full' | 'disk error' | 'store error' | 'change policy')
   | ('stall runtime' | 'stall kubelet' | 'card refuses' | 'interfaces late' | 'devices slow');
@@ -178,7 +200,7 @@ export function reconcileMsOf({ reconcilesSeldom = false }: Pick<Plan, 'reconcil
 }
 
 /** All faults have ended by then. */
-const horizonMs = 36_000;
+export const horizonMs = 36_000;
 
 export function drawPlan(tape: Tape): Plan {
   const podCount = tape.weighted([
@@ -264,18 +286,6 @@ function drawBoot(tape: Tape, { settings }: Pick<Plan, 'settings'>): BootPlan {
   return { losesLast, killAfter: tape.chance(0.4, 'boot') ? 1 + tape.below(40, 'boot') : 0 };
 }
 
-/** A claim is allocated again for the next pod, and the devices that it had cannot be restored at first. */
-function drawRefusals(tape: Tape, pods: readonly PodPlan[]): Fault[] {
-  return pods.flatMap((pod, index): Fault[] => {
-    const before = pods[index - 1];
-    if (!pod.takesOver || before?.isForced !== true || !tape.chance(0.4, 'again')) return [];
-    const freeAtMs = before.arrivesAtMs + (before.deletedAfterMs ?? 0);
-    const atMs = Math.max(pod.arrivesAtMs, freeAtMs) + tape.below(2_500, 'again');
-    const kind = tape.pick(['card refuses', 'interfaces late', 'store error', 'kill driver'] as const, 'again');
-    return [{ kind, atMs, forMs: 1_000 + tape.below(6_000, 'again') }];
-  });
-}
-
 /** A driver that is started while a runtime creates a sandbox does not find it in the list, as with containerd 1.7. */
 function drawSlowStart(tape: Tape, plan: Plan): Plan {
   if (!tape.chance(0.03, 'start')) return plan;
@@ -283,34 +293,6 @@ function drawSlowStart(tape: Tape, plan: Plan): Plan {
   const slowStartMs = 8_000 + tape.below(15_000, 'start');
   const faults: Fault[] = [...plan.faults, { kind: 'kill driver', atMs, forMs: 100 }];
   return { ...plan, slowStartMs, listsUnfinished: false, losesNamespaces: false, faults };
-}
-
-/** The pod's first claim has two VFs, mostly in requests of their own; in some pods both leave it. */
-function drawSeveral(tape: Tape, pod: PodPlan): PodPlan {
-  const [first, ...others] = pod.claims as [ClaimPlan, ...ClaimPlan[]];
-  if (first.isBond || first.isBroken || first.attach === 'observe') return pod;
-  // What only one VF can have.
-  const {
-    interfaceName: _1,
-    macAddress: _2,
-    addresses: _3,
-    routes: _4,
-    ...config
-  } = first.config as Record<string, unknown>;
-  const isOneRequest = tape.chance(0.2, 'several');
-  const leaves = tape.chance(0.5, 'several')
-    ? { vfLeavesTo: tape.pick(['own', 'host'] as const, 'several'), leavesTwice: tape.chance(0.7, 'several') }
-    : {};
-  return { ...pod, ...leaves, claims: [{ ...first, vfs: 2, isOneRequest, config }, ...others] };
-}
-
-/** Members of a bond may have names, too. */
-function drawNames(tape: Tape, pod: PodPlan): PodPlan {
-  const claims = pod.claims.map((claim) => {
-    const isNamed = claim.isBond && claim.isOneRequest && tape.chance(0.5, 'several');
-    return isNamed ? { ...claim, config: { ...claim.config, interfaceName: 'member%d' } } : claim;
-  });
-  return { ...pod, claims };
 }
 
 /** Anything that the driver does while a pod starts or ends fails, once. */
@@ -376,86 +358,6 @@ function drawMore(tape: Tape, plan: Pick<Plan, 'pods' | 'faults' | 'slowShare'>)
   };
 }
 
-/** Pods are deleted by force, and their successors have claims of the same names: for a time the driver has both. */
-function drawReuse(tape: Tape, pods: PodPlan[]): PodPlan[] {
-  const [first] = pods as [PodPlan, ...PodPlan[]];
-  let earliestMs = 0;
-  return (pods.length === 1 ? [first, { ...first }] : pods).map((pod) => {
-    const arrivesAtMs = Math.max(earliestMs, pod.arrivesAtMs % 6_000);
-    const deletedAfterMs = 200 + tape.below(6_000, 'name');
-    earliestMs = arrivesAtMs + deletedAfterMs + tape.below(1_500, 'name');
-    return { ...pod, arrivesAtMs, deletedAfterMs, isForced: tape.chance(0.7, 'name'), takesOver: false };
-  });
-}
-
-/** The kubelet forgets its claims when a pod ends whose successor has claims of the same names. */
-function drawForgottenState(tape: Tape, pods: readonly PodPlan[]): Fault {
-  const [{ arrivesAtMs = 0, deletedAfterMs = 0 } = {}] = pods;
-  const atMs = arrivesAtMs + deletedAfterMs + tape.below(1_000, 'name');
-  return { kind: 'restart kubelet', atMs, forMs: 100 + tape.below(1_000, 'name'), isStateLost: true };
-}
-
-/** Faults while a pod ends: no container waits for what fails then. */
-function drawEnds(tape: Tape, pods: readonly PodPlan[]): Fault[] {
-  if (!tape.chance(0.15, 'end')) return [];
-  const ends = pods.flatMap(({ arrivesAtMs, deletedAfterMs }) =>
-    deletedAfterMs === undefined ? [] : arrivesAtMs + deletedAfterMs,
-  );
-  const endsAtMs = ends[tape.below(ends.length, 'end')];
-  if (endsAtMs === undefined) return [];
-  return Array.from({ length: 1 + tape.below(3, 'end') }, (): Fault => {
-    const atMs = endsAtMs + Math.floor(2_000 * tape.fraction('end') ** 2);
-    const forMs = 100 + Math.floor(4_000 * tape.fraction('end') ** 2);
-    const kind = tape.pick<PlainFault>(
-      ['disk error', 'store error', 'card refuses', 'kill driver', 'stall driver', 'disk full'],
-      'end',
-    );
-    return { kind, atMs, forMs };
-  });
-}
-
-/** The driver is started twice in the same boot of the node. */
-function drawRestartsAfterBoot(tape: Tape, faults: readonly Fault[]): Fault[] {
-  return faults.flatMap((fault): Fault[] => {
-    if (fault.kind !== 'reboot' || !tape.chance(0.5, 'end')) return [];
-    return [{ kind: 'kill driver', atMs: fault.atMs + fault.forMs + 3_000 + tape.below(8_000, 'end'), forMs: 100 }];
-  });
-}
-
-/** Some claims ask for more of what only the PF can set. */
-function drawProperties(tape: Tape, pods: PodPlan[]): PodPlan[] {
-  if (!tape.chance(0.15, 'vf')) return pods;
-  return pods.map((pod) => ({
-    ...pod,
-    claims: pod.claims.map((claim, index) => {
-      if (claim.attach === 'observe' || claim.isBroken) return claim;
-      const vf = {
-        ...(claim.config as { vf?: object }).vf,
-        ...(tape.chance(0.5, 'vf') ? { trust: true } : {}),
-        ...(tape.chance(0.5, 'vf') ? { spoofCheck: false } : {}),
-        ...(tape.chance(0.3, 'vf') ? { linkState: 'enable' } : {}),
-      };
-      const { addresses } = claim.config as { addresses?: string[] };
-      const hasRoute = claim.attach === 'netlink' && addresses !== undefined && tape.chance(0.5, 'vf');
-      const routes = hasRoute ? { routes: [{ destination: `198.51.${100 + index}.0/24`, gateway: '192.0.2.1' }] } : {};
-      return { ...claim, config: { ...claim.config, vf, ...routes } };
-    }),
-  }));
-}
-
-/** Some pods get CPUs of their own, on either socket or on both. */
-function drawCpus(tape: Tape, pods: PodPlan[]): PodPlan[] {
-  if (!tape.chance(0.15, 'numa')) return pods;
-  return pods.map((pod) => ({
-    ...pod,
-    cpus: tape.pick([[], [0, 1], [2], [1, 2]], 'numa'),
-    claims: pod.claims.map((claim) => {
-      const numa = tape.pick([undefined, 'require', 'report'], 'numa');
-      return numa === undefined ? claim : { ...claim, config: { ...claim.config, numa } };
-    }),
-  }));
-}
-
 /** Of a port, all VFs fit, or two, or one. */
 function drawBandwidth(tape: Tape): BandwidthPlan {
   return {
@@ -464,73 +366,6 @@ function drawBandwidth(tape: Tape): BandwidthPlan {
     burst: tape.chance(0.3, 'guarantee'),
     isCounted: !tape.chance(0.4, 'guarantee'),
   };
-}
-
-/**
- * Two instances serve a pod, the newer one stops while it waits for the older one, or may do so, and goes on when the pod has
- * its next sandbox.
- */
-function drawContest(tape: Tape, pods: readonly PodPlan[]): Fault[] {
-  const startMs = pods[0]?.arrivesAtMs ?? 0;
-  const stallMs = startMs + 100 + tape.below(1_500, 'more');
-  const lostAfterMs = 100 + tape.below(2_000, 'more');
-  const forMs = 4_000 + tape.below(4_000, 'more');
-  return [
-    { kind: 'update driver', atMs: startMs - 500, forMs: 20_000, isKilled: true },
-    { kind: 'stall in wait', atMs: startMs, forMs: 2 * forMs, lostAfterMs },
-    { kind: 'stall driver', atMs: stallMs, forMs },
-    { kind: 'lose sandbox', atMs: stallMs + lostAfterMs, forMs: 0, isDriverAway: false },
-  ];
-}
-
-/** One outage of the card's cable, or a link that flaps. From a generator of its own, like the rest of what came later. */
-function drawOutages(tape: Tape): Fault[] {
-  if (!tape.chance(0.12, 'cable')) return [];
-  const flaps = 2 + tape.below(12, 'cable');
-  const [count, longestMs] = tape.chance(0.4, 'cable') ? [flaps, 3_000] : [1, 25_000];
-  let atMs = 0;
-  return Array.from({ length: count }, (): Fault => {
-    atMs += 500 + tape.below(longestMs > 3_000 ? 15_000 : 2_500, 'cable');
-    const forMs = 100 + tape.below(longestMs, 'cable');
-    const outage = { kind: 'cable out' as const, atMs, forMs };
-    atMs += forMs;
-    return outage;
-  }).filter(({ atMs }) => atMs < horizonMs - 10_000);
-}
-
-/** One time without an LACP partner; not together with outages of the cable, whose taints are counted. */
-function drawSilence(tape: Tape, outages: readonly Fault[]): Fault[] {
-  if (!tape.chance(0.1, 'lacp') || outages.length > 0) return [];
-  const atMs = 500 + tape.below(15_000, 'lacp');
-  return [{ kind: 'partner lost', atMs, forMs: 100 + tape.below(horizonMs - 11_000 - atMs, 'lacp') }];
-}
-
-/** A time in which CNI and IPAM plugins take seconds, and interfaces appear late. */
-function drawSlowness(tape: Tape): Fault[] {
-  if (!tape.chance(0.08, 'slow')) return [];
-  return [{ kind: 'devices slow', atMs: tape.below(5_000, 'slow'), forMs: 5_000 + tape.below(20_000, 'slow') }];
-}
-
-function drawMoreFault(tape: Tape): Fault {
-  const atMs = Math.floor(500 + 25_000 * tape.fraction('more') ** 1.5);
-  const forMs = 100 + Math.floor(6_000 * tape.fraction('more') ** 2);
-  const kind = tape.weighted<Fault['kind']>(
-    [
-      [3, 'reads fail'],
-      [3, 'damage file'],
-      [1, 'stall runtime'],
-      [1, 'stall kubelet'],
-      [2, 'card refuses'],
-      [1, 'interfaces late'],
-      [1, 'clock step'],
-    ],
-    'more',
-  );
-  if (kind === 'reads fail') return { kind, atMs, forMs, of: tape.pick(['files', 'store', 'card'], 'more') };
-  if (kind === 'clock step') return { kind, atMs, byMs: tape.pick([3_600_000, -3_600_000, 4_000, -4_000], 'more') };
-  if (kind !== 'damage file') return { kind: kind as PlainFault, atMs, forMs };
-  const of = tape.chance(0.2, 'CDI') ? 'CDI spec' : tape.pick<Damage['of']>(['gate', 'metadata'], 'more');
-  return { kind, atMs, of, how: tape.pick<Damage['how']>(['empty', 'torn', 'newer', 'removed'], 'more') };
 }
 
 const usualSettings: InstanceSettings = { metadata: true, gate: 'hook', layouts: ['v1'] };
@@ -543,139 +378,4 @@ function drawSettings(tape: Tape): More['settings'] {
     layouts: tape.chance(0.3, 'more') ? ['v1', 'kep', 'attributes-json', 'downward-api'] : ['v1'],
   });
   return [draw(), draw(), draw()];
-}
-
-function drawMoreOfPod(tape: Tape, pod: PodPlan, index: number): PodPlan {
-  const [first, ...others] = pod.claims as [ClaimPlan, ...ClaimPlan[]];
-  const isObserver = tape.chance(0.3, 'more');
-  const shares = index > 0 && !pod.takesOver && tape.chance(0.3, 'more');
-  const isOnHost = tape.chance(0.2, 'more');
-  const vfLeavesTo = tape.chance(0.3, 'more') ? tape.pick(['host', 'own'] as const, 'more') : undefined;
-  const claims = isObserver ? pod.claims.map((claim) => ({ ...claim, adminAccess: true })) : pod.claims;
-  const isBroken = others.length > 0 && !isObserver && tape.chance(0.6, 'more');
-  if (!isBroken) return { ...pod, claims, shares, isOnHost, vfLeavesTo };
-  const cni = { cniVersion: '1.0.0', name: 'net', type: 'sriov', isBroken };
-  const broken: ClaimPlan = { ...first, attach: 'cni', ipam: false, isBroken, config: { attach: 'cni', cni } };
-  return { ...pod, claims: [broken, ...others], shares, isOnHost, vfLeavesTo };
-}
-
-function drawPod(tape: Tape, index: number): PodPlan {
-  const arrivesAtMs = 1_000 + (index === 0 ? 0 : tape.below(15_000));
-  const claimCount = tape.weighted([
-    [4, 1],
-    [1, 2],
-  ]);
-  const claims = Array.from({ length: claimCount }, (_, number) => drawClaim(tape, number));
-  return {
-    arrivesAtMs,
-    claims,
-    takesOver: index > 0 && tape.chance(0.2),
-    ...{ shares: false, isOnHost: false, vfLeavesTo: undefined },
-    restartPolicy: tape.chance(0.5) ? 'Never' : 'Always',
-    deletedAfterMs: tape.chance(0.6) ? 200 + Math.floor(20_000 * tape.fraction() ** 2) : undefined,
-    isForced: tape.chance(0.1),
-    mutations: tape.weighted([
-      [7, 0],
-      [2, 1],
-      [1, 3],
-    ]),
-    exits: tape.weighted([
-      [8, 0],
-      [2, 1],
-    ]),
-    cpus: [],
-  };
-}
-
-/** The pod's first claim has a bond, of VFs of two PFs. */
-function drawBond(tape: Tape, pod: PodPlan): PodPlan {
-  const [first, ...others] = pod.claims as [ClaimPlan, ...ClaimPlan[]];
-  const ipam = tape.chance(0.2, 'bond');
-  const config = {
-    bond: { name: 'bond0' },
-    ...(tape.chance(0.5, 'bond') ? { addresses: ['192.0.2.7/24'] } : {}),
-    ...(tape.chance(0.3, 'bond') ? { mtu: 4000 } : {}),
-    ...(tape.chance(0.3, 'bond') ? { vf: { vlan: 100 } } : {}),
-    ...(ipam ? { ipam: { type: 'ipam' } } : {}),
-  };
-  const isOneRequest = tape.chance(0.3, 'bond');
-  const { isBroken: _isBroken, ...usual } = first;
-  return {
-    ...pod,
-    claims: [{ ...usual, attach: 'netlink', vfs: 2, isOneRequest, isBond: true, ipam, config }, ...others],
-  };
-}
-
-function drawClaim(tape: Tape, number: number): ClaimPlan {
-  const attach = tape.weighted<Attach>([
-    [6, 'netlink'],
-    [2, 'cni'],
-    [2, 'user-space'],
-    [1, 'observe'],
-  ]);
-  const vfs = tape.weighted([
-    [5, 1],
-    [1, 2],
-  ]);
-  const ipam = (attach === 'netlink' || attach === 'user-space') && tape.chance(0.4);
-  const adminAccess = tape.chance(0.05);
-  const isOneRequest = vfs === 1 || tape.chance(0.5);
-  const config = drawConfig(tape, attach, vfs === 1 ? `fast${number}` : `fast${number}x%d`, ipam);
-  if (!isOneRequest) delete config.interfaceName;
-  return { attach, vfs, isOneRequest, ipam, adminAccess, config };
-}
-
-function drawConfig(tape: Tape, attach: Attach, interfaceName: string, ipam: boolean): { interfaceName?: string } {
-  const isSingle = !interfaceName.endsWith('%d');
-  const withName = tape.chance(0.4);
-  const withMac = isSingle && tape.chance(0.3);
-  const withAddress = isSingle && attach === 'netlink' && tape.chance(0.4);
-  const withMtu = attach === 'netlink' && tape.chance(0.3);
-  const withVlan = attach !== 'observe' && tape.chance(0.3);
-  return {
-    ...(attach === 'cni' ? { attach, cni: { cniVersion: '1.0.0', name: 'net', type: 'sriov', vlan: 40 } } : {}),
-    ...(attach === 'observe' ? { attach } : {}),
-    ...(attach === 'user-space' ? { driver: 'vfio-pci' } : {}),
-    ...(ipam ? { ipam: { type: 'ipam' } } : {}),
-    ...(withName && attach !== 'user-space' && attach !== 'observe' ? { interfaceName } : {}),
-    ...(withMac && attach !== 'observe' ? { macAddress: '02:11:22:33:44:55' } : {}),
-    ...(withAddress ? { addresses: ['192.0.2.7/24'] } : {}),
-    ...(withMtu ? { mtu: 4000 } : {}),
-    ...(withVlan ? { vf: { vlan: 100 } } : {}),
-  };
-}
-
-/** Some faults come together, while a pod starts: bugs that need several of them are seldom found otherwise. */
-function drawFaults(tape: Tape, pods: readonly PodPlan[]): Fault[] {
-  const count = tape.weighted([
-    [3, 0],
-    [4, 1],
-    [3, 2],
-    [1, 4],
-  ]);
-  const middle = count > 1 && tape.chance(0.5) ? pods[tape.below(pods.length)]?.arrivesAtMs : undefined;
-  return Array.from({ length: count }, (): Fault => {
-    const fraction = tape.fraction() ** 1.5;
-    const atMs = Math.floor(middle === undefined ? 500 + 25_000 * fraction : middle + 3_000 * fraction);
-    const forMs = 100 + Math.floor(10_000 * tape.fraction() ** 2);
-    const kind = tape.weighted<Fault['kind']>([
-      [3, 'kill driver'],
-      [2, 'restart runtime'],
-      [3, 'restart kubelet'],
-      [2, 'lose sandbox'],
-      [1, 'stall driver'],
-      [1, 'reset card'],
-      [1, 'reboot'],
-      [1, 'API server away'],
-      [1, 'disk full'],
-      [1, 'disk error'],
-      [1, 'store error'],
-      [2, 'update driver'],
-      [1, 'change policy'],
-    ]);
-    if (kind === 'update driver') return { kind, atMs, forMs: 3 * forMs, isKilled: tape.chance(0.5) };
-    if (kind === 'restart kubelet') return { kind, atMs, forMs, isStateLost: tape.chance(0.15) };
-    if (kind === 'lose sandbox') return { kind, atMs, forMs, isDriverAway: tape.chance(0.4) };
-    return { kind: kind as PlainFault, atMs, forMs };
-  });
 }

@@ -513,7 +513,7 @@ export class Node {
   }
 
   #inflict(fault: Fault): void {
-    const { simulator, runtime, kubelet, hardware, faults, apiServer } = this;
+    const { simulator, runtime, kubelet, faults, apiServer } = this;
     const { nowMs } = simulator;
     // A cable, a switch or a plugin that is slow does not keep the driver from its work.
     const isHarmless = ['cable out', 'partner lost', 'devices slow'].includes(fault.kind);
@@ -538,11 +538,6 @@ export class Node {
         break;
       case 'restart runtime':
         runtime.restart(fault.forMs);
-        break;
-      case 'reset card':
-        this.checks.cardReset();
-        hardware.reset();
-        this.#hamperReturn();
         break;
       case 'lose sandbox':
         if (fault.isDriverAway) this.#keepDriverAway(fault.forMs);
@@ -572,6 +567,41 @@ export class Node {
       case 'stall kubelet':
         kubelet.process.stalledUntilMs = nowMs + fault.forMs;
         break;
+      case 'clock step':
+        this.#clockStepMs += fault.byMs;
+        break;
+      case 'damage file':
+        if (fault.of === 'CDI spec') this.#keepDriverAway(1_000);
+        damage(this, fault);
+        break;
+      case 'reads fail':
+        faults.reads = { of: fault.of, untilMs: nowMs + fault.forMs };
+        break;
+      case 'change policy':
+        this.policy = withGuarantees(
+          simulator.tape.pick<InventoryPolicy>([{ pfs: [] }, { pfs: [{ select: {}, vfs: '0' }] }]),
+          this.plan.bandwidth,
+          this.plan.bandwidth?.otherMbps,
+        );
+        simulator.schedule(fault.forMs, undefined, 'policy is changed back', () => this.#resetPolicy());
+        break;
+      case 'update driver':
+        this.#update(fault);
+        break;
+      default:
+        this.#inflictOnCard(fault);
+    }
+  }
+
+  #inflictOnCard(fault: Fault): void {
+    const { simulator, hardware } = this;
+    const { nowMs } = simulator;
+    switch (fault.kind) {
+      case 'reset card':
+        this.checks.cardReset();
+        hardware.reset();
+        this.#hamperReturn();
+        break;
       case 'cable out':
         this.#setCable(false);
         simulator.schedule(fault.forMs, undefined, 'cable is plugged in', () => {
@@ -596,27 +626,6 @@ export class Node {
         break;
       case 'interfaces late':
         hardware.lateUntilMs = nowMs + fault.forMs;
-        break;
-      case 'clock step':
-        this.#clockStepMs += fault.byMs;
-        break;
-      case 'damage file':
-        if (fault.of === 'CDI spec') this.#keepDriverAway(1_000);
-        damage(this, fault);
-        break;
-      case 'reads fail':
-        faults.reads = { of: fault.of, untilMs: nowMs + fault.forMs };
-        break;
-      case 'change policy':
-        this.policy = withGuarantees(
-          simulator.tape.pick<InventoryPolicy>([{ pfs: [] }, { pfs: [{ select: {}, vfs: '0' }] }]),
-          this.plan.bandwidth,
-          this.plan.bandwidth?.otherMbps,
-        );
-        simulator.schedule(fault.forMs, undefined, 'policy is changed back', () => this.#resetPolicy());
-        break;
-      case 'update driver':
-        this.#update(fault);
         break;
     }
   }

@@ -9,6 +9,11 @@ import { tempDir } from '../doubles/temp-dir.ts';
 const repo = fileURLToPath(new URL('../../', import.meta.url));
 const longestFunction = 70;
 const longestFile = 400;
+/** Tests: a set-up and its cases are read together. */
+const longestTestFunction = 80;
+const longestTestFile = 500;
+/** One class each: the simulated node, and the rules that it keeps. */
+const notSplit = ['test/simulation/checks.ts', 'test/simulation/world.ts'];
 
 /** Rooms of `src`, and the rooms that each may import. */
 const rooms: Record<string, readonly string[]> = {
@@ -45,6 +50,16 @@ function forbiddenImports(path: string, text: string): string[] {
     .map((target) => `${path} → ${target}`);
 }
 
+/** Whether the function only groups tests, like that of `describe`: the tests are functions of their own. */
+function isGroupOfTests(path: string, line: number, lines: number): boolean {
+  const body = read(path)
+    .split('\n')
+    .slice(line - 1, line - 1 + lines);
+  const indent = (text: string) => text.length - text.trimStart().length;
+  const depth = indent(body[0] ?? '') + 2;
+  return body.some((text) => indent(text) === depth && /^(it|describe)[.(]/.test(text.trimStart()));
+}
+
 /** Functions over the limit, with all their lines, by Biome's own parser: `path:line: lines`. */
 function longFunctions(folders: string[], limit: number): string[] {
   using dir = tempDir();
@@ -57,6 +72,7 @@ function longFunctions(folders: string[], limit: number): string[] {
   return [...stdout.matchAll(/noExcessiveLinesPerFunction,file=([^,]+),line=(\d+),endLine=(\d+)/g)]
     .map(([, path = '', line, end]) => ({ path: relative(repo, path), line, lines: Number(end) - Number(line) + 1 }))
     .filter(({ lines }) => lines > limit)
+    .filter(({ path, line, lines }) => !isGroupOfTests(path, Number(line), lines))
     .map(({ path, line, lines }) => `${path}:${line}: ${lines}`);
 }
 
@@ -102,6 +118,13 @@ describe('sizes and names', () => {
   it(`no file has more than ${longestFile} lines`, () => {
     const lines = (path: string) => read(path).split('\n').length - 1;
     expect(sources.filter((path) => lines(path) > longestFile)).toEqual([]);
+  });
+
+  it(`no function of tests has more than ${longestTestFunction} lines, and no file more than ${longestTestFile}`, () => {
+    const files = ['test', 'e2e'].flatMap((folder) => filesBelow(folder, /\.ts$/));
+    const long = files.filter((path) => read(path).split('\n').length - 1 > longestTestFile);
+    expect(long.sort()).toEqual(notSplit);
+    expect(longFunctions(['test', 'e2e'], longestTestFunction)).toEqual([]);
   });
 
   it('a class or interface of src has its name alone', () => {

@@ -57,58 +57,63 @@ function hideVfs(root: string, pf: number, isHidden: boolean): void {
   }
 }
 
-export function describeManyDevices(get: () => ApiCluster): void {
-  it('a node with 512 VFs, with counters where they are known, writes no more slices than have changed, and none at a restart', async () => {
-    const cluster = get();
-    using node = openNode();
-    const clock = new ManualClock();
-    const { client } = await cluster.driverOn(nodeName);
-    let [writes, counted] = [0, 0];
-    const counting: typeof client = Object.create(client, {
-      request: {
-        value: (request: Parameters<typeof client.request>[0]) => {
-          if (request.method !== 'GET') writes += 1;
-          return client.request(request);
-        },
+/** The node, with a driver's device list and publisher of its slices, both in a time of their own. */
+async function openDriver(cluster: ApiCluster) {
+  await using stack = new AsyncDisposableStack();
+  const node = stack.use(openNode());
+  const clock = new ManualClock();
+  const { client } = await cluster.driverOn(nodeName);
+  let [writes, counted] = [0, 0];
+  const counting: typeof client = Object.create(client, {
+    request: {
+      value: (request: Parameters<typeof client.request>[0]) => {
+        if (request.method !== 'GET') writes += 1;
+        return client.request(request);
       },
+    },
+  });
+  const errors: Error[] = [];
+  let synced = Promise.withResolvers<void>();
+  const sliceApi = createSliceApi(counting, new ResourceApi(counting), { driver: testDriver, nodeName });
+  const publisher = stack.use(
+    new SlicePublisher(sliceApi, {
+      ...{ driver: testDriver, nodeName, clock: systemClock, logger: new RecordingLogger(), random: () => 0 },
+      onError: (error) => errors.push(error),
+      onSynced: () => synced.resolve(),
+    }),
+  );
+  const store = stack.use(new Store(join(node.root, 'state.db')));
+  const policyPath = join(node.root, 'policy.yaml');
+  writeFileSync(policyPath, policy);
+  const host = node.connection as unknown as RtnlConnection;
+  const open = () =>
+    new DeviceList({
+      ...{ driver: testDriver, host, clock, store, sysfsRoot: node.root },
+      ...{ now: () => new Date(Date.UTC(2026, 0, 1) + clock.nowMs()), logger: new RecordingLogger() },
+      ...{ held: () => new Map(), unrestored: () => [], ...(hasCounters ? { policyPath } : {}) },
     });
-    const errors: Error[] = [];
-    let synced = Promise.withResolvers<void>();
-    await using publisher = new SlicePublisher(
-      createSliceApi(counting, new ResourceApi(counting), { driver: testDriver, nodeName }),
-      {
-        ...{ driver: testDriver, nodeName, clock: systemClock, logger: new RecordingLogger(), random: () => 0 },
-        onError: (error) => errors.push(error),
-        onSynced: () => synced.resolve(),
-      },
-    );
-    using store = new Store(join(node.root, 'state.db'));
-    const policyPath = join(node.root, 'policy.yaml');
-    writeFileSync(policyPath, policy);
-    const open = () =>
-      new DeviceList({
-        ...{
-          driver: testDriver,
-          host: node.connection as unknown as RtnlConnection,
-          clock,
-          store,
-          sysfsRoot: node.root,
-        },
-        ...{ now: () => new Date(Date.UTC(2026, 0, 1) + clock.nowMs()), logger: new RecordingLogger() },
-        ...{ held: () => new Map(), unrestored: () => [], ...(hasCounters ? { policyPath } : {}) },
-      });
-    let devices = open();
-    let stored: number[] = [];
-    const none = () => undefined;
-    const parts = {
-      ...{ store, publisher, kubelet: { setHealth: none }, observer: { published: none, reported: none } },
-      events: {
-        ...{ cardsUnhealthy: none, devicesFound: none, devicesHung: none },
-        ...{ devicesUnrestored: none, policyRejected: none },
-      },
-    };
+  let devices = open();
+  let stored: number[] = [];
+  const none = () => undefined;
+  const parts = {
+    ...{ store, publisher, kubelet: { setHealth: none }, observer: { published: none, reported: none } },
+    events: {
+      ...{ cardsUnhealthy: none, devicesFound: none, devicesHung: none },
+      ...{ devicesUnrestored: none, policyRejected: none },
+    },
+  };
+  const owned = stack.move();
+  return {
+    ...{ node, errors },
+    devices: () => devices,
+    restart: () => {
+      devices = open();
+    },
+    /** Writes so far, and those that were seen. */
+    counts: () => [writes, counted],
+    setCarrier: (pf: number, carrier: boolean) => node.change(`ens${pf}`, { carrier }),
     /** What the driver does when it has looked at its devices. @returns writes since the last look, and devices with a taint */
-    const look = async (afterMs = 0) => {
+    look: async (afterMs = 0) => {
       clock.advance(afterMs);
       await devices.scan();
       synced = Promise.withResolvers();
@@ -122,18 +127,25 @@ export function describeManyDevices(get: () => ApiCluster): void {
       if (counted > before) stored = countOf(await storedDevices(cluster, nodeName));
       expect(stored).toEqual([wanted, tainted]);
       return [counted - before, tainted];
-    };
-    const setCarrier = (pf: number, carrier: boolean) => node.change(`ens${pf}`, { carrier });
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+export function describeManyDevices(get: () => ApiCluster): void {
+  it('a node with 512 VFs, with counters where they are known, writes no more slices than have changed, and none at a restart', async () => {
+    await using driver = await openDriver(get());
+    const { node, look, setCarrier } = driver;
     // One has the counters of all ports.
     const slices = (pfs * vfsPerPf) / devicesPerSlice + (hasCounters ? 1 : 0);
 
     expect(await look(), 'at the start').toEqual([slices, 0]);
-    const [device] = devices.offered();
+    const [device] = driver.devices().offered();
     expect(device?.consumesCounters === undefined).toBe(!hasCounters);
     for (let round = 0; round < 3; round++) expect(await look(30_000), 'nothing changed').toEqual([0, 0]);
     setCarrier(3, false);
     expect(await look(2_000), 'a PF loses its carrier').toEqual([1, vfsPerPf]);
-    devices = open();
+    driver.restart();
     expect(await look(2_000), 'a restart').toEqual([0, vfsPerPf]);
     setCarrier(3, true);
     expect(await look(2_000), 'the link is back').toEqual([0, vfsPerPf]);
@@ -160,7 +172,8 @@ export function describeManyDevices(get: () => ApiCluster): void {
     expect(await look(2_000), 'a switch with two PFs fails').toEqual([2, 2 * vfsPerPf]);
     // Slices that do not come back as they were written would be written again.
     await systemClock.sleep(1_000);
-    expect([writes, errors]).toEqual([counted, []]);
+    const [writes, counted] = driver.counts();
+    expect([writes, driver.errors]).toEqual([counted, []]);
   }, 60_000);
 }
 

@@ -1,16 +1,10 @@
-import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import type { Container } from '../../../nri/index.ts';
+import { writeFileSync } from 'node:fs';
 import type { StoredView } from '../../../src/driver/nodeview/index.ts';
-import type { NodePorts } from '../../../src/driver/ports.ts';
 import { KubeError } from '../../../src/framework/kube/index.ts';
-import type { ClaimIdentity } from '../../../src/framework/metadata/index.ts';
-import type { LinkChange } from '../../../src/node/netlink/index.ts';
 import { isNumaRequired } from '../numa.ts';
 import { fault, pod } from './needs.ts';
 import {
   altered,
-  type Directories,
   inHandlers,
   inHelper,
   inPart,
@@ -19,49 +13,9 @@ import {
   inStore,
   onHost,
   onNamespaces,
-  type Plant,
   type PlantedBug,
 } from './plant.ts';
-
-type PodNamespace = NonNullable<ReturnType<NodePorts['kernel']['networks']['open']>>;
-
-/** Changes rtnetlink in the namespaces of pods. */
-function inPods(change: (connection: PodNamespace['connection']) => Partial<PodNamespace['connection']>): Plant {
-  return onNamespaces((networks) => ({
-    open(path) {
-      const namespace = networks.open(path);
-      if (namespace === undefined) return undefined;
-      // Not a proxy: `using` does not find a method of one.
-      return { ...namespace, connection: altered(namespace.connection, change(namespace.connection)) };
-    },
-  }));
-}
-
-function without({ ...change }: LinkChange, ...keys: (keyof LinkChange)[]): LinkChange {
-  for (const key of keys) delete change[key];
-  return change;
-}
-
-function fileOf(claim: ClaimIdentity, { dataDir }: Directories, ...path: string[]): string {
-  return join(dataDir, 'dra-device-metadata', `${claim.namespace}_${claim.name}`, ...path);
-}
-
-function textOf(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return undefined;
-  }
-}
-
-/** Changes what the runtime says of the CPUs of a new container. */
-function inContainers(change: (cpu: Container['cpu']) => Container['cpu']): Plant {
-  return inHandlers((handlers) => ({
-    async createContainer(pod, container, context) {
-      await handlers.createContainer?.(pod, { ...container, cpu: change(container.cpu) }, context);
-    },
-  }));
-}
+import { fileOf, inContainers, inPods, textOf, without } from './plant-node.ts';
 
 /** One bug of each of many kinds. */
 export const otherBugs: readonly PlantedBug[] = [

@@ -3,6 +3,15 @@ import type { Served } from '../../../../src/driver/sandbox/claim-work.ts';
 import type { StoredClaim, StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
 
+export const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev', request: 'vf', config: {} };
+/** A prepared claim of the pod, with one device unless others are given. */
+export const claim = (name: string, devices = [device]): StoredClaim => ({
+  identity: { namespace: 'apps', name, uid: name },
+  podUids: ['pod'],
+  state: 'prepared',
+  devices,
+});
+
 /** Answers of the work on claims, and what was asked of it. */
 export class FakeWork {
   readonly done: string[] = [];

@@ -7,16 +7,9 @@ import type { StoredClaim } from '../../../../src/driver/state/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { FakeNetworks, turns } from './fake-networks.ts';
-import { FakeWork } from './fake-work.ts';
+import { claim, device, FakeWork } from './fake-work.ts';
 
 const facts = { sandboxId: 's1', podUid: 'pod', podNamespace: 'apps', podName: 'web-0', netnsPath: '/netns/s1' };
-const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev', request: 'vf', config: {} };
-const claim = (name: string, devices = [device]): StoredClaim => ({
-  identity: { namespace: 'apps', name, uid: name },
-  podUids: ['pod'],
-  state: 'prepared',
-  devices,
-});
 
 describe('Sandbox', () => {
   let clock: ManualClock;
