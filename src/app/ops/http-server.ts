@@ -2,9 +2,10 @@ import { once } from 'node:events';
 import { stat } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
-import { type AddressInfo, isIPv6, type Socket } from 'node:net';
+import { type AddressInfo, isIPv6 } from 'node:net';
 import { resolvesWithin, systemClock } from '../../lib/clock.ts';
 import { errnoCode, NetdraError } from '../../lib/errors.ts';
+import { ConnectionLimit } from './connection-limit.ts';
 import type { InstanceToken } from './instance-token.ts';
 import type { Metrics } from './metrics.ts';
 import type { Readiness } from './readiness.ts';
@@ -12,7 +13,6 @@ import type { TlsPair } from './tls-files.ts';
 
 /** Timeout of a request, and of a TLS handshake. */
 const requestTimeoutMs = 10_000;
-const maxConnections = 32;
 /** Less than the kubelet's timeout for a probe. */
 const poolTimeoutMs = 3_000;
 
@@ -52,18 +52,9 @@ export async function serveHttp(options: HttpServerOptions) {
   const server: Server | TlsServer = tlsServer ?? createServer(listener);
   // A client that sends nothing must not hold a connection forever.
   server.requestTimeout = requestTimeoutMs;
-  // Includes those of TLS handshakes that never end, which the server does not list.
-  const sockets = new Set<Socket>();
-  server.on('connection', (socket) => {
-    sockets.add(socket);
-    // Not the new one: it may be the kubelet, which restarts a driver that does not answer.
-    const [oldest] = sockets;
-    if (oldest !== undefined && sockets.size > maxConnections) {
-      sockets.delete(oldest);
-      oldest.destroy();
-    }
-    socket.once('close', () => sockets.delete(socket));
-  });
+  // Includes connections whose TLS handshakes never end, which the server does not list.
+  const connections = new ConnectionLimit();
+  server.on('connection', (socket) => connections.add(socket));
   server.listen({ port, ...(host === undefined ? {} : { host }) });
   await once(server, 'listening').catch((cause: unknown) => {
     const hint = addressHints[errnoCode(cause) ?? ''] ?? 'it has to be an address of this node: see --http-address';
@@ -74,7 +65,7 @@ export async function serveHttp(options: HttpServerOptions) {
     /** Applies to new connections; no effect on a server without TLS. */
     setTls: (pair: TlsPair) => tlsServer?.setSecureContext(pair),
     async [Symbol.asyncDispose]() {
-      for (const socket of sockets) socket.destroy();
+      connections[Symbol.dispose]();
       await new Promise<void>((resolve) => server.close(() => resolve()));
     },
   };

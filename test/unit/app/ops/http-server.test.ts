@@ -1,7 +1,10 @@
-import { once } from 'node:events';
+import { spawn } from 'node:child_process';
+import { EventEmitter, once } from 'node:events';
 import { get } from 'node:http';
 import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { ConnectionLimit } from '../../../../src/app/ops/connection-limit.ts';
 import { Metrics, parseAddress, Readiness, serveHttp } from '../../../../src/app/ops/index.ts';
 
 function create() {
@@ -60,6 +63,42 @@ describe('serveHttp', () => {
     await Promise.all(ends.slice(0, 9));
     expect(idle.filter(({ closed }) => !closed)).toHaveLength(31);
     for (const socket of idle) socket.destroy();
+  });
+
+  it('answers each probe while a process opens connections as fast as it can', { timeout: 20_000 }, async () => {
+    await using server = await serveHttp(create());
+    const flood = `const { connect } = require('node:net');
+      const one = () => connect(${server.port}, '127.0.0.1').on('error', () => {}).on('close', () => setImmediate(one));
+      for (let n = 0; n < 150; n++) one();
+      console.log('begun');`;
+    const child = spawn(process.execPath, ['--eval', flood], { stdio: ['ignore', 'pipe', 'inherit'] });
+    try {
+      await once(child.stdout, 'data');
+      for (let probe = 0; probe < 10; probe++) {
+        const request = get({ port: server.port, host: '127.0.0.1', path: '/healthz', agent: false });
+        const [response] = await once(request, 'response');
+        expect(response.resume().statusCode).toBe(200);
+        await sleep(100);
+      }
+    } finally {
+      child.kill();
+      await once(child, 'exit');
+    }
+  });
+
+  it('counts connections of the node itself apart from those of others', async () => {
+    const limit = new ConnectionLimit();
+    const closed: string[] = [];
+    const open = (name: string, localAddress: string, remoteAddress: string) =>
+      limit.add(
+        Object.assign(new EventEmitter(), { localAddress, remoteAddress, destroy: () => closed.push(name) }) as never,
+      );
+    open('kubelet', '192.0.2.1', '192.0.2.1');
+    open('loopback', '::ffff:127.0.0.1', '::ffff:127.0.0.1');
+    for (let n = 0; n < 1_030; n++) open(`pod ${n}`, '192.0.2.1', '192.0.2.77');
+    expect(closed).toEqual(['pod 0', 'pod 1', 'pod 2', 'pod 3', 'pod 4', 'pod 5']);
+    limit[Symbol.dispose]();
+    expect(closed).toHaveLength(1_032);
   });
 
   it('ends with clients still connected', async () => {

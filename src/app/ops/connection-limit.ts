@@ -1,0 +1,76 @@
+import { BlockList, isIPv6, type Socket } from 'node:net';
+
+/** Connections that are kept, however old they are. */
+const mostKept = 32;
+/** How long a connection is kept in any case: time for a request, since the oldest one may be a probe of the kubelet. */
+const graceMs = 1_000;
+/** Connections of any age; more than the kernel queues for one turn of the event loop (511). */
+const mostOpen = 1_024;
+
+const loopback = new BlockList();
+loopback.addSubnet('127.0.0.0', 8, 'ipv4');
+loopback.addAddress('::1', 'ipv6');
+
+/**
+ * Closes the oldest of too many connections. Those of the node itself, the kubelet's among them, are counted by themselves: any
+ * pod can reach the port, and as many connections as it opens must not make probes fail.
+ */
+export class ConnectionLimit implements Disposable {
+  readonly #own = new Pool();
+  readonly #others = new Pool();
+
+  add(socket: Socket): void {
+    (isOfThisNode(socket) ? this.#own : this.#others).add(socket);
+  }
+
+  /** Closes all connections. */
+  [Symbol.dispose](): void {
+    this.#own[Symbol.dispose]();
+    this.#others[Symbol.dispose]();
+  }
+}
+
+class Pool implements Disposable {
+  /** With the time since when each is open, ms; the oldest first. */
+  readonly #sockets = new Map<Socket, number>();
+  #timer: NodeJS.Timeout | undefined;
+
+  add(socket: Socket): void {
+    this.#sockets.set(socket, performance.now());
+    socket.once('close', () => this.#sockets.delete(socket));
+    this.#shrink();
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+    for (const socket of this.#sockets.keys()) socket.destroy();
+  }
+
+  #shrink(): void {
+    for (const [socket, sinceMs] of this.#sockets) {
+      if (this.#sockets.size <= mostKept) return;
+      const leftMs = sinceMs + graceMs - performance.now();
+      if (leftMs > 0 && this.#sockets.size <= mostOpen) {
+        this.#shrinkIn(leftMs);
+        return;
+      }
+      this.#sockets.delete(socket);
+      socket.destroy();
+    }
+  }
+
+  #shrinkIn(ms: number): void {
+    if (this.#timer !== undefined) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#shrink();
+    }, ms);
+    this.#timer.unref();
+  }
+}
+
+/** A connection from an address of this machine to itself: both ends are the same, or it is over the loopback. */
+function isOfThisNode({ localAddress, remoteAddress }: Socket): boolean {
+  if (remoteAddress === undefined) return false;
+  return remoteAddress === localAddress || loopback.check(remoteAddress, isIPv6(remoteAddress) ? 'ipv6' : 'ipv4');
+}
