@@ -79,6 +79,7 @@ describe.each(deviceMetadata)(
         const sample = sampleOf(name);
         const { claim, request, devices } = documentOf(sample);
         const metadata = new ClaimMetadata({
+          enabled: true,
           driver: place(sample).driver,
           dataDir,
           cdiDir: join(dataDir, 'cdi'),

@@ -7,6 +7,7 @@ import {
   type AllocatedClaim,
   systemClock as clock,
   type DraPlugin,
+  deviceMetadataFlag,
   KubeClient,
   openApiAccess,
   type PreparedDevice,
@@ -27,10 +28,8 @@ const logger = console; // pino does, too
 const specs = new CdiSpecs({ dir: cdiDir, driver, class: 'scratch' });
 const ownerFile = (slot: string) => join(scratchDir, `${slot}.claim`);
 
-/** UID of the claim that has a directory; `undefined`: it is free. */
-async function ownerOf(slot: string): Promise<string | undefined> {
-  return existsSync(ownerFile(slot)) ? await readFile(ownerFile(slot), 'utf8') : undefined;
-}
+const ownerOf = async (slot: string) =>
+  existsSync(ownerFile(slot)) ? await readFile(ownerFile(slot), 'utf8') : undefined;
 
 async function prepare({ identity: { uid }, results }: AllocatedClaim): Promise<PrepareResult> {
   const devices: PreparedDevice[] = [];
@@ -87,7 +86,8 @@ const kube = stack.use(new KubeClient(await openApiAccess(KUBECONFIG), { clock, 
 const claims = new ResourceApi(kube);
 const place = { driver, nodeName };
 const publisher = stack.use(new SlicePublisher(createSliceApi(kube, claims, place), { ...place, clock, logger }));
-const metadata = new ClaimMetadata({ driver, dataDir, cdiDir, layouts: [layouts.v1] });
+const enabled = deviceMetadataFlag(); // --enable-device-metadata
+const metadata = new ClaimMetadata({ enabled, driver, dataDir, cdiDir, layouts: [layouts.v1] });
 const registryDir = join(kubeletDir, 'plugins_registry');
 const options = { driver, dataDir, registryDir, claims, metadata, podUid, health: true, logger };
 const helper = stack.use(await startKubeletPlugin(plugin, options));

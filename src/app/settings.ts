@@ -122,8 +122,8 @@ const flags = {
     help: 'host directory for device-info files (docs/dialects.md)',
   },
   enableDeviceMetadata: {
-    ...{ value: '[bool]', env: 'ENABLE_DEVICE_METADATA', default: 'true', parse: parseBoolean },
-    help: 'false: no metadata files for new claims',
+    ...{ value: '[bool]', env: 'ENABLE_DEVICE_METADATA', default: 'false', parse: parseBoolean },
+    help: 'write metadata files for new claims (KEP-5304); the Helm chart sets it',
   },
   startGate: {
     ...{ value: '<mode>', env: 'NETDRA_START_GATE', default: 'auto', choices: startGateModes },

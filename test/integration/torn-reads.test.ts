@@ -15,6 +15,7 @@ describe('a reader beside a writer that never pauses', () => {
     using dir = tempDir();
     const claim = { namespace: 'default', name: 'busy', uid: 'u' };
     const metadata = new ClaimMetadata({
+      enabled: true,
       driver: 'd.example',
       dataDir: dir.path,
       cdiDir: join(dir.path, 'cdi'),

@@ -73,6 +73,7 @@ class Instance implements AsyncDisposable {
     this.store = parts.store;
     this.logger = parts.logger;
     const metadata = new ClaimMetadata({
+      enabled: true,
       ...{ driver: testDriver, dataDir: dir, cdiDir: join(dir, 'cdi'), layouts: [layouts.v1] },
       gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
     });

@@ -48,7 +48,8 @@ export function describeExampleDriver(get: GetCluster, getNode: () => RealNode):
       for (const folder of [scratch, join(dir, 'app')]) mkdirSync(folder);
       const main = installExample(join(dir, 'app'));
       const { adminKubeconfig: KUBECONFIG } = node.controlPlane;
-      const folders = { KUBELET_DIR: kubeletDir, CDI_DIR: nodePaths.cdi, SCRATCH_DIR: scratch };
+      const settings = { SCRATCH_DIR: scratch, ENABLE_DEVICE_METADATA: 'true' };
+      const folders = { KUBELET_DIR: kubeletDir, CDI_DIR: nodePaths.cdi, ...settings };
       const start = () => stack.use(new ExampleProcess(main, { NODE_NAME: nodeName, KUBECONFIG, ...folders }));
       const first = start();
       // A kubelet that does not know the driver tries a pod again after a minute.

@@ -8,6 +8,7 @@ export { type ApiAccess, KubeClient, type KubeClientOptions, openApiAccess, Reso
 export { GateError, type GateErrorCode, installGate } from '../metadata/gate/index.ts';
 export type { ClaimIdentity, DeviceMetadata } from '../metadata/index.ts';
 export type { ClaimReader } from './claims.ts';
+export { deviceMetadataFlag } from './device-metadata-flag.ts';
 export { KubeletPluginError, type KubeletPluginErrorCode } from './errors.ts';
 export { type DeviceHealth, type HealthState, healthStates } from './health.ts';
 export {

@@ -38,6 +38,7 @@ export const target: FuzzTarget = {
     const dir = scratchDir();
     const inside = join(dir, 'a', 'b', 'c');
     const metadata = new ClaimMetadata({
+      enabled: true,
       driver,
       dataDir: join(inside, 'data'),
       cdiDir: join(inside, 'cdi'),

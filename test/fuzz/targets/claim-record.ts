@@ -11,6 +11,7 @@ const requests = { vf: { name: 'vf/large', devices: devices.map(({ pool, name })
 
 function openMetadata(dir: string): ClaimMetadata {
   return new ClaimMetadata({
+    enabled: true,
     driver,
     dataDir: join(dir, 'data'),
     cdiDir: join(dir, 'cdi'),

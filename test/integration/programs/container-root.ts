@@ -63,6 +63,7 @@ export class ContainerRoot implements Disposable {
   #metadata(driver: string, names: readonly LayoutName[], devices: Pick<DeviceMetadata, 'attributes'>[]) {
     const host = join(this.#dir.path, 'host');
     return new ClaimMetadata({
+      enabled: true,
       driver,
       dataDir: join(host, 'plugins', driver),
       cdiDir: join(host, 'cdi'),

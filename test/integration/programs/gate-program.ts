@@ -92,6 +92,7 @@ export function useGateProgram(): void {
     dir = tempDir();
     claimDir = join(dir.path, 'data/dra-device-metadata/default_fast-net');
     metadata = new ClaimMetadata({
+      enabled: true,
       driver,
       dataDir: join(dir.path, 'data'),
       cdiDir: join(dir.path, 'cdi'),

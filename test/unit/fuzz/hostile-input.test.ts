@@ -28,6 +28,7 @@ async function startDriver(layoutNames: readonly LayoutName[] = ['v1', 'kep']) {
     },
   };
   const metadata = new ClaimMetadata({
+    enabled: true,
     driver: testDriver,
     dataDir,
     cdiDir: bench.cdiDir,

@@ -25,7 +25,10 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   layouts: readonly Layout[];
   /** The same for versions of the layout `v1`. Default: all that this package writes. */
   versions?: readonly MetadataVersion[];
-  /** `false`: no files for new claims; those that are laid down already keep theirs. Default: `true`. */
+  /**
+   * Whether claims that are prepared from now on get files, CDI specs and mounts. Default: `false`, as KEP-5304 has its flag. Claims
+   * that have files keep them. A claim gets a spec all the same if containers have to wait at its gate.
+   */
   enabled?: boolean;
   /**
    * With it, containers of a claim with deferred requests wait in this hook until `openGate` names their sandbox,
@@ -34,8 +37,8 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
    */
   gate?: GateHook;
   /**
-   * Begins the name of a variable that containers get with each request that has no gate, so that `isUsedBy` knows them: also
-   * while metadata is off, when nothing else is in them. Absent: no such variable.
+   * Begins the name of a variable that containers get with the files of each request that has no gate, so that `isUsedBy` knows
+   * them. Absent: no such variable.
    */
   marker?: string;
   /** Attributes in a device's ResourceSlice, for layouts that show them; `undefined` if it is not published. */

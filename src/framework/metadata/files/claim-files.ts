@@ -154,10 +154,12 @@ export class ClaimFiles {
     );
     const isGated = gate !== undefined && requestOf(state, base).isGated === true;
     const { namespace, name } = state.claim;
+    const hasMounts = mounts.length > 0;
+    const isMarked = hasMounts && !isGated && marker !== undefined;
     const edits: ContainerEdits = defined({
-      mounts: mounts.length === 0 ? undefined : mounts,
+      mounts: hasMounts ? mounts : undefined,
       hooks: isGated ? [gateHook(gate, this.#dirs.dataDir, state.claim)] : undefined,
-      env: isGated || marker === undefined ? undefined : [`${variableOf(marker, state.claim)}${namespace}/${name}`],
+      env: isMarked ? [`${variableOf(marker, state.claim)}${namespace}/${name}`] : undefined,
     });
     return Object.keys(edits).length === 0 ? undefined : edits;
   }

@@ -258,7 +258,7 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   get #isEnabled(): boolean {
-    return this.options.enabled ?? true;
+    return this.options.enabled ?? false;
   }
 
   /** @returns whether its record is to be removed, too: it may be that of another claim of the name */

@@ -27,7 +27,13 @@ const dirs = () => ({
 });
 beforeEach(async () => {
   dir = tempDir();
-  metadata = new ClaimMetadata({ ...dirs(), driver, cdiDir: join(dir.path, 'cdi'), layouts: Object.values(layouts) });
+  metadata = new ClaimMetadata({
+    enabled: true,
+    ...dirs(),
+    driver,
+    cdiDir: join(dir.path, 'cdi'),
+    layouts: Object.values(layouts),
+  });
   const { pool, name } = device;
   const record = { claim, podUid: 'p-1', requests: { vf: { name: 'vf', devices: [{ pool, name }] } } };
   await metadata.prepare(record, new Map([['vf', 'deferred' as const]]));
@@ -71,7 +77,14 @@ describe('viewClaimFiles', () => {
 
   it('shows the start gate of a claim that has one', async () => {
     const gate = { program: '/bin/netdra-gate', timeoutSeconds: 100 };
-    metadata = new ClaimMetadata({ ...dirs(), driver, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1], gate });
+    metadata = new ClaimMetadata({
+      enabled: true,
+      ...dirs(),
+      driver,
+      cdiDir: join(dir.path, 'cdi'),
+      layouts: [layouts.v1],
+      gate,
+    });
     expect((await view()).gate).toBeUndefined();
     const { pool, name } = device;
     const record = { claim, podUid: 'p-1', requests: { vf: { name: 'vf', devices: [{ pool, name }] } } };

@@ -25,6 +25,7 @@ describe('OrphanedFiles', () => {
     logger = new RecordingLogger();
     store = new Store(join(dir.path, 'state/state.db'));
     metadata = new ClaimMetadata({
+      enabled: true,
       ...{ driver: testDriver, dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] },
       records: new StoredRecords({ store, dataDir: dir.path }),
     });

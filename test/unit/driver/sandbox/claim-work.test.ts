@@ -59,6 +59,7 @@ describe('the VFs of a claim', () => {
     withdrawError = undefined;
     alignment = undefined;
     metadata = new ClaimMetadata({
+      enabled: true,
       ...{ driver: testDriver, dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] },
       gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
     });

@@ -145,7 +145,12 @@ describe('MetadataWriter', () => {
     const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });
     const start = () => {
       const dirs = { dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') };
-      const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1, layouts.kep] });
+      const metadata = new ClaimMetadata({
+        enabled: true,
+        driver: testDriver,
+        ...dirs,
+        layouts: [layouts.v1, layouts.kep],
+      });
       const openGate: MetadataCalls['openGate'] = (...call) => metadata.openGate(...call);
       const files = observeFiles({ ...fakeFiles(0), openGate }, metrics, systemClock);
       const options = { driver: testDriver, files, attributesOf: () => ({}), logger };

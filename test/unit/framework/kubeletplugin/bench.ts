@@ -87,7 +87,14 @@ export class Bench implements AsyncDisposable {
       ...(metadata === false
         ? {}
         : {
-            metadata: new ClaimMetadata({ driver, dataDir, cdiDir: this.cdiDir, layouts: [layouts.v1], ...metadata }),
+            metadata: new ClaimMetadata({
+              enabled: true,
+              driver,
+              dataDir,
+              cdiDir: this.cdiDir,
+              layouts: [layouts.v1],
+              ...metadata,
+            }),
           }),
       clock,
       logger: this.logger,

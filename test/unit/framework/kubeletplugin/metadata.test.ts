@@ -248,6 +248,7 @@ describe('metadata off', () => {
   it.each([
     ['never on', false as const],
     ['off', { enabled: false }],
+    ['unset', { enabled: undefined as never, marker: 'CLAIM_' }],
   ])('KEP-5304 integration "Enable/disable": no specs and no files when it is %s', async (_what, metadata) => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a', { metadata: {} })] }, { metadata });
     const { pod } = await bench.preparePod('a');

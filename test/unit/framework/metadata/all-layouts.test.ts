@@ -351,9 +351,19 @@ describe('a container', () => {
       env: ['PATH=/bin', `CLAIM=${claim.uid}`],
       createRuntimeHooks: [{ args: ['--claim-dir', '/data/x'] }],
     };
-    for (const more of [{ enabled: false }, { layouts: ['attributes-json'] as const }, {}]) {
+    const cases: { enabled?: boolean; layouts?: ['attributes-json'] }[] = [
+      { enabled: false },
+      { layouts: ['attributes-json'] },
+      {},
+    ];
+    for (const more of cases) {
       const metadata = bench.start({ marker: 'CLAIM_', ...(mode === 'hook' ? { gate } : {}), ...more });
       const ids = await metadata.prepare(record, new Map());
+      if (more.enabled === false && mode === 'file') {
+        // Nothing waits, so nothing of metadata is there while it is off.
+        expect([ids, bench.edits(claim.uid)]).toEqual([new Map(), []]);
+        continue;
+      }
       expect([...ids.keys()]).toEqual(['vf']);
       const [{ env = [], hooks = [] } = {}] = bench.edits(claim.uid);
       expect([env, hooks.length]).toEqual(

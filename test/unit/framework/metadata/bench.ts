@@ -27,6 +27,7 @@ export class Bench implements Disposable {
     const { dataDir, cdiDir, attributesDir, downwardApiDir } = this;
     const names = more.layouts ?? layoutNames;
     return new ClaimMetadata({
+      enabled: true,
       driver,
       dataDir,
       cdiDir,

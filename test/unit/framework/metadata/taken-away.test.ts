@@ -12,7 +12,7 @@ describe('a claim that is unprepared', () => {
     using dir = tempDir();
     const tasks: (() => void)[] = [];
     const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };
-    const metadata = new ClaimMetadata({ ...options, later: (task) => tasks.push(task) });
+    const metadata = new ClaimMetadata({ enabled: true, ...options, later: (task) => tasks.push(task) });
     const top = join(dir.path, 'dra-device-metadata');
     const devices = [{ driver: 'd.example', pool: 'p', name: 'd' }];
     await metadata.prepare(record, new Map([['vf', devices]]));
@@ -39,7 +39,7 @@ describe('a claim that is unprepared', () => {
     using dir = tempDir();
     const tasks: (() => void)[] = [];
     const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };
-    const metadata = new ClaimMetadata({ ...options, later: (task) => tasks.push(task) });
+    const metadata = new ClaimMetadata({ enabled: true, ...options, later: (task) => tasks.push(task) });
     const devices = [{ driver: 'd.example', pool: 'p', name: 'd' }];
     await metadata.prepare(record, new Map([['vf', devices]]));
     const successor = { ...claim, uid: 'v' };

@@ -42,6 +42,7 @@ describe('ClaimMetadata', () => {
   let file: string;
   const open = (versions?: MetadataVersion[]) =>
     new ClaimMetadata({
+      enabled: true,
       ...{ driver, dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') },
       ...{ layouts: [layouts.v1, layouts.kep], ...(versions && { versions }) },
     });
@@ -85,6 +86,7 @@ describe('ClaimMetadata', () => {
       }
     }
     metadata = new ClaimMetadata({
+      enabled: true,
       ...{ driver, dataDir, cdiDir, layouts: [layouts.v1], records: new NotedRecords(dataDir) },
       onPrepared: ({ name }) => {
         steps.push(`prepared ${name}`);
@@ -229,7 +231,7 @@ describe('ClaimMetadata', () => {
       writeFileSync(file, readFileSync(file, 'utf8').slice(0, 50));
       const { ino } = statSync(otherFile());
       const [dataDir, cdiDir] = [join(dir.path, 'data'), join(dir.path, 'cdi')];
-      metadata = new ClaimMetadata({ driver, dataDir, cdiDir, layouts: [layouts.v1] });
+      metadata = new ClaimMetadata({ enabled: true, driver, dataDir, cdiDir, layouts: [layouts.v1] });
       await metadata.prepare(record, new Map([['vf', [deviceWith('192.0.2.2/24')]]]));
       expect([await generationOf(), (await readMetadataFile(otherFile())).generation]).toEqual([3, 3]);
       expect(statSync(otherFile()).ino).toBe(ino);
