@@ -100,19 +100,6 @@ describe('user space', () => {
     );
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
   });
-
-  it('gives a VF back that vfio did not take', async () => {
-    const { card, hardware } = openVf();
-    const state = card.state(0);
-    const before = await hardware.snapshot(card.address(0));
-    card.failingDrivers.add('vfio-pci');
-    expect(await failure(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before))).toMatch(
-      /0000:01:10\.0 has no driver instead of vfio-pci/,
-    );
-    expect(card.driverOf(vfAddress(0))).toBeUndefined();
-    await hardware.restore(card.address(0), before);
-    expect(card.state(0)).toEqual(state);
-  });
 });
 
 describe('a PF without an interface', () => {

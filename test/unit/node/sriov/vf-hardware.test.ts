@@ -40,34 +40,14 @@ describe('VfHardware', () => {
     },
   );
 
-  it.each(wishes)('also when the operator has set all of it otherwise: %j', async (wanted) => {
-    const info = {
-      hardwareAddress: '02:bb:00:00:00:09',
-      vlan: { id: 99, priority: 5, protocol: '802.1ad' as const },
-      spoofCheck: false,
-      trust: true,
-      linkState: 'disable' as const,
-      minTxRateMbps: 50,
-      maxTxRateMbps: 500,
-    };
-    const { state, restored } = await thereAndBack(wanted, { info });
-    expect(restored).toEqual(state);
-  });
-
   it('keeps name, MTU and being up of an interface whose VF is bound again', async () => {
     const { changed, state } = await thereAndBack({ vf: { hardwareAddress: '02:aa:00:00:00:01' } });
     // igbvf learns of its address only when it is bound.
     expect(changed.link).toEqual({ ...state.link, hardwareAddress: '02:aa:00:00:00:01' });
   });
 
-  it('gives a VF that goes to user space the address that it has, which it would lose at the reset', async () => {
-    const { state, changed } = await thereAndBack({ driver: 'vfio-pci' });
-    expect(changed.info.hardwareAddress).toBe(state.link.hardwareAddress);
-    expect(changed.info.hardwareAddress).toMatch(/^02:/);
-  });
-
   it.each([{}, { vf: { trust: true } }])(
-    'also where the PF tells the one that it has taken by itself, as igb does: %j',
+    'keeps in user space an address that the VF has taken by itself and its PF tells, as igb does: %j',
     async (wanted) => {
       const options = { tellsOwnAddresses: true };
       const { state, changed, restored } = await thereAndBack({ driver: 'vfio-pci', ...wanted }, options);
@@ -77,7 +57,7 @@ describe('VfHardware', () => {
     },
   );
 
-  it('also when it is made what it shall be once more, for the PF may have been reset', async () => {
+  it('keeps it also when it is configured again, since the PF may have been reset', async () => {
     const { card, hardware } = openVf({ tellsOwnAddresses: true });
     const address = card.link(0)?.hardwareAddress;
     const before = await hardware.snapshot(card.address(0));
@@ -399,16 +379,5 @@ describe('what a card cannot do', () => {
     // Giving it back is no failure: what could not be set is as it was.
     await hardware.restore(card.address(1), before);
     expect(card.info(1)?.vlan).toBeUndefined();
-  });
-
-  it('does not keep the driver from being restored', async () => {
-    const unsupported: SriovCardOptions['unsupported'] = [];
-    const { card, hardware, address, before } = await openWithSnapshot({ unsupported });
-    await hardware.configure(address, { driver: 'vfio-pci', vf: { trust: true } }, before);
-    unsupported.push('trust');
-    const error = await hardware.restore(address, before).catch((each: unknown) => each);
-    expect(error).toMatchObject({ code: 'restore-incomplete', device: vfAddress(0), properties: ['vf.trust'] });
-    expect(explain(error)).toMatch(/could not be restored: vf\.trust: the card cannot set trust of VF 0/);
-    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
   });
 });

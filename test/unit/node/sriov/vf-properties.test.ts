@@ -100,17 +100,6 @@ describe('the snapshot of a VF that its PF does not report', () => {
 describe('a property that the PF does not report', () => {
   const info = { spoofCheck: true, linkState: 'auto' as const };
 
-  it('does not matter to a claim that leaves it alone', async () => {
-    const { card, hardware, address } = openVf({ info });
-    const wanted: VfWanted = { driver: 'vfio-pci', vf: { vlan: { id: 7 }, spoofCheck: false } };
-    const state = card.state(0);
-    const before = await hardware.snapshot(address, { wanted });
-    await hardware.configure(address, wanted, before);
-    expect(card.info(0)).toMatchObject({ vlan: { id: 7 }, spoofCheck: false });
-    await hardware.restore(address, before, { changed: wanted.vf ?? {} });
-    expect(card.state(0)).toEqual(state);
-  });
-
   it.each<VfWanted>([{ vf: { trust: true } }, { vf: { rate: { maxMbps: 100 } } }])(
     'is set by no claim, since it could not be restored: %j',
     async (wanted) => {
@@ -210,14 +199,6 @@ describe('a VF that is restored', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('is waited for while it is being reset', async () => {
-    const { card, clock, state, restore } = await prepared();
-    card.leftOut.add(0);
-    clock.after(700, () => card.leftOut.delete(0));
-    await restore();
-    expect(card.state(0)).toEqual(state);
-  });
-
   it.each<[keyof VfChange, VfWanted]>([
     ['vlan', tenant],
     ['trust', tenant],
@@ -252,14 +233,6 @@ describe('a VF that is restored', () => {
       await hardware.restore(address, before, { changed: vf });
       expect(card.info(0)?.hardwareAddress).toBe(hardwareAddress);
     }
-  });
-
-  it('may take a moment until the PF reports the old value', async () => {
-    const { card, clock, state, restore } = await prepared();
-    const { setVf } = card.host;
-    card.host.setVf = async (pf, vf, change) => clock.after(300, () => void setVf(pf, vf, change));
-    await restore();
-    expect(card.state(0)).toEqual(state);
   });
 });
 
