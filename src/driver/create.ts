@@ -350,7 +350,9 @@ function createSandboxes(
     runsHooks: gate.runsHooks,
     liveUpdates: settings.liveUpdates,
     onWritten: (claim, isSettled) => status.report(claim, isSettled),
-    onFailure: (claim, reason) => {
+    onAttached: (waitedMs) => observer.attached(waitedMs / 1000),
+    onFailure: (claim, reason, error) => {
+      observer.attachFailed(error);
       status.report(claim, true, reason);
       events.notAttached(claim, podUidsOf(claim), reason);
     },

@@ -135,6 +135,10 @@ export interface NodeObserver {
   published(failure?: string): void;
   /** A write to the API server has failed, and is logged. */
   writeFailed(object: ApiObject, error: unknown): void;
+  /** All VFs of a pod are attached. @param seconds that the pod has waited for them */
+  attached(seconds: number): void;
+  /** An attempt to attach the VFs of a claim has failed. */
+  attachFailed(error: unknown): void;
   /** A container with exclusive CPUs was compared with the NUMA nodes of its devices. */
   numaCompared(result: NumaResult | 'refused'): void;
   /** A setting of a VF in a pod is not as class and claim ask. */

@@ -94,6 +94,7 @@ class Instance implements AsyncDisposable {
       runsHooks: () => true,
       onFailure: ({ name }, reason) => this.failures.push(`${name}: ${reason}`),
       onFlapping: () => undefined,
+      onAttached: () => undefined,
       onSlow: () => undefined,
       onSynchronized: () => undefined,
       onOtherPod: () => undefined,

@@ -276,6 +276,8 @@ export class Instance {
       connected: (peer, failure) => this.readiness.set(peer, state(failure)),
       published: (failure) => this.readiness.set('slices', state(failure)),
       writeFailed: () => undefined,
+      attached: () => undefined,
+      attachFailed: () => undefined,
       numaCompared: () => undefined,
       drifted: () => undefined,
       reported: () => undefined,

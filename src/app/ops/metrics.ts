@@ -15,6 +15,8 @@ export interface MetricsOptions {
 
 /** Seconds: a hook takes milliseconds, the kubelet gives up after 45 s. */
 const callBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 45];
+/** Seconds: containers wait 100 s for their devices, then fail and are started again. */
+const attachBuckets = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 300];
 /** Seconds: the KEP's objective is a 99th percentile below 10 ms. */
 const writeBuckets = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
 
@@ -44,10 +46,11 @@ export class Metrics {
   constructor({ driver, version, metadataEnabled }: MetricsOptions) {
     const registers = [this.#registry];
     this.#registry.setDefaultLabels({ driver_name: driver });
-    const labelNames = ['version', 'node'];
+    // Not `node`: that is the label of the ServiceMonitor for the node of a target.
+    const labelNames = ['version', 'nodejs_version'];
     const buildHelp = 'Version of the driver and of Node.js; always 1.';
     const build = new Gauge({ name: 'netdra_build_info', help: buildHelp, labelNames, registers });
-    build.set({ version, node: process.versions.node }, 1);
+    build.set({ version, nodejs_version: process.versions.node }, 1);
     const help = 'Whether device metadata is written: 0 or 1.';
     new Gauge({ name: 'dra_metadata_feature_enabled', help, registers }).set(Number(metadataEnabled));
     this.#own = createOwnMetrics(registers);
@@ -154,6 +157,14 @@ export class Metrics {
   hookDone(hook: string, seconds: number, code?: string): void {
     this.#own.hookSeconds.observe({ hook, result: code === undefined ? 'ok' : 'error' }, seconds);
     if (code !== undefined) this.#own.hookErrors.inc({ hook, code });
+  }
+
+  attached(seconds: number): void {
+    this.#own.attachSeconds.observe(seconds);
+  }
+
+  attachFailed(code: string): void {
+    this.#own.attachErrors.inc({ code });
   }
 
   numaCompared(result: NumaResult | 'refused'): void {
@@ -292,9 +303,13 @@ function createOwnMetrics(registers: Registry[]) {
   const writeTime = 'Time to write the metadata of one request.';
   const callTime = "Duration of prepare and unprepare calls, without the framework's part.";
   const hookTime = 'Duration of NRI hooks, for pods with and without claims.';
+  const attachTime =
+    'How long pods with VFs have waited until all of them were attached, from the start of the sandbox.';
+  const attachErrors = 'Attempts to attach the VFs of a claim that failed, by reason. They are repeated.';
   const registrations = 'Registrations with the kubelet, connections to the runtime.';
   const published = 'Whether the API server has the ResourceSlices as wanted: 0 or 1.';
-  const apiErrors = 'Writes to the API server that failed, by what was written: slices, status, events or nodes.';
+  const apiErrors =
+    'Writes to the API server that failed, by what was written: slices, status, events, nodes or policies.';
   const numa = 'Containers with exclusive CPUs and devices that were created, or refused, by where their devices are.';
   const drifts =
     'Settings of VFs in pods that were not as class and claim ask: restored, lost at the PF, or changed by the pod and reported.';
@@ -310,6 +325,8 @@ function createOwnMetrics(registers: Registry[]) {
     claimErrors: counter('netdra_claim_errors_total', 'Claims that failed, by reason.', ['operation', 'code']),
     hookSeconds: histogram('netdra_hook_duration_seconds', hookTime, callBuckets, ['hook', 'result']),
     hookErrors: counter('netdra_hook_errors_total', 'Events that were refused, by reason.', ['hook', 'code']),
+    attachSeconds: histogram('netdra_attach_duration_seconds', attachTime, attachBuckets),
+    attachErrors: counter('netdra_attach_errors_total', attachErrors, ['code']),
     numaContainers: counter('netdra_numa_containers_total', numa, ['result']),
     drifts: counter('netdra_settings_drift_total', drifts, ['setting', 'result']),
     connected: gauge('netdra_connected', 'Whether the driver is registered with the peer: 0 or 1.', ['peer']),

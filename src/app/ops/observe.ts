@@ -89,6 +89,8 @@ export function observerOf(
     connected: (peer, failure) => ops.setConnected(peer, failure),
     published: (failure) => ops.setPublished(failure),
     writeFailed: (object, error) => metrics.writeFailed(object, codeOf(error)),
+    attached: (seconds) => metrics.attached(seconds),
+    attachFailed: (error) => metrics.attachFailed(codeOf(error)),
     numaCompared: (result) => metrics.numaCompared(result),
     drifted: (setting, result) => metrics.drifted(setting, result),
     started: (facts) => metrics.readFrom(facts),

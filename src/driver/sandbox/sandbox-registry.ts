@@ -2,7 +2,8 @@ import { defined } from '../../lib/defined.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Attachment, StoredClaim } from '../state/index.ts';
 import type { SandboxFacts } from './pod.ts';
-import { Sandbox, type SandboxDeps, type Wanted } from './sandbox.ts';
+import { Sandbox, type Wanted } from './sandbox.ts';
+import type { SandboxDeps } from './sandbox-deps.ts';
 
 interface Entry {
   sandbox: Sandbox;

@@ -1,19 +1,17 @@
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import { Backoff } from '../../lib/backoff.ts';
-import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
-import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import { DeviceProgress } from '../events/index.ts';
-import type { Store, StoredClaim } from '../state/index.ts';
-import type { NetworkNamespace, Networks } from '../vf/networks.ts';
+import type { StoredClaim } from '../state/index.ts';
+import type { NetworkNamespace } from '../vf/networks.ts';
 import { ClaimProgress, type FailedWork, type Failure } from './claim-progress.ts';
-import type { ClaimWork, Served } from './claim-work.ts';
+import type { Served } from './claim-work.ts';
 import { asOneError, SandboxError } from './errors.ts';
 import { Follow } from './follow.ts';
-import type { NamespaceEnds } from './namespace-ends.ts';
 import { isLocatedSoon, openNamespaceOf, type SandboxFacts } from './pod.ts';
+import type { SandboxDeps } from './sandbox-deps.ts';
 
 /** If the pod is not followed, tentative addresses are read again: duplicate address detection takes 1 to 3 s. */
 const tentative = { everyMs: 500, reads: 10 };
@@ -34,23 +32,6 @@ export type Wanted = 'ready' | 'away' | 'gone';
 
 const finality: Record<Wanted, number> = { ready: 0, away: 1, gone: 2 };
 
-export interface SandboxDeps {
-  store: Pick<Store, 'claims' | 'claimsOfPod'>;
-  claims: Pick<ClaimWork, 'detach' | 'end' | 'hold' | 'podLinks' | 'serve' | 'serveWithoutVfs'>;
-  networks: Networks;
-  ends: Pick<NamespaceEnds, 'watch'>;
-  /** Called for each claim that is not ready after an attempt to attach it. */
-  onFailure: (claim: ClaimIdentity, reason: string) => void;
-  /** Called for each claim of a pod whose links and addresses change all the time: the pod is read less often then. */
-  onFlapping: (claim: ClaimIdentity) => void;
-  /** Called once when a pod waits long for its devices. @param progress how far the work is, and with which device of the claim */
-  onSlow: (pod: SandboxFacts, claim: ClaimIdentity, progress: string) => void;
-  /** Whether changes in running pods are followed. */
-  liveUpdates: boolean;
-  clock: Clock;
-  logger: Logger;
-}
-
 /**
  * One pod sandbox, and the VFs of the pod's claims in it. `want` sets the wanted state, and passes run until it is reached:
  * each pass starts from the store and the kernel's state, so it can be repeated at any time. A pass works on each claim by
@@ -65,6 +46,8 @@ export class Sandbox implements AsyncDisposable {
   readonly #left = new Map<string, Wanted>();
   #facts: SandboxFacts;
   readonly #knownSinceMs: number;
+  /** Since when the pod waits for VFs; `undefined` while it does not. */
+  #waitsSinceMs: number | undefined;
   #phase: Phase = 'pending';
   #lastError: unknown;
   /** Whether the last pass has failed as a whole. */
@@ -227,16 +210,31 @@ export class Sandbox implements AsyncDisposable {
       return [];
     }
     const startedAt = clock.nowMs();
+    if (claims.some((claim) => this.#isAwaited(claim))) {
+      this.#waitsSinceMs ??= this.#phase === 'pending' ? this.#knownSinceMs : startedAt;
+    }
     if (this.#phase !== 'ready') this.#phase = 'attaching';
     const due = claims.filter(({ identity }) => this.#progress.isDue(identity.uid, pass));
     const failed = due.length === 0 ? [] : await this.#serveAll(due);
     const isWaiting = claims.some(({ identity }) => this.failureOf(identity.uid) !== undefined);
-    if (!isWaiting) this.#isSlowReported = false;
+    if (!isWaiting) this.#allAttached();
     if (this.#phase !== 'ready' && !isWaiting) {
       this.#phase = 'ready';
       logger.info({ ...this.#log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox ready');
     }
     return failed;
+  }
+
+  /** Whether the pod waits for VFs of a claim. Those of a pod that ran before the driver started are attached already. */
+  #isAwaited({ identity, devices }: StoredClaim): boolean {
+    return !this.#progress.isReady(identity.uid) && devices.some(({ attachment }) => attachment === undefined);
+  }
+
+  #allAttached(): void {
+    this.#isSlowReported = false;
+    if (this.#waitsSinceMs === undefined) return;
+    this.#deps.onAttached(this.#deps.clock.nowMs() - this.#waitsSinceMs);
+    this.#waitsSinceMs = undefined;
   }
 
   async #serveAll(due: readonly StoredClaim[]): Promise<FailedWork[]> {
@@ -322,7 +320,7 @@ export class Sandbox implements AsyncDisposable {
     const reason = explain(error);
     const log = { ...this.#log, claim: failed.claim };
     try {
-      if (!isLocatedSoon(error, clock.nowMs() - this.#knownSinceMs)) onFailure(identity, reason);
+      if (!isLocatedSoon(error, clock.nowMs() - this.#knownSinceMs)) onFailure(identity, reason, error);
     } catch (cause) {
       logger.warn({ ...log, err: cause }, 'failure of the claim not reported');
     }

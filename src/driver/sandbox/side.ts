@@ -6,7 +6,7 @@ import { MetadataWriter, type MetadataWriterOptions } from './metadata-writer.ts
 import { NamespaceEnds } from './namespace-ends.ts';
 import { NriHooks } from './nri-hooks.ts';
 import type { NumaGuard } from './numa-guard.ts';
-import type { SandboxDeps } from './sandbox.ts';
+import type { SandboxDeps } from './sandbox-deps.ts';
 import { SandboxRegistry } from './sandbox-registry.ts';
 import { StartGuard, type StartGuardOptions } from './start-guard.ts';
 import { WaitingSandboxes, type WaitingSandboxesOptions } from './waiting-sandboxes.ts';

@@ -47,6 +47,8 @@ export function buildBusyMetrics(): Metrics {
   metrics.metadataFailed('update', 'metadata-io');
   metrics.claimsDone('prepare', 1, ['busy']);
   metrics.hookDone('runPodSandbox', 1, 'busy');
+  metrics.attached(1);
+  metrics.attachFailed('vf-missing');
   metrics.connected('nri', true);
   metrics.stalled(1, 1);
   metrics.writeFailed('status', 'busy');

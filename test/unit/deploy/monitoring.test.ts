@@ -32,7 +32,7 @@ async function knownSeries(): Promise<Map<string, Set<string>>> {
     for (const [, label = ''] of labels.matchAll(/(\w+)="/g)) names.add(label);
     series.set(name, names);
   }
-  series.set('up', new Set(['instance', 'job']));
+  series.set('up', new Set(['instance', 'job', 'node']));
   return series;
 }
 
@@ -71,6 +71,22 @@ describe('what is asked of the metrics', () => {
     const kept = /^(?:sum|histogram_quantile\([\d.]+, sum) by \(([^)]*)\)/.exec(rule.expr)?.[1]?.split(/,\s*/);
     for (const [, label = ''] of rule.annotations.summary?.matchAll(/\$labels\.(\w+)/g) ?? []) {
       if (kept !== undefined) expect(kept, label).toContain(label);
+    }
+    // Operators know nodes, and not the addresses of their drivers.
+    expect(rule.annotations.summary).toContain('{{ or $labels.node $labels.instance }}');
+    if (kept !== undefined) expect(kept).toContain('node');
+  });
+
+  it('by the tests of the alerts is there, with buckets that the driver has', async () => {
+    const tests = loadYaml<{ tests: { input_series: { series: string }[] }[] }>(read('deploy/helm/alerts.test.yaml'));
+    const samples = tests.tests.flatMap(({ input_series }) => input_series.map(({ series }) => series));
+    expect(samples.length).toBeGreaterThan(15);
+    const { text } = await buildBusyMetrics().render();
+    for (const sample of samples) {
+      expect(findUnknown(sample, await knownSeries()), sample).toEqual([]);
+      const [, name = ''] = /^(\w+)/.exec(sample) ?? [];
+      const [, bucket] = /le="([^"]*)"/.exec(sample) ?? [];
+      if (bucket !== undefined) expect(text, sample).toContain(`\n${name}{le="${bucket}"`);
     }
   });
 

@@ -82,7 +82,9 @@ describe('Metrics', () => {
 
   it('says which driver, version and Node.js it is about', async () => {
     const { text } = await create().render();
-    expect(text).toMatch(/netdra_build_info\{version="1\.2\.3",node="\d+\.[\d.]+",driver_name="sriov\.example"\} 1/);
+    expect(text).toMatch(
+      /netdra_build_info\{version="1\.2\.3",nodejs_version="\d+\.[\d.]+",driver_name="sriov\.example"\} 1/,
+    );
   });
 
   it('times and counts writes, failed ones by where they failed', async () => {

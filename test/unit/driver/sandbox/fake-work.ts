@@ -5,7 +5,7 @@ import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts'
 
 export const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev', request: 'vf', config: {} };
 /** A prepared claim of the pod, with one device unless others are given. */
-export const claim = (name: string, devices = [device]): StoredClaim => ({
+export const claim = (name: string, devices: StoredClaim['devices'] = [device]): StoredClaim => ({
   identity: { namespace: 'apps', name, uid: name },
   podUids: ['pod'],
   state: 'prepared',

@@ -65,6 +65,7 @@ describe('SandboxRegistry', () => {
       ends: new NamespaceEnds({ networks, clock }),
       onFailure: () => undefined,
       onFlapping: () => undefined,
+      onAttached: () => undefined,
       onSlow: () => undefined,
       liveUpdates: false,
       clock,

@@ -1,0 +1,28 @@
+import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type { Store } from '../state/index.ts';
+import type { Networks } from '../vf/networks.ts';
+import type { ClaimWork } from './claim-work.ts';
+import type { NamespaceEnds } from './namespace-ends.ts';
+import type { SandboxFacts } from './pod.ts';
+
+/** What a sandbox needs of the driver. */
+export interface SandboxDeps {
+  store: Pick<Store, 'claims' | 'claimsOfPod'>;
+  claims: Pick<ClaimWork, 'detach' | 'end' | 'hold' | 'podLinks' | 'serve' | 'serveWithoutVfs'>;
+  networks: Networks;
+  ends: Pick<NamespaceEnds, 'watch'>;
+  /** Called for each claim that is not ready after an attempt to attach it. @param reason the error for people */
+  onFailure: (claim: ClaimIdentity, reason: string, error: unknown) => void;
+  /** Called when all VFs of a pod are attached, unless they were when the driver started. @param waitedMs how long the pod has waited */
+  onAttached: (waitedMs: number) => void;
+  /** Called for each claim of a pod whose links and addresses change all the time: the pod is read less often then. */
+  onFlapping: (claim: ClaimIdentity) => void;
+  /** Called once when a pod waits long for its devices. @param progress how far the work is, and with which device of the claim */
+  onSlow: (pod: SandboxFacts, claim: ClaimIdentity, progress: string) => void;
+  /** Whether changes in running pods are followed. */
+  liveUpdates: boolean;
+  clock: Clock;
+  logger: Logger;
+}
