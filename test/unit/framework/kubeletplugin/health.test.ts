@@ -30,11 +30,11 @@ describe('setHealth', () => {
   it('facts §2.4: sends the complete list when the kubelet connects, and again when something changes', async () => {
     await using bench = await startHealthBench();
     bench.helper.setHealth([device('a'), device('b', { health: 'unhealthy', message: 'link is down' })]);
-    await bench.kubelet.until(() => bench.watch.received.length === 1);
+    await bench.kubelet.until(() => bench.watch.received.length >= 1);
     expect(bench.watch.health('node-1', 'a')).toEqual({ health: 'Healthy', message: '' });
     expect(bench.watch.health('node-1', 'b')).toEqual({ health: 'Unhealthy', message: 'link is down' });
     bench.helper.setHealth([device('a', { health: 'unknown' }), device('b')]);
-    await bench.kubelet.until(() => bench.watch.received.length === 2);
+    await bench.kubelet.until(() => bench.watch.received.length >= 2);
     expect(bench.watch.health('node-1', 'a').health).toBe('Unknown');
     expect(bench.watch.health('node-1', 'b').health).toBe('Healthy');
     // Another one that comes late hears all of it, too.
@@ -62,15 +62,15 @@ describe('setHealth', () => {
   it('does not repeat a report, since the kubelet stamps its own time, and sends Unknown when it is too old', async () => {
     await using bench = await startHealthBench();
     bench.helper.setHealth([device('a', { timeoutSeconds: 1 }), device('b')]);
-    await bench.kubelet.until(() => bench.watch.received.length === 1);
-    await bench.kubelet.until(() => bench.watch.received.length === 2);
+    await bench.kubelet.until(() => bench.watch.received.length >= 1);
+    await bench.kubelet.until(() => bench.watch.received.length >= 2);
     expect(bench.watch.received[1]).toMatchObject([
       { health: 'UNKNOWN', message: expect.stringContaining('not checked since ') },
       { health: 'HEALTHY' },
     ]);
     // A driver that checks again has its report sent again, although it is the same.
     bench.helper.setHealth([device('a', { timeoutSeconds: 1 }), device('b')]);
-    await bench.kubelet.until(() => bench.watch.received.length === 3);
+    await bench.kubelet.until(() => bench.watch.received.length >= 3);
     expect(bench.watch.received[2]).toMatchObject([{ health: 'HEALTHY' }, { health: 'HEALTHY' }]);
   });
 
