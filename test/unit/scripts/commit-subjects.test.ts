@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { findSubjectProblem, listCheckedCommits } from '../../../scripts/check-commits.ts';
+import { findSubjectProblem, listCheckedCommits } from '../../../scripts/commit-subjects.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
 describe('findSubjectProblem', () => {
@@ -36,7 +36,7 @@ describe.runIf(hasGit)('listCheckedCommits', () => {
     mkdirSync(join(folder, 'scripts'), { recursive: true });
     git(folder, 'init', '--quiet', '--initial-branch=main');
     git(folder, 'commit', '--quiet', '--allow-empty', '--message=Before the rule');
-    writeFileSync(join(folder, 'scripts/check-commits.ts'), '');
+    writeFileSync(join(folder, 'scripts/commit-subjects.ts'), '');
     git(folder, 'add', '--all');
     git(folder, 'commit', '--quiet', '--message=scripts: check subjects');
     for (const subject of ['vf: one', 'vf: two'])

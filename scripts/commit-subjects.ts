@@ -1,13 +1,15 @@
 /**
- * Checks the subjects of the commits since this rule exists, as CONTRIBUTING.md describes them. Outside a git
+ * Checks the subjects of the last commits since this rule exists, as CONTRIBUTING.md describes them. Outside a git
  * repository, such as in a tarball, it says so and passes.
  */
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 const longestSubject = 72;
+/** Older ones can no longer be amended: they would only fail the check of everybody else. */
+const lastCommits = 20;
 /** The rule begins after the commit that added this file, or after the oldest commit of a shallow clone. */
-const ruleFile = 'scripts/check-commits.ts';
+const ruleFile = 'scripts/commit-subjects.ts';
 
 interface Commit {
   hash: string;
@@ -23,7 +25,7 @@ export function findSubjectProblem(subject: string): string | undefined {
 }
 
 /**
- * Commits after the one that added the rule, without merges.
+ * The last commits after the one that added the rule, without merges.
  * @returns the reason instead, if the folder has no history that git can read
  */
 export function listCheckedCommits(folder: string): Commit[] | string {
@@ -32,7 +34,7 @@ export function listCheckedCommits(folder: string): Commit[] | string {
   if (added.status !== 0) return (added.error?.message ?? added.stderr).trim();
   const first = added.stdout.trim().split('\n').at(-1) ?? '';
   if (first === '') return `no commit has added ${ruleFile} yet`;
-  const log = git('log', '--no-merges', '--format=%h %s', `${first}..HEAD`);
+  const log = git('log', '--no-merges', `--max-count=${lastCommits}`, '--format=%h %s', `${first}..HEAD`);
   if (log.status !== 0) return log.stderr.trim();
   return log.stdout
     .split('\n')
