@@ -11,7 +11,7 @@ export interface DetailedLink extends IpLink {
   /** PCI address. */
   parentdev?: string;
   /** Of a PF: its settings for its VFs. */
-  vfinfo_list?: { vf: number; address: string; vlan_list?: { vlan: number }[]; trust: boolean }[];
+  vfinfo_list?: { vf: number; address: string; vlan_list?: { vlan: number }[]; trust: boolean; spoofchk: boolean }[];
 }
 
 /** @param netnsPath absent: the host's namespace */

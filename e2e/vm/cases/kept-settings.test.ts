@@ -1,0 +1,84 @@
+import { execFileSync } from 'node:child_process';
+import { expect } from 'vitest';
+import { classConfig, vfConfig } from '../vf-config.ts';
+import { linkOf, pfInfoOf, vfAt } from '../vfs.ts';
+import { it } from '../vm-test.ts';
+
+interface ReportedEvent {
+  reason: string;
+  regarding: { kind: string; name: string };
+  note: string;
+}
+
+const address = '192.0.2.10/24';
+
+it('VLAN and spoof check that another program takes from VFs of running pods, also in user space, are set again within one round; an address that is taken in the pod is reported', async ({
+  node,
+  vfs,
+}) => {
+  const [kernel, dpdk] = [vfAt(vfs, 'pf0', 0), vfAt(vfs, 'pf0', 1)];
+  const running = await node.startPod('kept', kernel, [
+    classConfig({ vf: { vlan: 7, spoofCheck: true } }),
+    vfConfig({ interfaceName: 'net1', addresses: [address] }),
+  ]);
+  await node.startPod('kept-dpdk', dpdk, [classConfig({ driver: 'vfio-pci', vf: { vlan: 9, spoofCheck: true } })]);
+  const asAsked = [
+    { vlan: 7, spoofchk: true },
+    { vlan: 9, spoofchk: true },
+  ];
+  const settings = () =>
+    [kernel, dpdk].map((vf) => {
+      const info = pfInfoOf(vf);
+      return { vlan: info?.vlan_list?.[0]?.vlan ?? 0, spoofchk: info?.spoofchk };
+    });
+  expect(settings()).toEqual(asAsked);
+
+  const { netnsPath } = running.sandbox;
+  const takenAt = performance.now();
+  for (const vf of [kernel, dpdk]) {
+    execFileSync('ip', ['link', 'set', vf.pf, 'vf', `${vf.index}`, 'vlan', '0', 'spoofchk', 'off']);
+  }
+  execFileSync('nsenter', [`--net=${netnsPath}`, 'ip', 'addr', 'del', address, 'dev', 'net1']);
+  expect(settings()).toEqual([
+    { vlan: 0, spoofchk: false },
+    { vlan: 0, spoofchk: false },
+  ]);
+  const { reconcileIntervalMs } = node.bench.settings;
+  const oneRound = { timeout: reconcileIntervalMs + 60_000, interval: 500 };
+  await expect.poll(settings, oneRound).toEqual(asAsked);
+  console.info(
+    `settings are back after ${Math.round(performance.now() - takenAt)} ms, a round is ${reconcileIntervalMs} ms`,
+  );
+
+  const events = () =>
+    node.bench.api
+      .objects<ReportedEvent>('Event')
+      .filter(({ reason }) => /^Settings/.test(reason))
+      .map(({ reason, regarding: { kind, name } }) => `${reason} ${kind} ${name}`)
+      .sort();
+  await expect
+    .poll(events, oneRound)
+    .toEqual([
+      'SettingsChangedInPod Pod kept',
+      'SettingsChangedInPod ResourceClaim kept',
+      'SettingsRestored Pod kept',
+      'SettingsRestored Pod kept-dpdk',
+      'SettingsRestored ResourceClaim kept',
+      'SettingsRestored ResourceClaim kept-dpdk',
+    ]);
+  console.info(`the address is reported after ${Math.round(performance.now() - takenAt)} ms`);
+  const condition = () => {
+    const claims = node.bench.api.objects<{
+      metadata: { name: string };
+      status?: { devices?: { conditions?: { type: string; status: string; reason: string }[] }[] };
+    }>('ResourceClaim');
+    const claim = claims.find(({ metadata: { name } }) => name === 'kept');
+    return claim?.status?.devices?.[0]?.conditions?.find(({ type }) => type === 'Configured');
+  };
+  await expect.poll(condition, oneRound).toMatchObject({ status: 'False', reason: 'ChangedInPod' });
+  // The pod has its address as its own program has left it, and the metadata says so.
+  expect(linkOf(kernel, netnsPath)?.addr_info.filter(({ scope }) => scope === 'global')).toEqual([]);
+  const [device] = (await node.metadataOnHost(running)).devices;
+  expect(device?.networkData?.ips ?? []).not.toContain(address);
+  expect(device?.attributes?.vlan).toEqual({ int: 7 });
+});
