@@ -9,6 +9,7 @@ import { vfioNodes } from './card-ports.ts';
 import { Guarantees } from './guarantees.ts';
 import type { SimVf } from './hardware.ts';
 import { directoriesOf, periodicSleepsMs } from './instance.ts';
+import { KeptSettings, type PfProperties, settingsUnlike } from './kept-settings.ts';
 import type { Namespace, SimLink } from './links.ts';
 import { HostModel } from './model.ts';
 import { farVfs, isNumaRequired } from './numa.ts';
@@ -46,7 +47,6 @@ const addressMs = 5_000;
 /** In calm, also while pods start or end, no second takes the driver more steps than this. */
 const stepsPerSecond = 400;
 
-type PfProperties = Partial<Pick<SimVf['settings'], 'trust' | 'spoofCheck' | 'linkState'>>;
 type ClaimSettings =
   | {
       interfaceName?: string;
@@ -56,7 +56,7 @@ type ClaimSettings =
       ipam?: object;
       mtu?: number;
       bond?: { name: string };
-      vf?: { vlan?: number } & PfProperties;
+      vf?: PfProperties;
       cni?: object;
     }
   | undefined;
@@ -86,6 +86,7 @@ export class Checks {
   readonly reports: Reports;
   readonly guarantees: Guarantees;
   readonly waits: Waits;
+  readonly kept: KeptSettings;
   readonly model: HostModel;
   readonly returns: Returns;
   /** What is to be looked at when the step has ended. */
@@ -110,6 +111,7 @@ export class Checks {
     this.reports = new Reports(node, onViolation);
     this.guarantees = new Guarantees(node, onViolation);
     this.waits = new Waits(node, onViolation);
+    this.kept = new KeptSettings(node, onViolation);
     this.model = new HostModel(node, onViolation);
     this.returns = new Returns(node, onViolation);
     node.kernel.observers.push({
@@ -630,7 +632,8 @@ export class Checks {
       throw new Violation('not-attached', `${where}, which is stored in ${attachment?.sandboxId ?? 'no sandbox'}`);
     }
     const wrongRates = this.guarantees.problemOf(vf);
-    if (wrongRates !== undefined) throw new Violation('not-configured', `${where}, which has ${wrongRates}`);
+    if (wrongRates !== undefined && !this.kept.isExcused(vf))
+      throw new Violation('not-configured', `${where}, which has ${wrongRates}`);
     if (vf.link?.namespace === network || isVfio(vf.driver ?? '')) return;
     if (vf.link === undefined) throw new Violation('not-attached', `${where}, which has no interface`);
     const place = vf.link.namespace.isHost ? 'on the host' : `in ${vf.link.namespace.owner}`;
@@ -641,7 +644,7 @@ export class Checks {
   #checkSettings(where: string, vf: SimVf, link: SimLink, sandbox: SimSandbox, { attach, config }: ClaimPlan): void {
     if (attach !== 'netlink') return;
     const { id } = sandbox;
-    const { mtu, bond, ipam, vf: { vlan, ...properties } = {}, ...wanted } = config as NonNullable<ClaimSettings>;
+    const { mtu, bond, ipam, vf: ofPf = {}, ...wanted } = config as NonNullable<ClaimSettings>;
     const { interfaceName: pattern = '', macAddress: mac, addresses = [], routes = [] } = wanted;
     const isNamed = pattern === '' || link.name === pattern || link.name.replace(/\d+$/, '%d') === pattern;
     const has = [...link.used.addresses.keys()];
@@ -658,11 +661,7 @@ export class Checks {
       ...(link.up && link.used.up ? [] : ['down']),
       ...(bond === undefined || link.used.name === bond.name ? [] : ['in no bond']),
       ...(mtu === undefined || link.mtuBytes === mtu ? [] : [`MTU ${link.mtuBytes}`]),
-      ...(vlan === undefined || vf.settings.vlan?.id === vlan ? [] : [`VLAN ${vf.settings.vlan?.id}`]),
-      ...Object.entries(properties).flatMap(([key, value]) => {
-        const set = vf.settings[key as keyof typeof properties];
-        return set === value ? [] : [`${key} ${set}`];
-      }),
+      ...(this.kept.isExcused(vf) ? [] : settingsUnlike(vf, ofPf)),
     ];
     if (wrong.length > 0)
       throw new Violation('not-configured', `${where}, which has not what it asks for: ${wrong.join(', ')}`);

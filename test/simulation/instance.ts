@@ -60,6 +60,8 @@ export class Instance {
   /** Health of its devices, as the kubelet knows it. */
   health: readonly DeviceHealth[] = [];
   readonly readiness = new Readiness();
+  /** Settings of VFs that were not as claims ask, and what became of them: `vlan restored`. */
+  readonly drifts: string[] = [];
   readonly #node: Node;
   readonly #isShared: boolean;
   readonly #chosen: InstanceSettings;
@@ -279,7 +281,7 @@ export class Instance {
       attached: () => undefined,
       attachFailed: () => undefined,
       numaCompared: () => undefined,
-      drifted: () => undefined,
+      drifted: (setting, result) => void this.drifts.push(`${setting} ${result}`),
       reported: () => undefined,
       started: () => undefined,
     };

@@ -21,6 +21,7 @@ import {
   drawReuse,
   drawSeveral,
 } from './draw-pod.ts';
+import { drawLosses, type SettingsLoss } from './kept-settings.ts';
 import type { Tape } from './tape.ts';
 
 /** How a claim's VF gets into its pod. */
@@ -131,6 +132,7 @@ export type Fault =
   /** The PF is the port of a bond, whose partner is silent for a time. */
   | { kind: 'partner lost'; atMs: number; forMs: number }
   | { kind: 'clock step'; atMs: number; byMs: number }
+  | SettingsLoss
   /** The newest instance stops when it next waits for the lock of a claim, and a sandbox is lost meanwhile. */
   | { kind: 'stall in wait'; atMs: number; forMs: number; lostAfterMs: number }
   | { kind: 'restart kubelet'; atMs: number; forMs: number; isStateLost: boolean }
@@ -261,7 +263,7 @@ function drawLast(tape: Tape, plan: Plan): Plan {
     // The next round would soon make up for what has failed.
     reconcilesSeldom: tape.chance(failures.length > 0 ? 0.3 : 0.06, 'rounds'),
     pods: pods.map((pod) => drawNames(tape, pod)),
-    faults: [...plan.faults, ...failures, ...drawRefusals(tape, pods)],
+    faults: [...plan.faults, ...failures, ...drawRefusals(tape, pods), ...drawLosses(tape, { pods })],
     ...(plan.faults.some(({ kind }) => kind === 'reboot') ? { boot: drawBoot(tape, plan) } : {}),
   });
   return tape.chance(0.02, 'late') ? drawLateSuccessor(tape, drawn) : drawn;

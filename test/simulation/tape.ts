@@ -38,7 +38,8 @@ export type ChoiceKind =
   | 'boot'
   | 'again'
   | 'route'
-  | 'late';
+  | 'late'
+  | 'kept';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

@@ -21,6 +21,8 @@ export class Waits {
   readonly #waits: Wait[] = [];
   /** UIDs of pods, once for each event. */
   readonly #events: string[] = [];
+  /** Of all objects, with the UID. */
+  readonly #reasons = new Set<string>();
 
   constructor(node: Node, onViolation: (rule: string, message: string) => void) {
     this.#node = node;
@@ -29,12 +31,18 @@ export class Waits {
   }
 
   #eventWritten({ regarding, reason, action, note }: KubeEvent, process: Process): void {
+    this.#reasons.add(`${regarding.uid} ${reason}`);
     if (regarding.kind === 'Pod') this.#events.push(regarding.uid);
     if (reason !== 'WaitingForDevices') return;
     const wait = { action, note, pod: regarding.uid, process };
     const problem = this.#problemOf(wait);
     this.#waits.push(wait);
     if (problem !== undefined) this.#onViolation('wrong-wait', `${regarding.name} ${problem}: ${note}`);
+  }
+
+  /** Whether an event about the object was written. */
+  hasEvent(uid: string, reason: string): boolean {
+    return this.#reasons.has(`${uid} ${reason}`);
   }
 
   #problemOf({ action, note, pod: uid, process }: Wait): string | undefined {

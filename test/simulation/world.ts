@@ -516,7 +516,7 @@ export class Node {
     const { simulator, runtime, kubelet, faults, apiServer } = this;
     const { nowMs } = simulator;
     // A cable, a switch or a plugin that is slow does not keep the driver from its work.
-    const isHarmless = ['cable out', 'partner lost', 'devices slow'].includes(fault.kind);
+    const isHarmless = ['cable out', 'partner lost', 'devices slow', 'settings lost'].includes(fault.kind);
     if (!isHarmless) this.#disturb('forMs' in fault ? fault.forMs : 0);
     simulatorTrace(this, `fault: ${JSON.stringify(fault)}`);
     const driver = this.registered();
@@ -601,6 +601,9 @@ export class Node {
         this.checks.cardReset();
         hardware.reset();
         this.#hamperReturn();
+        break;
+      case 'settings lost':
+        this.checks.kept.lose(fault);
         break;
       case 'cable out':
         this.#setCable(false);

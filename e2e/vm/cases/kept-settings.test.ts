@@ -59,8 +59,8 @@ it('VLAN and spoof check that another program takes from VFs of running pods, al
   await expect
     .poll(events, oneRound)
     .toEqual([
-      'SettingsChangedInPod Pod kept',
-      'SettingsChangedInPod ResourceClaim kept',
+      'SettingsChanged Pod kept',
+      'SettingsChanged ResourceClaim kept',
       'SettingsRestored Pod kept',
       'SettingsRestored Pod kept-dpdk',
       'SettingsRestored ResourceClaim kept',
@@ -75,7 +75,7 @@ it('VLAN and spoof check that another program takes from VFs of running pods, al
     const claim = claims.find(({ metadata: { name } }) => name === 'kept');
     return claim?.status?.devices?.[0]?.conditions?.find(({ type }) => type === 'Configured');
   };
-  await expect.poll(condition, oneRound).toMatchObject({ status: 'False', reason: 'ChangedInPod' });
+  await expect.poll(condition, oneRound).toMatchObject({ status: 'False', reason: 'SettingsChanged' });
   // The pod has its address as its own program has left it, and the metadata says so.
   expect(linkOf(kernel, netnsPath)?.addr_info.filter(({ scope }) => scope === 'global')).toEqual([]);
   const [device] = (await node.metadataOnHost(running)).devices;

@@ -2,8 +2,11 @@ import type { DeviceCondition } from '../../framework/claimstatus/index.ts';
 import type { StoredClaim, StoredDevice } from '../state/index.ts';
 import { type Drift, describeDrift } from './drift.ts';
 
-/** Who has the settings: the PF, or the network namespace of the pod. */
-export type DriftSide = 'pf' | 'pod';
+/**
+ * `lost`: the PF lacks settings that netdra sets again; `others`: the PF has settings that another component, or a trusted pod,
+ * may have chosen; `pod`: the interface in the pod is different.
+ */
+export type DriftSide = 'lost' | 'others' | 'pod';
 
 /** What is not as class and claim ask, and what netdra does about it. */
 export interface DriftState {
@@ -55,22 +58,22 @@ export class DriftRecord {
     }
   }
 
-  /** VFs whose PF does not keep what class and claim ask for. */
+  /** VFs whose PF cannot be made to keep what class and claim ask for. */
   lost(): { pciAddress: string; message: string }[] {
-    return [...this.#entries.values()].flatMap(({ pciAddress, states: { pf } }) =>
-      pf === undefined
+    return [...this.#entries.values()].flatMap(({ pciAddress, states: { lost } }) =>
+      lost === undefined
         ? []
-        : [{ pciAddress, message: `its PF does not have what its claim asks for: ${messageOf(pf)}` }],
+        : [{ pciAddress, message: `its PF does not have what its claim asks for: ${messageOf(lost)}` }],
     );
   }
 
   /** The condition `Configured` of a device; `undefined` if it never had a drift. */
   conditionOf(claimUid: string, device: string): DeviceCondition | undefined {
     const key = keyOf(claimUid, device);
-    const { pf, pod } = this.#entries.get(key)?.states ?? {};
+    const { lost, others, pod } = this.#entries.get(key)?.states ?? {};
     const type = 'Configured';
-    if (pf !== undefined) return { type, status: 'False', reason: 'SettingsLost', message: messageOf(pf) };
-    if (pod !== undefined) return { type, status: 'False', reason: 'ChangedInPod', message: messageOf(pod) };
+    const message = [lost, others, pod].flatMap((state) => (state === undefined ? [] : messageOf(state))).join('; ');
+    if (message !== '') return { type, status: 'False', reason: lost ? 'SettingsLost' : 'SettingsChanged', message };
     return this.#seen.has(key) ? { type, status: 'True', reason: 'AsRequested', message: '' } : undefined;
   }
 }

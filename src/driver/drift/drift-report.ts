@@ -3,15 +3,19 @@ import type { Logger } from '../../lib/logger.ts';
 import type { FailureEvents } from '../events/index.ts';
 import type { StoredClaim, StoredDevice } from '../state/index.ts';
 import { type Drift, describeDrift, type PfDrift, type PodDrift } from './drift.ts';
-import type { DriftRecord, DriftState } from './drift-record.ts';
+import type { DriftRecord, DriftSide, DriftState } from './drift-record.ts';
+import type { PfComparison } from './pf-drift.ts';
 
 /** What became of a setting that had drifted. */
 export const driftResults = ['restored', 'lost', 'reported'] as const;
 export type DriftResult = (typeof driftResults)[number];
 
+const leftToPod =
+  'netdra changes nothing in the network namespace of a running pod; delete the pod, unless its software has done that on purpose';
+
 export interface DriftReportOptions {
   record: DriftRecord;
-  events: Pick<FailureEvents, 'settingsChangedInPod' | 'settingsLost' | 'settingsRestored'>;
+  events: Pick<FailureEvents, 'settingsChanged' | 'settingsLost' | 'settingsRestored'>;
   /** Called for each setting when it is found to have drifted. */
   onDrift: (setting: string, result: DriftResult) => void;
   /** Called when the condition of a device of the claim has changed. */
@@ -33,31 +37,27 @@ export class DriftReport {
     this.#options.events.settingsRestored(identity, podUids, device, describeDrift(drifts));
   }
 
-  /** @param state what the PF does not keep; absent: it keeps all */
-  pfCompared({ identity, podUids }: StoredClaim, device: StoredDevice, state: DriftState | undefined): void {
-    const { record, events } = this.#options;
-    if (!record.set(identity.uid, device, 'pf', state)) return;
-    if (state !== undefined) {
-      this.#count(state.drifts, 'lost');
-      events.settingsLost(identity, podUids, device, `${describeDrift(state.drifts)}: ${state.reason}`);
-    }
-    this.#conditionChanged(identity);
+  pfCompared(claim: StoredClaim, device: StoredDevice, { lost, others }: PfComparison): void {
+    this.#set(claim, device, 'lost', lost);
+    this.#set(claim, device, 'others', others);
   }
 
   /** @param drifts what is different in the network namespace of the pod */
-  podCompared({ identity, podUids }: StoredClaim, device: StoredDevice, drifts: readonly PodDrift[]): void {
+  podCompared(claim: StoredClaim, device: StoredDevice, drifts: readonly PodDrift[]): void {
+    this.#set(claim, device, 'pod', drifts.length === 0 ? undefined : { drifts, reason: leftToPod });
+  }
+
+  #set({ identity, podUids }: StoredClaim, device: StoredDevice, side: DriftSide, state: DriftState | undefined): void {
     const { record, events, logger } = this.#options;
-    const reason =
-      'netdra changes nothing in the network namespace of a running pod; if the pod has not done it on purpose, delete the pod';
-    const state = drifts.length === 0 ? undefined : { drifts, reason };
-    if (!record.set(identity.uid, device, 'pod', state)) return;
+    if (!record.set(identity.uid, device, side, state)) return;
     if (state !== undefined) {
-      this.#count(drifts, 'reported');
-      logger.warn(
-        { claim: claimName(identity), device: device.name, drift: describeDrift(drifts) },
-        'interface of a VF was changed in its pod',
-      );
-      events.settingsChangedInPod(identity, podUids, device, `${describeDrift(drifts)}: ${reason}`);
+      const { drifts, reason } = state;
+      const isLost = side === 'lost';
+      const log = { claim: claimName(identity), device: device.name, drift: describeDrift(drifts), reason };
+      logger.warn(log, isLost ? 'settings of a VF in a pod are lost' : 'settings of a VF in a pod were changed');
+      this.#count(drifts, isLost ? 'lost' : 'reported');
+      const report = isLost ? events.settingsLost : events.settingsChanged;
+      report.call(events, identity, podUids, device, `${describeDrift(drifts)}: ${reason}`);
     }
     this.#conditionChanged(identity);
   }

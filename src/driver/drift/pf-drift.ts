@@ -1,6 +1,7 @@
 import { claimKey, claimName } from '../../framework/metadata/index.ts';
 import { pauseMs } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { defined } from '../../lib/defined.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
@@ -14,8 +15,8 @@ import type { DriftState } from './drift-record.ts';
 
 /** Settings that were set again so often within this time have another writer. */
 const contested = { times: 3, withinMs: 600_000 };
-/** A VF may be missing in the list of its PF for a moment, while the card resets it. */
-const unknownAfterRounds = 2;
+/** A VF may be missing in the list of its PF for so long, while the card resets it. */
+const resetMs = 10_000;
 
 export interface PfDriftOptions {
   store: Pick<Store, 'claim' | 'claims'>;
@@ -23,10 +24,18 @@ export interface PfDriftOptions {
   locks: Locks;
   /** Called when settings were set again. */
   onRestored: (claim: StoredClaim, device: StoredDevice, drifts: readonly PfDrift[]) => void;
-  /** Called for each VF that was compared. @param state absent: its PF keeps what it should */
-  onCompared: (claim: StoredClaim, device: StoredDevice, state: DriftState | undefined) => void;
+  /** Called for each VF that was compared. */
+  onCompared: (claim: StoredClaim, device: StoredDevice, found: PfComparison) => void;
   clock: Clock;
   logger: Logger;
+}
+
+/** What is not as it should be; absent: nothing. */
+export interface PfComparison {
+  /** The PF does not keep it, or is not known to. */
+  lost?: DriftState;
+  /** Another component, or the pod, may have chosen it. */
+  others?: DriftState;
 }
 
 interface KnownVf {
@@ -35,11 +44,14 @@ interface KnownVf {
   nextAttemptMs: number;
   /** When its settings were last set again. */
   restoredAtMs: number[];
-  /** Rounds in a row in which its PF did not report it. */
-  unknownRounds: number;
+  /** Since when its PF does not report it. */
+  unknownSinceMs?: number;
   /** A rate that the card has made of the wanted one. */
   roundedRate?: string;
+  /** Why the last attempt has failed. */
   reason?: string;
+  /** What another program seems to change. */
+  contest?: DriftState;
 }
 
 type PodVf = { claim: StoredClaim; device: StoredDevice };
@@ -85,7 +97,7 @@ export class PfDriftSweep {
         this.#isUnknown(vf, `PF ${pfAddress} does not report VF ${vf.device.vfIndex}`);
         continue;
       }
-      this.#of(vf).unknownRounds = 0;
+      delete this.#of(vf).unknownSinceMs;
       await this.#compare(vf, now);
     }
   }
@@ -98,7 +110,11 @@ export class PfDriftSweep {
       );
     const vf = find();
     if (vf === undefined) return;
-    if (this.#driftOf(vf, now).length === 0) return this.#isKept(vf);
+    if (this.#driftOf(vf, now).length === 0) {
+      const lost = this.#contestOf(vf, []);
+      this.#options.onCompared(vf.claim, vf.device, defined({ lost }));
+      return;
+    }
     // A claim that is being unprepared, or passes on, is restored meanwhile.
     await locks.run(claimKey(identity), async () => {
       const current = find();
@@ -112,68 +128,71 @@ export class PfDriftSweep {
   }
 
   async #setAgain(vf: PodVf, now: VfChange): Promise<void> {
-    const { control, clock, logger, onRestored } = this.#options;
+    const { clock, onCompared } = this.#options;
     const { claim, device } = vf;
-    const { before } = device;
     const drifts = this.#driftOf(vf, now);
     const due = drifts.filter((drift) => isRestorable(device, drift, now));
     const left = drifts.filter((drift) => !due.includes(drift));
-    if (before === undefined || drifts.length === 0) return;
     const known = this.#of(vf);
-    if (due.length === 0) return this.#report(vf, left, leftReason(device));
-    if (clock.nowMs() < known.nextAttemptMs) return this.#report(vf, drifts, known.reason ?? '');
+    let lost: DriftState | undefined;
+    if (due.length === 0) lost = this.#contestOf(vf, []);
+    else if (clock.nowMs() < known.nextAttemptMs) lost = { drifts: due, reason: known.reason ?? '' };
+    else lost = await this.#attempt(vf, due, now);
+    const others = left.length === 0 ? undefined : { drifts: left, reason: leftReason(device) };
+    onCompared(claim, device, defined({ lost, others }));
+  }
+
+  /** @returns what could not be set */
+  async #attempt(vf: PodVf, due: readonly PfDrift[], now: VfChange): Promise<DriftState | undefined> {
+    const { control, clock, logger, onRestored } = this.#options;
+    const { claim, device } = vf;
+    const known = this.#of(vf);
     const kept = keptBy(device);
     const wanted = Object.fromEntries(due.map(({ setting }) => [setting, kept[setting]]));
-    const log = { claim: claimName(claim.identity), device: device.name, drift: describeDrift(drifts) };
     try {
-      await control.setAgain(device, wanted, before);
+      await control.setAgain(device, wanted, device.before ?? { vf: {} });
     } catch (error) {
       if (!(error instanceof NetdraError) || error instanceof StateError) throw error;
       if (isRounding(error, due, now)) {
         known.roundedRate = due[0]?.found ?? '';
-        return this.#isKept(vf);
+        return undefined;
       }
       known.nextAttemptMs = clock.nowMs() + pauseMs(known.failures++, pauses.drift);
       known.reason = `it cannot be set again: ${explain(error)}`;
-      logger.warn({ ...log, err: error }, 'settings of a VF in a pod are lost, and cannot be set again');
-      return this.#report(vf, drifts, known.reason);
+      return { drifts: due, reason: known.reason };
     }
+    const log = { claim: claimName(claim.identity), device: device.name, drift: describeDrift(due) };
     logger.warn(log, 'settings of a VF in a pod were lost, and are set again');
     known.restoredAtMs.push(clock.nowMs());
     onRestored(claim, device, due);
-    if (left.length > 0) this.#report(vf, left, leftReason(device));
-    else this.#isKept(vf, due);
+    return this.#contestOf(vf, due);
   }
 
-  /** @param restored what was just set again */
-  #isKept(vf: PodVf, restored: readonly PfDrift[] = []): void {
-    const { clock, onCompared } = this.#options;
+  /** All is as it should be now. @param restored what was just set again @returns what another program seems to change */
+  #contestOf(vf: PodVf, restored: readonly PfDrift[]): DriftState | undefined {
     const known = this.#of(vf);
-    const sinceMs = clock.nowMs() - contested.withinMs;
-    known.restoredAtMs = known.restoredAtMs.filter((atMs) => atMs > sinceMs);
     known.failures = 0;
     known.nextAttemptMs = 0;
-    const isContested = known.restoredAtMs.length >= contested.times;
-    // What it says stays the same for as long as it goes on.
-    if (!isContested) onCompared(vf.claim, vf.device, undefined);
+    const sinceMs = this.#options.clock.nowMs() - contested.withinMs;
+    known.restoredAtMs = known.restoredAtMs.filter((atMs) => atMs > sinceMs);
+    if (known.restoredAtMs.length < contested.times) delete known.contest;
+    // It stays the same between two changes.
     else if (restored.length > 0)
-      this.#report(vf, restored, 'another program sets it again and again: stop that program');
+      known.contest = { drifts: restored, reason: 'another program sets it again and again: stop that program' };
+    return known.contest;
   }
 
-  #isUnknown(vf: PodVf, reason: string): void {
-    const known = this.#of(vf);
-    known.unknownRounds++;
-    if (known.unknownRounds < unknownAfterRounds) return;
-    this.#report(vf, pfDriftOf(vf.device, {}), reason);
-  }
-
-  #report({ claim, device }: PodVf, drifts: readonly PfDrift[], reason: string): void {
-    this.#options.onCompared(claim, device, { drifts, reason });
+  #isUnknown({ claim, device }: PodVf, reason: string): void {
+    const known = this.#of({ claim, device });
+    const nowMs = this.#options.clock.nowMs();
+    known.unknownSinceMs ??= nowMs;
+    if (nowMs - known.unknownSinceMs < resetMs) return;
+    this.#options.onCompared(claim, device, { lost: { drifts: pfDriftOf(device, {}), reason } });
   }
 
   #of(vf: PodVf): KnownVf {
     const key = keyOf(vf);
-    const known = this.#known.get(key) ?? { failures: 0, nextAttemptMs: 0, restoredAtMs: [], unknownRounds: 0 };
+    const known = this.#known.get(key) ?? { failures: 0, nextAttemptMs: 0, restoredAtMs: [] };
     this.#known.set(key, known);
     return known;
   }

@@ -104,20 +104,20 @@ export class FailureEvents {
 
   /** @param what the settings that the PF had lost */
   settingsRestored(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
-    const note = `${what} of ${deviceOf(device)} of claim ${claimName(claim)}: set again as class and claim ask. The card was reset, or another program writes to its PF.`;
+    const note = `${deviceOf(device)} of claim ${claimName(claim)} has its settings again: ${what}. The card was reset, or another program writes to its PF.`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsRestored', action: 'Reconciling', note });
   }
 
   /** @param what the settings that the PF does not keep, and why they are not set again */
   settingsLost(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
-    const note = `The PF of ${deviceOf(device)} does not have what class and claim ${claimName(claim)} ask for: ${what}`;
+    const note = `${deviceOf(device)} does not have from its PF what class and claim ${claimName(claim)} ask for: ${what}`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsLost', action: 'Reconciling', note });
   }
 
-  /** @param what the settings that are different in the network namespace of the pod */
-  settingsChangedInPod(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
-    const note = `The interface of ${deviceOf(device)} in the pod is not as claim ${claimName(claim)} asks: ${what}`;
-    this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsChangedInPod', action: 'Reconciling', note });
+  /** @param what the settings that differ, and why they are left so */
+  settingsChanged(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
+    const note = `${deviceOf(device)} is not as claim ${claimName(claim)} asks: ${what}`;
+    this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsChanged', action: 'Reconciling', note });
   }
 
   /** The pod runs, but its claim does not show the state of its devices. */
@@ -235,7 +235,7 @@ export class FailureEvents {
 }
 
 function deviceOf({ name, pciAddress }: StoredDevice): string {
-  return `device ${name} (${pciAddress})`;
+  return `Device ${name} (${pciAddress})`;
 }
 
 /** The pods that a claim is reserved for. */

@@ -50,7 +50,7 @@ export function createReconciler(parts: ReconcilerParts): Reconciler {
   const settingsOfVfs = new PfDriftSweep({
     ...{ store, control, locks, clock, logger },
     onRestored: (claim, device, drifts) => drifted.restored(claim, device, drifts),
-    onCompared: (claim, device, state) => drifted.pfCompared(claim, device, state),
+    onCompared: (claim, device, found) => drifted.pfCompared(claim, device, found),
   });
   const keepSettings = async (signal: AbortSignal) => {
     drift.retain(store.claims());

@@ -20,6 +20,12 @@ import { fileOf, inContainers, inPods, textOf, without } from './plant-node.ts';
 /** One bug of each of many kinds. */
 export const otherBugs: readonly PlantedBug[] = [
   {
+    name: 'settings-are-not-kept',
+    what: 'what a PF has lost for a VF in a pod is not set again',
+    needs: fault('settings lost'),
+    plant: inPart('task', (task) => (task.name === 'settings of VFs' ? { ...task, run: async () => undefined } : task)),
+  },
+  {
     name: 'conditions-forgotten',
     what: 'a driver that starts does not know which conditions are in force',
     needs: fault('cable out'),

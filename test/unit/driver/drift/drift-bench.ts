@@ -84,7 +84,7 @@ export class DriftBench implements Disposable {
       ...{ store: this.store, control: this.control, locks: new KeyedMutex() },
       ...{ clock: this.clock, logger: new RecordingLogger() },
       onRestored: (claim, device, drifts) => this.report.restored(claim, device, drifts),
-      onCompared: (claim, device, state) => this.report.pfCompared(claim, device, state),
+      onCompared: (claim, device, found) => this.report.pfCompared(claim, device, found),
     });
   }
 

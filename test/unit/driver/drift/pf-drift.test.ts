@@ -22,7 +22,9 @@ describe('PfDriftSweep', () => {
     expect(bench.card.info(0)).toEqual(prepared);
     expect(bench.counts).toEqual(['vlan restored', 'spoofCheck restored', 'trust restored', 'rate restored']);
     expect(bench.events).toEqual([
-      expect.stringMatching(/^SettingsRestored ResourceClaim c0: vlan is none instead of 100, .* of device vf0/),
+      expect.stringMatching(
+        /^SettingsRestored ResourceClaim c0: Device vf0 .*: vlan is none instead of 100, spoofCheck is off/,
+      ),
       expect.stringMatching(/^SettingsRestored Pod app: /),
     ]);
     expect(bench.record.lost()).toEqual([]);
@@ -77,10 +79,12 @@ describe('PfDriftSweep', () => {
     await bench.card.host.setVf(5, 0, { vlan: { id: 7 } });
     await bench.round();
     expect(bench.card.info(0)?.vlan?.id).toBe(7);
-    expect(bench.record.lost()).toEqual([
-      { pciAddress: '0000:01:10.0', message: expect.stringContaining('vlan is 7 instead of 100: with attach cni') },
-    ]);
-    expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ type: 'Configured', status: 'False' });
+    expect(bench.record.lost()).toEqual([]);
+    expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({
+      ...{ type: 'Configured', status: 'False', reason: 'SettingsChanged' },
+      message: expect.stringContaining('vlan is 7 instead of 100: with attach cni'),
+    });
+    expect(bench.counts).toEqual(['vlan reported']);
   });
 
   it('reports the MAC that a trusted VF has chosen, and leaves it', async () => {
@@ -89,7 +93,8 @@ describe('PfDriftSweep', () => {
     await bench.card.host.setVf(5, 0, { hardwareAddress: '02:00:00:00:00:51' });
     await bench.round();
     expect(bench.card.info(0)?.hardwareAddress).toBe('02:00:00:00:00:51');
-    expect(bench.record.lost()).toHaveLength(1);
+    expect(bench.record.lost()).toEqual([]);
+    expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ status: 'False', reason: 'SettingsChanged' });
   });
 
   it('reads the list of a PF once in a round, however many of its VFs are in pods', async () => {
@@ -152,7 +157,7 @@ describe('settings that a PF does not take', () => {
 });
 
 describe('a VF whose PF does not report it', () => {
-  it('is a condition after two rounds: what is unknown is not as it should be', async () => {
+  it('is a condition in the second round: what is unknown is not as it should be', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     bench.card.leftOut.add(0);
