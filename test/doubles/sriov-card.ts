@@ -35,6 +35,8 @@ export interface SriovCardOptions {
   tellsOwnAddresses?: boolean;
   /** The MTU of the PF, and the largest one that the driver of the VFs takes. */
   mtu?: { pf: number; vf: number };
+  /** Whether its functions can be reset by sysfs. */
+  hasReset?: boolean;
   /** Whether its interfaces are IPoIB: addresses of 20 octets, which change at every bind and cannot be set. */
   isInfiniBand?: boolean;
 }
@@ -83,6 +85,7 @@ export class SriovCard implements Disposable {
       iommufd: false,
       tellsOwnAddresses: false,
       isInfiniBand: false,
+      hasReset: true,
       mtu: { pf: 9000, vf: 9710 },
       ...options,
     };
@@ -179,6 +182,7 @@ export class SriovCard implements Disposable {
     const value = text.trim();
     if (file === 'bus/pci/drivers_probe') this.#probe(value);
     else if (file.endsWith('/driver/unbind')) this.#unbind(value);
+    else if (file.endsWith('/reset')) this.#reset(basename(dirname(path)));
     else if (file.endsWith('/driver_override')) writeFileSync(path, `${value || '(null)'}\n`);
     else throw Object.assign(new Error(`ENOENT: ${file}`), { code: 'ENOENT' });
   };
@@ -231,6 +235,7 @@ export class SriovCard implements Disposable {
     const dir = join('bus/pci/devices', pciAddress);
     this.writeText(join(dir, 'class'), `${classCode}\n`);
     this.writeText(join(dir, 'driver_override'), '(null)\n');
+    if (this.#options.hasReset) this.writeText(join(dir, 'reset'), '');
     const { iommu } = this.#options;
     if (iommu !== 'none')
       this.#addToGroup(pciAddress, iommu === 'shared' ? '7' : String(40 + this.#groupOf(pciAddress)));
@@ -277,6 +282,12 @@ export class SriovCard implements Disposable {
   #withdraw(vf: SimVf): void {
     if (vf.link !== undefined) this.#kernel.removeLink(vf.link);
     vf.link = undefined;
+  }
+
+  #reset(pciAddress: string): void {
+    this.log.push(`reset ${pciAddress}`);
+    const vf = this.#vfs[Number(pciAddress.at(-1))];
+    if (vf?.isOwnAddress === true) delete vf.info.hardwareAddress;
   }
 
   #unbind(pciAddress: string): void {

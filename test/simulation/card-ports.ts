@@ -78,6 +78,10 @@ class SimBinding extends DriverBinding {
     if (override !== undefined) await this.setOverride(pciAddress, override);
   }
 
+  override async reset(pciAddress: string): Promise<boolean> {
+    return await this.#call('reset', 5, pciAddress, () => true);
+  }
+
   override async iommuGroup(pciAddress: string) {
     return await this.#call('iommu_group', 0.1, pciAddress, (vf) => ({
       group: `${40 + vf.vfIndex}`,

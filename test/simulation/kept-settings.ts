@@ -42,11 +42,16 @@ export class KeptSettings {
 
   lose({ by }: SettingsLoss): void {
     const { hardware, simulator } = this.#node;
-    for (const vf of hardware.vfs.filter((each) => this.#holder(each) !== undefined)) {
+    for (const vf of hardware.vfs) {
+      const claim = this.#holder(vf);
+      if (claim === undefined) continue;
       this.#lostAtMs.set(vf.pciAddress, simulator.nowMs);
       const { trust, spoofCheck } = vf.settings;
       if (by === 'reset') vf.settings = defaultVfSettings();
-      else changeSettings(vf.settings, { vlan: { id: 4_000 }, trust: !trust, spoofCheck: !spoofCheck });
+      else changeSettings(vf.settings, { trust: !trust, spoofCheck: !spoofCheck });
+      // What no claim asks for is the operator's, and stays until the claim ends.
+      const { vlan } = (claim.plan.config as WantedSettings).vf ?? {};
+      if (vlan !== undefined && by === 'tool') changeSettings(vf.settings, { vlan: { id: 4_000 } });
       if (this.#node.plan.bandwidth !== undefined) changeSettings(vf.settings, { rate: { minMbps: 0, maxMbps: 1 } });
       simulator.trace('card', `${vf.pciAddress} loses its settings by a ${by}`);
       simulator.schedule(this.#keepMs + 1, undefined, 'look at settings', () => this.#check(vf));

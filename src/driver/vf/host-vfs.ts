@@ -73,7 +73,11 @@ export class HostVfs implements Disposable {
     this.#kernel = card.writes;
     this.#links = new HostLinks({ binding, host, clock });
     this.sysfs = nic?.sysfs ?? card.sysfs;
-    if (nic === undefined) this.#hardware = new VfHardware({ binding, host, clock, nodes, ...defined({ ethtool }) });
+    if (nic === undefined) {
+      const onNotReset = (device: string, driver: string) =>
+        options.logger.warn({ device, driver }, 'VF not reset between two claims: its card has no reset of a function');
+      this.#hardware = new VfHardware({ binding, host, clock, nodes, onNotReset, ...defined({ ethtool }) });
+    }
     this.control = this.#hardware ?? new SimulatedControl();
   }
 

@@ -136,6 +136,20 @@ export class DriverBinding {
   }
 
   /**
+   * Resets a function by a method that the kernel chooses, for one whose driver does not do that when it is bound.
+   * @returns `false` if the function has no such method
+   * @throws SriovError `binding-failed`
+   * Source: kernel Documentation/ABI/testing/sysfs-bus-pci, `reset`.
+   */
+  async reset(pciAddress: string): Promise<boolean> {
+    const path = join(this.#deviceDir(pciAddress), 'reset');
+    const attributes = await listOptionalDir(this.#deviceDir(pciAddress));
+    if (attributes?.includes('reset') !== true) return false;
+    await this.#write(pciAddress, path, '1');
+    return true;
+  }
+
+  /**
    * The IOMMU group of a function; a group goes to user space as a whole.
    * @throws SriovError `sysfs-unreadable` if its members cannot be listed
    */

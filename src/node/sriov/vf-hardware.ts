@@ -54,7 +54,7 @@ export interface RestoreOptions {
   /** What the claim has set through the PF: a snapshot may lack the original values. */
   changed?: VfPropertiesWanted;
   /**
-   * Whether a VF's kernel driver is unbound and bound again even if it is the right one, which resets the function:
+   * Whether the function is reset even if it has the right driver, by binding that again; with vfio by the `reset` of sysfs:
    * that undoes settings that cannot be read, such as RSS tables, flow rules and BPF programs. Default true. Never done
    * with plain NICs and PFs.
    */
@@ -93,6 +93,8 @@ export interface VfHardwareOptions {
   ethtool?: LinkEthtool;
   clock: Clock;
   nodes?: DeviceNodes;
+  /** Called for a VF that stays with a driver of user space and cannot be reset between two claims. */
+  onNotReset?: (pciAddress: string, driver: string) => void;
 }
 
 /** Reads and changes VFs through sysfs and their PFs. */
@@ -177,7 +179,8 @@ export class VfHardware {
   /**
    * Restores the VF, whatever changed it and whether its interface was moved back or came back by itself. Can be
    * repeated, and finishes an earlier attempt. A failed step does not stop the others; the failures are thrown at the
-   * end. Finally the PF's settings are read back. A VF that is gone needs no restore: it comes back as a new one.
+   * end. Finally the PF's settings are read back. They are the PF's, and stay although the function is gone: of a VF that its PF
+   * still reports they are restored all the same, and the rest comes back as new.
    * @throws SriovError `restore-incomplete` with the properties; `vf` if the PF does not report the VF
    */
   async restore(
@@ -190,18 +193,20 @@ export class VfHardware {
     const step = async (property: string, task: () => Promise<void>): Promise<void> => {
       await task().catch((error: unknown) => failures.push(...toFailures(property, error)));
     };
-    if (!(await this.#binding.isPresent(pciAddress))) return;
+    const isPresent = await this.#binding.isPresent(pciAddress);
+    if (!isPresent && !(await this.#isReported(address))) return;
     const { hardwareAddress, ...properties } = before.vf;
     const isReported = () => failures.every(({ property }) => property !== 'vf');
     await step('vf', async () => void (await this.#properties.set(address, properties)));
     if (isReported()) await step('vf', () => this.#restoreAdminAddress(address, hardwareAddress, before.link));
-    await step('driver', () => this.#restoreDriver(address, before, reset));
+    if (isPresent) await step('driver', () => this.#restoreDriver(address, before, reset));
     await step('driverOverride', async () => {
+      if (!isPresent) return;
       const isRight = (await this.#binding.overrideOf(pciAddress)) === before.driverOverride;
       if (!isRight) await this.#binding.setOverride(pciAddress, before.driverOverride);
     });
     await step('link', async () => {
-      if (before.link === undefined) return;
+      if (before.link === undefined || !isPresent) return;
       const refused = await this.#restoreLink(pciAddress, before.link);
       const isRefused = refused.some(({ property }) => property === 'hardwareAddress');
       const isAdministrative = isRefused && (await this.#hasAdminAddress(address));
@@ -320,11 +325,27 @@ export class VfHardware {
     await this.#properties.set(address, { hardwareAddress: wanted });
   }
 
+  /** Whether the PF has settings for the VF; also if that cannot be found out. */
+  async #isReported({ pfAddress, vfIndex }: VfAddress): Promise<boolean> {
+    if (pfAddress === undefined || vfIndex === undefined) return false;
+    if ((await this.#links.find(pfAddress)) === undefined) return false;
+    try {
+      return (await this.#properties.readAll(pfAddress)).has(vfIndex);
+    } catch (error) {
+      if (error instanceof UnknownVfStateError) return true;
+      throw error;
+    }
+  }
+
   async #restoreDriver(address: VfAddress, before: VfSnapshot, reset: boolean): Promise<void> {
     const { pciAddress, pfAddress } = address;
     const { driver } = before;
     if ((await this.#binding.driverOf(pciAddress)) !== driver) return await this.#binding.bind(pciAddress, driver);
-    if (pfAddress === undefined || hasNoInterface(driver)) return;
+    if (pfAddress === undefined || driver === undefined) return;
+    if (hasNoInterface(driver)) {
+      if (reset && !(await this.#binding.reset(pciAddress))) this.#options.onNotReset?.(pciAddress, driver);
+      return;
+    }
     if (reset) return await this.#binding.rebind(pciAddress);
     const { hardwareAddress } = before.vf;
     // If the interface had the PF's address, its driver has to learn of it again.

@@ -1,10 +1,11 @@
 import { onTestFinished } from 'vitest';
-import { DeviceNodes, DriverBinding, VfHardware } from '../../../../src/node/sriov/index.ts';
+import { defined } from '../../../../src/lib/defined.ts';
+import { DeviceNodes, DriverBinding, VfHardware, type VfHardwareOptions } from '../../../../src/node/sriov/index.ts';
 import { JumpingClock } from '../../../doubles/quirky-card.ts';
 import { SriovCard, type SriovCardOptions } from '../../../doubles/sriov-card.ts';
 
 /** A card whose first VF has `address`, and the driver of it, until the end of the test. */
-export function openVf(options?: SriovCardOptions) {
+export function openVf(options?: SriovCardOptions, onNotReset?: VfHardwareOptions['onNotReset']) {
   const clock = new JumpingClock();
   const card = new SriovCard(options);
   onTestFinished(() => card[Symbol.dispose]());
@@ -15,6 +16,7 @@ export function openVf(options?: SriovCardOptions) {
     ethtool,
     clock,
     nodes: new DeviceNodes(root),
+    ...defined({ onNotReset }),
   });
   return { card, hardware, clock, address: card.address(0) };
 }

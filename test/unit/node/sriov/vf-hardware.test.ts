@@ -177,13 +177,9 @@ describe('a VF that its pod has changed', () => {
     await card.host.setLink(card.link(0)!.index, other);
   });
 
-  it('is not reset if it is a whole NIC, or bound to vfio-pci', async () => {
+  it('is not reset if it is a whole NIC', async () => {
     const { card, hardware, before } = await prepare();
     await hardware.restore({ pciAddress: vfAddress(0) }, { ...before, vf: {} });
-    expect(card.log).toEqual([]);
-    await hardware.configure(card.address(1), { driver: 'vfio-pci' }, await hardware.snapshot(card.address(1)));
-    card.log.length = 0;
-    await hardware.restore(card.address(1), await hardware.snapshot(card.address(1)));
     expect(card.log).toEqual([]);
   });
 
@@ -362,6 +358,70 @@ describe('a VF that is gone', () => {
     await hardware.restore(address, before);
     expect(card.log).toEqual([]);
     expect(await failure(hardware.configure(address, { driver: 'default' }, before))).toMatch(/0000:01:10\.0/);
+  });
+});
+
+describe('a VF whose function is away, as during error recovery, while its PF keeps settings for it', () => {
+  const claimed = { vlan: { id: 100, priority: 0 }, trust: true, hardwareAddress: '02:aa:00:00:00:01' };
+  const openAway = async () => {
+    const bench = await openWithSnapshot();
+    await bench.hardware.configure(bench.address, { vf: claimed }, bench.before);
+    const dir = bench.card.path('bus/pci/devices', vfAddress(0));
+    renameSync(dir, `${bench.card.root}/away`);
+    return { ...bench, comeBack: () => renameSync(`${bench.card.root}/away`, dir) };
+  };
+
+  it('loses the VLAN, trust and MAC of its claim all the same', async () => {
+    const { card, hardware, address, before, comeBack } = await openAway();
+    const found = { ...card.info(1), vfIndex: 0 };
+    await hardware.restore(address, before, { changed: claimed });
+    comeBack();
+    expect(card.info(0)).toEqual(found);
+  });
+
+  it('is not restored as long as its PF takes no settings, or cannot be asked', async () => {
+    const { card, hardware, address, before } = await openAway();
+    card.ignored.add('vlan');
+    expect(await failure(hardware.restore(address, before, { changed: claimed }))).toContain(
+      'could not be restored: vf.vlan',
+    );
+    card.listError = new NetlinkError('netlink-refused', 'too long', { errno: 'EMSGSIZE' });
+    expect(await failure(hardware.restore(address, before, { changed: claimed }))).toContain(
+      'could not be restored: vf',
+    );
+  });
+});
+
+describe('a VF that was with vfio-pci before its claim', () => {
+  it.each([{ driver: 'vfio-pci' }, {}])(
+    'is reset between two claims, as one that gets another driver: %j',
+    async (wanted) => {
+      const { card, hardware, address } = openVf();
+      await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
+      const before = await hardware.snapshot(address);
+      await hardware.configure(address, wanted, before);
+      card.log.length = 0;
+      await hardware.restore(address, before);
+      expect(card.log).toContain(`reset ${vfAddress(0)}`);
+      expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    },
+  );
+
+  it('is reported where its card has no reset of a function', async () => {
+    const notReset: string[] = [];
+    const { card, hardware, address } = openVf({ hasReset: false }, (...args) => notReset.push(args.join(' ')));
+    await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
+    const before = await hardware.snapshot(address);
+    await hardware.restore(address, before);
+    expect(notReset).toEqual([`${vfAddress(0)} vfio-pci`]);
+  });
+
+  it('is not restored as long as the kernel refuses the reset', async () => {
+    const { card, hardware, address } = openVf();
+    await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
+    const before = await hardware.snapshot(address);
+    card.refusals.push('EIO');
+    expect(await failure(hardware.restore(address, before))).toContain('could not be restored: driver');
   });
 });
 
