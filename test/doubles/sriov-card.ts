@@ -182,7 +182,7 @@ export class SriovCard implements Disposable {
     const value = text.trim();
     if (file === 'bus/pci/drivers_probe') this.#probe(value);
     else if (file.endsWith('/driver/unbind')) this.#unbind(value);
-    else if (file.endsWith('/reset')) this.#reset(basename(dirname(path)));
+    else if (file.endsWith('/reset')) this.log.push(`reset ${basename(dirname(path))}`);
     else if (file.endsWith('/driver_override')) writeFileSync(path, `${value || '(null)'}\n`);
     else throw Object.assign(new Error(`ENOENT: ${file}`), { code: 'ENOENT' });
   };
@@ -282,12 +282,6 @@ export class SriovCard implements Disposable {
   #withdraw(vf: SimVf): void {
     if (vf.link !== undefined) this.#kernel.removeLink(vf.link);
     vf.link = undefined;
-  }
-
-  #reset(pciAddress: string): void {
-    this.log.push(`reset ${pciAddress}`);
-    const vf = this.#vfs[Number(pciAddress.at(-1))];
-    if (vf?.isOwnAddress === true) delete vf.info.hardwareAddress;
   }
 
   #unbind(pciAddress: string): void {

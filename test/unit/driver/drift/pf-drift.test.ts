@@ -109,10 +109,10 @@ describe('settings that a PF does not take', () => {
   it('are one event and a condition, attempted again with growing pauses, until they are there', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
+    await bench.card.host.setVf(5, 0, { vlan: { id: 0 } });
     bench.card.ignored.add('vlan');
-    Object.assign(bench.card.info(0)!, { vlan: undefined });
     for (let rounds = 0; rounds < 20; rounds++) await bench.round();
-    const attempts = bench.card.log.filter((entry) => entry === 'setVf 0 vlan').length - 1;
+    const attempts = bench.card.log.filter((entry) => entry === 'setVf 0 vlan').length - 2;
     expect(attempts).toBeGreaterThan(5);
     expect(attempts).toBeLessThan(12);
     expect(bench.events.filter((event) => event.startsWith('SettingsLost'))).toHaveLength(2);
@@ -186,13 +186,13 @@ describe('a rate that a card rounds', () => {
   it('is no drift, also for a driver that was started since', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, { vf: { maxTxRate: 333 } });
-    Object.assign(bench.card.info(0)!, { maxTxRateMbps: 330 });
+    await bench.card.host.setVf(5, 0, { rate: { minMbps: 0, maxMbps: 330 } });
     bench.card.ignored.add('rate');
     bench.restart();
     for (let rounds = 0; rounds < 5; rounds++) await bench.round();
     expect(bench.events).toEqual([]);
     expect(bench.record.lost()).toEqual([]);
     // Tried once, to know.
-    expect(bench.card.log.filter((entry) => entry === 'setVf 0 rate')).toHaveLength(2);
+    expect(bench.card.log.filter((entry) => entry === 'setVf 0 rate')).toHaveLength(3);
   });
 });
