@@ -177,6 +177,13 @@ describe.each(deviceMetadata)(
       });
     });
 
+    it.each(names)('decodes our file of the layout kep strictly, as the consumer in KEP-5304 does: %s', (name) => {
+      const document = documentOf(sampleOf(name));
+      const path = join(temporaryFolder(), 'kep.json');
+      writeFileSync(path, layouts.kep.encode({ ...sampleOf(name).content, document }) ?? '');
+      expect(parseExact(runGo(['strict', path]))).toEqual({ document: asGoPrints(document) });
+    });
+
     it('refuses a file that ends too early', () => {
       const path = join(temporaryFolder(), 'cut.json');
       writeFileSync(path, encodeVersions(documentOf(sampleOf('kernel'))).slice(0, 500));

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the first device of a request is, by jq, from the layout `kep`: read-metadata.sh CLAIM REQUEST [DRIVER].
-# Its paths and fields are those of KEP-5304, example 2.
+# Its paths are those of KEP-5304, example 2, its fields those of the type there.
 set -eu
 root=${METADATA_ROOT:-} # for tests
 file=$root/var/run/dra-device-attributes/$1/$2/${3:-sriov.netdra.dev}-metadata.json
@@ -8,6 +8,6 @@ metadata=$(cat "$file")
 
 pci=$(echo "$metadata" | jq -r '.requests[0].devices[0].attributes["resource.kubernetes.io/pciBusID"].string')
 interface=$(echo "$metadata" | jq -r '.requests[0].devices[0].networkData.interfaceName')
-mac=$(echo "$metadata" | jq -r '.requests[0].devices[0].networkData.hwAddress')
-ip=$(echo "$metadata" | jq -r '.requests[0].devices[0].networkData.addresses[0]')
+mac=$(echo "$metadata" | jq -r '.requests[0].devices[0].networkData.hardwareAddress')
+ip=$(echo "$metadata" | jq -r '.requests[0].devices[0].networkData.ips[0]')
 echo "$pci $interface $mac $ip"

@@ -49,12 +49,12 @@ export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): vo
         expect.stringMatching(/^198\.51\.100\.0\/24 via 192\.0\.2\.1 dev net1/),
       );
 
-      // The layout of the KEP's text has the same data under its own names.
+      // The layout of the KEP's text has the same data at another path.
       const kep = JSON.parse(await container.read('cat', container.kepPath('fast-net', 'vf')));
       expect(kep).toMatchObject({ kind: expect.any(String), apiVersion: expect.any(String), metadata: identity });
       expect(kep.requests[0].devices[0].networkData).toMatchObject({
-        addresses: device?.networkData?.ips,
-        hwAddress: device?.networkData?.hardwareAddress,
+        ips: device?.networkData?.ips,
+        hardwareAddress: device?.networkData?.hardwareAddress,
       });
 
       const path = container.metadataPath('resourceclaims/fast-net', 'vf');

@@ -10,11 +10,12 @@ export const documentKind = 'DeviceMetadata';
 export const metadataVersions = ['v1beta1', 'v1alpha1'] as const;
 export type MetadataVersion = (typeof metadataVersions)[number];
 
-/** How one network device is written; the `kep` layout adds the names that the KEP's own examples read. */
-export type FormatNetworkData = (data: NetworkDeviceData) => Record<string, unknown>;
-
 /** The field names of resource.k8s.io/v1, in the Go helper's order; empty fields are left out, as with `omitempty`. */
-export const formatNetworkData: FormatNetworkData = ({ interfaceName, ips, hardwareAddress }) =>
+export const formatNetworkData = ({
+  interfaceName,
+  ips,
+  hardwareAddress,
+}: NetworkDeviceData): Record<string, unknown> =>
   defined({
     interfaceName: interfaceName || undefined,
     ips: ips?.length ? ips : undefined,
@@ -36,13 +37,9 @@ export function encodeVersions(
  * The document as one versioned JSON object, followed by a line feed, byte for byte as the Go helper writes the same
  * content. `generation` comes before the long parts: a torn read shows the newer one first.
  */
-export function encodeObject(
-  document: MetadataDocument,
-  version: MetadataVersion,
-  networkData: FormatNetworkData = formatNetworkData,
-): string {
+export function encodeObject(document: MetadataDocument, version: MetadataVersion): string {
   const { name, namespace, uid } = document.claim;
-  const devices = document.devices.map((device) => formatDevice(device, networkData));
+  const devices = document.devices.map(formatDevice);
   return `${formatGoJson(
     defined({
       kind: documentKind,
@@ -54,14 +51,14 @@ export function encodeObject(
   )}\n`;
 }
 
-function formatDevice(device: DeviceMetadata, networkData: FormatNetworkData): Record<string, unknown> {
+function formatDevice(device: DeviceMetadata): Record<string, unknown> {
   const attributes = sortedAttributes(device.attributes ?? {}).map(([name, value]) => [name, formatAttribute(value)]);
   return defined({
     driver: device.driver,
     pool: device.pool,
     name: device.name,
     attributes: attributes.length === 0 ? undefined : Object.fromEntries(attributes),
-    networkData: device.networkData === undefined ? undefined : networkData(device.networkData),
+    networkData: device.networkData && formatNetworkData(device.networkData),
   });
 }
 

@@ -151,7 +151,7 @@ describe('docs/metadata.schema.json', () => {
     ['v1', '"ips"', '"addrs"'],
     ['v1', '"192.0.2.7/24"', '"192.0.2.7"'],
     ['v1', '"name": "vf"', '"name": "a/b/c"'],
-    ['kep', '"hwAddress": "02', '"hwAddress": 2, "x": "02'],
+    ['kep', '"hardwareAddress": "02', '"hwAddress": "02'],
     ['attributes-json', '"1500"', '1500'],
     ['attributes-json', '"claimName"', '"name"'],
     ['downward-api', '"status": "True"', '"status": "Maybe"'],
