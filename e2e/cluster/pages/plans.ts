@@ -92,6 +92,7 @@ export const pagePlans: PagePlan[] = [
       [/^docker buildx build/, noEngine],
       [/^helm (test|lint --strict)$/, mention],
       [/^kubectl netdra$/, mention],
+      [/^npm (pack|install)/, 'test/tools/package/package.test.ts packs and installs the package'],
       [/^netdra seccomp$/, 'a command of the image: test/unit/app/tools/seccomp.test.ts runs it'],
       [/^netdra log$/, 'a command of the image, which kubectl netdra bundle runs'],
       [/^netdra (--version|claims)$/, mention],

@@ -73,7 +73,7 @@ const others: Record<string, string[]> = {
   'kubectl uncordon': [],
   'kubectl wait': ['--for=', '--timeout=', '--namespace=', '-n=', '--all'],
   modprobe: [],
-  'npm install': ['--no-save'],
+  'npm install': ['--no-save', '--global'],
   'npm pack': [],
   'npm publish': [],
   'promtool check rules': [],
