@@ -6,6 +6,7 @@ import type { Logger } from '../../lib/logger.ts';
 import { notify } from '../../lib/notify.ts';
 import { passingRefusals, pauses, periods } from '../../lib/waiting-times.ts';
 import { isKubeError, retryPauseMs } from '../kube/index.ts';
+import { formatAttributeStrings } from '../metadata/document/attribute.ts';
 import { formatProblems, SliceError } from './errors.ts';
 import type { DriverResources, Pool } from './model.ts';
 import { PoolWriter } from './pool-writer.ts';
@@ -47,6 +48,8 @@ export class SlicePublisher implements AsyncDisposable {
   readonly #stop = new AbortController();
   /** Wanted pools; `undefined` for a pool that stays as it is, since it would be refused. */
   #pools = new Map<string, Pool | undefined>();
+  /** The same, where a pool that would be refused is as it was before. */
+  #offered = new Map<string, Pool>();
   #loop: Promise<void> | undefined;
   #asked = false;
   #changed = false;
@@ -69,8 +72,21 @@ export class SlicePublisher implements AsyncDisposable {
     // A copy: drivers may change their objects.
     const pools = Object.entries(copyOf(resources.pools));
     this.#pools = new Map(pools.map(([name, pool]) => [name, this.#isValid(name, pool) ? pool : undefined]));
+    const offered = [...this.#pools].map(([name, pool]) => [name, pool ?? this.#offered.get(name)] as const);
+    this.#offered = new Map(offered.filter((entry): entry is [string, Pool] => entry[1] !== undefined));
     this.recheck();
     this.#loop ??= this.#run();
+  }
+
+  /**
+   * Looks up the attributes with which a device is offered, as text: numbers in decimal, `true` and `false`, lists with commas.
+   * Those of the last valid `publish`, whether or not the API server can be reached.
+   * @returns `undefined` for a device that is not offered
+   * Source: KEP-5304 of October 2025, `LookupDeviceAttributes`
+   */
+  lookupDeviceAttributes(poolName: string, deviceName: string): Record<string, string> | undefined {
+    const device = this.#offered.get(poolName)?.devices.find(({ name }) => name === deviceName);
+    return device && formatAttributeStrings(device.attributes ?? {});
   }
 
   /** Checks at once whether the API server still has the wanted slices. */

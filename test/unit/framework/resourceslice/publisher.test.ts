@@ -4,6 +4,21 @@ import { testDriver, testNode } from '../../../doubles/objects.ts';
 import { devices, generations, it, names, onePool, poll } from './bench.ts';
 
 describe('SlicePublisher', () => {
+  it('looks up the attributes of a device that it offers, as text', async ({ own: bench, publisher }) => {
+    const attributes = { mtu: { int: 9000 }, rdma: { bool: false }, 'example.com/nodes': { ints: [0, 1] } };
+    publisher.publish(onePool([{ name: 'dev-0', attributes }, { name: 'dev-1' }]));
+    const text = { 'example.com/nodes': '0,1', mtu: '9000', rdma: 'false' };
+    const lookUp = (...devices: string[]) => devices.map((name) => publisher.lookupDeviceAttributes(testNode, name));
+    expect(lookUp('dev-0', 'dev-1', 'dev-2')).toEqual([text, {}, undefined]);
+    expect(publisher.lookupDeviceAttributes('other', 'dev-0')).toBeUndefined();
+    // The API server would refuse it, so the pool stays as it is.
+    publisher.publish(onePool([{ name: 'Dev' }]));
+    expect(lookUp('dev-0', 'Dev')).toEqual([text, undefined]);
+    expect(bench.errors).toMatchObject([{ code: 'slice-invalid' }]);
+    publisher.publish({ pools: {} });
+    expect(lookUp('dev-0')).toEqual([undefined]);
+  });
+
   it('publishes a pool without devices as one empty slice', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool([])));
     expect(bench.slices()[0]?.spec.pool).toEqual({ name: testNode, generation: 1, resourceSliceCount: 1 });
