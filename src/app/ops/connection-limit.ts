@@ -16,8 +16,8 @@ loopback.addAddress('::1', 'ipv6');
  * pod can reach the port, and as many connections as it opens must not make probes fail.
  */
 export class ConnectionLimit implements Disposable {
-  readonly #own = new Pool();
-  readonly #others = new Pool();
+  readonly #own = new ConnectionPool();
+  readonly #others = new ConnectionPool();
 
   add(socket: Socket): void {
     (isOfThisNode(socket) ? this.#own : this.#others).add(socket);
@@ -30,7 +30,7 @@ export class ConnectionLimit implements Disposable {
   }
 }
 
-class Pool implements Disposable {
+class ConnectionPool implements Disposable {
   /** With the time since when each is open, ms; the oldest first. */
   readonly #sockets = new Map<Socket, number>();
   #timer: NodeJS.Timeout | undefined;

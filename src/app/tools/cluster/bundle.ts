@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { formatExactJson } from '../../../framework/metadata/document/json-stream.ts';
 import { explain, NetdraError } from '../../../lib/errors.ts';
 import { readClaims } from './claims.ts';
-import { type DriverPod, type DriverPodsOptions, readDriverPods } from './driver-pods.ts';
+import { type DriverPod, type DriverPodsOptions, defaultDriverNamespace, readDriverPods } from './driver-pods.ts';
 import type { Cluster } from './open-cluster.ts';
 import { redactObject, redactText } from './redact.ts';
 import { readStatus } from './status.ts';
@@ -60,7 +60,12 @@ export async function makeBundle(cluster: Cluster, options: BundleOptions): Prom
   await writeObject('nodenetworkdevices.json', () => cluster.listViews());
   await writeObject('networkdevicepolicies.json', () => cluster.listPolicies());
   await writeObject('deviceclasses.json', () => cluster.listResources('deviceclasses'));
-  await writeObject('pods.json', () => cluster.listPods({ labelSelector: options.selector }));
+  await writeObject('pods.json', () =>
+    cluster.listPods({
+      labelSelector: options.selector,
+      fieldSelector: `metadata.namespace=${options.driverNamespace ?? defaultDriverNamespace}`,
+    }),
+  );
   for (let index = 0; index < nodes.length; index += maxParallel) {
     const some = nodes.slice(index, index + maxParallel);
     await Promise.all(some.map((node) => collectNode(cluster, node, pods.get(node) as DriverPod, write)));

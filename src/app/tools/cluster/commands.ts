@@ -3,6 +3,7 @@ import { defined } from '../../../lib/defined.ts';
 import { flagOption } from '../../settings.ts';
 import { type OutputOptions, outputOption, runTool, writeOutput } from '../run-tool.ts';
 import { openTerminal } from '../terminal.ts';
+import { defaultDriverNamespace } from './driver-pods.ts';
 import type { Cluster, ClusterOptions } from './open-cluster.ts';
 import type { ExecResult } from './pod-exec.ts';
 
@@ -89,15 +90,15 @@ function namespaceOption(): Option {
   return new Option('-n, --namespace <name>', "namespace (default: that of the kubeconfig's context)");
 }
 
+type PodsOptions<More> = More & { selector: string; driverNamespace: string };
+
 /** A command that needs the pods of the driver. */
 function podsCommand<More extends object = object>(
-  ...[name, description, run]: Parameters<typeof clusterCommand<More & { selector: string }>>
+  ...[name, description, run]: Parameters<typeof clusterCommand<PodsOptions<More>>>
 ): Command {
-  return clusterCommand<More & { selector: string }>(name, description, run).option(
-    '-l, --selector <labels>',
-    "labels of the driver's pods",
-    'app.kubernetes.io/name=netdra',
-  );
+  return clusterCommand<PodsOptions<More>>(name, description, run)
+    .option('-l, --selector <labels>', "labels of the driver's pods", 'app.kubernetes.io/name=netdra')
+    .option('--driver-namespace <name>', "namespace of the driver's pods", defaultDriverNamespace);
 }
 
 /** `kubectl netdra claims`: the claims with devices of the driver, as the API server has them. */

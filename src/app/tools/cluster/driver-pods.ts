@@ -14,7 +14,13 @@ export interface DriverPod {
 
 /** The part of a pod that is read. Source: core/v1 `Pod`. */
 interface ListedPod {
-  metadata: { namespace: string; name: string; labels?: Record<string, string>; creationTimestamp: string };
+  metadata: {
+    namespace: string;
+    name: string;
+    labels?: Record<string, string>;
+    creationTimestamp: string;
+    ownerReferences?: { kind: string }[];
+  };
   spec: {
     nodeName?: string;
     affinity?: { nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: NodeSelector } };
@@ -36,17 +42,33 @@ export interface DriverPodsOptions {
   driverName: string;
   /** Label selector of the driver's pods. */
   selector: string;
+  /** Namespace of the driver's pods. Default: that in which the pages install the chart. */
+  driverNamespace?: string;
 }
 
-/** The pods of the driver by their node; during a rolling update, of two on one node the newer. */
+/** Source: docs/operators.md, the installation. */
+export const defaultDriverNamespace = 'netdra';
+
+/**
+ * The pods of the driver by their node; during a rolling update, of two on one node the newer. Only those of the driver's
+ * namespace, and of those only pods of a DaemonSet, if they have an owner: every tenant can give a pod the labels of the chart.
+ */
 export async function readDriverPods(
   cluster: Pick<Cluster, 'listPods'>,
-  { driverName, selector }: DriverPodsOptions,
+  { driverName, selector, driverNamespace = defaultDriverNamespace }: DriverPodsOptions,
 ): Promise<Map<string, DriverPod>> {
-  const pods = await cluster.listPods<ListedPod>({ labelSelector: selector });
-  const ofDriver = pods.filter((pod) => driverNameOf(pod) === driverName);
+  const pods = await cluster.listPods<ListedPod>({
+    labelSelector: selector,
+    fieldSelector: `metadata.namespace=${driverNamespace}`,
+  });
+  const ofDriver = pods.filter((pod) => isOfDaemonSet(pod, driverNamespace) && driverNameOf(pod) === driverName);
   const byAge = ofDriver.sort((a, b) => (a.metadata.creationTimestamp < b.metadata.creationTimestamp ? -1 : 1));
   return new Map(byAge.map((pod) => [nodeOf(pod), toDriverPod(pod)]));
+}
+
+/** Pods of the driver that somebody runs without a DaemonSet have no owner. */
+function isOfDaemonSet({ metadata: { namespace, ownerReferences = [] } }: ListedPod, wanted: string): boolean {
+  return namespace === wanted && ownerReferences.every(({ kind }) => kind === 'DaemonSet');
 }
 
 /** The chart sets it; the default is that of `--driver-name`. */

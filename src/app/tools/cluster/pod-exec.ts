@@ -16,6 +16,8 @@ export interface ContainerName {
 }
 
 const timeoutMs = 120_000;
+/** Of each stream: more than metadata of all claims of a node, and far less than the memory of the user's machine. */
+const mostOutputBytes = 16 * 1024 * 1024;
 
 /**
  * Runs a command in a container to completion, through the API server.
@@ -29,6 +31,7 @@ export async function execInPod(config: KubeConfig, name: ContainerName, command
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const output = Promise.all([buffer(stdout), buffer(stderr)]);
   const { promise: ended, resolve, reject } = Promise.withResolvers<V1Status>();
+  for (const stream of [stdout, stderr]) limitOutput(stream, () => reject(fail(`more than ${mostOutputBytes} bytes`)));
   const timer = setTimeout(() => reject(fail(`no end within ${timeoutMs} ms`)), timeoutMs);
   // Rejections are awaited below, but only after the connection is open.
   for (const each of [ended, output]) each.catch(() => undefined);
@@ -48,6 +51,17 @@ export async function execInPod(config: KubeConfig, name: ContainerName, command
     stdout.destroy();
     stderr.destroy();
   }
+}
+
+/** Ends a stream at its limit: what is on the other side may write for as long as it likes. */
+export function limitOutput(stream: PassThrough, onExceeded: () => void, mostBytes = mostOutputBytes): void {
+  let bytes = 0;
+  stream.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes <= mostBytes) return;
+    onExceeded();
+    stream.destroy(new Error(`more than ${mostBytes} bytes`));
+  });
 }
 
 /** The protocol reports it as one of the causes of a failure. Source: k8s.io/apimachinery, `NonZeroExitCode`. */
