@@ -49,8 +49,9 @@ interface PodVf {
 }
 
 /**
- * Reads the counters of the VFs that pods have. Those of a real VF are the PF's, which also counts for VFs in user space; only
- * errors are those of its interface. A simulated VF has no PF that counts.
+ * Reads the counters of the VFs that pods have. Those of a real VF are the PF's, which also counts for VFs in user space; errors are
+ * those of its interface. So is all else where the PF does not count, cannot list its VFs, or leaves the VF out; a simulated VF has no
+ * PF.
  */
 export class TrafficReader {
   readonly #options: TrafficReaderOptions;
@@ -71,11 +72,9 @@ export class TrafficReader {
     const ofPfs = await this.#readPfs(vfs, failures);
     const samples: TrafficSample[] = [];
     for (const vf of vfs) {
-      const ofVf = this.#options.vfs.isSimulated ? {} : ofPfs(vf.device);
+      const ofPf = ofPfs(vf.device);
       const ofLink = isUserSpace(vf.device) ? undefined : await this.#attempt(failures, () => this.#readLink(vf));
-      const { rxErrors, txErrors } = ofLink ?? {};
-      const errors = rxErrors === undefined || txErrors === undefined ? {} : { rxErrors, txErrors };
-      const counters = this.#options.vfs.isSimulated ? ofLink : ofVf && { ...ofVf, ...errors };
+      const counters = countersOf(ofPf, ofLink);
       if (counters !== undefined) samples.push({ labels: vf.labels, counters });
     }
     this.#logged = failures;
@@ -110,12 +109,13 @@ export class TrafficReader {
     }
   }
 
-  /** One request for each PF. @returns the counters of a device, `undefined` if its PF does not report them */
+  /** One request for each PF. @returns the counters of a device, `undefined` if its PF does not count or report them */
   async #readPfs(vfs: readonly PodVf[], failures: Set<string>) {
     const pfs = new Map<string, VfTraffic[]>();
     const addresses = this.#options.vfs.isSimulated ? [] : vfs.flatMap(({ device }) => device.pfAddress ?? []);
     for (const address of new Set(addresses)) {
-      pfs.set(address, (await this.#attempt(failures, () => this.#readPf(address))) ?? []);
+      const vfs = (await this.#attempt(failures, () => this.#readPf(address))) ?? [];
+      if (doesCount(vfs)) pfs.set(address, vfs);
     }
     return ({ pfAddress, vfIndex }: StoredDevice) => {
       const found = pfs.get(pfAddress ?? '')?.find((each) => each.vfIndex === vfIndex);
@@ -150,4 +150,16 @@ export class TrafficReader {
       return undefined;
     }
   }
+}
+
+/** @param ofPf of a PF that counts @param ofLink of the interface in the pod @returns `undefined` if they are unknown */
+function countersOf(ofPf: Partial<LinkTraffic> | undefined, ofLink: LinkTraffic | undefined) {
+  if (ofPf === undefined || ofLink === undefined) return ofPf ?? ofLink;
+  const { rxErrors, txErrors } = ofLink;
+  return { ...ofPf, rxErrors, txErrors };
+}
+
+/** Whether a PF counts for its VFs: drivers that do not, such as igb and ixgbe, report zeros for all of them. */
+function doesCount(vfs: readonly VfTraffic[]): boolean {
+  return vfs.some(({ vfIndex: _vfIndex, ...counters }) => Object.values(counters).some((value) => value > 0));
 }

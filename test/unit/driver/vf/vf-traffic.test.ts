@@ -107,6 +107,32 @@ describe('TrafficReader', () => {
     expect(samples).toEqual([{ labels, counters: { ...counters, rxBytes: 5, ...errors } }]);
   });
 
+  const zeros = { rxBytes: 0, txBytes: 0, rxPackets: 0, txPackets: 0, rxDropped: 0, txDropped: 0 };
+
+  it.each<[string, () => Promise<object[]>]>([
+    ['reports zeros for all its VFs, as igb does', async () => [0, 1].map((vfIndex) => ({ vfIndex, ...zeros }))],
+    ['leaves the VF out', async () => []],
+    ['cannot list its VFs', async () => Promise.reject(new NetlinkError('netlink-refused', 'EMSGSIZE'))],
+  ])(
+    'reads the counters of the interface if the PF %s; those of a VF in user space are unknown, not 0',
+    async (_why, ofPf) => {
+      vfTraffic = ofPf;
+      devices = [vf(0), inUserSpace(1)];
+      const { samples, missing } = await reader().read();
+      expect(samples).toEqual([{ labels, counters: { ...counters, rxBytes: 5, ...errors } }]);
+      expect(missing).toEqual({ limit: 0, unreadable: 1 });
+    },
+  );
+
+  it('takes zeros of a PF that counts for another VF as no traffic', async () => {
+    vfTraffic = async () => [
+      { vfIndex: 0, ...counters },
+      { vfIndex: 1, ...zeros },
+    ];
+    devices = [inUserSpace(1)];
+    expect((await reader().read()).samples.map((sample) => sample.counters)).toEqual([zeros]);
+  });
+
   it('has nothing of VFs that are in no pod, and counts those beyond the limit', async () => {
     const { attachment: _attachment, ...free } = vf(0);
     devices = [free];
@@ -125,7 +151,8 @@ describe('TrafficReader', () => {
       throw new NetlinkError('netlink-refused', 'cannot read the counters: EMSGSIZE', { errno: 'EMSGSIZE' });
     };
     const failures = ['cannot read the counters: EMSGSIZE'];
-    for (const _ of [1, 2]) expect(await own.read()).toMatchObject({ missing: { limit: 0, unreadable: 3 }, failures });
+    // The first one has an interface that counts.
+    for (const _ of [1, 2]) expect(await own.read()).toMatchObject({ missing: { limit: 0, unreadable: 2 }, failures });
     expect(logger.messages('warn')).toEqual(['traffic counters cannot be read']);
     vfTraffic = works;
     await own.read();
