@@ -2,7 +2,6 @@ import { afterAll, beforeAll, describe } from 'vitest';
 import { ApiCluster } from './api-cluster.ts';
 import { describeClaimStatus } from './claim-status.ts';
 import { describeClaimStatusPolicy } from './claim-status-policy.ts';
-import { describeClassRules } from './class-rules.ts';
 import { describeRefusedLists } from './device-conditions.ts';
 import { describeNodeView } from './node-view.ts';
 import { describePolicyObjects } from './policy-objects.ts';
@@ -17,7 +16,6 @@ describe('with the gates of its version', () => {
   const get = () => cluster;
   describeRefusedLists(get);
   describeClaimStatus(get);
-  describeClassRules(get);
   describeNodeView(get);
   describePolicyObjects(get);
   // Last: it gives the driver's account more permissions.

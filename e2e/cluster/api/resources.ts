@@ -1,4 +1,3 @@
-import type { KubernetesObject } from '@kubernetes/client-node';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type KubeClient, type KubeRequest, ResourceApi } from '../../../src/framework/kube/index.ts';
 import { type ResourceVersion, resourceVersions } from '../../../src/framework/kube/resource-versions.ts';
@@ -191,28 +190,6 @@ export function describeResources(get: () => ApiCluster): void {
         expect(refused).toMatch(
           /the API server answered (422: .* is invalid: \[?spec\.devices\[0\]|400: .* cannot be handled)/,
         );
-    });
-  });
-
-  describe('the policies of a chart that opens fields to claims', () => {
-    it('let claims set those, and no others', async () => {
-      const answer = async (fields: object) => {
-        const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...fields };
-        const claim = buildClaim('opened', {
-          requests: [{ name: 'vf', deviceClassName: 'netdra-kernel', devices: [] }],
-          config: [{ source: 'FromClaim', parameters }],
-          allocated: false,
-        });
-        const { uid: _, ...metadata } = claim.metadata;
-        const path = '/apis/resource.k8s.io/v1/namespaces/default/resourceclaims';
-        const body: KubernetesObject = { ...claim, metadata };
-        return await cluster.admin.client
-          .request({ method: 'POST', path, query: { dryRun: 'All' }, body })
-          .then(() => 'accepted', explain);
-      };
-      // Policies take effect shortly after they are installed.
-      await eventually(() => answer({ vhost: true })).toContain('vhost of a VFConfig is for DeviceClasses');
-      expect(await answer({ macAddress: '02:00:00:00:00:01' })).toBe('accepted');
     });
   });
 }
