@@ -166,7 +166,7 @@ export interface DeviceState {
 }
 
 /** What the driver writes to the API server. */
-export type ApiObject = 'slices' | 'status' | 'events' | 'nodes' | 'policies';
+export type ApiObject = 'slices' | 'status' | 'events' | 'nodes';
 
 /** Figures that may be read at any time. */
 export interface NodeFacts {

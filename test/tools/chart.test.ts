@@ -298,9 +298,9 @@ describe('the chart', () => {
   });
 
   it.each([
-    ['NodeNetworkDevices', 'nodeView', 'nodenetworkdevices', 'node-view'],
-    ['NetworkDevicePolicies', 'policyObjects', 'networkdevicepolicies', 'policy-status'],
-  ])('has what %s need only with %s.enabled, and their definition once in a cluster', (_, value, plural, name) => {
+    ['NodeNetworkDevices', 'nodeView', 'nodenetworkdevices', ['ValidatingAdmissionPolicy netdra-node-view']],
+    ['NetworkDevicePolicies', 'policyObjects', 'networkdevicepolicies', []],
+  ])('has what %s need only with %s.enabled, and their definition once in a cluster', (_, value, plural, policies) => {
     const mentions = (values: object) => {
       const objects = renderObjects({ values: { [value]: values } });
       const isMeant = (object: object) =>
@@ -308,10 +308,9 @@ describe('the chart', () => {
       return objects.filter(isMeant).map(({ kind, metadata }) => `${kind} ${metadata?.name}`);
     };
     const always = ['ClusterRole netdra', 'ClusterRole netdra-viewer', 'DaemonSet netdra'];
-    const policy = `ValidatingAdmissionPolicy netdra-${name}`;
     const definition = `CustomResourceDefinition ${plural}.netdra.dev`;
-    expect(mentions({}).sort()).toEqual([...always, definition, policy].sort());
-    expect(mentions({ createDefinition: false }).sort()).toEqual([...always, policy].sort());
+    expect(mentions({}).sort()).toEqual([...always, definition, ...policies].sort());
+    expect(mentions({ createDefinition: false }).sort()).toEqual([...always, ...policies].sort());
     expect(mentions({ enabled: false })).toEqual([]);
   });
 

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { mostRefusals } from '../../../src/driver/policy/index.ts';
 import type { Cost } from './api-metrics.ts';
 import type { LargeCluster } from './large-cluster.ts';
 import type { PublisherProcess } from './publisher-process.ts';
@@ -79,8 +78,8 @@ export async function playPolicies(options: PlayOptions, change: (isRefused: boo
     ['start', () => publishers.followPolicies(), 0],
     ['update', () => publishers.replace()],
     ['policyChanged', () => change(false), 1],
-    ['policyRefused', () => change(true), 1 + mostRefusals],
-    ['policyMended', () => change(false), 1 + mostRefusals],
+    ['policyRefused', () => change(true), 1],
+    ['policyMended', () => change(false), 1],
   ]);
 }
 

@@ -4,25 +4,19 @@ import type { PolicySource } from '../devices/policy-file.ts';
 import type { NodePorts, NodeSettings } from '../ports.ts';
 import { PolicyObjects } from './policy-objects.ts';
 
-export interface PolicySourceParts extends Pick<NodePorts, 'clock' | 'logger' | 'random' | 'kube' | 'observer'> {
+export interface PolicySourceParts extends Pick<NodePorts, 'clock' | 'logger' | 'random' | 'kube'> {
   settings: NodeSettings;
   /** Gets the source. */
   stack: AsyncDisposableStack;
 }
 
 /** The objects of the API server, if they are wanted; otherwise the file of the settings is the source. */
-export function createPolicySource({
-  settings,
-  stack,
-  observer,
-  ...parts
-}: PolicySourceParts): PolicySource | undefined {
-  const { driverName: driver, nodeName: node, inventoryPolicy: filePath, stateDir } = settings;
+export function createPolicySource({ settings, stack, ...parts }: PolicySourceParts): PolicySource | undefined {
+  const { nodeName: node, inventoryPolicy: filePath, stateDir } = settings;
   if (!settings.policyObjects) return undefined;
   return stack.use(
     new PolicyObjects({
-      ...{ ...parts, driver, node, statePath: join(stateDir, 'policy.json') },
-      onError: (error) => observer.writeFailed('policies', error),
+      ...{ ...parts, node, statePath: join(stateDir, 'policy.json') },
       ...defined({ filePath }),
     }),
   );

@@ -1,3 +1,2 @@
 export { createPolicySource } from './create.ts';
 export { type NetworkDevicePolicy, PolicyObjects, type PolicyObjectsOptions } from './policy-objects.ts';
-export { mostRefusals, type Refusal } from './policy-refusals.ts';

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { FollowedList, isKubeError, type ObjectMeta } from '../../framework/kube/index.ts';
-import { errnoCode, explain, NetdraError } from '../../lib/errors.ts';
+import type { Clock } from '../../lib/clock.ts';
+import { errnoCode, NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { replaceFile } from '../../lib/replace-file.ts';
 import { type InventoryPolicy, policySpecSchema } from '../../node/inventory/index.ts';
@@ -9,8 +10,8 @@ import { matches } from '../api/namespace-rules.ts';
 import { networkDevicePolicySpec } from '../api/policy-object.ts';
 import { checkSchema } from '../api/schema-faults.ts';
 import { PolicyFile, type PolicySource, type PutInForce } from '../devices/policy-file.ts';
-import { PolicyRefusals, type PolicyRefusalsOptions, policiesPath, type Refusal } from './policy-refusals.ts';
 
+const policiesPath = '/apis/netdra.dev/v1alpha1/networkdevicepolicies';
 /** How long a driver that knows nothing yet waits for the API server before it goes on without devices. */
 const firstAnswerMs = 2_000;
 
@@ -18,7 +19,6 @@ const firstAnswerMs = 2_000;
 export interface NetworkDevicePolicy {
   metadata: ObjectMeta & { generation?: number };
   spec: { nodeSelector: unknown };
-  status?: { refusedBy?: Refusal[] };
 }
 
 /** What was in force last; without a name, no object was. */
@@ -29,8 +29,13 @@ interface StoredChoice {
   policy?: InventoryPolicy;
 }
 
-export interface PolicyObjectsOptions extends Omit<PolicyRefusalsOptions, 'kube' | 'policies'> {
+export interface PolicyObjectsOptions {
   kube: ConstructorParameters<typeof FollowedList>[0]['kube'];
+  node: string;
+  clock: Clock;
+  logger: Logger;
+  /** From 0 up to 1. */
+  random: () => number;
   /** File in which the choice is kept for the next start. */
   statePath: string;
   /** File with the policy of nodes that no object selects. */
@@ -46,7 +51,6 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   readonly #options: PolicyObjectsOptions;
   readonly #objects: FollowedList<NetworkDevicePolicy>;
   readonly #node: FollowedList<{ metadata: ObjectMeta }>;
-  readonly #refusals: PolicyRefusals;
   #isStarted = false;
   /** `undefined`: not known yet. */
   #choice: StoredChoice | undefined;
@@ -63,7 +67,6 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
     this.#node = new FollowedList({
       ...{ ...options, path: '/api/v1/nodes', query, what: 'the labels of the Node', metadataOnly: true },
     });
-    this.#refusals = new PolicyRefusals({ ...options, policies: this.#objects });
   }
 
   async follow(onChange: PutInForce): Promise<NetdraError | undefined> {
@@ -76,7 +79,7 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   }
 
   async [Symbol.asyncDispose]() {
-    for (const part of [this.#refusals, this.#objects, this.#node]) await part[Symbol.asyncDispose]();
+    for (const part of [this.#objects, this.#node]) await part[Symbol.asyncDispose]();
   }
 
   async #start(onChange: PutInForce): Promise<void> {
@@ -111,9 +114,6 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
       const hint = 'change a nodeSelector or delete one of them';
       fault = new NetdraError('policy-refused', `several NetworkDevicePolicies select this node: ${names}`, { hint });
     } else fault = this.#accept(only, onChange);
-    const refused = fault === undefined ? [] : selecting.filter((each) => !this.#isChosen(each));
-    const refusal = { message: explain(fault) };
-    this.#refusals.want(new Map(refused.map((each) => [nameOf(each), { ...refusal, generation: generationOf(each) }])));
     return fault ?? this.#refusedRead();
   }
 

@@ -9,7 +9,6 @@ import type {
 import { describe, expect, it } from 'vitest';
 import { renderRules } from '../../../deploy/admission/rules.ts';
 import { renderPolicyDefinition } from '../../../deploy/helm/policy-definition.ts';
-import { mostRefusals } from '../../../src/driver/policy/index.ts';
 import { findObject, manifestObjects } from './manifest-objects.ts';
 
 const daemonSet = findObject<V1DaemonSet>('DaemonSet');
@@ -75,13 +74,9 @@ describe('deploy/manifests/netdra.yaml', () => {
     expect(rules).toBe(renderRules());
   });
 
-  it('has the schema of policies that the driver has, and as many refusals as it writes', () => {
+  it('has the schema of policies that the driver has', () => {
     const schema = readFileSync(new URL('../../../deploy/helm/netdra/policy-schema.yaml', import.meta.url), 'utf8');
     expect(schema).toBe(renderPolicyDefinition());
-    const definition = findObject('CustomResourceDefinition', 'networkdevicepolicies.netdra.dev');
-    const status = { properties: { refusedBy: { maxItems: mostRefusals } } };
-    const { versions } = (definition as unknown as { spec: { versions: object[] } }).spec;
-    expect(versions[0]).toMatchObject({ schema: { openAPIV3Schema: { properties: { status } } } });
   });
 
   it('allows what the driver asks of the API server, and no more', () => {
@@ -103,7 +98,6 @@ describe('deploy/manifests/netdra.yaml', () => {
       { apiGroups: [''], resources: ['nodes'], verbs: ['get'] },
       { apiGroups: [''], resources: ['nodes'], verbs: ['list', 'watch'] },
       { apiGroups: ['netdra.dev'], resources: ['networkdevicepolicies'], verbs: ['list', 'watch'] },
-      { apiGroups: ['netdra.dev'], resources: ['networkdevicepolicies/status'], verbs: ['patch'] },
       { apiGroups: [''], resources: ['namespaces'], verbs: ['get'] },
       { apiGroups: [''], resources: ['pods'], verbs: ['get'] },
       { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'patch'] },

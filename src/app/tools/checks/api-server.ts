@@ -40,7 +40,6 @@ const viewOf = permission(
 const ofPolicies = [
   permission(warning, '', 'nodes', 'list watch', 'no NetworkDevicePolicy is followed'),
   permission(warning, 'netdra.dev', 'networkdevicepolicies', 'list watch', 'no NetworkDevicePolicy is followed'),
-  permission(warning, 'netdra.dev', 'networkdevicepolicies/status', 'patch', 'policies do not show who refuses them'),
 ];
 
 const ofAttachments = permission(

@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { StoredView } from '../../../driver/nodeview/index.ts';
 import type { NetworkDevicePolicy } from '../../../driver/policy/index.ts';
-import { mostRefusals } from '../../../driver/policy/policy-refusals.ts';
 import type { AllocatedDevice, ResourceClaim } from '../../../framework/kube/index.ts';
 import { claimName } from '../../../framework/metadata/index.ts';
 import type { Device, DeviceTaint, ResourceSlice } from '../../../framework/resourceslice/index.ts';
@@ -38,8 +37,6 @@ export interface PolicyStatus {
   /** Number of nodes on which this generation is in force, and an earlier one. */
   inForce: number;
   earlierInForce: number;
-  /** Names of the first nodes that refuse it. */
-  refusedBy: string[];
 }
 
 /** What the nodes offer, and what claims have of it. @throws KubeError, NetdraError `list-forbidden` */
@@ -89,12 +86,11 @@ function withRules(slice: ResourceSlice, rules: readonly DeviceTaintRule[]): Res
   return { ...slice, spec: { ...slice.spec, devices: all } };
 }
 
-function toPolicyStatus({ metadata, status }: NetworkDevicePolicy, views: readonly StoredView[]): PolicyStatus {
+function toPolicyStatus({ metadata }: NetworkDevicePolicy, views: readonly StoredView[]): PolicyStatus {
   const { name = '', generation = 0 } = metadata;
   const generations = views.flatMap(({ policy }) => (policy.name === name ? [policy.generation] : []));
   const inForce = generations.filter((each) => each === generation).length;
-  const refusedBy = (status?.refusedBy ?? []).map(({ node }) => node);
-  return { name, generation, inForce, earlierInForce: generations.length - inForce, refusedBy };
+  return { name, generation, inForce, earlierInForce: generations.length - inForce };
 }
 
 interface Allocation {
@@ -198,11 +194,9 @@ function lostDevices(devices: readonly Device[], allocations: readonly Allocatio
   return lost.map(({ device, claim }) => `device ${device} of claim ${claim} is not offered any more`);
 }
 
-function formatPolicy({ name, generation, inForce, earlierInForce, refusedBy }: PolicyStatus): string {
+function formatPolicy({ name, generation, inForce, earlierInForce }: PolicyStatus): string {
   const earlier = earlierInForce === 0 ? '' : `, an earlier generation on ${earlierInForce}`;
-  const more = refusedBy.length < mostRefusals ? '' : 'at least ';
-  const refused = refusedBy.length === 0 ? '' : `, refused by ${more}${refusedBy.length}: ${refusedBy.join(', ')}`;
-  return `policy ${name}, generation ${generation}: in force on ${inForce} nodes${earlier}${refused}\n`;
+  return `policy ${name}, generation ${generation}: in force on ${inForce} nodes${earlier}\n`;
 }
 
 export function formatStatus(terminal: Terminal, { driver, nodes, policies }: ClusterStatus): string {

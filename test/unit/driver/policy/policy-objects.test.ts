@@ -2,12 +2,12 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, vi } from 'vitest';
 import type { PolicyOrigin } from '../../../../src/driver/devices/policy-file.ts';
-import { mostRefusals, type NetworkDevicePolicy, PolicyObjects } from '../../../../src/driver/policy/index.ts';
+import { type NetworkDevicePolicy, PolicyObjects } from '../../../../src/driver/policy/index.ts';
 import { NetdraError } from '../../../../src/lib/errors.ts';
 import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import { itWith } from '../../../doubles/it-with.ts';
 import { startKubeBench } from '../../../doubles/kube-bench.ts';
-import { buildNode, testDriver, testNode } from '../../../doubles/objects.ts';
+import { buildNode, testNode } from '../../../doubles/objects.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 const kind = 'NetworkDevicePolicy';
@@ -32,7 +32,7 @@ async function startBench() {
   const statePath = join(dir.path, 'policy.json');
   const open = (path?: string) => {
     const filed = path === undefined ? {} : { filePath: path };
-    const options = { driver: testDriver, node: testNode, statePath, random: () => 0, onError: () => undefined };
+    const options = { node: testNode, statePath, random: () => 0 };
     const source = stack.use(new PolicyObjects({ ...options, ...filed, kube, clock, logger }));
     return async () => {
       return await source.follow((policy: InventoryPolicy | undefined, origin) => {
@@ -47,7 +47,6 @@ async function startBench() {
     writeFile: (text = fileText) => writeFileSync(filePath, text),
     edit: (name: string, change: (object: NetworkDevicePolicy) => void) =>
       api.edit<NetworkDevicePolicy>(kind, name, change),
-    refusedBy: (name: string) => api.get<NetworkDevicePolicy>(kind, name)?.status?.refusedBy,
     writes: () => api.requests(({ method, path }) => method === 'PATCH' && path.includes('networkdevicepolicies')),
   };
 }
@@ -104,34 +103,18 @@ describe('PolicyObjects', () => {
     await expect(own.open(own.filePath)()).rejects.toMatchObject({ code: 'policy-invalid' });
   });
 
-  it('keeps what is in force while several objects select the node, and tells the others so in their status', async ({
-    own,
-  }) => {
+  it('keeps what is in force while several objects select the node', async ({ own }) => {
     own.api.create(policyOf('b'));
     const follow = own.open();
     await follow();
     own.api.create(policyOf('a', rackA));
     const message = 'several NetworkDevicePolicies select this node: a, b';
     await until(follow, (fault) => expect(fault).toMatchObject({ code: 'policy-refused', message }));
-    own.clock.advance(2_000);
-    await vi.waitFor(() =>
-      expect(own.refusedBy('a')).toEqual([
-        { node: testNode, generation: 1, message: `${message} (change a nodeSelector or delete one of them)` },
-      ]),
-    );
-    expect([own.refusedBy('b'), own.seen.length]).toEqual([undefined, 1]);
+    expect(own.seen).toHaveLength(1);
     // How one object replaces another, without anything else in force in between.
     own.api.delete(kind, 'b');
     await until(follow, (fault) => expect(fault).toBeUndefined());
     expect(own.seen.slice(1)).toEqual([['a', { name: 'a', generation: 1 }]]);
-    own.clock.advance(2_000);
-    await vi.waitFor(() => expect(own.refusedBy('a')).toBeUndefined());
-    expect(own.writes().map(({ path, query }) => [path, query])).toEqual(
-      Array(2).fill([
-        '/apis/netdra.dev/v1alpha1/networkdevicepolicies/a/status',
-        { fieldManager: expect.stringMatching(/^sriov\.netdra\.dev-[0-9a-f]{12}$/), force: 'true' },
-      ]),
-    );
   });
 
   it('keeps what is in force while the newest one does not fit the node, and looks again', async ({ own }) => {
@@ -205,30 +188,5 @@ describe('PolicyObjects', () => {
     using _ = own.api.failNext(/networkdevicepolicies/, 404, { times: 9 });
     await until(own.open(), (fault) => expect(fault).toMatchObject({ code: 'policy-unread' }));
     expect(own.seen.at(-1)).toEqual(['a', { name: 'a', generation: 1 }]);
-  });
-
-  it('writes no entry where as many nodes as fit have written theirs, and one when there is room', async ({ own }) => {
-    own.state.refuses = 'a';
-    own.api.create(policyOf('a'));
-    const others = Array.from({ length: mostRefusals }, (_, index) => ({
-      ...{ node: `n${index}`, generation: 1, message: 'x' },
-    }));
-    own.edit('a', (object) => Object.assign(object, { status: { refusedBy: others } }));
-    const follow = own.open();
-    await expect(follow()).rejects.toThrow('a has no VF');
-    expect(own.clock.sleeping()).toEqual([]);
-    own.edit('a', (object) => Object.assign(object, { status: { refusedBy: others.slice(1) } }));
-    await vi.waitFor(async () => {
-      await follow().catch(() => undefined);
-      expect(own.clock.sleeping()).toEqual([2_000]);
-    });
-    using _ = own.api.failNext(/status/, 500);
-    own.clock.advance(2_000);
-    await vi.waitFor(() =>
-      expect(own.logger.messages('warn')).toEqual(['the status of a NetworkDevicePolicy is not written']),
-    );
-    await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([2_000]));
-    own.clock.advance(2_000);
-    await vi.waitFor(() => expect(own.writes()).toHaveLength(2));
   });
 });
