@@ -2,6 +2,8 @@ import { randomUUID } from 'node:crypto';
 import packageInfo from '../../package.json' with { type: 'json' };
 import { createNode, type NetworkNode } from '../driver/create.ts';
 import { openApiAccess } from '../framework/kube/index.ts';
+import { formatExactJson } from '../framework/metadata/document/json-stream.ts';
+import { NetdraError } from '../lib/errors.ts';
 import type { Logger } from '../lib/logger.ts';
 import type { LogRing } from './log-ring.ts';
 import { openPorts } from './ports.ts';
@@ -37,10 +39,17 @@ export async function startApp(settings: Settings, { logger, ring }: { logger: L
   checkWritableDirectories(layoutDirs);
   const layoutPaths = layoutDirs.map(({ path }) => path);
   labelDirectories(dataDir, layoutPaths, logger);
-  stack.use(await serveTools(dataDir, { log: () => ring.text() }, { instance: randomUUID().slice(0, 8), logger }));
+  let driver: NetworkNode | undefined;
+  const inventory = () => {
+    if (driver !== undefined) return formatExactJson(driver.inventory());
+    throw new NetdraError('devices-unlisted', 'the driver has not listed the devices yet', { retriable: true });
+  };
+  const answers = { inventory, log: () => ring.text() };
+  stack.use(await serveTools(dataDir, answers, { instance: randomUUID().slice(0, 8), logger }));
   const ports = await openPorts(node, { access, stack, logger });
-  const driver = stack.use(await createNode(ports, node));
+  driver = stack.use(await createNode(ports, node));
   await driver.start();
   const owned = stack.move();
-  return { whenConnected: () => driver.whenConnected(), [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  const { whenConnected } = driver;
+  return { whenConnected, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }

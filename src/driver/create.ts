@@ -24,6 +24,7 @@ import {
 import type { DeviceList } from './devices/device-list.ts';
 import { reportDevices, reportHealth } from './devices/device-report.ts';
 import { heldBy } from './devices/held-devices.ts';
+import type { InventoryView } from './devices/inventory-view.ts';
 import { LacpRelay } from './devices/lacp-relay.ts';
 import { openDevices } from './devices/open-devices.ts';
 import { DialectFiles } from './dialects/index.ts';
@@ -54,6 +55,8 @@ export interface NetworkNode extends AsyncDisposable {
   start(): Promise<void>;
   /** Waits until the runtime delivers pod events. @throws ConnectionClosedError if the driver stops first */
   whenConnected(): Promise<void>;
+  /** The devices, for the tools of the node. @throws NetdraError `devices-unlisted`; StateError */
+  inventory(): InventoryView;
 }
 
 interface Base extends NodePorts {
@@ -141,6 +144,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
       logger.info({ driver, node, devices: devices.offered().length }, 'driver started');
     },
     whenConnected: async () => void (await runtime.whenConnected()),
+    inventory: () => devices.view(store.claims()),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

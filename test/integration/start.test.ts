@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { builtDriver } from '../../e2e/node/built-driver.ts';
 import type { Finding } from '../../src/app/tools/finding.ts';
-import type { InventoryView } from '../../src/app/tools/inventory.ts';
+import type { InventoryView } from '../../src/driver/devices/inventory-view.ts';
 import { isMachineRoot } from '../doubles/machine-root.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
@@ -184,6 +184,11 @@ describe('netdra run with settings that it cannot work with', () => {
       };
       const { devices } = JSON.parse(tool('inventory').stdout) as InventoryView;
       expect(devices.map(({ attributes }) => attributes.simulated)).toEqual([{ bool: true }]);
+      // Asked in another network, in which a scan would not find the interfaces: the driver answers.
+      const inventory = [mainPath, 'inventory', '-o', 'json', `--kubelet-plugins-dir=${path('plugins')}`];
+      const elsewhere = spawnSync(process.execPath, inventory, { encoding: 'utf8' });
+      expect(JSON.parse(elsewhere.stdout).devices).toEqual(devices);
+      expect(devices[0]?.interfaceName).toBeDefined();
       const findings = JSON.parse(tool('doctor').stdout) as Finding[];
       const messageOf = (name: string) => findings.find(({ check }) => check === name)?.message;
       expect(messageOf('SR-IOV')).toBe('no card has it; VFs are simulated');

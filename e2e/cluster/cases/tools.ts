@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import type { ClaimView } from '../../../src/app/tools/claims.ts';
 import type { Finding } from '../../../src/app/tools/finding.ts';
-import type { InventoryView } from '../../../src/app/tools/inventory.ts';
+import type { InventoryView } from '../../../src/driver/devices/inventory-view.ts';
 import type { GetCluster } from '../describe-cluster.ts';
 import { nodePaths, type RealNode } from '../node/real-node.ts';
 import { createPodWithClaim } from '../objects.ts';

@@ -65,6 +65,10 @@ export function inventoryCommand(): Command {
       const { RtnlConnection } = await import('../../node/netlink/index.ts');
       const dirs = driverDirs(options);
       const { driverName: driver, inventoryPolicy: policyPath, simulate, instance } = options;
+      // What another policy would offer is nothing that the driver knows.
+      const { askDriver } = await import('../tool-socket.ts');
+      const answer = policyPath === undefined ? await askDriver(dirs.dataDir, 'inventory') : undefined;
+      if (answer !== undefined) return writeOutput(options, JSON.parse(answer), formatInventory);
       using stored = openStored(dirs);
       using connection = RtnlConnection.open();
       const view = await takeInventory({

@@ -1,62 +1,16 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type ConditionName, type DeviceCondition, DeviceConditions } from '../../driver/devices/device-conditions.ts';
+import { DeviceConditions } from '../../driver/devices/device-conditions.ts';
 import { heldDevices } from '../../driver/devices/held-devices.ts';
+import { type InventoryView, type OfferedDevice, viewInventory } from '../../driver/devices/inventory-view.ts';
 import { PolicyFile } from '../../driver/devices/policy-file.ts';
 import type { DeviceState } from '../../driver/ports.ts';
 import type { StoredClaim, UnrestoredVf } from '../../driver/state/index.ts';
-import { claimName } from '../../framework/metadata/index.ts';
-import type { DeviceTaint } from '../../framework/resourceslice/index.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
-import { explain } from '../../lib/errors.ts';
-import {
-  deviceAttributes,
-  type Exclusion,
-  type ExclusionReason,
-  explainExclusion,
-  Inventory,
-  type InventoryAttribute,
-  type InventoryOptions,
-  type InventoryPolicy,
-  type NetworkDevice,
-  whyNothing,
-} from '../../node/inventory/index.ts';
+import { Inventory, type InventoryOptions, type InventoryPolicy } from '../../node/inventory/index.ts';
 import { SriovError, Sysfs } from '../../node/sriov/index.ts';
 import { formatTable, type Terminal } from './terminal.ts';
-
-/** Devices that the node offers, and those that it does not offer. */
-export interface InventoryView {
-  devices: OfferedDevice[];
-  excluded: ExcludedDevice[];
-  /** Messages about what cannot be read. */
-  problems: string[];
-  /** Rules of the policy that select nothing. */
-  warnings: string[];
-  /** Why no device is offered; absent: some are. */
-  whyNothing?: string;
-  /** Cards whose VFs the policy switches on when the driver starts; therefore these are not listed. */
-  switchedOnAtStart: { pciAddress: string; numVfs: number }[];
-}
-
-export interface OfferedDevice {
-  name: string;
-  /** The claim that holds it, as `namespace/name`. */
-  claim?: string;
-  /** As in the ResourceSlice. */
-  attributes: Record<string, InventoryAttribute>;
-  interfaceName?: string;
-  /** New claims that do not tolerate them do not get it. */
-  taints?: DeviceTaint[];
-  /** What is wrong with it; absent: nothing. */
-  conditions?: { condition: ConditionName; message: string }[];
-}
-
-export interface ExcludedDevice extends Omit<Exclusion, 'reason'> {
-  reason: ExclusionReason | ConditionName;
-  /** For people. */
-  explanation: string;
-}
 
 export interface InventoryToolOptions {
   /** Name of the driver. */
@@ -76,7 +30,7 @@ export interface InventoryToolOptions {
 }
 
 /**
- * Takes inventory of the devices as the driver does, without changing anything.
+ * Takes inventory of the devices as the driver does, without changing anything: where none runs, or for another policy.
  * @throws NetdraError `policy-invalid`; SriovError, NetlinkError
  */
 export async function takeInventory(options: InventoryToolOptions): Promise<InventoryView> {
@@ -100,33 +54,9 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
   const inventory = new Inventory({ sysfs, connection, simulated: simulatedIn !== undefined, policy, vfSwitch });
   const asFound = heldDevices([...claims, { devices: unrestored.map(({ device }) => device) }]);
   const report = await inventory.scan(asFound);
-  const { devices, excluded, problems, warnings } = report;
-  const withdrawn = conditions.withdrawals(devices);
-  const offered = devices.filter(({ pciAddress }) => !withdrawn.has(pciAddress));
-  return {
-    devices: offered.map((device) => {
-      const { name, interfaceName, pciAddress } = device;
-      const facts = defined({ claim: holderOf(claims, pciAddress), interfaceName });
-      const wrong = conditions
-        .of(device)
-        .map((condition) => ({ condition: condition.name, message: condition.message }));
-      const health = wrong.length === 0 ? {} : { conditions: wrong };
-      return { name, ...facts, attributes: deviceAttributes(device), ...conditions.taintsOf(device), ...health };
-    }),
-    excluded: [
-      ...excluded.map((exclusion) => ({ ...exclusion, explanation: explainExclusion(exclusion) })),
-      ...devices.flatMap((device) => toExcluded(device, withdrawn.get(device.pciAddress)) ?? []),
-    ],
-    problems: [
-      ...problems.map(explain),
-      ...(policyPath === undefined && state?.policyFault !== undefined
-        ? [`${state.policyFault}; the last valid policy stays in force`]
-        : []),
-    ],
-    warnings,
-    ...(devices.length === 0 && { whyNothing: whyNothing(report) }),
-    switchedOnAtStart,
-  };
+  const { policyFault } = policyPath === undefined ? (state ?? {}) : {};
+  const view = viewInventory({ report, devices: report.devices, conditions, claims, ...defined({ policyFault }) });
+  return { ...view, switchedOnAtStart };
 }
 
 async function readPolicy(path: string): Promise<InventoryPolicy> {
@@ -135,19 +65,6 @@ async function readPolicy(path: string): Promise<InventoryPolicy> {
     policy = read ?? {};
   });
   return policy;
-}
-
-function holderOf(claims: readonly StoredClaim[], pciAddress: string): string | undefined {
-  const holder = claims.find(({ devices }) => devices.some((device) => device.pciAddress === pciAddress));
-  return holder && claimName(holder.identity);
-}
-
-function toExcluded(device: NetworkDevice, withdrawal: DeviceCondition | undefined): ExcludedDevice | undefined {
-  if (withdrawal === undefined) return undefined;
-  const { pciAddress, interfaceName } = device;
-  const pf = device.kind === 'vf' ? { pfAddress: device.pfAddress } : {};
-  const { name: reason, message: explanation } = withdrawal;
-  return { pciAddress, ...pf, ...defined({ interfaceName }), reason, explanation };
 }
 
 function findTree(stateDir: string): string {

@@ -25,6 +25,7 @@ import {
 } from './device-conditions.ts';
 import { countDevices, type DeviceCounts } from './device-counts.ts';
 import { heldDevices } from './held-devices.ts';
+import { type InventoryView, type ViewedDevices, viewInventory } from './inventory-view.ts';
 import { ListAttributes, type ListAttributesOptions } from './list-attributes.ts';
 import { offeredBandwidth, portCounters } from './offered-bandwidth.ts';
 import { PolicyFile, type PolicySource } from './policy-file.ts';
@@ -216,15 +217,17 @@ export class DeviceList implements AsyncDisposable {
     return portCounters(this.#devices);
   }
 
-  /** Writes for devices that the kernel has not returned from. */
-  hung(): readonly HungWrite[] {
-    return this.#conditions.hung;
-  }
-
   /** What is wrong with devices, by their names. */
   unhealthy(): Map<string, DeviceCondition[]> {
     const all = this.#devices.map((device): [string, DeviceCondition[]] => [device.name, this.#conditions.of(device)]);
     return new Map(all.filter(([, conditions]) => conditions.length > 0));
+  }
+
+  /** What tools show. @throws NetdraError `devices-unlisted` */
+  view(claims: ViewedDevices['claims']): InventoryView {
+    this.#assertListed();
+    const [report, devices, conditions] = [this.#report, this.#devices, this.#conditions];
+    return viewInventory({ report, devices, conditions, claims, ...defined({ policyFault: this.state.policyFault }) });
   }
 
   /** What is wrong with cards and single VFs, for people. */

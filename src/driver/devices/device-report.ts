@@ -14,7 +14,6 @@ export interface DeviceReportOptions {
   devices: Pick<
     DeviceList,
     | 'failure'
-    | 'hung'
     | 'isListed'
     | 'offered'
     | 'policyFault'
@@ -55,7 +54,7 @@ export function reportDevices(options: DeviceReportOptions): void {
   publisher.publish({ pools: { [node]: { devices: offered, sharedCounters, maxDevicesPerSlice } } });
   reportHealth(options, names);
   events.devicesFound(node, names, store.claims());
-  events.devicesHung(node, devices.hung());
+  events.devicesHung(node, devices.state.hungWrites);
   events.devicesUnrestored(node, store.unrestored());
   events.cardsUnhealthy(node, devices.cardConditions());
 }

@@ -57,7 +57,7 @@ describe('reportDevices', () => {
     };
     const parts = {
       devices: {
-        ...{ ...known, hung: () => [], unhealthy: () => new Map(), cardConditions: () => [] },
+        ...{ ...known, unhealthy: () => new Map(), cardConditions: () => [] },
         ...{ isListed: true, offered: () => offered, sharedCounters: () => [], scannedAt },
       },
       store: { claims: () => [], unrestored: () => [] },

@@ -229,7 +229,7 @@ describe('DeviceList, while the kernel does not return from a write', () => {
       },
       async release() {
         pipe.drain();
-        await expect.poll(() => source.hung(), { timeout: 10_000 }).toEqual([]);
+        await expect.poll(() => source.state.hungWrites, { timeout: 10_000 }).toEqual([]);
       },
       [Symbol.asyncDispose]: () => owned.disposeAsync(),
     };
@@ -238,11 +238,13 @@ describe('DeviceList, while the kernel does not return from a write', () => {
   it('goes on offering the device, with a taint, until the kernel returns', async () => {
     await using bench = await hang();
     const { source, before } = bench;
-    expect(source.hung()).toEqual([{ device: first, path: bench.path, text: first }]);
+    expect(source.state.hungWrites).toEqual([{ device: first, path: bench.path, text: first }]);
     expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 1 });
     expect(offeredAs(source)).toEqual({ ...before.find((device) => device.name === name), taints });
     expect(source.offered().filter((device) => device.taints !== undefined)).toHaveLength(1);
     expect(source.offered()).toHaveLength(before.length);
+    const shown = source.view([]).devices.find((device) => device.name === name);
+    expect(shown).toMatchObject({ taints, conditions: [{ condition: 'hung' }] });
     // Published at once, not after the next scan.
     const changes = bench.changes();
     expect(changes).toBeGreaterThan(0);
