@@ -9,7 +9,7 @@ import { isSince, readPrograms } from '../programs.ts';
 
 const runPath = fileURLToPath(new URL('../../../test/bench/run.ts', import.meta.url));
 /** In the order in which they run. */
-const names = ['start', 'memory', 'rest', 'recording', 'go', 'go-hook', 'go-512'];
+const names = ['start', 'memory', 'rest', 'go', 'go-hook', 'go-512'];
 
 // Upstream's test driver writes metadata from 1.36 on.
 const hasMetadata = isSince(readPrograms(process.env).kubernetesVersion, '1.36');
