@@ -154,6 +154,8 @@ export class HostModel {
         const isRight = readIfThere(path)?.trimEnd() === wanted?.trimEnd();
         yield [path, isRight || !isRepaired ? undefined : 'is not what the record says'];
       }
+      // Without metadata a spec has the hook of the gate, or there is none.
+      if (state.layouts.length === 0 && isGated !== true) continue;
       const spec = join(cdiDir, `${driverName}_metadata_${state.claim.uid}_${base}.json`);
       // Without the program of the gate, a spec that something has removed stays away until the claim is prepared again.
       const isKept = isGated !== true || this.#node.plan.settings.every(({ gate }) => gate === 'hook');
