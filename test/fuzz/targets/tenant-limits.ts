@@ -1,0 +1,199 @@
+import { setImmediate } from 'node:timers/promises';
+import fc from 'fast-check';
+import { checkAllocation } from '../../../src/driver/claims/allocation-check.ts';
+import { DeviceResolver } from '../../../src/driver/claims/device-resolver.ts';
+import { DriverError } from '../../../src/driver/claims/index.ts';
+import { checkNesting } from '../../../src/driver/claims/nesting.ts';
+import { exclusiveCpus } from '../../../src/driver/sandbox/numa-placement.ts';
+import { mostPodLinks } from '../../../src/driver/vf/networks.ts';
+import type { AllocatedClaim } from '../../../src/framework/kubeletplugin/index.ts';
+import { ClaimMetadata, MetadataError } from '../../../src/framework/metadata/index.ts';
+import { printable } from '../../../src/lib/printable.ts';
+import { CniError } from '../../../src/node/cni/index.ts';
+import { parseCidr } from '../../../src/node/netlink/index.ts';
+import { decodeLink, encodeLink, LinkAttribute } from '../../../src/node/netlink/link.ts';
+import { createLinkTable } from '../../../src/node/netlink/link-table.ts';
+import { parseCpuList } from '../../../src/node/numa/index.ts';
+import { testDriver } from '../../doubles/objects.ts';
+import { vfConfigParameters } from '../../doubles/vf-config-arbitraries.ts';
+import { scratchDir } from '../scratch.ts';
+import { expectThat, type FuzzTarget, jsonSeeds, parseJson } from '../target.ts';
+
+/** CPU time that the event loop may be held. */
+const longestMs = 50;
+const attempts = 3;
+/** All that the API takes: requests and configurations of a claim, and bytes of parameters of a configuration. */
+const most = { requests: 32, configs: 32, parameters: 10_240, environment: 1_048_576, claims: 128 };
+
+/** What a tenant writes. Each part is repeated up to its limit. */
+interface Written {
+  /** Variables of a container. */
+  env?: string[];
+  /** Opaque parameters of a claim. */
+  parameters?: object[];
+  /** Aliases of links in a pod. */
+  aliases?: string[];
+  /** Names, annotations and results of plugins. */
+  texts?: string[];
+}
+
+/** Runs a call, and again if it was slow: that may have been a garbage collection. @throws OracleError */
+async function expectBrief(what: string, call: () => unknown): Promise<void> {
+  let least = Infinity;
+  for (let attempt = 0; attempt < attempts && least > longestMs; attempt++) {
+    least = Math.min(least, await longestTurn(call));
+  }
+  expectThat(least <= longestMs, `${what} held the event loop for ${Math.round(least)} ms`);
+}
+
+/** @returns CPU time of the longest turn of the event loop while a call runs, ms */
+async function longestTurn(call: () => unknown): Promise<number> {
+  let isOver = false;
+  let longest = 0;
+  let before = process.threadCpuUsage();
+  const work = (async () => await call())()
+    .catch((error: unknown) => {
+      const isRefusal = [DriverError, CniError, MetadataError].some((each) => error instanceof each);
+      if (!isRefusal) throw error;
+    })
+    .finally(() => (isOver = true));
+  do {
+    await setImmediate();
+    const { user, system } = process.threadCpuUsage(before);
+    longest = Math.max(longest, (user + system) / 1000);
+    before = process.threadCpuUsage();
+  } while (!isOver);
+  await work;
+  return longest;
+}
+
+function repeated(parts: readonly string[], bytes: number): string[] {
+  const all: string[] = [];
+  for (let length = 0; length < bytes; ) {
+    const part = parts[all.length % parts.length] ?? '';
+    all.push(part);
+    length += part.length + 1;
+  }
+  return all;
+}
+
+function claimWith(parameters: readonly object[]): AllocatedClaim {
+  const fitting = parameters.filter((each) => JSON.stringify(each).length <= most.parameters);
+  const config = Array.from({ length: fitting.length === 0 ? 0 : most.configs }, (_, index) => {
+    // A copy with another number, so that none is equal to another.
+    const own = { ...structuredClone(fitting[index % fitting.length]), mtu: 1_280 + index };
+    return { requests: [], opaque: { driver: testDriver, parameters: own } };
+  });
+  const requests = Array.from({ length: most.requests }, (_, n) => ({
+    name: `r${n}`,
+    exactly: { deviceClassName: 'c' },
+  }));
+  const results = requests.map(({ name }, n) => ({ request: name, driver: testDriver, pool: 'n', device: `d${n}` }));
+  const allocated = structuredClone(config).map((each) => ({ ...each, source: 'FromClaim' }));
+  const object = {
+    spec: { devices: { requests, config } },
+    status: { allocation: { devices: { results, config: allocated } } },
+  };
+  return { identity: { namespace: 'a', name: 'c', uid: 'u' }, results, podUids: ['p'], object } as never;
+}
+
+async function prepare(claim: AllocatedClaim): Promise<void> {
+  checkNesting(testDriver, claim);
+  const deviceClass = { metadata: { name: 'c' }, spec: { config: [] } };
+  await checkAllocation(testDriver, { known: () => deviceClass, read: async () => deviceClass } as never, claim);
+  const resolver = new DeviceResolver({
+    driver: testDriver,
+    inventory: { pool: 'n', find: (name: string) => ({ kind: 'vf', name, pciAddress: name }) },
+    openClaimFields: [],
+    cni: { uses: [], allowedPlugins: [], definitionNamespaces: [] },
+    nodeNetworks: async () => Array.from({ length: 8 }, (_, n) => parseCidr(`10.${n}.0.5/16`)),
+  } as never);
+  await resolver.resolve(claim, new AbortController().signal);
+}
+
+async function createContainer(env: readonly string[]): Promise<void> {
+  const [uids, mems] = [new Set(['u-0']), ''];
+  for (const cpus of ['0-7', env.join(',')]) {
+    exclusiveCpus({ cgroupParent: '/kubepods/burstable' }, { env: [...env], cpu: { cpus, mems, shares: 2 } }, uids);
+  }
+  parseCpuList(env.join(','));
+  const dir = scratchDir();
+  const metadata = new ClaimMetadata({
+    driver: testDriver,
+    dataDir: dir,
+    cdiDir: dir,
+    layouts: [],
+    marker: 'NETDRA_CLAIM_',
+  });
+  const container = { env, createRuntimeHooks: [] };
+  for (let n = 0; n < most.claims; n++) metadata.isUsedBy({ namespace: 'a', name: 'c', uid: `u-${n}` }, container);
+}
+
+function listLinks(aliases: readonly string[]): void {
+  const messages = Array.from({ length: mostPodLinks.listed }, (_, index) => {
+    const alias = Buffer.from(aliases[index % aliases.length] ?? '').subarray(0, 255);
+    const attributes = [{ type: LinkAttribute.alias, value: alias }];
+    return { type: 16, data: Buffer.concat(encodeLink(index + 1, attributes)) };
+  });
+  const decode = (found: { data: Buffer }[]) =>
+    found.map(({ data }) => decodeLink(data)).filter((each) => each !== undefined);
+  const table = createLinkTable(messages as never, decode as never, mostPodLinks);
+  table.candidates([{ pciAddress: '0000:3b:02.1', alias: 'vf-1' }]);
+  table.all();
+}
+
+/** What tenants write, as `{ env, parameters, aliases, texts }`, each at its limit. */
+export const target: FuzzTarget = {
+  name: 'tenant-limits',
+  errors: [],
+  shape: 'json',
+  dictionary: ['DRA_CPUSET_', 'DRA_CPUSET_u-0=', 'NETDRA_CLAIM_', '0-65535,', '0000:3b:02.1', '__proto__', '\\u001b['],
+  generated: fc
+    .oneof(fc.array(vfConfigParameters, { minLength: 1, maxLength: 4 }).map((parameters) => ({ parameters })))
+    .map((written) => Buffer.from(JSON.stringify(written))),
+  seeds: () =>
+    jsonSeeds(
+      { env: ['DRA_CPUSET_x=0-65535', 'NETDRA_CLAIM_x='] },
+      { env: [`DRA_CPUSET_u-0=${'0-65535,'.repeat(8_000)}`] },
+      { env: ['A='] },
+      {
+        parameters: [
+          {
+            ...{ apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' },
+            routes: Array.from({ length: 64 }, (_, n) => ({
+              destination: `2001:db8:${n}::/48`,
+              gateway: '2001:db8::1',
+            })),
+            addresses: Array.from({ length: 16 }, (_, n) => `2001:db8:a::${n + 1}/64`),
+          },
+        ],
+      },
+      { aliases: ['0000:3b:02.1', 'vf-1', 'x'.repeat(255)] },
+      { texts: ['\u001b[2J', 'a'.repeat(1_000), '{"ips":['] },
+    ),
+  async run(input) {
+    const written = parseJson(input) as Written | null | undefined;
+    if (typeof written !== 'object' || written === null) return;
+    const { env, parameters, aliases, texts } = written;
+    if (isTexts(env)) {
+      const all = repeated(env, most.environment);
+      await expectBrief('the environment of a container', () => createContainer(all));
+    }
+    if (isList(parameters) && parameters.every((each) => typeof each === 'object' && each !== null)) {
+      await expectBrief('a claim', () => prepare(claimWith(parameters)));
+    }
+    if (isTexts(aliases)) await expectBrief('the links of a pod', () => listLinks(aliases));
+    if (isTexts(texts)) {
+      const text = repeated(texts, most.environment).join(' ');
+      await expectBrief('a text', () => printable(text));
+    }
+  },
+};
+
+function isList(value: unknown): value is unknown[] {
+  return Array.isArray(value) && value.length > 0;
+}
+
+function isTexts(value: unknown): value is string[] {
+  return isList(value) && value.every((each) => typeof each === 'string');
+}
