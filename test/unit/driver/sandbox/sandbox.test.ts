@@ -21,7 +21,6 @@ describe('Sandbox', () => {
   let isUnreadable: boolean;
   let failures: string[];
   let reported: string[];
-  let waitedMs: number[];
   let sandbox: Sandbox;
   const open = (liveUpdates = false, of: SandboxFacts = facts) =>
     new Sandbox(of, {
@@ -43,7 +42,7 @@ describe('Sandbox', () => {
       networks,
       ends: new NamespaceEnds({ networks, clock }),
       onFailure: ({ name }, reason) => failures.push(`${name}: ${reason}`),
-      onAttached: (ms) => waitedMs.push(ms),
+      onAttached: () => undefined,
       onFlapping: () => undefined,
       onSlow: ({ podUid }, { name }, progress) => reported.push(`${podUid}, ${name}: ${progress}`),
       liveUpdates,
@@ -67,7 +66,6 @@ describe('Sandbox', () => {
     isUnreadable = false;
     failures = [];
     reported = [];
-    waitedMs = [];
     sandbox = open();
   });
 
@@ -103,23 +101,6 @@ describe('Sandbox', () => {
     work.failures.clear();
     await pass(5_000);
     expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
-  });
-
-  it('reports once how long the pod has waited for all of its VFs, failed attempts included', async () => {
-    work.failures.set('b', new Error('not yet'));
-    await sandbox.want('ready').catch(() => undefined);
-    await pass(500);
-    expect(waitedMs).toEqual([]);
-    work.failures.clear();
-    await pass(1_000);
-    await sandbox.refresh();
-    expect([sandbox.phase, waitedMs]).toEqual(['ready', [1_500]]);
-  });
-
-  it('reports no wait for VFs that were attached before the driver started', async () => {
-    claims = [claim('a', [{ ...device, attachment: { sandboxId: 's1' } as never }])];
-    await sandbox.want('ready');
-    expect([sandbox.phase, waitedMs]).toEqual(['ready', []]);
   });
 
   it('does not report for 30 s that the runtime has lost the namespace: a container in the gate names it', async () => {
