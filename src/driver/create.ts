@@ -99,7 +99,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
     onPrepared: (claim) => claims.driver.complete(claim),
     onUnprepared: (claim) => claims.driver.forget(claim),
   });
-  const moves = createAttachments(base, devices);
+  const moves = createAttachments(base, devices, (podUid) => sandboxes?.requeuePods([podUid]));
   const reports = createReports(base, devices, metadata);
   const { publisher, events, status } = reports;
   const claims = createClaims(base, { devices, metadata, attachments: moves.attachments, events });
@@ -202,6 +202,7 @@ async function findDevices(base: Base, on: Pick<ClaimMetadataOptions, 'onPending
 function createAttachments(
   { kernel, disk: { store }, cni: runner, clock, logger, stack, decorate }: Base,
   devices: DeviceList,
+  onConflict: (podUid: string) => void,
 ) {
   const cni = new CniAttacher({ runner, clock, logger });
   return {
@@ -212,6 +213,7 @@ function createAttachments(
       store,
       clock,
       logger,
+      onConflict,
     }),
     cniCleanUp: stack.use(new CniCleanUp({ runner, store, clock, logger })),
   };

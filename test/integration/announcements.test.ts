@@ -44,8 +44,14 @@ describe('a VF that is attached with addresses', () => {
   it('announces each of them to its network', async () => {
     using network = capture();
     bench.prepare('c', [{ index: 1, config }]);
-    await bench.attach('c', bench.newPod());
-    await sleep(300);
+    const pod = bench.newPod();
+    const [first] = await bench.attach('c', pod);
+    // Containers can use both at once.
+    expect(first).toMatchObject({ ips: ['192.0.2.10/24', '2001:db8::10/64'], tentative: false });
+    await sleep(400);
+    // The kernel has looked for others that have the IPv6 address.
+    await expect.poll(async () => (await bench.read('c', pod))[0]?.unconfirmed, { timeout: 5_000 }).toBeUndefined();
+    await sleep(400);
     const frames = network.frames();
     expect(frames).toContainEqual(expect.stringMatching(arpOf(vfMac, 'c000020a')));
     expect(frames).toContainEqual(expect.stringMatching(naOf(vfMac, ipv6)));
@@ -56,7 +62,7 @@ describe('a VF that is attached with addresses', () => {
     using network = capture();
     bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', ipam: bench.ipam() } }]);
     await bench.attach('c', bench.newPod());
-    await sleep(300);
+    await sleep(400);
     expect(network.frames()).toContainEqual(expect.stringMatching(arpOf(vfMac, '0a59070a')));
   });
 
@@ -67,8 +73,10 @@ describe('a VF that is attached with addresses', () => {
       ip('neigh', 'replace', address, 'lladdr', '02:00:00:00:00:99', 'dev', 'peer1', 'nud', 'stale');
     }
     bench.prepare('c', [{ index: 1, config }]);
-    await bench.attach('c', bench.newPod());
-    await sleep(300);
+    const pod = bench.newPod();
+    await bench.attach('c', pod);
+    await expect.poll(async () => (await bench.read('c', pod))[0]?.unconfirmed, { timeout: 5_000 }).toBeUndefined();
+    await sleep(400);
     const known = JSON.parse(ip('-j', 'neigh', 'show', 'dev', 'peer1'));
     const macOf = (address: string) => known.find(({ dst }: { dst: string }) => dst === address)?.lladdr;
     expect([macOf('192.0.2.10'), macOf('2001:db8::10')]).toEqual(['02:00:00:00:00:01', '02:00:00:00:00:01']);
@@ -85,7 +93,75 @@ describe('a VF that is attached with addresses', () => {
     expect(network.frames().filter((frame) => arpOf(vfMac, 'c000020a').test(frame))).toEqual([]);
     expect(await bench.read('c', pod)).toMatchObject([{ linkUp: true }]);
     await bench.read('c', pod);
-    await sleep(300);
-    expect(network.frames().filter((frame) => arpOf(vfMac, 'c000020a').test(frame))).toHaveLength(1);
+    await sleep(400);
+    expect(network.frames()).toContainEqual(expect.stringMatching(arpOf(vfMac, 'c000020a')));
+  });
+});
+
+describe('a VF whose address another host has', () => {
+  const other = '02:00:00:00:00:99';
+  const config = { interfaceName: 'net1', addresses: ['192.0.2.10/24', '2001:db8::10/64', '192.0.2.11/24'] };
+
+  beforeEach(() => {
+    ip('link', 'set', 'peer1', 'address', other);
+    ip('address', 'add', '192.0.2.10/24', 'dev', 'peer1');
+    ip('address', 'add', '2001:db8::10/64', 'dev', 'peer1', 'nodad');
+    bench.prepare('c', [{ index: 1, config }]);
+  });
+
+  it('keeps the IPv4 address, says who has it, and does not announce it', async () => {
+    using network = capture();
+    const pod = bench.newPod();
+    await bench.attach('c', pod);
+    await expect.poll(() => bench.conflicts, { timeout: 5_000 }).toEqual(['pod-uid']);
+    const [state] = await bench.read('c', pod);
+    expect(state?.conflicts).toEqual(new Map([['192.0.2.10/24', other]]));
+    expect(state?.ips).toEqual(expect.arrayContaining(['192.0.2.10/24', '192.0.2.11/24']));
+    // The first probe may have been lost on a link that was just set up.
+    network.frames();
+    await sleep(1_500);
+    await bench.read('c', pod);
+    await sleep(1_000);
+    const frames = network.frames();
+    expect(frames.filter((frame) => arpOf(vfMac, 'c000020a').test(frame))).toEqual([]);
+    expect(frames).toContainEqual(expect.stringMatching(arpOf(vfMac, 'c000020b')));
+    expect(bench.conflicts).toHaveLength(1);
+  });
+
+  it('announces the IPv4 address once the other host has given it up', async () => {
+    const pod = bench.newPod();
+    await bench.attach('c', pod);
+    await expect.poll(() => bench.conflicts, { timeout: 5_000 }).toEqual(['pod-uid']);
+    ip('address', 'del', '192.0.2.10/24', 'dev', 'peer1');
+    using network = capture();
+    await bench.read('c', pod);
+    await expect.poll(() => bench.conflicts, { timeout: 5_000 }).toEqual(['pod-uid', 'pod-uid']);
+    expect((await bench.read('c', pod))[0]?.conflicts).toBeUndefined();
+    expect(network.frames()).toContainEqual(expect.stringMatching(arpOf(vfMac, 'c000020a')));
+  });
+
+  it('loses the IPv6 address, and does not announce it', async () => {
+    using network = capture();
+    const pod = bench.newPod();
+    await bench.attach('c', pod);
+    const read = async () => (await bench.read('c', pod))[0];
+    await expect.poll(read, { timeout: 5_000 }).toMatchObject({ duplicates: ['2001:db8::10/64'] });
+    expect((await read())?.ips).not.toContain('2001:db8::10/64');
+    expect(network.frames().filter((frame) => naOf(vfMac, ipv6).test(frame))).toEqual([]);
+  });
+});
+
+describe('two VFs of a pod on one network', () => {
+  it('are not taken for other hosts, although each answers for the addresses of both', async () => {
+    bench.createVf(2);
+    for (const peer of ['peer1', 'peer2']) ip('link', 'set', peer, 'master', bench.bridge());
+    bench.prepare('two', [
+      { index: 1, config: { interfaceName: 'net1', addresses: ['192.0.2.10/24'] } },
+      { index: 2, config: { interfaceName: 'net2', addresses: ['192.0.2.20/24'] } },
+    ]);
+    const pod = bench.newPod();
+    await bench.attach('two', pod);
+    await sleep(2_000);
+    expect(bench.conflicts).toEqual([]);
   });
 });

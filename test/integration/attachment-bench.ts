@@ -35,6 +35,8 @@ export class AttachmentBench implements AsyncDisposable {
   );
   /** What the PF has set for all VFs. */
   adminInfo: Omit<VfInfo, 'vfIndex'> | undefined;
+  /** UIDs of pods whose addresses were found to be those of others, or no longer. */
+  readonly conflicts: string[] = [];
   /** Whether VFs have no kernel driver, as after a reset. */
   isUnbound = false;
   readonly #attachments = new Attachments({
@@ -51,6 +53,7 @@ export class AttachmentBench implements AsyncDisposable {
     store: this.store,
     clock: systemClock,
     logger: this.logger,
+    onConflict: (podUid) => void this.conflicts.push(podUid),
   });
 
   /** A pair whose one end is the VF. */
@@ -77,6 +80,16 @@ export class AttachmentBench implements AsyncDisposable {
         if (tries === 100) throw new Error(`peer${index} cannot be deleted`);
       }
     });
+  }
+
+  /** The name of a new bridge. */
+  bridge(): string {
+    const name = 'bridge1';
+    if (links().includes(name)) return name;
+    ip('link', 'add', name, 'type', 'bridge');
+    ip('link', 'set', name, 'up');
+    this.#stack.defer(() => void ip('link', 'delete', name));
+    return name;
   }
 
   /** Devices of a claim that is prepared. */

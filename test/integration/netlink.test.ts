@@ -83,8 +83,8 @@ describe('a link on its way into a pod and back', () => {
     const { podConnection, pod } = setup;
     const change = { name: 'net1', hardwareAddress: '02:00:00:00:00:aa', mtuBytes: 1400, up: true };
     const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, change);
-    await podConnection.addAddress(moved.index, '10.1.2.3/24', { noDad: true });
-    await podConnection.addAddress(moved.index, '2001:db8::5/64', { noDad: true });
+    await podConnection.addAddress(moved.index, '10.1.2.3/24', 'none');
+    await podConnection.addAddress(moved.index, '2001:db8::5/64', 'none');
     const routes = [
       { destination: '0.0.0.0/0', gateway: '10.1.2.1' },
       { destination: '::/0', gateway: '2001:db8::1' },
@@ -133,7 +133,7 @@ describe('a link on its way into a pod and back', () => {
     const { podConnection } = setup;
     const { index } = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1', up: true });
     const addresses = ['203.0.113.7/32', '192.0.2.10/1', '10.1.99.99/8', '2001:db8::7/128', '2001:db9::1/1'];
-    for (const cidr of addresses) await podConnection.addAddress(index, cidr, { noDad: true });
+    for (const cidr of addresses) await podConnection.addAddress(index, cidr, 'none');
     const networks = addresses
       .map(parseCidr)
       .map(networkOf)
@@ -248,7 +248,7 @@ describe('reading', () => {
     const vf = await setup.createPair();
     const peer = (await setup.hostConnection.link({ name: 'peer0' }))!;
     const inPod = await moveLink(setup.hostConnection, peer, setup.podTarget, { up: true });
-    await setup.podConnection.addAddress(inPod.index, '2001:db8::9/64', { noDad: true });
+    await setup.podConnection.addAddress(inPod.index, '2001:db8::9/64', 'none');
     await setup.hostConnection.setLink(vf.index, { up: true });
     await setup.hostConnection.addAddress(vf.index, '2001:db8::9/64');
     const failed = async () => (await setup.hostConnection.addresses(vf.index)).some(({ dadFailed }) => dadFailed);

@@ -62,8 +62,8 @@ async function script(setup: Setup): Promise<Line[]> {
     await host.connection.setLink(await find(host, 'peer0'), { name: 'other' });
   });
   await step('addresses', async () => {
-    await host.connection.addAddress(vf, '192.0.2.7/24', { noDad: true });
-    await host.connection.addAddress(vf, '2001:db8::7/64', { noDad: true });
+    await host.connection.addAddress(vf, '192.0.2.7/24', 'none');
+    await host.connection.addAddress(vf, '2001:db8::7/64', 'none');
   });
   await step('address again', () => host.connection.addAddress(vf, '192.0.2.7/24'));
   await step('address that it has not', () => host.connection.removeAddress(vf, '192.0.2.8/24'));
@@ -74,7 +74,7 @@ async function script(setup: Setup): Promise<Line[]> {
   await step('to the pod, under a new name', () => host.connection.setLink(vf, { name: 'net1', netns: pod.netns }));
   const inPod = await find(pod, 'net1');
   await step('up in the pod', () => pod.connection.setLink(inPod, { up: true }));
-  await step('address in the pod', () => pod.connection.addAddress(inPod, '192.0.2.9/24', { noDad: true }));
+  await step('address in the pod', () => pod.connection.addAddress(inPod, '192.0.2.9/24', 'none'));
   await step('back, where the name is taken', () => {
     return pod.connection.setLink(inPod, { name: 'peer0', netns: host.netns });
   });

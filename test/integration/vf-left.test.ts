@@ -60,6 +60,7 @@ class Instance implements AsyncDisposable {
       store,
       clock,
       logger,
+      onConflict: () => undefined,
     });
     return new Instance(stack, dir, { store, networks, attachments, logger });
   }

@@ -261,7 +261,10 @@ export class SimNetworks implements Networks {
       connection: new SimConnection(this.#options, namespace, resolve),
       isHost: namespace.isHost,
       identity: identityOf(namespace),
-      writeSysctls: (_name: string, _settings: InterfaceSysctls) => process.point('write sysctls'),
+      writeSysctls: (_name: string, _settings: InterfaceSysctls) => {
+        process.point('write sysctls');
+        return [];
+      },
       packets: () => ({ send: () => undefined, receive: () => undefined, [Symbol.dispose]: () => undefined }),
       watch: (onChange: () => void): Disposable => {
         const watched = {};

@@ -4,9 +4,9 @@ import { type Drift, describeDrift } from './drift.ts';
 
 /**
  * `lost`: the PF lacks settings that netdra sets again; `others`: the PF has settings that another component, or a trusted pod,
- * may have chosen; `pod`: the interface in the pod is different.
+ * may have chosen; `pod`: the interface in the pod is different; `network`: another host has addresses of the VF.
  */
-export type DriftSide = 'lost' | 'others' | 'pod';
+export type DriftSide = 'lost' | 'others' | 'pod' | 'network';
 
 /** What is not as class and claim ask, and what netdra does about it. */
 export interface DriftState {
@@ -70,10 +70,14 @@ export class DriftRecord {
   /** The condition `Configured` of a device; `undefined` if it never had a drift. */
   conditionOf(claimUid: string, device: string): DeviceCondition | undefined {
     const key = keyOf(claimUid, device);
-    const { lost, others, pod } = this.#entries.get(key)?.states ?? {};
+    const { lost, others, pod, network } = this.#entries.get(key)?.states ?? {};
     const type = 'Configured';
-    const message = [lost, others, pod].flatMap((state) => (state === undefined ? [] : messageOf(state))).join('; ');
-    if (message !== '') return { type, status: 'False', reason: lost ? 'SettingsLost' : 'SettingsChanged', message };
+    const message = [lost, others, pod, network]
+      .flatMap((state) => (state === undefined ? [] : messageOf(state)))
+      .join('; ');
+    const changed = others ?? pod;
+    const reason = lost ? 'SettingsLost' : changed ? 'SettingsChanged' : 'DuplicateAddress';
+    if (message !== '') return { type, status: 'False', reason, message };
     return this.#seen.has(key) ? { type, status: 'True', reason: 'AsRequested', message: '' } : undefined;
   }
 }

@@ -2,7 +2,7 @@ import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts
 import type { Logger } from '../../lib/logger.ts';
 import type { FailureEvents } from '../events/index.ts';
 import type { StoredClaim, StoredDevice } from '../state/index.ts';
-import { type Drift, describeDrift, type PfDrift, type PodDrift } from './drift.ts';
+import { type Drift, describeDrift, isShared, type PfDrift, type PodDrift } from './drift.ts';
 import type { DriftRecord, DriftSide, DriftState } from './drift-record.ts';
 import type { PfComparison } from './pf-drift.ts';
 
@@ -13,9 +13,25 @@ export type DriftResult = (typeof driftResults)[number];
 const leftToPod =
   'netdra changes nothing in the network namespace of a running pod; delete the pod, unless its software has done that on purpose';
 
+const sharedAddresses =
+  'another host of the network has the same address: find it by its MAC address in the tables of the switch, and give one of them another address';
+
+const messages: Record<DriftSide, string> = {
+  lost: 'settings of a VF in a pod are lost',
+  others: 'settings of a VF in a pod were changed',
+  pod: 'settings of a VF in a pod were changed',
+  network: 'addresses of a VF in a pod are those of another host, too',
+};
+const reports = {
+  lost: 'settingsLost',
+  others: 'settingsChanged',
+  pod: 'settingsChanged',
+  network: 'duplicateAddresses',
+} as const;
+
 export interface DriftReportOptions {
   record: DriftRecord;
-  events: Pick<FailureEvents, 'settingsChanged' | 'settingsLost' | 'settingsRestored'>;
+  events: Pick<FailureEvents, 'duplicateAddresses' | 'settingsChanged' | 'settingsLost' | 'settingsRestored'>;
   /** Called for each setting when it is found to have drifted. */
   onDrift: (setting: string, result: DriftResult) => void;
   /** Called when the condition of a device of the claim has changed. */
@@ -42,9 +58,11 @@ export class DriftReport {
     this.#set(claim, device, 'others', others);
   }
 
-  /** @param drifts what is different in the network namespace of the pod */
+  /** @param drifts what is different in the network namespace of the pod, and which addresses other hosts have */
   podCompared(claim: StoredClaim, device: StoredDevice, drifts: readonly PodDrift[]): void {
-    this.#set(claim, device, 'pod', drifts.length === 0 ? undefined : { drifts, reason: leftToPod });
+    const { shared = [], changed = [] } = Object.groupBy(drifts, (drift) => (isShared(drift) ? 'shared' : 'changed'));
+    this.#set(claim, device, 'pod', changed.length === 0 ? undefined : { drifts: changed, reason: leftToPod });
+    this.#set(claim, device, 'network', shared.length === 0 ? undefined : { drifts: shared, reason: sharedAddresses });
   }
 
   #set({ identity, podUids }: StoredClaim, device: StoredDevice, side: DriftSide, state: DriftState | undefined): void {
@@ -54,9 +72,9 @@ export class DriftReport {
       const { drifts, reason } = state;
       const isLost = side === 'lost';
       const log = { claim: claimName(identity), device: device.name, drift: describeDrift(drifts), reason };
-      logger.warn(log, isLost ? 'settings of a VF in a pod are lost' : 'settings of a VF in a pod were changed');
+      logger.warn(log, messages[side]);
       this.#count(drifts, isLost ? 'lost' : 'reported');
-      const report = isLost ? events.settingsLost : events.settingsChanged;
+      const report = events[reports[side]];
       report.call(events, identity, podUids, device, `${describeDrift(drifts)}: ${reason}`);
     }
     this.#conditionChanged(identity);

@@ -13,7 +13,7 @@ import { toVfWanted, type VfState } from '../vf/index.ts';
 /** Settings that are compared: those of the PF for its VF, and those in the network namespace of the pod. */
 export const driftSettings = {
   pf: ['hardwareAddress', 'vlan', 'spoofCheck', 'trust', 'linkState', 'rate'],
-  pod: ['macAddress', 'mtu', 'addresses'],
+  pod: ['macAddress', 'mtu', 'addresses', 'duplicateAddresses'],
 } as const;
 
 /** A setting of a VF in a pod that is not as class and claim ask. Texts are for people. */
@@ -89,7 +89,10 @@ export function podDriftOf({ config }: StoredDevice, state: VfState): PodDrift[]
   if (bond === undefined) compare('macAddress', macAddress?.toLowerCase(), state.hardwareAddress);
   compare('mtu', mtu?.toString(), state.mtuBytes?.toString());
   const wanted = [...new Set(addresses.map(canonicalCidr))];
-  const lacking = wanted.filter((cidr) => !state.ips.includes(cidr));
+  const { duplicates = [], conflicts = new Map<string, string>() } = state;
+  const shared = [...duplicates, ...[...conflicts].map(([cidr, hardwareAddress]) => `${cidr} (${hardwareAddress})`)];
+  if (shared.length > 0) drifts.push({ setting: 'duplicateAddresses', wanted: 'none', found: shared.join(', ') });
+  const lacking = wanted.filter((cidr) => !state.ips.includes(cidr) && !duplicates.includes(cidr));
   // More addresses than are read may include it.
   const isWhole = state.ips.length < maxReportedAddresses && !state.tentative;
   if (isWhole && lacking.length > 0) {
@@ -101,4 +104,9 @@ export function podDriftOf({ config }: StoredDevice, state: VfState): PodDrift[]
 /** `vlan is none instead of 100, spoofCheck is off instead of on`. */
 export function describeDrift(drifts: readonly Drift[]): string {
   return drifts.map(({ setting, wanted, found }) => `${setting} is ${found} instead of ${wanted}`).join(', ');
+}
+
+/** Whether the network has the address twice, which nobody in the pod has changed. */
+export function isShared({ setting }: Drift): boolean {
+  return setting === 'duplicateAddresses';
 }

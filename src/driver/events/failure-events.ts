@@ -120,6 +120,12 @@ export class FailureEvents {
     this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsChanged', action: 'Reconciling', note });
   }
 
+  /** Both hosts lose traffic. @param what the addresses, and what to do */
+  duplicateAddresses(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
+    const note = `The network of ${deviceOf(device)} of claim ${claimName(claim)} has an address twice: ${what}`;
+    this.#report(claim, this.#podsOf(podUids), { reason: 'DuplicateAddress', action: 'Reconciling', note });
+  }
+
   /** The pod runs, but its claim does not show the state of its devices. */
   statusNotWritten(claim: ClaimIdentity, podUids: string[], error: unknown): void {
     this.#report(claim, this.#podsOf(podUids), {

@@ -44,6 +44,7 @@ export function toDeviceMetadata(
       ...(access === undefined ? {} : toAccessAttributes(access)),
       ...toRateAttributes(config),
       ...toAttributes(state),
+      ...(isShared(state) && { addressConflict: { bool: true } }),
       ...(state.member === undefined ? {} : toMemberAttributes(config, state.member)),
       ...(alignment !== undefined && alignment !== 'unknown' && { numaAligned: { bool: alignment === 'aligned' } }),
     },
@@ -65,6 +66,11 @@ function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan, rdmaDevice }: V
     ...(vlan !== undefined && { vlan: { int: vlan } }),
     ...(rdmaDevice !== undefined && { rdmaDevice: { string: rdmaDevice } }),
   };
+}
+
+/** Whether another host of its network has one of its addresses. */
+function isShared({ duplicates = [], conflicts }: VfState): boolean {
+  return duplicates.length > 0 || (conflicts?.size ?? 0) > 0;
 }
 
 function toRateAttributes({ vf: { minTxRate = 0, maxTxRate = 0 } = {} }: VfConfig): DeviceAttributes {

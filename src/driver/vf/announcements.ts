@@ -1,55 +1,171 @@
+import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { encodeAnnouncement, isEthernetAddress } from '../../node/netlink/index.ts';
+import {
+  decodeArpSender,
+  encodeAnnouncement,
+  encodeArpProbe,
+  isEthernetAddress,
+  NetlinkError,
+} from '../../node/netlink/index.ts';
 import type { StoredDevice } from '../state/index.ts';
-import type { NetworkNamespace } from './networks.ts';
+import { mostPodLinks, type Networks, type Packets } from './networks.ts';
+import type { PodLinks } from './pod-links.ts';
 import type { VfState } from './strategy.ts';
 
-type Announced = Pick<VfState, 'hardwareAddress' | 'ips' | 'interfaceName' | 'linkUp'>;
+type Announced = Pick<VfState, 'hardwareAddress' | 'ips' | 'interfaceName' | 'linkUp' | 'unconfirmed'>;
+
+/** For an answer to an ARP probe; hosts of one network take less than a millisecond. */
+const answerMs = 200;
+/** Probes and announcements are sent twice, as in RFC 5227: what is sent right after a link comes up may get lost on the way. */
+const pausesMs = [0, 1_000];
+/** A network can send any number of frames meanwhile. */
+const maxFrames = 1_024;
+
+export interface AnnouncementsOptions {
+  networks: Pick<Networks, 'open'>;
+  clock: Clock;
+  logger: Logger;
+  /** Called when other hosts are found to have IPv4 addresses of a VF, or no longer. */
+  onConflict: (device: StoredDevice) => void;
+}
+
+/** An interface of a pod with its addresses, as they are announced. */
+interface Subject {
+  device: StoredDevice;
+  hardwareAddress: string;
+  ips: readonly string[];
+}
 
 /**
  * Announces the addresses of VFs and bonds to their networks. Neighbours, switches among them, keep the MAC address of the
- * VF that had an address before, some of them for minutes.
+ * VF that had an address before, some of them for minutes. IPv4 addresses are probed first, since the kernel does not look
+ * for other hosts that have them; one that another host has is not announced.
  */
 export class Announcements {
-  readonly #logger: Logger;
+  readonly #options: AnnouncementsOptions;
   /** By PCI address of a VF: what was announced last. */
   readonly #last = new Map<string, string>();
+  /** By PCI address of a VF: what is being announced. */
+  readonly #underWay = new Map<string, string>();
+  /** By PCI address of a VF: IPv4 addresses that others have, with their MAC addresses. */
+  readonly #conflicts = new Map<string, ReadonlyMap<string, string>>();
 
-  constructor({ logger }: { logger: Logger }) {
-    this.#logger = logger;
+  constructor(options: AnnouncementsOptions) {
+    this.#options = options;
   }
 
   /** To be called after a VF was configured: its addresses are announced even if they are the same as before. */
-  async configured(device: StoredDevice, namespace: NetworkNamespace, state: Announced): Promise<void> {
+  async configured(device: StoredDevice, pod: PodLinks, state: Announced): Promise<void> {
     this.forget(device);
-    await this.read(device, namespace, state);
+    await this.read(device, pod, state);
   }
 
   /**
    * To be called after each reading. Announces what has changed since, as soon as the link has a carrier, which hardware gets
    * some time after the interface was set up. A failure is logged: the VF can be used without.
    */
-  async read(device: StoredDevice, namespace: NetworkNamespace, state: Announced): Promise<void> {
-    const { hardwareAddress = '', ips, interfaceName = '', linkUp = false } = state;
-    if (!linkUp) return this.forget(device);
+  async read(device: StoredDevice, pod: PodLinks, state: Announced): Promise<void> {
+    const { hardwareAddress = '', interfaceName = '', linkUp = false, unconfirmed = [] } = state;
+    if (!linkUp) return void this.#last.delete(device.pciAddress);
+    // RFC 4429: an address is not announced before duplicate address detection has ended.
+    const ips = state.ips.filter((cidr) => !unconfirmed.includes(cidr));
     const now = JSON.stringify([interfaceName, hardwareAddress, ips]);
-    if (this.#last.get(device.pciAddress) === now) return;
+    const isKnown = this.#last.get(device.pciAddress) === now;
+    const isUnderWay = this.#underWay.get(device.pciAddress) === now;
+    if (isKnown && (isUnderWay || !this.#conflicts.has(device.pciAddress))) return;
     this.#last.set(device.pciAddress, now);
     // IPoIB has no Ethernet frames; its addresses lead to a queue pair that the kernel resolves anew.
     if (!isEthernetAddress(hardwareAddress) || ips.length === 0) return;
     try {
-      const link = await namespace.connection.link({ name: interfaceName });
+      const link = await pod.namespace.connection.link({ name: interfaceName });
       // It was renamed or removed since: that is a change, which is read again.
       if (link === undefined) return;
-      using packets = namespace.packets(link.index);
-      for (const cidr of ips) packets.send(encodeAnnouncement(hardwareAddress, cidr));
+      const packets = pod.namespace.packets(link.index);
+      void this.#announce({ device, hardwareAddress, ips }, packets, now);
     } catch (error) {
-      this.#logger.warn({ device: device.name, interfaceName, ips, err: error }, 'addresses not announced');
+      this.#failed(device, error);
     }
+  }
+
+  /** IPv4 addresses of a VF that other hosts of its network have, and their MAC addresses. */
+  conflictsOf({ pciAddress }: Pick<StoredDevice, 'pciAddress'>): ReadonlyMap<string, string> {
+    return this.#conflicts.get(pciAddress) ?? new Map();
   }
 
   /** To be called when a VF is detached. */
   forget({ pciAddress }: Pick<StoredDevice, 'pciAddress'>): void {
     this.#last.delete(pciAddress);
+    this.#conflicts.delete(pciAddress);
   }
+
+  /** Never rejects. @param version of what is announced: something else may be before the answers are there */
+  async #announce(subject: Subject, socket: Packets, version: string): Promise<void> {
+    const { device, hardwareAddress, ips } = subject;
+    const { pciAddress } = device;
+    const { clock } = this.#options;
+    const probed = ips.filter((cidr) => !cidr.includes(':'));
+    this.#underWay.set(pciAddress, version);
+    try {
+      using packets = socket;
+      for (const pauseMs of pausesMs) {
+        if (pauseMs > 0) await clock.sleep(pauseMs);
+        if (this.#last.get(pciAddress) !== version) return;
+        for (const cidr of probed) packets.send(encodeArpProbe(hardwareAddress, cidr));
+        if (probed.length > 0) await clock.sleep(answerMs);
+        if (this.#last.get(pciAddress) !== version) return;
+        const conflicts = await this.#ofOthers(device, answersFor(subject, packets));
+        for (const cidr of ips) {
+          if (!conflicts.has(cidr)) packets.send(encodeAnnouncement(hardwareAddress, cidr));
+        }
+        this.#note(device, conflicts);
+      }
+    } catch (error) {
+      if (hasLeft(error)) this.#last.delete(pciAddress);
+      else this.#failed(device, error);
+    } finally {
+      if (this.#underWay.get(pciAddress) === version) this.#underWay.delete(pciAddress);
+    }
+  }
+
+  /** Leaves out answers of the pod itself: its kernel answers by each interface for all of its addresses. */
+  async #ofOthers({ attachment }: StoredDevice, answers: ReadonlyMap<string, string>) {
+    if (answers.size === 0 || attachment === undefined) return answers;
+    using namespace = this.#options.networks.open(attachment.netnsPath);
+    const asked = [...answers.values()].map((hardwareAddress) => ({ hardwareAddress }));
+    const links = (await namespace?.connection.links(asked, mostPodLinks)) ?? [];
+    const own = links.map(({ hardwareAddress }) => hardwareAddress);
+    return new Map([...answers].filter(([, hardwareAddress]) => !own.includes(hardwareAddress)));
+  }
+
+  #note(device: StoredDevice, conflicts: ReadonlyMap<string, string>): void {
+    const { pciAddress } = device;
+    const textOf = (found: ReadonlyMap<string, string>) => JSON.stringify([...found].sort());
+    const isNew = textOf(conflicts) !== textOf(this.conflictsOf(device));
+    if (conflicts.size === 0) this.#conflicts.delete(pciAddress);
+    else this.#conflicts.set(pciAddress, conflicts);
+    if (isNew) this.#options.onConflict(device);
+  }
+
+  #failed({ name }: StoredDevice, err: unknown): void {
+    this.#options.logger.warn({ device: name, err }, 'addresses not announced');
+  }
+}
+
+/** Whether the interface has gone, or was set down, in the meantime: it is read again, and announced when it is up. */
+function hasLeft(error: unknown): boolean {
+  return error instanceof NetlinkError && ['ENETDOWN', 'ENODEV', 'ENXIO'].includes(error.errno ?? '');
+}
+
+/** Addresses that others claim, and the MAC address of one of them. */
+function answersFor({ ips, hardwareAddress: own }: Subject, packets: Packets): ReadonlyMap<string, string> {
+  const conflicts = new Map<string, string>();
+  for (let count = 0; count < maxFrames; count++) {
+    const frame = packets.receive();
+    if (frame === undefined) break;
+    const sender = decodeArpSender(frame);
+    if (sender === undefined || own === sender.hardwareAddress) continue;
+    const cidr = ips.find((each) => each.split('/')[0] === sender.address);
+    if (cidr !== undefined) conflicts.set(cidr, sender.hardwareAddress);
+  }
+  return conflicts;
 }

@@ -25,6 +25,8 @@ export interface AttachmentsOptions {
   store: Pick<Store, 'claimsOfPod' | 'setAttachments'>;
   clock: Clock;
   logger: Logger;
+  /** Called when other hosts are found to have IPv4 addresses of a pod's VFs, or no longer: they are to be read again. */
+  onConflict: (podUid: string) => void;
 }
 
 /**
@@ -38,11 +40,21 @@ export class Attachments {
 
   constructor(options: AttachmentsOptions) {
     this.#options = options;
-    const { networks, vfs, cni } = options;
+    const { networks, vfs, cni, clock, logger, onConflict } = options;
     const links = new VfLinks({ networks, vfs });
     this.#links = links;
     this.#strategies = {
-      netlink: netlinkStrategy({ links, vfs, cni, announcements: new Announcements(options) }),
+      netlink: netlinkStrategy({
+        links,
+        vfs,
+        cni,
+        announcements: new Announcements({
+          networks,
+          clock,
+          logger,
+          onConflict: ({ attachment }) => attachment && onConflict(attachment.podUid),
+        }),
+      }),
       cni: cniStrategy({ links, vfs, cni }),
       observe: observeStrategy({ vfs }),
       'user-space': userSpaceStrategy({ vfs, cni }),

@@ -1,6 +1,6 @@
 import { isSameRoute, type Link, NetlinkError, type NewRoute } from '../../node/netlink/index.ts';
 import type { VfConfig } from '../state/index.ts';
-import { interfaceSettings } from './interface-settings.ts';
+import { interfaceSettings, optimisticDad } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
 /** A claim's configuration, with what an IPAM plugin adds: it may say more of a route. */
@@ -26,11 +26,15 @@ export async function configureLink(
   };
   if (Object.keys(change).length > 0) await pod.setLink(link.index, change);
   const { needed, asked } = interfaceSettings(config);
-  namespace.writeSysctls(link.name, needed, { skipMissing: true });
+  const skipped = namespace.writeSysctls(link.name, needed, { skipMissing: true });
+  // Without it, addresses could not be used for the first second or two: containers have started by then.
+  const detection = skipped.includes(optimisticDad) ? 'none' : 'optimistic';
   if (Object.keys(asked).length > 0) namespace.writeSysctls(link.name, asked);
   // All are sent at once, and executed in this order.
   await Promise.all([
-    ...addresses.map((cidr) => unlessThere(pod.addAddress(link.index, cidr, { noDad: true }), async () => true)),
+    ...addresses.map((cidr) =>
+      unlessThere(pod.addAddress(link.index, cidr, cidr.includes(':') ? detection : undefined), async () => true),
+    ),
     pod.setLink(link.index, { up: true }),
   ]);
   for (const each of routes.toSorted((one, other) => Number(isByGateway(one)) - Number(isByGateway(other)))) {

@@ -20,8 +20,17 @@ const closedToTheNetwork: InterfaceSysctls = {
   'net.ipv6.conf.IFNAME.accept_redirects': 0,
 };
 
-/** Hardened hosts and some runtimes switch IPv6 off for new interfaces. */
-const openToIpv6: InterfaceSysctls = { 'net.ipv6.conf.IFNAME.disable_ipv6': 0 };
+export const optimisticDad = 'net.ipv6.conf.IFNAME.optimistic_dad';
+
+/**
+ * Hardened hosts and some runtimes switch IPv6 off for new interfaces. Addresses can be used while the kernel looks for other hosts
+ * that have them, as destinations and as sources.
+ */
+const openToIpv6: InterfaceSysctls = {
+  'net.ipv6.conf.IFNAME.disable_ipv6': 0,
+  [optimisticDad]: 1,
+  'net.ipv6.conf.IFNAME.use_optimistic': 1,
+};
 
 /** @param config also with what an IPAM plugin gives */
 export function interfaceSettings({ addresses = [], routes = [], sysctls: asked = {} }: LinkConfig): InterfaceSettings {

@@ -42,8 +42,12 @@ export interface NetworkNamespace extends Disposable {
   readonly isHost: boolean;
   /** Equal for handles of the same namespace; paths can be reused. */
   readonly identity: string;
-  /** @throws NetlinkError with the name of the setting */
-  writeSysctls(interfaceName: string, settings: InterfaceSysctls, options?: Pick<SysctlOptions, 'skipMissing'>): void;
+  /** @returns the keys that were skipped @throws NetlinkError with the name of the setting */
+  writeSysctls(
+    interfaceName: string,
+    settings: InterfaceSysctls,
+    options?: Pick<SysctlOptions, 'skipMissing'>,
+  ): string[];
   /** Frames on one of its interfaces. @throws NetlinkError `packet-refused` */
   packets(index: number): Packets;
   /** Calls back at each change of a link or address, until it is disposed of. Keeps the namespace alive. */

@@ -47,13 +47,15 @@ export function netlinkStrategy({ links, vfs, cni, announcements }: StrategyPart
         ? withHostFacts(vfs, device, await pod.stateAfterChange(device, link))
         : readInterface(device, pod, {}));
       if (state === undefined) throw missing(task, `${used.name} has lost it`);
-      await announcements.configured(device, pod.namespace, state);
+      await announcements.configured(device, pod, state);
       return state;
     },
     async read(device, pod, known) {
       const state = await readInterface(device, pod, known);
-      if (state !== undefined) await announcements.read(device, pod.namespace, state);
-      return state;
+      if (state === undefined) return undefined;
+      await announcements.read(device, pod, state);
+      const conflicts = announcements.conflictsOf(device);
+      return conflicts.size === 0 ? state : { ...state, conflicts };
     },
     async detach(device, attachment) {
       announcements.forget(device);

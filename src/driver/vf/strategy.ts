@@ -8,7 +8,9 @@ import type { PodLinks } from './pod-links.ts';
 
 /** The state of a VF for its metadata: that of its interface, or the known facts about a VF without one. */
 export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'> &
-  Partial<Pick<NetworkState, 'interfaceName' | 'mtuBytes' | 'linkUp'>> & {
+  Partial<Pick<NetworkState, 'duplicates' | 'interfaceName' | 'linkUp' | 'mtuBytes' | 'unconfirmed'>> & {
+    /** IPv4 addresses that other hosts of the network have, too, with their MAC addresses; absent: none is known. */
+    conflicts?: ReadonlyMap<string, string>;
     /** VLAN ID that the PF puts on the VF's frames; absent: untagged, or not known. */
     vlan?: number;
     /** Of a member of a bond: the interface above is the bond then. */
@@ -18,7 +20,7 @@ export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'
   };
 
 /** The VF's own interface in the pod, which the bond uses. */
-export type MemberState = Omit<NetworkState, 'ips' | 'tentative'> & {
+export type MemberState = Omit<NetworkState, 'duplicates' | 'ips' | 'tentative' | 'unconfirmed'> & {
   /** Whether the bond sends and receives by it. */
   isActive: boolean;
 };

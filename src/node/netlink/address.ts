@@ -5,7 +5,7 @@ import { formatCidr, isUnicast, parseCidr } from './cidr.ts';
 
 /** `IFA_*` of Linux `if_addr.h`. */
 const AddressAttribute = { address: 1, local: 2, flags: 8 } as const;
-const flag = { noDad: 0x02, dadFailed: 0x08, tentative: 0x40, permanent: 0x80 } as const;
+const flag = { noDad: 0x02, optimistic: 0x04, dadFailed: 0x08, tentative: 0x40, permanent: 0x80 } as const;
 const headerBytes = 8;
 
 /** `RT_SCOPE_*` of Linux `rtnetlink.h`. */
@@ -17,8 +17,10 @@ export interface Address {
   /** Canonical: `192.0.2.7/24`, `2001:db8::7/64`. */
   cidr: string;
   scope: AddressScope;
-  /** Duplicate address detection is under way: the address cannot be used yet. */
+  /** Duplicate address detection is under way, and the address cannot be used before it has ended. */
   tentative: boolean;
+  /** It is under way, and the address can be used meanwhile (RFC 4429). */
+  optimistic?: true;
   /** Another host has the address: it cannot be used at all. */
   dadFailed: boolean;
   /** It has a lifetime, because a router or a DHCP client assigned it; absent: it stays until it is removed. */
@@ -47,24 +49,32 @@ export function decodeAddress(message: Buffer): Address | undefined {
     index: getU32(message.subarray(4, 8)),
     cidr: formatCidr(octets, message.readUInt8(1)),
     scope: scopeOf(message) ?? 'nowhere',
-    tentative: (flags & flag.tentative) !== 0,
+    tentative: (flags & flag.tentative) !== 0 && (flags & flag.optimistic) === 0,
+    ...((flags & flag.optimistic) !== 0 && octets.length === 16 && { optimistic: true }),
     dadFailed: (flags & flag.dadFailed) !== 0,
     ...((flags & flag.permanent) === 0 ? { dynamic: true } : {}),
   };
 }
 
 /**
+ * Duplicate address detection of IPv6. `none`: usable at once, whoever else has the address. `optimistic`: usable at once, until
+ * another host is found to have it; the kernel takes this for `wait` where `optimistic_dad` is 0. `wait`, the default: usable
+ * after one to two seconds.
+ */
+export type DuplicateDetection = 'none' | 'optimistic' | 'wait';
+
+/**
  * The payload of an address message: `struct ifaddrmsg` and attributes.
  * @throws NetlinkError `netlink-invalid`
  */
-export function encodeAddress(index: number, cidr: string, noDad = false): Uint8Array[] {
+export function encodeAddress(index: number, cidr: string, detection: DuplicateDetection = 'wait'): Uint8Array[] {
   assertIndex(index);
   const address = parseCidr(cidr);
   if (!isUnicast(address)) {
     throw invalid(`no interface can have the address ${cidr}`, 'use neither 0.0.0.0, :: nor a multicast address');
   }
   const { family, octets, prefixLength } = address;
-  const flags = noDad ? flag.noDad : 0;
+  const flags = { none: flag.noDad, optimistic: flag.optimistic, wait: 0 }[detection];
   const attributes: Attribute[] = [
     { type: AddressAttribute.local, value: octets },
     { type: AddressAttribute.address, value: octets },

@@ -27,7 +27,7 @@ export {
 } from './link-state.ts';
 export type { LinkTable } from './link-table.ts';
 export { moveLink } from './move-link.ts';
-export { encodeAnnouncement } from './neighbour-frames.ts';
+export { decodeArpSender, encodeAnnouncement, encodeArpProbe } from './neighbour-frames.ts';
 export { NetnsHandle, openInNetns } from './netns.ts';
 export {
   findVf,

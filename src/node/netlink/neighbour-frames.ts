@@ -9,6 +9,8 @@ const allNodesEthernet = Buffer.from('333300000001', 'hex');
 /** Ethernet and IPv4, with addresses of 6 and 4 octets. Source: RFC 826. */
 const arpForm = Buffer.of(0, 1, 0x08, 0, 6, 4);
 const arpRequest = 1;
+const arpBytes = 28;
+const ethernetBytes = 14;
 const icmpv6 = 58;
 /** Receivers drop neighbour discovery that a router may have forwarded. */
 const hopLimit = 255;
@@ -23,6 +25,27 @@ export function encodeAnnouncement(hardwareAddress: string, cidr: string): Buffe
   const source = parseHardwareAddress(hardwareAddress);
   const { family, octets } = parseCidr(cidr);
   return family === AddressFamily.ipv4 ? arpAnnouncement(source, octets) : unsolicitedAdvertisement(source, octets);
+}
+
+/** The frame that asks whether another host has an IPv4 address, without telling anybody who asks. Source: RFC 5227, 2.1.1. */
+export function encodeArpProbe(hardwareAddress: string, cidr: string): Buffer {
+  const source = parseHardwareAddress(hardwareAddress);
+  const arp = [arpForm, Buffer.of(0, arpRequest), source, Buffer.alloc(4), Buffer.alloc(6), parseCidr(cidr).octets];
+  return ethernetFrame(broadcast, source, EtherType.arp, arp);
+}
+
+/**
+ * Who claims an IPv4 address in a frame: every ARP message says that its sender has the address in it.
+ * @returns `undefined` for frames that are not ARP between Ethernet and IPv4, and for probes, which claim none
+ */
+export function decodeArpSender(frame: Buffer): { hardwareAddress: string; address: string } | undefined {
+  const arp = frame.subarray(ethernetBytes);
+  const isArp = frame.length >= ethernetBytes + arpBytes && frame.readUInt16BE(12) === EtherType.arp;
+  if (!isArp || !arp.subarray(0, arpForm.length).equals(arpForm)) return undefined;
+  const address = arp.subarray(14, 18);
+  if (address.every((octet) => octet === 0)) return undefined;
+  const hardwareAddress = [...arp.subarray(8, 14)].map((octet) => octet.toString(16).padStart(2, '0')).join(':');
+  return { hardwareAddress, address: address.join('.') };
 }
 
 function arpAnnouncement(source: Uint8Array, address: Cidr['octets']): Buffer {

@@ -14,6 +14,10 @@ export interface NetworkState {
   ips: string[];
   /** Addresses that belong in `ips` are missing because duplicate address detection is still under way. */
   tentative: boolean;
+  /** Those of `ips` for which duplicate address detection is under way; absent: none. */
+  unconfirmed?: string[];
+  /** Addresses that cannot be used, since another host has them; absent: none. At most 16. */
+  duplicates?: string[];
   mtuBytes: number;
   /** The link is up and has a carrier. */
   linkUp: boolean;
@@ -27,16 +31,26 @@ export function toNetworkState(link: Link, addresses: readonly Address[]): Netwo
 }
 
 /** Which of an interface's addresses are reported, and whether some of them are not ready yet. */
-export function reportedAddresses(addresses: Address[]): { ips: string[]; tentative: boolean } {
+export function reportedAddresses(
+  addresses: Address[],
+): Pick<NetworkState, 'duplicates' | 'ips' | 'tentative' | 'unconfirmed'> {
   const valid = addresses.filter(({ dadFailed }) => !dadFailed);
   const global = valid.filter(({ scope }) => isReachable(scope));
   // Even if all global ones are tentative: reporting link-local ones meanwhile would only confuse.
   const chosen = global.length > 0 ? global : valid.filter(({ scope }) => scope === 'link');
-  const ips = chosen.filter(({ tentative }) => !tentative).map(({ cidr }) => cidr);
+  const usable = chosen.filter(({ tentative }) => !tentative);
+  const unconfirmed = usable.filter(({ optimistic }) => optimistic === true);
+  const duplicates = addresses.filter(({ dadFailed }) => dadFailed);
   return {
-    ips: [...new Set(ips)].sort().slice(0, maxReportedAddresses),
+    ips: cidrsOf(usable),
     tentative: chosen.some(({ tentative }) => tentative),
+    ...(unconfirmed.length > 0 && { unconfirmed: cidrsOf(unconfirmed) }),
+    ...(duplicates.length > 0 && { duplicates: cidrsOf(duplicates) }),
   };
+}
+
+function cidrsOf(addresses: readonly Address[]): string[] {
+  return [...new Set(addresses.map(({ cidr }) => cidr))].sort().slice(0, maxReportedAddresses);
 }
 
 /** Kinds of links that hardware can have, too. */

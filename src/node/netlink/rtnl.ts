@@ -1,5 +1,12 @@
 import { Flags, FlagsNew, type NetlinkMessage, Protocol, putU32 } from 'netlink';
-import { type Address, decodeAddress, encodeAddress, isReachable, scopeOf } from './address.ts';
+import {
+  type Address,
+  type DuplicateDetection,
+  decodeAddress,
+  encodeAddress,
+  isReachable,
+  scopeOf,
+} from './address.ts';
 import { encodeString } from './attributes.ts';
 import type { BondOptions } from './bond.ts';
 import { assertIndex, assertInterfaceName } from './checks.ts';
@@ -256,11 +263,11 @@ export class RtnlConnection implements Disposable {
 
   /**
    * @param cidr `192.0.2.7/24`
-   * @param options.noDad without duplicate address detection: usable at once
+   * @param detection of duplicates, for IPv6
    * @throws NetlinkError `netlink-refused` with `EEXIST` if the link has it already
    */
-  async addAddress(index: number, cidr: string, options: { noDad?: boolean } = {}): Promise<void> {
-    const payload = encodeAddress(index, cidr, options.noDad);
+  async addAddress(index: number, cidr: string, detection?: DuplicateDetection): Promise<void> {
+    const payload = encodeAddress(index, cidr, detection);
     await this.#create(
       MessageType.newAddress,
       payload,

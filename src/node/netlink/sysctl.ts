@@ -21,6 +21,7 @@ export interface SysctlOptions {
 /**
  * Sets kernel settings of an interface, in their order. The kernel assigns a file below `/proc/sys/net` to the
  * namespace of the thread that opens it, so it is opened and written inside the namespace, in one synchronous step.
+ * @returns the keys that were skipped
  * @throws NetlinkError `sysctl-refused` with the key; earlier keys are already set then
  */
 export function writeInterfaceSysctls(
@@ -28,7 +29,7 @@ export function writeInterfaceSysctls(
   interfaceName: string,
   sysctls: InterfaceSysctls,
   { procSysDir = '/proc/sys', skipMissing = false }: SysctlOptions = {},
-): void {
+): string[] {
   assertInterfaceName(interfaceName);
   const files = Object.entries(sysctls).map(([key, value]) => {
     const [, family, table, name] = interfaceSysctlPattern.exec(key) ?? [];
@@ -36,16 +37,18 @@ export function writeInterfaceSysctls(
     // Interface names may contain dots, so the key cannot simply be split at them.
     return { key, value, path: join(procSysDir, 'net', family, table, interfaceName, name) };
   });
-  openInNetns(netns, () => {
+  return openInNetns(netns, () => {
+    const skipped: string[] = [];
     for (const { key, value, path } of files) {
       try {
         // Never created: a missing file is a key that the kernel does not know.
         writeFileSync(path, String(value), { flag: 'r+' });
       } catch (cause) {
-        if (skipMissing && errnoCode(cause) === 'ENOENT') continue;
-        throw refused(key, value, netns, cause);
+        if (!skipMissing || errnoCode(cause) !== 'ENOENT') throw refused(key, value, netns, cause);
+        skipped.push(key);
       }
     }
+    return skipped;
   });
 }
 
