@@ -56,6 +56,7 @@ export const target: FuzzTarget = {
         podClaimName: 'nic',
         layouts: ['v1'],
         requests: { vf: { ...requests.vf, generation: 0 } },
+        servedBy: null,
       }),
     ),
     Buffer.from(
@@ -66,6 +67,7 @@ export const target: FuzzTarget = {
         bootId: 'b1',
         layouts: ['v1', 'kep'],
         requests: { vf: { ...requests.vf, generation: 2, content: { devices, since: '2026-01-01T00:00:00Z' } } },
+        servedBy: 'sandbox-1',
       }),
     ),
   ],
