@@ -18,7 +18,7 @@ const types: Part = {
   name: 'types, lint, format',
   versions: 'TypeScript, Biome',
   command: ['bash', 'scripts/check.sh', '--code'],
-  seconds: 20,
+  seconds: 10,
   needs: [],
 };
 
@@ -26,7 +26,7 @@ export const units: Part = {
   name: 'units',
   versions: `Node.js ${process.versions.node}`,
   command: ['vitest', 'run', '--project', 'quick', '--reporter=verbose'],
-  seconds: 80,
+  seconds: 60,
   needs: [],
 };
 
@@ -34,7 +34,7 @@ const integration: Part = {
   name: 'integration',
   versions: 'the kernel of this machine',
   command: onNode('--project', 'integration'),
-  seconds: 90,
+  seconds: 120,
   needs: [namespaces, debian],
 };
 
@@ -42,7 +42,7 @@ const cPrograms: Part = {
   name: 'C programs',
   versions: 'sanitizers of gcc',
   command: onNode('--project', 'programs'),
-  seconds: 60,
+  seconds: 45,
   needs: [namespaces, compiler, debian],
   prepare: async () => {
     findMuslCompiler(cacheFolder(process.env), process.env, note);
@@ -53,7 +53,7 @@ const firstSimulation: Part = {
   name: 'simulation',
   versions: `the first ${firstSchedules} schedules`,
   command: ['node', 'test/simulation/run.ts', '--schedules', `${firstSchedules}`],
-  seconds: 30,
+  seconds: 25,
   needs: [],
 };
 
@@ -79,7 +79,7 @@ const mainJob: Part = {
   name: 'containerd',
   versions: 'containerd 2.1 and 1.7',
   command: onNode('--project', 'e2e-node', 'main-job'),
-  seconds: 60,
+  seconds: 20,
   needs: [root, debian, compiler],
 };
 
@@ -87,10 +87,7 @@ const mainJob: Part = {
 export const shortStages: readonly Stage[] = [
   [[types]],
   [[units]],
-  [
-    [integration, cPrograms],
-    [firstSimulation, fuzz, mainJob],
-  ],
+  [[integration], [firstSimulation, fuzz, mainJob, cPrograms]],
 ];
 
 /** The schedules that `npm test` leaves to `npm run test:all`. */
