@@ -8,11 +8,11 @@ export default defineConfig({
   test: {
     name: 'e2e-cluster',
     include: ['*.test.ts', 'api/*.test.ts'],
-    // Only run.ts and scripts/test-all.ts provide a second set of programs.
+    // Only run.ts and scripts/tests/rest-parts.ts provide a second set of programs.
     exclude: process.env[olderVariable] === undefined ? ['upgrade.test.ts'] : [],
     testTimeout: 180_000,
     expect: { poll: { timeout: 30_000 } },
-    // The table at the end of `npm test` has the first line of a failure only.
+    // The table at the end of `npm run test:all` has the first line of a failure only.
     chaiConfig: { truncateThreshold: 500 },
     hookTimeout: 300_000,
     fileParallelism: false,

@@ -15,7 +15,7 @@ async function demo(): Promise<void> {
     Bench.start({ version: '2.1', logger, settings }),
   );
   await using driver = await demoStep(
-    'netdra run --simulate 8: registering with the kubelet and the runtime, publishing its VFs',
+    'netdra run --enable-device-metadata --simulate 8: registering with the kubelet and the runtime, publishing its VFs',
     async () => {
       const started = await bench.startProcess();
       await bench.api.until(() => bench.api.objects('ResourceSlice').length > 0, 30_000);
