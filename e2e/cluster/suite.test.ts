@@ -3,6 +3,7 @@ import { describeDefaultNetwork } from './cases/default-network.ts';
 import { describeExampleDriver } from './cases/example-driver.ts';
 import { describeFaults } from './cases/faults.ts';
 import { describeInstalledDriver } from './cases/installed-driver.ts';
+import { describeMetadataFlag } from './cases/metadata-flag.ts';
 import { describeNuma } from './cases/numa.ts';
 import { describeSlowDevices } from './cases/slow-devices.ts';
 import { describeStorm } from './cases/storm.ts';
@@ -26,19 +27,21 @@ const featureGates = programs.alpha ? alphaGates : defaultGates;
 const simulate = '2x40@1:0';
 
 let node: RealNode;
+let driver: InstalledDriver;
 
 describeCluster(
   title,
   async () => {
     await using stack = new AsyncDisposableStack();
     node = stack.use(await RealNode.start({ ...programs, featureGates, pinsCpus: true, syncFrequency: '3s' }));
-    const { target } = await InstalledDriver.install(node, {
+    driver = await InstalledDriver.install(node, {
       simulate,
       cni: true,
       listAttributes: programs.alpha,
       // The check after each test waits for state that only reconciliation restores.
       extraArgs: [`--boot-id-path=${bootIdPath}`, '--reconcile-interval=10'],
     });
+    const { target } = driver;
     const owned = stack.move();
     const openCheck = async () => {
       const check = new NodeCheck(node, target);
@@ -51,6 +54,7 @@ describeCluster(
     describeInstalledDriver(get, () => node);
     describeTools(get, () => node, simulate);
     describeExampleDriver(get, () => node);
+    describeMetadataFlag(get, () => driver);
     describeNuma(get, () => node, programs.alpha);
     if (programs.alpha) describeAlphaGates(get, () => node);
     describeSlowDevices(get, () => node);

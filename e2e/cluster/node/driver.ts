@@ -76,6 +76,12 @@ export class InstalledDriver {
     return driver;
   }
 
+  /** Changes values of the installed chart, named by their paths, and waits until its new instance is ready. @throws CommandError */
+  upgrade(values: Record<string, unknown>): void {
+    const args = ['upgrade', release, chartDir, '--reuse-values', '--wait', '--timeout', '3m'];
+    this.helm([...args, ...valueArguments(values)]);
+  }
+
   /** Runs Helm in the driver's namespace. @throws CommandError, with events and logs of the driver's pods */
   helm(args: string[], version?: HelmVersion): string {
     const { adminKubeconfig: kubeconfig } = this.#node.controlPlane;
