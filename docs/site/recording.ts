@@ -2,10 +2,10 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
-import { TestTerminal } from '../../e2e/cluster/terminal.ts';
 import { repository } from '../../scripts/run-command.ts';
 import { tempDir } from '../../test/doubles/temp-dir.ts';
 import { drawRecording, type LineChange } from './draw-recording.ts';
+import { TestTerminal } from './terminal.ts';
 
 const size = { columns: 112, rows: 150 };
 const command = 'npm run demo';

@@ -9,6 +9,7 @@ const suite = 'bookworm';
 /** Programs that most machines have, and where their package has them. */
 const programs = {
   ip: { package: 'iproute2', path: 'bin/ip' },
+  tmux: { package: 'tmux', path: 'usr/bin/tmux' },
 };
 
 /** The package of each library that these are linked with. */
@@ -17,8 +18,11 @@ const libraryPackages: Record<string, string> = {
   'libbsd.so.0': 'libbsd0',
   'libcap.so.2': 'libcap2',
   'libelf.so.1': 'libelf1',
+  'libevent_core-2.1.so.7': 'libevent-core-2.1-7',
   'libmd.so.0': 'libmd0',
   'libmnl.so.0': 'libmnl0',
+  'libtinfo.so.6': 'libtinfo6',
+  'libutempter.so.0': 'libutempter0',
   'libz.so.1': 'zlib1g',
 };
 
