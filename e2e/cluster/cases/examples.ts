@@ -5,6 +5,7 @@ import {
   type ResourceV1ResourceClaim,
   type V1Container,
   type V1Deployment,
+  type V1DeviceClass,
   type V1Pod,
   type V1PodSpec,
   type V1ResourceClaimTemplate,
@@ -53,6 +54,18 @@ function adapt(cluster: Cluster, object: KubernetesObject, hasNumaNodes: boolean
   return adapted;
 }
 
+/** Not every node has whereabouts; on a single one host-local is enough. */
+function useHostLocal({ spec }: V1DeviceClass): void {
+  for (const { opaque } of spec.config ?? []) {
+    const parameters = opaque?.parameters as {
+      ipam?: { type: string; range: string; gateway: string; routes: object };
+    };
+    if (parameters.ipam?.type !== 'whereabouts') continue;
+    const { range: subnet, gateway, routes } = parameters.ipam;
+    Object.assign(parameters, { ipam: { type: 'host-local', ranges: [[{ subnet, gateway }]], routes } });
+  }
+}
+
 function adaptContainer({ target }: Cluster, container: V1Container): void {
   const { image, resources } = container;
   container.image = target.consumerImage;
@@ -82,7 +95,11 @@ function podSpecOf(object: KubernetesObject): V1PodSpec | undefined {
 export async function startExample(cluster: Cluster, file: string): Promise<void> {
   const devices = await cluster.devices();
   const hasNumaNodes = devices.some(({ attributes }) => attributes?.['resource.kubernetes.io/numaNode'] !== undefined);
-  for (const object of loadExample(cluster, file)) await cluster.create(adapt(cluster, object, hasNumaNodes));
+  for (const object of loadExample(cluster, file)) {
+    const adapted = adapt(cluster, object, hasNumaNodes);
+    if (adapted.kind === 'DeviceClass' && file !== 'whereabouts.yaml') useHostLocal(adapted as V1DeviceClass);
+    await cluster.create(adapted);
+  }
 }
 
 /**

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { GetCluster } from '../describe-cluster.ts';
 import { startNumaDrivers } from '../node/numa-drivers.ts';
 import type { RealNode } from '../node/real-node.ts';
-import { createPodWithClaim, testClaim, testClass } from '../objects.ts';
+import { createPodWithClaim, testClass } from '../objects.ts';
 import { startExample } from './examples.ts';
 
 /** Time for three attempts of the kubelet, and for an event or a status to appear. */
@@ -108,10 +108,13 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
         await startPinned('required', 0, metadata.name);
         await cluster.waitUntilRunning('required');
         expect(await alignmentIn('required')).toBe(true);
-        const weaker = testClaim(cluster, 'weaker', [
+
+        await createPodWithClaim(cluster, 'weaker', [
           { name: 'vf', deviceClassName: metadata.name, config: { numa: 'report' } },
         ]);
-        await expect(cluster.check(weaker)).rejects.toThrow(/sets numa to report, and DeviceClass .* to require/);
+        await expect
+          .poll(() => eventsOf('DeviceNotPrepared', 'weaker'), slow)
+          .toContainEqual(expect.stringMatching(/numa.*report.*require/s));
       } finally {
         await cluster.remove('DeviceClass', metadata.name);
       }

@@ -94,6 +94,7 @@ export const pagePlans: PagePlan[] = [
       [/^kubectl netdra$/, mention],
       [/^npm (pack|install)/, 'test/tools/package/package.test.ts packs and installs the package'],
       [/^netdra seccomp$/, 'a command of the image: test/unit/app/tools/seccomp.test.ts runs it'],
+      [/^netdra validate$/, mention],
       [/^netdra log$/, 'a command of the image, which kubectl netdra bundle runs'],
       [/^netdra (--version|claims)$/, mention],
       [/values-openshift/, 'needs OpenShift'],
