@@ -123,7 +123,7 @@ export function describePair(choice: ProgramChoice): string {
 
 export const oldestPair: ProgramChoice = { kubernetes: '1.34', runtime: 'containerd-1.7' };
 
-/** The pairs that `npm test` runs: the newest Kubernetes, and the oldest one with the oldest containerd. */
+/** The pairs that `npm run test:all` runs: the newest Kubernetes, and the oldest one with the oldest containerd. */
 export const testedPairs: readonly [ProgramChoice, ...ProgramChoice[]] = [
   { kubernetes: '1.37', runtime: 'containerd-2.1' },
   oldestPair,

@@ -12,7 +12,7 @@ export default defineConfig({
     exclude: process.env[olderVariable] === undefined ? ['upgrade.test.ts'] : [],
     testTimeout: 180_000,
     expect: { poll: { timeout: 30_000 } },
-    // The table at the end of `npm test` has the first line of a failure only.
+    // The table at the end of `npm run test:all` has the first line of a failure only.
     chaiConfig: { truncateThreshold: 500 },
     hookTimeout: 300_000,
     fileParallelism: false,

@@ -10,7 +10,7 @@ export default defineConfig({
     // The first pod on a node waits until its image is pulled.
     testTimeout: 180_000,
     expect: { poll: { timeout: 30_000 } },
-    // The table at the end of `npm test` has the first line of a failure only.
+    // The table at the end of `npm run test:all` has the first line of a failure only.
     chaiConfig: { truncateThreshold: 500 },
     hookTimeout: 180_000,
     fileParallelism: false,

@@ -149,7 +149,7 @@ export const pagePlans: PagePlan[] = [
     page: 'docs/upgrade.md',
     notRun: [
       [/^helm upgrade$/, mention],
-      [/^npm run e2e:cluster -- --upgrade$/, 'a part of npm test of its own'],
+      [/^npm run e2e:cluster -- --upgrade$/, 'a part of npm run test:all of its own'],
     ],
     setUp: [install],
     before: [[/get pods --output wide/, ['kubectl --namespace netdra rollout status daemonset/netdra --timeout 2m']]],
@@ -166,7 +166,7 @@ export const pagePlans: PagePlan[] = [
     notRun: [
       [/^docker /, noEngine],
       [/^kind /, kind],
-      [/^npm run e2e:kind$/, 'a part of npm test of its own, with --engine own'],
+      [/^npm run e2e:kind$/, 'a part of npm run test:all of its own, with --engine own'],
       [/^npm test$/, 'runs the suite that this is a part of'],
       [/^npm run e2e:kind -- --(keep|engine|values|reuse|workers)/, kind],
       [/^helm (upgrade --install|uninstall)$/, mention],
