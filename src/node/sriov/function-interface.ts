@@ -62,7 +62,7 @@ export class FunctionInterfaces {
     };
     if (known.has('link')) return [];
     const properties = await poll(clock, takesEffect, remaining, ({ length }) => length === 0);
-    const message = `link #${index} was set and has not changed`;
+    const message = `link #${index} has not changed after it was set`;
     const error = new NetlinkError('netlink-refused', message, { retriable: true });
     return properties.map((property) => ({ property, error }));
   }

@@ -94,8 +94,8 @@ export class VfProperties {
   async readAll(pfAddress: string): Promise<Map<number, VfChange>> {
     const pf = await this.#options.linkOf(pfAddress);
     if (pf === undefined) {
-      const message = `the PF ${pfAddress} has no network interface: what it has set for its VFs is not known`;
-      const hint = 'it must be in the network namespace of the driver, with its kernel driver bound';
+      const message = `the PF ${pfAddress} has no network interface, so the settings of its VFs are unknown`;
+      const hint = 'bind the kernel driver of the PF, and keep its interface in the network namespace of the driver';
       throw new UnknownVfStateError(message, { device: pfAddress, retriable: true, hint });
     }
     const infos = await this.#list(pf, { device: pfAddress, subject: 'its VFs', pf: `PF ${pf.name} (${pfAddress})` });
