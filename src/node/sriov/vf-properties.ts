@@ -87,7 +87,7 @@ export class VfProperties {
   }
 
   /**
-   * The current properties of all VFs of a PF that it reports, by VF index, by one request. Does not wait for VFs that are being
+   * Reads the current properties of all VFs that a PF reports, by VF index, with one request. Does not wait for VFs that are being
    * reset.
    * @throws UnknownVfStateError if the PF cannot be asked
    */
