@@ -57,7 +57,7 @@ describe('VfHardware', () => {
     },
   );
 
-  it('keeps it also when it is configured again, since the PF may have been reset', async () => {
+  it('keeps the MAC that the VF has taken when it is configured again, since the PF may have been reset', async () => {
     const { card, hardware } = openVf({ tellsOwnAddresses: true });
     const address = card.link(0)?.hardwareAddress;
     const before = await hardware.snapshot(card.address(0));
