@@ -17,8 +17,8 @@ export interface PluginOptions {
   socketPath?: string;
   /**
    * The environment, e.g. `process.env`. A runtime that starts the plugin itself names an open socket's descriptor in
-   * it (`NRI_PLUGIN_SOCKET`), which is then used instead of `socketPath`, without reconnecting. It and the manifests of other
-   * plugins also give name and index there (`NRI_PLUGIN_NAME`, `NRI_PLUGIN_IDX`). Absent: ignored.
+   * it (`NRI_PLUGIN_SOCKET`), which is then used instead of `socketPath`, without reconnecting. The runtime, and manifests of other
+   * plugins, also set name and index there (`NRI_PLUGIN_NAME`, `NRI_PLUGIN_IDX`). Absent: ignored.
    */
   env?: Readonly<Record<string, string | undefined>>;
   logger?: Logger;

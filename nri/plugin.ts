@@ -158,7 +158,7 @@ export class Plugin implements AsyncDisposable {
     this.#notify('connected', () => handlers.connected?.(runtime));
   }
 
-  /** A handler may be asynchronous, although its type asks for nothing of the kind. */
+  /** Calls a handler without an answer, and logs its errors. It may be asynchronous, although its type does not say so. */
   #notify(handler: string, call: () => unknown): void {
     const log = (error: unknown) => this.#options.logger.error({ err: toError(error), handler }, 'handler failed');
     try {

@@ -10,7 +10,7 @@ export interface MessageCodec<T> {
   decode(bytes: Buffer): T;
 }
 
-/** The directory of the `.proto` files: `proto` beside a bundle, or beside this folder in a source tree. Elsewhere a bundle sets `protoDir`. */
+/** Directory of the `.proto` files: `proto` beside a bundle, or beside this folder in a source tree. Bundles with another place set `protoDir`. */
 export function defaultProtoDir(): string {
   // A bundle of CommonJS modules does not know where it is.
   const here = import.meta.dirname ?? dirname(process.argv[1] ?? '.');

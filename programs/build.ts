@@ -8,7 +8,7 @@ import { findCompiler, findMuslCompiler } from './toolchain.ts';
 const folder = fileURLToPath(new URL('.', import.meta.url));
 
 /**
- * Folder of the cache for programs of these sources, whether or not they are built.
+ * Returns the cache folder for programs built from these sources, which may not exist yet.
  * @param kind `static`, as they are shipped, or `checked`, with sanitizers
  */
 export function programsFolder(cacheDir: string, kind: 'static' | 'checked'): string {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Types, lint, format, subjects of commits, and whether the pages are true to the code. With --code only the first three: `npm test`
-# runs the tests of the pages with the units, and the subject of an old commit is no fault of the code.
+# Checks types, lint, format, commit subjects, and the pages against the code. With --code only the first three: `npm test` runs the
+# tests of the pages with the unit tests, and an old commit's subject is not a fault of the code.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tsc -p .

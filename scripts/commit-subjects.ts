@@ -1,14 +1,14 @@
 /**
- * Checks the subjects of the last commits since this rule exists, as CONTRIBUTING.md describes them. Outside a git
- * repository, such as in a tarball, it says so and passes.
+ * Checks commit subjects against the rule in CONTRIBUTING.md, for recent commits that are newer than the rule. Outside a git
+ * repository, such as in a tarball, prints a note and passes.
  */
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 const longestSubject = 72;
-/** Older ones can no longer be amended: they would only fail the check of everybody else. */
+/** Number of commits to check: nobody can amend older ones any more, so they would only fail the check for everybody else. */
 const lastCommits = 20;
-/** The rule begins after the commit that added this file, or after the oldest commit of a shallow clone. */
+/** Returns where the rule begins: after the commit that added this file, or after the oldest commit of a shallow clone. */
 const ruleFile = 'scripts/commit-subjects.ts';
 
 interface Commit {
@@ -16,7 +16,7 @@ interface Commit {
   subject: string;
 }
 
-/** What is wrong with a subject; `undefined` if it has the form `area: imperative`. */
+/** Returns the fault of a subject; `undefined` if it has the form `area: imperative`. */
 export function findSubjectProblem(subject: string): string | undefined {
   if (subject.length > longestSubject) return `has ${subject.length} characters, ${longestSubject} are allowed`;
   if (!/^[\w./-]+(, ?[\w./-]+)*: \S/.test(subject)) return 'does not begin with an area and a colon, such as "vf: "';
@@ -25,7 +25,7 @@ export function findSubjectProblem(subject: string): string | undefined {
 }
 
 /**
- * The last commits after the one that added the rule, without merges.
+ * Lists recent commits after the one that added the rule, without merges.
  * @returns the reason instead, if the folder has no history that git can read
  */
 export function listCheckedCommits(folder: string): Commit[] | string {

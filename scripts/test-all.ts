@@ -1,4 +1,4 @@
-/** `npm run test:all`: everything there is, see `--help`. Exits with 0 if nothing failed, 2 for wrong usage. */
+/** `npm run test:all`: runs all tests, see `--help`. Exits with 0 if nothing failed, 2 for wrong usage. */
 import { parseArgs } from 'node:util';
 import { restStages } from './tests/rest-parts.ts';
 import { announce, listParts, runStages, type Stage, selectParts } from './tests/run.ts';

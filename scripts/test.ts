@@ -1,6 +1,6 @@
 /**
- * `npm test`: what shows in minutes, on any Linux machine, whether a change is good. Needs no root, no Go, no Kubernetes and no
- * container engine: what cannot run is named with the reason. Exits with 0 if nothing failed.
+ * `npm test`: checks a change within minutes on any Linux machine, without root, Go, Kubernetes or a container engine. Lists parts
+ * that cannot run, with the reason. Exits with 0 if nothing failed.
  */
 import { announce, runStages } from './tests/run.ts';
 import { shortStages } from './tests/short-parts.ts';

@@ -1,6 +1,6 @@
 /**
- * `npm run site`: the site, from the pages of the repository and from the code. Arguments: `--version NAME`, a folder below
- * `--out DIR`, and `--base /PATH/`, where a server has DIR. Without them `main` in `docs/site/dist/site`, at `/`.
+ * `npm run site`: builds the site from the pages of the repository and from the code. Arguments: `--version NAME`, a folder below
+ * `--out DIR`, and `--base /PATH/`, at which the web server serves DIR. Defaults: `main` in `docs/site/dist/site`, at `/`.
  */
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -25,11 +25,12 @@ export interface SiteOptions {
 }
 
 /**
- * Builds one version of the site. Those of other names stay in `out`, and its list of versions has all of them.
+ * Builds one version of the site. Other versions stay in `out`; the list of versions has all of them.
  * @throws NetdraError `site-failed` with what the generator says, for a dead link, too
  */
 export async function buildSite({ version, out, base }: SiteOptions): Promise<void> {
-  if (!/^[\w.-]+$/.test(version)) throw new NetdraError('site-failed', `${version} is no name of a folder`);
+  if (!/^[\w.-]+$/.test(version))
+    throw new NetdraError('site-failed', `version ${version} cannot be the name of a folder`);
   const pages = join(site, 'dist/pages');
   rmSync(pages, { recursive: true, force: true });
   const stage = new Stage(pages);
@@ -53,7 +54,7 @@ export async function buildSite({ version, out, base }: SiteOptions): Promise<vo
   // In the folder with its packages: elsewhere it adds one of them to the packages that it finds there.
   await generate('vitepress', ['build', '.', '--outDir', resolve(target), '--base', `${base}${version}/`], site);
   const dead = findDeadLinks(target, `${base}${version}/`);
-  if (dead.length > 0) throw new NetdraError('site-failed', `links that lead nowhere:\n${dead.join('\n')}`);
+  if (dead.length > 0) throw new NetdraError('site-failed', `dead links:\n${dead.join('\n')}`);
   writeVersions(out);
 }
 

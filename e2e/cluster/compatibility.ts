@@ -35,7 +35,7 @@ export function withoutResult(results: readonly PairResult[], pair: Pair): PairR
   return results.filter((each) => !isSame(each, pair));
 }
 
-/** Precedes the results on docs/compatibility.md; what is above it is written by hand. */
+/** Marker line before the results on docs/compatibility.md; the text above it is written by hand. */
 const marker = '<!-- Written by `npm run e2e:cluster -- --all`: -->\n';
 
 /**
@@ -76,7 +76,7 @@ function formatTable(group: readonly PairResult[]): string {
   return [row(['Kubernetes', ...columns]), row(['---', ...columns.map(() => '---')]), ...rows].join('\n');
 }
 
-/** The number of cases stays in compatibility.json: it grows from day to day, so it differs between the pairs of one table. */
+/** Formats a result without the number of cases, which differs between the pairs of one table since it grows from day to day. */
 function formatCell({ succeeded, failed, date }: PairResult): string {
   if (succeeded) return `passed ${date}`;
   return failed > 0 ? `${failed} failed ${date}` : `did not start ${date}`;

@@ -160,7 +160,7 @@ describe.each(deviceMetadata)(
         return { notes, prepareTheirs, prepareOurs: () => bench.preparePod('ours') };
       }
 
-      it('holds our calls back while the helper prepares', async () => {
+      it('delays our calls while the Go helper prepares', async () => {
         const { notes, prepareOurs, prepareTheirs } = await startBoth();
         const theirs = prepareTheirs();
         await vi.waitFor(() => expect(notes).toEqual(['theirs begins']), 5_000);
@@ -168,7 +168,7 @@ describe.each(deviceMetadata)(
         expect(notes).toEqual(['theirs begins', 'theirs ends', 'ours begins', 'ours ends']);
       });
 
-      it('holds the calls of the helper back while we prepare', async () => {
+      it('delays calls of the Go helper while we prepare', async () => {
         const { notes, prepareOurs, prepareTheirs } = await startBoth();
         const ours = prepareOurs();
         await vi.waitFor(() => expect(notes).toEqual(['ours begins']), 5_000);

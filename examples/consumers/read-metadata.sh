@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the first device of a request is, by jq, from the layout `kep`: read-metadata.sh CLAIM REQUEST [DRIVER].
-# Its paths are those of KEP-5304, example 2, its fields those of the type there.
+# Prints the first device of a request, by jq, from the layout `kep`: read-metadata.sh CLAIM REQUEST [DRIVER].
+# Uses the paths of example 2 in KEP-5304, and the field names of the KEP's type.
 set -eu
 root=${METADATA_ROOT:-} # for tests
 file=$root/var/run/dra-device-attributes/$1/$2/${3:-sriov.netdra.dev}-metadata.json

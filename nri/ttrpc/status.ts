@@ -52,7 +52,7 @@ export class TtrpcProtocolError extends NriError {
 export function toStatus(thrown: unknown): { code: number; message: string } {
   const code = thrown instanceof TtrpcError && thrown.status !== StatusCode.ok ? thrown.status : StatusCode.unknown;
   const { name, message } = toError(thrown);
-  // A library may have replaced the message by anything. Without one, the user of the pod would read nothing.
+  // A library may have replaced the message by any value. The user of the pod needs some text.
   const text = typeof message === 'string' && message !== '' ? message : name;
   // Go refuses a whole message because of one lone surrogate in one of its strings.
   return { code, message: text.toWellFormed() };

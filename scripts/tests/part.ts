@@ -1,22 +1,22 @@
 import { spawnSync } from 'node:child_process';
 import { findFolderWith, pathFolders } from '../packages/host-programs.ts';
 
-/** A part of the tests: one command whose output says how many cases passed. */
+/** A part of the tests: one command whose output has the number of passed cases. */
 export interface Part {
   name: string;
   /** Versions of the real programs involved. */
   versions: string;
   command: readonly string[];
-  /** Variables for the command, beside those of this process. */
+  /** Environment variables for the command, added to those of this process. */
   env?: () => Record<string, string>;
-  /** Seconds that it takes on two processors with a filled cache. */
+  /** Duration in seconds on two processors with a filled cache. */
   seconds: number;
   needs: readonly Requirement[];
-  /** Provides the programs that it needs, with all processors. Rejects with the reason why the part cannot run. */
+  /** Builds or fetches the programs of the part, on all processors. Rejects with the reason why the part cannot run. */
   prepare?: () => Promise<void>;
   /**
-   * The command that runs failed cases once more, alone: for cases that share a machine with a cluster or an emulator, and
-   * can run out of time there. Absent: a failed case is final.
+   * Returns the command that repeats failed cases alone, for cases that can time out beside a cluster or an emulator.
+   * Absent: a failed case is final.
    */
   again?: (cases: readonly FailedCase[]) => readonly string[];
 }
@@ -25,13 +25,13 @@ export interface Part {
 export interface FailedCase {
   /** The file, as printed: relative to the root of its vitest project. */
   file: string;
-  /** Titles of its suites and its own. Empty: the file could not be loaded. */
+  /** Titles of its suites, then its own title. Empty: the file could not be loaded. */
   titles: readonly string[];
 }
 
-/** Something that a part needs of the machine. */
+/** A requirement of a part on the machine. */
 export interface Requirement {
-  /** Why the part cannot run here; `undefined` if it can. */
+  /** Returns why the part cannot run here; `undefined` if it can. */
   problem(): string | undefined;
 }
 
@@ -39,7 +39,7 @@ export const root: Requirement = {
   problem: () => (process.getuid?.() === 0 ? undefined : 'needs root'),
 };
 
-/** Namespaces of its own: as root, or in a user namespace (user_namespaces(7)). */
+/** Requires new namespaces: root, or user namespaces (user_namespaces(7)). */
 export const namespaces: Requirement = {
   problem: () => {
     if (process.getuid?.() === 0) return undefined;
@@ -48,7 +48,7 @@ export const namespaces: Requirement = {
   },
 };
 
-/** Programs in PATH. */
+/** Requires programs in PATH. */
 export function programs(...names: string[]): Requirement {
   return {
     problem: () => {
@@ -60,14 +60,14 @@ export function programs(...names: string[]): Requirement {
 
 export const compiler = programs('gcc', 'make');
 
-/** Debian's packages are unpacked into the cache by these. */
+/** Programs that unpack Debian's packages into the cache. */
 export const debian = programs('apt-get', 'dpkg-deb');
 
 export const x86: Requirement = {
   problem: () => (process.arch === 'x64' ? undefined : 'needs an x86-64 processor'),
 };
 
-/** The first reason why a part cannot run on this machine; `undefined` if it can. */
+/** Returns the first reason why a part cannot run on this machine; `undefined` if it can. */
 export function problemOf({ needs }: Pick<Part, 'needs'>): string | undefined {
   for (const need of needs) {
     const problem = need.problem();

@@ -19,7 +19,7 @@ import { restOfSimulation } from './short-parts.ts';
 const note = (line: string) => print(`netdra: ${line}`);
 const cacheDir = cacheFolder(process.env);
 
-/** Runs a script that provides programs. Several parts may need the same one. */
+/** Runs a script that provides programs, once for all parts that need it. */
 const scripts = new Map<string, Promise<void>>();
 function runScript(...command: string[]): Promise<void> {
   const key = command.join(' ');
@@ -35,7 +35,7 @@ async function provide(command: readonly string[]): Promise<void> {
 
 const fetchTools = () => runScript('bash', 'scripts/fetch-tools.sh');
 
-/** Programs of clusters, as variables for their tests. */
+/** Returns the programs of clusters as environment variables for their tests. */
 const clusterEnvs = new Map<ProgramChoice, Record<string, string>>();
 
 async function prepareCluster(choice: ProgramChoice): Promise<void> {
@@ -45,7 +45,7 @@ async function prepareCluster(choice: ProgramChoice): Promise<void> {
 
 const clusterNeeds = [root, debian, compiler];
 
-/** A part whose cases are run again by their titles. */
+/** Makes a part whose failed cases can be repeated by their titles. */
 function repeatable(part: Part): Part {
   return { ...part, again: (cases) => [...part.command, '-t', selectCases(cases)] };
 }
@@ -170,7 +170,7 @@ const neighbours: Part = {
   prepare: () => runScript('node', 'e2e/neighbours/build.ts'),
 };
 
-/** Cards of many kinds, each with more runs than the units have time for. */
+/** Random cards and nodes, with more runs than the unit tests have time for. */
 const cards: Part = {
   name: 'odd cards',
   versions: '500 cards and nodes',
@@ -181,9 +181,9 @@ const cards: Part = {
 };
 
 /**
- * What `npm run test:all` runs beside the parts of `npm test`. Longest first, so that both lanes end at about the same time; the two
- * machines that QEMU emulates are in one lane, since each takes a processor. A third lane saves no time on two
- * processors, and makes the parts so slow that waits in them run out.
+ * Parts of `npm run test:all` beside those of `npm test`. The longest come first, so that both lanes end at about the same time.
+ * The two machines that QEMU emulates share a lane, since each takes a processor. On two processors a third lane saves no time,
+ * and slows the parts down so much that waits in them time out.
  */
 export const restStages: readonly Stage[] = [
   [[restOfSimulation]],

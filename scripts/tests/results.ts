@@ -10,19 +10,19 @@ export interface PartResult {
   skipped: number;
   seconds: number;
   outcome: 'passed' | 'failed' | 'not run';
-  /** Why it was not run. */
+  /** Why the part did not run. */
   reason?: string;
   failures: Failure[];
-  /** Cases that the part itself left out, with the reason that they gave. */
+  /** Cases that the part itself skipped, with their reasons. */
   skippedCases: string[];
-  /** Cases that failed at first and passed when they were run again, alone. */
+  /** Cases that failed at first and passed when they ran again alone. */
   secondAttempts: FailedCase[];
 }
 
 /** A failed case, or several that failed for the same reason. */
 export interface Failure {
   cases: FailedCase[];
-  /** Lines of the reason. */
+  /** The reason, possibly of several lines. */
   reason: string;
 }
 
@@ -61,7 +61,7 @@ function parseCase(name: string): FailedCase {
   return { file, titles };
 }
 
-/** What vitest's `-t` takes to run just these: it matches the titles, joined by spaces. */
+/** Returns a pattern for vitest's `-t` that selects only these cases: vitest matches their titles, joined by spaces. */
 export function selectCases(cases: readonly FailedCase[]): string {
   const escaped = cases.map(({ titles }) => titles.join(' ').replaceAll(/[\\^$.*+?()[\]{}|/]/g, '\\$&'));
   return `^(${escaped.join('|')})`;
@@ -71,7 +71,7 @@ export function describeCase({ file, titles }: FailedCase): string {
   return [file, ...titles].join(' > ');
 }
 
-/** The table at the end, one line per part. */
+/** Formats the closing table, one line per part. */
 export function formatTable(parts: readonly PartResult[]): string {
   const rows = parts.map((part) => {
     const { name, versions, outcome } = part;
@@ -101,7 +101,7 @@ function formatOutcome({ outcome, reason, secondAttempts }: PartResult): string 
   return secondAttempts.length === 0 ? 'passed' : `passed, ${secondAttempts.length} at the second attempt`;
 }
 
-/** The failed cases with their reasons, the skipped ones, and those that passed only when run again, by part. */
+/** Formats, by part, the failed cases with their reasons, the skipped cases, and the cases that passed at the second attempt. */
 export function formatDetails(parts: readonly PartResult[]): string {
   const sections = parts.flatMap(({ name, failures, skippedCases, secondAttempts }) => [
     formatSection(`failed in ${name}:`, failures.map(formatFailure)),
@@ -119,7 +119,7 @@ function formatFailure({ cases, reason }: Failure): string {
   return `${cases.map(describeCase).join('\n  ')}\n${reason}`.replaceAll('\n', '\n    ');
 }
 
-/** The last line: `20 passed, 1 failed, 2 skipped`. A part that was not run counts as one skipped case. */
+/** Formats the last line: `20 passed, 1 failed, 2 skipped`. A part that did not run counts as one skipped case. */
 export function formatTotal(parts: readonly PartResult[]): string {
   const total = (key: 'passed' | 'failed' | 'skipped') => parts.reduce((sum, part) => sum + part[key], 0);
   const notRun = parts.filter(({ outcome }) => outcome === 'not run').length;

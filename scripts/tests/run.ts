@@ -14,7 +14,7 @@ import {
   type Summary,
 } from './results.ts';
 
-/** Logs of all parts, and the list of second attempts. */
+/** Folder for the logs of all parts, and the list of second attempts. */
 export const resultsFolder = join(repository, 'test-results');
 const secondAttemptsFile = join(resultsFolder, 'second-attempts.txt');
 const progressMs = 20_000;
@@ -24,7 +24,7 @@ export const print = (line: string) => console.log(line);
 /** Parts that run at the same time, each lane one after another. */
 export type Stage = readonly (readonly Part[])[];
 
-/** Prints what will run, how long that takes, and what will not run and why. */
+/** Prints which parts will run, their duration, and the skipped parts with the reasons. */
 export function announce(command: string, stages: readonly Stage[]): void {
   const parts = stages.flat(2);
   const problems = new Map(parts.map((part) => [part, problemOf(part)]));
@@ -39,14 +39,14 @@ export function announce(command: string, stages: readonly Stage[]): void {
   }
 }
 
-/** A stage takes as long as its longest lane. */
+/** Returns the duration: a stage takes as long as its longest lane. */
 function estimateSeconds(stages: readonly Stage[], runs: readonly Part[]): number {
   const ofLane = (lane: readonly Part[]) =>
     lane.filter((part) => runs.includes(part)).reduce((sum, { seconds }) => sum + seconds, 0);
   return stages.reduce((sum, lanes) => sum + Math.max(0, ...lanes.map(ofLane)), 0);
 }
 
-/** One line for each part: its name, what it runs on, how long it takes, and why it cannot run here. */
+/** Lists the parts, one per line: name, duration, versions, and why a part cannot run here. */
 export function listParts(stages: readonly Stage[]): string {
   const lines = stages.flat(2).map((part) => {
     const problem = problemOf(part);
@@ -56,7 +56,7 @@ export function listParts(stages: readonly Stage[]): string {
 }
 
 /**
- * The named parts, in their stages; all of them if none is named.
+ * Selects the named parts, in their stages; all of them if none is named.
  * @throws Error for a name that no part has
  */
 export function selectParts(stages: readonly Stage[], names: readonly string[]): readonly Stage[] {
@@ -72,7 +72,7 @@ export function selectParts(stages: readonly Stage[], names: readonly string[]):
 }
 
 /**
- * Runs the stages one after another, then the failed cases of parts that allow it once more, alone. Prints progress, the
+ * Runs the stages one after another, then repeats failed cases alone, for parts that allow this. Prints progress, the
  * table, and the number of cases.
  * @param mustRun whether a part that cannot run here fails the run
  * @returns whether everything passed
@@ -96,10 +96,10 @@ export async function runStages(stages: readonly Stage[], mustRun: boolean): Pro
   );
 }
 
-/** Why a part could not be prepared. */
+/** Reasons why parts could not be prepared. */
 const unprepared = new WeakMap<Part, string>();
 
-/** One after another, with nothing beside them: a build takes several times as long beside others. */
+/** Prepares the parts one after another: builds slow each other down several times if they run in parallel. */
 async function prepareParts(parts: readonly Part[]): Promise<void> {
   for (const part of parts) {
     if (part.prepare === undefined || problemOf(part) !== undefined) continue;
@@ -127,7 +127,7 @@ async function runPart(part: Part): Promise<PartResult> {
   return { ...nothing, ...summary, name, versions, seconds, outcome };
 }
 
-/** Runs a command of a part. Its output is in the log of that name; a command that fails also has its end printed. */
+/** Runs a command of a part, and writes its output to a log of that name. Prints the end of the output if the command fails. */
 async function runLogged(part: Part, command: readonly string[], logName: string) {
   const startedAt = performance.now();
   const log = join(resultsFolder, `${logName.replaceAll(/[^a-z0-9.]+/gi, '-')}.log`);
@@ -155,7 +155,7 @@ function openLog(path: string): Disposable & { write(chunk: Buffer): void } {
   return { write: (chunk) => stream.write(chunk), [Symbol.dispose]: () => stream.end() };
 }
 
-/** A command that is no vitest run counts as one case. So does the failure of one that reports no failed case. */
+/** Counts a command other than vitest as one case, and a failed command without failed cases as one failed case. */
 function summarize(output: string, succeeded: boolean): Summary {
   const summary = readVitestSummary(output);
   const isCounted = succeeded ? summary.passed > 0 : summary.failed > 0;
@@ -171,15 +171,17 @@ function describeCounts({ passed, failed, skipped }: Summary): string {
   ].join(', ');
 }
 
-/** A second failure is final. */
+/** Repeats failed cases once: a second failure is final. */
 async function runAgain(part: Part, result: PartResult): Promise<PartResult> {
   if (result.outcome !== 'failed' || part.again === undefined) return result;
   const cases = result.failures.flatMap((failure) => failure.cases);
-  print(`${part.name}: again, alone: ${cases.length === 0 ? 'all of it' : cases.map(describeCase).join('; ')}`);
+  print(
+    `${part.name}: second attempt, alone: ${cases.length === 0 ? 'all of it' : cases.map(describeCase).join('; ')}`,
+  );
   const command = cases.length === 0 ? part.command : part.again(cases);
   const { summary, succeeded, seconds } = await runLogged(part, command, `${part.name} again`);
   const total = result.seconds + seconds;
-  // A name that selects no case would let vitest succeed with nothing run.
+  // vitest also succeeds if a name selects no case.
   const isMended = succeeded && summary.passed >= cases.length;
   if (!isMended) return { ...result, seconds: total, failures: [...result.failures, ...summary.failures] };
   const secondAttempts: FailedCase[] = cases.length === 0 ? [{ file: part.name, titles: [] }] : cases;

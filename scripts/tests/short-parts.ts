@@ -3,13 +3,13 @@ import { cacheFolder } from '../packages/cache-folder.ts';
 import { compiler, debian, namespaces, type Part, root } from './part.ts';
 import type { Stage } from './run.ts';
 
-/** The first schedules are those of `npm test`; `npm run test:all` runs as many more as {@link allSchedules} says. */
+/** Number of schedules of `npm test`; `npm run test:all` runs the rest up to {@link allSchedules}. */
 const firstSchedules = 1_000;
 const allSchedules = 6_000;
 
 const note = (line: string) => console.log(`netdra: ${line}`);
 
-/** vitest on a node of its own. */
+/** Returns the command that runs vitest on a separate node. */
 function onNode(...args: string[]): string[] {
   return ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--reporter=verbose', ...args];
 }
@@ -60,7 +60,7 @@ const firstSimulation: Part = {
 const fuzz: Part = {
   name: 'fuzz',
   versions: 'two seconds of each target',
-  // These two compare with an API server and with the kernel: the cluster and integration tests run their cases.
+  // Without these two, which compare with an API server and the kernel: the cluster and integration tests run their cases.
   command: [
     'node',
     'test/fuzz/run.ts',
@@ -83,14 +83,14 @@ const mainJob: Part = {
   needs: [root, debian, compiler],
 };
 
-/** What `npm test` runs. Types and units use all processors. */
+/** Stages of `npm test`. Types and units use all processors. */
 export const shortStages: readonly Stage[] = [
   [[types]],
   [[units]],
   [[integration], [firstSimulation, fuzz, mainJob, cPrograms]],
 ];
 
-/** The schedules that `npm test` leaves to `npm run test:all`. */
+/** Schedules that only `npm run test:all` runs. */
 export const restOfSimulation: Part = {
   ...firstSimulation,
   name: 'more simulation',

@@ -1,16 +1,16 @@
-/** Memory for the log, in bytes: half an hour of a busy node. */
+/** Size of the ring, in bytes: half an hour of a busy node. */
 const ringBytes = 1_000_000;
-/** Longer lines are cut off, so that no error with a tenant's text in it takes the place of all others. In bytes. */
+/** Limit of a line, in bytes: longer lines are truncated, so that one error with a tenant's text cannot displace all others. */
 const maxLineBytes = 8_192;
 
 const cutMark = Buffer.from('…\n');
 const newline = 10;
 
-/** The newest lines of a log, in a buffer that is allocated once: what is logged cannot make it larger. */
+/** The newest lines of a log, in a buffer of fixed size. */
 export class LogRing {
   readonly #buffer: Buffer;
   readonly #maxLineBytes: number;
-  /** Where the next line begins. */
+  /** Offset of the next line. */
   #end = 0;
   #isFull = false;
 
@@ -20,21 +20,21 @@ export class LogRing {
     this.#maxLineBytes = longestLineBytes;
   }
 
-  /** @param line ends with a newline; one that does not counts as cut off */
+  /** Appends a line. @param line ends with a newline; otherwise it counts as truncated */
   write(line: string): void {
-    // No character has less than a byte: the rest of a long line is not even encoded.
+    // Each character has at least a byte, so the rest of a long line need not be encoded.
     const bytes = Buffer.from(line.length > this.#maxLineBytes ? line.slice(0, this.#maxLineBytes) : line);
     const isWhole = bytes.length <= this.#maxLineBytes && bytes.at(-1) === newline;
     const kept = bytes.subarray(0, this.#maxLineBytes - cutMark.length);
     this.#append(isWhole ? bytes : Buffer.concat([kept, cutMark]));
   }
 
-  /** All lines that are whole, the oldest one first. */
+  /** Returns all complete lines, the oldest one first. */
   text(): string {
     const newest = this.#buffer.subarray(0, this.#end);
     if (!this.#isFull) return newest.toString();
     const bytes = Buffer.concat([this.#buffer.subarray(this.#end), newest]);
-    // The oldest line has been overwritten in part.
+    // Skips the oldest line, which is partly overwritten.
     return bytes.toString('utf8', bytes.indexOf(newline) + 1);
   }
 

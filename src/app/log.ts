@@ -9,11 +9,11 @@ export interface DriverLog {
   logger: Logger;
   /** The newest lines from level `debug` on, whatever the level of the output. */
   ring: LogRing;
-  /** Whether output has only the lines of the level that the operator chose; otherwise it has all from `debug` on. */
+  /** Whether the output has only lines of the operator's level; otherwise it has all lines from `debug` on. */
   toggleDebug(): void;
 }
 
-/** Opens a log whose lines from a level on go to standard output, and all of them to a ring in memory. */
+/** Opens a log that writes lines from a level on to standard output, and all lines to a ring in memory. */
 export function openLog(level: Level): DriverLog {
   const ring = new LogRing();
   const output = destination({ fd: 1, sync: true });
@@ -32,7 +32,7 @@ export function openLog(level: Level): DriverLog {
     ...{ logger, ring },
     toggleDebug() {
       const to = shown === level ? 'debug' : level;
-      // The change is shown at the level of either side.
+      // Logs the change at a level that both settings show.
       if (to === 'debug') shown = to;
       logger.info({ to }, 'log level changed');
       shown = to;

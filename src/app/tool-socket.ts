@@ -5,17 +5,17 @@ import { join } from 'node:path';
 import { errnoCode, explain, NetdraError } from '../lib/errors.ts';
 import type { Logger } from '../lib/logger.ts';
 
-/** What the running driver answers to the tools of its node, by path. @returns text, in UTF-8 */
+/** Answers of the running driver to the tools of its node, by path: each returns text. */
 export type ToolAnswers = Readonly<Record<string, () => string>>;
 
 const socketName = 'tools.sock';
 const answerTimeoutMs = 10_000;
-/** Of an answer, in bytes: the log has 1 MB, the largest inventory 2 MB. */
+/** Limit of an answer, in bytes: the log has 1 MB, the largest inventory 2 MB. */
 const maxAnswerBytes = 16_000_000;
 
 /**
- * Serves the tools on this node, through a socket in the driver's directory that only root can use. A newer instance takes its
- * place over. The driver does its work without it, so a failure is only logged.
+ * Serves the tools on this node through a socket in the driver's directory that only root can use. A newer instance replaces
+ * the socket. The driver works without it, so a failure is only logged.
  * @param dataDir the driver's directory below the kubelet's `plugins`
  */
 export async function serveTools(
@@ -35,14 +35,14 @@ export async function serveTools(
   const path = join(dataDir, socketName);
   try {
     mkdirSync(dataDir, { recursive: true, mode: 0o750 });
-    // Under a name of its own first: the earlier instance answers until this one can.
+    // Listens under a temporary name first: the earlier instance answers until this one can.
     const own = join(dataDir, `tools-${instance}.sock`);
     server.listen(own);
     await once(server, 'listening');
     chmodSync(own, 0o600);
     renameSync(own, path);
   } catch (err) {
-    logger.warn({ err, path }, 'the tools on this node cannot ask the driver');
+    logger.warn({ err, path }, 'listening for tools of this node failed');
   }
   return {
     async [Symbol.asyncDispose]() {
@@ -75,7 +75,7 @@ export async function askDriver(dataDir: string, what: string): Promise<string |
     throw new Error(`it answers with status ${response.statusCode}: ${text}`);
   } catch (cause) {
     if (['ENOENT', 'ECONNREFUSED', 'ENOTDIR'].includes(errnoCode(cause) ?? '')) return undefined;
-    const hint = 'run this as root; netdra doctor looks at the driver';
+    const hint = 'run this as root; netdra doctor diagnoses the driver';
     throw new NetdraError('driver-unanswering', `the driver does not answer at ${path}`, { cause, path, hint });
   }
 }

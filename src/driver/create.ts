@@ -66,7 +66,7 @@ interface Base extends NodePorts {
   decorate: NonNullable<NodePorts['decorate']>;
   resources: ResourceApi;
   podUidsOf: (claim: ClaimIdentity) => string[];
-  /** Settings of VFs in pods that are not as class and claim ask. */
+  /** Settings of VFs in pods that differ from class and claim. */
   drift: DriftRecord;
 }
 

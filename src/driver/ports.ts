@@ -135,13 +135,13 @@ export interface NodeObserver {
   published(failure?: string): void;
   /** A write to the API server has failed, and is logged. */
   writeFailed(object: ApiObject, error: unknown): void;
-  /** All VFs of a pod are attached. @param seconds that the pod has waited for them */
+  /** Counts a pod whose VFs are all attached. @param seconds how long the pod has waited for them */
   attached(seconds: number): void;
-  /** An attempt to attach the VFs of a claim has failed. */
+  /** Counts a failed attempt to attach the VFs of a claim. */
   attachFailed(error: unknown): void;
   /** A container with exclusive CPUs was compared with the NUMA nodes of its devices. */
   numaCompared(result: NumaResult | 'refused'): void;
-  /** A setting of a VF in a pod is not as class and claim ask. */
+  /** Counts a setting of a VF in a pod that differs from class and claim. */
   drifted(setting: string, result: DriftResult): void;
   /** Called when the driver starts and at each change. */
   reported(state: DeviceState): void;
@@ -161,7 +161,7 @@ export interface DeviceState {
   hungWrites: readonly HungWrite[];
   /** Whether the API server stores the taints of devices; otherwise these are not offered. */
   keepsTaints: boolean;
-  /** What is wrong with functions of cards. */
+  /** Faults of PCI functions. */
   conditions: readonly ActiveCondition[];
 }
 

@@ -39,7 +39,7 @@ export class NetdraError<Code extends string = string> extends Error {
   }
 }
 
-/** Makes an `Error` of whatever was thrown or returned as one: libraries throw strings, objects, and errors of another realm. */
+/** Converts any thrown value to an `Error`: libraries throw strings, objects, and errors of another realm. */
 export function toError(thrown: unknown): Error {
   if (thrown instanceof Error) return thrown;
   if (typeof thrown === 'string') return new Error(thrown);

@@ -97,10 +97,10 @@ const writeLock = 1;
 /** `struct flock` of 64-bit Linux, in 32-bit words: type and whence (from the start), padding, start, length, pid (0 here). */
 const lock = new Uint32Array(8);
 const word = { typeAndWhence: 0, start: 2, length: 4 };
-/** As a length: up to the end, wherever it is. */
+/** Length of a lock that covers the file to its end. */
 const toTheEnd = 0;
 
-/** What of a file a lock is for: one byte for each key, or all of it. */
+/** Part of a file that a lock covers: one byte for each key, or all of it. */
 export type Extent = 'key' | 'file';
 
 type Fcntl = (descriptor: number, command: number, lock: Uint32Array) => number;

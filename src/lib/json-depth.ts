@@ -1,14 +1,13 @@
 /**
- * Levels of objects and lists that JSON of others may have. The deepest that is ours, a CNI configuration list, has fewer than
- * ten. Walking a level costs several frames of the stack in `JSON.stringify`, `isDeepStrictEqual` and zod, and the stack
- * ends at some 1,500 levels of the hungriest of them; 10 KiB of opaque parameters hold 5,000.
+ * Limit for levels of objects and lists in JSON from others. The deepest format that netdra reads, a CNI configuration list, has
+ * fewer than ten. `JSON.stringify`, `isDeepStrictEqual` and zod need several stack frames for each level, and one of them overflows
+ * the stack at some 1,500 levels; 10 KiB of opaque parameters can have 5,000.
  */
 export const maxJsonDepth = 64;
 
 /**
- * Reports whether a value has more than {@link maxJsonDepth} levels of objects and lists, a value in a cycle included. To be
- * asked before anything recursive walks JSON that others have written. It does not recurse, and looks at each object
- * once a level.
+ * Returns whether a value has more than {@link maxJsonDepth} levels of objects and lists, or a cycle. Call this before a
+ * recursive function walks JSON from others. It does not recurse, and visits each object once per level.
  */
 export function isTooDeep(value: unknown): boolean {
   let level = new Set(nestedIn([value]));

@@ -2,7 +2,7 @@ import { toError } from './errors.ts';
 import type { Logger } from './logger.ts';
 
 /**
- * Calls a callback of somebody else's code that only informs it. What it throws, or rejects with, is logged: our own work goes on.
+ * Calls a callback that only informs foreign code. Logs what it throws or rejects with, so that our own work continues.
  * @param name of the option that holds the callback, for the log
  */
 export function notify<Args extends unknown[]>(

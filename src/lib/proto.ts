@@ -7,12 +7,12 @@ import { loadSync, type PackageDefinition } from '@grpc/proto-loader';
 const here = import.meta.dirname ?? dirname(process.argv[1] ?? '.');
 
 /**
- * Where the wire contracts are looked for: beside a bundle of another project, beside the folder of our bundled program, beside `src`
- * where the sources or the npm package run.
+ * Folders in which to look for the wire contracts: beside a bundle of another project, beside the folder of our bundled program, and
+ * beside `src` for the sources and the npm package.
  */
 const places = ['proto', '../proto', '../../proto'].map((path) => join(here, path));
 
-/** The folder with a wire contract; `undefined` if none of the places has it. */
+/** Returns the folder that has a wire contract; `undefined` if none has it. */
 export function findProtoDir(file: string): string | undefined {
   return places.find((dir) => existsSync(join(dir, file)));
 }

@@ -36,7 +36,7 @@ export const pauses = {
   reconcile: { firstMs: 1_000, longestMs: Number.POSITIVE_INFINITY },
   /** Reads of a pod whose network changes all the time. After `quietMs` without changes, it is read without delay again. */
   follow: { firstMs: 250, longestMs: 30_000, quietMs: 10_000 },
-  /** Settings of a VF that its PF has lost and refuses to take: one attempt for each round at most. */
+  /** Pauses for settings of a VF that its PF has lost and rejects: at most one attempt for each round. */
   drift: { firstMs: 1_000, longestMs: 300_000 },
   /** Refusals of the kernel that pass by themselves: a card resets a VF, memory is short. After `untilMs` they are errors. */
   busy: { firstMs: 20, longestMs: 320, untilMs: 1_000 },

@@ -38,10 +38,10 @@ const naOf = (mac: string, address: string) =>
 const vfMac = '020000000001';
 const ipv6 = '20010db8000000000000000000000010';
 
-describe('a VF that is attached with addresses', () => {
+describe('announcements for an attached VF', () => {
   const config = { interfaceName: 'net1', addresses: ['192.0.2.10/24', '2001:db8::10/64'] };
 
-  it('announces each of them to its network', async () => {
+  it('announce each of its addresses to the network', async () => {
     using network = capture();
     bench.prepare('c', [{ index: 1, config }]);
     const pod = bench.newPod();
@@ -58,7 +58,7 @@ describe('a VF that is attached with addresses', () => {
     expect(bench.logger.lines.filter(({ level }) => level === 'warn')).toEqual([]);
   });
 
-  it('announces those of an IPAM plugin', async () => {
+  it('announce addresses of an IPAM plugin', async () => {
     using network = capture();
     bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', ipam: bench.ipam() } }]);
     await bench.attach('c', bench.newPod());
@@ -66,7 +66,7 @@ describe('a VF that is attached with addresses', () => {
     expect(network.frames()).toContainEqual(expect.stringMatching(arpOf(vfMac, '0a59070a')));
   });
 
-  it('replaces what neighbours know of the VF that had them before', async () => {
+  it('replace the MAC address that neighbours remember from the VF that had the addresses before', async () => {
     ip('address', 'add', '192.0.2.1/24', 'dev', 'peer1');
     ip('address', 'add', '2001:db8::1/64', 'dev', 'peer1', 'nodad');
     for (const address of ['192.0.2.10', '2001:db8::10']) {
@@ -82,7 +82,7 @@ describe('a VF that is attached with addresses', () => {
     expect([macOf('192.0.2.10'), macOf('2001:db8::10')]).toEqual(['02:00:00:00:00:01', '02:00:00:00:00:01']);
   });
 
-  it('announces them once it has a carrier', async () => {
+  it('wait until the interface has a carrier', async () => {
     using network = capture();
     bench.prepare('c', [{ index: 1, config }]);
     ip('link', 'set', 'peer1', 'down');
@@ -98,7 +98,7 @@ describe('a VF that is attached with addresses', () => {
   });
 });
 
-describe('a VF whose address another host has', () => {
+describe('announcements for a VF whose address another host has', () => {
   const other = '02:00:00:00:00:99';
   const config = { interfaceName: 'net1', addresses: ['192.0.2.10/24', '2001:db8::10/64', '192.0.2.11/24'] };
 
@@ -109,7 +109,7 @@ describe('a VF whose address another host has', () => {
     bench.prepare('c', [{ index: 1, config }]);
   });
 
-  it('keeps the IPv4 address, says who has it, and does not announce it', async () => {
+  it('keep the IPv4 address, report the MAC of the other host, and do not announce the address', async () => {
     using network = capture();
     const pod = bench.newPod();
     await bench.attach('c', pod);
@@ -128,7 +128,7 @@ describe('a VF whose address another host has', () => {
     expect(bench.conflicts).toHaveLength(1);
   });
 
-  it('announces the IPv4 address once the other host has given it up', async () => {
+  it('announce the IPv4 address once the other host has released it', async () => {
     const pod = bench.newPod();
     await bench.attach('c', pod);
     await expect.poll(() => bench.conflicts, { timeout: 5_000 }).toEqual(['pod-uid']);
@@ -140,7 +140,7 @@ describe('a VF whose address another host has', () => {
     expect(network.frames()).toContainEqual(expect.stringMatching(arpOf(vfMac, 'c000020a')));
   });
 
-  it('loses the IPv6 address, and does not announce it', async () => {
+  it('drop the IPv6 address, and do not announce it', async () => {
     using network = capture();
     const pod = bench.newPod();
     await bench.attach('c', pod);
@@ -151,8 +151,8 @@ describe('a VF whose address another host has', () => {
   });
 });
 
-describe('two VFs of a pod on one network', () => {
-  it('are not taken for other hosts, although each answers for the addresses of both', async () => {
+describe('announcements for two VFs of a pod on one network', () => {
+  it('do not treat the VFs as other hosts, although each answers for the addresses of both', async () => {
     bench.createVf(2);
     for (const peer of ['peer1', 'peer2']) ip('link', 'set', peer, 'master', bench.bridge());
     bench.prepare('two', [

@@ -39,7 +39,7 @@ describe('configureLink', () => {
     expect(bench.own.exec('ip', '-6', 'route', 'show', 'dev', 'net1')).toContain('2001:db8:1::/48');
   });
 
-  it('adds the route to a gateway before the routes by it, whatever their order', async () => {
+  it('adds the route to a gateway before the routes through it, whatever order the claim has', async () => {
     using bench = await podWithTwoLinks();
     const routes = [
       { destination: '198.51.100.0/24', gateway: '203.0.113.1' },

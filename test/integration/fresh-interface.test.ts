@@ -78,7 +78,7 @@ describe('configureLink on an interface that a router advertises to', () => {
     expect(network.routes()).not.toContain('2001:db8:bad::/64');
   });
 
-  it('takes addresses and a default route from a router where the claim sets accept_ra and autoconf', async () => {
+  it('accepts addresses and a default route from a router if the claim sets accept_ra and autoconf', async () => {
     using network = new Network();
     const sysctls = { 'net.ipv6.conf.IFNAME.accept_ra': 1, 'net.ipv6.conf.IFNAME.autoconf': '1' };
     await network.configure({ addresses: ['192.0.2.10/24'], sysctls });
@@ -88,7 +88,7 @@ describe('configureLink on an interface that a router advertises to', () => {
   });
 });
 
-describe('configureLink where IPv6 is off for new interfaces', () => {
+describe('configureLink on a node that disables IPv6 for new interfaces', () => {
   it('adds the IPv6 addresses of the claim', async () => {
     using network = new Network();
     network.pod.exec('sh', '-c', 'echo 1 >/proc/sys/net/ipv6/conf/net1/disable_ipv6');
@@ -105,7 +105,7 @@ describe('configureLink where IPv6 is off for new interfaces', () => {
 });
 
 describe('configureLink on a node without IPv6', () => {
-  it('configures an interface that has no settings of IPv6', async () => {
+  it('skips IPv6 settings that the kernel does not have', async () => {
     using network = new Network();
     // The kernel removes them from an interface whose MTU is below 1280.
     await network.configure({ mtu: 1200, addresses: ['192.0.2.10/24'] });

@@ -202,7 +202,7 @@ describe('a link on its way back to the host', () => {
     expect(await setup.state(back.index)).toEqual(before);
   });
 
-  it('also from the four properties that are always known', async () => {
+  it('is restored from the four properties that are always known', async () => {
     const { before, inPod: link } = await setup.toPod();
     const { name, hardwareAddress = '', mtuBytes, up } = before;
     const back = await comesBackByItself(link.index, 'net1');

@@ -299,8 +299,8 @@ describe('reading', () => {
   });
 });
 
-describe('a pod that makes thousands of links with the alias of its VF', () => {
-  it('is read up to a limit, and holds the event loop for less than 50 ms', async () => {
+describe('reading a pod with thousands of links that have the alias of its VF', () => {
+  it('stops at a limit, and blocks the event loop for less than 50 ms', async () => {
     using stack = new DisposableStack();
     const netns = stack.use(new TestNetns('many'));
     const connection = stack.use(RtnlConnection.open(stack.use(netns.open())));

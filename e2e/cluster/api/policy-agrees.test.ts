@@ -255,7 +255,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
     timeoutMs,
   );
 
-  it('leave a claim of another driver alone, whatever it has', async () => {
+  it('ignore a claim for another driver, whatever its parameters are', async () => {
     const requests = [{ name: 'gpu', exactly: { deviceClassName: 'gpu.example.com' } }];
     const parameters = { kind: 'VFConfig', bond: 1, mtu: 'much' };
     expect(await ofApiServer(requests, [{ opaque: { driver: 'gpu.example.com', parameters } }])).toBeUndefined();

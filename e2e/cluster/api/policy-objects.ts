@@ -95,7 +95,7 @@ export function describePolicyObjects(get: () => ApiCluster): void {
       expect(await answer(spec)).toMatch(new RegExp(message));
     });
 
-    it('are followed by label of the Node, from one to the next; one that the node refuses leaves the earlier one in force', async () => {
+    it('take effect when the label of the Node changes; a policy that the node refuses leaves the earlier one in force', async () => {
       await using own = follow(driver, ['wrong']);
       await expect.poll(() => own.seen, settled).toEqual([undefined]);
       await create('racks', {

@@ -13,7 +13,7 @@ import { createPodWithClaim, testClass } from '../objects.ts';
 /** The driver's privileges from the chart's DaemonSet, as found on the node. */
 export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode): void {
   describe('the driver as the chart installs it', () => {
-    it('has three capabilities, a seccomp profile, no way to more, and can write to its mounts only', () => {
+    it('has three capabilities and a seccomp profile, cannot gain privileges, and can write only to its mounts', () => {
       const [pid] = getNode().driverPids();
       const status = readFileSync(`/proc/${pid}/status`, 'utf8');
       const field = (name: string) => new RegExp(`^${name}:\\s+(\\S+)`, 'm').exec(status)?.[1];

@@ -168,7 +168,7 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(until('PolicyAccepted')).toContain('condition met');
     });
 
-    it('follows a policy as an object: refused, it is a condition and a metric, and pods go on', async () => {
+    it('applies a NetworkDevicePolicy, and reports a refused one by condition and metric while pods run on', async () => {
       get().holdReady('holder');
       const before = holder();
       const view = () => get().find<{ status: StoredView }>('nodenetworkdevices', nodeName).status;

@@ -12,7 +12,7 @@ interface ReportedEvent {
 
 const address = '192.0.2.10/24';
 
-it('VLAN and spoof check that another program takes from VFs of running pods, also in user space, are set again within one round; an address that is taken in the pod is reported', async ({
+it('netdra restores VLAN and spoof check of VFs in running pods, also in user space, within one round, and reports an address that is removed in the pod', async ({
   node,
   vfs,
 }) => {

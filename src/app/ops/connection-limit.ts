@@ -1,10 +1,10 @@
 import { BlockList, isIPv6, type Socket } from 'node:net';
 
-/** Connections that are kept, however old they are. */
+/** Number of connections that stay open, however old they are. */
 const mostKept = 32;
-/** How long a connection is kept in any case: time for a request, since the oldest one may be a probe of the kubelet. */
+/** Minimum lifetime of a connection: time for a request, since the oldest one may be a probe of the kubelet. */
 const graceMs = 1_000;
-/** Connections of any age; more than the kernel queues for one turn of the event loop (511). */
+/** Most connections of any age: more than the kernel queues for one turn of the event loop (511). */
 const mostOpen = 1_024;
 
 const loopback = new BlockList();
@@ -12,8 +12,8 @@ loopback.addSubnet('127.0.0.0', 8, 'ipv4');
 loopback.addAddress('::1', 'ipv6');
 
 /**
- * Closes the oldest of too many connections. Those of the node itself, the kubelet's among them, are counted by themselves: any
- * pod can reach the port, and as many connections as it opens must not make probes fail.
+ * Closes the oldest connections when there are too many. Counts connections of the node itself, such as the kubelet's, separately:
+ * any pod can reach the port, and its connections must not make probes fail.
  */
 export class ConnectionLimit implements Disposable {
   readonly #own = new ConnectionPool();
@@ -31,7 +31,7 @@ export class ConnectionLimit implements Disposable {
 }
 
 class ConnectionPool implements Disposable {
-  /** With the time since when each is open, ms; the oldest first. */
+  /** Open connections with the time of their start in ms, the oldest first. */
   readonly #sockets = new Map<Socket, number>();
   #timer: NodeJS.Timeout | undefined;
 
@@ -69,7 +69,7 @@ class ConnectionPool implements Disposable {
   }
 }
 
-/** A connection from an address of this machine to itself: both ends are the same, or it is over the loopback. */
+/** Returns whether a connection comes from this machine: both ends have the same address, or it uses the loopback. */
 function isOfThisNode({ localAddress, remoteAddress }: Socket): boolean {
   if (remoteAddress === undefined) return false;
   return remoteAddress === localAddress || loopback.check(remoteAddress, isIPv6(remoteAddress) ? 'ipv6' : 'ipv4');

@@ -15,7 +15,7 @@ export interface MetricsOptions {
 
 /** Seconds: a hook takes milliseconds, the kubelet gives up after 45 s. */
 const callBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 45];
-/** Seconds: containers wait 100 s for their devices, then fail and are started again. */
+/** Buckets in seconds: containers wait 100 s for their devices, then fail and are started again. */
 const attachBuckets = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 300];
 /** Seconds: the KEP's objective is a 99th percentile below 10 ms. */
 const writeBuckets = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
@@ -46,7 +46,7 @@ export class Metrics {
   constructor({ driver, version, metadataEnabled }: MetricsOptions) {
     const registers = [this.#registry];
     this.#registry.setDefaultLabels({ driver_name: driver });
-    // Not `node`: that is the label of the ServiceMonitor for the node of a target.
+    // Not `node`: the ServiceMonitor uses this label for the node of a target.
     const labelNames = ['version', 'nodejs_version'];
     const buildHelp = 'Version of the driver and of Node.js; always 1.';
     const build = new Gauge({ name: 'netdra_build_info', help: buildHelp, labelNames, registers });
@@ -303,16 +303,14 @@ function createOwnMetrics(registers: Registry[]) {
   const writeTime = 'Time to write the metadata of one request.';
   const callTime = "Duration of prepare and unprepare calls, without the framework's part.";
   const hookTime = 'Duration of NRI hooks, for pods with and without claims.';
-  const attachTime =
-    'How long pods with VFs have waited until all of them were attached, from the start of the sandbox.';
-  const attachErrors = 'Attempts to attach the VFs of a claim that failed, by reason. They are repeated.';
+  const attachTime = 'Time from the start of the sandbox of a pod until all of its VFs were attached.';
+  const attachErrors = 'Failed attempts to attach the VFs of a claim, by reason. The driver retries them.';
   const registrations = 'Registrations with the kubelet, connections to the runtime.';
   const published = 'Whether the API server has the ResourceSlices as wanted: 0 or 1.';
-  const apiErrors =
-    'Writes to the API server that failed, by what was written: slices, status, events, nodes or policies.';
+  const apiErrors = 'Failed writes to the API server, by object: slices, status, events or nodes.';
   const numa = 'Containers with exclusive CPUs and devices that were created, or refused, by where their devices are.';
   const drifts =
-    'Settings of VFs in pods that were not as class and claim ask: restored, lost at the PF, or changed by the pod and reported.';
+    'Settings of VFs in pods that differed from class and claim: restored, lost at the PF, or changed and reported.';
   const stalls = 'Seconds in which the event loop stalled beyond the threshold.';
   return {
     metadataWrites: counter('dra_metadata_writes_total', 'Metadata writes, including updates.'),

@@ -65,7 +65,7 @@ export function inventoryCommand(): Command {
       const { RtnlConnection } = await import('../../node/netlink/index.ts');
       const dirs = driverDirs(options);
       const { driverName: driver, inventoryPolicy: policyPath, simulate, instance } = options;
-      // What another policy would offer is nothing that the driver knows.
+      // The driver does not know what another policy would offer.
       const { askDriver } = await import('../tool-socket.ts');
       const answer = policyPath === undefined ? await askDriver(dirs.dataDir, 'inventory') : undefined;
       if (answer !== undefined) return writeOutput(options, JSON.parse(answer), formatInventory);
@@ -135,7 +135,7 @@ export function metadataCommand(): Command {
   ).argument('<path|claim>', 'path of a file, or a claim: namespace/name, or its name if no other claim here has it');
 }
 
-/** `netdra log`: what the running driver has logged last. */
+/** `netdra log`: the latest log lines of the running driver. */
 export function logCommand(): Command {
   const command = new Command('log').description("print the last megabyte of the running driver's log, at level debug");
   const flags = ['driverName', 'kubeletPluginsDir'] as const;
@@ -147,7 +147,7 @@ export function logCommand(): Command {
       const text = await askDriver(dataDir, 'log');
       if (text !== undefined) return void process.stdout.write(text);
       throw new NetdraError('driver-not-running', 'no driver runs on this node', {
-        hint: 'kubectl logs --previous shows the log of one that has ended',
+        hint: 'for the log of a driver that has ended: kubectl logs --previous',
       });
     }),
   );

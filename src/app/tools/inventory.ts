@@ -30,7 +30,7 @@ export interface InventoryToolOptions {
 }
 
 /**
- * Takes inventory of the devices as the driver does, without changing anything: where none runs, or for another policy.
+ * Scans the devices as the driver does, without changing anything, if no driver runs or for another policy.
  * @throws NetdraError `policy-invalid`; SriovError, NetlinkError
  */
 export async function takeInventory(options: InventoryToolOptions): Promise<InventoryView> {

@@ -147,7 +147,7 @@ class Validator {
     }
   }
 
-  /** The chart keeps the inventory policy in a ConfigMap, as text. Its faults are at the key. */
+  /** Checks the inventory policy that the chart keeps as text in a ConfigMap. Reports faults at the key. */
   #checkConfigMapEntry(document: Document, text: unknown, path: readonly PropertyKey[]): void {
     if (typeof text !== 'string' || !/^kind: *["']?InventoryPolicy\b/m.test(text)) return;
     try {
@@ -160,7 +160,7 @@ class Validator {
   }
 
   #reportKind(document: Document, path: readonly PropertyKey[], kind: unknown, known: readonly string[]): void {
-    const message = `${JSON.stringify(kind)} is no kind of this API: ${known.join(', ')}`;
+    const message = `${JSON.stringify(kind)} is not a kind of this API: use one of ${known.join(', ')}`;
     this.#report(document, [{ field: 'kind', message, path: ['kind'] }], path);
   }
 
@@ -198,7 +198,7 @@ class Validator {
       if (isTemplate && fieldsOf(spec).spec === undefined) {
         this.#report(
           document,
-          [{ field: 'spec.spec', message: 'is missing: it holds the claim', path: ['spec'] }],
+          [{ field: 'spec.spec', message: 'is missing: put the specification of the claim there', path: ['spec'] }],
           path,
         );
       }
@@ -214,7 +214,7 @@ class Validator {
     }
   }
 
-  /** What no claim of the class can mend: its settings are final unless `overridable` or the driver opens them. */
+  /** Reports contradictions that no claim of the class can fix: settings are final unless `overridable` or the driver opens them. */
   #checkClass(document: Document, configs: readonly ConfigEntry[], path: readonly PropertyKey[]): void {
     const settings = configs.map(({ opaque }) => opaque?.parameters as VfConfig & { overridable?: string[] });
     const open = [...this.#options.openClaimFields, ...settings.flatMap(({ overridable = [] }) => overridable)];

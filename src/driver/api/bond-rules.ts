@@ -39,18 +39,18 @@ function problemOf(members: readonly StoredDevice[]): string | undefined {
   return `has ${names}, all of PF ${[...pfs].join()}: give the claim the constraint distinctAttribute: sriov.netdra.dev/pfPciAddress`;
 }
 
-/** Of IPoIB, whose hardware address cannot be set. Source: Linux `bond_enslave`. */
+/** Rules for IPoIB, whose hardware address cannot be set. Source: Linux `bond_enslave`. */
 function linkTypeProblem(members: readonly StoredDevice[]): string | undefined {
   const [first, ...others] = members;
   const typeOf = ({ offered }: StoredDevice) => offered?.linkType ?? 'ethernet';
   if (first === undefined) return undefined;
   const other = others.find((each) => typeOf(each) !== typeOf(first));
   if (other !== undefined) {
-    return `has ${first.name} of link type ${typeOf(first)}, and ${other.name} of ${typeOf(other)}: all members have to be of one type`;
+    return `has ${first.name} of link type ${typeOf(first)}, and ${other.name} of ${typeOf(other)}: all members must have the same type`;
   }
   if (typeOf(first) !== 'infiniband') return undefined;
   const { mode = 'active-backup', failOverMac = 'active' } = first.config.bond ?? {};
-  if (mode !== 'active-backup') return `has mode ${mode}, and ${first.name} is InfiniBand, which needs active-backup`;
+  if (mode !== 'active-backup') return `has mode ${mode}, but ${first.name} is InfiniBand, which needs active-backup`;
   if (failOverMac === 'active') return undefined;
-  return `has failOverMac ${failOverMac}, and ${first.name} is InfiniBand, which needs active`;
+  return `has failOverMac ${failOverMac}, but ${first.name} is InfiniBand, which needs active`;
 }

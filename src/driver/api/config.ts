@@ -13,7 +13,7 @@ import { findContradictions } from './config-rules.ts';
 import { parsedOnce, withoutRepeats } from './parameters.ts';
 import { mergeVfConfigs } from './vf-config.ts';
 
-/** Entries of a claim, or requests, after which other work of the driver has its turn: each may take some milliseconds. */
+/** Number of entries or requests of a claim after which other work of the driver may run: each can take some milliseconds. */
 export const entriesPerTurn = 4;
 
 /**
@@ -50,8 +50,8 @@ export function resolveVfConfig(
 }
 
 /**
- * Parses the driver's entries of a claim, some at a time, so that `resolveVfConfig` finds them parsed and the event loop is not
- * held: all that a claim can have take some 100 ms. Which entry of which request is invalid, `resolveVfConfig` says.
+ * Parses the driver's entries of a claim, a few at a time, and caches them for `resolveVfConfig`. The largest claim takes some
+ * 100 ms, which would block the event loop. `resolveVfConfig` reports invalid entries, with their request.
  */
 export async function parseEntries(driver: string, claim: AllocatedClaim): Promise<void> {
   const entries = claim.object.status?.allocation?.devices?.config ?? [];
@@ -61,7 +61,7 @@ export async function parseEntries(driver: string, claim: AllocatedClaim): Promi
     try {
       parseClaimEntry(claim, opaque?.parameters);
     } catch {
-      // Thrown again for the request that has the entry.
+      // `resolveVfConfig` throws this again, for the request that has the entry.
     }
   }
 }
@@ -70,7 +70,7 @@ function parseClaimEntry(claim: AllocatedClaim, parameters: unknown): VfConfig {
   return parsedOnce(parameters, vfConfigSchema, () => parse(claim, vfConfigSchema, parameters, ', from the claim'));
 }
 
-/** What requests of a claim have resolved to: most have the same entries, or some of them. */
+/** Resolved configurations of the requests of a claim, since most requests share entries. */
 interface Resolved {
   merges: { ofClass: readonly ClassConfig[]; ofClaim: readonly VfConfig[]; merged: VfConfig }[];
   checks: { config: VfConfig; ofClass: readonly ClassConfig[] }[];

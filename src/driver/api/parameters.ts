@@ -1,6 +1,6 @@
 /**
- * What was found of opaque parameters. Each request of a claim has the same entries, up to 32 of 10 KiB, so each is serialized
- * and parsed once, however many requests it is for. An object that is read from the API server is never changed.
+ * Cached results for opaque parameters. Each request of a claim has the same entries, up to 32 of 10 KiB, so the cache serializes
+ * and parses each entry once for all requests. Objects from the API server never change.
  */
 const texts = new WeakMap<object, string>();
 const configs = new WeakMap<object, Map<unknown, unknown>>();
@@ -15,7 +15,7 @@ export function parsedOnce<T>(parameters: unknown, schema: unknown, parse: () =>
 }
 
 /**
- * Leaves the last of equal parameters, which makes no difference where later ones win. The schedulers of Kubernetes 1.34
+ * Keeps only the last of equal parameters, which has the same effect, since later ones win. The schedulers of Kubernetes 1.34
  * to 1.36 repeat an entry of a claim in the allocation, once for each request that it names.
  */
 export function withoutRepeats(parameters: readonly unknown[]): unknown[] {
@@ -27,12 +27,12 @@ export function withoutRepeats(parameters: readonly unknown[]): unknown[] {
   return parameters.toReversed().filter(isLast).toReversed();
 }
 
-/** Whether two lists have equal parameters in the same order. */
+/** Returns whether two lists have equal parameters in the same order. */
 export function areEqual(one: readonly unknown[], other: readonly unknown[]): boolean {
   return one.length === other.length && one.every((each, index) => textOf(each) === textOf(other[index]));
 }
 
-/** A text that only equal JSON values have, in whatever order their keys are. */
+/** Returns a text that is the same only for equal JSON values, whatever the order of their keys. */
 function textOf(value: unknown): string {
   if (!isObject(value)) return JSON.stringify(value) ?? '';
   const known = texts.get(value);
@@ -43,7 +43,7 @@ function textOf(value: unknown): string {
 }
 
 function withSortedKeys(value: Record<string, unknown>): Record<string, unknown> {
-  // Without a prototype, so that a key __proto__ remains one.
+  // Has no prototype, so that a key __proto__ stays an ordinary key.
   return Object.assign(
     Object.create(null),
     Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))),

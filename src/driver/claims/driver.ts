@@ -32,7 +32,7 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
   control: Omit<VfControl, 'setAgain' | 'settingsOf'>;
   /** Compares an allocation with its sources: see `checkAllocation`. */
   checkAllocation: (claim: AllocatedClaim) => Promise<void>;
-  /** Takes the metadata of a claim from its containers: closes its gate, and blanks or removes its files. */
+  /** Withdraws the metadata of a claim from its containers: closes its gate, and blanks or removes its files. */
   withdrawMetadata: (claim: ClaimIdentity) => Promise<void>;
   /** What a device's ResourceSlice says of it. */
   attributesOf: (pciAddress: string) => DeviceAttributes;
@@ -337,7 +337,7 @@ export class Driver implements DraPlugin {
     return new Map(identities.map(({ uid }) => [uid, batch.errors.get(uid)]));
   }
 
-  /** Restores the devices of a claim that stays stored, and withdraws what its files say of them first. @returns VFs that are withdrawn */
+  /** Restores the devices of a claim that stays stored, after withdrawing their metadata. @returns VFs that are withdrawn */
   async #restoreEarlier(claim: StoredClaim): Promise<UnrestoredVf[]> {
     const { store, deviceSpecs } = this.#options;
     await this.#options.withdrawMetadata(claim.identity);

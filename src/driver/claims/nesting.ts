@@ -3,8 +3,8 @@ import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
 import { invalidConfig } from '../api/config.ts';
 
 /**
- * Checks how deep the driver's opaque parameters are nested, in the specification of a claim and in its allocation. To be
- * called before anything walks them.
+ * Checks how deep the driver's opaque parameters are nested, in the specification of a claim and in its allocation. Call this
+ * before anything walks them.
  * @throws DriverError `config-invalid`
  */
 export function checkNesting(driver: string, claim: AllocatedClaim): void {

@@ -15,17 +15,17 @@ import {
 import type { StoredClaim } from '../state/index.ts';
 import type { ConditionName, DeviceCondition, DeviceConditions } from './device-conditions.ts';
 
-/** Devices that the node offers, and those that it does not offer. */
+/** Devices that the node offers, and devices that it withholds. */
 export interface InventoryView {
   devices: OfferedDevice[];
   excluded: ExcludedDevice[];
-  /** Messages about what cannot be read. */
+  /** Messages about devices that cannot be read. */
   problems: string[];
   /** Rules of the policy that select nothing. */
   warnings: string[];
-  /** Why no device is offered; absent: some are. */
+  /** Why the node offers no device; absent: it offers some. */
   whyNothing?: string;
-  /** Cards whose VFs the policy switches on when the driver starts; therefore these are not listed. Empty: the driver runs. */
+  /** Cards whose VFs the driver will switch on when it starts, so they are not listed yet. Empty: the driver runs. */
   switchedOnAtStart: { pciAddress: string; numVfs: number }[];
 }
 
@@ -33,25 +33,25 @@ export interface OfferedDevice {
   name: string;
   /** The claim that holds it, as `namespace/name`. */
   claim?: string;
-  /** As in the ResourceSlice. */
+  /** Attributes as in the ResourceSlice. */
   attributes: Record<string, InventoryAttribute>;
   interfaceName?: string;
-  /** New claims that do not tolerate them do not get it. */
+  /** Taints: only new claims that tolerate them get the device. */
   taints?: DeviceTaint[];
-  /** What is wrong with it; absent: nothing. */
+  /** Faults of the device; absent: none. */
   conditions?: { condition: ConditionName; message: string }[];
 }
 
 export interface ExcludedDevice extends Omit<Exclusion, 'reason'> {
   reason: ExclusionReason | ConditionName;
-  /** For people. */
+  /** Explanation for people. */
   explanation: string;
 }
 
-/** What a view is made of. */
+/** Inputs of a view. */
 export interface ViewedDevices {
   report: InventoryReport;
-  /** Of the report, or as they were first seen, for devices of claims. */
+  /** Devices of the report; devices of claims as they were first seen. */
   devices: readonly NetworkDevice[];
   conditions: Pick<DeviceConditions, 'of' | 'taintsOf' | 'withdrawals'>;
   claims: readonly Pick<StoredClaim, 'identity' | 'devices'>[];
@@ -59,7 +59,7 @@ export interface ViewedDevices {
   policyFault?: string;
 }
 
-/** Shows devices to people: those that are offered, and why others are not. */
+/** Describes for people which devices the node offers, and why it withholds others. */
 export function viewInventory({ report, devices, conditions, claims, policyFault }: ViewedDevices): InventoryView {
   const { excluded, problems, warnings } = report;
   const withdrawn = conditions.withdrawals(devices);

@@ -8,10 +8,10 @@ import { type Drift, describeDrift } from './drift.ts';
  */
 export type DriftSide = 'lost' | 'others' | 'pod' | 'network';
 
-/** What is not as class and claim ask, and what netdra does about it. */
+/** Settings that differ from class and claim, with the reason why they stay so. */
 export interface DriftState {
   drifts: readonly Drift[];
-  /** Why it is not set again, or not for long. */
+  /** Why netdra does not restore them, or why that does not last. */
   reason: string;
 }
 
@@ -20,15 +20,16 @@ interface DriftEntry {
   states: Partial<Record<DriftSide, DriftState>>;
 }
 
-/** What is known to have drifted, by device. In memory: after a restart the first round finds it again. */
+/** Known drifts by device, in memory only: after a restart the first round finds them again. */
 export class DriftRecord {
   readonly #entries = new Map<string, DriftEntry>();
-  /** Devices that had a drift since the start, whose condition has to be taken back. */
+  /** Devices with a drift since the start: their condition must become `True` again. */
   readonly #seen = new Set<string>();
 
   /**
-   * @param state absent: all is as it should be
-   * @returns whether it has changed
+   * Records a drift, or its end.
+   * @param state absent: no drift
+   * @returns whether the record has changed
    */
   set(claimUid: string, device: StoredDevice, side: DriftSide, state: DriftState | undefined): boolean {
     const { pciAddress, name } = device;
@@ -58,16 +59,14 @@ export class DriftRecord {
     }
   }
 
-  /** VFs whose PF cannot be made to keep what class and claim ask for. */
+  /** Lists VFs whose PF has lost settings that cannot be restored. */
   lost(): { pciAddress: string; message: string }[] {
     return [...this.#entries.values()].flatMap(({ pciAddress, states: { lost } }) =>
-      lost === undefined
-        ? []
-        : [{ pciAddress, message: `its PF does not have what its claim asks for: ${messageOf(lost)}` }],
+      lost === undefined ? [] : [{ pciAddress, message: `its PF lacks settings of its claim: ${messageOf(lost)}` }],
     );
   }
 
-  /** The condition `Configured` of a device; `undefined` if it never had a drift. */
+  /** Returns the condition `Configured` of a device; `undefined` if it never had a drift. */
   conditionOf(claimUid: string, device: string): DeviceCondition | undefined {
     const key = keyOf(claimUid, device);
     const { lost, others, pod, network } = this.#entries.get(key)?.states ?? {};

@@ -6,21 +6,21 @@ import { type Drift, describeDrift, isShared, type PfDrift, type PodDrift } from
 import type { DriftRecord, DriftSide, DriftState } from './drift-record.ts';
 import type { PfComparison } from './pf-drift.ts';
 
-/** What became of a setting that had drifted. */
+/** Outcomes for a setting that had drifted. */
 export const driftResults = ['restored', 'lost', 'reported'] as const;
 export type DriftResult = (typeof driftResults)[number];
 
 const leftToPod =
-  'netdra changes nothing in the network namespace of a running pod; delete the pod, unless its software has done that on purpose';
+  'netdra does not change the network of a running pod; delete the pod unless its software made this change on purpose';
 
 const sharedAddresses =
-  'another host of the network has the same address: find it by its MAC address in the tables of the switch, and give one of them another address';
+  'another host of the network has the same address: find the host by its MAC address in the switch, then change one of the two addresses';
 
 const messages: Record<DriftSide, string> = {
-  lost: 'settings of a VF in a pod are lost',
-  others: 'settings of a VF in a pod were changed',
-  pod: 'settings of a VF in a pod were changed',
-  network: 'addresses of a VF in a pod are those of another host, too',
+  lost: 'settings of a VF in a pod lost',
+  others: 'settings of a VF in a pod changed',
+  pod: 'settings of a VF in a pod changed',
+  network: 'duplicate addresses of a VF in a pod found',
 };
 const reports = {
   lost: 'settingsLost',
@@ -39,7 +39,7 @@ export interface DriftReportOptions {
   logger: Logger;
 }
 
-/** Reports what has drifted: as events, in the status of the claim, to the device list, and to metrics. Once for each change. */
+/** Reports each drift once: by an event, in the status of the claim, to the device list, and to metrics. */
 export class DriftReport {
   readonly #options: DriftReportOptions;
 
@@ -47,7 +47,7 @@ export class DriftReport {
     this.#options = options;
   }
 
-  /** The PF had lost settings of a VF, and has them again. */
+  /** Reports settings that the PF had lost and that were restored. */
   restored({ identity, podUids }: StoredClaim, device: StoredDevice, drifts: readonly PfDrift[]): void {
     this.#count(drifts, 'restored');
     this.#options.events.settingsRestored(identity, podUids, device, describeDrift(drifts));
@@ -58,7 +58,7 @@ export class DriftReport {
     this.#set(claim, device, 'others', others);
   }
 
-  /** @param drifts what is different in the network namespace of the pod, and which addresses other hosts have */
+  /** @param drifts differences in the network namespace of the pod, and addresses that other hosts have */
   podCompared(claim: StoredClaim, device: StoredDevice, drifts: readonly PodDrift[]): void {
     const { shared = [], changed = [] } = Object.groupBy(drifts, (drift) => (isShared(drift) ? 'shared' : 'changed'));
     this.#set(claim, device, 'pod', changed.length === 0 ? undefined : { drifts: changed, reason: leftToPod });

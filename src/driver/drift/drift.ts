@@ -16,7 +16,7 @@ export const driftSettings = {
   pod: ['macAddress', 'mtu', 'addresses', 'duplicateAddresses'],
 } as const;
 
-/** A setting of a VF in a pod that is not as class and claim ask. Texts are for people. */
+/** A setting of a VF in a pod that differs from class and claim. Texts are for people. */
 export interface Drift<Setting extends string = string> {
   setting: Setting;
   wanted: string;
@@ -27,8 +27,8 @@ export type PfDrift = Drift<VfProperty>;
 export type PodDrift = Drift<(typeof driftSettings.pod)[number]>;
 
 /**
- * What the PF has to keep for a VF in a pod: what class and claim set, and the MAC that was pinned for user space. All else is the
- * operator's.
+ * Returns the settings that the PF must keep for a VF in a pod: settings of class and claim, and the MAC that was pinned for user
+ * space. All others belong to the operator.
  */
 export function keptBy(device: StoredDevice): VfPropertiesWanted {
   const { before, config, isSilenced, pfAddress, vfIndex } = device;
@@ -46,7 +46,7 @@ function pinned(device: StoredDevice): string | undefined {
   return isUserSpace(device) && device.before !== undefined ? addressToKeep(device.before) : undefined;
 }
 
-/** Whether netdra sets again what has drifted at the PF: a CNI plugin, or another component that attaches the VF, may have set it. */
+/** Returns whether netdra restores a drift at the PF. It does not if a CNI plugin, or another component that attaches the VF, may have set it. */
 export function isRestorable({ config }: StoredDevice, { setting }: PfDrift, now: VfChange): boolean {
   if ((config.attach ?? 'netlink') !== 'netlink') return false;
   // A trusted VF may choose its MAC, and its PF reports that one.
@@ -75,7 +75,7 @@ function textOf(value: VfChange[VfProperty]): string {
 }
 
 /**
- * Compares the interface in the pod with what the claim asks for. Only a VF that netdra configures itself.
+ * Compares the interface in the pod with the claim, for VFs that netdra configures itself.
  * @param state as just read
  */
 export function podDriftOf({ config }: StoredDevice, state: VfState): PodDrift[] {
@@ -85,7 +85,7 @@ export function podDriftOf({ config }: StoredDevice, state: VfState): PodDrift[]
   const compare = (setting: PodDrift['setting'], wanted: string | undefined, found: string | undefined) => {
     if (wanted !== undefined && found !== undefined && wanted !== found) drifts.push({ setting, wanted, found });
   };
-  // That of a bond is one of its members'.
+  // A bond has the MAC of one of its members.
   if (bond === undefined) compare('macAddress', macAddress?.toLowerCase(), state.hardwareAddress);
   compare('mtu', mtu?.toString(), state.mtuBytes?.toString());
   const wanted = [...new Set(addresses.map(canonicalCidr))];
@@ -93,7 +93,7 @@ export function podDriftOf({ config }: StoredDevice, state: VfState): PodDrift[]
   const shared = [...duplicates, ...[...conflicts].map(([cidr, hardwareAddress]) => `${cidr} (${hardwareAddress})`)];
   if (shared.length > 0) drifts.push({ setting: 'duplicateAddresses', wanted: 'none', found: shared.join(', ') });
   const lacking = wanted.filter((cidr) => !state.ips.includes(cidr) && !duplicates.includes(cidr));
-  // More addresses than are read may include it.
+  // Addresses beyond the limit of reading may include a missing one.
   const isWhole = state.ips.length < maxReportedAddresses && !state.tentative;
   if (isWhole && lacking.length > 0) {
     drifts.push({ setting: 'addresses', wanted: lacking.join(', '), found: 'missing' });
@@ -106,7 +106,7 @@ export function describeDrift(drifts: readonly Drift[]): string {
   return drifts.map(({ setting, wanted, found }) => `${setting} is ${found} instead of ${wanted}`).join(', ');
 }
 
-/** Whether the network has the address twice, which nobody in the pod has changed. */
+/** Returns whether a drift is a duplicate address of the network, not a change in the pod. */
 export function isShared({ setting }: Drift): boolean {
   return setting === 'duplicateAddresses';
 }

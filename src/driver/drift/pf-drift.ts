@@ -30,11 +30,11 @@ export interface PfDriftOptions {
   logger: Logger;
 }
 
-/** What is not as it should be; absent: nothing. */
+/** Settings of a VF that differ, by what netdra does about them; absent: none. */
 export interface PfComparison {
-  /** The PF does not keep it, or is not known to. */
+  /** Settings that the PF has lost, or may have lost. */
   lost?: DriftState;
-  /** Another component, or the pod, may have chosen it. */
+  /** Settings that another component, or the pod, may have chosen. */
   others?: DriftState;
 }
 
@@ -44,21 +44,21 @@ interface KnownVf {
   nextAttemptMs: number;
   /** When its settings were last set again. */
   restoredAtMs: number[];
-  /** Since when its PF does not report it. */
+  /** When its PF stopped reporting it. */
   unknownSinceMs?: number;
-  /** A rate that the card has made of the wanted one. */
+  /** The rate to which the card has rounded the wanted one. */
   roundedRate?: string;
-  /** Why the last attempt has failed. */
+  /** Why the last attempt failed. */
   reason?: string;
-  /** What another program seems to change. */
+  /** Settings that another program seems to change. */
   contest?: DriftState;
 }
 
 type PodVf = { claim: StoredClaim; device: StoredDevice };
 
 /**
- * Compares what PFs have set for VFs in pods with what class and claim ask for, and sets it again: a reset of the card, or another
- * program, would otherwise leave a pod in another network, or without limits. One request for each PF and round.
+ * Compares the PF's settings of VFs in pods with class and claim, and restores them: a card reset, or another program, would
+ * otherwise leave a pod in another network, or without limits. Sends one request to each PF and round.
  * Decision: docs/decisions/0046-settings-are-kept.md
  */
 export class PfDriftSweep {
@@ -70,7 +70,7 @@ export class PfDriftSweep {
     this.#options = options;
   }
 
-  /** Never waits for a VF that is being reset. @throws StateError `store-unusable` */
+  /** Runs one round. Never waits for a VF that is being reset. @throws StateError `store-unusable` */
   async sweep(signal: AbortSignal): Promise<void> {
     const vfs = podVfs(this.#options.store.claims());
     const keys = new Set(vfs.map(keyOf));
@@ -115,7 +115,7 @@ export class PfDriftSweep {
       this.#options.onCompared(vf.claim, vf.device, defined({ lost }));
       return;
     }
-    // A claim that is being unprepared, or passes on, is restored meanwhile.
+    // Unprepare, or a change of pods, may have restored the VF before the lock is free.
     await locks.run(claimKey(identity), async () => {
       const current = find();
       if (current !== undefined) await this.#setAgain(current, now);
@@ -142,7 +142,7 @@ export class PfDriftSweep {
     onCompared(claim, device, defined({ lost, others }));
   }
 
-  /** @returns what could not be set */
+  /** Sets the settings again. @returns those that could not be set */
   async #attempt(vf: PodVf, due: readonly PfDrift[], now: VfChange): Promise<DriftState | undefined> {
     const { control, clock, logger, onRestored } = this.#options;
     const { claim, device } = vf;
@@ -158,17 +158,17 @@ export class PfDriftSweep {
         return undefined;
       }
       known.nextAttemptMs = clock.nowMs() + pauseMs(known.failures++, pauses.drift);
-      known.reason = `it cannot be set again: ${explain(error)}`;
+      known.reason = `restoring it failed: ${explain(error)}`;
       return { drifts: due, reason: known.reason };
     }
     const log = { claim: claimName(claim.identity), device: device.name, drift: describeDrift(due) };
-    logger.warn(log, 'settings of a VF in a pod were lost, and are set again');
+    logger.warn(log, 'lost settings of a VF in a pod restored');
     known.restoredAtMs.push(clock.nowMs());
     onRestored(claim, device, due);
     return this.#contestOf(vf, due);
   }
 
-  /** All is as it should be now. @param restored what was just set again @returns what another program seems to change */
+  /** Called when nothing differs any more. @param restored settings that were just restored @returns settings that another program seems to change */
   #contestOf(vf: PodVf, restored: readonly PfDrift[]): DriftState | undefined {
     const known = this.#of(vf);
     known.failures = 0;
@@ -176,9 +176,9 @@ export class PfDriftSweep {
     const sinceMs = this.#options.clock.nowMs() - contested.withinMs;
     known.restoredAtMs = known.restoredAtMs.filter((atMs) => atMs > sinceMs);
     if (known.restoredAtMs.length < contested.times) delete known.contest;
-    // It stays the same between two changes.
+    // The state stays the same between two changes.
     else if (restored.length > 0)
-      known.contest = { drifts: restored, reason: 'another program sets it again and again: stop that program' };
+      known.contest = { drifts: restored, reason: 'another program keeps changing it: stop that program' };
     return known.contest;
   }
 
@@ -198,7 +198,7 @@ export class PfDriftSweep {
   }
 }
 
-/** VFs that are in a pod, and for which their PF has to keep something. */
+/** Lists VFs in pods whose PF has settings to keep for them. */
 function podVfs(claims: readonly StoredClaim[]): PodVf[] {
   return claims.flatMap((claim) =>
     claim.state !== 'prepared'
@@ -216,11 +216,11 @@ function keyOf({ claim, device }: PodVf): string {
 
 function leftReason({ config: { attach = 'netlink' } }: StoredDevice): string {
   return attach === 'netlink'
-    ? 'the VF is trusted, so that its pod may choose its MAC'
-    : `with attach ${attach} it is not set again: another component may have set it`;
+    ? 'the VF is trusted, so its pod may choose the MAC'
+    : `netdra leaves it with attach ${attach}: another component may have set it`;
 }
 
-/** Cards round rates to what they can do. */
+/** Returns whether only a rate differs since the card has rounded it. */
 function isRounding(error: NetdraError, due: readonly PfDrift[], { rate }: VfChange): boolean {
   const isOnlyRate = due.length === 1 && due[0]?.setting === 'rate';
   const hasNoEffect =

@@ -102,27 +102,27 @@ export class FailureEvents {
     this.#report(claim, this.#podsOf(podUids), { reason: 'DeviceFlapping', action: 'Watching', note });
   }
 
-  /** @param what the settings that the PF had lost */
+  /** Reports restored settings. @param what the settings that the PF had lost */
   settingsRestored(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
-    const note = `${deviceOf(device)} of claim ${claimName(claim)} has its settings again: ${what}. The card was reset, or another program writes to its PF.`;
+    const note = `${deviceOf(device)} of claim ${claimName(claim)} had lost settings, which are restored: ${what}. The card was reset, or another program writes to its PF.`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsRestored', action: 'Reconciling', note });
   }
 
-  /** @param what the settings that the PF does not keep, and why they are not set again */
+  /** Reports settings that the PF has lost. @param what the settings, and why they are not restored */
   settingsLost(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
-    const note = `${deviceOf(device)} does not have from its PF what class and claim ${claimName(claim)} ask for: ${what}`;
+    const note = `${deviceOf(device)} lacks settings of claim ${claimName(claim)} or its class at its PF: ${what}`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsLost', action: 'Reconciling', note });
   }
 
-  /** @param what the settings that differ, and why they are left so */
+  /** Reports settings that netdra leaves alone. @param what the settings that differ, and why they are left */
   settingsChanged(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
-    const note = `${deviceOf(device)} is not as claim ${claimName(claim)} asks: ${what}`;
+    const note = `${deviceOf(device)} differs from claim ${claimName(claim)}: ${what}`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsChanged', action: 'Reconciling', note });
   }
 
   /** Both hosts lose traffic. @param what the addresses, and what to do */
   duplicateAddresses(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
-    const note = `The network of ${deviceOf(device)} of claim ${claimName(claim)} has an address twice: ${what}`;
+    const note = `${deviceOf(device)} of claim ${claimName(claim)} shares an address with another host of its network: ${what}`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'DuplicateAddress', action: 'Reconciling', note });
   }
 

@@ -32,7 +32,7 @@ export interface ReconcilerParts extends Pick<NodePorts, 'clock' | 'logger' | 'd
   nudge: () => void;
 }
 
-/** The tasks of each round, in their order. */
+/** Returns the tasks of each round, in order. */
 export function createReconciler(parts: ReconcilerParts): Reconciler {
   const { disk, resources, settings, decorate, clock, logger, registry, nudge } = parts;
   const { driverName: driver, nodeName: pool, reconcileIntervalMs: everyMs } = settings;

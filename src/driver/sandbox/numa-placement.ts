@@ -1,9 +1,9 @@
 import type { Container, PodSandbox } from '../../../nri/index.ts';
 import { cpuList, type NumaNodes, parseCpuList } from '../../node/numa/index.ts';
 
-/** Begins the variables that dra-driver-cpu gives to containers with exclusive CPUs: `DRA_CPUSET_<claim UID>=<CPUs>`. */
+/** Prefix of the variables that dra-driver-cpu gives to containers with exclusive CPUs: `DRA_CPUSET_<claim UID>=<CPUs>`. */
 const draPrefix = 'DRA_CPUSET_';
-/** More claims for CPUs than a container has. */
+/** Limit of variables: more claims for CPUs than a container has. */
 const mostDraVariables = 64;
 /** The weight of a container for each CPU that it requests, and the largest one. Source: kubelet, `MilliCPUToShares`. */
 const sharesPerCpu = 1024;
@@ -26,10 +26,10 @@ export type NumaResult = 'aligned' | 'misaligned' | 'unknown';
 
 /**
  * Returns the exclusive CPUs of a container: those of its claims, or those that the kubelet's static CPU manager gives a
- * container of a Guaranteed pod that requests whole CPUs. Both set the CPUs of all other containers, too, to those that are
- * shared. The static CPU manager's are exclusive if the container has as many of them as it requests; those of a claim, if the
- * container has a variable of dra-driver-cpu for it. Tenants can write that variable, so it proves no more than that the
- * container is to be compared: its value is not read, and the CPUs are those that the runtime sets.
+ * container of a Guaranteed pod that requests whole CPUs. Both also confine all other containers to the shared CPUs. CPUs of the
+ * static CPU manager are exclusive if the container has as many as it requests; CPUs of a claim, if the container has a variable
+ * of dra-driver-cpu for it. Tenants can write that variable, so it only shows that the container must be compared: its value is
+ * not read, and the CPUs are those that the runtime sets.
  * docs/decisions/0034-cpus-beside-their-devices.md
  * @param claimUids UIDs of the claims that the container has
  * @returns a list of CPUs; `undefined` if it has none
@@ -46,7 +46,7 @@ export function exclusiveCpus(
   return shares === Math.min(count * sharesPerCpu, maxShares) ? cpus : undefined;
 }
 
-/** A container with more of these variables than it can have claims counts as one that has CPUs of a claim. */
+/** Returns whether a container has CPUs of a claim; one with too many of these variables counts as having them. */
 function hasCpusOfClaim(env: readonly string[], claimUids: ReadonlySet<string>): boolean {
   let count = 0;
   for (const variable of env) {

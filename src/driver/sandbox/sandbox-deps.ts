@@ -7,7 +7,7 @@ import type { ClaimWork } from './claim-work.ts';
 import type { NamespaceEnds } from './namespace-ends.ts';
 import type { SandboxFacts } from './pod.ts';
 
-/** What a sandbox needs of the driver. */
+/** Dependencies of a sandbox. */
 export interface SandboxDeps {
   store: Pick<Store, 'claims' | 'claimsOfPod'>;
   claims: Pick<ClaimWork, 'detach' | 'end' | 'hold' | 'podLinks' | 'serve' | 'serveWithoutVfs'>;
@@ -17,11 +17,11 @@ export interface SandboxDeps {
   onFailure: (claim: ClaimIdentity, reason: string, error: unknown) => void;
   /** Called when all VFs of a pod are attached, unless they were when the driver started. @param waitedMs how long the pod has waited */
   onAttached: (waitedMs: number) => void;
-  /** Called for each claim of a pod whose links and addresses change all the time: the pod is read less often then. */
+  /** Called for each claim of a pod whose links and addresses change all the time, so that the sandbox reads it less often. */
   onFlapping: (claim: ClaimIdentity) => void;
   /** Called once when a pod waits long for its devices. @param progress how far the work is, and with which device of the claim */
   onSlow: (pod: SandboxFacts, claim: ClaimIdentity, progress: string) => void;
-  /** Whether changes in running pods are followed. */
+  /** Whether the driver follows changes in running pods. */
   liveUpdates: boolean;
   clock: Clock;
   logger: Logger;

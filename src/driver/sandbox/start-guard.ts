@@ -85,8 +85,8 @@ export class StartGuard {
   }
 
   /**
-   * Whether a container has the gates of other claims of its pod, and would have that of this one if it used it. Specs that were
-   * laid down without a gate do not say which claims their containers have.
+   * Returns whether a container has gates of other claims of its pod, and so would have this claim's gate if it used the claim.
+   * Specs that were written without a gate do not show which claims their containers have.
    */
   #usesOnlyOthers(claim: StoredClaim, claims: readonly StoredClaim[], pod: Pod, container: StartingContainer): boolean {
     const { metadata, runsHooks } = this.#options;

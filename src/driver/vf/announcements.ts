@@ -14,11 +14,11 @@ import type { VfState } from './strategy.ts';
 
 type Announced = Pick<VfState, 'hardwareAddress' | 'ips' | 'interfaceName' | 'linkUp' | 'unconfirmed'>;
 
-/** For an answer to an ARP probe; hosts of one network take less than a millisecond. */
+/** Time to wait for an answer to an ARP probe; hosts of one network take less than a millisecond. */
 const answerMs = 200;
-/** Probes and announcements are sent twice, as in RFC 5227: what is sent right after a link comes up may get lost on the way. */
+/** Number of times to send probes and announcements, as in RFC 5227: a frame right after link-up may get lost. */
 const pausesMs = [0, 1_000];
-/** A network can send any number of frames meanwhile. */
+/** Most frames to read while waiting: a network can send any number. */
 const maxFrames = 1_024;
 
 export interface AnnouncementsOptions {
@@ -29,7 +29,7 @@ export interface AnnouncementsOptions {
   onConflict: (device: StoredDevice) => void;
 }
 
-/** An interface of a pod with its addresses, as they are announced. */
+/** An interface of a pod, with the addresses to announce. */
 interface Subject {
   device: StoredDevice;
   hardwareAddress: string;
@@ -37,32 +37,32 @@ interface Subject {
 }
 
 /**
- * Announces the addresses of VFs and bonds to their networks. Neighbours, switches among them, keep the MAC address of the
- * VF that had an address before, some of them for minutes. IPv4 addresses are probed first, since the kernel does not look
- * for other hosts that have them; one that another host has is not announced.
+ * Announces the addresses of VFs and bonds to their networks. Neighbours and switches remember the MAC address of the VF that
+ * last had an address, some of them for minutes. Probes IPv4 addresses first, since the kernel does not detect other hosts
+ * that have them, and does not announce an address of another host.
  */
 export class Announcements {
   readonly #options: AnnouncementsOptions;
-  /** By PCI address of a VF: what was announced last. */
+  /** The latest announcement, by PCI address of the VF. */
   readonly #last = new Map<string, string>();
-  /** By PCI address of a VF: what is being announced. */
+  /** Running announcements, by PCI address of the VF. */
   readonly #underWay = new Map<string, string>();
-  /** By PCI address of a VF: IPv4 addresses that others have, with their MAC addresses. */
+  /** IPv4 addresses of other hosts with their MAC addresses, by PCI address of the VF. */
   readonly #conflicts = new Map<string, ReadonlyMap<string, string>>();
 
   constructor(options: AnnouncementsOptions) {
     this.#options = options;
   }
 
-  /** To be called after a VF was configured: its addresses are announced even if they are the same as before. */
+  /** Makes the next reading announce the addresses even if they have not changed. Call this after configuring a VF. */
   async configured(device: StoredDevice, pod: PodLinks, state: Announced): Promise<void> {
     this.forget(device);
     await this.read(device, pod, state);
   }
 
   /**
-   * To be called after each reading. Announces what has changed since, as soon as the link has a carrier, which hardware gets
-   * some time after the interface was set up. A failure is logged: the VF can be used without.
+   * Announces changes since the last reading, as soon as the link has a carrier; hardware gets one some time after the interface
+   * was set up. Call this after each reading. Logs a failure, since the VF works without announcements.
    */
   async read(device: StoredDevice, pod: PodLinks, state: Announced): Promise<void> {
     const { hardwareAddress = '', interfaceName = '', linkUp = false, unconfirmed = [] } = state;
@@ -74,11 +74,11 @@ export class Announcements {
     const isUnderWay = this.#underWay.get(device.pciAddress) === now;
     if (isKnown && (isUnderWay || !this.#conflicts.has(device.pciAddress))) return;
     this.#last.set(device.pciAddress, now);
-    // IPoIB has no Ethernet frames; its addresses lead to a queue pair that the kernel resolves anew.
+    // IPoIB has no Ethernet frames; the kernel resolves the queue pair of an address itself.
     if (!isEthernetAddress(hardwareAddress) || ips.length === 0) return;
     try {
       const link = await pod.namespace.connection.link({ name: interfaceName });
-      // It was renamed or removed since: that is a change, which is read again.
+      // The interface was renamed or removed since; that change causes another reading.
       if (link === undefined) return;
       const packets = pod.namespace.packets(link.index);
       void this.#announce({ device, hardwareAddress, ips }, packets, now);
@@ -87,18 +87,18 @@ export class Announcements {
     }
   }
 
-  /** IPv4 addresses of a VF that other hosts of its network have, and their MAC addresses. */
+  /** Returns IPv4 addresses of a VF that other hosts of its network have, with their MAC addresses. */
   conflictsOf({ pciAddress }: Pick<StoredDevice, 'pciAddress'>): ReadonlyMap<string, string> {
     return this.#conflicts.get(pciAddress) ?? new Map();
   }
 
-  /** To be called when a VF is detached. */
+  /** Forgets a VF. Call this when it is detached. */
   forget({ pciAddress }: Pick<StoredDevice, 'pciAddress'>): void {
     this.#last.delete(pciAddress);
     this.#conflicts.delete(pciAddress);
   }
 
-  /** Never rejects. @param version of what is announced: something else may be before the answers are there */
+  /** Announces an interface. Never rejects. @param version of the announcement: a newer one may start before the answers arrive */
   async #announce(subject: Subject, socket: Packets, version: string): Promise<void> {
     const { device, hardwareAddress, ips } = subject;
     const { pciAddress } = device;
@@ -127,7 +127,7 @@ export class Announcements {
     }
   }
 
-  /** Leaves out answers of the pod itself: its kernel answers by each interface for all of its addresses. */
+  /** Skips answers of the pod itself: its kernel answers on each interface for all of its addresses. */
   async #ofOthers({ attachment }: StoredDevice, answers: ReadonlyMap<string, string>) {
     if (answers.size === 0 || attachment === undefined) return answers;
     using namespace = this.#options.networks.open(attachment.netnsPath);
@@ -151,7 +151,7 @@ export class Announcements {
   }
 }
 
-/** Whether the interface has gone, or was set down, in the meantime: it is read again, and announced when it is up. */
+/** Returns whether the interface is gone or down by now: the next reading announces it when it is up. */
 function hasLeft(error: unknown): boolean {
   return error instanceof NetlinkError && ['ENETDOWN', 'ENODEV', 'ENXIO'].includes(error.errno ?? '');
 }

@@ -102,7 +102,7 @@ function vanished(name: string): SandboxError {
 function refused({ name, hardwareAddress }: Link, bond: Link, cause: unknown): SandboxError {
   const message = `link ${name} with MAC ${hardwareAddress} cannot join ${bond.name} with MAC ${bond.hardwareAddress}`;
   const hint = isEthernetAddress(hardwareAddress ?? '')
-    ? 'without failOverMac active all members get the MAC of the bond, for which a VF needs vf.trust'
-    : 'IPoIB joins a bond in mode active-backup with failOverMac active only';
+    ? 'set failOverMac active, or vf.trust: otherwise all members take the MAC of the bond, which only trusted VFs may'
+    : 'IPoIB supports only bonds in mode active-backup with failOverMac active';
   return new SandboxError('bond-refused', message, { cause, retriable: true, hint });
 }

@@ -75,7 +75,10 @@ export class HostVfs implements Disposable {
     this.sysfs = nic?.sysfs ?? card.sysfs;
     if (nic === undefined) {
       const onNotReset = (device: string, driver: string) =>
-        options.logger.warn({ device, driver }, 'VF not reset between two claims: its card has no reset of a function');
+        options.logger.warn(
+          { device, driver },
+          'VF not reset between two claims: its card cannot reset single functions',
+        );
       this.#hardware = new VfHardware({ binding, host, clock, nodes, onNotReset, ...defined({ ethtool }) });
     }
     this.control = this.#hardware ?? new SimulatedControl();

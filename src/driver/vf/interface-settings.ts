@@ -2,18 +2,17 @@ import type { InterfaceSysctls } from '../../node/netlink/index.ts';
 import type { LinkConfig } from './configure-link.ts';
 
 /**
- * The kernel settings that an interface in a pod gets before it is up. A link that arrives in a namespace starts with the
- * defaults of that namespace, whatever it had on the host, and these let every host of its network give the pod addresses
- * and routes. docs/vfconfig.md has the table, docs/decisions/0045-the-claim-decides-not-the-network.md the reasons.
+ * The kernel settings that an interface in a pod gets before it is up. A link that enters a namespace gets the defaults of that
+ * namespace, which let every host of its network give the pod addresses and routes. docs/vfconfig.md has the table, docs/decisions/0045-the-claim-decides-not-the-network.md the reasons.
  */
 export interface InterfaceSettings {
-  /** What the claim's fields imply. Keys that the kernel does not have are skipped: what they control is absent, too. */
+  /** Settings that the claim's fields imply. Keys that the kernel does not have are skipped, since it lacks their feature too. */
   needed: InterfaceSysctls;
-  /** What the claim, or its class, sets by name; it takes precedence. */
+  /** Settings that claim or class name; these take precedence. */
   asked: InterfaceSysctls;
 }
 
-/** Router advertisements, their prefixes, and redirects, none of which a claim asks for by addresses and routes. */
+/** Settings that switch off router advertisements, their prefixes, and redirects: no claim asks for these by addresses and routes. */
 const closedToTheNetwork: InterfaceSysctls = {
   'net.ipv6.conf.IFNAME.accept_ra': 0,
   'net.ipv6.conf.IFNAME.autoconf': 0,
@@ -23,8 +22,8 @@ const closedToTheNetwork: InterfaceSysctls = {
 export const optimisticDad = 'net.ipv6.conf.IFNAME.optimistic_dad';
 
 /**
- * Hardened hosts and some runtimes switch IPv6 off for new interfaces. Addresses can be used while the kernel looks for other hosts
- * that have them, as destinations and as sources.
+ * Settings for IPv6, which hardened hosts and some runtimes switch off for new interfaces. They allow use of addresses, as
+ * destinations and as sources, while the kernel looks for other hosts that have them.
  */
 const openToIpv6: InterfaceSysctls = {
   'net.ipv6.conf.IFNAME.disable_ipv6': 0,

@@ -16,8 +16,8 @@ import {
 } from '../../node/netlink/index.ts';
 
 /**
- * How many links of a pod are read. More than a router with a VLAN for each subscriber has; a pod with `NET_ADMIN` can make as many
- * in a second, and all of them look like its VF.
+ * Limits for the links of a pod: more than a router with a VLAN for each subscriber has. A pod with `NET_ADMIN` can make as many
+ * in a second, and all can look like its VF.
  */
 export const mostPodLinks = { listed: 4_096, decoded: 512 };
 
@@ -30,7 +30,7 @@ export type LinkConnection = LinkStateConnection &
   Pick<RtnlConnection, 'createBond' | 'deleteLink'> &
   Pick<RtnlConnection, 'linkTraffic' | 'vfTraffic'>;
 
-/** Sends frames, and receives those of ARP. */
+/** Sends frames, and receives ARP frames. */
 export type Packets = Pick<PacketSocket, 'receive' | 'send'> & Disposable;
 
 /** An open network namespace. While it is open, the kernel does not destroy it, and VFs in it do not return to the host. */

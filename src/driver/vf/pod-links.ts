@@ -131,8 +131,8 @@ function unknown({ name, pciAddress }: StoredDevice, links: readonly Link[]): Sa
 }
 
 function tooMany({ name, pciAddress }: StoredDevice): SandboxError {
-  const message = `it is not known whether device ${name} (${pciAddress}) is in its pod, which has ${mostPodLinks.listed} links or more, or more than ${mostPodLinks.decoded} with the address of the device`;
-  const hint = 'delete links in the pod, or give the interface of the device back the name that it had';
+  const message = `it is not known whether device ${name} (${pciAddress}) is in its pod: the pod has ${mostPodLinks.listed} or more links, or more than ${mostPodLinks.decoded} with the address of the device`;
+  const hint = 'delete links in the pod, or restore the name of the interface of the device';
   return new SandboxError('vf-unknown', message, { device: name, retriable: true, hint });
 }
 

@@ -49,9 +49,9 @@ interface PodVf {
 }
 
 /**
- * Reads the counters of the VFs that pods have. Those of a real VF are the PF's, which also counts for VFs in user space; errors are
- * those of its interface. So is all else where the PF does not count, cannot list its VFs, or leaves the VF out; a simulated VF has no
- * PF.
+ * Reads the counters of the VFs that pods have. The PF counts for real VFs, also in user space; errors come from the VF's interface.
+ * If the PF does not count, cannot list its VFs, or omits the VF, all counters come from the interface. So do those of simulated VFs,
+ * which have no PF.
  */
 export class TrafficReader {
   readonly #options: TrafficReaderOptions;

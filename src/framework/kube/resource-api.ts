@@ -101,8 +101,8 @@ export class ResourceApi {
 }
 
 /**
- * The path of a claim. Callers may have its name from other components: as one part of a path it leads to no other resource.
- * @throws KubeError `api-invalid` for a name that is none: `.` and `..` stay what they are however they are encoded
+ * Returns the path of a claim. Encodes the name, which may come from other components, so that it cannot lead to another resource.
+ * @throws KubeError `api-invalid` for `.`, `..` and an empty name: encoding does not help against them
  */
 function claimPath({ namespace, name }: { namespace: string; name: string }): string {
   for (const part of [namespace, name]) {

@@ -8,7 +8,7 @@ import type { KubeletPluginOptions } from './helper.ts';
 import type { DraPlugin } from './plugin.ts';
 
 /**
- * Checks what would otherwise fail at the first call of the kubelet, with a pod waiting.
+ * Checks options that would otherwise fail at the first call of the kubelet, with a pod waiting.
  * @throws KubeletPluginError `invalid-options`
  */
 export function checkOptions(plugin: DraPlugin, options: KubeletPluginOptions): void {
@@ -24,14 +24,14 @@ export function checkOptions(plugin: DraPlugin, options: KubeletPluginOptions): 
     throw invalid(`option drainMs is ${drainMs}, not a number of milliseconds`);
   }
   if (metadata !== undefined && metadata.driver !== driver) {
-    const hint = 'give both the same name: files and CDI specs are named after it';
-    throw invalid(`option metadata is of driver ${metadata.driver}, not of ${driver}`, hint);
+    const hint = 'pass the same driver name to both: files and CDI specs are named after it';
+    throw invalid(`option metadata is for driver ${metadata.driver}, not ${driver}`, hint);
   }
   checkContracts(protoDir);
 }
 
 /**
- * The contracts are loaded with the first call, so a driver without them would start, and then fail every call.
+ * Checks that the wire contracts exist. The first call loads them, so a driver without them would start and then fail every call.
  * @throws KubeletPluginError `invalid-options`
  */
 function checkContracts(protoDir: string | undefined): void {

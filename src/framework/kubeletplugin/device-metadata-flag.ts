@@ -4,8 +4,8 @@ const flag = '--enable-device-metadata';
 const variable = 'ENABLE_DEVICE_METADATA';
 
 /**
- * Reads the flag that switches device metadata on, `--enable-device-metadata[=true|false]`, from a driver's command line; without it
- * the variable `ENABLE_DEVICE_METADATA`. Pass the result to `ClaimMetadata` as `enabled`. Of several flags the last one counts.
+ * Reads the flag that switches device metadata on, `--enable-device-metadata[=true|false]`, from a driver's command line; without
+ * the flag, reads the variable `ENABLE_DEVICE_METADATA`. Pass the result to `ClaimMetadata` as `enabled`. The last of several flags wins.
  * @returns `false` if neither is given. Source: KEP-5304, "Feature enablement": unset means off
  * @throws KubeletPluginError `invalid-options` for another value
  */
@@ -18,6 +18,6 @@ export function deviceMetadataFlag(
   const [name, value] = given === undefined ? [variable, env[variable]] : [flag, given.slice(flag.length + 1)];
   if (value === undefined || (value === '' && given === undefined)) return false;
   if (value === 'true' || value === 'false') return value === 'true';
-  const hint = 'give true or false; without a value it is true';
+  const hint = 'pass true or false; the flag without a value means true';
   throw new KubeletPluginError('invalid-options', `${name} is ${JSON.stringify(value)}`, { hint });
 }

@@ -7,8 +7,8 @@ import type { AllocatedClaim, PreparedDevice, PrepareResult } from './plugin.ts'
 export type Results<Result> = ReadonlyMap<string, Result>;
 
 /**
- * Tells why a claim was not prepared or unprepared, for a result as the driver gave it. Values decide, not keys: TypeScript accepts
- * `{ devices, error: undefined }`, and drivers in JavaScript are not checked at all.
+ * Returns why a claim was not prepared or unprepared, from the driver's result. Checks values, not keys: TypeScript accepts
+ * `{ devices, error: undefined }`, and nothing checks drivers in JavaScript.
  * @returns `undefined` if the result stands for success, or if there is no result
  */
 export function failureOf(result: PrepareResult | Error | null | undefined): Error | undefined {
@@ -20,12 +20,12 @@ export function failureOf(result: PrepareResult | Error | null | undefined): Err
   return broken('the driver gave a result with neither an error nor a list of devices');
 }
 
-/** Whether a driver has prepared a claim. A claim without a result has failed. */
+/** Returns whether a driver has prepared a claim. A claim without a result has failed. */
 export function isPrepared(results: Results<PrepareResult>, { uid }: ClaimIdentity): boolean {
   return results.has(uid) && failureOf(results.get(uid)) === undefined;
 }
 
-/** Whether a driver has unprepared a claim. A claim without a result has failed. */
+/** Returns whether a driver has unprepared a claim. A claim without a result has failed. */
 export function isUnprepared(results: Results<Error | undefined>, { uid }: ClaimIdentity): boolean {
   return results.has(uid) && failureOf(results.get(uid)) === undefined;
 }
@@ -55,7 +55,7 @@ export function checkResults<Result>(results: Results<Result>): Results<Result> 
   throw broken('the driver did not return a Map with a result for each claim');
 }
 
-/** One device of a wrong type would fail the whole answer when it is encoded. */
+/** Checks types, since one device of a wrong type would make encoding of the whole answer fail. */
 function checkTypes(claim: ClaimIdentity, device: PreparedDevice): void {
   const refuse = (what: string) => broken(`driver prepared claim ${claimName(claim)} wrongly: ${what}`, claim);
   if (typeof device !== 'object' || device === null) throw refuse('a device is not an object');

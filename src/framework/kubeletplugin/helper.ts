@@ -68,8 +68,8 @@ export interface KubeletPluginOptions {
   clock?: Clock;
   logger: Logger;
   /**
-   * Folder of the wire contracts, the `.proto` files of this package. For a bundled driver, which has no package beside it: by
-   * default they are looked for in `proto` beside the bundle, and beside its folder.
+   * Folder of the wire contracts, the `.proto` files of this package, for a bundled driver. Default: `proto` beside the bundle or
+   * beside its folder.
    */
   protoDir?: string;
   /** Called each time the kubelet accepts or refuses the registration. A refusal is not final: the kubelet retries. */

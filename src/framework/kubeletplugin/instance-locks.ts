@@ -8,15 +8,15 @@ import type { KubeletPluginOptions } from './helper.ts';
 
 /** Locks of one instance of a driver; disposing releases them. */
 export interface InstanceLocks extends Disposable {
-  /** Of claims, by `claimKey`, and of files. */
+  /** Locks of claims, by `claimKey`, and of files. */
   locks: Locks;
-  /** Of calls that run one at a time, in all instances. */
+  /** Lock of calls, which run one at a time in all instances. */
   turns: Locks;
 }
 
 /**
- * Opens the locks of an instance. With a pod UID they are files in the data directory, and the turn is the Go helper's own lock
- * besides: either helper may follow the other in a rolling update.
+ * Opens the locks of an instance. With a pod UID they are files in the data directory. Calls also take the Go helper's own lock, so
+ * that either helper may follow the other in a rolling update.
  * Source: k8s.io/dynamic-resource-allocation/kubeletplugin, `RollingUpdate`: a lock of the whole file `serialize.lock`.
  * @throws KubeletPluginError `lock-unavailable`
  */

@@ -40,7 +40,7 @@ interface CallFacts {
   method: string;
 }
 
-/** What a call does, or waits for, as far as its caller is told when time is up. */
+/** Step of a call, for the error when time is up. */
 interface Progress {
   step: 'reads its claims' | 'waits for its turn' | 'is at work';
 }
@@ -244,7 +244,7 @@ export class PluginCalls {
   }
 }
 
-/** A call may name a claim twice; it gets one answer. Equal only if namespace, name and UID are. */
+/** Removes repeated claims of a call, which get one answer. Claims are equal only if namespace, name and UID are. */
 function unique(claims: ClaimIdentity[]): ClaimIdentity[] {
   return [...new Map(claims.map((claim) => [JSON.stringify([claimName(claim), claim.uid]), claim])).values()];
 }
@@ -294,7 +294,7 @@ function take(ids: Map<string, string>, requests: string[]): string[] {
   });
 }
 
-/** A call that is still waiting says so: what hangs is another one. */
+/** Makes the error of a call that ran out of time. If it was still waiting, the error says so: another call hangs. */
 function tooLate(method: string, { step }: Progress, cause: unknown): KubeletPluginError {
   if (step === 'waits for its turn') return stillWaiting(cause);
   const more = step === 'reads its claims' ? ', while it read its claims from the API server' : '';

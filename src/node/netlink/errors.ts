@@ -68,14 +68,14 @@ const hints: Record<string, string> = {
   EBUSY: 'set the interface down first',
   // libuv's name for EOPNOTSUPP.
   ENOTSUP: 'the kernel or the driver of the interface cannot do this',
-  EINVAL: 'the kernel or the driver of the interface does not take this value',
-  EEXIST: 'another object of the kernel has this already',
-  ENOENT: 'it is gone: list the links again',
+  EINVAL: 'the kernel or the driver of the interface does not accept this value',
+  EEXIST: 'the kernel already has such an object',
+  ENOENT: 'the object is gone: list the links again',
   ENOMEM: 'the node is short of memory',
-  ENOBUFS: 'the node is short of memory for its network',
+  ENOBUFS: 'the node is short of network buffers',
 };
 
-/** For errors that drivers of interfaces and later kernels give. */
+/** Hint for other errors, of drivers of interfaces or later kernels. */
 export const otherHint = "the node's kernel log may have the reason: dmesg";
 
 const transientErrnos = new Set(['EAGAIN', 'EBUSY', 'EINTR', 'ENOBUFS', 'ENOMEM']);

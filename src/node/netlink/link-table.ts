@@ -2,7 +2,7 @@ import type { NetlinkMessage } from 'netlink';
 import type { Link } from './link.ts';
 import { marksOf, type VfIdentity } from './network-state.ts';
 
-/** A process in a namespace can make thousands of links a second, and give each the address of a VF. */
+/** Limits, since a process in a namespace can make thousands of links a second, each with the address of a VF. */
 export interface LinkTableLimit {
   listed: number;
   /** Decoding a link takes ten times as long as searching its message. */
@@ -10,15 +10,15 @@ export interface LinkTableLimit {
 }
 
 /**
- * The links of a namespace at one moment. Decoding a link takes ten times as long as searching its message for what is known
- * of a VF, so each function decodes only what it returns.
+ * The links of a namespace at one moment. Decoding a link takes ten times as long as searching its message for properties of a
+ * VF, so each function decodes only the links that it returns.
  */
 export interface LinkTable {
   /** @throws NetlinkError `netlink-malformed` */
   all(): Link[];
-  /** Links that may be those of the given VFs. @throws NetlinkError `netlink-malformed` */
+  /** Returns links that may belong to the given VFs. @throws NetlinkError `netlink-malformed` */
   candidates(of: readonly VfIdentity[]): Link[];
-  /** Whether links are missing, since there are more than the limit. Absent: there are not. */
+  /** Whether links beyond the limit are missing. Absent: none is. */
   isCut?(of: readonly VfIdentity[]): boolean;
 }
 

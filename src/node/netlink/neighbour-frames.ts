@@ -12,12 +12,12 @@ const arpRequest = 1;
 const arpBytes = 28;
 const ethernetBytes = 14;
 const icmpv6 = 58;
-/** Receivers drop neighbour discovery that a router may have forwarded. */
+/** Hop limit: receivers drop neighbour discovery that a router may have forwarded. */
 const hopLimit = 255;
 const neighbourAdvertisement = { type: 136, override: 0x20, targetLinkLayerAddress: 2 } as const;
 
 /**
- * The frame that makes neighbours replace what they know of an address: an ARP announcement for IPv4 (RFC 5227, 2.3), an
+ * Returns the frame that makes neighbours update their entry for an address: an ARP announcement for IPv4 (RFC 5227, 2.3), an
  * unsolicited neighbour advertisement for IPv6 (RFC 4861, 7.2.6).
  * @param hardwareAddress of an Ethernet interface that has the address
  */
@@ -27,7 +27,7 @@ export function encodeAnnouncement(hardwareAddress: string, cidr: string): Buffe
   return family === AddressFamily.ipv4 ? arpAnnouncement(source, octets) : unsolicitedAdvertisement(source, octets);
 }
 
-/** The frame that asks whether another host has an IPv4 address, without telling anybody who asks. Source: RFC 5227, 2.1.1. */
+/** Returns an ARP probe, which asks for an IPv4 address without claiming it. Source: RFC 5227, 2.1.1. */
 export function encodeArpProbe(hardwareAddress: string, cidr: string): Buffer {
   const source = parseHardwareAddress(hardwareAddress);
   const arp = [arpForm, Buffer.of(0, arpRequest), source, Buffer.alloc(4), Buffer.alloc(6), parseCidr(cidr).octets];
@@ -35,7 +35,7 @@ export function encodeArpProbe(hardwareAddress: string, cidr: string): Buffer {
 }
 
 /**
- * Who claims an IPv4 address in a frame: every ARP message says that its sender has the address in it.
+ * Returns which host claims an IPv4 address in a frame: every ARP message claims the sender address in it.
  * @returns `undefined` for frames that are not ARP between Ethernet and IPv4, and for probes, which claim none
  */
 export function decodeArpSender(frame: Buffer): { hardwareAddress: string; address: string } | undefined {

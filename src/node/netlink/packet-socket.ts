@@ -16,7 +16,7 @@ const maxFrameBytes = 2_048;
 export const EtherType = { none: 0, all: 3, arp: 0x0806, ipv6: 0x86dd } as const;
 type EtherType = (typeof EtherType)[keyof typeof EtherType];
 
-/** Ethernet frames on one interface of a network namespace. Needs CAP_NET_RAW in that namespace. Never waits. */
+/** Sends and receives Ethernet frames on one interface of a network namespace. Needs CAP_NET_RAW in that namespace. Never waits. */
 export class PacketSocket implements Disposable {
   readonly #descriptor: number;
   readonly #subject: string;
@@ -57,7 +57,7 @@ export class PacketSocket implements Disposable {
     throw this.#refused('send a frame by', errno());
   }
 
-  /** The next frame that has arrived, cut off after 2 KiB. */
+  /** Returns the next frame that has arrived, truncated to 2 KiB. */
   receive(): Buffer | undefined {
     const buffer = Buffer.alloc(maxFrameBytes);
     const bytes = loadSystemCalls().recv(this.#descriptor, buffer, buffer.length, withoutWaiting);

@@ -1,12 +1,11 @@
 /** What to do about the errors of the kernel, by request. */
 const gatewayHint = 'the gateway must be in a network of the interface';
-export const mtuHint =
-  'the MTU may be more than the driver of the interface takes, or its PF has: ip -d link shows both';
+export const mtuHint = 'the MTU may exceed the maximum of the interface, or the MTU of its PF: ip -d link shows both';
 export const routeHints = {
   ENETUNREACH: gatewayHint, // IPv4
   EHOSTUNREACH: gatewayHint, // IPv6
   EEXIST:
-    'another interface has such a route, such as eth0 the default route: leave this one out; an IPAM plugin can give it a priority or a table of its own',
+    'another interface already has this route, for example eth0 the default route: omit the route, or set its priority or table by an IPAM plugin',
   ENETDOWN: 'set the interface up first',
 };
 
@@ -21,4 +20,4 @@ export const ipv6Hints = {
 
 export const hintsFor = (cidr: string) => (cidr.includes(':') ? ipv6Hints : {});
 
-export const newLinkHints = { EEXIST: 'there is a link of that name', ENOTSUP: 'load the kernel module of such links' };
+export const newLinkHints = { EEXIST: 'a link of that name exists', ENOTSUP: 'load the kernel module of such links' };

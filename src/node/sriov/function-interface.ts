@@ -20,7 +20,7 @@ const takesEffect = { forMs: 2_000, everyMs: 20 };
 
 export interface FunctionInterfacesOptions {
   links: FunctionLinks;
-  /** Connection into the host's namespace. */
+  /** Connection to the host's namespace. */
   host: LinkStateConnection;
   /** For the same namespace; absent: ethtool settings are not restored. */
   ethtool?: LinkEthtool;
@@ -36,9 +36,9 @@ export class FunctionInterfaces {
   }
 
   /**
-   * Restores the interface of a function, once it is there. A driver that was just bound gives it a name of the kernel's choice,
-   * which others may not know yet.
-   * @returns what could not be restored
+   * Restores the interface of a function once it exists. After a driver was bound, the interface has a name of the kernel's choice,
+   * which other code may not know yet.
+   * @returns properties that could not be restored
    * @throws SriovError `vf-missing` if there is none
    */
   async restore(pciAddress: string, wanted: LinkState): Promise<RestoreFailure[]> {
@@ -62,7 +62,7 @@ export class FunctionInterfaces {
     };
     if (known.has('link')) return [];
     const properties = await poll(clock, takesEffect, remaining, ({ length }) => length === 0);
-    const message = `link #${index} was set and has not changed`;
+    const message = `link #${index} has not changed after it was set`;
     const error = new NetlinkError('netlink-refused', message, { retriable: true });
     return properties.map((property) => ({ property, error }));
   }

@@ -93,7 +93,7 @@ export interface VfHardwareOptions {
   ethtool?: LinkEthtool;
   clock: Clock;
   nodes?: DeviceNodes;
-  /** Called for a VF that stays with a driver of user space and cannot be reset between two claims. */
+  /** Called for a VF that keeps a user-space driver and cannot be reset between two claims. */
   onNotReset?: (pciAddress: string, driver: string) => void;
 }
 
@@ -256,13 +256,13 @@ export class VfHardware {
     return await this.#properties.info(address);
   }
 
-  /** What a PF reports of all its VFs, by their index, by one request. @throws UnknownVfStateError */
+  /** Reads the PF's settings of all its VFs, by VF index, with one request. @throws UnknownVfStateError */
   async settingsOf(pfAddress: string): Promise<ReadonlyMap<number, VfChange>> {
     return await this.#properties.readAll(pfAddress);
   }
 
   /**
-   * Sets properties of a VF again that its PF has lost. The VF may be in a pod.
+   * Restores properties of a VF that its PF has lost. The VF may be in a pod.
    * @param before snapshot
    * @throws as `VfProperties.set`
    */
@@ -325,7 +325,7 @@ export class VfHardware {
     await this.#properties.set(address, { hardwareAddress: wanted });
   }
 
-  /** Whether the PF has settings for the VF; also if that cannot be found out. */
+  /** Returns whether the PF has settings for the VF, or cannot be asked. */
   async #isReported({ pfAddress, vfIndex }: VfAddress): Promise<boolean> {
     if (pfAddress === undefined || vfIndex === undefined) return false;
     if ((await this.#links.find(pfAddress)) === undefined) return false;

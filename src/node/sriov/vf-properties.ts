@@ -87,15 +87,15 @@ export class VfProperties {
   }
 
   /**
-   * The current properties of all VFs of a PF that it reports, by VF index, by one request. Does not wait for VFs that are being
+   * Reads the current properties of all VFs that a PF reports, by VF index, with one request. Does not wait for VFs that are being
    * reset.
    * @throws UnknownVfStateError if the PF cannot be asked
    */
   async readAll(pfAddress: string): Promise<Map<number, VfChange>> {
     const pf = await this.#options.linkOf(pfAddress);
     if (pf === undefined) {
-      const message = `the PF ${pfAddress} has no network interface: what it has set for its VFs is not known`;
-      const hint = 'it must be in the network namespace of the driver, with its kernel driver bound';
+      const message = `the PF ${pfAddress} has no network interface, so the settings of its VFs are unknown`;
+      const hint = 'bind the kernel driver of the PF, and keep its interface in the network namespace of the driver';
       throw new UnknownVfStateError(message, { device: pfAddress, retriable: true, hint });
     }
     const infos = await this.#list(pf, { device: pfAddress, subject: 'its VFs', pf: `PF ${pf.name} (${pfAddress})` });

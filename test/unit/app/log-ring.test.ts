@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { LogRing } from '../../../src/app/log-ring.ts';
 
 describe('LogRing', () => {
-  it('keeps the newest lines, and none in part', () => {
+  it('keeps the newest lines, and drops lines that are partly overwritten', () => {
     const ring = new LogRing(64, 32);
     expect(ring.text()).toBe('');
     ring.write('first\n');
@@ -11,7 +11,7 @@ describe('LogRing', () => {
     expect(ring.text()).toBe([93, 94, 95, 96, 97, 98, 99].map((line) => `line ${line}\n`).join(''));
   });
 
-  it('has at most its size for any lengths of lines, and always the last line', () => {
+  it('never exceeds its size, whatever the lengths of lines, and always keeps the last line', () => {
     for (let length = 1; length <= 32; length++) {
       const ring = new LogRing(64, 32);
       for (let line = 0; line < 20; line++) {
@@ -32,7 +32,7 @@ describe('LogRing', () => {
     }
   });
 
-  it('cuts off a line that is too long, in whatever characters, and keeps those around it', () => {
+  it('truncates a line that is too long, also with multi-byte characters, and keeps the lines around it', () => {
     for (const text of ['x'.repeat(5_000_000), 'é'.repeat(500), '𝄞'.repeat(500)]) {
       const ring = new LogRing(1_000, 100);
       for (const line of ['before\n', `${text}\n`, 'after\n']) ring.write(line);
@@ -43,7 +43,7 @@ describe('LogRing', () => {
     }
   });
 
-  it('does not grow when 300 claims of 224 KiB are logged', () => {
+  it('does not grow when the driver logs 300 claims of 224 KiB', () => {
     const ring = new LogRing();
     const before = process.memoryUsage();
     for (let claim = 0; claim < 300; claim++)

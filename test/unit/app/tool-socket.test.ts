@@ -8,7 +8,7 @@ import { RecordingLogger } from '../../doubles/logger.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
 describe('the socket for tools', () => {
-  it('answers what it is asked to root only, and nothing once the driver has ended', async () => {
+  it('answers root only, and nobody once the driver has ended', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();
     expect(await askDriver(dir.path, 'log')).toBeUndefined();
@@ -29,7 +29,7 @@ describe('the socket for tools', () => {
     expect(logger.lines).toEqual([]);
   });
 
-  it('is that of the newer instance during a rolling update, also after the older one has ended', async () => {
+  it('belongs to the newer instance during a rolling update, also after the older one has ended', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();
     const start = (instance: string) => serveTools(dir.path, { who: () => instance }, { instance, logger });
@@ -40,13 +40,13 @@ describe('the socket for tools', () => {
     expect(await askDriver(dir.path, 'who')).toBe('newer');
   });
 
-  it('is not needed: a driver that cannot have one logs that, and a tool says what answers in its place', async () => {
+  it('is optional: a driver that cannot create it logs a warning, and a tool reports what answers in its place', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();
     writeFileSync(join(dir.path, 'file'), '');
     {
       await using _server = await serveTools(join(dir.path, 'file'), {}, { instance: 'a', logger });
-      expect(logger.messages()).toEqual(['the tools on this node cannot ask the driver']);
+      expect(logger.messages()).toEqual(['listening for tools of this node failed']);
     }
     expect(await askDriver(join(dir.path, 'file'), 'log')).toBeUndefined();
     const server = createServer((_request, response) => response.end(Buffer.alloc(17_000_000)));

@@ -74,7 +74,7 @@ describe('deploy/manifests/netdra.yaml', () => {
     expect(rules).toBe(renderRules());
   });
 
-  it('has the schema of policies that the driver has', () => {
+  it('has the same schema of policies as the driver', () => {
     const schema = readFileSync(new URL('../../../deploy/helm/netdra/policy-schema.yaml', import.meta.url), 'utf8');
     expect(schema).toBe(renderPolicyDefinition());
   });

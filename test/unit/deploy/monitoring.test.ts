@@ -60,8 +60,8 @@ it('every alert has its section in docs/troubleshooting.md, and no other alert h
   expect([...section.matchAll(/^### (.*)$/gm)].map(([, title]) => title)).toEqual(rules.map(({ alert }) => alert));
 });
 
-describe('what is asked of the metrics', () => {
-  it.each(rules.map((rule) => [rule.alert, rule] as const))('by the alert %s is there', async (_, rule) => {
+describe('metrics in alerts and dashboards', () => {
+  it.each(rules.map((rule) => [rule.alert, rule] as const))('exist for the alert %s', async (_, rule) => {
     expect(findUnknown(rule.expr, await knownSeries())).toEqual([]);
     expect(['warning', 'critical']).toContain(rule.labels.severity);
     expect(Object.keys(rule.annotations)).toEqual(['summary', 'description', 'runbook_url']);
@@ -77,7 +77,7 @@ describe('what is asked of the metrics', () => {
     if (kept !== undefined) expect(kept).toContain('node');
   });
 
-  it('by the tests of the alerts is there, with buckets that the driver has', async () => {
+  it('exist with the same buckets if the alert tests use them', async () => {
     const tests = loadYaml<{ tests: { input_series: { series: string }[] }[] }>(read('deploy/helm/alerts.test.yaml'));
     const samples = tests.tests.flatMap(({ input_series }) => input_series.map(({ series }) => series));
     expect(samples.length).toBeGreaterThan(15);
@@ -90,14 +90,14 @@ describe('what is asked of the metrics', () => {
     }
   });
 
-  it('by the dashboard is there', async () => {
+  it('exist for the dashboard', async () => {
     const series = await knownSeries();
     const expressions = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
     expect(expressions.length).toBeGreaterThan(15);
     for (const expression of expressions) expect(findUnknown(expression, series), expression).toEqual([]);
   });
 
-  it('is shown in panels that do not overlap', () => {
+  it('are shown in panels that do not overlap', () => {
     const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
       Array.from({ length: w * h }, (_, index) => `${x + (index % w)},${y + Math.floor(index / w)}`),
     );

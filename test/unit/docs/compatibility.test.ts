@@ -15,7 +15,7 @@ describe('docs/compatibility.md', () => {
     expect(replaceResults(page, failed)).toContain(`| 3 failed ${first?.date} |`);
   });
 
-  it('is not written when the line before the results is missing', () => {
+  it('is not written if the marker line before the results is missing', () => {
     expect(() => replaceResults('# Compatibility\n', [])).toThrow('docs/compatibility.md has no line');
   });
 });

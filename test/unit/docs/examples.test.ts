@@ -33,13 +33,13 @@ describe('examples that need exclusive CPUs', () => {
     expect(containers.some(({ resources }) => /^\d+$/.test(`${resources?.limits?.cpu}`))).toBe(true);
   });
 
-  it.each(pinned)('%s names no cores', (name) => {
+  it.each(pinned)('%s names no CPU cores', (name) => {
     const words = containersOf(read(name)).flatMap(({ command = [], args = [] }) => [...command, ...args]);
     expect(words.join(' ')).not.toMatch(/ (-l|--lcores|--main-lcore)[ =]/);
   });
 });
 
-it('no example leaves addresses to host-local, which counts on each node by itself', () => {
+it('no example uses host-local, which assigns the same addresses on each node', () => {
   const names = readdirSync(join(repo, 'examples')).filter((name) => name.endsWith('.yaml'));
   expect(names.filter((name) => /type: host-local/.test(read(name)))).toEqual([]);
 });

@@ -13,7 +13,7 @@ describe('README.md', () => {
     expect(text.trim().split(/\s+/).length).toBeLessThanOrEqual(700);
   });
 
-  it('shows a part of the file that its claim leads to, at its path', () => {
+  it('shows a part of the file that netdra writes for its claim, with the path', () => {
     const golden = readFileSync(join(repo, 'test/golden/v1/kernel.golden'), 'utf8');
     const [newest = ''] = golden.split(/(?<=^})\n(?={)/m);
     const shown = JSON.parse(blockOf('json'));
@@ -42,7 +42,7 @@ describe('README.md', () => {
     for (const path of layouts.v1.containerPaths(place)) expect(text).toContain(`\`${path}\``);
   });
 
-  it('links at most four pages for each kind of reader', () => {
+  it('links to at most four pages for each kind of reader', () => {
     const rows = [...text.matchAll(/^\| [\w ]+ \| (.*\]\(.*) \|$/gm)].map(([, links = '']) => links.match(/\]\(/g));
     expect(rows).toHaveLength(4);
     for (const links of rows) expect(links?.length).toBeLessThanOrEqual(4);

@@ -9,7 +9,10 @@ describe('explain()', () => {
     expect(explain(second)).toBe('second: first');
   });
 
-  it.each([new Error(''), new Error(' '), undefined, null, '', Object.create(null)])('is never empty: %o', (error) => {
-    expect(explain(error).trim()).not.toBe('');
-  });
+  it.each([new Error(''), new Error(' '), undefined, null, '', Object.create(null)])(
+    'returns a text that is never empty: %o',
+    (error) => {
+      expect(explain(error).trim()).not.toBe('');
+    },
+  );
 });

@@ -4,7 +4,7 @@ import { isTooDeep, maxJsonDepth } from '../../../src/lib/json-depth.ts';
 const nested = (levels: number) => JSON.parse(`${'[{"a":'.repeat(levels / 2)}1${'}]'.repeat(levels / 2)}`);
 
 describe('isTooDeep', () => {
-  it('counts objects and lists, and accepts as many levels as the limit', () => {
+  it('counts levels of objects and lists, and accepts exactly the limit', () => {
     expect([isTooDeep(1), isTooDeep(null), isTooDeep([]), isTooDeep(nested(maxJsonDepth))]).toEqual(
       Array.from({ length: 4 }, () => false),
     );
@@ -12,7 +12,7 @@ describe('isTooDeep', () => {
     expect(isTooDeep([nested(maxJsonDepth)])).toBe(true);
   });
 
-  it('ends for 100,000 levels, for a cycle, and for a value that is referred to twice on each level', () => {
+  it('terminates for 100,000 levels, for a cycle, and for values that are shared on each level', () => {
     expect(isTooDeep(nested(100_000))).toBe(true);
     const cycle: unknown[] = [];
     cycle.push(cycle);

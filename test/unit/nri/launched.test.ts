@@ -55,7 +55,7 @@ describe('a plugin that the runtime starts', () => {
     await expect(plugin.whenConnected()).rejects.toMatchObject({ code: 'connection-closed' });
   });
 
-  it('has name and index of the environment, unless it is given some', async () => {
+  it('takes name and index from the environment unless the options have them', async () => {
     const env = { NRI_PLUGIN_NAME: 'from-env', NRI_PLUGIN_IDX: '42' };
     expect(resolveOptions({ handlers: {}, env })).toMatchObject({ name: 'from-env', index: '42' });
     expect(resolveOptions({ name: 'a', index: '00', handlers: {}, env })).toMatchObject({ name: 'a', index: '00' });

@@ -36,7 +36,7 @@ describe('createPlugin', () => {
   });
 });
 
-it('logs what a handler without an answer rejects with', async () => {
+it('logs the rejection of a handler that returns no answer', async () => {
   const { runtime, log } = await stage({ handlers: { connected: async () => expect.fail('no metrics') } });
   await runtime.waitForPlugin('test');
   await until(() => log.entries.some(({ level }) => level === 'error'));

@@ -37,7 +37,7 @@ describe('readVitestSummary', () => {
 });
 
 describe('selectCases', () => {
-  it('selects the failed cases and no others by the names that vitest matches', () => {
+  it('selects exactly the failed cases by the names that vitest matches', () => {
     const pattern = new RegExp(selectCases(readVitestSummary(output).failures[0]!.cases));
     expect('Cleanup (KEP-5304) removes the files').toMatch(pattern);
     expect('Cleanup (KEP-5304) removes the specs').toMatch(pattern);
@@ -47,7 +47,7 @@ describe('selectCases', () => {
 });
 
 describe('formatTotal', () => {
-  it('counts a part that was not run as one skipped case', () => {
+  it('counts a part that did not run as one skipped case', () => {
     const nothing = { versions: '', seconds: 0, failures: [], skippedCases: [], secondAttempts: [] };
     const ran: PartResult = { ...nothing, name: 'units', passed: 5, failed: 1, skipped: 2, outcome: 'failed' };
     const left: PartResult = { ...nothing, name: 'kind', passed: 0, failed: 0, skipped: 0, outcome: 'not run' };

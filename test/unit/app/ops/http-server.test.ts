@@ -65,7 +65,7 @@ describe('serveHttp', () => {
     for (const socket of idle) socket.destroy();
   });
 
-  it('answers each probe while a process opens connections as fast as it can', { timeout: 20_000 }, async () => {
+  it('answers every probe while another process opens connections as fast as it can', { timeout: 20_000 }, async () => {
     await using server = await serveHttp(create());
     const flood = `const { connect } = require('node:net');
       const one = () => connect(${server.port}, '127.0.0.1').on('error', () => {}).on('close', () => setImmediate(one));
@@ -86,7 +86,7 @@ describe('serveHttp', () => {
     }
   });
 
-  it('counts connections of the node itself apart from those of others', async () => {
+  it('counts connections of the node itself separately from others', async () => {
     const limit = new ConnectionLimit();
     const closed: string[] = [];
     const open = (name: string, localAddress: string, remoteAddress: string) =>

@@ -418,7 +418,7 @@ describe('makeBundle', () => {
     expect(redactObject(value)).toEqual(value);
   });
 
-  it('cuts off what is nested more than 64 levels deep', () => {
+  it('removes values that are nested more than 64 levels deep', () => {
     const deep = JSON.parse(`{"password":"hunter2","config":${'['.repeat(5_000)}${']'.repeat(5_000)},"uid":"u-1"}`);
     const text = JSON.stringify(redactObject(deep));
     expect(text).toMatch(/^\{"password":"\[removed\]","config":\[{63}"\[removed\]"\]{63},"uid":"u-1"\}$/);

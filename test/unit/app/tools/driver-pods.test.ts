@@ -23,19 +23,19 @@ describe('readDriverPods', () => {
     podOf('tenant', 'evil', '2026-11-27T00:00:00Z', 'DaemonSet'),
   ];
 
-  it("takes no pod of another namespace, or of another owner, for the driver's", async () => {
+  it('ignores pods of other namespaces and of other owners', async () => {
     const pods = await readDriverPods({ listPods } as never, options);
     expect([...pods]).toMatchObject([['worker-1', { namespace: 'netdra', name: 'netdra-abcde' }]]);
   });
 
-  it('looks in the namespace that it is given', async () => {
+  it('searches only the given namespace', async () => {
     const pods = await readDriverPods({ listPods } as never, { ...options, driverNamespace: 'tenant' });
     expect(pods.get('worker-1')).toMatchObject({ namespace: 'tenant' });
   });
 });
 
 describe('limitOutput', () => {
-  it('ends a stream that has more than the limit, and passes on what has less', async () => {
+  it('ends a stream beyond the limit, and passes on a shorter one', async () => {
     const run = async (bytes: number) => {
       const stream = new PassThrough();
       const output = buffer(stream);

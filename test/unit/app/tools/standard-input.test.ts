@@ -19,7 +19,7 @@ async function validateSlowly(parts: string[]): Promise<{ code: number; output: 
 }
 
 describe('netdra validate -', () => {
-  it('waits for a program that writes late', async () => {
+  it('waits for input that another program writes late', async () => {
     expect(await validateSlowly([policy.slice(0, 40), policy.slice(40)])).toEqual({
       code: 0,
       output: '1 objects checked, 0 faults\n',

@@ -116,12 +116,12 @@ describe('validateFiles', () => {
     [
       'a wrong kind',
       'apiVersion: resource.k8s.io/v1\nkind: DeviceClas\n',
-      /^0:2:1: kind: "DeviceClas" is no kind of this API/,
+      /^0:2:1: kind: "DeviceClas" is not a kind of this API/,
     ],
     [
       'a wrong kind of ours',
       'apiVersion: netdra.dev/v1alpha1\nkind: Policy\n',
-      /^0:2:1: kind: "Policy" is no kind of this/,
+      /^0:2:1: kind: "Policy" is not a kind of this/,
     ],
     [
       'a template without its claim',
@@ -187,14 +187,14 @@ describe('validateFiles', () => {
     ]);
   });
 
-  it('repeats no note for claims that lack the same class', () => {
+  it('prints one note for all claims that lack the same class', () => {
     expect(linesFor(Array.from({ length: 1000 }, () => claim('tenant', 'mtu: 1500')))).toEqual([
       'note: 0:9: DeviceClass tenant is in none of the files, or is not valid: the claim was not compared with it (and 999 more)',
       '1000 objects checked, 0 faults',
     ]);
   });
 
-  it('warns of a template that gives each pod the same address', () => {
+  it('warns about a template that gives each pod the same address', () => {
     const template = `
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate

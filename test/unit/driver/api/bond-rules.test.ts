@@ -22,17 +22,17 @@ describe('checkBonds', () => {
     [
       ['infiniband', 'infiniband'],
       { mode: '802.3ad' },
-      'has mode 802.3ad, and dev-0 is InfiniBand, which needs active-backup',
+      'has mode 802.3ad, but dev-0 is InfiniBand, which needs active-backup',
     ],
     [
       ['infiniband', 'infiniband'],
       { failOverMac: 'none' },
-      'has failOverMac none, and dev-0 is InfiniBand, which needs active',
+      'has failOverMac none, but dev-0 is InfiniBand, which needs active',
     ],
     [
       ['ethernet', 'infiniband'],
       {},
-      'has dev-0 of link type ethernet, and dev-1 of infiniband: all members have to be of one type',
+      'has dev-0 of link type ethernet, and dev-1 of infiniband: all members must have the same type',
     ],
   ])('refuses members %j with %j, which the kernel does not join', (types, bond, problem) => {
     expect(check(types, bond)).toThrow(expect.objectContaining({ code: 'config-invalid' }));

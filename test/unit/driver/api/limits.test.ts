@@ -35,7 +35,7 @@ describe('limits of a class', () => {
     },
   );
 
-  it('are not left to routers by a sysctl that the operator opens, unless the class allows that', () => {
+  it('are not left to routers by a sysctl that the operator opens, unless the class allows it', () => {
     const limits = { addressRanges: ['192.0.2.0/24'] };
     const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
     const asked = { sysctls: { [acceptRa]: '2' } };

@@ -266,7 +266,7 @@ describe('a claim that was allocated anew while it was prepared', () => {
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
   });
 
-  it('withdraws the metadata of its earlier device before that is restored', async () => {
+  it('withdraws the metadata of its earlier device before it restores that device', async () => {
     const { identity } = await prepareForUserSpace();
     expect(bench.control.count('withdraw')).toBe(0);
     bench.control.calls.length = 0;

@@ -52,7 +52,7 @@ describe('Driver.prepareResourceClaims', () => {
     },
   );
 
-  it('leaves parameters of other drivers alone, however deep they are', async () => {
+  it('ignores parameters of other drivers, however deeply nested', async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClaim({ mtu: 1400 })] });
     const parameters = JSON.parse(`${'['.repeat(5_000)}${']'.repeat(5_000)}`);
     const entry = { source: 'FromClaim', requests: [], opaque: { driver: 'gpu.example.com', parameters } };

@@ -32,8 +32,8 @@ function report() {
   return { record, events, read: (found: VfState) => reporter.podCompared(claim, device, podDriftOf(device, found)) };
 }
 
-describe('an address that another host has', () => {
-  it('is an event and a condition that name the address and who has it, until it is over', () => {
+describe('DriftReport, for an address that another host has', () => {
+  it('reports address and MAC of the other host by an event and a condition, until the conflict ends', () => {
     const { record, events, read } = report();
     const shared = {
       ...state,
@@ -53,7 +53,7 @@ describe('an address that another host has', () => {
     expect(record.conditionOf('u', 'dev-1')).toMatchObject({ status: 'True' });
   });
 
-  it('does not hide an address that the pod has removed', () => {
+  it('still reports an address that the pod has removed', () => {
     const { record, events, read } = report();
     read({ ...state, ips: [], duplicates: ['2001:db8::10/64'] });
     expect(events).toEqual([

@@ -12,7 +12,7 @@ const reset = {
 } as const;
 
 describe('PfDriftSweep', () => {
-  it('sets VLAN, spoof check, trust and rates again that a PF lost while the pod runs, within one round', async () => {
+  it('restores VLAN, spoof check, trust and rates within one round after the PF lost them while the pod runs', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     const prepared = structuredClone(bench.card.info(0));
@@ -30,7 +30,7 @@ describe('PfDriftSweep', () => {
     expect(bench.record.lost()).toEqual([]);
   });
 
-  it('sets the settings of a VF in user space again, and the MAC that it kept', async () => {
+  it('restores the settings and the pinned MAC of a VF in user space', async () => {
     using bench = new DriftBench();
     const { hardwareAddress } = bench.card.link(0)!;
     await bench.prepare(0, { driver: 'vfio-pci', ...tenant });
@@ -39,7 +39,7 @@ describe('PfDriftSweep', () => {
     expect(bench.card.info(0)).toMatchObject({ vlan: { id: 100 }, spoofCheck: true, hardwareAddress });
   });
 
-  it('leaves what neither class nor claim sets to the operator', async () => {
+  it('ignores settings that neither class nor claim names', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, { vf: { trust: true } });
     await bench.card.host.setVf(5, 0, { vlan: { id: 7 }, spoofCheck: false });
@@ -48,7 +48,7 @@ describe('PfDriftSweep', () => {
     expect(bench.events).toEqual([]);
   });
 
-  it('leaves the link state alone that is disabled for a lost LACP partner', async () => {
+  it('does not restore a link state that is disabled for a lost LACP partner', async () => {
     using bench = new DriftBench();
     const device = await bench.prepare(0, { vf: { linkState: 'auto' } });
     await bench.card.host.setVf(5, 0, { linkState: 'disable' });
@@ -73,7 +73,7 @@ describe('PfDriftSweep', () => {
     expect(bench.card.info(0)?.vlan).toBeUndefined();
   });
 
-  it('reports what a CNI plugin may have set, and changes nothing', async () => {
+  it('reports settings that a CNI plugin may have changed, without restoring them', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, { attach: 'cni', cni: { type: 'sriov' }, ...tenant });
     await bench.card.host.setVf(5, 0, { vlan: { id: 7 } });
@@ -82,12 +82,12 @@ describe('PfDriftSweep', () => {
     expect(bench.record.lost()).toEqual([]);
     expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({
       ...{ type: 'Configured', status: 'False', reason: 'SettingsChanged' },
-      message: expect.stringContaining('vlan is 7 instead of 100: with attach cni'),
+      message: expect.stringContaining('vlan is 7 instead of 100: netdra leaves it with attach cni'),
     });
     expect(bench.counts).toEqual(['vlan reported']);
   });
 
-  it('reports the MAC that a trusted VF has chosen, and leaves it', async () => {
+  it('reports the MAC that a trusted VF has chosen, without restoring the old one', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, { macAddress: '02:00:00:00:00:50', vf: { trust: true } });
     await bench.card.host.setVf(5, 0, { hardwareAddress: '02:00:00:00:00:51' });
@@ -97,7 +97,7 @@ describe('PfDriftSweep', () => {
     expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ status: 'False', reason: 'SettingsChanged' });
   });
 
-  it('reads the list of a PF once in a round, however many of its VFs are in pods', async () => {
+  it('reads the VF list of a PF once per round, however many of its VFs are in pods', async () => {
     using bench = new DriftBench({ vfs: 8 });
     for (let vf = 0; vf < 8; vf++) await bench.prepare(vf, tenant);
     await bench.round();
@@ -105,8 +105,8 @@ describe('PfDriftSweep', () => {
   });
 });
 
-describe('settings that a PF does not take', () => {
-  it('are one event and a condition, attempted again with growing pauses, until they are there', async () => {
+describe('PfDriftSweep, when settings do not last', () => {
+  it('reports rejected settings by one event and a condition, and retries with growing pauses until they are set', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     await bench.card.host.setVf(5, 0, { vlan: { id: 0 } });
@@ -118,7 +118,10 @@ describe('settings that a PF does not take', () => {
     expect(bench.events.filter((event) => event.startsWith('SettingsLost'))).toHaveLength(2);
     expect(bench.counts).toEqual(['vlan lost']);
     expect(bench.record.lost()).toEqual([
-      { pciAddress: '0000:01:10.0', message: expect.stringMatching(/vlan is none instead of 100: it cannot be set/) },
+      {
+        pciAddress: '0000:01:10.0',
+        message: expect.stringMatching(/vlan is none instead of 100: restoring it failed/),
+      },
     ]);
     expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ status: 'False', reason: 'SettingsLost' });
     bench.card.ignored.clear();
@@ -129,7 +132,7 @@ describe('settings that a PF does not take', () => {
     expect(bench.conditions).toEqual(['c0', 'c0']);
   });
 
-  it('do not keep those of other VFs from being set again', async () => {
+  it('restores the settings of other VFs of the PF', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     await bench.prepare(1, tenant);
@@ -139,7 +142,7 @@ describe('settings that a PF does not take', () => {
     expect(bench.card.info(1)?.spoofCheck).toBe(true);
   });
 
-  it('are a condition while another program sets them again and again', async () => {
+  it('reports a condition while another program keeps changing the settings', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     for (let rounds = 0; rounds < 5; rounds++) {
@@ -148,7 +151,7 @@ describe('settings that a PF does not take', () => {
       expect(bench.card.info(0)?.spoofCheck).toBe(true);
     }
     expect(bench.record.lost()).toEqual([
-      { pciAddress: '0000:01:10.0', message: expect.stringContaining('another program sets it again and again') },
+      { pciAddress: '0000:01:10.0', message: expect.stringContaining('another program keeps changing it') },
     ]);
     expect(bench.events.filter((event) => event.startsWith('SettingsLost Pod'))).toHaveLength(1);
     for (let rounds = 0; rounds < 12; rounds++) await bench.round();
@@ -156,8 +159,8 @@ describe('settings that a PF does not take', () => {
   });
 });
 
-describe('a VF whose PF does not report it', () => {
-  it('is a condition in the second round: what is unknown is not as it should be', async () => {
+describe('PfDriftSweep, when a PF does not report a VF', () => {
+  it('reports a condition in the second round, since unknown settings count as lost', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     bench.card.leftOut.add(0);
@@ -172,7 +175,7 @@ describe('a VF whose PF does not report it', () => {
     expect(bench.record.lost()).toEqual([]);
   });
 
-  it('is a condition, too, if the PF cannot be asked', async () => {
+  it('reports a condition if the PF cannot be queried', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     bench.card.listError = new NetlinkError('netlink-refused', 'too long', { errno: 'EMSGSIZE' });
@@ -182,8 +185,8 @@ describe('a VF whose PF does not report it', () => {
   });
 });
 
-describe('a rate that a card rounds', () => {
-  it('is no drift, also for a driver that was started since', async () => {
+describe('PfDriftSweep, when a card rounds a rate', () => {
+  it('reports no drift, even after a restart of the driver', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, { vf: { maxTxRate: 333 } });
     await bench.card.host.setVf(5, 0, { rate: { minMbps: 0, maxMbps: 330 } });

@@ -13,14 +13,14 @@ const device = (more: Partial<StoredDevice['config']> = {}): StoredDevice => ({
 });
 
 describe('podDriftOf', () => {
-  it('finds nothing where MAC, MTU and addresses are as the claim asks, in whatever form, and nothing in what it does not ask', () => {
+  it('finds no drift if MAC, MTU and addresses match the claim in any notation, and ignores what the claim does not set', () => {
     expect(podDriftOf(device(), asAsked)).toEqual([]);
     const more = { ...asAsked, ips: [...asAsked.ips, '198.51.100.1/24'] };
     expect(podDriftOf(device(), more)).toEqual([]);
     expect(podDriftOf({ ...device(), config: {} }, { ...asAsked, mtuBytes: 1 })).toEqual([]);
   });
 
-  it('names each setting with what was asked and found', () => {
+  it('names each setting with its wanted and its present value', () => {
     const changed = { ...asAsked, hardwareAddress: '02:aa:00:00:00:99', mtuBytes: 1400, ips: ['192.0.2.10/24'] };
     expect(podDriftOf(device(), changed)).toEqual([
       { setting: 'macAddress', wanted: '02:aa:00:00:00:01', found: '02:aa:00:00:00:99' },
@@ -45,7 +45,7 @@ describe('podDriftOf', () => {
 });
 
 describe('DriftReport.podCompared', () => {
-  it('reports each change once, changes no device health, and takes the condition back when it is over', async () => {
+  it('reports each change once, leaves the device health alone, and resets the condition when the drift ends', async () => {
     using bench = new DriftBench();
     const vf = await bench.prepare(0, {});
     const [claim] = bench.store.claims();

@@ -103,7 +103,7 @@ describe('PolicyObjects', () => {
     await expect(own.open(own.filePath)()).rejects.toMatchObject({ code: 'policy-invalid' });
   });
 
-  it('keeps what is in force while several objects select the node', async ({ own }) => {
+  it('keeps the policy in force while several objects select the node', async ({ own }) => {
     own.api.create(policyOf('b'));
     const follow = own.open();
     await follow();

@@ -194,7 +194,7 @@ describe('NumaGuard', () => {
     expect(condition()).toMatchObject({ status: 'False', reason: 'OtherNumaNode' });
   });
 
-  it('does not report a container as aligned because of a variable that it sets itself', () => {
+  it('does not trust a variable that a container sets itself', () => {
     const burstable = { ...pod, cgroupParent: '/kubepods/burstable/podpod-1' };
     const shared = (env: string[]) => containerOf('0,1,4', undefined, { shares: 2, env });
     expect(guard.check(burstable, shared(['DRA_CPUSET_x=0']))).toBe(false);

@@ -46,7 +46,7 @@ describe('exclusiveCpus', () => {
     ['a list that cannot be read', of('x', 1024), undefined],
   ])('%s', (_, found, expected) => expect(found).toBe(expected));
 
-  it('takes less than a millisecond for a megabyte of variables', () => {
+  it('handles a megabyte of variables in less than a millisecond', () => {
     const name = 'DRA_CPUSET_a';
     for (const env of [
       [`${name}=${'0-65535,'.repeat(131_072)}`],

@@ -235,7 +235,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual([]);
   });
 
-  it('ends a sandbox that the next list of the runtime lacks', async () => {
+  it('ends a sandbox that is missing in the next list of the runtime', async () => {
     put('a', 'pod-s1');
     registry.synchronize([facts('s1')], none);
     await turns();
@@ -286,7 +286,7 @@ describe('SandboxRegistry', () => {
     expect(of()).toEqual([false, false, true]);
   });
 
-  it('detaches VFs of a claim that has passed to another pod from a sandbox without containers', async () => {
+  it('detaches VFs from a sandbox without containers after their claim passed to another pod', async () => {
     put('a', 'pod', 's1');
     registry.synchronize([facts('s1', 'pod')], new Set(['s1']));
     put('a', 'next', 's1');

@@ -70,14 +70,14 @@ describe('PodLinks.find in a pod with more links than are read', () => {
     return new PodLinks({ connection } as unknown as NetworkNamespace, (pciAddress) => ({ pciAddress }));
   };
 
-  it('finds the VF by its name, if the kernel says that it is the VF', async () => {
+  it('finds the VF by its name if the kernel confirms that the link is the VF', async () => {
     const own = link(host.name, { parentDevice: vf.pciAddress });
     expect(await podWith({ [host.name]: own }).find(vf)).toBe(own);
   });
 
-  it('does not take the VF for gone, nor another link of its name for it', async () => {
+  it('reports an unknown VF, not a lost one, and accepts no other link with its name', async () => {
     const pod = podWith({ [host.name]: link(host.name, { hardwareAddress: host.hardwareAddress }) });
-    const expected = { code: 'vf-unknown', retriable: true, message: expect.stringContaining('4096 links or more') };
+    const expected = { code: 'vf-unknown', retriable: true, message: expect.stringContaining('4096 or more links') };
     await expect(pod.find(vf)).rejects.toMatchObject(expected);
     await expect(pod.findAttached(vf)).rejects.toMatchObject(expected);
   });

@@ -124,7 +124,7 @@ describe('TrafficReader', () => {
     },
   );
 
-  it('takes zeros of a PF that counts for another VF as no traffic', async () => {
+  it('treats zeros as no traffic if the PF counts for another VF', async () => {
     vfTraffic = async () => [
       { vfIndex: 0, ...counters },
       { vfIndex: 1, ...zeros },

@@ -34,7 +34,7 @@ describe('ResourceApi', () => {
     expect(bench.resources.version).toBe('v1');
   });
 
-  it('asks for the claim by any name, and for no other resource', async () => {
+  it('requests only a claim, whatever characters its name has', async () => {
     await using bench = await startBench();
     const odd = { namespace: '../../../../api/v1/nodes/x?', name: 'a/status#' };
     await expect(bench.resources.readClaim(odd.namespace, odd.name)).rejects.toMatchObject({ code: 'api-not-found' });

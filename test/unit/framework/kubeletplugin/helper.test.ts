@@ -156,7 +156,7 @@ describe('options of startKubeletPlugin', () => {
     const { metadata, ...options } = bench.options();
     const other = { ...options, metadata: metadata!, driver: 'other.example.com' };
     await expect(startKubeletPlugin(testPlugin({}), other)).rejects.toThrow(
-      `option metadata is of driver ${testDriver}, not of other.example.com`,
+      `option metadata is for driver ${testDriver}, not other.example.com`,
     );
   });
 });

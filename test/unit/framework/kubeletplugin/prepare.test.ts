@@ -109,7 +109,7 @@ describe('NodePrepareResources', () => {
     });
   });
 
-  it('prepares a claim whose result has an error that is undefined', async () => {
+  it('prepares a claim whose result has the error undefined', async () => {
     // As authors from Go write it, who return devices and error together.
     const error: Error | undefined = undefined;
     const devices = [preparedDevice('dev-a', { cdiDeviceIds: ['example.com/vf=a'] })];
@@ -161,7 +161,7 @@ describe('NodePrepareResources', () => {
     await expect(client.nodeUnprepareResources([wire])).rejects.toThrow(`unprepare resource claims: ${message}`);
   });
 
-  it('keeps the metadata of a claim that the kubelet names twice in a call', async ({ own: bench }) => {
+  it('keeps the metadata of a claim that one call names twice', async ({ own: bench }) => {
     const { wire } = bench.addPod('a');
     const client = bench.kubelet.client(testDriver);
     const once = await client.nodePrepareResources([wire]);

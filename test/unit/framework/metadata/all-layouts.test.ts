@@ -383,7 +383,7 @@ describe('a container', () => {
     }
   });
 
-  it('is a user of every claim if it has more marks than it can have claims, and costs next to nothing', () => {
+  it('counts as a user of every claim if it has too many marks, at almost no cost', () => {
     const metadata = bench.start({ marker: 'CLAIM_' });
     const flood = { env: Array.from({ length: 80_000 }, (_, n) => `CLAIM_x${n}=`), createRuntimeHooks: [] };
     const claims = Array.from({ length: 128 }, (_, n) => ({ ...claim, uid: `uid-${n}` }));

@@ -8,7 +8,7 @@ import { Survey } from '../../../../src/node/inventory/survey.ts';
 import { type Link, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { TestNode } from '../sriov/test-node.ts';
 
-/** `npm test` has more of them. */
+/** `npm run test:all` has more of them. */
 const runs = Number(process.env.NETDRA_QUIRK_RUNS ?? 10);
 
 const cards = ['0000:3b:00.0', '10000:5e:00.0'] as const;

@@ -34,7 +34,7 @@ describe('reportedAddresses', () => {
     expect(reportedAddresses(addresses)).toEqual({ ips: [], tentative: true });
   });
 
-  it('reports a duplicate address apart, and none of host scope', () => {
+  it('reports duplicate addresses separately, and none of host scope', () => {
     const addresses = [
       address('2001:db8::1/64', { dadFailed: true, tentative: true }),
       address('127.0.0.1/8', { scope: 'host' }),
@@ -42,7 +42,7 @@ describe('reportedAddresses', () => {
     expect(reportedAddresses(addresses)).toEqual({ ips: [], tentative: false, duplicates: ['2001:db8::1/64'] });
   });
 
-  it('names those that may still turn out to be duplicates', () => {
+  it('lists addresses that may still turn out to be duplicates', () => {
     const addresses = [address('2001:db8::1/64', { optimistic: true }), address('2001:db8::2/64')];
     const ips = ['2001:db8::1/64', '2001:db8::2/64'];
     expect(reportedAddresses(addresses)).toEqual({ ips, tentative: false, unconfirmed: ['2001:db8::1/64'] });

@@ -15,7 +15,7 @@ describe('parseCpuList', () => {
     }
   });
 
-  it('merges ranges that repeat each other instead of walking each', () => {
+  it('merges repeated ranges instead of expanding each', () => {
     const start = process.cpuUsage();
     expect(parseCpuList(`${'0-8191,'.repeat(4_000)}0-8191`)?.size).toBe(8_192);
     expect(process.cpuUsage(start).user).toBeLessThan(50_000);

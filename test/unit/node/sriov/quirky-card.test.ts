@@ -6,7 +6,7 @@ import { VfProperties } from '../../../../src/node/sriov/vf-properties.ts';
 import { allQuirks, type Habits, passingQuirks, type Quirks, QuirkyCard } from '../../../doubles/quirky-card.ts';
 import { type SriovCardOptions, vfAddress } from '../../../doubles/sriov-card.ts';
 
-/** Of each property; `npm test` has more of them. */
+/** Runs of each property; `npm run test:all` has more of them. */
 const runs = Number(process.env.NETDRA_QUIRK_RUNS ?? 10);
 /** The kubelet waits for two minutes. */
 const callMs = 60_000;

@@ -57,7 +57,7 @@ describe('VfHardware', () => {
     },
   );
 
-  it('keeps it also when it is configured again, since the PF may have been reset', async () => {
+  it('keeps the MAC that the VF has taken when it is configured again, since the PF may have been reset', async () => {
     const { card, hardware } = openVf({ tellsOwnAddresses: true });
     const address = card.link(0)?.hardwareAddress;
     const before = await hardware.snapshot(card.address(0));
@@ -361,7 +361,7 @@ describe('a VF that is gone', () => {
   });
 });
 
-describe('a VF whose function is away, as during error recovery, while its PF keeps settings for it', () => {
+describe('a VF whose function is missing, as during error recovery, while its PF keeps settings for it', () => {
   const claimed = { vlan: { id: 100, priority: 0 }, trust: true, hardwareAddress: '02:aa:00:00:00:01' };
   const openAway = async () => {
     const bench = await openWithSnapshot();
@@ -371,7 +371,7 @@ describe('a VF whose function is away, as during error recovery, while its PF ke
     return { ...bench, comeBack: () => renameSync(`${bench.card.root}/away`, dir) };
   };
 
-  it('loses the VLAN, trust and MAC of its claim all the same', async () => {
+  it('loses the VLAN, trust and MAC of its claim nevertheless', async () => {
     const { card, hardware, address, before, comeBack } = await openAway();
     const found = { ...card.info(1), vfIndex: 0 };
     await hardware.restore(address, before, { changed: claimed });
@@ -379,7 +379,7 @@ describe('a VF whose function is away, as during error recovery, while its PF ke
     expect(card.info(0)).toEqual(found);
   });
 
-  it('is not restored as long as its PF takes no settings, or cannot be asked', async () => {
+  it('is not restored as long as its PF rejects settings or cannot be queried', async () => {
     const { card, hardware, address, before } = await openAway();
     card.ignored.add('vlan');
     expect(await failure(hardware.restore(address, before, { changed: claimed }))).toContain(
@@ -407,7 +407,7 @@ describe('a VF that was with vfio-pci before its claim', () => {
     },
   );
 
-  it('is reported where its card has no reset of a function', async () => {
+  it('is reported if its card cannot reset single functions', async () => {
     const notReset: string[] = [];
     const { card, hardware, address } = openVf({ hasReset: false }, (...args) => notReset.push(args.join(' ')));
     await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');

@@ -123,7 +123,7 @@ describe('ClaimMetadata', () => {
     expect(await readMetadataFile(file)).toMatchObject({ generation: 3, devices: [deviceWith('192.0.2.9/24')] });
   });
 
-  it('withdraws content without a gate from running containers, too, which keep the file mounted', async () => {
+  it('without a gate, withdraws content also from running containers, which keep the file mounted', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     const mounted = openSync(file, 'r');

@@ -47,7 +47,7 @@ describe.each([
   const prepare = (requests: ClaimRecord['requests'], contents = new Map<string, DeviceMetadata[]>()) =>
     metadata.prepare({ claim, requests }, contents);
 
-  it('shows nothing of its earlier device, keeps containers out, and continues its generations', async () => {
+  it('shows nothing about its earlier device, holds containers back, and continues its generations', async () => {
     await prepare({ vf: request('vf', 'dev-1') });
     await metadata.openGate(claim, 's1', new Map([['vf', [deviceOf('dev-1')]]]));
     expect(fileOf('vf')).toContain('dev-1');
@@ -59,7 +59,7 @@ describe.each([
     expect(metadata.read(claim, 'vf')).toMatchObject({ generation: 2, devices: [{ name: 'dev-2' }] });
   });
 
-  it('shows only what the driver gives with the prepare, and nothing for a request that it no longer has', async () => {
+  it('shows only content of the new prepare, and nothing for a request that it no longer has', async () => {
     await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
     const contents = ['vf', 'other'].map((base, index): [string, DeviceMetadata[]] => {
       return [base, [deviceOf(`dev-${index * 2 + 1}`, 'net7')]];

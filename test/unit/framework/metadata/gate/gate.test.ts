@@ -151,7 +151,7 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('follows from the record with its hook and its files', async () => {
+  it('restores hook and files from the record', async () => {
     await prepareAndServe(a);
     const damage = () => {
       for (const path of [gatePath(), ...hidden()]) rmSync(path);
