@@ -18,6 +18,11 @@ type Announced = Pick<VfState, 'hardwareAddress' | 'ips' | 'interfaceName' | 'li
 const answerMs = 200;
 /** Probes and announcements are sent twice, as in RFC 5227: what is sent right after a link comes up may get lost on the way. */
 const pausesMs = [0, 1_000];
+/**
+ * How long addresses that another host has are not probed again. What is found has the VF read again at once: without a rest, a host
+ * that answers one probe and not the next, or two that answer in turn, would keep the driver busy for good.
+ */
+const restMs = 10_000;
 /** A network can send any number of frames meanwhile. */
 const maxFrames = 1_024;
 
@@ -45,8 +50,8 @@ export class Announcements {
   readonly #options: AnnouncementsOptions;
   /** By PCI address of a VF: what was announced last. */
   readonly #last = new Map<string, string>();
-  /** By PCI address of a VF: what is being announced. */
-  readonly #underWay = new Map<string, string>();
+  /** By PCI address of a VF: when its addresses were last probed. */
+  readonly #probedAtMs = new Map<string, number>();
   /** By PCI address of a VF: IPv4 addresses that others have, with their MAC addresses. */
   readonly #conflicts = new Map<string, ReadonlyMap<string, string>>();
 
@@ -71,11 +76,10 @@ export class Announcements {
     const ips = state.ips.filter((cidr) => !unconfirmed.includes(cidr));
     const now = JSON.stringify([interfaceName, hardwareAddress, ips]);
     const isKnown = this.#last.get(device.pciAddress) === now;
-    const isUnderWay = this.#underWay.get(device.pciAddress) === now;
-    if (isKnown && (isUnderWay || !this.#conflicts.has(device.pciAddress))) return;
+    if (isKnown && (this.#isResting(device) || !this.#conflicts.has(device.pciAddress))) return;
     this.#last.set(device.pciAddress, now);
     // IPoIB has no Ethernet frames; its addresses lead to a queue pair that the kernel resolves anew.
-    if (!isEthernetAddress(hardwareAddress) || ips.length === 0) return;
+    if (!isEthernetAddress(hardwareAddress) || ips.length === 0) return void this.#conflicts.delete(device.pciAddress);
     try {
       const link = await pod.namespace.connection.link({ name: interfaceName });
       // It was renamed or removed since: that is a change, which is read again.
@@ -95,7 +99,13 @@ export class Announcements {
   /** To be called when a VF is detached. */
   forget({ pciAddress }: Pick<StoredDevice, 'pciAddress'>): void {
     this.#last.delete(pciAddress);
+    this.#probedAtMs.delete(pciAddress);
     this.#conflicts.delete(pciAddress);
+  }
+
+  #isResting({ pciAddress }: StoredDevice): boolean {
+    const probedAtMs = this.#probedAtMs.get(pciAddress);
+    return probedAtMs !== undefined && this.#options.clock.nowMs() - probedAtMs < restMs;
   }
 
   /** Never rejects. @param version of what is announced: something else may be before the answers are there */
@@ -104,7 +114,7 @@ export class Announcements {
     const { pciAddress } = device;
     const { clock } = this.#options;
     const probed = ips.filter((cidr) => !cidr.includes(':'));
-    this.#underWay.set(pciAddress, version);
+    this.#probedAtMs.set(pciAddress, clock.nowMs());
     try {
       using packets = socket;
       for (const pauseMs of pausesMs) {
@@ -112,8 +122,8 @@ export class Announcements {
         if (this.#last.get(pciAddress) !== version) return;
         for (const cidr of probed) packets.send(encodeArpProbe(hardwareAddress, cidr));
         if (probed.length > 0) await clock.sleep(answerMs);
-        if (this.#last.get(pciAddress) !== version) return;
         const conflicts = await this.#ofOthers(device, answersFor(subject, packets));
+        if (this.#last.get(pciAddress) !== version) return;
         for (const cidr of ips) {
           if (!conflicts.has(cidr)) packets.send(encodeAnnouncement(hardwareAddress, cidr));
         }
@@ -122,8 +132,6 @@ export class Announcements {
     } catch (error) {
       if (hasLeft(error)) this.#last.delete(pciAddress);
       else this.#failed(device, error);
-    } finally {
-      if (this.#underWay.get(pciAddress) === version) this.#underWay.delete(pciAddress);
     }
   }
 
@@ -139,7 +147,8 @@ export class Announcements {
 
   #note(device: StoredDevice, conflicts: ReadonlyMap<string, string>): void {
     const { pciAddress } = device;
-    const textOf = (found: ReadonlyMap<string, string>) => JSON.stringify([...found].sort());
+    // Not by MAC addresses: whoever answers can give another one each time.
+    const textOf = (found: ReadonlyMap<string, string>) => JSON.stringify([...found.keys()].sort());
     const isNew = textOf(conflicts) !== textOf(this.conflictsOf(device));
     if (conflicts.size === 0) this.#conflicts.delete(pciAddress);
     else this.#conflicts.set(pciAddress, conflicts);

@@ -1,0 +1,99 @@
+import { setImmediate } from 'node:timers/promises';
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import { Announcements } from '../../../../src/driver/vf/announcements.ts';
+import type { PodLinks } from '../../../../src/driver/vf/index.ts';
+import type { NetworkNamespace } from '../../../../src/driver/vf/networks.ts';
+import { encodeAnnouncement, encodeArpProbe } from '../../../../src/node/netlink/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+
+const attachment = { podUid: 'pod', netnsPath: '/run/netns/pod' };
+const device = { pciAddress: '0000:3b:02.1', name: 'vf-1', attachment } as StoredDevice;
+const address = '192.0.2.10/24';
+const state = { hardwareAddress: '02:00:00:00:00:01', interfaceName: 'net1', ips: [address], linkUp: true };
+const probe = encodeArpProbe(state.hardwareAddress, address);
+/** More than a run of two probes and two announcements takes. */
+const runMs = 1_400;
+
+describe('addresses that another host has', () => {
+  let clock: ManualClock;
+  let announcements: Announcements;
+  /** How often addresses were probed, and how often the VF was to be read again. */
+  let [runs, readings] = [0, 0];
+  /** The MAC addresses that claim the address after the next probes. */
+  let claimants: (string | undefined)[];
+
+  const namespace = {
+    connection: { link: async () => ({ index: 7 }), links: async () => [] },
+    packets: () => {
+      runs++;
+      let answer: Buffer | undefined;
+      return {
+        send: (frame: Buffer) => {
+          if (!probe.equals(frame)) return;
+          const claimant = claimants.shift();
+          answer = claimant === undefined ? undefined : encodeAnnouncement(claimant, address);
+        },
+        receive: () => {
+          const frame = answer;
+          answer = undefined;
+          return frame;
+        },
+        [Symbol.dispose]: () => undefined,
+      };
+    },
+    [Symbol.dispose]: () => undefined,
+  } as unknown as NetworkNamespace;
+  const pod = { namespace } as PodLinks;
+
+  const read = (ips = state.ips) => announcements.read(device, pod, { ...state, ips });
+
+  async function pass(ms: number): Promise<void> {
+    for (let left = ms; left > 0; left -= 100) {
+      clock.advance(Math.min(left, 100));
+      await setImmediate();
+    }
+  }
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    [runs, readings, claimants] = [0, 0, []];
+    announcements = new Announcements({
+      ...{ clock, logger: new RecordingLogger(), networks: { open: () => namespace } },
+      onConflict: () => {
+        readings++;
+        // Some time later, as the sandboxes do it.
+        void clock.sleep(100).then(() => read());
+      },
+    });
+  });
+
+  it('are probed again only by readings that others cause, if two hosts answer in turn', async () => {
+    claimants = Array.from({ length: 100 }, (_, n) => `02:00:00:00:00:${(n % 2) + 10}`);
+    await read();
+    await pass(9_000);
+    expect([runs, readings]).toEqual([1, 1]);
+    await pass(2_000);
+    await read();
+    await pass(runMs);
+    expect([runs, readings]).toEqual([2, 1]);
+    expect([...announcements.conflictsOf(device).keys()]).toEqual([address]);
+  });
+
+  it('are not probed without end if a host answers every other probe', async () => {
+    claimants = Array.from({ length: 100 }, (_, n) => (n % 2 === 0 ? undefined : '02:00:00:00:00:99'));
+    await read();
+    await pass(60_000);
+    expect([runs, readings]).toEqual([1, 1]);
+  });
+
+  it('are forgotten with the last address of the interface', async () => {
+    claimants = Array(2).fill('02:00:00:00:00:99');
+    await read();
+    await pass(runMs);
+    expect(announcements.conflictsOf(device).size).toBe(1);
+    await read([]);
+    expect(announcements.conflictsOf(device).size).toBe(0);
+  });
+});
