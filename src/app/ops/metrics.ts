@@ -308,8 +308,7 @@ function createOwnMetrics(registers: Registry[]) {
   const attachErrors = 'Attempts to attach the VFs of a claim that failed, by reason. They are repeated.';
   const registrations = 'Registrations with the kubelet, connections to the runtime.';
   const published = 'Whether the API server has the ResourceSlices as wanted: 0 or 1.';
-  const apiErrors =
-    'Writes to the API server that failed, by what was written: slices, status, events, nodes or policies.';
+  const apiErrors = 'Writes to the API server that failed, by what was written: slices, status, events or nodes.';
   const numa = 'Containers with exclusive CPUs and devices that were created, or refused, by where their devices are.';
   const drifts =
     'Settings of VFs in pods that were not as class and claim ask: restored, lost at the PF, or changed by the pod and reported.';
