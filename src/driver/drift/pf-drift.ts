@@ -58,7 +58,8 @@ type PodVf = { claim: StoredClaim; device: StoredDevice };
 
 /**
  * Compares what PFs have set for VFs in pods with what class and claim ask for, and sets it again: a reset of the card, or another
- * program, would otherwise leave a pod in another network, or without limits. One request for each PF and round.
+ * program, would otherwise leave a pod in another network, or without limits. One request for each PF and round, and for each VF
+ * whose settings differ.
  * Decision: docs/decisions/0046-settings-are-kept.md
  */
 export class PfDriftSweep {
@@ -98,12 +99,13 @@ export class PfDriftSweep {
         continue;
       }
       delete this.#of(vf).unknownSinceMs;
-      await this.#compare(vf, now);
+      await this.#compare(vf, now, signal);
     }
   }
 
-  async #compare({ claim: { identity }, device: { pciAddress } }: PodVf, now: VfChange): Promise<void> {
+  async #compare({ claim: { identity }, device }: PodVf, now: VfChange, signal: AbortSignal): Promise<void> {
     const { store, locks } = this.#options;
+    const { pciAddress, pfAddress = '', vfIndex = -1 } = device;
     const find = (): PodVf | undefined =>
       podVfs(store.claims().filter((each) => each.identity.uid === identity.uid)).find(
         (each) => each.device.pciAddress === pciAddress,
@@ -115,11 +117,18 @@ export class PfDriftSweep {
       this.#options.onCompared(vf.claim, vf.device, defined({ lost }));
       return;
     }
-    // A claim that is being unprepared, or passes on, is restored meanwhile.
-    await locks.run(claimKey(identity), async () => {
+    // A claim that is being unprepared, or passes on, is restored meanwhile; and what was read may be from before a change of ours.
+    const setAgain = async () => {
+      const settings = (await this.#options.control.settingsOf(pfAddress)).get(vfIndex);
       const current = find();
-      if (current !== undefined) await this.#setAgain(current, now);
-    });
+      if (current !== undefined && settings !== undefined) await this.#setAgain(current, settings);
+    };
+    try {
+      await locks.run(claimKey(identity), setAgain, signal);
+    } catch (error) {
+      // The card is being reset: the next round sees whether it lasts.
+      if (!(error instanceof UnknownVfStateError)) throw error;
+    }
   }
 
   #driftOf(vf: PodVf, now: VfChange): PfDrift[] {
