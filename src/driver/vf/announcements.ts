@@ -34,6 +34,11 @@ export interface AnnouncementsOptions {
   onConflict: (device: StoredDevice) => void;
 }
 
+/** What is announced, as text. */
+interface Run {
+  readonly of: string;
+}
+
 /** An interface of a pod with its addresses, as they are announced. */
 interface Subject {
   device: StoredDevice;
@@ -48,8 +53,8 @@ interface Subject {
  */
 export class Announcements {
   readonly #options: AnnouncementsOptions;
-  /** By PCI address of a VF: what was announced last. */
-  readonly #last = new Map<string, string>();
+  /** By PCI address of a VF: what was announced last. Another object stands for another run, even of the same. */
+  readonly #last = new Map<string, Run>();
   /** By PCI address of a VF: when its addresses were last probed. */
   readonly #probedAtMs = new Map<string, number>();
   /** By PCI address of a VF: IPv4 addresses that others have, with their MAC addresses. */
@@ -74,8 +79,8 @@ export class Announcements {
     if (!linkUp) return void this.#last.delete(device.pciAddress);
     // RFC 4429: an address is not announced before duplicate address detection has ended.
     const ips = state.ips.filter((cidr) => !unconfirmed.includes(cidr));
-    const now = JSON.stringify([interfaceName, hardwareAddress, ips]);
-    const isKnown = this.#last.get(device.pciAddress) === now;
+    const now: Run = { of: JSON.stringify([interfaceName, hardwareAddress, ips]) };
+    const isKnown = this.#last.get(device.pciAddress)?.of === now.of;
     if (isKnown && (this.#isResting(device) || !this.#conflicts.has(device.pciAddress))) return;
     this.#last.set(device.pciAddress, now);
     // IPoIB has no Ethernet frames; its addresses lead to a queue pair that the kernel resolves anew.
@@ -108,8 +113,8 @@ export class Announcements {
     return probedAtMs !== undefined && this.#options.clock.nowMs() - probedAtMs < restMs;
   }
 
-  /** Never rejects. @param version of what is announced: something else may be before the answers are there */
-  async #announce(subject: Subject, socket: Packets, version: string): Promise<void> {
+  /** Never rejects. @param run ends when another one begins, also that of the next pod that has the VF */
+  async #announce(subject: Subject, socket: Packets, run: Run): Promise<void> {
     const { device, hardwareAddress, ips } = subject;
     const { pciAddress } = device;
     const { clock } = this.#options;
@@ -119,17 +124,18 @@ export class Announcements {
       using packets = socket;
       for (const pauseMs of pausesMs) {
         if (pauseMs > 0) await clock.sleep(pauseMs);
-        if (this.#last.get(pciAddress) !== version) return;
+        if (this.#last.get(pciAddress) !== run) return;
         for (const cidr of probed) packets.send(encodeArpProbe(hardwareAddress, cidr));
         if (probed.length > 0) await clock.sleep(answerMs);
         const conflicts = await this.#ofOthers(device, answersFor(subject, packets));
-        if (this.#last.get(pciAddress) !== version) return;
+        if (this.#last.get(pciAddress) !== run) return;
         for (const cidr of ips) {
           if (!conflicts.has(cidr)) packets.send(encodeAnnouncement(hardwareAddress, cidr));
         }
         this.#note(device, conflicts);
       }
     } catch (error) {
+      if (this.#last.get(pciAddress) !== run) return;
       if (hasLeft(error)) this.#last.delete(pciAddress);
       else this.#failed(device, error);
     }

@@ -4,7 +4,7 @@ import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 import { Announcements } from '../../../../src/driver/vf/announcements.ts';
 import type { PodLinks } from '../../../../src/driver/vf/index.ts';
 import type { NetworkNamespace } from '../../../../src/driver/vf/networks.ts';
-import { encodeAnnouncement, encodeArpProbe } from '../../../../src/node/netlink/index.ts';
+import { encodeAnnouncement, encodeArpProbe, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 
@@ -15,6 +15,46 @@ const state = { hardwareAddress: '02:00:00:00:00:01', interfaceName: 'net1', ips
 const probe = encodeArpProbe(state.hardwareAddress, address);
 /** More than a run of two probes and two announcements takes. */
 const runMs = 1_400;
+
+async function pass(clock: ManualClock, ms: number): Promise<void> {
+  for (let left = ms; left > 0; left -= 100) {
+    clock.advance(Math.min(left, 100));
+    await setImmediate();
+  }
+}
+
+describe('a VF that is set up in its next sandbox while it is announced in the one before', () => {
+  it('is announced as if there had been none before', async () => {
+    const clock = new ManualClock();
+    const logger = new RecordingLogger();
+    const announcements = new Announcements({
+      ...{ clock, logger, networks: { open: () => undefined }, onConflict: () => undefined },
+    });
+    const podIn = (packets: object) =>
+      ({
+        namespace: {
+          connection: { link: async () => ({ index: 7 }) },
+          packets: () => ({ receive: () => undefined, [Symbol.dispose]: () => undefined, ...packets }),
+        },
+      }) as unknown as PodLinks;
+    let isGone = false;
+    const before = podIn({
+      send() {
+        if (isGone) throw new NetlinkError('packet-refused', 'the link has left', { errno: 'ENXIO' });
+      },
+    });
+    const sent: string[] = [];
+    const after = podIn({ send: (frame: Buffer) => sent.push(probe.equals(frame) ? 'probe' : 'announcement') });
+    await announcements.configured(device, before, state);
+    await pass(clock, 900);
+    announcements.forget(device);
+    isGone = true;
+    await announcements.configured(device, after, state);
+    await pass(clock, 2 * runMs);
+    expect(sent).toEqual(['probe', 'announcement', 'probe', 'announcement']);
+    expect(logger.messages('warn')).toEqual([]);
+  });
+});
 
 describe('addresses that another host has', () => {
   let clock: ManualClock;
@@ -49,13 +89,6 @@ describe('addresses that another host has', () => {
 
   const read = (ips = state.ips) => announcements.read(device, pod, { ...state, ips });
 
-  async function pass(ms: number): Promise<void> {
-    for (let left = ms; left > 0; left -= 100) {
-      clock.advance(Math.min(left, 100));
-      await setImmediate();
-    }
-  }
-
   beforeEach(() => {
     clock = new ManualClock();
     [runs, readings, claimants] = [0, 0, []];
@@ -72,11 +105,11 @@ describe('addresses that another host has', () => {
   it('are probed again only by readings that others cause, if two hosts answer in turn', async () => {
     claimants = Array.from({ length: 100 }, (_, n) => `02:00:00:00:00:${(n % 2) + 10}`);
     await read();
-    await pass(9_000);
+    await pass(clock, 9_000);
     expect([runs, readings]).toEqual([1, 1]);
-    await pass(2_000);
+    await pass(clock, 2_000);
     await read();
-    await pass(runMs);
+    await pass(clock, runMs);
     expect([runs, readings]).toEqual([2, 1]);
     expect([...announcements.conflictsOf(device).keys()]).toEqual([address]);
   });
@@ -84,14 +117,14 @@ describe('addresses that another host has', () => {
   it('are not probed without end if a host answers every other probe', async () => {
     claimants = Array.from({ length: 100 }, (_, n) => (n % 2 === 0 ? undefined : '02:00:00:00:00:99'));
     await read();
-    await pass(60_000);
+    await pass(clock, 60_000);
     expect([runs, readings]).toEqual([1, 1]);
   });
 
   it('are forgotten with the last address of the interface', async () => {
     claimants = Array(2).fill('02:00:00:00:00:99');
     await read();
-    await pass(runMs);
+    await pass(clock, runMs);
     expect(announcements.conflictsOf(device).size).toBe(1);
     await read([]);
     expect(announcements.conflictsOf(device).size).toBe(0);
