@@ -46,8 +46,8 @@ interface KnownVf {
   restoredAtMs: number[];
   /** Since when its PF does not report it. */
   unknownSinceMs?: number;
-  /** A rate that the card has made of the wanted one. */
-  roundedRate?: string;
+  /** What a card that cannot do better has in place of what was wanted: rates that it rounds, the MAC of before user space. */
+  accepted: Map<string, string>;
   /** Why the last attempt has failed. */
   reason?: string;
   /** What another program seems to change. */
@@ -132,8 +132,8 @@ export class PfDriftSweep {
   }
 
   #driftOf(vf: PodVf, now: VfChange): PfDrift[] {
-    const { roundedRate } = this.#of(vf);
-    return pfDriftOf(vf.device, now).filter(({ setting, found }) => setting !== 'rate' || found !== roundedRate);
+    const { accepted } = this.#of(vf);
+    return pfDriftOf(vf.device, now).filter(({ setting, found }) => accepted.get(setting) !== found);
   }
 
   async #setAgain(vf: PodVf, now: VfChange): Promise<void> {
@@ -162,8 +162,9 @@ export class PfDriftSweep {
       await control.setAgain(device, wanted, device.before ?? { vf: {} });
     } catch (error) {
       if (!(error instanceof NetdraError) || error instanceof StateError) throw error;
-      if (isRounding(error, due, now)) {
-        known.roundedRate = due[0]?.found ?? '';
+      const given = isRounding(error, due, now) ? due[0] : unpinnable(error, device, due);
+      if (given !== undefined) {
+        known.accepted.set(given.setting, given.found);
         return undefined;
       }
       known.nextAttemptMs = clock.nowMs() + pauseMs(known.failures++, pauses.drift);
@@ -201,7 +202,7 @@ export class PfDriftSweep {
 
   #of(vf: PodVf): KnownVf {
     const key = keyOf(vf);
-    const known = this.#known.get(key) ?? { failures: 0, nextAttemptMs: 0, restoredAtMs: [] };
+    const known = this.#known.get(key) ?? { failures: 0, nextAttemptMs: 0, restoredAtMs: [], accepted: new Map() };
     this.#known.set(key, known);
     return known;
   }
@@ -235,4 +236,13 @@ function isRounding(error: NetdraError, due: readonly PfDrift[], { rate }: VfCha
   const hasNoEffect =
     error instanceof SriovError && error.cause instanceof NetdraError && error.cause.code === 'no-effect';
   return isOnlyRate && hasNoEffect && rate !== undefined && (rate.minMbps > 0 || rate.maxMbps > 0);
+}
+
+/** The MAC that a VF keeps in user space is left to PFs that cannot set one, as when it is prepared. */
+function unpinnable(error: NetdraError, { config }: StoredDevice, due: readonly PfDrift[]): PfDrift | undefined {
+  if (!(error instanceof SriovError) || error.code !== 'property-unsupported') return undefined;
+  const isAlone = error.properties.length === 1 && config.macAddress === undefined;
+  return isAlone
+    ? due.find(({ setting }) => setting === 'hardwareAddress' && error.properties.includes(setting))
+    : undefined;
 }

@@ -222,3 +222,17 @@ describe('a rate that a card rounds', () => {
     expect(bench.card.log.filter((entry) => entry === 'setVf 0 rate')).toHaveLength(3);
   });
 });
+
+describe('a PF that cannot set the MAC of a VF', () => {
+  it('is left alone with the one that the VF had for user space, as when it was prepared', async () => {
+    using bench = new DriftBench({ unsupported: ['hardwareAddress'] });
+    await bench.prepare(0, { driver: 'vfio-pci', vf: { vlan: 100 } });
+    for (let rounds = 0; rounds < 3; rounds++) await bench.round();
+    expect(bench.record.lost()).toEqual([]);
+    expect(bench.events).toEqual([]);
+    await bench.card.host.setVf(5, 0, { vlan: { id: 0 } });
+    for (let rounds = 0; rounds < 3; rounds++) await bench.round();
+    expect(bench.card.info(0)?.vlan).toEqual({ id: 100, priority: 0, protocol: '802.1q' });
+    expect(bench.record.lost()).toEqual([]);
+  });
+});
