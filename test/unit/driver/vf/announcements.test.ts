@@ -56,6 +56,29 @@ describe('a VF that is set up in its next sandbox while it is announced in the o
   });
 });
 
+describe('a network that sends frames without end', () => {
+  it('has 1,024 of them read after each probe, and the addresses are announced', async () => {
+    const clock = new ManualClock();
+    const announcements = new Announcements({
+      ...{ clock, logger: new RecordingLogger(), networks: { open: () => undefined }, onConflict: () => undefined },
+    });
+    const ofOthers = encodeAnnouncement('02:00:00:00:00:99', '192.0.2.99/24');
+    const frames = { sent: 0, received: 0 };
+    const packets = () => ({
+      send: () => frames.sent++,
+      receive() {
+        frames.received++;
+        return ofOthers;
+      },
+      [Symbol.dispose]: () => undefined,
+    });
+    const namespace = { connection: { link: async () => ({ index: 7 }) }, packets };
+    await announcements.configured(device, { namespace } as unknown as PodLinks, state);
+    await pass(clock, runMs);
+    expect(frames).toEqual({ sent: 4, received: 2 * 1_024 });
+  });
+});
+
 describe('addresses that another host has', () => {
   let clock: ManualClock;
   let announcements: Announcements;
