@@ -47,6 +47,11 @@ export function readVitestSummary(output: string): Summary {
   };
 }
 
+/** Whether a vitest run has ended in an output. */
+export function isVitestOutput(output: string): boolean {
+  return /^ +Tests +/m.test(stripVTControlCharacters(output));
+}
+
 function readFailures(plain: string): Failure[] {
   const blocks = plain.matchAll(/((?:^ FAIL +.*\n)+)((?:(?! *❯ ).+\n){1,25})/gm);
   return [...blocks].map(([, names = '', reason = '']) => ({
@@ -61,9 +66,9 @@ function parseCase(name: string): FailedCase {
   return { file, titles };
 }
 
-/** Returns a pattern for vitest's `-t` that selects only these cases: vitest matches their titles, joined by spaces. */
+/** Returns a pattern for vitest's `-t` that selects only these cases: vitest matches their titles, joined by ` > `. */
 export function selectCases(cases: readonly FailedCase[]): string {
-  const escaped = cases.map(({ titles }) => titles.join(' ').replaceAll(/[\\^$.*+?()[\]{}|/]/g, '\\$&'));
+  const escaped = cases.map(({ titles }) => titles.join(' > ').replaceAll(/[\\^$.*+?()[\]{}|/]/g, '\\$&'));
   return `^(${escaped.join('|')})`;
 }
 

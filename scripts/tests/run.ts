@@ -9,6 +9,7 @@ import {
   formatDetails,
   formatTable,
   formatTotal,
+  isVitestOutput,
   type PartResult,
   readVitestSummary,
   type Summary,
@@ -158,9 +159,8 @@ function openLog(path: string): Disposable & { write(chunk: Buffer): void } {
 /** Counts a command other than vitest as one case, and a failed command without failed cases as one failed case. */
 function summarize(output: string, succeeded: boolean): Summary {
   const summary = readVitestSummary(output);
-  const isCounted = succeeded ? summary.passed > 0 : summary.failed > 0;
-  if (isCounted) return summary;
-  return { ...summary, ...(succeeded ? { passed: 1 } : { failed: 1 }) };
+  if (succeeded) return isVitestOutput(output) ? summary : { ...summary, passed: 1 };
+  return summary.failed > 0 ? summary : { ...summary, failed: 1 };
 }
 
 function describeCounts({ passed, failed, skipped }: Summary): string {

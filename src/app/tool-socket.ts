@@ -54,15 +54,23 @@ export async function serveTools(
 
 /**
  * Asks the running driver.
+ * @param timeoutMs for the whole answer
  * @returns `undefined` if none runs
  * @throws NetdraError `driver-unanswering` if it does not answer
  */
-export async function askDriver(dataDir: string, what: string): Promise<string | undefined> {
+export async function askDriver(
+  dataDir: string,
+  what: string,
+  timeoutMs = answerTimeoutMs,
+): Promise<string | undefined> {
   const path = join(dataDir, socketName);
   try {
-    const sent = request({ socketPath: path, path: `/${what}`, agent: false, timeout: answerTimeoutMs });
-    sent.end();
-    const [response] = await once(sent, 'response', { signal: AbortSignal.timeout(answerTimeoutMs) });
+    // It closes the connection, too: an open one would keep the tool from ending.
+    const signal = AbortSignal.timeout(timeoutMs);
+    const sent = request({ socketPath: path, path: `/${what}`, agent: false, signal });
+    // After the answer has begun, reading it fails as well.
+    sent.on('error', () => undefined).end();
+    const [response] = await once(sent, 'response');
     const chunks: Buffer[] = [];
     let bytes = 0;
     for await (const chunk of response) {

@@ -46,9 +46,9 @@ interface KnownVf {
   restoredAtMs: number[];
   /** When its PF stopped reporting it. */
   unknownSinceMs?: number;
-  /** The rate to which the card has rounded the wanted one. */
-  roundedRate?: string;
-  /** Why the last attempt failed. */
+  /** What a card that cannot do better has in place of what was wanted: rates that it rounds, the MAC of before user space. */
+  accepted: Map<string, string>;
+  /** Why the last attempt has failed. */
   reason?: string;
   /** Settings that another program seems to change. */
   contest?: DriftState;
@@ -57,8 +57,9 @@ interface KnownVf {
 type PodVf = { claim: StoredClaim; device: StoredDevice };
 
 /**
- * Compares the PF's settings of VFs in pods with class and claim, and restores them: a card reset, or another program, would
- * otherwise leave a pod in another network, or without limits. Sends one request to each PF and round.
+ * Compares what PFs have set for VFs in pods with what class and claim ask for, and sets it again: a reset of the card, or another
+ * program, would otherwise leave a pod in another network, or without limits. One request for each PF and round, and for each VF
+ * whose settings differ.
  * Decision: docs/decisions/0046-settings-are-kept.md
  */
 export class PfDriftSweep {
@@ -98,12 +99,13 @@ export class PfDriftSweep {
         continue;
       }
       delete this.#of(vf).unknownSinceMs;
-      await this.#compare(vf, now);
+      await this.#compare(vf, now, signal);
     }
   }
 
-  async #compare({ claim: { identity }, device: { pciAddress } }: PodVf, now: VfChange): Promise<void> {
+  async #compare({ claim: { identity }, device }: PodVf, now: VfChange, signal: AbortSignal): Promise<void> {
     const { store, locks } = this.#options;
+    const { pciAddress, pfAddress = '', vfIndex = -1 } = device;
     const find = (): PodVf | undefined =>
       podVfs(store.claims().filter((each) => each.identity.uid === identity.uid)).find(
         (each) => each.device.pciAddress === pciAddress,
@@ -115,16 +117,23 @@ export class PfDriftSweep {
       this.#options.onCompared(vf.claim, vf.device, defined({ lost }));
       return;
     }
-    // Unprepare, or a change of pods, may have restored the VF before the lock is free.
-    await locks.run(claimKey(identity), async () => {
+    // A claim that is being unprepared, or passes on, is restored meanwhile; and what was read may be from before a change of ours.
+    const setAgain = async () => {
+      const settings = (await this.#options.control.settingsOf(pfAddress)).get(vfIndex);
       const current = find();
-      if (current !== undefined) await this.#setAgain(current, now);
-    });
+      if (current !== undefined && settings !== undefined) await this.#setAgain(current, settings);
+    };
+    try {
+      await locks.run(claimKey(identity), setAgain, signal);
+    } catch (error) {
+      // The card is being reset: the next round sees whether it lasts.
+      if (!(error instanceof UnknownVfStateError)) throw error;
+    }
   }
 
   #driftOf(vf: PodVf, now: VfChange): PfDrift[] {
-    const { roundedRate } = this.#of(vf);
-    return pfDriftOf(vf.device, now).filter(({ setting, found }) => setting !== 'rate' || found !== roundedRate);
+    const { accepted } = this.#of(vf);
+    return pfDriftOf(vf.device, now).filter(({ setting, found }) => accepted.get(setting) !== found);
   }
 
   async #setAgain(vf: PodVf, now: VfChange): Promise<void> {
@@ -153,8 +162,9 @@ export class PfDriftSweep {
       await control.setAgain(device, wanted, device.before ?? { vf: {} });
     } catch (error) {
       if (!(error instanceof NetdraError) || error instanceof StateError) throw error;
-      if (isRounding(error, due, now)) {
-        known.roundedRate = due[0]?.found ?? '';
+      const given = isRounding(error, due, now) ? due[0] : unpinnable(error, device, due);
+      if (given !== undefined) {
+        known.accepted.set(given.setting, given.found);
         return undefined;
       }
       known.nextAttemptMs = clock.nowMs() + pauseMs(known.failures++, pauses.drift);
@@ -192,7 +202,7 @@ export class PfDriftSweep {
 
   #of(vf: PodVf): KnownVf {
     const key = keyOf(vf);
-    const known = this.#known.get(key) ?? { failures: 0, nextAttemptMs: 0, restoredAtMs: [] };
+    const known = this.#known.get(key) ?? { failures: 0, nextAttemptMs: 0, restoredAtMs: [], accepted: new Map() };
     this.#known.set(key, known);
     return known;
   }
@@ -226,4 +236,13 @@ function isRounding(error: NetdraError, due: readonly PfDrift[], { rate }: VfCha
   const hasNoEffect =
     error instanceof SriovError && error.cause instanceof NetdraError && error.cause.code === 'no-effect';
   return isOnlyRate && hasNoEffect && rate !== undefined && (rate.minMbps > 0 || rate.maxMbps > 0);
+}
+
+/** The MAC that a VF keeps in user space is left to PFs that cannot set one, as when it is prepared. */
+function unpinnable(error: NetdraError, { config }: StoredDevice, due: readonly PfDrift[]): PfDrift | undefined {
+  if (!(error instanceof SriovError) || error.code !== 'property-unsupported') return undefined;
+  const isAlone = error.properties.length === 1 && config.macAddress === undefined;
+  return isAlone
+    ? due.find(({ setting }) => setting === 'hardwareAddress' && error.properties.includes(setting))
+    : undefined;
 }

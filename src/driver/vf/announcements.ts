@@ -18,7 +18,12 @@ type Announced = Pick<VfState, 'hardwareAddress' | 'ips' | 'interfaceName' | 'li
 const answerMs = 200;
 /** Number of times to send probes and announcements, as in RFC 5227: a frame right after link-up may get lost. */
 const pausesMs = [0, 1_000];
-/** Most frames to read while waiting: a network can send any number. */
+/**
+ * How long addresses that another host has are not probed again. What is found has the VF read again at once: without a rest, a host
+ * that answers one probe and not the next, or two that answer in turn, would keep the driver busy for good.
+ */
+const restMs = 10_000;
+/** A network can send any number of frames meanwhile. */
 const maxFrames = 1_024;
 
 export interface AnnouncementsOptions {
@@ -29,7 +34,12 @@ export interface AnnouncementsOptions {
   onConflict: (device: StoredDevice) => void;
 }
 
-/** An interface of a pod, with the addresses to announce. */
+/** What is announced, as text. */
+interface Run {
+  readonly of: string;
+}
+
+/** An interface of a pod with its addresses, as they are announced. */
 interface Subject {
   device: StoredDevice;
   hardwareAddress: string;
@@ -43,11 +53,11 @@ interface Subject {
  */
 export class Announcements {
   readonly #options: AnnouncementsOptions;
-  /** The latest announcement, by PCI address of the VF. */
-  readonly #last = new Map<string, string>();
-  /** Running announcements, by PCI address of the VF. */
-  readonly #underWay = new Map<string, string>();
-  /** IPv4 addresses of other hosts with their MAC addresses, by PCI address of the VF. */
+  /** By PCI address of a VF: what was announced last. Another object stands for another run, even of the same. */
+  readonly #last = new Map<string, Run>();
+  /** By PCI address of a VF: when its addresses were last probed. */
+  readonly #probedAtMs = new Map<string, number>();
+  /** By PCI address of a VF: IPv4 addresses that others have, with their MAC addresses. */
   readonly #conflicts = new Map<string, ReadonlyMap<string, string>>();
 
   constructor(options: AnnouncementsOptions) {
@@ -69,13 +79,12 @@ export class Announcements {
     if (!linkUp) return void this.#last.delete(device.pciAddress);
     // RFC 4429: an address is not announced before duplicate address detection has ended.
     const ips = state.ips.filter((cidr) => !unconfirmed.includes(cidr));
-    const now = JSON.stringify([interfaceName, hardwareAddress, ips]);
-    const isKnown = this.#last.get(device.pciAddress) === now;
-    const isUnderWay = this.#underWay.get(device.pciAddress) === now;
-    if (isKnown && (isUnderWay || !this.#conflicts.has(device.pciAddress))) return;
+    const now: Run = { of: JSON.stringify([interfaceName, hardwareAddress, ips]) };
+    const isKnown = this.#last.get(device.pciAddress)?.of === now.of;
+    if (isKnown && (this.#isResting(device) || !this.#conflicts.has(device.pciAddress))) return;
     this.#last.set(device.pciAddress, now);
-    // IPoIB has no Ethernet frames; the kernel resolves the queue pair of an address itself.
-    if (!isEthernetAddress(hardwareAddress) || ips.length === 0) return;
+    // IPoIB has no Ethernet frames; its addresses lead to a queue pair that the kernel resolves anew.
+    if (!isEthernetAddress(hardwareAddress) || ips.length === 0) return void this.#conflicts.delete(device.pciAddress);
     try {
       const link = await pod.namespace.connection.link({ name: interfaceName });
       // The interface was renamed or removed since; that change causes another reading.
@@ -95,35 +104,40 @@ export class Announcements {
   /** Forgets a VF. Call this when it is detached. */
   forget({ pciAddress }: Pick<StoredDevice, 'pciAddress'>): void {
     this.#last.delete(pciAddress);
+    this.#probedAtMs.delete(pciAddress);
     this.#conflicts.delete(pciAddress);
   }
 
-  /** Announces an interface. Never rejects. @param version of the announcement: a newer one may start before the answers arrive */
-  async #announce(subject: Subject, socket: Packets, version: string): Promise<void> {
+  #isResting({ pciAddress }: StoredDevice): boolean {
+    const probedAtMs = this.#probedAtMs.get(pciAddress);
+    return probedAtMs !== undefined && this.#options.clock.nowMs() - probedAtMs < restMs;
+  }
+
+  /** Never rejects. @param run ends when another one begins, also that of the next pod that has the VF */
+  async #announce(subject: Subject, socket: Packets, run: Run): Promise<void> {
     const { device, hardwareAddress, ips } = subject;
     const { pciAddress } = device;
     const { clock } = this.#options;
     const probed = ips.filter((cidr) => !cidr.includes(':'));
-    this.#underWay.set(pciAddress, version);
+    this.#probedAtMs.set(pciAddress, clock.nowMs());
     try {
       using packets = socket;
       for (const pauseMs of pausesMs) {
         if (pauseMs > 0) await clock.sleep(pauseMs);
-        if (this.#last.get(pciAddress) !== version) return;
+        if (this.#last.get(pciAddress) !== run) return;
         for (const cidr of probed) packets.send(encodeArpProbe(hardwareAddress, cidr));
         if (probed.length > 0) await clock.sleep(answerMs);
-        if (this.#last.get(pciAddress) !== version) return;
         const conflicts = await this.#ofOthers(device, answersFor(subject, packets));
+        if (this.#last.get(pciAddress) !== run) return;
         for (const cidr of ips) {
           if (!conflicts.has(cidr)) packets.send(encodeAnnouncement(hardwareAddress, cidr));
         }
         this.#note(device, conflicts);
       }
     } catch (error) {
+      if (this.#last.get(pciAddress) !== run) return;
       if (hasLeft(error)) this.#last.delete(pciAddress);
       else this.#failed(device, error);
-    } finally {
-      if (this.#underWay.get(pciAddress) === version) this.#underWay.delete(pciAddress);
     }
   }
 
@@ -139,7 +153,8 @@ export class Announcements {
 
   #note(device: StoredDevice, conflicts: ReadonlyMap<string, string>): void {
     const { pciAddress } = device;
-    const textOf = (found: ReadonlyMap<string, string>) => JSON.stringify([...found].sort());
+    // Not by MAC addresses: whoever answers can give another one each time.
+    const textOf = (found: ReadonlyMap<string, string>) => JSON.stringify([...found.keys()].sort());
     const isNew = textOf(conflicts) !== textOf(this.conflictsOf(device));
     if (conflicts.size === 0) this.#conflicts.delete(pciAddress);
     else this.#conflicts.set(pciAddress, conflicts);

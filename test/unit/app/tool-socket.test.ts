@@ -1,6 +1,7 @@
 import { statSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { askDriver, serveTools } from '../../../src/app/tool-socket.ts';
 import { explain } from '../../../src/lib/errors.ts';
@@ -54,5 +55,22 @@ describe('the socket for tools', () => {
     expect(await askDriver(dir.path, 'log').catch(explain)).toContain('its answer is over 16000000 bytes');
     server.closeAllConnections();
     server.close();
+  });
+
+  it.each([
+    ['says nothing', () => undefined],
+    ['stops in the middle of its answer', (response: ServerResponse) => void response.write('half')],
+  ])('is left by a tool whose driver %s, so that the tool ends', async (_what, answer) => {
+    using dir = tempDir();
+    const server = createServer((_request, response) => answer(response));
+    await new Promise<void>((resolve) => server.listen(join(dir.path, 'tools.sock'), resolve));
+    const connections = () => promisify(server.getConnections.bind(server))();
+    try {
+      expect(await askDriver(dir.path, 'log', 200).catch(explain)).toMatch(/^the driver does not answer at/);
+      await expect.poll(connections).toBe(0);
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
   });
 });

@@ -39,10 +39,10 @@ describe('readVitestSummary', () => {
 describe('selectCases', () => {
   it('selects exactly the failed cases by the names that vitest matches', () => {
     const pattern = new RegExp(selectCases(readVitestSummary(output).failures[0]!.cases));
-    expect('Cleanup (KEP-5304) removes the files').toMatch(pattern);
-    expect('Cleanup (KEP-5304) removes the specs').toMatch(pattern);
-    expect('Cleanup KEP-5304 removes the files').not.toMatch(pattern);
-    expect('Cleanup (KEP-5304) keeps the files').not.toMatch(pattern);
+    expect('Cleanup (KEP-5304) > removes the files').toMatch(pattern);
+    expect('Cleanup (KEP-5304) > removes the specs').toMatch(pattern);
+    expect('Cleanup KEP-5304 > removes the files').not.toMatch(pattern);
+    expect('Cleanup (KEP-5304) > keeps the files').not.toMatch(pattern);
   });
 });
 

@@ -33,9 +33,11 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
   const { record, contents, bootId, layouts } = preparation;
   const { claim, podClaimName } = record;
   pathPart(claim.uid, 'claim UID');
-  // The gate opens when every gated request has content; requests that are no longer prepared must not count, and say nothing.
+  // The gate opens when every gated request has content; requests that are no longer prepared must not count, and have nothing.
   const requests = new Map<string, RequestState>(
-    Object.entries(kept?.requests ?? {}).map(([base, { isGated: _, content: _over, ...rest }]) => [base, rest]),
+    Object.entries(kept?.requests ?? {}).map(([base, { isGated: _, content: _over, ...rest }]) => {
+      return [base, { ...rest, devices: [] }];
+    }),
   );
   // After a boot, or with other devices, the pod has a new sandbox, and what is known about the old one is obsolete.
   const isOver = kept === undefined || kept.bootId !== bootId || hasOtherDevices(record, kept);

@@ -24,6 +24,8 @@ export class DriftBench implements Disposable {
   readonly conditions: string[] = [];
   readonly report: DriftReport;
   readonly control: VfHardware;
+  /** Of claims. */
+  readonly locks = new KeyedMutex();
   /** How often the list of the PF was read. */
   lists = 0;
   readonly #stack = new DisposableStack();
@@ -69,9 +71,9 @@ export class DriftBench implements Disposable {
     return device;
   }
 
-  async round(): Promise<void> {
+  async round(signal = new AbortController().signal): Promise<void> {
     await this.clock.sleep(60_000);
-    await this.#sweep.sweep(new AbortController().signal);
+    await this.#sweep.sweep(signal);
   }
 
   /** A new process of the driver. */
@@ -81,7 +83,7 @@ export class DriftBench implements Disposable {
 
   #newSweep(): PfDriftSweep {
     return new PfDriftSweep({
-      ...{ store: this.store, control: this.control, locks: new KeyedMutex() },
+      ...{ store: this.store, control: this.control, locks: this.locks },
       ...{ clock: this.clock, logger: new RecordingLogger() },
       onRestored: (claim, device, drifts) => this.report.restored(claim, device, drifts),
       onCompared: (claim, device, found) => this.report.pfCompared(claim, device, found),

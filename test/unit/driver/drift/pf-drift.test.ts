@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
+import { claimKey } from '../../../../src/framework/metadata/index.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { DriftBench } from './drift-bench.ts';
 
@@ -95,6 +96,31 @@ describe('PfDriftSweep', () => {
     expect(bench.card.info(0)?.hardwareAddress).toBe('02:00:00:00:00:51');
     expect(bench.record.lost()).toEqual([]);
     expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ status: 'False', reason: 'SettingsChanged' });
+  });
+
+  it('reports nothing that other work on the claim has mended while the sweep waited for it', async () => {
+    using bench = new DriftBench();
+    const device = await bench.prepare(0, tenant);
+    await bench.card.host.setVf(5, 0, reset);
+    const work = await bench.locks.acquire(claimKey({ namespace: 'default', name: 'c0' }));
+    const round = bench.round();
+    await vi.waitUntil(() => bench.locks.waiting === 1);
+    await bench.control.setAgain(device, { vlan: { id: 100 }, spoofCheck: true, trust: false }, device.before!);
+    work[Symbol.dispose]();
+    await round;
+    expect(bench.counts).toEqual(['rate restored']);
+  });
+
+  it('ends with its driver while other work has the claim', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, tenant);
+    await bench.card.host.setVf(5, 0, reset);
+    using _work = await bench.locks.acquire(claimKey({ namespace: 'default', name: 'c0' }));
+    const stop = new AbortController();
+    const round = bench.round(stop.signal);
+    await vi.waitUntil(() => bench.locks.waiting === 1);
+    stop.abort();
+    await expect(round).rejects.toThrow('aborted');
   });
 
   it('reads the VF list of a PF once per round, however many of its VFs are in pods', async () => {
@@ -197,5 +223,19 @@ describe('PfDriftSweep, when a card rounds a rate', () => {
     expect(bench.record.lost()).toEqual([]);
     // Tried once, to know.
     expect(bench.card.log.filter((entry) => entry === 'setVf 0 rate')).toHaveLength(3);
+  });
+});
+
+describe('a PF that cannot set the MAC of a VF', () => {
+  it('is left alone with the one that the VF had for user space, as when it was prepared', async () => {
+    using bench = new DriftBench({ unsupported: ['hardwareAddress'] });
+    await bench.prepare(0, { driver: 'vfio-pci', vf: { vlan: 100 } });
+    for (let rounds = 0; rounds < 3; rounds++) await bench.round();
+    expect(bench.record.lost()).toEqual([]);
+    expect(bench.events).toEqual([]);
+    await bench.card.host.setVf(5, 0, { vlan: { id: 0 } });
+    for (let rounds = 0; rounds < 3; rounds++) await bench.round();
+    expect(bench.card.info(0)?.vlan).toEqual({ id: 100, priority: 0, protocol: '802.1q' });
+    expect(bench.record.lost()).toEqual([]);
   });
 });

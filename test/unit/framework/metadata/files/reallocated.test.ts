@@ -81,4 +81,15 @@ describe.each([
     expect(fileOf('vf')).toBe(before);
     expect(before).toContain('net1');
   });
+
+  it('keeps containers in when it is prepared again, although it had another request before it was allocated again', async () => {
+    const contents = new Map([['vf', [deviceOf('dev-1')]]]);
+    await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
+    await prepare({ vf: request('vf', 'dev-1') });
+    await metadata.openGate(claim, 's1', contents);
+    const before = fileOf('vf');
+    await prepare({ vf: request('vf', 'dev-1') });
+    expect([fileOf('vf'), metadata.read(claim, 'vf')?.devices]).toEqual([before, contents.get('vf')]);
+    expect(read('dra-device-metadata/default_fast-net/gate')).toEqual(gate && expect.stringContaining('s1'));
+  });
 });
