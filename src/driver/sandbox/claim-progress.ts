@@ -25,9 +25,39 @@ export class ClaimProgress {
   readonly #tentative = new Set<string>();
   /** Until they are served or detached. One that is ready could not be read again; the others wait. */
   readonly #failures = new Map<string, Failure & { claim: string }>();
+  #changes = 1;
+  #changesRead = 0;
+
+  /** How often claims that are ready may have changed. */
+  get changes(): number {
+    return this.#changes;
+  }
+
+  /** How often they had when the last pass began, which reads them. */
+  get changesRead(): number {
+    return this.#changesRead;
+  }
+
+  /** Whether claims that are ready may have changed since then. */
+  get isDirty(): boolean {
+    return this.#changes !== this.#changesRead;
+  }
+
+  changed(): void {
+    this.#changes++;
+  }
+
+  readingBegins(): void {
+    this.#changesRead = this.#changes;
+  }
 
   isReady(uid: string): boolean {
     return this.#ready.has(uid);
+  }
+
+  /** Whether its addresses will change soon. */
+  isTentative(uid: string): boolean {
+    return this.#tentative.has(uid);
   }
 
   get isAnyReady(): boolean {

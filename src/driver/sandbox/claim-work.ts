@@ -7,9 +7,9 @@ import type { NetworkNamespace, Networks } from '../vf/networks.ts';
 import { asOneError } from './errors.ts';
 import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-writer.ts';
 import type { NumaGuard } from './numa-guard.ts';
+import type { Wanted } from './phases.ts';
 import { netnsMissing } from './pod.ts';
 import { alignmentIn, metadataOf } from './pod-metadata.ts';
-import type { Wanted } from './sandbox.ts';
 
 export interface ClaimWorkOptions {
   store: Pick<Store, 'claim'>;

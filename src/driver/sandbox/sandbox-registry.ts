@@ -1,8 +1,9 @@
 import { defined } from '../../lib/defined.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Attachment, StoredClaim } from '../state/index.ts';
+import type { Wanted } from './phases.ts';
 import type { SandboxFacts } from './pod.ts';
-import { Sandbox, type Wanted } from './sandbox.ts';
+import { Sandbox } from './sandbox.ts';
 import type { SandboxDeps } from './sandbox-deps.ts';
 
 interface Entry {

@@ -10,27 +10,10 @@ import { ClaimProgress, type FailedWork, type Failure } from './claim-progress.t
 import type { Served } from './claim-work.ts';
 import { asOneError, SandboxError } from './errors.ts';
 import { Follow } from './follow.ts';
+import { finality, type Phase, type Wanted } from './phases.ts';
 import { isLocatedSoon, openNamespaceOf, type SandboxFacts } from './pod.ts';
+import { readMeanwhile, tentative, unreported } from './read-meanwhile.ts';
 import type { SandboxDeps } from './sandbox-deps.ts';
-
-/** If the pod is not followed, tentative addresses are read again: duplicate address detection takes 1 to 3 s. */
-const tentative = { everyMs: 500, reads: 10 };
-
-/**
- * Phase of a sandbox.
- * `pending`: nothing was done yet. `attaching`: VFs are being attached, also those that have left the pod; retried after a
- * failure. `ready`: VFs are attached and metadata is written. `detaching`: VFs are being detached; retried after a failure.
- * `gone`: no VF is in it.
- */
-export type Phase = 'pending' | 'attaching' | 'ready' | 'detaching' | 'gone';
-
-/**
- * The wanted state of a sandbox, each more final than the one before. `away`: its VFs are detached and its containers wait,
- * since it may turn out to be alive. `gone`: it has ended, and so do containers that wait in it.
- */
-export type Wanted = 'ready' | 'away' | 'gone';
-
-const finality: Record<Wanted, number> = { ready: 0, away: 1, gone: 2 };
 
 /**
  * One pod sandbox, and the VFs of the pod's claims in it. `want` sets the wanted state, and passes run until it is reached:
@@ -53,8 +36,6 @@ export class Sandbox implements AsyncDisposable {
   /** Whether the last pass has failed as a whole. */
   #hasReadNothing = false;
   #wanted: Wanted = 'ready';
-  /** Claims that are ready may have changed since they were last read. */
-  #isDirty = true;
   /** Claims that have failed are to be tried in the next pass. */
   #isTryDue = true;
   /** Whether the pass under way tries them. */
@@ -74,7 +55,7 @@ export class Sandbox implements AsyncDisposable {
     this.#log = { pod: `${facts.podNamespace}/${facts.podName}`, podUid: facts.podUid, sandbox: facts.sandboxId };
     this.#retry = new Backoff(deps.clock, pauses.sandbox, () => {
       this.#isTryDue = true;
-      if (this.#hasReadNothing) this.#isDirty = true;
+      if (this.#hasReadNothing) this.#progress.changed();
       this.#inBackground();
     });
   }
@@ -139,7 +120,7 @@ export class Sandbox implements AsyncDisposable {
 
   /** Reads the VFs again, and serves claims that were added since. */
   async refresh(): Promise<void> {
-    this.#isDirty = true;
+    this.#progress.changed();
     await this.want(this.#wanted);
   }
 
@@ -154,13 +135,13 @@ export class Sandbox implements AsyncDisposable {
 
   #isReached(): boolean {
     if (this.#phase === 'gone') return true;
-    if (this.isEnding || this.#phase !== 'ready' || this.#isDirty || this.#isTryDue) return false;
+    if (this.isEnding || this.#phase !== 'ready' || this.#progress.isDirty || this.#isTryDue) return false;
     return this.#claims().every(({ identity }) => this.#progress.isReady(identity.uid));
   }
 
   /** Something has changed in the pod. What has failed is not tried for that: its own changes would start it again at once. */
   #changed(): void {
-    this.#isDirty = true;
+    this.#progress.changed();
     if (!this.isEnding) this.#inBackground();
   }
 
@@ -188,7 +169,7 @@ export class Sandbox implements AsyncDisposable {
         this.#isTrying = false;
         if (goal !== this.#wanted) continue;
         this.#conclude(failed);
-        if (goal === 'ready' && (this.#isDirty || this.#isTryDue)) continue;
+        if (goal === 'ready' && (this.#progress.isDirty || this.#isTryDue)) continue;
         if (this.#lastError !== undefined) throw this.#lastError;
         return;
       }
@@ -201,8 +182,8 @@ export class Sandbox implements AsyncDisposable {
   /** @returns the claims that were not served, and why */
   async #attach(): Promise<FailedWork[]> {
     const { clock, logger } = this.#deps;
-    const pass = { readsAgain: this.#isDirty, tries: this.#isTrying };
-    this.#isDirty = false;
+    const pass = { readsAgain: this.#progress.isDirty, tries: this.#isTrying };
+    this.#progress.readingBegins();
     const claims = this.#claims();
     this.#progress.forgetAllBut(claims);
     if (claims.length === 0) {
@@ -215,7 +196,7 @@ export class Sandbox implements AsyncDisposable {
     }
     if (this.#phase !== 'ready') this.#phase = 'attaching';
     const due = claims.filter(({ identity }) => this.#progress.isDue(identity.uid, pass));
-    const failed = due.length === 0 ? [] : await this.#serveAll(due);
+    const failed = due.length === 0 ? [] : await this.#serveAll(due, claims);
     const isWaiting = claims.some(({ identity }) => this.failureOf(identity.uid) !== undefined);
     if (!isWaiting) this.#allAttached();
     if (this.#phase !== 'ready' && !isWaiting) {
@@ -237,7 +218,8 @@ export class Sandbox implements AsyncDisposable {
     this.#waitsSinceMs = undefined;
   }
 
-  async #serveAll(due: readonly StoredClaim[]): Promise<FailedWork[]> {
+  /** @param all those that are due, and the others, which are read if they change meanwhile */
+  async #serveAll(due: readonly StoredClaim[], all: readonly StoredClaim[]): Promise<FailedWork[]> {
     const { networks, claims, clock } = this.#deps;
     const { signal } = this.#attaching;
     const total = due.flatMap(({ devices }) => devices).length;
@@ -263,12 +245,23 @@ export class Sandbox implements AsyncDisposable {
     try {
       using namespace = openNamespaceOf(this.facts, networks);
       const place = { ...this.facts, netnsPath: namespace.netns.path };
-      const pod = claims.podLinks(namespace, () => this.#startFollowing(namespace));
+      const podLinks = () => claims.podLinks(namespace, () => this.#startFollowing(namespace));
+      const pod = podLinks();
+      const meanwhile = {
+        clock,
+        progress: this.#progress,
+        isFollowed: () => this.#follow !== undefined,
+        read: (claim: StoredClaim) => serve(claim, claims.serve(claim.identity, place, podLinks(), signal, unreported)),
+      };
       // First those that are ready: they are only read, and attaching the others may take long.
       const isReady = ({ identity }: StoredClaim) => Number(this.#progress.isReady(identity.uid));
       for (const claim of withVfs.toSorted((one, other) => isReady(other) - isReady(one))) {
         progress.claimBegins(claim);
-        await serve(claim, claims.serve(claim.identity, place, pod, signal, progress));
+        const others = this.#progress.isReady(claim.identity.uid)
+          ? []
+          : all.filter((each) => each !== claim && each.devices.length > 0);
+        const work = serve(claim, claims.serve(claim.identity, place, pod, signal, progress));
+        await readMeanwhile(work, others, meanwhile);
       }
     } catch (error) {
       signal.throwIfAborted();

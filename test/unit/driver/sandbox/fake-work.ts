@@ -23,6 +23,8 @@ export class FakeWork {
   endFailure: Error | undefined;
   /** Keeps `serve` from ending. */
   hold: Promise<void> | undefined;
+  /** Keeps `serve` from ending, by name of the claim. */
+  readonly holds = new Map<string, Promise<void>>();
   /** What `serve` attaches one after the other, and how. */
   slow: { devices: StoredDevice[]; attach: () => Promise<void> } | undefined;
 
@@ -44,7 +46,7 @@ export class FakeWork {
     }
     const aborted = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
     aborted.catch(() => undefined);
-    await Promise.race([this.hold, aborted]);
+    await Promise.race([this.holds.get(name) ?? this.hold, aborted]);
     const failure = this.failures.get(name);
     if (failure !== undefined) throw failure;
     return this.answer;

@@ -1,0 +1,48 @@
+import { type Clock, repeat } from '../../lib/clock.ts';
+import type { StoredClaim } from '../state/index.ts';
+import type { ClaimProgress } from './claim-progress.ts';
+import { SandboxError } from './errors.ts';
+
+/** If the pod is not followed, tentative addresses are read again: duplicate address detection takes 1 to 3 s. */
+export const tentative = { everyMs: 500, reads: 10 };
+
+/** A device that is read again was counted when it was attached. */
+export const unreported = { deviceBegins: () => undefined, deviceReady: () => undefined };
+
+export interface MeanwhileOptions {
+  clock: Clock;
+  progress: Pick<ClaimProgress, 'changes' | 'changesRead' | 'isReady' | 'isTentative'>;
+  /** Whether the kernel reports when addresses are no longer tentative. */
+  isFollowed: () => boolean;
+  read: (claim: StoredClaim) => Promise<void>;
+}
+
+/**
+ * Waits for work on one claim, which takes as long as its plugins do, and meanwhile reads other claims that are ready and may
+ * have changed: containers of the pod may already run with them.
+ * @throws what the work throws
+ */
+export async function readMeanwhile(
+  work: Promise<void>,
+  others: readonly StoredClaim[],
+  { clock, progress, isFollowed, read }: MeanwhileOptions,
+): Promise<void> {
+  let { changesRead } = progress;
+  let reads = 0;
+  const look = async () => {
+    const isChanged = progress.changes !== changesRead;
+    changesRead = progress.changes;
+    const isSettling = !isFollowed() && ++reads <= tentative.reads;
+    const isDue = ({ identity: { uid } }: StoredClaim) =>
+      progress.isReady(uid) && (isChanged || (isSettling && progress.isTentative(uid)));
+    for (const claim of others.filter(isDue)) await read(claim);
+  };
+  const ended = new AbortController();
+  const reading = others.length > 0 && repeat(clock, tentative.everyMs, ended.signal, look);
+  try {
+    await work;
+  } finally {
+    ended.abort(new SandboxError('not-ready', 'the work on the claim has ended'));
+    await reading;
+  }
+}

@@ -1,0 +1,38 @@
+import { NamespaceEnds } from '../../../../src/driver/sandbox/namespace-ends.ts';
+import { Sandbox } from '../../../../src/driver/sandbox/sandbox.ts';
+import type { StoredClaim } from '../../../../src/driver/state/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { FakeNetworks } from './fake-networks.ts';
+import { FakeWork } from './fake-work.ts';
+
+/** A sandbox of a pod with these claims, and the waits that it has reported. */
+export function openSandbox(claims: StoredClaim[], { liveUpdates = false } = {}) {
+  const clock = new ManualClock();
+  const networks = new FakeNetworks('/netns/s1');
+  const work = new FakeWork();
+  const waitedMs: number[] = [];
+  const slow: string[] = [];
+  const facts = { sandboxId: 's1', podUid: 'pod', podNamespace: 'apps', podName: 'web-0', netnsPath: '/netns/s1' };
+  const sandbox = new Sandbox(facts, {
+    store: { claims: () => claims, claimsOfPod: () => claims },
+    claims: {
+      podLinks: work.podLinks,
+      serve: work.serve.bind(work),
+      serveWithoutVfs: work.serveWithoutVfs.bind(work),
+      detach: work.detach.bind(work),
+      hold: async () => undefined,
+      end: work.end.bind(work),
+    },
+    networks,
+    ends: new NamespaceEnds({ networks, clock }),
+    onAttached: (ms) => waitedMs.push(ms),
+    onFailure: () => undefined,
+    onFlapping: () => undefined,
+    onSlow: (_, __, progress) => slow.push(progress),
+    liveUpdates,
+    clock,
+    logger: new RecordingLogger(),
+  });
+  return { sandbox, work, clock, networks, waitedMs, slow };
+}

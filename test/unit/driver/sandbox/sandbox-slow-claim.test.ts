@@ -1,0 +1,78 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { turns } from './fake-networks.ts';
+import { claim, device } from './fake-work.ts';
+import { openSandbox } from './open-sandbox.ts';
+
+/** Claim `a` is ready, and claim `b` takes as long as its plugins do. */
+function openWaiting(answer: 'ready' | 'tentative', options: { liveUpdates?: boolean } = {}) {
+  const opened = openSandbox([claim('a'), claim('b', [{ ...device, name: 'slow' }])], options);
+  const attached = Promise.withResolvers<void>();
+  opened.work.answer = answer;
+  opened.work.slow = { devices: [device], attach: async () => undefined };
+  opened.work.holds.set('b', attached.promise);
+  const ready = opened.sandbox.want('ready').catch((error: unknown) => error);
+  return { ...opened, ready, attached };
+}
+
+describe('Sandbox, while one of its claims is being attached', () => {
+  let opened: ReturnType<typeof openWaiting>;
+  const pass = async (ms: number) => {
+    await turns();
+    opened.clock.advance(ms);
+    await turns();
+  };
+  const served = () => opened.work.done.filter((call) => call === 'serve a').length;
+
+  beforeEach(() => {
+    opened = openWaiting('tentative');
+  });
+
+  it('reads tentative addresses of the others until they are settled', async () => {
+    await pass(500);
+    expect(served()).toBe(2);
+    opened.work.answer = 'ready';
+    for (let tick = 0; tick < 4; tick++) await pass(500);
+    expect([served(), opened.sandbox.isReady('a'), opened.sandbox.isReady('b')]).toEqual([3, true, false]);
+  });
+
+  it('reads addresses that stay tentative for some seconds only', async () => {
+    for (let tick = 0; tick < 30; tick++) await pass(500);
+    expect(served()).toBe(11);
+  });
+
+  it('reads the others once for each burst of changes in the pod', async () => {
+    opened = openWaiting('ready', { liveUpdates: true });
+    await pass(2_000);
+    expect(served()).toBe(1);
+    for (let change = 0; change < 3; change++) opened.networks.change();
+    await pass(250);
+    for (let tick = 0; tick < 4; tick++) await pass(500);
+    expect(served()).toBe(2);
+  });
+
+  it('counts a device that is read again only once as attached', async () => {
+    for (let tick = 0; tick < 6; tick++) await pass(500);
+    expect(served()).toBeGreaterThan(2);
+    expect(opened.slow).toEqual([expect.stringMatching(/^2 of 2 devices are attached after 3 s; claim apps\/b /)]);
+  });
+
+  it.each(['gone', 'away'] as const)(
+    'detaches all after the last reading, and reads no more, when it is %s',
+    async (goal) => {
+      await pass(500);
+      await opened.sandbox.want(goal);
+      for (let tick = 0; tick < 4; tick++) await pass(500);
+      expect(opened.work.done.slice(-2)).toEqual(['detach a', 'detach b']);
+    },
+  );
+
+  it('reads no more in the background when it is attached', async () => {
+    opened.work.answer = 'ready';
+    await pass(500);
+    opened.attached.resolve();
+    expect(await opened.ready).toBeUndefined();
+    const count = served();
+    for (let tick = 0; tick < 4; tick++) await pass(500);
+    expect([served(), opened.clock.sleeping()]).toEqual([count, []]);
+  });
+});
