@@ -48,6 +48,18 @@ describe('PfDriftSweep', () => {
     expect(bench.events).toEqual([]);
   });
 
+  it.each([
+    ['leaves no room for it, and is removed', 1, 0],
+    ['leaves room for it, and stays', 7_000, 7_000],
+  ])('sets a lost minimum rate again, under a maximum that %s', async (_which, found, kept) => {
+    using bench = new DriftBench();
+    await bench.prepare(0, { vf: { minTxRate: 6_000 } });
+    await bench.card.host.setVf(5, 0, { rate: { minMbps: 0, maxMbps: found } });
+    await bench.round();
+    expect(bench.card.info(0)).toMatchObject({ minTxRateMbps: 6_000, maxTxRateMbps: kept });
+    expect(bench.counts).toEqual(['rate restored']);
+  });
+
   it('leaves the link state alone that is disabled for a lost LACP partner', async () => {
     using bench = new DriftBench();
     const device = await bench.prepare(0, { vf: { linkState: 'auto' } });
