@@ -207,4 +207,17 @@ describe('a rate that a card rounds', () => {
     // Tried once, to know.
     expect(bench.card.log.filter((entry) => entry === 'setVf 0 rate')).toHaveLength(3);
   });
+
+  it.each([
+    ['minimum', { minTxRate: 400 }, { minMbps: 0, maxMbps: 700 }],
+    ['maximum', { maxTxRate: 400 }, { minMbps: 300, maxMbps: 0 }],
+  ])('is not rounded but lost if the VF has no %s, whatever the other rate is', async (_which, vf, rate) => {
+    using bench = new DriftBench();
+    await bench.prepare(0, { vf });
+    await bench.card.host.setVf(5, 0, { rate });
+    bench.card.ignored.add('rate');
+    await bench.round();
+    expect(bench.counts).toEqual(['rate lost']);
+    expect(bench.record.lost()).toHaveLength(1);
+  });
 });
