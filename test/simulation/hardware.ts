@@ -320,6 +320,11 @@ export class Hardware {
     if (vf === undefined || pfIndex !== vf.pf.link.index) {
       throw new NetlinkError('netlink-refused', 'no such VF', { errno: 'EINVAL' });
     }
+    const { minMbps = 0, maxMbps = 0 } = change.rate ?? {};
+    // As rtnl_set_vf_rate of the kernel; a maximum of 0 is none.
+    if (maxMbps > 0 && maxMbps < minMbps) {
+      throw new NetlinkError('netlink-refused', 'minimum rate above the maximum', { errno: 'EINVAL' });
+    }
     const { tape, nowMs } = this.#simulator;
     if (nowMs < this.refusesUntilMs && tape.chance(0.5, 'card')) {
       const [errno, name] = tape.pick<[number, string]>(

@@ -7,7 +7,7 @@ import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import type { VfChange } from '../../node/netlink/index.ts';
-import { propertiesOf, SriovError, UnknownVfStateError } from '../../node/sriov/index.ts';
+import { propertiesOf, SriovError, UnknownVfStateError, type VfPropertiesWanted } from '../../node/sriov/index.ts';
 import { StateError, type Store, type StoredClaim, type StoredDevice } from '../state/index.ts';
 import type { VfControl } from '../vf/index.ts';
 import { describeDrift, isRestorable, keptBy, type PfDrift, pfDriftOf } from './drift.ts';
@@ -157,12 +157,12 @@ export class PfDriftSweep {
     const { claim, device } = vf;
     const known = this.#of(vf);
     const kept = keptBy(device);
-    const wanted = Object.fromEntries(due.map(({ setting }) => [setting, kept[setting]]));
+    const wanted: VfPropertiesWanted = Object.fromEntries(due.map(({ setting }) => [setting, kept[setting]]));
     try {
       await control.setAgain(device, wanted, device.before ?? { vf: {} });
     } catch (error) {
       if (!(error instanceof NetdraError) || error instanceof StateError) throw error;
-      const given = isRounding(error, due, now) ? due[0] : unpinnable(error, device, due);
+      const given = isRounding(error, wanted, now) ? due[0] : unpinnable(error, device, due);
       if (given !== undefined) {
         known.accepted.set(given.setting, given.found);
         return undefined;
@@ -230,12 +230,15 @@ function leftReason({ config: { attach = 'netlink' } }: StoredDevice): string {
     : `netdra leaves it with attach ${attach}: another component may have set it`;
 }
 
-/** Returns whether only a rate differs since the card has rounded it. */
-function isRounding(error: NetdraError, due: readonly PfDrift[], { rate }: VfChange): boolean {
-  const isOnlyRate = due.length === 1 && due[0]?.setting === 'rate';
+/** Cards round rates to what they can do, but not to none: a rate that is wanted and not there is lost. */
+function isRounding(error: NetdraError, wanted: VfPropertiesWanted, { rate: found }: VfChange): boolean {
+  const { rate, ...rest } = wanted;
+  if (rate === undefined || found === undefined || propertiesOf(rest).length > 0) return false;
   const hasNoEffect =
     error instanceof SriovError && error.cause instanceof NetdraError && error.cause.code === 'no-effect';
-  return isOnlyRate && hasNoEffect && rate !== undefined && (rate.minMbps > 0 || rate.maxMbps > 0);
+  const { minMbps = 0, maxMbps = 0 } = rate;
+  const isThere = (minMbps === 0 || found.minMbps > 0) && (maxMbps === 0 || found.maxMbps > 0);
+  return hasNoEffect && isThere && found.minMbps + found.maxMbps > 0;
 }
 
 /** The MAC that a VF keeps in user space is left to PFs that cannot set one, as when it is prepared. */

@@ -2,7 +2,10 @@ import { defined } from '../../lib/defined.ts';
 import type { VfChange, VfInfo } from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
 
-/** Properties that a PF is to set for a VF; absent ones stay unchanged, including an absent half of the rate. */
+/**
+ * Properties that a PF is to set for a VF; absent ones stay unchanged. So does an absent half of the rate, unless the wanted half
+ * rules it out.
+ */
 export type VfPropertiesWanted = Omit<VfChange, 'rate'> & { rate?: Partial<NonNullable<VfChange['rate']>> };
 
 export type VfProperty = keyof VfChange;
@@ -18,10 +21,16 @@ export function toChange(info: VfInfo): VfChange {
   return { hardwareAddress, vlan, ...defined({ spoofCheck, trust, linkState, rate }) };
 }
 
-/** The kernel sets both rates at once. */
+/**
+ * The kernel sets both rates at once, and refuses a minimum above the maximum (`rtnl_set_vf_rate`). A half that is not wanted, and
+ * that the wanted one rules out, becomes 0, none: a guarantee does not hold under a lower limit, nor a limit under a higher guarantee.
+ */
 export function complete({ rate, ...rest }: VfPropertiesWanted, now: VfChange): VfChange {
   if (rate === undefined) return rest;
-  return { ...rest, rate: { minMbps: 0, maxMbps: 0, ...now.rate, ...rate } };
+  const none = { minMbps: 0, maxMbps: 0 };
+  const both = { ...none, ...now.rate, ...rate };
+  const isContradiction = both.maxMbps > 0 && both.maxMbps < both.minMbps;
+  return { ...rest, rate: isContradiction ? { ...none, ...rate } : both };
 }
 
 export function propertiesOf(change: VfPropertiesWanted): VfProperty[] {

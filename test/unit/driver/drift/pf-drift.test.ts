@@ -49,6 +49,18 @@ describe('PfDriftSweep', () => {
     expect(bench.events).toEqual([]);
   });
 
+  it.each([
+    ['leaves no room for it, and is removed', 1, 0],
+    ['leaves room for it, and stays', 7_000, 7_000],
+  ])('sets a lost minimum rate again, under a maximum that %s', async (_which, found, kept) => {
+    using bench = new DriftBench();
+    await bench.prepare(0, { vf: { minTxRate: 6_000 } });
+    await bench.card.host.setVf(5, 0, { rate: { minMbps: 0, maxMbps: found } });
+    await bench.round();
+    expect(bench.card.info(0)).toMatchObject({ minTxRateMbps: 6_000, maxTxRateMbps: kept });
+    expect(bench.counts).toEqual(['rate restored']);
+  });
+
   it('does not restore a link state that is disabled for a lost LACP partner', async () => {
     using bench = new DriftBench();
     const device = await bench.prepare(0, { vf: { linkState: 'auto' } });
@@ -223,6 +235,19 @@ describe('PfDriftSweep, when a card rounds a rate', () => {
     expect(bench.record.lost()).toEqual([]);
     // Tried once, to know.
     expect(bench.card.log.filter((entry) => entry === 'setVf 0 rate')).toHaveLength(3);
+  });
+
+  it.each([
+    ['minimum', { minTxRate: 400 }, { minMbps: 0, maxMbps: 700 }],
+    ['maximum', { maxTxRate: 400 }, { minMbps: 300, maxMbps: 0 }],
+  ])('is not rounded but lost if the VF has no %s, whatever the other rate is', async (_which, vf, rate) => {
+    using bench = new DriftBench();
+    await bench.prepare(0, { vf });
+    await bench.card.host.setVf(5, 0, { rate });
+    bench.card.ignored.add('rate');
+    await bench.round();
+    expect(bench.counts).toEqual(['rate lost']);
+    expect(bench.record.lost()).toHaveLength(1);
   });
 });
 

@@ -277,6 +277,22 @@ describe('a VF that is set up', () => {
     await hardware.restore(address, before, { changed: wanted.vf });
     expect(card.info(0)?.maxTxRateMbps).toBe(1_000);
   });
+
+  it.each([
+    ['a minimum above the maximum', { minTxRateMbps: 0, maxTxRateMbps: 100 }, { minMbps: 400 }, [400, 0]],
+    ['a maximum below the minimum', { minTxRateMbps: 500, maxTxRateMbps: 0 }, { maxMbps: 400 }, [0, 400]],
+    ['a minimum below the maximum', { minTxRateMbps: 0, maxTxRateMbps: 600 }, { minMbps: 400 }, [400, 600]],
+    ['a maximum above the minimum', { minTxRateMbps: 300, maxTxRateMbps: 0 }, { maxMbps: 400 }, [300, 400]],
+    ['no maximum', { minTxRateMbps: 300, maxTxRateMbps: 600 }, { maxMbps: 0 }, [300, 0]],
+  ] as const)('may have %s that it had before, which comes back afterwards', async (_which, info, rate, rates) => {
+    const { card, hardware, address } = openVf({ info });
+    const wanted = { vf: { rate } };
+    const before = await hardware.snapshot(address, { wanted });
+    await hardware.configure(address, wanted, before);
+    expect([card.info(0)?.minTxRateMbps, card.info(0)?.maxTxRateMbps]).toEqual(rates);
+    await hardware.restore(address, before, { changed: wanted.vf });
+    expect(card.info(0)).toMatchObject(info);
+  });
 });
 
 describe('VfHardware.info', () => {
