@@ -168,7 +168,7 @@ export const pagePlans: PagePlan[] = [
       [/^docker /, noEngine],
       [/^kind /, kind],
       [/^npm run e2e:kind$/, 'a part of npm run test:all, with --engine own'],
-      [/^npm test$/, 'runs the suite that this is a part of'],
+      [/^npm run test:all$/, 'runs the suite that this is a part of'],
       [/^npm run e2e:kind -- --(keep|engine|values|reuse|workers)/, kind],
       [/^helm (upgrade --install|uninstall)$/, mention],
       [/ node-files /, 'the pod is there only while the cases run, or after one that failed'],

@@ -181,9 +181,9 @@ export class SeveralNodes implements AsyncDisposable {
     return pods;
   }
 
-  /** @param address of its VF in a pod */
-  async createNamedClaim(name: string, address?: string): Promise<void> {
-    await this.cluster.create(testClaim(this.cluster, name, [address === undefined ? request : requestWith(address)]));
+  /** @param address of its VF in a pod, by default one that no pod of the Deployment has */
+  async createNamedClaim(name: string, address = '192.0.2.8'): Promise<void> {
+    await this.cluster.create(testClaim(this.cluster, name, [requestWith(address)]));
   }
 
   /** Creates a pod on a node with a named claim, and waits until it runs with the VF of the claim. */
