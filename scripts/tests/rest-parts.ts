@@ -14,7 +14,7 @@ import { repository, runCommand } from '../run-command.ts';
 import { compiler, debian, type FailedCase, type Part, root, x86 } from './part.ts';
 import { selectCases } from './results.ts';
 import { print, type Stage } from './run.ts';
-import { restOfSimulation } from './short-parts.ts';
+import { onNode, restOfSimulation } from './short-parts.ts';
 
 const note = (line: string) => print(`netdra: ${line}`);
 const cacheDir = cacheFolder(process.env);
@@ -50,10 +50,8 @@ function repeatable(part: Part): Part {
   return { ...part, again: (cases) => [...part.command, '-t', selectCases(cases)] };
 }
 
-const inCluster = (config: string, ...args: string[]) => [
-  ...['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', config],
-  ...args,
-];
+const inCluster = (config: string, ...args: string[]) =>
+  ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', config].concat(args);
 
 function clusterPart(name: string, choice: ProgramChoice, seconds: number, ...args: string[]): Part {
   return repeatable({
@@ -69,9 +67,9 @@ function clusterPart(name: string, choice: ProgramChoice, seconds: number, ...ar
 
 const [newestPair] = testedPairs;
 
-const newestCluster = clusterPart('cluster 1', newestPair, 650, 'suite.test.ts', 'api/', '--tags-filter', '!oldest');
-const oldestCluster = clusterPart('cluster 2', oldestPair, 310, 'suite.test.ts', 'api/', '--tags-filter', '!newest');
-const release = clusterPart('release and pages', newestPair, 500, 'release.test.ts');
+const newestCluster = clusterPart('cluster 1', newestPair, 400, 'suite.test.ts', 'api/', '--tags-filter', '!oldest');
+const oldestCluster = clusterPart('cluster 2', oldestPair, 250, 'suite.test.ts', 'api/', '--tags-filter', '!newest');
+const release = clusterPart('release and pages', newestPair, 300, 'release.test.ts');
 
 const upgradeCase = clusterPart('upgrade', newestPair, 60, 'upgrade.test.ts');
 const upgrade: Part = {
@@ -95,7 +93,7 @@ const machine = repeatable({
   name: 'virtual machine',
   versions: 'QEMU igb',
   command: ['bash', 'scripts/e2e-vm.sh'],
-  seconds: 570,
+  seconds: 300,
   needs: [root, x86, debian, compiler],
   prepare: machineParts,
 });
@@ -105,7 +103,7 @@ const machineWithKubelet = repeatable({
   name: 'virtual machine with a kubelet',
   versions: `${describePair(newestPair)}, QEMU igb`,
   command: inCluster('e2e/vm/cluster/vitest.config.ts'),
-  seconds: 420,
+  seconds: 210,
   needs: [...clusterNeeds, x86],
   prepare: async () => {
     await machineParts();
@@ -113,10 +111,7 @@ const machineWithKubelet = repeatable({
   },
 });
 
-const onKind = (...cases: string[]) => [
-  ...['node', 'e2e/kind/run.ts', '--engine', 'own', '--workers', '2'],
-  ...['--', '-t', ...cases],
-];
+const onKind = (pattern: string) => 'node e2e/kind/run.ts --engine own --workers 2 -- -t'.split(' ').concat(pattern);
 
 const kind: Part = {
   name: 'kind',
@@ -124,7 +119,7 @@ const kind: Part = {
   // The clusters of one node run the other cases with the same versions.
   command: onKind('several nodes|Metadata file mounted'),
   again: (cases: readonly FailedCase[]) => onKind(selectCases(cases)),
-  seconds: 510,
+  seconds: 250,
   needs: clusterNeeds,
   prepare: async () => {
     await fetchTools();
@@ -136,7 +131,7 @@ const site: Part = {
   name: 'site',
   versions: 'VitePress, Chromium',
   command: ['bash', 'docs/site/with-packages.sh', 'bash', 'docs/site/test.sh'],
-  seconds: 250,
+  seconds: 130,
   needs: [debian],
   prepare: () => runScript('bash', 'docs/site/with-packages.sh', 'node', 'docs/site/test/chromium.ts'),
 };
@@ -144,8 +139,8 @@ const site: Part = {
 const tools: Part = {
   name: 'tools',
   versions: 'Helm, Prometheus, pnpm, actionlint',
-  command: ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--project', 'tools', '--reporter=verbose'],
-  seconds: 120,
+  command: onNode('--project', 'tools'),
+  seconds: 40,
   needs: [root, debian, compiler],
   prepare: fetchTools,
 };
@@ -153,11 +148,8 @@ const tools: Part = {
 const faults = repeatable({
   name: 'containerd, faults',
   versions: 'containerd 2.1 and 1.7',
-  command: [
-    ...['bash', 'scripts/in-node.sh', 'vitest', 'run', '--project', 'e2e-node', '--reporter=verbose'],
-    ...['--exclude', '**/main-job.test.ts'],
-  ],
-  seconds: 140,
+  command: onNode('--project', 'e2e-node', '--exclude', '**/main-job.test.ts'),
+  seconds: 60,
   needs: [root, debian, compiler],
 });
 
@@ -165,7 +157,7 @@ const neighbours: Part = {
   name: 'neighbours',
   versions: 'NRI runtime side and metadata codec in Go',
   command: ['vitest', 'run', '--project', 'neighbours'],
-  seconds: 80,
+  seconds: 50,
   needs: [],
   prepare: () => runScript('node', 'e2e/neighbours/build.ts'),
 };

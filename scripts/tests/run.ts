@@ -113,8 +113,13 @@ async function prepareParts(parts: readonly Part[]): Promise<void> {
 }
 
 const nothing = {
-  ...{ passed: 0, failed: 0, skipped: 0, seconds: 0 },
-  ...{ failures: [], skippedCases: [], secondAttempts: [] },
+  passed: 0,
+  failed: 0,
+  skipped: 0,
+  seconds: 0,
+  failures: [],
+  skippedCases: [],
+  secondAttempts: [],
 };
 
 async function runPart(part: Part): Promise<PartResult> {

@@ -10,7 +10,7 @@ const allSchedules = 6_000;
 const note = (line: string) => console.log(`netdra: ${line}`);
 
 /** Returns the command that runs vitest on a separate node. */
-function onNode(...args: string[]): string[] {
+export function onNode(...args: string[]): string[] {
   return ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--reporter=verbose', ...args];
 }
 
@@ -96,8 +96,12 @@ export const restOfSimulation: Part = {
   name: 'more simulation',
   versions: `schedules ${firstSchedules + 1} to ${allSchedules}`,
   command: [
-    ...['node', 'test/simulation/run.ts'],
-    ...['--from', `${firstSchedules + 1}`, '--schedules', `${allSchedules - firstSchedules}`],
+    'node',
+    'test/simulation/run.ts',
+    '--from',
+    `${firstSchedules + 1}`,
+    '--schedules',
+    `${allSchedules - firstSchedules}`,
   ],
   seconds: 130,
 };
