@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 const longestSubject = 72;
-/** Number of commits to check: nobody can amend older ones any more, so they would only fail the check for everybody else. */
+/** Number of commits to check. Older subjects can no longer be amended, so a fault in one would fail every later check. */
 const lastCommits = 20;
 /** Returns where the rule begins: after the commit that added this file, or after the oldest commit of a shallow clone. */
 const ruleFile = 'scripts/commit-subjects.ts';

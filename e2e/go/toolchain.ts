@@ -18,7 +18,7 @@ export interface GoToolchain {
 
 /**
  * The machine's Go, or Debian's, unpacked into the cache. Either fetches the version that a go.mod asks for from the Go module
- * proxy, unless the machine's has been told not to (https://go.dev/doc/toolchain).
+ * proxy, unless GOTOOLCHAIN=local forbids it (https://go.dev/doc/toolchain).
  * @throws PackageError, CommandError
  */
 export function findGo(cacheDir: string, log: (line: string) => void): GoToolchain {

@@ -66,7 +66,7 @@ export async function readDriverPods(
   return new Map(byAge.map((pod) => [nodeOf(pod), toDriverPod(pod)]));
 }
 
-/** Pods of the driver that somebody runs without a DaemonSet have no owner. */
+/** A driver pod that runs without a DaemonSet has no owner. */
 function isOfDaemonSet({ metadata: { namespace, ownerReferences = [] } }: ListedPod, wanted: string): boolean {
   return namespace === wanted && ownerReferences.every(({ kind }) => kind === 'DaemonSet');
 }
