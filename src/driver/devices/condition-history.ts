@@ -1,3 +1,4 @@
+import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { ConditionReading } from '../../node/inventory/index.ts';
@@ -70,11 +71,18 @@ export class ConditionHistory {
     if (!isPresent) {
       if (known !== undefined && known.overMs === undefined) this.#put({ ...known, overMs: nowMs });
     } else if (known === undefined) {
-      this.#put({ ...seen, sinceMs: nowMs, holdMs: holdMs.first });
+      this.#begin({ ...seen, sinceMs: nowMs, holdMs: holdMs.first });
     } else if (known.overMs !== undefined) {
       const { overMs: _over, sinceMs = nowMs, ...rest } = known;
-      this.#put({ ...rest, ...seen, sinceMs, holdMs: Math.min(2 * known.holdMs, holdMs.longest) });
+      const next = { ...rest, ...seen, sinceMs, holdMs: Math.min(2 * known.holdMs, holdMs.longest) };
+      if (known.sinceMs === undefined) this.#begin(next);
+      else this.#put(next);
     }
+  }
+
+  #begin(entry: StoredCondition): void {
+    this.#options.logger.warn(factsOf(entry), 'condition of a device began');
+    this.#put(entry);
   }
 
   #age(entry: StoredCondition, nowMs: number): void {
@@ -82,8 +90,10 @@ export class ConditionHistory {
     if (overMs === undefined) return;
     // The clock was set back.
     if (overMs > nowMs) this.#put({ ...entry, overMs: nowMs });
-    else if (sinceMs !== undefined && nowMs - overMs >= entry.holdMs) this.#put({ ...rest, overMs: nowMs });
-    else if (sinceMs === undefined && nowMs - overMs >= forgetMs) this.#set(keyOf(entry), undefined);
+    else if (sinceMs !== undefined && nowMs - overMs >= entry.holdMs) {
+      this.#options.logger.info(factsOf(entry), 'condition of a device is over');
+      this.#put({ ...rest, overMs: nowMs });
+    } else if (sinceMs === undefined && nowMs - overMs >= forgetMs) this.#set(keyOf(entry), undefined);
   }
 
   #put(entry: StoredCondition): void {
@@ -113,6 +123,10 @@ export class ConditionHistory {
   #fingerprint(): string {
     return JSON.stringify(this.active.map((entry) => [keyOf(entry), entry.sinceMs]));
   }
+}
+
+function factsOf({ condition, kind, pciAddress: device, interfaceName }: StoredCondition) {
+  return { condition, kind, device, ...defined({ interfaceName }) };
 }
 
 function keyOf({ pciAddress, condition }: Pick<StoredCondition, 'pciAddress' | 'condition'>): string {

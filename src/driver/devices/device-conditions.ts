@@ -155,9 +155,13 @@ export class DeviceConditions {
 
   effectOf(name: ConditionName): DeviceTaint['effect'] {
     const { taints = {} } = this.#source.policy();
-    const { noCarrier, lacpPartnerLost, missingDriver, hung } = taints;
+    const { noCarrier, pfDown, lacpPartnerLost, missingDriver, hung } = taints;
     const effects: Partial<Record<ConditionName, DeviceTaint['effect'] | undefined>> = {
-      ...{ 'no-carrier': noCarrier, 'lacp-partner-lost': lacpPartnerLost, 'missing-driver': missingDriver, hung },
+      'no-carrier': noCarrier,
+      'pf-down': pfDown,
+      'lacp-partner-lost': lacpPartnerLost,
+      'missing-driver': missingDriver,
+      hung,
     };
     return effects[name] ?? 'NoSchedule';
   }
@@ -236,6 +240,8 @@ const whatIsWrong: Record<LinkCondition, (kind: ConditionSubject['kind']) => str
     kind === 'VF'
       ? 'of a VF has no carrier: the kernel log says what its driver does'
       : 'has no carrier: check its cable and transceiver, and the port of the switch',
+  'pf-down': () =>
+    'is administratively down, and the VFs of most cards have no link then: set its interface up ("ip link set … up"), or set taints.pfDown of the inventory policy to None where they do not depend on it',
   'lacp-partner-lost': () => 'has lost its LACP partner: check LACP at the port of the switch that it is connected to',
   'missing-driver': () =>
     'has no kernel driver: load it, or bind it again; if its probe fails, the kernel log says why',

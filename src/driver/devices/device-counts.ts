@@ -8,6 +8,8 @@ export interface PfCounts {
   pciAddress: string;
   /** Absent if the PF has no interface, or one that is down. It becomes true ten seconds after the carrier returns. */
   hasCarrier?: boolean;
+  /** Its interface is down, and its VFs are offered. */
+  isDown?: true;
   /** How many of its VFs are in slices, of claims, not for new claims, and hung. */
   vfs: Record<'offered' | 'used' | 'withheld' | 'hung', number>;
 }
@@ -52,11 +54,13 @@ function countVfs(
   const isWithheld = (vf: NetworkDevice) => conditions.of(vf).some(({ effect }) => effect !== 'None');
   const isSeen = report.readings.some((each) => each.condition === 'no-carrier' && each.pciAddress === pciAddress);
   // Looked at more often than the report is made.
-  const isLost = conditions.of({ pciAddress }).some((each) => each.name === 'no-carrier');
+  const names = conditions.of({ pciAddress }).map((each) => each.name);
+  const isLost = names.includes('no-carrier');
   return {
     pf: name ?? pciAddress,
     pciAddress,
     ...(isSeen || isLost ? { hasCarrier: !isLost } : {}),
+    ...(names.includes('pf-down') ? { isDown: true as const } : {}),
     vfs: {
       offered: vfs.length - withdrawn.size,
       used: vfs.filter((vf) => held.has(vf.pciAddress)).length,

@@ -42,8 +42,8 @@ export interface PfView {
   name: string;
   pciAddress: string;
   driver?: string;
-  /** Absent: it has no interface, or one that is down. */
-  link?: 'Up' | 'NoCarrier';
+  /** `Down`: its interface is down, and its VFs are offered. Absent: it has no interface, or one that is down without such VFs. */
+  link?: 'Up' | 'NoCarrier' | 'Down';
   /** As last seen. */
   speedMbps?: number;
   /** How many VFs it can have, and has. */
@@ -108,15 +108,20 @@ export function readNodeView(sources: ViewSources): NodeView {
 
 const text = (message: string) => printable(message, most.text);
 
-function toPfView({ pf, pciAddress, hasCarrier, vfs }: PfCounts, { report }: ViewSources['devices']): PfView {
+function toPfView(counts: PfCounts, { report }: ViewSources['devices']): PfView {
+  const { pf, pciAddress, vfs } = counts;
   const { driver, linkSpeedMbps, totalVfs, numVfs } = report.pfs.find((each) => each.pciAddress === pciAddress)!;
-  const link = hasCarrier ? ('Up' as const) : ('NoCarrier' as const);
   const { offered, used: inUse, withheld, hung } = vfs;
   return {
     ...{ name: text(pf), pciAddress, totalVfs, numVfs, vfs: { offered, inUse, withheld, hung } },
-    ...(hasCarrier === undefined ? {} : { link }),
-    ...defined({ driver, speedMbps: linkSpeedMbps }),
+    ...defined({ link: linkOf(counts), driver, speedMbps: linkSpeedMbps }),
   };
+}
+
+function linkOf({ hasCarrier, isDown }: PfCounts): PfView['link'] {
+  if (isDown) return 'Down';
+  if (hasCarrier === undefined) return undefined;
+  return hasCarrier ? 'Up' : 'NoCarrier';
 }
 
 function withheldDevices(devices: ViewSources['devices'], nameOf: (pciAddress: string) => string): WithheldDevices[] {

@@ -89,6 +89,7 @@ const effect = z.enum(['None', 'NoSchedule', 'NoExecute']);
 
 const taints = z.strictObject({
   noCarrier: effect.describe('The PF, or the representor of the VF, has no carrier.').optional(),
+  pfDown: effect.describe('The PF is administratively down while its VFs are offered.').optional(),
   lacpPartnerLost: effect.describe('The PF is in a bond in mode 802.3ad, and its partner does not answer.').optional(),
   missingDriver: effect.describe('The PF has no kernel driver.').optional(),
   // Such a device can be prepared for no claim: it must not be offered without a taint.

@@ -3,7 +3,7 @@ import { isRepresentor, type Link } from '../netlink/index.ts';
 import type { NetworkDevice } from './device.ts';
 
 /** What can be wrong with a function of a card, as far as its links and sysfs show it. */
-export const linkConditions = ['no-carrier', 'lacp-partner-lost', 'missing-driver'] as const;
+export const linkConditions = ['no-carrier', 'pf-down', 'lacp-partner-lost', 'missing-driver'] as const;
 export type LinkCondition = (typeof linkConditions)[number];
 
 /** Of whom a condition is: of a PF, and so of all its VFs; of a NIC that is offered as a whole; of a single VF. */
@@ -48,7 +48,7 @@ export function readConditions({ pfs, devices, linksOf, isHeld }: ConditionSourc
       const subject = subjectOf('PF', pciAddress, ports);
       return [
         { ...subject, condition: 'missing-driver' as const, isPresent: driver === undefined },
-        ...ofPorts(subject, ports),
+        ...ofPorts(subject, ports, ofVfs.has(pciAddress)),
         ...(ofVfs.get(pciAddress) ?? []).flatMap((vf) => ofRepresentor(vf, representors, linksOf, isHeld)),
       ];
     }),
@@ -64,7 +64,8 @@ function subjectOf(kind: ConditionSubject['kind'], pciAddress: string, [link]: r
   return { pciAddress, kind, ...defined({ interfaceName: link?.name }) };
 }
 
-function ofPorts(subject: ConditionSubject, ports: readonly Link[]): ConditionReading[] {
+/** @param hasVfs whether VFs of the function are offered: ports without VFs, and NICs that no claim has, are usually down */
+function ofPorts(subject: ConditionSubject, ports: readonly Link[], hasVfs = false): ConditionReading[] {
   if (ports.length === 0) return [];
   const isPresent = lacksCarrier(ports);
   const partners = ports.flatMap(({ lacpPartnerInSync }) => lacpPartnerInSync ?? []);
@@ -73,14 +74,17 @@ function ofPorts(subject: ConditionSubject, ports: readonly Link[]): ConditionRe
   const silent = partners.length > 0 ? { isSilent: true as const } : {};
   return [
     ...(isPresent === undefined ? [] : [{ ...subject, condition: 'no-carrier' as const, isPresent }]),
+    ...(subject.kind === 'PF'
+      ? [{ ...subject, condition: 'pf-down' as const, isPresent: hasVfs && !ports.some(({ up }) => up) }]
+      : []),
     { ...subject, condition: 'lacp-partner-lost', isPresent: isAlone, ...silent },
   ];
 }
 
-/** A link that is down has no carrier to report, and a card's ports need not all be in use. */
+/** A link that is down has no carrier to report; a card's ports need not all be in use, so those that are up decide. */
 function lacksCarrier(ports: readonly Link[]): boolean | undefined {
-  if (ports.some(({ up, carrier }) => up && carrier)) return false;
-  return ports.length > 0 && ports.every(({ up }) => up) ? true : undefined;
+  const inUse = ports.filter(({ up }) => up);
+  return inUse.length === 0 ? undefined : !inUse.some(({ carrier }) => carrier);
 }
 
 /**

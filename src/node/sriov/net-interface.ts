@@ -58,6 +58,12 @@ export async function readPort(dir: string, interfaceName: string): Promise<Port
   return defined({ linkType: linkTypes.get(type ?? ''), linkSpeedMbps: parseSpeed(speed) });
 }
 
+/** Reads `IFF_UP`. Source: kernel Documentation/ABI/testing/sysfs-class-net, `flags`. @param dir the function's directory */
+export async function readIsUp(dir: string, interfaceName: string): Promise<boolean | undefined> {
+  const flags = await readInterfaceText(join(dir, 'net', interfaceName, 'flags'));
+  return flags === undefined ? undefined : (Number(flags) & 1) === 1;
+}
+
 /** Unknown is -1, and on some kernels the same as an unsigned number. */
 function parseSpeed(text: string | undefined): number | undefined {
   if (text === undefined || !/^\d{1,9}$/.test(text)) return undefined;

@@ -7,7 +7,7 @@ import { whileBusy } from '../../lib/while-busy.ts';
 import { isRepresentor } from '../netlink/index.ts';
 import type { WriteFile } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
-import { type NetInterface, type Port, readNetInterfaces, readPort } from './net-interface.ts';
+import { type NetInterface, type Port, readIsUp, readNetInterfaces, readPort } from './net-interface.ts';
 import { isPciAddress, isRootComplex } from './pci-address.ts';
 import {
   attempt,
@@ -181,6 +181,11 @@ export class Sysfs {
     const ports = names.map((name) => readInterfaceText(join(this.#dirOf(pciAddress), 'net', name, 'phys_port_name')));
     const portNames = await Promise.all(ports);
     return names.filter((_, index) => !isRepresentor(defined({ portName: portNames[index] })));
+  }
+
+  /** Whether one of these interfaces is administratively up; `undefined` if it has left. */
+  async isUp(pciAddress: string, interfaceName: string): Promise<boolean | undefined> {
+    return await readIsUp(this.#dirOf(pciAddress), interfaceName);
   }
 
   /** The port of one of these interfaces. */

@@ -6,7 +6,8 @@ import { named, ok, problem, type Verdict, warning } from '../finding.ts';
 
 /** The node's cards with SR-IOV, as far as they can be read. */
 export interface Cards {
-  pfs: (Pf & { names: string[] })[];
+  /** `isDown`: all its interfaces are. */
+  pfs: (Pf & { names: string[]; isDown: boolean })[];
   vfs: Vf[];
   problems: SriovError[];
 }
@@ -25,7 +26,9 @@ export async function readCards(sysfs: Sysfs): Promise<Cards> {
   for (const address of (await sysfs.networkFunctions()).pfs) {
     await attempt(async () => {
       const pf = await sysfs.pf(address);
-      cards.pfs.push({ ...pf, names: await sysfs.portNames(address) });
+      const names = await sysfs.portNames(address);
+      const states = await Promise.all(names.map((name) => sysfs.isUp(address, name)));
+      cards.pfs.push({ ...pf, names, isDown: states.includes(false) && !states.includes(true) });
       for (const entry of pf.vfs) await attempt(async () => cards.vfs.push(await sysfs.vf(pf, entry)));
     });
   }
@@ -43,9 +46,13 @@ export function checkSriov({ pfs, problems }: Cards, simulated: boolean): Verdic
   return [...pfs.map(checkPf), ...unread];
 }
 
-function checkPf({ names, pciAddress, driver, vfs, totalVfs }: Cards['pfs'][number]): Verdict {
+function checkPf({ names, isDown, pciAddress, driver, vfs, totalVfs }: Cards['pfs'][number]): Verdict {
   const name = names.length === 0 ? pciAddress : `${names.join('/')} (${pciAddress})`;
   const message = `${name}, ${driver ?? 'no driver'}: ${vfs.length} of ${totalVfs} VFs are on`;
+  if (vfs.length > 0 && isDown) {
+    const fix = `ip link set ${names[0]} up; where its VFs work without it, set taints.pfDown of the inventory policy to None`;
+    return warning(`${message}, and the PF is down: the VFs of most cards have no link then`, fix);
+  }
   if (vfs.length > 0) return ok(message);
   if (totalVfs === 0) return warning(message, 'switch SR-IOV on in the firmware of the card');
   const file = `/sys/bus/pci/devices/${pciAddress}/sriov_numvfs`;

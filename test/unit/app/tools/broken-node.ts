@@ -19,6 +19,8 @@ export interface NodeFaults {
   drivers?: string[];
   capabilities?: string;
   mountinfo?: string;
+  /** `flags` of the PF's interface, as sysfs shows them. */
+  pfFlags?: string;
   /** Kernel drivers of the VFs; `undefined`: none is bound. */
   vfDrivers?: (string | undefined)[];
   options?: Partial<DoctorOptions>;
@@ -51,6 +53,7 @@ export class BrokenNode implements Disposable {
     for (const driver of drivers) mkdirSync(this.path('bus/pci/drivers', driver), { recursive: true });
     const { kernel = '6.12.0', commandLine = 'quiet', hugepages = 4 } = faults;
     const { capabilities = '000001ffffffffff', mountinfo = '' } = faults;
+    this.write('bus/pci/devices/0000:3b:00.0/net/ens1f0/flags', `${faults.pfFlags ?? '0x1003'}\n`);
     this.write('proc/sys/kernel/osrelease', kernel);
     this.write('proc/cmdline', commandLine);
     this.write('proc/self/status', `Name:\tnode\nCapEff:\t${capabilities}\n`);

@@ -131,6 +131,7 @@ describe('runDoctor', () => {
     ['an old runtime', { cri: containerd('1.6.8') }, /^problem runtime: containerd 1\.6\.8 has no usable NRI/],
     ['a runtime that does not answer', { cri: undefined as never }, /^warning CRI: .*cri\.sock does not answer/],
     ['no VFs', { vfDrivers: [] }, /^warning SR-IOV: ens1f0 \(0000:3b:00\.0\), i40e: 0 of 64 VFs are on$/],
+    ['a PF that is down', { pfFlags: '0x1002' }, /^warning SR-IOV: ens1f0 .*: 2 of 64 VFs are on, and the PF is down/],
     ['shared groups', { iommu: 'shared' }, /^warning IOMMU groups: 2 VFs share their group/],
     ['no vfio-pci', { drivers: ['iavf'] }, /^warning module vfio-pci: not loaded/],
     ['no driver for VFs', { drivers: ['vfio-pci'], vfDrivers: ['vfio-pci'] }, /^warning module iavf: not loaded/],

@@ -357,21 +357,28 @@ describe('DeviceList, of a card whose link is lost', () => {
     expect(count()[0]).toBe(changes + 2);
   });
 
-  it('follows the policy: another effect, or none besides health and events', async () => {
-    node.change('enp1s0f0', { carrier: false });
-    await using evicting = await follow('taints: { noCarrier: NoExecute }');
-    expect(tainted(evicting.source)[0]?.taints).toEqual([{ ...taint, effect: 'NoExecute' }]);
-    stored.conditions = [];
-    await using silent = await follow('taints: { noCarrier: None }');
-    const { source } = silent;
-    expect(tainted(source)).toEqual([]);
-    expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 0 });
-    const message = expect.stringMatching(/^PF enp1s0f0 \(0000:01:00.0\) has no carrier: check its cable/);
-    expect(source.unhealthy().get('0000-01-10-0')).toMatchObject([{ name: 'no-carrier', message }]);
-    expect(source.cardConditions()[0]?.message).toMatch(/New claims get its devices all the same/);
-    source.notPublished(dropped);
-    expect(source.offered()).toHaveLength(9);
-  });
+  it.each([
+    ['no-carrier', 'noCarrier', { carrier: false }, 'has no carrier: check its cable'],
+    ['pf-down', 'pfDown', { up: false, carrier: false }, 'is administratively down, .* set its interface up'],
+  ])(
+    'follows the policy about %s: another effect, or none besides health and events',
+    async (name, field, link, text) => {
+      node.change('enp1s0f0', link);
+      await using evicting = await follow(`taints: { ${field}: NoExecute }`);
+      const key = `${testDriver}/${name}`;
+      expect(tainted(evicting.source)[0]?.taints).toEqual([{ ...taint, key, effect: 'NoExecute' }]);
+      stored.conditions = [];
+      await using silent = await follow(`taints: { ${field}: None }`);
+      const { source } = silent;
+      expect(tainted(source)).toEqual([]);
+      expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 0 });
+      const message = expect.stringMatching(new RegExp(`^PF enp1s0f0 \\(0000:01:00.0\\) ${text}`));
+      expect(source.unhealthy().get('0000-01-10-0')).toMatchObject([{ name, message }]);
+      expect(source.cardConditions()[0]?.message).toMatch(/New claims get its devices all the same/);
+      source.notPublished(dropped);
+      expect(source.offered()).toHaveLength(9);
+    },
+  );
 
   it('withdraws VFs that no claim has where the API server stores no taints', async () => {
     node.change('enp1s0f0', { carrier: false });

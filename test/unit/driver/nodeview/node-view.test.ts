@@ -110,6 +110,20 @@ describe('readNodeView', () => {
     });
   });
 
+  it.each([
+    ['Up', { hasCarrier: true }],
+    ['NoCarrier', { hasCarrier: false }],
+    // The carrier of before it was set down is still on record.
+    ['Down', { hasCarrier: false, isDown: true as const }],
+    [undefined, {}],
+  ])('shows the link of a PF as %s', (link, counted) => {
+    const sources = largestSources();
+    const { withheld, inCondition, pfs } = sources.devices.counts();
+    const [{ hasCarrier: _carrier, ...pf }] = pfs as [(typeof pfs)[number]];
+    const counts = () => ({ withheld, inCondition, pfs: [{ ...pf, ...counted }] });
+    expect(readNodeView({ ...sources, devices: { ...sources.devices, counts } }).pfs[0]?.link).toBe(link);
+  });
+
   it('shows a policy that is refused, and the digest of the one in force', async () => {
     using accepted = await openView();
     using refused = await openView(new NetdraError('policy-invalid', 'pfs[0].select: unknown field "nmae" (line 4)'));

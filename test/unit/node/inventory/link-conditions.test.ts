@@ -26,20 +26,31 @@ const down = { up: false, carrier: false };
 
 describe('readConditions', () => {
   it('knows of a PF that is up whether it has a carrier', () => {
-    expect(read([link('ens1f0')])).toEqual(['-no-carrier of PF ens1f0', '-lacp-partner-lost of PF ens1f0']);
+    const wellReadings = ['no-carrier', 'pf-down', 'lacp-partner-lost'].map((name) => `-${name} of PF ens1f0`);
+    expect(read([link('ens1f0')])).toEqual(wellReadings);
     expect(read([link('ens1f0', noCarrier)])).toContain('no-carrier of PF ens1f0');
   });
 
-  it('knows nothing of a PF that is down, or whose interface is not to be seen', () => {
-    expect(read([link('ens1f0', down)])).toEqual(['-lacp-partner-lost of PF ens1f0']);
+  it('reports a PF that is down while its VFs are offered, and nothing about its carrier', () => {
+    expect(read([link('ens1f0', down)])).toEqual(['pf-down of PF ens1f0', '-lacp-partner-lost of PF ens1f0']);
+    expect(read([link('ens1f0')])).toContain('-pf-down of PF ens1f0');
+    // Ports that nobody uses are usually down, and so is a NIC that is offered as a whole.
+    expect(read([link('ens1f0', down)], { devices: [] })).toContain('-pf-down of PF ens1f0');
+    const nic = { kind: 'nic', pciAddress: pf } as NetworkDevice;
+    expect(read([link('ens1f0', down)], { pfs: [], devices: [nic] })).toEqual(['-lacp-partner-lost of NIC ens1f0']);
+  });
+
+  it('knows nothing of a PF whose interface is not visible', () => {
     expect(read([])).toEqual([]);
   });
 
-  it('takes a card with two ports for connected if one of them is, and for not if no port that is up can be down', () => {
+  it('takes a card with two ports for connected, and for up, if one of them is', () => {
     const ports = (one: Partial<Link>, other: Partial<Link>) => read([link('p0', one), link('p1', other)]);
     expect(ports(noCarrier, {})).toContain('-no-carrier of PF p0');
     expect(ports(noCarrier, noCarrier)).toContain('no-carrier of PF p0');
-    expect(ports(noCarrier, down)).toEqual(['-lacp-partner-lost of PF p0']);
+    expect(ports(noCarrier, down)).toEqual(['no-carrier of PF p0', '-pf-down of PF p0', '-lacp-partner-lost of PF p0']);
+    expect(ports({}, down)).toContain('-no-carrier of PF p0');
+    expect(ports(down, down)).toEqual(['pf-down of PF p0', '-lacp-partner-lost of PF p0']);
   });
 
   it('reads the LACP partner of a PF that is a port of a bond', () => {
@@ -53,7 +64,7 @@ describe('readConditions', () => {
       link(`rep${vfIndex}`, { portName: `pf0vf${vfIndex}`, ...more });
     const own = link('ens1f0v1', { parentDevice: '0000:3b:02.1' });
     const links = [uplink, of(0, {}), of(1, noCarrier), link('c1', { portName: 'c1pf0vf0', ...noCarrier })];
-    const port = ['-no-carrier of PF ens1f0', '-lacp-partner-lost of PF ens1f0'];
+    const port = ['no-carrier', 'pf-down', 'lacp-partner-lost'].map((name) => `-${name} of PF ens1f0`);
     expect(read([...links, own])).toEqual([...port, '-no-carrier of VF rep0', 'no-carrier of VF rep1']);
     // With some cards it only says that the interface of the VF is down.
     expect(read([...links, { ...own, ...down }])).toEqual([...port, '-no-carrier of VF rep0']);
