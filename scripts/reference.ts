@@ -1,11 +1,13 @@
 /**
- * Writes docs/reference.md from the code: the flags of all commands and the codes of all errors. `npm run reference`.
+ * Writes docs/reference.md and docs/errors.md from the code: the flags of all commands, and the codes of all errors with
+ * what to do about each. `npm run reference`.
  * Metrics, events and alerts are described where operators need them; tests compare those pages with the code.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Option } from 'commander';
 import { createKubectlPlugin, createProgram } from '../src/app/program.ts';
+import { remedies } from './error-remedies.ts';
 import { repository } from './run-command.ts';
 
 /** Codes that no type lists, since the program that throws them, or the library `nri/`, does not tell them apart. */
@@ -70,33 +72,37 @@ export interface Flag {
   commands: string;
 }
 
-/** The page, as it should be. @throws Error for a code that is not described, or is described and gone */
+/** docs/reference.md, as it should be. */
 export function renderReference(): string {
   const rows = listFlags()
     .map((each) => row(each.flags, each.commands, each.variable, each.default, each.meaning))
     .sort();
-  const codes = listErrorCodes();
-  return `# Reference: flags and error codes
+  return `# Reference: flags
 
 Written by \`npm run reference\` from the code, and compared with it by a test. Values of the chart:
 [operators.md](operators.md#values). Metrics: [operators.md](operators.md#watch-it). Events: [troubleshooting.md](troubleshooting.md#where-to-look).
-Alerts: [troubleshooting.md](troubleshooting.md#alerts).
+Alerts: [troubleshooting.md](troubleshooting.md#alerts). Error codes: [errors.md](errors.md).
 
-## Flags
-Of \`netdra run\`, of the tools on a node, and of \`kubectl netdra\`. A flag comes before its variable, and that before the default.
+Flags of \`netdra run\`, of the tools on a node, and of \`kubectl netdra\`. A flag comes before its variable, and that before the default.
 
 | flag | commands | variable | default | meaning |
 |---|---|---|---|---|
 ${rows.join('\n')}
-
-## Error codes
-\`err.code\` in the log, and the label \`code\` or \`error_type\` of metrics, where errors of other programs are \`other\`. Codes stay as they are between versions, unlike
-messages.
-
-| code | type | meaning |
-|---|---|---|
-${codes.map(({ code, type, meaning }) => row(`\`${code}\``, type && `\`${type}\``, meaning)).join('\n')}
 `;
+}
+
+/** docs/errors.md, as it should be. @throws Error for a code that is not described, or is described and gone */
+export function renderErrors(): string {
+  const sections = [...Map.groupBy(listErrorCodes(), ({ code }) => code)].map(([code, entries]) => {
+    const meanings = entries.map(({ type, meaning }) => (entries.length > 1 ? `${type}: ${meaning}` : meaning));
+    return `## ${code}\n${meanings.join('\n')}\n\n**What to do:** ${remedies[code]}\n`;
+  });
+  return `# Error codes: what they mean, and what to do
+
+Look up the code that a log line (\`err.code\`), an event, or the label \`code\` or \`error_type\` of a metric shows. Codes stay as they are between versions, unlike
+messages. Errors of other programs have the label \`other\`. Written by \`npm run reference\` from the code, and compared with it by a test.
+
+${sections.join('\n')}`;
 }
 
 const row = (...cells: string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
@@ -148,6 +154,12 @@ export function listErrorCodes(): ErrorCode[] {
     ...Object.keys(otherCodes)
       .filter((code) => !thrown.has(code))
       .map((code) => `nothing throws ${code}`),
+    ...[...listed.map(({ code }) => code), ...thrown]
+      .filter((code) => !(code in remedies))
+      .map((code) => `scripts/error-remedies.ts does not say what to do about ${code}`),
+    ...Object.keys(remedies)
+      .filter((code) => !thrown.has(code) && !isListed(code))
+      .map((code) => `scripts/error-remedies.ts has ${code}, which nothing throws`),
   ];
   if (problems.length > 0) throw new Error(problems.join('\n'));
   const others = Object.entries(otherCodes).map(([code, meaning]) => ({ code, type: '', meaning }));
@@ -176,4 +188,7 @@ function thrownCodes(text: string): string[] {
   );
 }
 
-if (process.argv[1] === import.meta.filename) writeFileSync(join(repository, 'docs/reference.md'), renderReference());
+if (process.argv[1] === import.meta.filename) {
+  writeFileSync(join(repository, 'docs/reference.md'), renderReference());
+  writeFileSync(join(repository, 'docs/errors.md'), renderErrors());
+}

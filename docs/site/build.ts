@@ -39,7 +39,7 @@ export async function buildSite({ version, out, base }: SiteOptions): Promise<vo
   writeItems(stage, items);
   writeSchemaPage(stage);
   writeForwards(stage);
-  const links = Object.fromEntries(items.map(({ kind, name }) => [name, { kind, path: `/${itemPath(kind, name)}` }]));
+  const links = Object.fromEntries(items.map(({ kind, name }) => [name, `/${itemPath(kind, name)}`]));
   writeFileSync(join(site, 'dist/site.json'), JSON.stringify({ sidebar: buildSidebar(stage), links }));
   await generate('typedoc', [
     '--options',

@@ -1,14 +1,13 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadYaml } from '@kubernetes/client-node';
-import { listErrorCodes, listFlags } from '../../scripts/reference.ts';
+import { listFlags } from '../../scripts/reference.ts';
 import { buildBusyMetrics } from '../../test/unit/deploy/build-metrics.ts';
 import { repo } from '../../test/unit/docs/pages.ts';
 import { readPage, type Stage, sitePath, titleOf } from './stage.ts';
 
 /** Kinds of things that have a page each, and what the list of the kind is called. */
 export const kinds = {
-  errors: 'Error codes',
   events: 'Events',
   metrics: 'Metrics',
   flags: 'Flags',
@@ -30,16 +29,10 @@ interface Item {
 export const itemPath = (kind: Kind, name: string) =>
   `reference/${kind}/${name.replace(/^--|-…$/g, '').replaceAll(/[^\w-]/g, '')}`;
 
-/** Each error code, event, metric, flag and alert of the code. @throws Error if the code cannot be understood */
+/** Each event, metric, flag and alert of the code. @throws Error if the code cannot be understood */
 export async function listItems(stage: Stage): Promise<Item[]> {
   const alerts = listAlerts(stage);
-  const items = [
-    ...listErrors(),
-    ...listEvents(stage),
-    ...(await listMetrics(stage, alerts)),
-    ...listFlagItems(),
-    ...alerts,
-  ];
+  const items = [...listEvents(stage), ...(await listMetrics(stage, alerts)), ...listFlagItems(), ...alerts];
   for (const kind of Object.keys(kinds)) {
     if (!items.some((each) => each.kind === kind))
       throw new Error(`the code has no ${kind} that docs/site/items.ts finds`);
@@ -86,47 +79,6 @@ const sources = (folders: string[]) =>
       .filter((path) => path.endsWith('.ts') && !path.includes('node_modules'))
       .map((path) => readPage(`${folder}/${path}`)),
   );
-
-/** A text of the code, with `…` for what is put into it. */
-const said = (literal: string) =>
-  literal
-    .slice(1, -1)
-    .replaceAll(/\$\{(?:[^{}]|\{[^{}]*\})*\}/g, '…')
-    .replaceAll(/\\(.)/g, '$1')
-    .replaceAll('`', "'");
-
-const literal = String.raw`('(?:[^'\\\n]|\\.)*'|${'`'}(?:[^${'`'}\\]|\\.)*${'`'})`;
-
-function listErrors(): Item[] {
-  const thrown = sources(['src', 'nri']).flatMap((text) =>
-    [...text.matchAll(new RegExp(`Error\\(\\s*'([\\w-]+)',\\s*${literal}([^;]{0,400});`, 'g'))].map(
-      ([, code, message = '', rest = '']) => ({
-        ...{ code, message: said(message) },
-        hint: new RegExp(`hint: ${literal}`).exec(rest)?.[1],
-      }),
-    ),
-  );
-  return group(listErrorCodes(), ({ code }) => code).map(([code, entries]) => {
-    const messages = thrown
-      .filter((each) => each.code === code)
-      .map((each) => `| ${cell(each.message)} | ${cell(each.hint === undefined ? '' : said(each.hint))} |`);
-    const types = entries.filter(({ type }) => type !== '').map(({ type }) => `\`${type}\``);
-    return {
-      kind: 'errors',
-      name: code,
-      meaning: entries.map(({ meaning }) => meaning).join(' '),
-      details: [
-        `\`err.code\` in the log, and the label \`code\` or \`error_type\` of metrics.${types.length === 0 ? '' : ` Type: ${types.join(', ')}.`}`,
-        ...(messages.length === 0
-          ? []
-          : [
-              '## Messages',
-              `\`…\` stands for what the message is about.\n\n| message | what to do |\n|---|---|\n${[...new Set(messages)].join('\n')}`,
-            ]),
-      ],
-    };
-  });
-}
 
 /** The second cell of the row of a table whose first cell names something. */
 function rowOf(stage: Stage, page: string, name: string, kind: Kind): string {

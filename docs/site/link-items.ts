@@ -3,10 +3,9 @@ import type { MarkdownRenderer } from 'vitepress';
 type Token = ReturnType<MarkdownRenderer['parse']>[number];
 
 /**
- * Makes links of names in code marks: metrics, events, flags and alerts wherever they are, and error codes, which are
- * plain words, in their table only.
+ * Makes links of names in code marks: metrics, events, flags and alerts.
  */
-export function linkItems(md: MarkdownRenderer, links: Record<string, { kind: string; path: string }>): void {
+export function linkItems(md: MarkdownRenderer, links: Record<string, string>): void {
   // The generator makes Vue templates of pages, where two braces would begin an expression.
   md.renderer.rules.text = (tokens, index) => md.utils.escapeHtml(tokens[index]!.content).replaceAll('{{', '{&#123;');
   md.core.ruler.push('netdra-items', ({ env, tokens, Token }) => {
@@ -32,8 +31,7 @@ export function linkItems(md: MarkdownRenderer, links: Record<string, { kind: st
 
   function find(code: string, page: string): string | undefined {
     const name = /--[\w-]+/.exec(code.startsWith('-') ? code : '')?.[0] ?? code;
-    const item = Object.hasOwn(links, name) ? links[name] : undefined;
-    if (item === undefined || `/${page}` === `${item.path}.md`) return undefined;
-    return item.kind !== 'errors' || page === 'reference.md' ? item.path : undefined;
+    const path = Object.hasOwn(links, name) ? links[name] : undefined;
+    return `/${page}` === `${path}.md` ? undefined : path;
   }
 }

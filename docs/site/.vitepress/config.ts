@@ -28,7 +28,7 @@ export default defineConfig({
     nav: [
       { text: 'Install', link: '/operators.html' },
       { text: 'Troubleshooting', link: '/troubleshooting.html' },
-      { text: 'Reference', link: '/reference/errors/' },
+      { text: 'Reference', link: '/reference/flags/' },
     ],
   },
 });

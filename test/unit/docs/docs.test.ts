@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { renderReference } from '../../../scripts/reference.ts';
+import { renderErrors, renderReference } from '../../../scripts/reference.ts';
 import { findCommandProblem } from './check-command.ts';
 import { executed, findSnippetProblems } from './check-snippet.ts';
 import { findBrokenLinks } from './links.ts';
@@ -51,8 +51,11 @@ describe('every page', () => {
   });
 });
 
-it('docs/reference.md has the flags and error codes of the code: npm run reference', () => {
-  expect(readFileSync(join(repo, 'docs/reference.md'), 'utf8')).toBe(renderReference());
+it.each([
+  ['docs/reference.md', 'the flags', renderReference],
+  ['docs/errors.md', 'the error codes', renderErrors],
+])('%s has %s of the code: npm run reference', (page, _, render) => {
+  expect(readFileSync(join(repo, page), 'utf8')).toBe(render());
 });
 
 it('workflows run commands that there are', () => {
