@@ -19,10 +19,6 @@ export interface Batch {
   /** The same, minus what these programs use in the same time when idle. */
   workCpuMs?: number;
   hooks?: HookFigures;
-  /** Longest pause of the driver's event loop. */
-  longestPauseMs?: number;
-  /** Longest pause of an idle process beside it. */
-  idlePauseMs?: number;
 }
 
 const seconds = (ms: number) => (ms / 1_000).toFixed(2);
@@ -56,23 +52,12 @@ export function formatTimes(batches: readonly Batch[]): string {
 
 /** Load of the driver while its pods were created and deleted: the worst of all rounds. */
 export function formatLoad(batches: readonly Batch[]): string {
-  const head = [
-    'pods at once',
-    'hooks',
-    'p99 at most, ms',
-    'answered before their work',
-    'refused',
-    'longest pause, ms',
-    'of an idle process',
-  ];
+  const head = ['pods at once', 'hooks', 'p99 at most, ms', 'answered before their work', 'refused'];
   const rows = group(batches.filter(({ hooks }) => hooks !== undefined)).map(([count, , of]) => {
     const hooks = of.flatMap((each) => each.hooks ?? []);
     const sum = (key: keyof HookFigures) => String(hooks.reduce((total, each) => total + each[key], 0));
     const worst = Math.max(...hooks.map(({ p99AtMostMs }) => p99AtMostMs));
-    const pause = Math.max(...of.map(({ longestPauseMs = 0 }) => longestPauseMs));
-    const idle = Math.max(...of.map(({ idlePauseMs = 0 }) => idlePauseMs));
-    const work = [sum('runs'), String(worst), sum('outOfTime'), sum('refused')];
-    return [String(count), ...work, pause.toFixed(0), idle.toFixed(0)];
+    return [String(count), sum('runs'), String(worst), sum('outOfTime'), sum('refused')];
   });
   return renderTable(head, rows);
 }

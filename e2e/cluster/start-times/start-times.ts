@@ -11,7 +11,6 @@ import { InstalledDriver } from '../node/driver.ts';
 import { RealNode } from '../node/real-node.ts';
 import { testClaim, testPod } from '../objects.ts';
 import type { ClusterPrograms } from '../programs.ts';
-import { EventLoop, IdleLoop } from './event-loop.ts';
 import { HookMetrics } from './hooks.ts';
 import { startGoDriver, startGoPlugin } from './neighbours.ts';
 import { type PodTimes, PodWatch } from './pod-watch.ts';
@@ -40,9 +39,6 @@ interface Parts {
   goDriver: Program | undefined;
   goPlugin: Program;
   links: string[];
-  loop: EventLoop;
-  /** An idle process beside the driver. */
-  idleLoop: IdleLoop;
 }
 
 /** A cluster of one node with the driver, upstream's DRA test driver and an NRI plugin in Go beside each other. */
@@ -82,11 +78,7 @@ export class StartTimes implements AsyncDisposable {
       metadata: { name: deviceClass },
       spec: { selectors: [{ cel: { expression: `device.driver == "${goDriverName}"` } }] },
     } as object);
-    const [pid] = node.driverPids();
-    if (pid === undefined) throw new Error('the driver does not run');
-    const loop = stack.use(await EventLoop.of(pid));
-    const idleLoop = stack.use(new IdleLoop(pid));
-    const parts = { node, cluster, client, goDriver, goPlugin, links, loop, idleLoop };
+    const parts = { node, cluster, client, goDriver, goPlugin, links };
     return new StartTimes(parts, 2 * vfsOfPf, stack.move());
   }
 
@@ -138,7 +130,6 @@ export class StartTimes implements AsyncDisposable {
     const names = Array.from({ length: count }, (_, index) => `${kind}-${this.#batches}-${index}`);
     this.#batches += 1;
     using watch = PodWatch.open(this.#parts.client, cluster.namespace);
-    await this.#readPauses();
     const before = { cpuMs: this.#cpuMs(kind), hooks: await HookMetrics.read() };
     const createdAt = new Map<string, number>();
     const startedAt = Date.now();
@@ -160,15 +151,7 @@ export class StartTimes implements AsyncDisposable {
       fromBindingMs: of((name) => times.get(name)?.boundAtMs ?? 0),
       warnings,
       ...(cpu === undefined ? {} : cpuOf(cpu - (before.cpuMs ?? 0), idleMs)),
-      ...(isOurs ? { hooks: (await HookMetrics.read()).since(before.hooks), ...(await this.#readPauses()) } : {}),
-    };
-  }
-
-  /** Longest pauses since the last call. */
-  async #readPauses(): Promise<Pick<Batch, 'longestPauseMs' | 'idlePauseMs'>> {
-    return {
-      longestPauseMs: await this.#parts.loop.longestPauseMs(),
-      idlePauseMs: await this.#parts.idleLoop.longestPauseMs(),
+      ...(isOurs ? { hooks: (await HookMetrics.read()).since(before.hooks) } : {}),
     };
   }
 
