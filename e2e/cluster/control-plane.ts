@@ -20,8 +20,6 @@ export interface ControlPlaneOptions {
   featureGates?: Record<string, boolean>;
   /** API versions served in addition to the version's defaults: `resource.k8s.io/v1beta1`. */
   apiVersions?: readonly string[];
-  /** Maximum requests per second of controllers and the scheduler. Default: their own, 20 and 50. */
-  clientQps?: number;
   /** Only etcd and the API server: for tests that need no controllers and no pods. */
   apiServerOnly?: boolean;
 }
@@ -86,10 +84,6 @@ export class ControlPlane implements AsyncDisposable {
       const { own } = authority;
       const signing = ['--cluster-signing-cert-file', own.certificate, '--cluster-signing-key-file', own.key];
       const accounts = ['--root-ca-file', own.certificate, '--service-account-private-key-file', signingKey];
-      if (options.clientQps !== undefined) {
-        const throttle = [`--kube-api-qps=${options.clientQps}`, `--kube-api-burst=${options.clientQps}`];
-        for (const { args } of [controllers!, scheduler!]) args.push(...throttle);
-      }
       controllers!.args.push(...signing, ...accounts, '--use-service-account-credentials');
       // The default is below /usr, where it would remain.
       controllers!.args.push(`--flex-volume-plugin-dir=${join(dir, 'volume-plugins')}`);

@@ -82,10 +82,9 @@ async function runUpgrade(choice: ProgramChoice, vitestArguments: readonly strin
   return await runSuite(choice, ['upgrade.test.ts', ...vitestArguments]);
 }
 
-/** Its pods run no images: kwok simulates the nodes. */
 async function runScale(choice: ProgramChoice, args: readonly string[]): Promise<boolean> {
   const cacheDir = cacheFolder(process.env);
-  for (const module of ['kwok', 'slice-publisher']) await ensureGoPrograms(cacheDir, module, print);
+  await ensureGoPrograms(cacheDir, 'slice-publisher', print);
   const env = toEnv(await fetchClusterPrograms(cacheDir, choice, print));
   const command = ['bash', 'scripts/in-node.sh', 'node', 'e2e/cluster/scale.ts', ...args];
   return (await runCommand(command, env, true)).succeeded;

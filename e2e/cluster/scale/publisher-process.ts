@@ -22,16 +22,6 @@ export class PublisherProcess implements AsyncDisposable {
     await this.#call(`publish ${path}`);
   }
 
-  /** Shows each node as it is in a JSON file; only ours can. */
-  async view(path: string): Promise<void> {
-    await this.#call(`view ${path}`);
-  }
-
-  /** Follows NetworkDevicePolicies from now on; only ours can. */
-  async followPolicies(): Promise<void> {
-    await this.#call('policies');
-  }
-
   /** Replaces the instances of all nodes one after the other, as in a rolling update. */
   async replace(): Promise<void> {
     await this.#call('replace');

@@ -1,8 +1,0 @@
-//go:build tools
-
-// Package tools names the programs to build, so that `go mod tidy` keeps what they need.
-package tools
-
-import (
-	_ "sigs.k8s.io/kwok/cmd/kwok"
-)
