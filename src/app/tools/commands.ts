@@ -180,7 +180,7 @@ export function validateCommand(): Command {
     .action((files: string[], options: OutputOptions & Pick<Settings, 'driverName' | 'openClaimFields'>) =>
       runTool(async () => {
         const { formatValidation, validateFiles } = await import('./validate.ts');
-        const validation = validateFiles(files, options);
+        const validation = await validateFiles(files, options);
         writeOutput(options, validation, formatValidation);
         if (validation.faults.length > 0 || validation.checked === 0) process.exitCode = 1;
       }),

@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { text as readAll } from 'node:stream/consumers';
 import * as yaml from 'js-yaml';
 import type { ClosedField } from '../../driver/api/claim-fields.ts';
 import { classConfigSchema } from '../../driver/api/class-config.ts';
@@ -15,7 +16,6 @@ import { baseRequest, type ClaimIdentity } from '../../framework/metadata/index.
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
 import { inventoryPolicySchema } from '../../node/inventory/index.ts';
-import { readStandardInput } from './standard-input.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Something wrong in a file. */
@@ -72,8 +72,8 @@ const ownKinds = ['InventoryPolicy', 'NetworkDevicePolicy', 'NodeNetworkDevices'
  * and ResourceClaimTemplates; claims also against their class, if it is in one of the files. Other objects are skipped.
  * @param files paths; `-`: standard input
  */
-export function validateFiles(files: readonly string[], options: ValidateOptions): Validation {
-  return new Validator(options).run(files);
+export async function validateFiles(files: readonly string[], options: ValidateOptions): Promise<Validation> {
+  return await new Validator(options).run(files);
 }
 
 class Validator {
@@ -88,11 +88,11 @@ class Validator {
     this.#options = options;
   }
 
-  run(files: readonly string[]): Validation {
+  async run(files: readonly string[]): Promise<Validation> {
     for (const file of files) {
       const { checked, faults } = this.#result;
       const before = checked + faults.length;
-      for (const document of this.#read(file)) this.#check(document, document.value, []);
+      for (const document of await this.#read(file)) this.#check(document, document.value, []);
       if (this.#result.checked + faults.length > before) continue;
       this.#result.notes.push(
         `${file}: there is no inventory policy and no VFConfig for ${this.#options.driverName} in it`,
@@ -106,9 +106,9 @@ class Validator {
     return { ...this.#result, faults: inOrder };
   }
 
-  #read(file: string): Document[] {
+  async #read(file: string): Promise<Document[]> {
     try {
-      const text = file === '-' ? readStandardInput() : readFileSync(file, 'utf8');
+      const text = await (file === '-' ? readAll(process.stdin) : readFile(file, 'utf8'));
       const places = yamlPlaces(text, yaml);
       return yaml.loadAll(text).map((value, index) => {
         if (isTooDeep(value)) throw new Error(`document ${index + 1} is nested more than ${maxJsonDepth} levels deep`);

@@ -11,14 +11,14 @@ const repo = fileURLToPath(new URL('../../../../', import.meta.url));
 const options: ValidateOptions = { driverName: testDriver, openClaimFields: [] };
 
 /** Validates files with these texts, and gives the lines of the result; they are named by their number. */
-function linesFor(texts: string[], more: Partial<ValidateOptions> = {}): string[] {
+async function linesFor(texts: string[], more: Partial<ValidateOptions> = {}): Promise<string[]> {
   using dir = tempDir();
   const files = texts.map((text, index) => {
     const path = join(dir.path, `${index}`);
     writeFileSync(path, text);
     return path;
   });
-  const text = formatValidation(plainTerminal, validateFiles(files, { ...options, ...more }));
+  const text = formatValidation(plainTerminal, await validateFiles(files, { ...options, ...more }));
   return text.replaceAll(`${dir.path}/`, '').trimEnd().split('\n');
 }
 
@@ -61,17 +61,17 @@ describe('validateFiles', () => {
     ['flow lists', `a: ${'['.repeat(5_000)}${']'.repeat(5_000)}`],
     ['lists of objects', `${'{ items: ['.repeat(100)}${']}'.repeat(100)}`],
     ['an anchor within itself', 'kind: &k [*k]'],
-  ])('refuses a document that is nested too deeply: %s', (_what, text) => {
-    expect(linesFor([text])[0]).toMatch(/^0:\d+:\d+: document: /);
+  ])('refuses a document that is nested too deeply: %s', async (_what, text) => {
+    expect((await linesFor([text]))[0]).toMatch(/^0:\d+:\d+: document: /);
   });
 
-  it('finds nothing in the files of the project', () => {
+  it('finds nothing in the files of the project', async () => {
     const examples = readdirSync(join(repo, 'examples'), { recursive: true, encoding: 'utf8' });
     const files = [
       ...['deploy/manifests/netdra.yaml', 'deploy/helm/netdra/values.yaml'],
       ...examples.filter((name) => name.endsWith('.yaml')).map((name) => `examples/${name}`),
     ];
-    const { checked, faults, notes } = validateFiles(
+    const { checked, faults, notes } = await validateFiles(
       files.map((path) => join(repo, path)),
       options,
     );
@@ -150,51 +150,51 @@ describe('validateFiles', () => {
     ],
     ['a class with RDMA for DPDK', deviceClass('c', 'driver: vfio-pci, rdma: true'), /rdma: needs an interface/],
     ['what is not YAML', 'kind: Pod\na: [1,\n', /^0:\d:\d+: document: is not valid YAML: /],
-  ])('shows the place of a fault in %s', (_, text, line) => {
-    expect(linesFor([text]).join('\n')).toMatch(line);
+  ])('shows the place of a fault in %s', async (_, text, line) => {
+    expect((await linesFor([text])).join('\n')).toMatch(line);
   });
 
-  it('compares claims with their class, wherever it is, as the driver does', () => {
+  it('compares claims with their class, wherever it is, as the driver does', async () => {
     const own = deviceClass('tenant', 'mtu: 9000');
-    expect(linesFor([claim('tenant', 'mtu: 1500'), own])).toEqual([
+    expect(await linesFor([claim('tenant', 'mtu: 1500'), own])).toEqual([
       expect.stringMatching(
         /^0:9:9: request vf: claim apps\/fast-net sets mtu to 1500, and its DeviceClass to 9000 \(leave/,
       ),
       '2 objects checked, 1 faults',
     ]);
     const alternatives = 'firstAvailable: [{ name: a, deviceClassName: b }, { name: c, deviceClassName: tenant }]';
-    expect(linesFor([own, deviceClass('b', ''), claim('', 'mtu: 1500', alternatives)])[0]).toMatch(
+    expect((await linesFor([own, deviceClass('b', ''), claim('', 'mtu: 1500', alternatives)]))[0]).toMatch(
       /^2:10:\d+: request vf\/c/,
     );
     const old = 'deviceClassName: tenant';
-    expect(linesFor([claim('', 'mtu: 1500', old).replace('/v1\n', '/v1beta1\n'), own])[0]).toMatch(
+    expect((await linesFor([claim('', 'mtu: 1500', old).replace('/v1\n', '/v1beta1\n'), own]))[0]).toMatch(
       /^0:9:9: request vf: /,
     );
     const watching = 'exactly: { deviceClassName: tenant, adminAccess: true }';
-    expect(linesFor([claim('', 'mtu: 1500', watching), own])).toEqual(['2 objects checked, 0 faults']);
+    expect(await linesFor([claim('', 'mtu: 1500', watching), own])).toEqual(['2 objects checked, 0 faults']);
     // What a claim alone lacks, its class may have.
     const bare = deviceClass('tenant', 'attach: cni');
     const network = 'cni: { cniVersion: 1.0.0, name: n, type: macvlan }';
-    expect(linesFor([bare, claim('tenant', network)])).toEqual([
+    expect(await linesFor([bare, claim('tenant', network)])).toEqual([
       expect.stringMatching(/^0:7:\d+: parameters: attach: "cni" needs either cni/),
       expect.stringMatching(/may not set cni/),
       '2 objects checked, 2 faults',
     ]);
     const opened = deviceClass('tenant', 'attach: cni, overridable: [cni]');
-    expect(linesFor([opened, claim('tenant', network)])).toEqual(['2 objects checked, 0 faults']);
-    expect(linesFor([bare, claim('tenant', network)], { openClaimFields: ['cni'] })).toEqual([
+    expect(await linesFor([opened, claim('tenant', network)])).toEqual(['2 objects checked, 0 faults']);
+    expect(await linesFor([bare, claim('tenant', network)], { openClaimFields: ['cni'] })).toEqual([
       '2 objects checked, 0 faults',
     ]);
   });
 
-  it('prints one note for all claims that lack the same class', () => {
-    expect(linesFor(Array.from({ length: 1000 }, () => claim('tenant', 'mtu: 1500')))).toEqual([
+  it('prints one note for all claims that lack the same class', async () => {
+    expect(await linesFor(Array.from({ length: 1000 }, () => claim('tenant', 'mtu: 1500')))).toEqual([
       'note: 0:9: DeviceClass tenant is in none of the files, or is not valid: the claim was not compared with it (and 999 more)',
       '1000 objects checked, 0 faults',
     ]);
   });
 
-  it('warns about a template that gives each pod the same address', () => {
+  it('warns about a template that gives each pod the same address', async () => {
     const template = `
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
@@ -205,14 +205,18 @@ spec:
       config:
         - ${config('addresses: [192.0.2.1/24]')}
 `;
-    expect(linesFor([template])[0]).toBe(
+    expect((await linesFor([template]))[0]).toBe(
       'note: 0:7: each claim of a template gets the same addresses: use ipam, or a claim for each pod',
     );
   });
 
-  it('says what it did not check', () => {
+  it('says what it did not check', async () => {
     expect(
-      linesFor([claim('tenant', 'mtu: 1500'), 'kind: Pod\n', deviceClass('c', '').replace(testDriver, 'a.example')]),
+      await linesFor([
+        claim('tenant', 'mtu: 1500'),
+        'kind: Pod\n',
+        deviceClass('c', '').replace(testDriver, 'a.example'),
+      ]),
     ).toEqual([
       `note: 1: there is no inventory policy and no VFConfig for ${testDriver} in it`,
       `note: 2: there is no inventory policy and no VFConfig for ${testDriver} in it`,
@@ -220,8 +224,8 @@ spec:
       'note: 0:9: DeviceClass tenant is in none of the files, or is not valid: the claim was not compared with it',
       '1 objects checked, 0 faults',
     ]);
-    expect(linesFor([''])[0]).toMatch(/^note: 0: there is no inventory policy/);
-    expect(formatValidation(plainTerminal, validateFiles(['/nowhere'], options))).toMatch(
+    expect((await linesFor(['']))[0]).toMatch(/^note: 0: there is no inventory policy/);
+    expect(formatValidation(plainTerminal, await validateFiles(['/nowhere'], options))).toMatch(
       /^\/nowhere:1:1: document: cannot be read: ENOENT/,
     );
   });
