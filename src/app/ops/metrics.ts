@@ -1,9 +1,8 @@
 import { readdirSync } from 'node:fs';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { DeviceCounts } from '../../driver/devices/device-counts.ts';
-import { type DriftResult, driftResults, driftSettings } from '../../driver/drift/index.ts';
-import type { ApiObject, NodeFacts } from '../../driver/ports.ts';
-import type { NumaResult } from '../../driver/sandbox/index.ts';
+import { driftResults, driftSettings } from '../../driver/drift/index.ts';
+import type { NodeFacts } from '../../driver/ports.ts';
 import { shared } from '../../lib/shared.ts';
 import type { LinkTraffic } from '../../node/netlink/index.ts';
 
@@ -38,8 +37,9 @@ const trafficMetrics: Record<keyof LinkTraffic, [name: string, help: string]> = 
  * bounded; only those of the traffic of VFs name pods, whose number is limited.
  */
 export class Metrics {
+  /** Those that change with the work of the driver. */
+  readonly own: ReturnType<typeof createOwnMetrics>;
   readonly #registry = new Registry();
-  readonly #own: ReturnType<typeof createOwnMetrics>;
   /** Of the scrape that begins: the names of metrics, once it is known that they cannot be read. */
   readonly #readings: Promise<string | undefined>[] = [];
 
@@ -53,20 +53,20 @@ export class Metrics {
     build.set({ version, nodejs_version: process.versions.node }, 1);
     const help = 'Whether device metadata is written: 0 or 1.';
     new Gauge({ name: 'dra_metadata_feature_enabled', help, registers }).set(Number(metadataEnabled));
-    this.#own = createOwnMetrics(registers);
+    this.own = createOwnMetrics(registers);
     for (const peer of ['kubelet', 'nri'] as const) {
-      this.#own.connected.set({ peer }, 0);
-      this.#own.connects.inc({ peer }, 0);
+      this.own.connected.set({ peer }, 0);
+      this.own.connects.inc({ peer }, 0);
     }
     // From 0 on, so that the first one counts as an increase.
-    for (const result of ['aligned', 'misaligned', 'unknown', 'refused']) this.#own.numaContainers.inc({ result }, 0);
+    for (const result of ['aligned', 'misaligned', 'unknown', 'refused']) this.own.numaContainers.inc({ result }, 0);
     for (const setting of driftSettings.pf) {
-      for (const result of driftResults) this.#own.drifts.inc({ setting, result }, 0);
+      for (const result of driftResults) this.own.drifts.inc({ setting, result }, 0);
     }
-    for (const setting of driftSettings.pod) this.#own.drifts.inc({ setting, result: 'reported' }, 0);
+    for (const setting of driftSettings.pod) this.own.drifts.inc({ setting, result: 'reported' }, 0);
     for (const errorType of ['metadata-io', 'metadata-invalid', 'metadata-not-prepared', 'other']) {
-      this.#own.metadataWriteErrors.inc({ error_type: errorType }, 0);
-      this.#own.metadataUpdateErrors.inc({ error_type: errorType }, 0);
+      this.own.metadataWriteErrors.inc({ error_type: errorType }, 0);
+      this.own.metadataUpdateErrors.inc({ error_type: errorType }, 0);
     }
     this.#addProcessMetrics();
     this.#addUnreadable();
@@ -135,62 +135,6 @@ export class Metrics {
     }
     const missing = 'VFs in pods without traffic counters, by reason: over the limit of VFs, or unreadable.';
     this.#readBy('reason', 'netdra_vf_traffic_missing', missing, async () => ({ ...(await read()).missing }));
-  }
-
-  metadataWritten(seconds: number): void {
-    this.#own.metadataWrites.inc();
-    this.#own.metadataWriteSeconds.observe(seconds);
-  }
-
-  /** @param errorType code of the error */
-  metadataFailed(step: 'prepare' | 'update', errorType: string): void {
-    this.#own.metadataWriteErrors.inc({ error_type: errorType });
-    if (step === 'update') this.#own.metadataUpdateErrors.inc({ error_type: errorType });
-  }
-
-  claimsDone(operation: 'prepare' | 'unprepare', seconds: number, codes: string[]): void {
-    this.#own.callSeconds.observe({ operation, result: codes.length === 0 ? 'ok' : 'error' }, seconds);
-    for (const code of codes) this.#own.claimErrors.inc({ operation, code });
-  }
-
-  /** @param code of the refusal; absent: the hook was served */
-  hookDone(hook: string, seconds: number, code?: string): void {
-    this.#own.hookSeconds.observe({ hook, result: code === undefined ? 'ok' : 'error' }, seconds);
-    if (code !== undefined) this.#own.hookErrors.inc({ hook, code });
-  }
-
-  attached(seconds: number): void {
-    this.#own.attachSeconds.observe(seconds);
-  }
-
-  attachFailed(code: string): void {
-    this.#own.attachErrors.inc({ code });
-  }
-
-  numaCompared(result: NumaResult | 'refused'): void {
-    this.#own.numaContainers.inc({ result });
-  }
-
-  drifted(setting: string, result: DriftResult): void {
-    this.#own.drifts.inc({ setting, result });
-  }
-
-  connected(peer: 'kubelet' | 'nri', isConnected: boolean): void {
-    this.#own.connected.set({ peer }, Number(isConnected));
-    if (isConnected) this.#own.connects.inc({ peer });
-  }
-
-  published(isPublished: boolean): void {
-    this.#own.published.set(Number(isPublished));
-  }
-
-  writeFailed(object: ApiObject, code: string): void {
-    this.#own.apiWriteErrors.inc({ object, code });
-  }
-
-  stalled(seconds: number, longestSeconds: number): void {
-    if (seconds > 0) this.#own.stalls.inc();
-    this.#own.longestStallSeconds.set(longestSeconds);
   }
 
   /** Process metrics under the names that every Prometheus client uses, as far as dashboards need them. */
@@ -291,7 +235,6 @@ export class Metrics {
   }
 }
 
-/** The metrics that calls of {@link Metrics} change. */
 function createOwnMetrics(registers: Registry[]) {
   const counter = <L extends string>(name: string, help: string, labelNames: L[] = []) =>
     new Counter({ name, help, labelNames, registers });

@@ -24,34 +24,42 @@ function stopwatch(clock: Clock): () => number {
 }
 
 /** Wraps a driver: its calls are timed and the claims that fail are counted. */
-export function observePlugin(plugin: DraPlugin, metrics: Metrics, clock: Clock): DraPlugin {
+export function observePlugin(plugin: DraPlugin, { own }: Metrics, clock: Clock): DraPlugin {
   return intercept(plugin, async ({ name, next }) => {
     const operation = name === 'prepareResourceClaims' ? 'prepare' : 'unprepare';
     const seconds = stopwatch(clock);
+    let errors: unknown[] = [];
     try {
       const results = await next();
-      const errors = [...results.values()].map(failureOf).filter((error) => error !== undefined);
-      metrics.claimsDone(operation, seconds(), errors.map(codeOf));
+      errors = [...results.values()].map(failureOf).filter((error) => error !== undefined);
       return results;
     } catch (error) {
-      metrics.claimsDone(operation, seconds(), [codeOf(error)]);
+      errors = [error];
       throw error;
+    } finally {
+      own.callSeconds.observe({ operation, result: errors.length === 0 ? 'ok' : 'error' }, seconds());
+      for (const error of errors) own.claimErrors.inc({ operation, code: codeOf(error) });
     }
   });
 }
 
 /** Wraps the calls: the writes of metadata are timed and counted. An update that changes nothing is not a write. */
-export function observeFiles(files: MetadataCalls, metrics: Metrics, clock: Clock): MetadataCalls {
+export function observeFiles(files: MetadataCalls, { own }: Metrics, clock: Clock): MetadataCalls {
   return intercept(files, async ({ name, next }) => {
     if (name !== 'updateRequestMetadata' && name !== 'openGate') return await next();
     const seconds = stopwatch(clock);
     try {
       const result = await next();
       const updates = result instanceof Map ? [...result.values()] : [result];
-      for (const { isWritten } of updates) if (isWritten) metrics.metadataWritten(seconds());
+      for (const { isWritten } of updates) {
+        if (!isWritten) continue;
+        own.metadataWrites.inc();
+        own.metadataWriteSeconds.observe(seconds());
+      }
       return result;
     } catch (error) {
-      metrics.metadataFailed('update', codeOf(error));
+      own.metadataWriteErrors.inc({ error_type: codeOf(error) });
+      own.metadataUpdateErrors.inc({ error_type: codeOf(error) });
       throw error;
     }
   });
@@ -61,15 +69,16 @@ export function observeFiles(files: MetadataCalls, metrics: Metrics, clock: Cloc
 const untimed: readonly string[] = ['configure', 'synchronize', 'connected', 'disconnected'];
 
 /** Wraps handlers: the events that a pod waits for are timed and their refusals counted. */
-export function observeHandlers(handlers: PluginHandlers, metrics: Metrics, clock: Clock): PluginHandlers {
-  const observe = async (name: string, handle: () => unknown) => {
+export function observeHandlers(handlers: PluginHandlers, { own }: Metrics, clock: Clock): PluginHandlers {
+  const observe = async (hook: string, handle: () => unknown) => {
     const seconds = stopwatch(clock);
     try {
       const result = await handle();
-      metrics.hookDone(name, seconds());
+      own.hookSeconds.observe({ hook, result: 'ok' }, seconds());
       return result;
     } catch (error) {
-      metrics.hookDone(name, seconds(), codeOf(error));
+      own.hookSeconds.observe({ hook, result: 'error' }, seconds());
+      own.hookErrors.inc({ hook, code: codeOf(error) });
       throw error;
     }
   };
@@ -82,17 +91,18 @@ export function observerOf(
   clock: Clock,
 ): Omit<NodeObserver, 'reported'> {
   const { metrics } = ops;
+  const { own } = metrics;
   return {
     plugin: (plugin) => observePlugin(plugin, metrics, clock),
     files: (files) => observeFiles(files, metrics, clock),
     handlers: (handlers) => observeHandlers(handlers, metrics, clock),
     connected: (peer, failure) => ops.setConnected(peer, failure),
     published: (failure) => ops.setPublished(failure),
-    writeFailed: (object, error) => metrics.writeFailed(object, codeOf(error)),
-    attached: (seconds) => metrics.attached(seconds),
-    attachFailed: (error) => metrics.attachFailed(codeOf(error)),
-    numaCompared: (result) => metrics.numaCompared(result),
-    drifted: (setting, result) => metrics.drifted(setting, result),
+    writeFailed: (object, error) => own.apiWriteErrors.inc({ object, code: codeOf(error) }),
+    attached: (seconds) => own.attachSeconds.observe(seconds),
+    attachFailed: (error) => own.attachErrors.inc({ code: codeOf(error) }),
+    numaCompared: (result) => own.numaContainers.inc({ result }),
+    drifted: (setting, result) => own.drifts.inc({ setting, result }),
     started: (facts) => metrics.readFrom(facts),
   };
 }

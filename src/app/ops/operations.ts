@@ -43,7 +43,8 @@ export class Operations implements AsyncDisposable {
     this.metrics = new Metrics(options);
     this.#loopWatch = watchEventLoop(options.logger, (stallMs) => {
       this.#longestStallMs = Math.max(this.#longestStallMs, stallMs);
-      this.metrics.stalled(stallMs / 1_000, this.#longestStallMs / 1_000);
+      if (stallMs > 0) this.metrics.own.stalls.inc();
+      this.metrics.own.longestStallSeconds.set(this.#longestStallMs / 1_000);
     });
   }
 
@@ -123,13 +124,15 @@ export class Operations implements AsyncDisposable {
 
   /** Records whether the kubelet or the runtime knows the driver, and if not, why. */
   setConnected(peer: 'kubelet' | 'nri', failure?: string): void {
-    this.metrics.connected(peer, failure === undefined);
+    const { connected, connects } = this.metrics.own;
+    connected.set({ peer }, Number(failure === undefined));
+    if (failure === undefined) connects.inc({ peer });
     this.readiness.set(peer, failure === undefined ? { ok: true } : { ok: false, reason: failure });
   }
 
   /** Records whether the API server has the slices as wanted, and if not, why. */
   setPublished(failure?: string): void {
-    this.metrics.published(failure === undefined);
+    this.metrics.own.published.set(Number(failure === undefined));
     this.readiness.set('slices', failure === undefined ? { ok: true } : { ok: false, reason: failure });
   }
 

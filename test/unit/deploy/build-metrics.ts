@@ -43,14 +43,17 @@ export function buildMetrics(): Metrics {
 /** The same, after everything has happened once: there is a series of each metric, with all its labels. */
 export function buildBusyMetrics(): Metrics {
   const metrics = buildMetrics();
-  metrics.metadataWritten(1);
-  metrics.metadataFailed('update', 'metadata-io');
-  metrics.claimsDone('prepare', 1, ['busy']);
-  metrics.hookDone('runPodSandbox', 1, 'busy');
-  metrics.attached(1);
-  metrics.attachFailed('vf-missing');
-  metrics.connected('nri', true);
-  metrics.stalled(1, 1);
-  metrics.writeFailed('status', 'busy');
+  const { own } = metrics;
+  own.metadataWrites.inc();
+  own.metadataWriteSeconds.observe(1);
+  own.metadataWriteErrors.inc({ error_type: 'metadata-io' });
+  own.metadataUpdateErrors.inc({ error_type: 'metadata-io' });
+  own.callSeconds.observe({ operation: 'prepare', result: 'error' }, 1);
+  own.claimErrors.inc({ operation: 'prepare', code: 'busy' });
+  own.hookSeconds.observe({ hook: 'runPodSandbox', result: 'error' }, 1);
+  own.hookErrors.inc({ hook: 'runPodSandbox', code: 'busy' });
+  own.attachSeconds.observe(1);
+  own.attachErrors.inc({ code: 'vf-missing' });
+  own.apiWriteErrors.inc({ object: 'status', code: 'busy' });
   return metrics;
 }

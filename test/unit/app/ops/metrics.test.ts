@@ -45,7 +45,7 @@ describe('Metrics', () => {
       if (failure !== undefined) throw failure;
       return value;
     };
-    metrics.connected('nri', true);
+    metrics.own.connected.set({ peer: 'nri' }, 1);
     metrics.readFrom({
       ...facts,
       devicesOffered: () => 3,
@@ -85,21 +85,6 @@ describe('Metrics', () => {
     expect(text).toMatch(
       /netdra_build_info\{version="1\.2\.3",nodejs_version="\d+\.[\d.]+",driver_name="sriov\.example"\} 1/,
     );
-  });
-
-  it('times and counts writes, failed ones by where they failed', async () => {
-    const metrics = create();
-    metrics.metadataWritten(0.0004);
-    metrics.metadataFailed('update', 'metadata-io');
-    metrics.metadataFailed('prepare', 'metadata-io');
-    metrics.metadataFailed('prepare', 'metadata-invalid');
-    const values = await scrape(metrics);
-    expect(values.get('dra_metadata_writes_total')).toBe(1);
-    expect(values.get('dra_metadata_write_duration_seconds_bucket{le="0.00025"}')).toBe(0);
-    expect(values.get('dra_metadata_write_duration_seconds_bucket{le="0.0005"}')).toBe(1);
-    expect(values.get('dra_metadata_write_errors_total{error_type="metadata-io"}')).toBe(2);
-    expect(values.get('dra_metadata_write_errors_total{error_type="metadata-invalid"}')).toBe(1);
-    expect(values.get('dra_metadata_update_errors_total{error_type="metadata-io"}')).toBe(1);
   });
 
   it('keeps every state of claims on the page, and none that is over', async () => {
@@ -153,19 +138,6 @@ describe('Metrics', () => {
     expect(carriers(after)).toEqual([]);
   });
 
-  it('says whether the slices are published, and counts writes that fail by what they write', async () => {
-    const metrics = create();
-    expect((await scrape(metrics)).get('netdra_slices_published')).toBe(0);
-    metrics.published(true);
-    metrics.writeFailed('status', 'status-forbidden');
-    metrics.writeFailed('events', 'api-forbidden');
-    metrics.writeFailed('events', 'api-forbidden');
-    const values = await scrape(metrics);
-    expect(values.get('netdra_slices_published')).toBe(1);
-    expect(values.get('netdra_api_write_errors_total{object="status",code="status-forbidden"}')).toBe(1);
-    expect(values.get('netdra_api_write_errors_total{object="events",code="api-forbidden"}')).toBe(2);
-  });
-
   it('has the traffic of VFs in pods where it is wanted, read once for a scrape', async () => {
     const off = create();
     off.readFrom(facts);
@@ -189,17 +161,6 @@ describe('Metrics', () => {
     expect([...values.keys()].filter((name) => name.startsWith('netdra_vf_receive'))).toHaveLength(1);
     samples = [];
     expect([...(await scrape(metrics)).keys()].filter((name) => name.includes('web-0'))).toEqual([]);
-  });
-
-  it('counts connections and says whether there is one now', async () => {
-    const metrics = create();
-    metrics.connected('nri', true);
-    metrics.connected('nri', false);
-    metrics.connected('nri', true);
-    const values = await scrape(metrics);
-    expect(values.get('netdra_connects_total{peer="nri"}')).toBe(2);
-    expect(values.get('netdra_connected{peer="nri"}')).toBe(1);
-    expect(values.get('netdra_connected{peer="kubelet"}')).toBe(0);
   });
 
   it('reads the process anew at each scrape', async () => {

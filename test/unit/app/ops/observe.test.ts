@@ -1,10 +1,18 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { PluginHandlers, PodSandbox } from '../../../../nri/index.ts';
-import { Metrics, observeFiles, observeHandlers, observePlugin } from '../../../../src/app/ops/index.ts';
+import {
+  Metrics,
+  Operations,
+  observeFiles,
+  observeHandlers,
+  observePlugin,
+  observerOf,
+} from '../../../../src/app/ops/index.ts';
 import type { MetadataCalls } from '../../../../src/driver/sandbox/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import type { Clock } from '../../../../src/lib/clock.ts';
 import { NetdraError } from '../../../../src/lib/errors.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
 
 /** Each look at the clock is 10 ms after the one before. */
 function createClock(): Clock {
@@ -83,6 +91,10 @@ describe('observeFiles', () => {
       const updater = observeFiles(files, metrics, createClock());
       expect(await updater.updateRequestMetadata(claim, 'r', [])).toBe(update);
     }
+    expect(await series('dra_metadata_writes_total')).toEqual(['dra_metadata_writes_total 1']);
+    expect(await series('dra_metadata_write_duration_seconds_bucket{le="0.0')).toContain(
+      'dra_metadata_write_duration_seconds_bucket{le="0.01"} 1',
+    );
     expect(await series('dra_metadata_write_duration_seconds_sum')).toEqual([
       'dra_metadata_write_duration_seconds_sum 0.01',
     ]);
@@ -91,9 +103,9 @@ describe('observeFiles', () => {
   it('counts a failure and lets it through', async () => {
     const updater = observeFiles(noFiles, metrics, createClock());
     await expect(updater.updateRequestMetadata(claim, 'r', [])).rejects.toThrow('not to be called');
-    expect(await series('dra_metadata_update_errors_total')).toContain(
-      'dra_metadata_update_errors_total{error_type="other"} 1',
-    );
+    for (const name of ['dra_metadata_write_errors_total', 'dra_metadata_update_errors_total']) {
+      expect(await series(name)).toContain(`${name}{error_type="other"} 1`);
+    }
   });
 });
 
@@ -136,6 +148,31 @@ describe('observeHandlers', () => {
     handlers.disconnected();
     expect(await series('netdra_hook_duration_seconds_count')).toEqual([
       'netdra_hook_duration_seconds_count{hook="postStartContainer",result="ok"} 1',
+    ]);
+  });
+});
+
+describe('observerOf', () => {
+  it('counts connections and failed writes, and has the present state of both', async () => {
+    const more = { clock: createClock(), logger: new RecordingLogger() };
+    await using ops = await Operations.start({ driver: 'd', version: '1', metadataEnabled: true, ...more });
+    const observer = observerOf(ops, createClock());
+    ({ metrics } = ops);
+    expect(await series('netdra_slices_published')).toEqual(['netdra_slices_published 0']);
+    for (const failure of [undefined, 'refused', undefined]) observer.connected('nri', failure);
+    observer.published();
+    for (const object of ['status', 'events', 'events'] as const) {
+      observer.writeFailed(object, new NetdraError('api-forbidden', 'no'));
+    }
+    expect(await series('netdra_connects_total{peer="nri"')).toEqual(['netdra_connects_total{peer="nri"} 2']);
+    expect(await series('netdra_connected')).toEqual([
+      'netdra_connected{peer="kubelet"} 0',
+      'netdra_connected{peer="nri"} 1',
+    ]);
+    expect(await series('netdra_slices_published')).toEqual(['netdra_slices_published 1']);
+    expect(await series('netdra_api_write_errors_total')).toEqual([
+      'netdra_api_write_errors_total{object="status",code="api-forbidden"} 1',
+      'netdra_api_write_errors_total{object="events",code="api-forbidden"} 2',
     ]);
   });
 });
