@@ -35,10 +35,7 @@ export interface CniRunnerOptions {
 }
 
 /** The signal ends the operation: a running plugin is killed. */
-export type CniCallOptions = Pick<ExecRequest, 'signal'>;
-
-/** An attachment that was begun, and not deleted since. */
-export type CachedAttachment = CniTask;
+type CniCallOptions = Pick<ExecRequest, 'signal'>;
 
 const defaultSearchPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 
@@ -126,17 +123,17 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * The content of the cache, for cleaning up after pods that are gone: see {@link deleteCached}.
+   * The attachments that were begun and not deleted since, for cleaning up after pods that are gone: see {@link deleteCached}.
    * @returns `problems` says which files cannot be used
    * @throws CniError `cni-cache-unusable` if the cache as a whole cannot be read
    */
-  async cachedAttachments(): Promise<{ attachments: CachedAttachment[]; problems: CniError[] }> {
+  async cachedAttachments(): Promise<{ attachments: CniTask[]; problems: CniError[] }> {
     const { entries, problems } = await this.#cache.list();
     return { attachments: entries.map(({ kind, attachment }) => ({ kind, attachment })), problems };
   }
 
   /** @throws CniError as {@link delete} does */
-  async deleteCached({ kind, attachment }: CachedAttachment, options: CniCallOptions): Promise<void> {
+  async deleteCached({ kind, attachment }: CniTask, options: CniCallOptions): Promise<void> {
     await this.#delete({ ...chainTask(attachment), kind }, options);
   }
 
