@@ -3,7 +3,6 @@ import { poll } from '../../lib/poll.ts';
 import {
   type FunctionLinks,
   isEthernetAddress,
-  type Link,
   type LinkEthtool,
   type LinkState,
   type LinkStateConnection,
@@ -18,7 +17,7 @@ export const appears = { forMs: 5_000, everyMs: 20 };
 /** How long an interface may keep an old value. */
 const takesEffect = { forMs: 2_000, everyMs: 20 };
 
-export interface FunctionInterfacesOptions {
+interface HostInterfaces {
   links: FunctionLinks;
   /** Connection to the host's namespace. */
   host: LinkStateConnection;
@@ -27,52 +26,38 @@ export interface FunctionInterfacesOptions {
   clock: Clock;
 }
 
-/** The interfaces that PCI functions get when their driver is bound. */
-export class FunctionInterfaces {
-  readonly #options: FunctionInterfacesOptions;
-
-  constructor(options: FunctionInterfacesOptions) {
-    this.#options = options;
-  }
-
-  /**
-   * Restores the interface of a function once it exists. After a driver was bound, the interface has a name of the kernel's choice,
-   * which other code may not know yet.
-   * @returns properties that could not be restored
-   * @throws SriovError `vf-missing` if there is none
-   */
-  async restore(pciAddress: string, wanted: LinkState): Promise<RestoreFailure[]> {
-    const { host, ethtool } = this.#options;
-    const { index } = await this.#await(pciAddress);
-    const failures = await restoreLinkState(host, index, wanted, ethtool);
-    const known = new Set(failures.map(({ property }) => property));
-    return [...failures, ...(await this.#withoutEffect(index, wanted, known))];
-  }
-
-  /** Some drivers, such as older iavf, pass a change on to the PF and do not wait for its answer. */
-  async #withoutEffect(index: number, wanted: LinkState, known: ReadonlySet<string>): Promise<RestoreFailure[]> {
-    const { host, clock } = this.#options;
-    const remaining = async () => {
-      const link = await host.link({ index });
-      return (['hardwareAddress', 'mtuBytes'] as const).filter((property) => {
-        const value = wanted[property];
-        const isSettable = typeof value !== 'string' || isEthernetAddress(value);
-        return value !== undefined && isSettable && link?.[property] !== value && !known.has(property);
-      });
-    };
-    if (known.has('link')) return [];
-    const properties = await poll(clock, takesEffect, remaining, ({ length }) => length === 0);
-    const message = `link #${index} has not changed after it was set`;
-    const error = new NetlinkError('netlink-refused', message, { retriable: true });
-    return properties.map((property) => ({ property, error }));
-  }
-
-  async #await(pciAddress: string): Promise<Link> {
-    const { links, clock } = this.#options;
-    const link = await poll(clock, appears, () => links.find(pciAddress));
-    if (link !== undefined) return link;
+/**
+ * Restores the interface of a function once it exists. After a driver was bound, the interface has a name of the kernel's choice,
+ * which other code may not know yet.
+ * @returns properties that could not be restored
+ * @throws SriovError `vf-missing` if there is none
+ */
+export async function restoreInterface(
+  { links, host, ethtool, clock }: HostInterfaces,
+  pciAddress: string,
+  wanted: LinkState,
+): Promise<RestoreFailure[]> {
+  const link = await poll(clock, appears, () => links.find(pciAddress));
+  if (link === undefined) {
     const message = `${pciAddress} has no interface ${appears.forMs} ms after its driver was bound`;
     const hint = 'the kernel log says why';
     throw new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
   }
+  const { index } = link;
+  const failures = await restoreLinkState(host, index, wanted, ethtool);
+  const known = new Set(failures.map(({ property }) => property));
+  if (known.has('link')) return failures;
+  // Some drivers, such as older iavf, pass a change on to the PF and do not wait for its answer.
+  const withoutEffect = async () => {
+    const now = await host.link({ index });
+    return (['hardwareAddress', 'mtuBytes'] as const).filter((property) => {
+      const value = wanted[property];
+      const isSettable = typeof value !== 'string' || isEthernetAddress(value);
+      return value !== undefined && isSettable && now?.[property] !== value && !known.has(property);
+    });
+  };
+  const properties = await poll(clock, takesEffect, withoutEffect, ({ length }) => length === 0);
+  const message = `link #${index} has not changed after it was set`;
+  const error = new NetlinkError('netlink-refused', message, { retriable: true });
+  return [...failures, ...properties.map((property) => ({ property, error }))];
 }

@@ -17,7 +17,7 @@ import {
 import { DeviceNodes, type RdmaAccess } from './device-nodes.ts';
 import { type DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts';
 import { SriovError, UnknownVfStateError } from './errors.ts';
-import { appears, FunctionInterfaces } from './function-interface.ts';
+import { appears, restoreInterface } from './function-interface.ts';
 import { limitsOf, type MtuLimit } from './mtu-limits.ts';
 import { assertNoVfProperties, noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
 import { incomplete, linkFailures, type PropertyFailure, toFailures } from './restore-failures.ts';
@@ -104,20 +104,16 @@ export class VfHardware {
   readonly #host: VfHardwareOptions['host'];
   readonly #nodes: DeviceNodes;
   readonly #links: FunctionLinks;
-  readonly #interfaces: FunctionInterfaces;
   readonly #properties: VfProperties;
 
   constructor(options: VfHardwareOptions) {
-    const { binding, host, ethtool, clock, nodes = new DeviceNodes() } = options;
+    const { binding, host, clock, nodes = new DeviceNodes() } = options;
     this.#options = options;
     this.#binding = binding;
     this.#host = host;
     this.#nodes = nodes;
     this.#links = new FunctionLinks(host);
-    this.#interfaces = new FunctionInterfaces({ links: this.#links, host, clock, ...defined({ ethtool }) });
-    const linkOf = (pciAddress: string) => this.#links.find(pciAddress);
-    const driverOf = (pciAddress: string) => binding.driverOf(pciAddress);
-    this.#properties = new VfProperties({ host, linkOf, driverOf, clock });
+    this.#properties = new VfProperties({ host, links: this.#links, binding, clock });
   }
 
   /**
@@ -362,7 +358,9 @@ export class VfHardware {
 
   async #restoreLink(pciAddress: string, wanted: LinkState): Promise<RestoreFailure[]> {
     const driver = await this.#binding.driverOf(pciAddress);
-    return hasNoInterface(driver) ? [] : await this.#interfaces.restore(pciAddress, wanted);
+    return hasNoInterface(driver)
+      ? []
+      : await restoreInterface({ ...this.#options, links: this.#links }, pciAddress, wanted);
   }
 
   /** Drivers add the RDMA device later than the interface. */

@@ -1,6 +1,7 @@
 import type { Clock } from '../../lib/clock.ts';
 import { NetdraError } from '../../lib/errors.ts';
 import {
+  type FunctionLinks,
   isEthernetAddress,
   type Link,
   NetlinkError,
@@ -8,6 +9,7 @@ import {
   type VfChange,
   type VfInfo,
 } from '../netlink/index.ts';
+import type { DriverBinding } from './driver-binding.ts';
 import { SriovError, UnknownVfStateError } from './errors.ts';
 import {
   assertNoVfProperties,
@@ -24,12 +26,11 @@ import {
 import type { PropertyFailure } from './restore-failures.ts';
 import type { VfAddress } from './vf-hardware.ts';
 
-export interface VfPropertiesOptions {
+interface VfPropertiesOptions {
   /** Connection into the namespace that the PFs' interfaces are in. */
   host: Pick<RtnlConnection, 'vfInfos' | 'setVf'>;
-  /** The interface of a PCI function; `undefined` if it has none there. */
-  linkOf: (pciAddress: string) => Promise<PfLink | undefined>;
-  driverOf: (pciAddress: string) => Promise<string | undefined>;
+  links: Pick<FunctionLinks, 'find'>;
+  binding: Pick<DriverBinding, 'driverOf'>;
   clock: Clock;
 }
 
@@ -71,10 +72,7 @@ export class VfProperties {
    * @throws UnknownVfStateError if the PF does not report the VF
    */
   async info(address: VfAddress): Promise<VfInfo | undefined> {
-    return await this.#poll(
-      () => this.#infoNow(address),
-      () => true,
-    );
+    return await this.#poll(() => this.#infoNow(address));
   }
 
   /**
@@ -83,7 +81,7 @@ export class VfProperties {
    * @throws UnknownVfStateError if the PF does not report the VF
    */
   async read(address: VfAddress): Promise<VfChange> {
-    return await this.#pollNow(address, () => true);
+    return await this.#pollNow(address);
   }
 
   /**
@@ -92,7 +90,7 @@ export class VfProperties {
    * @throws UnknownVfStateError if the PF cannot be asked
    */
   async readAll(pfAddress: string): Promise<Map<number, VfChange>> {
-    const pf = await this.#options.linkOf(pfAddress);
+    const pf = await this.#options.links.find(pfAddress);
     if (pf === undefined) {
       const message = `the PF ${pfAddress} has no network interface, so the settings of its VFs are unknown`;
       const hint = 'bind the kernel driver of the PF, and keep its interface in the network namespace of the driver';
@@ -211,7 +209,7 @@ export class VfProperties {
   }
 
   async #findPf({ pfAddress }: VfAddress): Promise<PfLink | undefined> {
-    return pfAddress === undefined ? undefined : await this.#options.linkOf(pfAddress);
+    return pfAddress === undefined ? undefined : await this.#options.links.find(pfAddress);
   }
 
   /** @throws UnknownVfStateError */
@@ -253,12 +251,12 @@ export class VfProperties {
     return changeOf(await this.#ask(address, pf), pf);
   }
 
-  async #pollNow(address: VfAddress, isDone: (now: VfChange) => boolean): Promise<VfChange> {
+  async #pollNow(address: VfAddress, isDone?: (now: VfChange) => boolean): Promise<VfChange> {
     return await this.#poll(() => this.#now(address), isDone);
   }
 
   /** Asks until the answer is as it should be, or for a while. @throws UnknownVfStateError */
-  async #poll<T>(ask: () => Promise<T>, isDone: (answer: T) => boolean): Promise<T> {
+  async #poll<T>(ask: () => Promise<T>, isDone: (answer: T) => boolean = () => true): Promise<T> {
     const { clock } = this.#options;
     for (const endsAt = clock.nowMs() + settlesMs; ; await clock.sleep(pollMs)) {
       const isLast = clock.nowMs() >= endsAt;
@@ -332,7 +330,7 @@ export class VfProperties {
   async #subjectOf(address: VfAddress): Promise<string> {
     const { pciAddress, pfAddress = '', vfIndex } = address;
     const { name } = await this.#pfLink(address);
-    const driver = (await this.#options.driverOf(pfAddress)) ?? 'none';
+    const driver = (await this.#options.binding.driverOf(pfAddress)) ?? 'none';
     return `VF ${vfIndex} (${pciAddress}) of PF ${name} (${pfAddress}, driver ${driver})`;
   }
 
