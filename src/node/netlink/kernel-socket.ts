@@ -1,5 +1,6 @@
 import { closeSync } from 'node:fs';
 import koffi from 'koffi';
+import { resolvesWithin, systemClock } from '../../lib/clock.ts';
 import { NetlinkError } from './errors.ts';
 import { addressLayout, loadSystemCalls, netlinkFamily, netlinkOptions, switchOn } from './system-calls.ts';
 
@@ -60,12 +61,8 @@ export class KernelSocket {
   async exchange(requests: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
     const exchanged = this.#last.then(() => this.#exchange(requests, onDatagram));
     this.#last = exchanged.catch(() => undefined);
-    const { promise: expired, reject } = Promise.withResolvers<void>();
-    const timer = setTimeout(
-      () => reject(new Error(`the kernel does not answer within ${kernelTimeoutMs} ms`)),
-      kernelTimeoutMs,
-    );
-    await Promise.race([exchanged, expired]).finally(() => clearTimeout(timer));
+    if (await resolvesWithin(systemClock, kernelTimeoutMs, exchanged)) return;
+    throw new Error(`the kernel does not answer within ${kernelTimeoutMs} ms`);
   }
 
   close(): void {

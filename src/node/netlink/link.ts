@@ -9,7 +9,7 @@ import {
   encodeString,
   listAttributes,
 } from './attributes.ts';
-import { type BondMember, type BondOptions, decodeMember, encodeBond } from './bond.ts';
+import { type BondMember, decodeMember } from './bond.ts';
 import {
   assertAlias,
   assertIndex,
@@ -248,30 +248,20 @@ export function encodeLinkChange(index: number, change: LinkChange): Uint8Array[
   return encodeLink(assertIndex(index), encodeProperties(change), change);
 }
 
-/**
- * The attributes for a new veth pair.
- * @throws NetlinkError `netlink-invalid`
- */
-export function encodeVeth(end: LinkChange, peer: LinkChange): Uint8Array[] {
-  const peerMessage = Buffer.concat(encodeLink(0, encodeProperties(peer)));
-  const data = [{ type: vethInfoPeer, value: peerMessage }];
-  return encodeLink(0, [...encodeProperties(end), encodeKind('veth', data)]);
+/** The message for a new link. @param data `IFLA_INFO_DATA` of its kind @throws NetlinkError `netlink-invalid` */
+export function encodeNewLink(link: LinkChange, kind: string, data: Attribute[] = []): Uint8Array[] {
+  const info: Attribute[] = [{ type: infoKind, value: encodeString(kind) }];
+  if (data.length > 0) info.push({ type: infoData, value: data });
+  return encodeLink(0, [...encodeProperties(link), { type: LinkAttribute.linkInfo, value: info }]);
 }
 
-/** The message for a new bond. @throws NetlinkError `netlink-invalid` */
-export function encodeNewBond(bond: LinkChange & BondOptions): Uint8Array[] {
-  return encodeLink(0, [...encodeProperties(bond), encodeKind('bond', encodeBond(bond))]);
-}
-
-/** `IFLA_LINKINFO` of a new link. */
-export function encodeKind(kind: string, data: Attribute[] = []): Attribute {
-  const value: Attribute[] = [{ type: infoKind, value: encodeString(kind) }];
-  if (data.length > 0) value.push({ type: infoData, value: data });
-  return { type: LinkAttribute.linkInfo, value };
+/** `IFLA_INFO_DATA` of a new veth pair: its other end. */
+export function encodeVethPeer(peer: LinkChange): Attribute[] {
+  return [{ type: vethInfoPeer, value: Buffer.concat(encodeLink(0, encodeProperties(peer))) }];
 }
 
 /** All properties of a change except `up` and `flags`, which are in the header. @throws NetlinkError `netlink-invalid` */
-export function encodeProperties(change: LinkChange): Attribute[] {
+function encodeProperties(change: LinkChange): Attribute[] {
   const attributes: Attribute[] = [];
   const add = <T>(type: number, value: T | undefined, encode: (value: T) => Attribute['value']) => {
     if (value !== undefined) attributes.push({ type, value: encode(value) });

@@ -3,18 +3,9 @@ import { freeName } from './free-name.ts';
 import type { Link, LinkChange, NetnsReference } from './link.ts';
 import type { RtnlConnection } from './rtnl.ts';
 
-export interface MoveTarget {
+interface MoveTarget {
   netns: NetnsReference;
   connection: Pick<RtnlConnection, 'link'>;
-}
-
-export interface MoveOptions {
-  /**
-   * Whether a name that is taken in the target is replaced by a free one. For the way back to the host, which must not
-   * fail because a pod or the host has given the name to another link. A process in the pod that keeps adding
-   * alternative names can still win; then the link has to be recreated by binding its driver again.
-   */
-  acceptOtherName?: boolean;
 }
 
 /** A process in either namespace can take names during the move, and one in a pod can keep doing so. */
@@ -27,6 +18,9 @@ const attempts = 20;
  * its index may change.
  * @param link as it was read last
  * @param change applied in the target; without a name the link keeps its own
+ * @param options.acceptOtherName whether a name that is taken in the target is replaced by a free one. For the way back to the
+ * host, which must not fail because a pod or the host has given the name to another link. A process in the pod that keeps adding
+ * alternative names can still win; then the link has to be recreated by binding its driver again
  * @returns the link as it is in the target
  * @throws NetlinkError `netlink-refused` with `EEXIST` if the target has a link of that name; then nothing was moved
  */
@@ -35,7 +29,7 @@ export async function moveLink(
   link: Link,
   to: MoveTarget,
   change: Omit<LinkChange, 'netns'> = {},
-  { acceptOtherName = false }: MoveOptions = {},
+  { acceptOtherName = false } = {},
 ): Promise<Link> {
   const { index } = link;
   let now: Link | undefined = link;

@@ -27,25 +27,21 @@ export interface NetworkState {
 export function toNetworkState(link: Link, addresses: readonly Address[]): NetworkState {
   const { index, name: interfaceName, hardwareAddress, mtuBytes, up, carrier } = link;
   const own = addresses.filter((address) => address.index === index);
-  return { interfaceName, hardwareAddress, ...reportedAddresses(own), mtuBytes, linkUp: up && carrier };
-}
-
-/** Which of an interface's addresses are reported, and whether some of them are not ready yet. */
-export function reportedAddresses(
-  addresses: Address[],
-): Pick<NetworkState, 'duplicates' | 'ips' | 'tentative' | 'unconfirmed'> {
-  const valid = addresses.filter(({ dadFailed }) => !dadFailed);
+  const [duplicates, valid] = [own.filter(({ dadFailed }) => dadFailed), own.filter(({ dadFailed }) => !dadFailed)];
   const global = valid.filter(({ scope }) => isReachable(scope));
   // Even if all global ones are tentative: reporting link-local ones meanwhile would only confuse.
   const chosen = global.length > 0 ? global : valid.filter(({ scope }) => scope === 'link');
   const usable = chosen.filter(({ tentative }) => !tentative);
   const unconfirmed = usable.filter(({ optimistic }) => optimistic === true);
-  const duplicates = addresses.filter(({ dadFailed }) => dadFailed);
   return {
+    interfaceName,
+    hardwareAddress,
     ips: cidrsOf(usable),
     tentative: chosen.some(({ tentative }) => tentative),
     ...(unconfirmed.length > 0 && { unconfirmed: cidrsOf(unconfirmed) }),
     ...(duplicates.length > 0 && { duplicates: cidrsOf(duplicates) }),
+    mtuBytes,
+    linkUp: up && carrier,
   };
 }
 

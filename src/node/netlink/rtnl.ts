@@ -7,20 +7,18 @@ import {
   isReachable,
   scopeOf,
 } from './address.ts';
-import { encodeString } from './attributes.ts';
-import type { BondOptions } from './bond.ts';
+import { type Attribute, encodeString } from './attributes.ts';
+import { type BondOptions, encodeBond } from './bond.ts';
 import { assertIndex, assertInterfaceName } from './checks.ts';
 import { decodeAnswer, NetlinkError, type RequestSubject } from './errors.ts';
 import {
   altNamesOf,
   decodeLink,
   encodeAltName,
-  encodeKind,
   encodeLink,
   encodeLinkChange,
-  encodeNewBond,
-  encodeProperties,
-  encodeVeth,
+  encodeNewLink,
+  encodeVethPeer,
   type Link,
   LinkAttribute,
   type LinkChange,
@@ -291,17 +289,16 @@ export class RtnlConnection implements Disposable {
 
   /** Both ends are created in this namespace unless their `netns` says otherwise. */
   async createVeth({ peer, ...end }: NewVeth): Promise<void> {
-    await this.#createLink(encodeVeth(end, peer), `create veth pair with ${peer.name}`, end.name);
+    await this.#createLink(end, 'veth', encodeVethPeer(peer), `create veth pair with ${peer.name}`);
   }
 
   async createBridge(bridge: NewLink): Promise<void> {
-    const payload = encodeLink(0, [...encodeProperties(bridge), encodeKind('bridge')]);
-    await this.#createLink(payload, 'create bridge', bridge.name);
+    await this.#createLink(bridge, 'bridge');
   }
 
   /** @throws NetlinkError `netlink-refused` with `ENOTSUP` if the kernel has no bonding */
   async createBond(bond: NewBond): Promise<void> {
-    await this.#createLink(encodeNewBond(bond), 'create bond', bond.name);
+    await this.#createLink(bond, 'bond', encodeBond(bond));
   }
 
   /** Deleting a veth end also deletes its other end; deleting a bond frees its members. */
@@ -355,9 +352,9 @@ export class RtnlConnection implements Disposable {
     return { messages: await this.#socket.dump({ type: MessageType.getRoute, payload }, subject), subject };
   }
 
-  async #createLink(payload: Uint8Array[], operation: string, name: string): Promise<void> {
-    const subject = this.#subject(operation, name, newLinkHints);
-    await this.#create(MessageType.newLink, payload, subject);
+  async #createLink(link: NewLink, kind: string, data?: Attribute[], operation = `create ${kind}`): Promise<void> {
+    const subject = this.#subject(operation, link.name, newLinkHints);
+    await this.#create(MessageType.newLink, encodeNewLink(link, kind, data), subject);
   }
 
   async #create(type: number, payload: Uint8Array[], subject: RequestSubject): Promise<void> {

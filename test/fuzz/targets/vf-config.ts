@@ -6,8 +6,9 @@ import type { VfConfig } from '../../../src/driver/state/index.ts';
 import type { AllocatedClaim } from '../../../src/framework/kubeletplugin/index.ts';
 import { CniError } from '../../../src/node/cni/index.ts';
 import { encodeAddress } from '../../../src/node/netlink/address.ts';
+import { encodeBond } from '../../../src/node/netlink/bond.ts';
 import { type Cidr, parseCidr } from '../../../src/node/netlink/cidr.ts';
-import { encodeLinkChange, encodeNewBond } from '../../../src/node/netlink/link.ts';
+import { encodeLinkChange, encodeNewLink } from '../../../src/node/netlink/link.ts';
 import { encodeRoute } from '../../../src/node/netlink/route.ts';
 import { buildClaim, type ConfigOptions, testDriver } from '../../doubles/objects.ts';
 import { routeLimits, routeParameters, vfConfigParameters } from '../../doubles/vf-config-arbitraries.ts';
@@ -39,7 +40,7 @@ function applyLater({
     }
     if (bond !== undefined) {
       const { name, mode = 'active-backup', miimon: miimonMs = 100, failOverMac } = bond;
-      encodeNewBond({ name, mode, miimonMs, ...(failOverMac && { failOverMac }) });
+      encodeNewLink({ name }, 'bond', encodeBond({ mode, miimonMs, ...(failOverMac && { failOverMac }) }));
     }
     encodeLinkChange(1, {
       ...(interfaceName === undefined ? {} : { name: interfaceName }),

@@ -8,7 +8,8 @@ import {
   encodeString,
   listAttributes,
 } from '../../../../src/node/netlink/attributes.ts';
-import { decodeLink, encodeLink, encodeLinkChange, encodeNewBond } from '../../../../src/node/netlink/link.ts';
+import { encodeBond } from '../../../../src/node/netlink/bond.ts';
+import { decodeLink, encodeLink, encodeLinkChange, encodeNewLink } from '../../../../src/node/netlink/link.ts';
 import { decodeRoute, encodeRoute, isDefaultRoute } from '../../../../src/node/netlink/route.ts';
 import { decodeVfInfos } from '../../../../src/node/netlink/vf-settings.ts';
 import { completeTable, connectKernel } from '../../../doubles/netlink-kernel.ts';
@@ -68,11 +69,11 @@ describe('bonds', () => {
 
   it('are made with mode, interval and the choice of the MAC address', () => {
     const plain = { name: 'bond0', mode: '802.3ad', miimonMs: 100 } as const;
-    expect(info(encodeNewBond(plain))).toEqual([
+    expect(info(encodeNewLink(plain, 'bond', encodeBond(plain)))).toEqual([
       [1, [4]],
       [3, [...putU32(100)]],
     ]);
-    const backup = encodeNewBond({ ...plain, mode: 'active-backup', failOverMac: 'active' });
+    const backup = encodeNewLink(plain, 'bond', encodeBond({ ...plain, mode: 'active-backup', failOverMac: 'active' }));
     expect(info(backup)).toContainEqual([1, [1]]);
     expect(info(backup)).toContainEqual([13, [1]]);
   });

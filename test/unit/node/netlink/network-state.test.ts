@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Address } from '../../../../src/node/netlink/address.ts';
 import type { Link } from '../../../../src/node/netlink/link.ts';
-import { findVf, reportedAddresses } from '../../../../src/node/netlink/network-state.ts';
+import { findVf, toNetworkState } from '../../../../src/node/netlink/network-state.ts';
 
 const address = (cidr: string, more: Partial<Address> = {}): Address => ({
   index: 3,
@@ -14,7 +14,20 @@ const address = (cidr: string, more: Partial<Address> = {}): Address => ({
 });
 const linkLocal = (more: Partial<Address> = {}) => address('fe80::1/64', { scope: 'link', ...more });
 
-describe('reportedAddresses', () => {
+/** The part of the state that is about addresses. */
+function reportedAddresses(addresses: Address[]) {
+  const link: Link = { index: 3, name: 'net1', mtuBytes: 1500, up: true, carrier: true, altNames: [] };
+  const {
+    interfaceName: _name,
+    hardwareAddress: _mac,
+    mtuBytes: _mtu,
+    linkUp: _up,
+    ...reported
+  } = toNetworkState(link, addresses);
+  return reported;
+}
+
+describe('toNetworkState', () => {
   it('reports global addresses in order, each once, without the link-local ones', () => {
     const addresses = [address('2001:db8::1/64'), address('10.0.0.1/24'), linkLocal(), address('10.0.0.1/24')];
     expect(reportedAddresses(addresses)).toEqual({ ips: ['10.0.0.1/24', '2001:db8::1/64'], tentative: false });
