@@ -232,7 +232,9 @@ export class ClaimMetadata extends ClaimDirs {
   isGated(claim: ClaimIdentity): boolean {
     try {
       const state = this.states.read(claim);
-      return state?.claim.uid === claim.uid && Object.values(state.requests).every(({ isGated }) => isGated === true);
+      if (state?.claim.uid !== claim.uid || !hasGate(state)) return false;
+      // A request that the claim no longer has keeps its generation, without devices.
+      return Object.values(state.requests).every(({ isGated, devices }) => isGated === true || devices.length === 0);
     } catch {
       // An unreadable record is left to the calls that need it.
       return false;

@@ -91,5 +91,6 @@ describe.each([
     await prepare({ vf: request('vf', 'dev-1') });
     expect([fileOf('vf'), metadata.read(claim, 'vf')?.devices]).toEqual([before, contents.get('vf')]);
     expect(read('dra-device-metadata/default_fast-net/gate')).toEqual(gate && expect.stringContaining('s1'));
+    expect(metadata.isGated(claim)).toBe(gate !== undefined);
   });
 });
