@@ -114,6 +114,8 @@ export const remedies: Record<string, string> = {
   'not-ready': 'Nothing: the kubelet starts the container again. The event of the pod says what the claim waits for.',
   'not-simulated': 'Run without `--simulate` on a machine with SR-IOV.',
   'nri-unavailable': 'Enable NRI in the configuration of the runtime, and restart it.',
+  'numa-unenforceable':
+    'Switch device metadata on (`kubeletPlugin.enableDeviceMetadata`), use the start gate `hook`, or set `numa: report` in the VFConfig.',
   'numa-mismatch':
     'Set the topology manager of the kubelet to `restricted` or `single-numa-node`, or ask for `numa: prefer`.',
   'numa-unknown': 'Give the container exclusive CPUs (Guaranteed, whole CPUs), or ask for `numa: prefer`.',

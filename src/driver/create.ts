@@ -301,6 +301,7 @@ function createClaims(
     ...{ driver, store, attachments, control, deviceSpecs, dialectFiles, clock, logger },
     inventory: { pool: nodeName, find: (name) => devices.findUsable(name) },
     withdrawMetadata: (claim) => metadata.withdraw(claim),
+    isShownByContainers: (claim) => metadata.isShownByContainers(claim),
     attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     namespaces: createKubeNamespaceReader(kube),

@@ -343,6 +343,9 @@ export class Checks {
     if (withVfs.some(({ plan, reservedFor }) => plan.isBroken || reservedFor.length > 1)) return false;
     if (withVfs.length > 0 && pod.plan.isOnHost) return false;
     if (this.#isRefused(pod) || this.guarantees.isWaiting(pod)) return false;
+    // With such settings nothing shows which containers use a claim, so those with `numa: require` are not prepared.
+    const isBlind = this.#node.plan.settings.some(({ metadata, gate }) => !metadata && gate === 'file');
+    if (isBlind && withVfs.some(({ plan }) => isNumaRequired(plan))) return false;
     // A VF that a process has moved to a namespace of its own stays there until the pod ends.
     if ([...this.#node.runtime.sandboxes.values()].some((each) => each.pod === pod && each.ownNamespace !== undefined))
       return false;

@@ -34,6 +34,8 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
   checkAllocation: (claim: AllocatedClaim) => Promise<void>;
   /** Withdraws the metadata of a claim from its containers: closes its gate, and blanks or removes its files. */
   withdrawMetadata: (claim: ClaimIdentity) => Promise<void>;
+  /** Whether containers show that they use a claim: see `ClaimMetadata`. */
+  isShownByContainers: (claim: ClaimIdentity) => boolean;
   /** What a device's ResourceSlice says of it. */
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /** CDI specs for what containers need besides the metadata. */
@@ -160,16 +162,27 @@ export class Driver implements DraPlugin {
   async #resolve(work: PrepareWork, signal: AbortSignal, nodeNetworks: () => Promise<Cidr[]>): Promise<void> {
     const { claim, known, allocation, progress } = work;
     progress.claimBegins(claim);
-    if (work.isAgain) return;
+    if (work.isAgain) return this.#checkNuma(work);
     // A partly prepared claim was checked before, and its class may have been deleted since.
     if (known?.allocation !== allocation) await this.#options.checkAllocation(claim);
     work.devices = await this.#resolver.resolve(claim, signal, nodeNetworks);
     if (work.devices.length > 0) checkSinglePod(claim);
+    this.#checkNuma(work);
     if (known === undefined || (known.allocation === allocation && known.state !== 'unpreparing')) return;
     // It was allocated again while it was prepared: it must keep nothing of its earlier devices. Or its unprepare was cut short,
     // perhaps during the reset of a VF.
     work.unrestored = await this.#restoreEarlier(known);
     work.earlier = [];
+  }
+
+  /** Also when it is prepared again: until it was, containers of an earlier start gate have the hook that shows its claim. */
+  #checkNuma({ claim, devices }: PrepareWork): void {
+    if (devices.every(({ config }) => config.numa !== 'require') || this.#options.isShownByContainers(claim.identity))
+      return;
+    const problem =
+      ' has numa: require, and with device metadata off and the start gate file no container shows its claims';
+    const hint = 'switch device metadata on, use the start gate hook, or set numa: report';
+    throw refusal(claim, 'numa-unenforceable', problem, { hint });
   }
 
   /** Before VFs are read: until its earlier claim is unprepared, a VF is still being restored. */

@@ -19,6 +19,8 @@ export type DriverErrorCode =
   | 'cni-refused'
   /** The DeviceClass of the allocation cannot be read. */
   | 'class-unreadable'
+  /** The claim has `numa: require`, and with the driver's settings nothing shows which containers use the claim. */
+  | 'numa-unenforceable'
   /** Another claim has a device of the same IOMMU group in user space. */
   | 'device-in-use'
   /** The guarantees of other claims leave too little of the port's bandwidth. */

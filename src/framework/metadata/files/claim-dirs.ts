@@ -128,6 +128,14 @@ export class ClaimDirs {
     return isMarked || container.createRuntimeHooks.some(({ args }) => isGateOf(this.options.dataDir, undefined, args));
   }
 
+  /** Returns whether containers show that they use a claim that is prepared now: by its gate, or by the mount of a file. */
+  isShownByContainers(claim: ClaimIdentity): boolean {
+    if (this.options.enabled === true || this.options.gate !== undefined) return true;
+    // Files of a claim from before metadata was switched off stay.
+    const kept = this.states.readForRemoval(claim);
+    return typeof kept === 'object' && kept.claim.uid === claim.uid && kept.layouts.length > 0;
+  }
+
   /** Reads the variables of a container once: they are compared with every claim of the node. */
   #marksOf({ env }: ContainerParts): readonly string[] {
     const { marker } = this.options;

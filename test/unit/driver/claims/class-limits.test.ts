@@ -14,6 +14,25 @@ async function outcome(claim: AllocatedClaim): Promise<string> {
   return result !== undefined && 'error' in result ? explain(result.error) : 'prepared';
 }
 
+describe('numa, at prepare', () => {
+  const claim = allocated('c', ['dev-1'], { config: [fromClaim({ numa: 'require' })] });
+  const refused =
+    'claim default/c has numa: require, and with device metadata off and the start gate file no container shows its claims (switch device metadata on';
+
+  it('refuses require if containers do not show their claims, also when the claim is prepared again', async () => {
+    bench.isShownByContainers = false;
+    expect(await outcome(claim)).toContain(refused);
+    expect(bench.store.claims()).toEqual([]);
+    const reported = allocated('d', ['dev-2'], { config: [fromClaim({ numa: 'report' })] });
+    expect(await outcome(reported)).toBe('prepared');
+    bench.isShownByContainers = true;
+    expect(await outcome(claim)).toBe('prepared');
+    bench.isShownByContainers = false;
+    expect(await outcome(claim)).toContain(refused);
+    expect(bench.store.claim(claim.identity.uid)?.state).toBe('prepared');
+  });
+});
+
 describe('limits of a DeviceClass, at prepare', () => {
   it.each([
     [{ names: ['red', 'default'] }, 'prepared'],

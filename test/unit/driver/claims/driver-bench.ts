@@ -136,6 +136,8 @@ export class DriverBench implements Disposable {
   /** What was reported of calls that take long. */
   readonly waits: string[] = [];
   readonly driver: Driver;
+  /** Whether containers show which claims they use. */
+  isShownByContainers = true;
   /** Of every VF; they are of one port. */
   bandwidth: { guaranteedMbps: number; portMbps: number; burst?: true } | undefined;
   /** Of the ports of all VFs. */
@@ -156,6 +158,7 @@ export class DriverBench implements Disposable {
       networkAttachments,
       control: this.control,
       withdrawMetadata: async ({ name }) => void this.control.calls.push(`withdraw ${name}`),
+      isShownByContainers: () => this.isShownByContainers,
       attributesOf: (pciAddress) => ({ 'resource.kubernetes.io/pciBusID': { string: pciAddress } }),
       attachments: { detach: (_, device) => this.#release(device), forget: () => undefined },
       deviceSpecs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'device' }),

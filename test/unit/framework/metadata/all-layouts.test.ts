@@ -362,8 +362,13 @@ describe('a container', () => {
       if (more.enabled === false && mode === 'file') {
         // Nothing waits, so nothing of metadata is there while it is off.
         expect([ids, bench.edits(claim.uid)]).toEqual([new Map(), []]);
+        expect(metadata.isShownByContainers(claim)).toBe(false);
         continue;
       }
+      expect(metadata.isShownByContainers(claim)).toBe(true);
+      const off = bench.start({ marker: 'CLAIM_', enabled: false });
+      expect(off.isShownByContainers(claim)).toBe(more.enabled !== false);
+      expect(off.isShownByContainers(others[0]!)).toBe(false);
       expect([...ids.keys()]).toEqual(['vf']);
       const [{ env = [], hooks = [] } = {}] = bench.edits(claim.uid);
       expect([env, hooks.length]).toEqual(
