@@ -6,6 +6,9 @@ import type { KubeletPluginOptions } from './helper.ts';
 /** `sizeof(sockaddr_un.sun_path)` minus the terminating zero byte: linux/un.h. */
 const maxSocketPathBytes = 107;
 
+/** The kubelet dials `unix:` and the path as a URL, and from 1.38 on refuses plugins whose path has such characters. */
+const changedByUrls = /[%?#\p{Cc}]/u;
+
 type SocketPlace = Pick<KubeletPluginOptions, 'driver' | 'dataDir' | 'registryDir' | 'podUid'>;
 
 export interface SocketPaths {
@@ -62,6 +65,13 @@ function checkPlace({ driver, dataDir, registryDir, podUid }: SocketPlace): void
     if (isAbsolute(path)) continue;
     const hint = 'give the path under which the kubelet sees it';
     throw new KubeletPluginError('invalid-options', `directory ${path} is not absolute`, { path, hint });
+  }
+  if (changedByUrls.test(dataDir)) {
+    throw new KubeletPluginError(
+      'invalid-options',
+      `directory ${JSON.stringify(dataDir)} has a character that the kubelet cannot dial as a URL`,
+      { path: dataDir, hint: 'choose one without "%", "?", "#" and control characters' },
+    );
   }
   if (podUid !== undefined && !/^[0-9A-Za-z][-0-9A-Za-z]*$/.test(podUid)) {
     const hint = 'give metadata.uid of the pod that the driver runs in';

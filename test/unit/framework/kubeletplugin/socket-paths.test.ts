@@ -84,6 +84,16 @@ describe('chooseSocketPaths', () => {
     expect(() => chooseSocketPaths({ driver, ...kubelet, dataDir: 'plugins' })).toThrow(/directory plugins is not/);
   });
 
+  it.each(['%41', '%', '?', '#', '\n'])(
+    'refuses a directory with %j in its name, since the kubelet dials a URL',
+    (part) => {
+      const dataDir = `/var/lib/plugins/a${part}b`;
+      expect(() => chooseSocketPaths({ driver, ...kubelet, dataDir })).toThrow(
+        /has a character that the kubelet cannot dial/,
+      );
+    },
+  );
+
   it.each(['', '../x', 'a/b', '.x', '-'])('refuses %j as the UID of a pod', (uid) => {
     expect(() => chooseSocketPaths({ driver, ...kubelet, podUid: uid })).toThrow(/is not the UID of a pod/);
   });
