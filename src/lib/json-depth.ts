@@ -20,6 +20,32 @@ export function isTooDeep(value: unknown): boolean {
   return false;
 }
 
+/** Values of a YAML document with all aliases expanded, unless its text is longer: more than any file for netdra has. */
+export const mostExpandedValues = 100_000;
+
+/**
+ * Returns why YAML from others must not be walked: it is too deep, or its aliases make it larger than its text. Ten short lines can stand
+ * for billions of values. The parser shares what an alias stands for, so that this visits each object once per level.
+ * @param value of one document
+ */
+export function findYamlProblem(value: unknown, text: string): string | undefined {
+  if (isTooDeep(value)) return `is nested more than ${maxJsonDepth} levels deep`;
+  const most = Math.max(mostExpandedValues, text.length);
+  if (countValues(value, new Map()) <= most) return undefined;
+  return `has more than ${most} values when its aliases are expanded: use fewer aliases`;
+}
+
+/** @param value not too deep @param known objects that were counted */
+function countValues(value: unknown, known: Map<object, number>): number {
+  if (typeof value !== 'object' || value === null) return 1;
+  let count = known.get(value);
+  if (count !== undefined) return count;
+  count = 1;
+  for (const each of Object.values(value)) count += countValues(each, known);
+  known.set(value, count);
+  return count;
+}
+
 function nestedIn(values: readonly unknown[]): object[] {
   return values.filter((each): each is object => typeof each === 'object' && each !== null);
 }

@@ -14,7 +14,7 @@ import type { AllocatedConfiguration } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest, type ClaimIdentity } from '../../framework/metadata/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
-import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
+import { findYamlProblem } from '../../lib/json-depth.ts';
 import { inventoryPolicySchema } from '../../node/inventory/index.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -111,7 +111,8 @@ class Validator {
       const text = await (file === '-' ? readAll(process.stdin) : readFile(file, 'utf8'));
       const places = yamlPlaces(text, yaml);
       return yaml.loadAll(text).map((value, index) => {
-        if (isTooDeep(value)) throw new Error(`document ${index + 1} is nested more than ${maxJsonDepth} levels deep`);
+        const problem = findYamlProblem(value, text);
+        if (problem !== undefined) throw new Error(`document ${index + 1} ${problem}`);
         return { file, value, placeOf: places[index] ?? (() => start) };
       });
     } catch (error) {
@@ -152,7 +153,10 @@ class Validator {
     if (typeof text !== 'string' || !/^kind: *["']?InventoryPolicy\b/m.test(text)) return;
     try {
       const place = document.placeOf(path);
-      this.#checkPolicy({ ...document, placeOf: () => place }, yaml.load(text), []);
+      const policy = yaml.load(text);
+      const problem = findYamlProblem(policy, text);
+      if (problem !== undefined) this.#report(document, [{ field: 'data', message: problem, path: [] }], path);
+      else this.#checkPolicy({ ...document, placeOf: () => place }, policy, []);
     } catch (error) {
       if (!(error instanceof yaml.YAMLException)) throw error;
       this.#report(document, [{ field: 'data', message: `is not valid YAML: ${error.reason}`, path: [] }], path);

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { NetdraError } from '../../lib/errors.ts';
+import { findYamlProblem } from '../../lib/json-depth.ts';
 import { type InventoryPolicy, inventoryPolicySchema } from '../../node/inventory/index.ts';
 import { checkSchema } from '../api/schema-faults.ts';
 import { yamlPlaces } from '../api/yaml-places.ts';
@@ -76,6 +77,8 @@ export class PolicyFile implements PolicySource {
       const place = cause.mark === undefined ? '' : ` (line ${cause.mark.line + 1})`;
       throw this.#invalid(`inventory policy ${this.#path} is not valid YAML: ${cause.reason}${place}`);
     }
+    const problem = findYamlProblem(value, text);
+    if (problem !== undefined) throw this.#invalid(`inventory policy ${this.#path} ${problem}`);
     const { data, faults } = checkSchema(inventoryPolicySchema, value, 'docs/inventory.md');
     if (faults !== undefined) {
       const [placeOf] = yamlPlaces(text, parser);

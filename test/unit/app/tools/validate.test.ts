@@ -56,13 +56,25 @@ const policy = (rest: string) => `apiVersion: netdra.dev/v1alpha1\nkind: Invento
 const policyObject = (nodeSelector: string, rest = 'pfs: []') =>
   `apiVersion: netdra.dev/v1alpha1\nkind: NetworkDevicePolicy\nmetadata: { name: p }\nspec:\n  nodeSelector: ${nodeSelector}\n  ${rest}\n`;
 
+/** Thirty lines that stand for 10^30 values. */
+const laughs = Array.from({ length: 30 }, (_, level) => {
+  return `l${level}: &l${level} [${Array(10)
+    .fill(level === 0 ? 'ha' : `*l${level - 1}`)
+    .join()}]`;
+});
+const bomb = `${laughs.join('\n')}${claim('c', 'ipam: { type: static, laughs: *l29 }')}`;
+const configMap = (text: string) =>
+  `apiVersion: v1\nkind: ConfigMap\ndata:\n  policy.yaml: |\n${text.replaceAll(/^/gm, '    ')}\n`;
+
 describe('validateFiles', () => {
   it.each([
     ['flow lists', `a: ${'['.repeat(5_000)}${']'.repeat(5_000)}`],
     ['lists of objects', `${'{ items: ['.repeat(100)}${']}'.repeat(100)}`],
     ['an anchor within itself', 'kind: &k [*k]'],
-  ])('refuses a document that is nested too deeply: %s', async (_what, text) => {
-    expect((await linesFor([text]))[0]).toMatch(/^0:\d+:\d+: document: /);
+    ['aliases that multiply', bomb],
+    ['aliases that multiply in a ConfigMap', configMap(policy(`${laughs.join('\n')}\npfs: *l29`))],
+  ])('refuses a document that is nested too deeply, or too large: %s', async (_what, text) => {
+    expect((await linesFor([text]))[0]).toMatch(/^0:\d+:\d+: (document|data): /);
   });
 
   it('finds nothing in the files of the project', async () => {

@@ -57,6 +57,11 @@ describe('PolicyFile', () => {
     ['- a\n- b\n', /document: a map of fields is needed \(line 1\)$/],
     ['{', /is not valid YAML/],
     ['', /is not valid YAML/],
+    [
+      Array.from({ length: 7 }, (_, n) => `l${n}: &l${n} [${Array(8).fill(n === 0 ? 'x' : `*l${n - 1}`)}]`).join('\n'),
+      /has more than 100000 values when its aliases are expanded/,
+    ],
+    ['a: &a [*a]', /is nested more than 64 levels deep/],
   ])('refuses %j with the field', async (text, message) => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');
