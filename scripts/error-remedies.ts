@@ -117,8 +117,8 @@ export const remedies: Record<string, string> = {
   'numa-unenforceable':
     'Switch device metadata on (`kubeletPlugin.enableDeviceMetadata`), use the start gate `hook`, or set `numa: report` in the VFConfig.',
   'numa-mismatch':
-    'Set the topology manager of the kubelet to `restricted` or `single-numa-node`, or ask for `numa: prefer`.',
-  'numa-unknown': 'Give the container exclusive CPUs (Guaranteed, whole CPUs), or ask for `numa: prefer`.',
+    'Set the topology manager of the kubelet to `restricted` or `single-numa-node`, or set `numa: report`.',
+  'numa-unknown': 'Give the container exclusive CPUs (Guaranteed, whole CPUs), or set `numa: report`.',
   'packet-refused': 'Give the driver the capability NET_RAW.',
   'peer-not-reading': 'Look at the log and the load of the runtime.',
   'policy-invalid': 'Correct the policy; `netdra validate FILE` checks it before it is applied.',
