@@ -47,9 +47,9 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
 
 /**
  * Prepares VFs for claims: configures them from outside and stores their original state. Their state in the pod is known only
- * in its sandbox, so metadata is deferred; VFs without device files have nothing else to mount, and the result is empty
- * then. VFs of requests with `adminAccess` belong to other claims or to none: they are described, and neither changed nor
- * stored. The methods are to be called with the locks of the claims held.
+ * in its sandbox, so metadata is deferred. The result has only requests whose containers need more than metadata, such as device
+ * files; it is empty for a claim without such requests. VFs of requests with `adminAccess` belong to other claims or to none:
+ * they are described, and neither changed nor stored. The methods are to be called with the locks of the claims held.
  */
 export class Driver implements DraPlugin {
   readonly #options: DriverOptions;
@@ -221,10 +221,7 @@ export class Driver implements DraPlugin {
     }
     work.devices = complete;
     work.groups = await groupsOf(this.#options.control, complete.filter(isUserSpace));
-    const prepared = [...this.#describe(storedOf(work)), ...this.#observed(claim)];
-    // An empty result: the framework defers all requests.
-    const isDeferredOnly = prepared.every((each) => each.cdiDeviceIds.length === 0 && each.metadata === 'deferred');
-    work.prepared = isDeferredOnly ? [] : prepared;
+    work.prepared = [...this.#describe(storedOf(work)), ...this.#observed(claim)];
   }
 
   async #snapshotAll(work: PrepareWork): Promise<void> {
@@ -296,6 +293,7 @@ export class Driver implements DraPlugin {
     return access;
   }
 
+  /** Writes CDI specs. @returns the devices of those requests that have some: the framework knows those of the others */
   #describe(claim: Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>): PreparedDevice[] {
     const { uid } = claim.identity;
     const dialectIds = new Map(this.#dialects.layDown(claim));
@@ -308,7 +306,8 @@ export class Driver implements DraPlugin {
       const cdiDeviceIds = [...this.#writeSpec(uid, device), ...(dialectId === undefined ? [] : [dialectId])];
       prepared.push({ requests: [request], poolName: pool, deviceName: name, cdiDeviceIds, metadata: 'deferred' });
     }
-    return prepared;
+    const withSpecs = new Set(prepared.flatMap((each) => (each.cdiDeviceIds.length > 0 ? each.requests : [])));
+    return prepared.filter(({ requests }) => requests.some((request) => withSpecs.has(request)));
   }
 
   #observed(claim: AllocatedClaim): PreparedDevice[] {

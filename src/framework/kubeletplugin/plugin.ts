@@ -40,8 +40,9 @@ export interface PreparedDevice {
 }
 
 /**
- * Result of preparing one claim. No devices means that every request of the allocation that this driver serves is
- * deferred (KEP-5304 "Deferred metadata"). An `error` fails the claim, whatever devices stand beside it.
+ * Result of preparing one claim. A request of the allocation for which it has no device is deferred (KEP-5304 "Deferred metadata"):
+ * the framework tells the kubelet its allocated devices and mounts its file, so a driver whose devices need nothing else in
+ * containers returns an empty list. An `error` fails the claim, whatever devices stand beside it.
  */
 export type PrepareResult =
   | { devices: PreparedDevice[]; error?: Error | undefined }

@@ -17,13 +17,16 @@ export interface PreparedClaim extends PreparedRecord {
 }
 
 /**
- * Turns the driver's devices into contents of requests. If it returned none, all of the allocation are deferred.
+ * Turns the driver's devices into contents of requests. Requests for which it returned none are deferred, with the allocated devices.
  * @throws KubeletPluginError `driver-contract` if a device lacks a name, names a request that the claim does not have,
  * or has an invalid CDI device ID
  */
 export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, returned: PreparedDevice[]): PreparedClaim {
   const allocated = claim.results.filter((result) => result.driver === driver);
-  const devices = returned.length > 0 ? returned : allocated.map(deferredDevice);
+  const named = new Set(returned.flatMap(({ requests }) => requests.map(baseRequest)));
+  const isForAll = returned.some(({ requests }) => requests.length === 0);
+  const leftOut = isForAll ? [] : allocated.filter(({ request }) => !named.has(baseRequest(request)));
+  const devices = [...returned, ...leftOut.map(deferredDevice)];
   // Without a prototype: `constructor` is a valid name of a request.
   const requests: Record<string, RequestRecord> = Object.create(null);
   const contents = new Map<string, PreparedContent>();

@@ -456,8 +456,7 @@ describe('a request with admin access', () => {
       { name: 'own', devices: ['dev-2'] },
     ];
     const both = allocated('both', [], { requests });
-    const own = { requests: ['own'], poolName: 'node-1', deviceName: 'dev-2', cdiDeviceIds: [], metadata: 'deferred' };
-    expect(await bench.prepare(both)).toEqual({ devices: [own, answer] });
+    expect(await bench.prepare(both)).toEqual({ devices: [answer] });
     expect(bench.store.claim(both.identity.uid)?.devices.map(({ name }) => name)).toEqual(['dev-2']);
     const pods = ['a', 'b'].map((name) => buildPod(name));
     const shared = allocated('shared', [], { requests: [{ name: 'watch', devices: [observed] }], pods });

@@ -100,7 +100,7 @@ describe('metadata of a driver that knows it later', () => {
     expect(bench.metadataText('a', 'vf')).toBeUndefined();
   });
 
-  it('facts §1.7: a request with one deferred device is deferred, the others are not', async () => {
+  it('facts §1.7: a request with one deferred device, or with none in the result, is deferred; the others are not', async () => {
     const devices = [
       preparedDevice('dev-1', { requests: ['x'] }),
       preparedDevice('dev-2', { requests: ['y'] }),
@@ -110,10 +110,13 @@ describe('metadata of a driver that knows it later', () => {
     const requests = [
       { name: 'x', devices: ['dev-1'] },
       { name: 'y', devices: ['dev-2', 'dev-3'] },
+      { name: 'z', devices: ['dev-4'] },
     ];
-    await bench.preparePod('a', { requests });
+    const { pod, wire } = await bench.preparePod('a', { requests });
     expect(bench.metadataText('a', 'x')).toContain('dev-1');
-    expect(bench.metadataText('a', 'y')).toBeUndefined();
+    expect(Object.keys(bench.mountsOf(pod))).toEqual(['x', 'y', 'z'].map((name) => pathOf('a', name)));
+    expect(['y', 'z'].map((name) => bench.metadataText('a', name))).toEqual([undefined, undefined]);
+    expect(await bench.helper.updateRequestMetadata(wire, 'z', [owned('dev-4')])).toMatchObject({ generation: 1 });
   });
 });
 
