@@ -46,13 +46,11 @@ export function observePlugin(plugin: DraPlugin, { own }: Metrics, clock: Clock)
 /** Wraps the calls: the writes of metadata are timed and counted. An update that changes nothing is not a write. */
 export function observeFiles(files: MetadataCalls, { own }: Metrics, clock: Clock): MetadataCalls {
   return intercept(files, async ({ name, next }) => {
-    if (name !== 'updateRequestMetadata' && name !== 'openGate') return await next();
+    if (name !== 'updateRequestMetadata') return await next();
     const seconds = stopwatch(clock);
     try {
       const result = await next();
-      const updates = result instanceof Map ? [...result.values()] : [result];
-      for (const { isWritten } of updates) {
-        if (!isWritten) continue;
+      if (result.isWritten) {
         own.metadataWrites.inc();
         own.metadataWriteSeconds.observe(seconds());
       }

@@ -4,7 +4,6 @@ import {
   claimName,
   type DeviceAttributes,
   type DeviceMetadata,
-  type MetadataUpdate,
 } from '../../framework/metadata/index.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { StoredDevice } from '../state/index.ts';
@@ -55,8 +54,7 @@ export class MetadataWriter {
    * @throws MetadataError, StateError
    */
   async write(identity: ClaimIdentity, sandboxId: string, readings: readonly DeviceReading[]): Promise<void> {
-    const { driver, attributesOf, logger } = this.#options;
-    const claim = claimName(identity);
+    const { driver, attributesOf } = this.#options;
     const complete = [...byRequest([...readings])].flatMap(([request, entries]) =>
       entries.every(isRead) ? [{ request, entries }] : [],
     );
@@ -69,40 +67,31 @@ export class MetadataWriter {
         ),
       ]),
     );
-    // The state of a claim with a device that is not there is reported as a failure.
+    // The state of a claim with a device that is not there is reported as a failure, and its containers wait.
     const isWhole = known.length === readings.length;
-    const updates = await (isWhole ? this.#open(identity, sandboxId, contents) : this.#update(identity, contents));
-    for (const [request, { isWritten, generation }] of updates) {
-      const devices = contents.get(request)?.map(({ name }) => name);
-      if (isWritten) logger.info({ claim, request, devices, generation }, 'metadata written');
-    }
+    await this.#update(identity, contents, isWhole ? sandboxId : undefined);
+    // Nothing to wait for: all of its metadata was known at prepare.
+    if (readings.length === 0) await this.#options.files.openGate(identity, sandboxId);
     const isSettled = known.every(({ state }) => !state.tentative);
     if (isWhole && known.length > 0) this.#report(identity, isSettled);
   }
 
-  async #open(identity: ClaimIdentity, sandboxId: string, contents: Contents): Promise<Updates> {
-    try {
-      return await this.#options.files.openGate(identity, sandboxId, contents);
-    } catch (error) {
-      // It does all or nothing.
-      if (contents.size > 1) await this.#update(identity, contents);
-      throw error;
-    }
-  }
-
-  /** Writes requests, each by itself. */
-  async #update(identity: ClaimIdentity, contents: Contents): Promise<Updates> {
-    const updates: Updates = new Map();
+  /** Writes requests, each by itself. @param sandboxId its containers start after the last of them; absent: they go on waiting */
+  async #update(identity: ClaimIdentity, contents: Contents, sandboxId: string | undefined): Promise<void> {
+    const { files, logger } = this.#options;
+    const claim = claimName(identity);
     const errors: unknown[] = [];
     for (const [request, devices] of contents) {
       try {
-        updates.set(request, await this.#options.files.updateRequestMetadata(identity, request, devices));
+        const update = await files.updateRequestMetadata(identity, request, devices, sandboxId);
+        const { isWritten, generation } = update;
+        const names = devices.map(({ name }) => name);
+        if (isWritten) logger.info({ claim, request, devices: names, generation }, 'metadata written');
       } catch (error) {
         errors.push(error);
       }
     }
     if (errors.length > 0) throw asOneError(errors);
-    return updates;
   }
 
   /** Reports a write, whose failure must not affect the metadata. */
@@ -117,7 +106,6 @@ export class MetadataWriter {
 }
 
 type Contents = ReadonlyMap<string, DeviceMetadata[]>;
-type Updates = Map<string, MetadataUpdate>;
 type ReadDevice = DeviceReading & { state: VfState };
 
 function isRead(reading: DeviceReading): reading is ReadDevice {

@@ -78,7 +78,7 @@ export interface KubeletPluginOptions {
 
 /** What a driver calls when it knows more about the devices of a request. Source: KEP-5304 `MetadataUpdater`. */
 export interface MetadataUpdater {
-  /** Replaces the metadata of a request's devices; the file appears with the first call. */
+  /** Replaces the metadata of a request's devices. The file appears with the first call, and the gate opens with the last one. */
   updateRequestMetadata: ClaimMetadata['update'];
 }
 
@@ -155,14 +155,13 @@ export async function startKubeletPlugin(
     setHealth: (devices) => running.setHealth(devices),
     restoreMetadata: async () => (await running.withFiles((files) => running.restore(files))) ?? [],
     withdrawMetadata: (claim, requests) => running.withFiles((files) => files.withdraw(claim, requests)),
-    openGate: async (claim, sandboxId, contents) =>
-      (await running.withFiles((files) => files.openGate(claim, sandboxId, contents))) ?? new Map(),
+    openGate: (claim, sandboxId) => running.withFiles((files) => files.openGate(claim, sandboxId)),
     holdGate: (claim, sandboxId, reason) => running.withFiles((files) => files.holdGate(claim, sandboxId, reason)),
     endGate: (claim, sandboxId) => running.withFiles((files) => files.endGate(claim, sandboxId)),
     reclaim: (claim, isOver, signal) => running.tracked(running.calls.reclaim(claim, isOver, signal)),
     prepareAgain: (claim, isDue, signal) => running.tracked(running.calls.prepareAgain(claim, isDue, signal)),
-    async updateRequestMetadata(claim, request, devices) {
-      const update = await running.withFiles((files) => files.update(claim, request, devices));
+    async updateRequestMetadata(claim, request, devices, sandboxId) {
+      const update = await running.withFiles((files) => files.update(claim, request, devices, sandboxId));
       if (update === undefined) throw new KubeletPluginError('driver-contract', 'device metadata is not enabled');
       return update;
     },

@@ -230,13 +230,13 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'opened-too-early',
     what: 'the gate is opened before the metadata is written',
     plant: inHelper((helper, { disk: { store } }, { dataDir }) => ({
-      async openGate(claim, sandboxId, contents) {
+      async updateRequestMetadata(claim, request, devices, sandboxId) {
         const [attachment] = devicesOf(store, claim.uid).flatMap((device) => device.attachment ?? []);
         if (attachment !== undefined) {
           const gate = join(dataDir, 'dra-device-metadata', `${claim.namespace}_${claim.name}`, 'gate');
           writeFileSync(gate, formatGate({ state: 'served', sandboxId: attachment.sandboxId }));
         }
-        return await helper.openGate(claim, sandboxId, contents);
+        return await helper.updateRequestMetadata(claim, request, devices, sandboxId);
       },
     })),
   },

@@ -179,8 +179,8 @@ export const otherBugs: readonly PlantedBug[] = [
     name: 'written-in-two-steps',
     what: 'readers of a metadata file can see its first half',
     plant: inHelper((helper, _ports, directories) => ({
-      async updateRequestMetadata(claim, request, devices) {
-        const update = await helper.updateRequestMetadata(claim, request, devices);
+      async updateRequestMetadata(claim, request, devices, sandboxId) {
+        const update = await helper.updateRequestMetadata(claim, request, devices, sandboxId);
         const file = fileOf(claim, directories, request.split('/')[0] ?? '', 'metadata.json');
         const text = textOf(file) ?? '';
         if (!update.isWritten || text === '') return update;

@@ -4,12 +4,21 @@ import { metadataVersions } from '../document/codec.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
-import { checkGateHook, closeGate, formatGate, type Gate, openFor, writeGate } from '../gate/gate.ts';
+import { checkGateHook, checkSandboxId, closeGate, type Gate, openFor, writeGate } from '../gate/gate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
 import { ClaimDirs, type ClaimMetadataOptions } from './claim-dirs.ts';
 import { ClaimFiles } from './claim-files.ts';
 import type { ClaimRecord, PreparedContent } from './claim-record.ts';
-import { type ClaimState, contentOf, findRequest, hasGate, requestOf } from './claim-state.ts';
+import {
+  type ClaimState,
+  closedFor,
+  contentOf,
+  findRequest,
+  hasGate,
+  requestOf,
+  servedFor,
+  updatedFor,
+} from './claim-state.ts';
 import { holdDirectories } from './held-directories.ts';
 import { checkAllWritten, checkOwnership, checkPrepared } from './ownership.ts';
 import { prepareState, withContent } from './prepare-state.ts';
@@ -125,31 +134,57 @@ export class ClaimMetadata extends ClaimDirs {
 
   /**
    * Writes the current state of a request's devices; the list replaces the previous one as a whole. Nothing is written
-   * if the file has this content already. Containers at the gate keep waiting: see `openGate`.
+   * if the file has this content already.
    * @param request base name or full `request/subrequest`
+   * @param sandboxId the sandbox that has the devices, as the container runtime names it. The gate opens for it with the update after
+   * which every request that containers wait for was updated for it, since it was last closed. Absent: the gate stays as it is.
    * @throws MetadataError `metadata-not-prepared` if claim UID, request or devices are not what was prepared,
-   * `metadata-invalid` if consumers need not accept it, `metadata-io`
+   * `metadata-invalid` if consumers need not accept it, `metadata-name-invalid` for an invalid sandbox id, `metadata-io`
    */
-  async update(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<MetadataUpdate> {
-    return this.#write(claim, new Map([[request, devices]])).get(request) as MetadataUpdate;
+  async update(
+    claim: ClaimIdentity,
+    request: string,
+    devices: DeviceMetadata[],
+    sandboxId?: string,
+  ): Promise<MetadataUpdate> {
+    if (sandboxId !== undefined) checkSandboxId(sandboxId);
+    return holdDirectories(() => {
+      const found = this.states.read(claim);
+      if (!this.#isEnabled && found?.claim.uid !== claim.uid) return { generation: 0, isWritten: false };
+      const state = checkPrepared(found, claim);
+      checkOwnership(state, { claim, request, devices, driver: this.options.driver });
+      validateDevices(claim, request, devices);
+      const base = baseRequest(request);
+      const content = withContent(requestOf(state, base), devices, this.now());
+      const written = { ...state, requests: { ...state.requests, [base]: content } };
+      const next = sandboxId === undefined ? written : updatedFor(written, base, sandboxId);
+      // The state is written first, so that no generation is ever given out twice.
+      if (!isDeepStrictEqual(next, state)) this.states.write(next);
+      const isWritten = this.#files.layDown(next, base);
+      if (sandboxId !== undefined && next.servedBy === sandboxId) this.#letIn(next, sandboxId);
+      return { generation: next.layouts.length === 0 ? 0 : content.generation, isWritten };
+    });
   }
 
   /**
-   * Lets the containers of a sandbox start, now and at every restart, also while the driver is not running. Containers
-   * of any other sandbox no longer can. To be called after the metadata of every request was updated for that sandbox,
-   * and again at driver start for sandboxes that are already served.
+   * Opens the gate of a claim without an update: for a sandbox whose content is recorded already, and for claims whose metadata was
+   * all known at prepare. From then on containers of the sandbox can start, also after restarts and while the driver is not running;
+   * those of any other sandbox no longer can.
    * @param sandboxId as the container runtime names it
-   * @param contents updates that come first, in the same step: all of them or none, by request
-   * @returns the updates
-   * @throws MetadataError as `update`; `metadata-not-written` if a request of the claim has no content yet;
-   * `metadata-name-invalid` for an invalid sandbox id
+   * @throws MetadataError `metadata-not-prepared`; `metadata-not-written` if a request of the claim has no content yet;
+   * `metadata-name-invalid` for an invalid sandbox id; `metadata-io`
    */
-  async openGate(
-    claim: ClaimIdentity,
-    sandboxId: string,
-    contents: ReadonlyMap<string, DeviceMetadata[]> = new Map(),
-  ): Promise<Map<string, MetadataUpdate>> {
-    return this.#write(claim, contents, sandboxId);
+  async openGate(claim: ClaimIdentity, sandboxId: string): Promise<void> {
+    checkSandboxId(sandboxId);
+    holdDirectories(() => {
+      const found = this.states.read(claim);
+      if (!this.#isEnabled && found?.claim.uid !== claim.uid) return;
+      const state = checkPrepared(found, claim);
+      checkAllWritten(state, claim);
+      const next = servedFor(state, sandboxId);
+      if (!isDeepStrictEqual(next, state)) this.states.write(next);
+      this.#letIn(next, sandboxId);
+    });
   }
 
   /**
@@ -167,10 +202,10 @@ export class ClaimMetadata extends ClaimDirs {
       const over = Object.entries(state.requests).filter(([base]) => bases?.includes(base) ?? true);
       const withdrawn = over.map(([base, { content: _over, ...request }]) => [base, request]);
       const requests = { ...state.requests, ...Object.fromEntries(withdrawn) };
-      const next: ClaimState = { ...state, requests, servedBy: null };
-      const isVisible = over.some(([, { content }]) => content !== undefined);
+      const { opening: _ended, ...kept } = state;
+      const next: ClaimState = { ...kept, requests, servedBy: null };
       // The state first: if we are interrupted, the next call still knows that the content is withdrawn.
-      if (isVisible || state.servedBy !== null) this.states.write(next);
+      if (!isDeepStrictEqual(next, state)) this.states.write(next);
       for (const [base] of over) this.#files.layDown(next, base);
     });
   }
@@ -305,47 +340,13 @@ export class ClaimMetadata extends ClaimDirs {
     };
   }
 
-  /** @param sandboxId opens the gate for it @returns by request, as given */
-  #write(
-    claim: ClaimIdentity,
-    contents: ReadonlyMap<string, DeviceMetadata[]>,
-    sandboxId?: string,
-  ): Map<string, MetadataUpdate> {
-    const { driver, dataDir } = this.options;
-    if (sandboxId !== undefined) formatGate({ state: 'served', sandboxId });
-    return holdDirectories(() => {
-      const found = this.states.read(claim);
-      if (!this.#isEnabled && found?.claim.uid !== claim.uid) {
-        return new Map([...contents.keys()].map((request) => [request, { generation: 0, isWritten: false }]));
-      }
-      let next = checkPrepared(found, claim);
-      for (const [request, devices] of contents) {
-        checkOwnership(next, { claim, request, devices, driver });
-        validateDevices(claim, request, devices);
-        const base = baseRequest(request);
-        const content = withContent(requestOf(next, base), devices, this.now());
-        next = { ...next, requests: { ...next.requests, [base]: content } };
-      }
-      if (sandboxId !== undefined) {
-        checkAllWritten(next, claim);
-        next = { ...next, servedBy: sandboxId };
-      }
-      // The state is written first, so that no generation is ever given out twice.
-      if (!isDeepStrictEqual(next, found)) this.states.write(next);
-      const updates = [...contents.keys()].map((request): [string, MetadataUpdate] => {
-        const base = baseRequest(request);
-        const isWritten = this.#files.layDown(next, base);
-        return [request, { generation: next.layouts.length === 0 ? 0 : requestOf(next, base).generation, isWritten }];
-      });
-      if (sandboxId !== undefined) {
-        // Files that no update writes: what they say was known at prepare, and something may have removed or damaged them.
-        for (const [base, { isGated }] of Object.entries(next.requests)) {
-          if (isGated !== true) this.#files.layDown(next, base);
-        }
-        if (hasGate(next)) writeGate(dataDir, claim, { state: 'served', sandboxId });
-      }
-      return new Map(updates);
-    });
+  /** To be called after the state is recorded. */
+  #letIn(state: ClaimState, sandboxId: string): void {
+    // Files that no update writes: what they say was known at prepare, and something may have removed or damaged them.
+    for (const [base, { isGated }] of Object.entries(state.requests)) {
+      if (isGated !== true) this.#files.layDown(state, base);
+    }
+    if (hasGate(state)) writeGate(this.options.dataDir, state.claim, { state: 'served', sandboxId });
   }
 
   /** Whether containers of the claim wait for an update. */
@@ -371,12 +372,13 @@ export class ClaimMetadata extends ClaimDirs {
       if (state.servedBy && state.servedBy !== gate.sandboxId) return;
       // First the gate, which must not be open longer than the record says.
       writeGate(this.options.dataDir, claim, gate);
-      if (!state.servedBy) return;
+      if (closedFor(state, gate.sandboxId) === state) return;
       // Read again: a sandbox that ends does not wait for the lock of its claims, which another instance may hold.
       this.states.together(() => {
         const current = this.states.read(claim);
-        const isSame = current?.claim.uid === claim.uid && current.servedBy === gate.sandboxId;
-        if (isSame) this.states.write({ ...current, servedBy: null });
+        if (current?.claim.uid !== claim.uid) return;
+        const next = closedFor(current, gate.sandboxId);
+        if (next !== current) this.states.write(next);
       });
     });
   }

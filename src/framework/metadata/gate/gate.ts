@@ -81,10 +81,14 @@ export function closeGate(dataDir: string, claim: ClaimIdentity): void {
 }
 
 /** @throws MetadataError `metadata-name-invalid` */
+export function checkSandboxId(sandboxId: string): void {
+  if (/^[\x21-\x7e]{1,128}$/.test(sandboxId)) return;
+  throw new MetadataError('metadata-name-invalid', `sandbox id ${JSON.stringify(sandboxId)} cannot be used`);
+}
+
+/** @throws MetadataError `metadata-name-invalid` */
 export function formatGate({ state, sandboxId, reason }: Gate): string {
-  if (!/^[\x21-\x7e]{1,128}$/.test(sandboxId)) {
-    throw new MetadataError('metadata-name-invalid', `sandbox id ${JSON.stringify(sandboxId)} cannot be used`);
-  }
+  checkSandboxId(sandboxId);
   const words = state === 'waiting' ? [state, sandboxId, oneLine(reason ?? '')] : [state, sandboxId];
   return `${firstLine}\n${words.join(' ').trimEnd()}\n`;
 }

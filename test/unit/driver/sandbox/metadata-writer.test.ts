@@ -23,15 +23,13 @@ const readings = [{ request: 'vf', device, state }];
 /** The framework's calls; each is noted. */
 function fakeFiles(generation: number, calls: string[] = []): MetadataCalls {
   return {
-    updateRequestMetadata: async (_, request) => {
-      calls.push(`update ${request}`);
+    updateRequestMetadata: async (_, request, _devices, sandboxId) => {
+      calls.push(`update ${request}${sandboxId === undefined ? '' : ` for ${sandboxId}`}`);
       return { generation, isWritten: generation > 0 };
     },
     withdrawMetadata: async () => undefined,
-    openGate: async (_, sandboxId, contents = new Map()) => {
-      const requests = [...contents.keys()];
-      calls.push([...requests.map((request) => `update ${request}`), `open for ${sandboxId}`].join(', '));
-      return new Map(requests.map((request) => [request, { generation, isWritten: generation > 0 }]));
+    openGate: async (_, sandboxId) => {
+      calls.push(`open for ${sandboxId}`);
     },
     holdGate: async () => undefined,
     endGate: async () => undefined,
@@ -48,12 +46,18 @@ function open(files: MetadataCalls, onWritten: MetadataWriterOptions['onWritten'
 describe('MetadataWriter', () => {
   const facts = { claim: 'apps/fast-net', request: 'vf', devices: ['dev-1'] };
 
-  it('writes the requests, opens the gate, and logs which generation containers find', async () => {
+  it('writes the requests for the sandbox, which opens the gate, and logs which generation containers find', async () => {
     const calls: string[] = [];
     const { writer, logger } = open(fakeFiles(3, calls));
     await writer.write(identity, 's1', readings);
-    expect(calls).toEqual(['update vf, open for s1']);
+    expect(calls).toEqual(['update vf for s1']);
     expect(logger.lines).toMatchObject([{ message: 'metadata written', fields: { ...facts, generation: 3 } }]);
+  });
+
+  it('opens the gate of a claim without VFs, which has nothing to wait for', async () => {
+    const calls: string[] = [];
+    await open(fakeFiles(1, calls)).writer.write(identity, 's1', []);
+    expect(calls).toEqual(['open for s1']);
   });
 
   it('does not say that files were written when metadata is off', async () => {
@@ -72,26 +76,17 @@ describe('MetadataWriter', () => {
     expect(calls).toEqual(['update vf']);
   });
 
-  it('writes the other requests when one cannot be written, and does not open the gate', async () => {
+  it('writes the other requests when one cannot be written, and fails, since the gate is not open then', async () => {
     const calls: string[] = [];
     const files = fakeFiles(1, calls);
     const full = new Error('no space left on device');
-    const update: MetadataCalls['updateRequestMetadata'] = (claim, request, devices) =>
-      request === 'vf' ? Promise.reject(full) : files.updateRequestMetadata(claim, request, devices);
-    const { writer } = open({ ...files, updateRequestMetadata: update, openGate: () => Promise.reject(full) });
+    const update: MetadataCalls['updateRequestMetadata'] = (claim, request, ...more) =>
+      request === 'vf' ? Promise.reject(full) : files.updateRequestMetadata(claim, request, ...more);
+    const { writer } = open({ ...files, updateRequestMetadata: update });
     const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
     const both = [...readings, { request: 'other', device: other, state }];
     await expect(writer.write(identity, 's1', both)).rejects.toBe(full);
-    expect(calls).toEqual(['update other']);
-  });
-
-  it('does not succeed if it writes each request by itself, since the gate is not open then', async () => {
-    const calls: string[] = [];
-    const full = new Error('no space left on device');
-    const { writer } = open({ ...fakeFiles(1, calls), openGate: () => Promise.reject(full) });
-    const both = [...readings, { request: 'other', device: { ...device, name: 'dev-2' }, state }];
-    await expect(writer.write(identity, 's1', both)).rejects.toBe(full);
-    expect(calls).toEqual(['update vf', 'update other']);
+    expect(calls).toEqual(['update other for s1']);
   });
 
   it('says whether the addresses will change soon', async () => {
@@ -125,8 +120,7 @@ describe('MetadataWriter', () => {
       const dirs = { dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') };
       const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1], enabled, gate });
       const update: MetadataCalls['updateRequestMetadata'] = (...call) => metadata.update(...call);
-      const openGate: MetadataCalls['openGate'] = (...call) => metadata.openGate(...call);
-      return { metadata, writer: open({ ...fakeFiles(0), updateRequestMetadata: update, openGate }).writer };
+      return { metadata, writer: open({ ...fakeFiles(0), updateRequestMetadata: update }).writer };
     };
     const requests = { vf: { name: 'vf', devices: [{ pool: device.pool, name: device.name }] } };
     const off = start(false);
@@ -151,8 +145,8 @@ describe('MetadataWriter', () => {
         ...dirs,
         layouts: [layouts.v1, layouts.kep],
       });
-      const openGate: MetadataCalls['openGate'] = (...call) => metadata.openGate(...call);
-      const files = observeFiles({ ...fakeFiles(0), openGate }, metrics, systemClock);
+      const update: MetadataCalls['updateRequestMetadata'] = (...call) => metadata.update(...call);
+      const files = observeFiles({ ...fakeFiles(0), updateRequestMetadata: update }, metrics, systemClock);
       const options = { driver: testDriver, files, attributesOf: () => ({}), logger };
       return { metadata, writer: new MetadataWriter(options) };
     };

@@ -71,7 +71,7 @@ describe('records of claims in the store', () => {
     const [metadata, other] = [first, second].map(({ records }) => bench.start({ records, gate }));
     const served = () => readGate(bench.dataDir, claim);
     await metadata?.prepare(record, new Map());
-    await metadata?.openGate(claim, 's1', new Map([[request, devices]]));
+    await metadata?.update(claim, request, devices, 's1');
     const together = first.records.together.bind(first.records);
     first.records.together = (task) => {
       void other?.openGate(claim, 's2');

@@ -95,8 +95,8 @@ describe('a rolling update', () => {
     await next.holdGate(wire, 'sandbox-1', 'not yet');
     expect(gate()).toBe('netdra-gate 1\nwaiting sandbox-1 not yet\n');
     await expect(next.openGate(wire, 'sandbox-1')).rejects.toMatchObject({ code: 'metadata-not-written' });
-    await old.updateRequestMetadata(wire, 'vf', [owned('dev-a')]);
-    await Promise.all([old, next].map((helper) => helper.openGate(wire, 'sandbox-1')));
+    const update = [owned('dev-a')];
+    await Promise.all([old, next].map((helper) => helper.updateRequestMetadata(wire, 'vf', update, 'sandbox-1')));
     expect(gate()).toBe('netdra-gate 1\nserved sandbox-1\n');
     await old.endGate(wire, 'sandbox-1');
     expect(gate()).toBe('netdra-gate 1\nended sandbox-1\n');

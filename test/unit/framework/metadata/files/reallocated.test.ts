@@ -49,22 +49,20 @@ describe.each([
 
   it('shows nothing about its earlier device, holds containers back, and continues its generations', async () => {
     await prepare({ vf: request('vf', 'dev-1') });
-    await metadata.openGate(claim, 's1', new Map([['vf', [deviceOf('dev-1')]]]));
+    await metadata.update(claim, 'vf', [deviceOf('dev-1')], 's1');
     expect(fileOf('vf')).toContain('dev-1');
     await prepare({ vf: request('vf', 'dev-2') });
     expect([fileOf('vf')?.trim(), read('dra-device-metadata/default_fast-net/gate')]).toEqual([blank, undefined]);
     expect(metadata.read(claim, 'vf')).toBeUndefined();
     expect(read(`attributes/${driver}-1a-uid-vf.json`)).toMatch(/^(?=.*serial-of-dev-2)(?!.*dev-1)/s);
-    await metadata.openGate(claim, 's2', new Map([['vf', [deviceOf('dev-2')]]]));
+    await metadata.update(claim, 'vf', [deviceOf('dev-2')], 's2');
     expect(metadata.read(claim, 'vf')).toMatchObject({ generation: 2, devices: [{ name: 'dev-2' }] });
   });
 
   it('shows only content of the new prepare, and nothing for a request that it no longer has', async () => {
     await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
-    const contents = ['vf', 'other'].map((base, index): [string, DeviceMetadata[]] => {
-      return [base, [deviceOf(`dev-${index * 2 + 1}`, 'net7')]];
-    });
-    await metadata.openGate(claim, 's1', new Map(contents));
+    await metadata.update(claim, 'vf', [deviceOf('dev-1', 'net7')], 's1');
+    await metadata.update(claim, 'other', [deviceOf('dev-3', 'net7')], 's1');
     await prepare({ vf: request('vf', 'dev-2') }, new Map([['vf', [{ driver, pool, name: 'dev-2' }]]]));
     expect(fileOf('vf')).toContain('dev-2');
     expect(fileOf('vf')).not.toMatch(/dev-1|net7/);
@@ -74,7 +72,7 @@ describe.each([
 
   it('keeps its content when it is prepared again with the same devices, or with more requests', async () => {
     await prepare({ vf: request('vf', 'dev-1') });
-    await metadata.openGate(claim, 's1', new Map([['vf', [deviceOf('dev-1')]]]));
+    await metadata.update(claim, 'vf', [deviceOf('dev-1')], 's1');
     const before = fileOf('vf');
     await prepare({ vf: request('vf', 'dev-1') });
     await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
@@ -83,13 +81,13 @@ describe.each([
   });
 
   it('keeps containers in when it is prepared again, although it had another request before it was allocated again', async () => {
-    const contents = new Map([['vf', [deviceOf('dev-1')]]]);
+    const devices = [deviceOf('dev-1')];
     await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
     await prepare({ vf: request('vf', 'dev-1') });
-    await metadata.openGate(claim, 's1', contents);
+    await metadata.update(claim, 'vf', devices, 's1');
     const before = fileOf('vf');
     await prepare({ vf: request('vf', 'dev-1') });
-    expect([fileOf('vf'), metadata.read(claim, 'vf')?.devices]).toEqual([before, contents.get('vf')]);
+    expect([fileOf('vf'), metadata.read(claim, 'vf')?.devices]).toEqual([before, devices]);
     expect(read('dra-device-metadata/default_fast-net/gate')).toEqual(gate && expect.stringContaining('s1'));
     expect(metadata.isGated(claim)).toBe(gate !== undefined);
   });

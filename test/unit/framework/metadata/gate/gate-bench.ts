@@ -37,8 +37,7 @@ export const isBlank = (path: string) => readFileSync(path, 'utf8').trim() === '
 
 /** As a driver does it for a pod's sandbox. */
 export async function serve(sandboxId: string) {
-  await metadata.update(claim, 'vf', devices);
-  await metadata.openGate(claim, sandboxId);
+  await metadata.update(claim, 'vf', devices, sandboxId);
 }
 
 export async function prepareAndServe(sandboxId: string) {

@@ -59,7 +59,7 @@ describe('in whatever order the driver is killed', () => {
   it('opens the gate after the files have their content', async () => {
     await metadata.prepare(record, new Map());
     using _spy = killedAt(ClaimFiles, 'layDown');
-    await expect(metadata.openGate(claim, a, new Map([['vf', devices]]))).rejects.toThrow('killed');
+    await expect(metadata.update(claim, 'vf', devices, a)).rejects.toThrow('killed');
     expect([gateText(), hidden().every(isBlank)]).toEqual([undefined, true]);
   });
 

@@ -114,21 +114,43 @@ describe('a claim with a gate', () => {
     expect(metadata.read(claim, 'vf')).toBeUndefined();
   });
 
-  it('opens when all requests say something, and not before', async () => {
+  it('opens with the update that is the last one of its requests for the sandbox', async () => {
+    const second = [{ driver, pool: 'node-1', name: 'dev-2' }];
     const requests = { ...record.requests, two: { name: 'two/big', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
+    const updateBoth = async (sandboxId: string) => {
+      await metadata.update(claim, 'vf', devices, sandboxId);
+      await metadata.update(claim, 'vf', devices, sandboxId);
+      await metadata.update(claim, 'two', second);
+      const before = gateOf();
+      await metadata.update(claim, 'two', second, sandboxId);
+      expect(gateOf()).toEqual({ state: 'served', sandboxId });
+      return before;
+    };
     await metadata.prepare({ ...record, requests }, new Map());
-    await metadata.update(claim, 'vf', devices);
-    await expect(metadata.openGate(claim, a)).rejects.toMatchObject({
-      code: 'metadata-not-written',
-      message: 'cannot let containers of claim default/fast-net start: request two/big has no metadata yet',
-    });
-    expect(gateText()).toBeUndefined();
-    await metadata.update(claim, 'two', [{ driver, pool: 'node-1', name: 'dev-2' }]);
-    await metadata.openGate(claim, a);
+    expect(await updateBoth(a)).toBeUndefined();
+    // Content for another sandbox does not count, nor what was said before the gate was held.
+    expect(await updateBoth(b)).toEqual({ state: 'served', sandboxId: a });
+    await metadata.holdGate(claim, b, 'late');
+    await metadata.update(claim, 'vf', devices, b);
+    restart({ gate });
+    await metadata.holdGate(claim, b, 'late');
+    await metadata.update(claim, 'two', second, b);
+    expect(gateOf()).toMatchObject({ state: 'waiting' });
+    await metadata.update(claim, 'vf', devices, b);
+    expect(gateOf()).toEqual({ state: 'served', sandboxId: b });
     // A request that is no longer prepared does not hold up the gate.
     await metadata.withdraw(claim);
-    await prepareAndServe(b);
-    expect(gateOf()).toEqual({ state: 'served', sandboxId: b });
+    await prepareAndServe(a);
+    expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
+  });
+
+  it('cannot be opened while a request has no content', async () => {
+    await metadata.prepare(record, new Map());
+    await expect(metadata.openGate(claim, a)).rejects.toMatchObject({
+      code: 'metadata-not-written',
+      message: 'cannot let containers of claim default/fast-net start: request vf has no metadata yet',
+    });
+    expect(gateText()).toBeUndefined();
   });
 
   it('refuses to open for a claim that is not prepared, and what is no sandbox id', async () => {
@@ -136,7 +158,9 @@ describe('a claim with a gate', () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', devices);
     for (const id of ['', 'a b', 'a\nserved b', '\u001b', 'x'.repeat(200), 'ä']) {
-      await expect(metadata.openGate(claim, id)).rejects.toMatchObject({ code: 'metadata-name-invalid' });
+      const expected = { code: 'metadata-name-invalid' };
+      await expect(metadata.openGate(claim, id)).rejects.toMatchObject(expected);
+      await expect(metadata.update(claim, 'vf', devices, id)).rejects.toMatchObject(expected);
     }
     expect(gateText()).toBeUndefined();
   });
