@@ -24,7 +24,7 @@ import {
   type DeviceConditionsOptions,
 } from './device-conditions.ts';
 import { countDevices, type DeviceCounts } from './device-counts.ts';
-import { heldDevices } from './held-devices.ts';
+import { unsettledDevices } from './held-devices.ts';
 import { type InventoryView, type ViewedDevices, viewInventory } from './inventory-view.ts';
 import { ListAttributes, type ListAttributesOptions } from './list-attributes.ts';
 import { offeredBandwidth, portCounters } from './offered-bandwidth.ts';
@@ -37,7 +37,7 @@ export interface DeviceListOptions
     Pick<ConditionHistoryOptions, 'store'>,
     ScanScheduleOptions,
     ListAttributesOptions,
-    Omit<HostVfsOptions, 'assertListed' | 'deviceAt' | 'onHungChange'> {
+    Omit<HostVfsOptions, 'assertListed' | 'deviceAt' | 'onHungChange' | 'onRatesRefused'> {
   host: HostVfsOptions['host'] & InventoryOptions['connection'];
   /** File with an InventoryPolicy. */
   policyPath?: string;
@@ -82,6 +82,7 @@ export class DeviceList implements AsyncDisposable {
       deviceAt: (pciAddress) => this.#at(pciAddress),
       assertListed: () => this.#assertListed(),
       onHungChange: (hung) => this.#hungChanged(hung),
+      onRatesRefused: (pciAddress, isFinal) => this.#inventory.ratesRefused(pciAddress, isFinal),
     });
     const { sysfs, isSimulated: simulated } = this.vfs;
     const vfSwitch = new VfActivation({ sysfs, connection: host, clock });
@@ -99,7 +100,8 @@ export class DeviceList implements AsyncDisposable {
       policy: () => this.#inventory.policy,
     });
     this.#lists = new ListAttributes(options);
-    this.#schedule = new ScanSchedule(options, () => ({ held: held(), quarantine: this.#conditions.fingerprint() }));
+    const quarantine = () => [this.#conditions.fingerprint(), ...this.#inventory.refusals].join();
+    this.#schedule = new ScanSchedule(options, () => ({ held: held(), quarantine: quarantine() }));
   }
 
   /** Whether the node's devices were ever listed; if not, nothing is known of any of them. */
@@ -327,13 +329,10 @@ export class DeviceList implements AsyncDisposable {
     return isOther;
   }
 
-  /** What is known of devices that need not look as they are: those of claims, to be restored, or hung. */
   #heldNow(): Map<string, HeldFacts> {
-    const hung = this.#devices.filter(({ pciAddress }) => this.#conditions.isHung(pciAddress));
-    const asFound = hung.map(({ pciAddress }): [string, HeldFacts] => [pciAddress, {}]);
-    // A VF may go to the next claim as soon as it is restored, before it is seen again.
-    const unrestored = heldDevices([{ devices: this.#options.unrestored().map(({ device }) => device) }]);
-    return new Map([...asFound, ...unrestored, ...this.#options.held()]);
+    const { held, unrestored } = this.#options;
+    const hung = this.#devices.map(({ pciAddress }) => pciAddress).filter((each) => this.#conditions.isHung(each));
+    return unsettledDevices(held(), unrestored(), hung);
   }
 
   #readReport(report: InventoryReport): void {

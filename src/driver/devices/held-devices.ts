@@ -1,6 +1,6 @@
 import { defined } from '../../lib/defined.ts';
 import type { HeldDevices, HeldFacts } from '../../node/inventory/index.ts';
-import type { StoredClaim } from '../state/index.ts';
+import type { StoredClaim, UnrestoredVf } from '../state/index.ts';
 
 /** Those of the stored claims, found anew only when a claim has changed: each tick of the scans needs them several times. */
 export function heldBy(store: { claims(): readonly StoredClaim[] }): () => HeldDevices {
@@ -10,6 +10,21 @@ export function heldBy(store: { claims(): readonly StoredClaim[] }): () => HeldD
     if (known?.claims !== claims) known = { claims, held: heldDevices(claims) };
     return known.held;
   };
+}
+
+/**
+ * Devices that need not look as they are: those of claims, to be restored, or hung.
+ * @param hung PCI addresses
+ */
+export function unsettledDevices(
+  held: HeldDevices,
+  unrestored: readonly Pick<UnrestoredVf, 'device'>[],
+  hung: readonly string[],
+): Map<string, HeldFacts> {
+  const asFound = hung.map((pciAddress): [string, HeldFacts] => [pciAddress, {}]);
+  // A VF may go to the next claim as soon as it is restored, before it is seen again.
+  const restored = heldDevices([{ devices: unrestored.map(({ device }) => device) }]);
+  return new Map([...asFound, ...restored, ...held]);
 }
 
 /** Original state of the devices that claims hold, as far as their claims have changed it. */

@@ -16,6 +16,7 @@ import {
   VfHardware,
   type VfHardwareOptions,
 } from '../../node/sriov/index.ts';
+import { namingPolicy } from './guaranteed-rates.ts';
 
 /** Changes VFs from the host side, real or simulated ones: kernel driver, and the PF's settings. */
 export type VfControl = Pick<
@@ -51,6 +52,8 @@ export interface HostVfsOptions {
   assertListed: () => void;
   /** Called when a device begins to hang, and when it no longer hangs. */
   onHungChange: (hung: readonly HungWrite[]) => void;
+  /** Called as {@link namingPolicy} does. Default: no policy asks for rates. */
+  onRatesRefused?: Parameters<typeof namingPolicy>[1];
   logger: Logger;
 }
 
@@ -81,7 +84,8 @@ export class HostVfs implements Disposable {
         );
       this.#hardware = new VfHardware({ binding, host, clock, nodes, onNotReset, ...defined({ ethtool }) });
     }
-    this.control = this.#hardware ?? new SimulatedControl();
+    const control = this.#hardware ?? new SimulatedControl();
+    this.control = namingPolicy(control, options.onRatesRefused ?? (() => undefined));
   }
 
   get isSimulated(): boolean {

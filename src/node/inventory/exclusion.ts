@@ -27,7 +27,9 @@ export type ExclusionReason =
   /** The policy guarantees bandwidth of a port whose speed it does not give, and the kernel does not know. */
   | 'port-speed-unknown'
   /** The policy guarantees more than the port has. */
-  | 'guarantee-above-port';
+  | 'guarantee-above-port'
+  /** The policy guarantees bandwidth by rates that the card does not take. */
+  | 'rates-unsupported';
 
 /** A device that is not offered, and why. */
 export interface Exclusion {
@@ -39,6 +41,8 @@ export interface Exclusion {
   interfaceName?: string;
   /** The guarantee that its port is too slow for. */
   bandwidth?: Bandwidth;
+  /** The field of the policy that cannot be fulfilled, such as `pfs[0].bandwidth.burst`. */
+  field?: string;
 }
 
 const explanations: Record<ExclusionReason, string> = {
@@ -54,10 +58,16 @@ const explanations: Record<ExclusionReason, string> = {
   'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
   'port-speed-unknown': 'the speed of its port is not known; the policy can say portMbps',
   'guarantee-above-port': 'the policy guarantees it more than its port has',
+  'rates-unsupported': 'its card does not take the rates of its guarantee; change the rule of the policy',
 };
 
 /** Why a device is not offered, for people. */
-export function explainExclusion({ reason, bandwidth }: Pick<Exclusion, 'reason' | 'bandwidth'>): string {
+export function explainExclusion({
+  reason,
+  bandwidth,
+  field,
+}: Pick<Exclusion, 'reason' | 'bandwidth' | 'field'>): string {
+  if (field !== undefined) return `${explanations[reason]}: ${field}`;
   if (bandwidth === undefined) return explanations[reason];
   return `${explanations[reason]}: ${bandwidth.guaranteedMbps} of ${bandwidth.portMbps} Mbit/s`;
 }

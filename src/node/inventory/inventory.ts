@@ -68,7 +68,7 @@ interface Scan {
   /** The functions that rules can select, in the words of a warning. */
   selectable: string[];
   /** PFs with their VFs. */
-  found: { pf: Seen<Pf>; vfs: Pick<VfDevice, 'vfIndex' | 'driver'>[] }[];
+  found: { pf: Seen<Pf>; vfs: Pick<VfDevice, 'pciAddress' | 'vfIndex' | 'driver'>[] }[];
   /** Whether every function could be read. */
   isComplete: boolean;
 }
@@ -94,7 +94,9 @@ export class Inventory {
   /** PFs of the last scan with their VFs, as they are or were before a claim had them. */
   #found: Scan['found'] = [];
   /** Of the last scan. */
-  #report: Pick<InventoryReport, 'devices' | 'pfs'> = { devices: [], pfs: [] };
+  #report: Pick<InventoryReport, 'devices' | 'pfs' | 'readings'> = emptyReport();
+  /** PFs that have refused the rates of guarantees. Another policy is tried anew. */
+  readonly #refusals = new WeakMap<InventoryPolicy, ReadonlySet<string>>();
 
   constructor(options: InventoryOptions) {
     this.#options = options;
@@ -137,6 +139,34 @@ export class Inventory {
       // One without VFs may get some.
       return rules.length > 0 && (vfs.length === 0 || vfs.some((vf) => rules.some((rule) => coversVf(rule, vf))));
     });
+  }
+
+  /**
+   * To be called when a card has refused the rates of a VF: from the next scan on, VFs of its PF with a guarantee are excluded.
+   * @param isFinal whether the card refuses them for good; one whose port is down may take them later
+   * @returns the field of the policy that asks for the rates; `undefined`: none does
+   */
+  ratesRefused(pciAddress: string, isFinal: boolean): string | undefined {
+    const found = this.#found.find(({ vfs }) => vfs.some((each) => each.pciAddress === pciAddress));
+    const vf = found?.vfs.find((each) => each.pciAddress === pciAddress);
+    const rule = vf && rulesForPf(this.policy, found!.pf).find((each) => coversVf(each, vf));
+    if (rule?.bandwidth === undefined) return undefined;
+    const { pciAddress: pfAddress } = found!.pf;
+    const isDown = this.#report.readings.some(
+      (each) => each.isPresent && each.pciAddress === pfAddress && ['no-carrier', 'pf-down'].includes(each.condition),
+    );
+    if (isFinal && !isDown) this.#refusals.set(this.policy, new Set([...this.refusals, refusalOf(pfAddress, rule)]));
+    return this.#fieldOf(rule);
+  }
+
+  /** The rates that PFs have refused under the present policy: changes when other VFs are to be excluded than at the last scan. */
+  get refusals(): ReadonlySet<string> {
+    return this.#refusals.get(this.policy) ?? new Set();
+  }
+
+  #fieldOf(rule: PfRule): string {
+    const field = `pfs[${this.policy.pfs?.indexOf(rule)}].bandwidth`;
+    return rule.bandwidth?.burst ? `${field}.burst` : field;
   }
 
   /**
@@ -204,12 +234,16 @@ export class Inventory {
     const { pciAddress, pfAddress } = vf;
     const rule = rules.find((each) => coversVf(each, vf));
     const common = this.#common(vf, rule, survey);
-    const bandwidth = bandwidthOf(rule, vf.linkSpeedMbps);
+    const { linkSpeedMbps } = vf;
+    const refusesRates = rule !== undefined && this.refusals.has(refusalOf(pfAddress, rule));
+    const bandwidth = bandwidthOf(rule, { linkSpeedMbps, driver: pf.driver, refusesRates });
     const refusal = bandwidth !== undefined && 'reason' in bandwidth ? bandwidth : undefined;
+    const field = rule !== undefined && refusal?.reason === 'rates-unsupported' ? { field: this.#fieldOf(rule) } : {};
     const verdict = held.has(pciAddress)
       ? undefined
       : (judgeVf(rule, survey.ownUsageOf(seen), usage) ?? this.#judgePlace(seen, scan) ?? refusal);
-    if (verdict !== undefined) report.excluded.push({ pciAddress, pfAddress, ...verdict });
+    if (verdict !== undefined)
+      report.excluded.push({ pciAddress, pfAddress, ...verdict, ...(verdict === refusal ? field : {}) });
     else {
       const limit = bandwidth === undefined || 'reason' in bandwidth ? {} : { bandwidth };
       const offered: VfDevice = { ...vf, ...common, ...ofPf(pf), ...limit, kind: 'vf' };
@@ -264,6 +298,11 @@ function wantedVfs({ pf, rules, usage }: PfInPolicy, { held }: Scan): number {
   const { numVfs = 0, allowInUse = false } = rules.find((rule) => rule.numVfs !== undefined) ?? {};
   const isInUse = held.has(pf.pciAddress) || (usage !== undefined && !allowInUse);
   return isInUse ? 0 : numVfs;
+}
+
+/** A card that takes no minimum rates may still take maximum rates. */
+function refusalOf(pfAddress: string, { bandwidth }: PfRule): string {
+  return `${pfAddress} ${bandwidth?.burst ? 'minimum' : 'maximum'}`;
 }
 
 /** Representors exist in one of the modes only, and every driver puts them below its PF. */

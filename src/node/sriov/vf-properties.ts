@@ -361,5 +361,5 @@ function isInfiniBand({ hardwareAddress }: PfLink): boolean {
 }
 
 function isUnsupported(error: unknown): boolean {
-  return error instanceof NetlinkError && ['EOPNOTSUPP', 'ENOTSUP'].includes(error.errno ?? '');
+  return error instanceof NetlinkError && ['EOPNOTSUPP', 'ENOTSUP', 'EPROTONOSUPPORT'].includes(error.errno ?? '');
 }

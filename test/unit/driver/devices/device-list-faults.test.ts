@@ -7,7 +7,7 @@ import { openDevices } from '../../../../src/driver/devices/open-devices.ts';
 import type { PolicySource } from '../../../../src/driver/devices/policy-file.ts';
 import { SliceError } from '../../../../src/framework/resourceslice/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
-import { NetdraError } from '../../../../src/lib/errors.ts';
+import { explain, NetdraError } from '../../../../src/lib/errors.ts';
 import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import { NetlinkError, type RtnlConnection } from '../../../../src/node/netlink/index.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
@@ -58,6 +58,66 @@ describe('DeviceList, of a node that offers nothing', () => {
       reason:
         'devices that are excluded, each with its reason: 9; rules of the inventory policy that select nothing: 1',
     });
+  });
+});
+
+describe('DeviceList, of a card that refuses the rates of a guarantee', () => {
+  const vf = { pciAddress: '0000:17:01.0', pfAddress: '0000:17:00.0', vfIndex: 0 };
+  const wanted = { vf: { rate: { minMbps: 1_000, maxMbps: 0 } } };
+  const before = { vf: { rate: { minMbps: 0, maxMbps: 0 } } };
+  const rules = (more: string) => `pfs: [{ select: { driver: ice }, bandwidth: { guaranteedMbps: 1000${more} } }]`;
+  const refusing = (errno: string) => {
+    const link = async ({ index }: { index: number }) => node.links.find((each) => each.index === index);
+    const setVf = async () => {
+      throw new NetlinkError('netlink-refused', `cannot set rate (${errno})`, { errno });
+    };
+    return { ...node.connection, link, setVf } as unknown as RtnlConnection;
+  };
+  const refuse = async (source: DeviceList) => {
+    const error = await source.vfs.control.configure(vf, wanted, before).catch((thrown: unknown) => thrown);
+    return explain(error);
+  };
+
+  beforeEach(() => {
+    node.vfInfos.ens785f0np0 = [{ vfIndex: 0, minTxRateMbps: 0, maxTxRateMbps: 0 }];
+  });
+
+  it.each([
+    ['EINVAL', ', burst: true', 'pfs[0].bandwidth.burst', 'minimum rates'],
+    ['EOPNOTSUPP', '', 'pfs[0].bandwidth', 'rates'],
+  ])(
+    'names the rule of the policy after %s, and excludes the VFs that it covers',
+    async (errno, more, field, rates) => {
+      const clock = new ManualClock();
+      await using source = open(writePolicy(rules(more)), { clock, host: refusing(errno) });
+      await source.start();
+      source.watch(() => {});
+      expect(source.offered()).toHaveLength(3);
+      expect(await refuse(source)).toContain(
+        `${field} of the inventory policy needs ${rates}, which the card does not take: change that rule, then delete the pod`,
+      );
+      await tick(clock, 1);
+      expect(source.offered()).toEqual([]);
+      const excluded = source.report.excluded.filter(({ reason }) => reason === 'rates-unsupported');
+      expect(excluded).toMatchObject(Array(3).fill({ field }));
+      // Another policy is tried anew.
+      writePolicy(rules(', portMbps: 50000'));
+      await tick(clock, 1);
+      expect(source.offered()).toHaveLength(3);
+    },
+  );
+
+  it('keeps them while the port is down, since drivers then refuse what they would take', async () => {
+    node.change('ens785f0np0', { carrier: false });
+    const source = await scanned(writePolicy(rules(', burst: true')), { host: refusing('EINVAL') });
+    expect(await refuse(source)).toContain('pfs[0].bandwidth.burst');
+    await source.scan();
+    expect(source.offered()).toHaveLength(3);
+  });
+
+  it('leaves the error as it is where no policy asks for the rates', async () => {
+    const source = await scanned(undefined, { host: refusing('EOPNOTSUPP') });
+    expect(await refuse(source)).toContain('leave vf.minTxRate and vf.maxTxRate out');
   });
 });
 

@@ -1,6 +1,6 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
+import { explainExclusion, type InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { defaultRoute } from '../sriov/test-node.ts';
 import { a0, a1, addresses, b0, file, node, pfA, pfB, plain, useTwoCards } from './two-cards.ts';
@@ -264,8 +264,8 @@ describe('Inventory, with a policy', () => {
       ];
     };
     expect(await ofFirst()).toEqual([{ guaranteedMbps: 30_000, portMbps: 40_000 }, []]);
-    inventory.policy = policy({ portMbps: 100_000, burst: true });
-    expect(await ofFirst()).toEqual([{ guaranteedMbps: 30_000, portMbps: 100_000, burst: true }, []]);
+    inventory.policy = policy({ portMbps: 100_000 });
+    expect(await ofFirst()).toEqual([{ guaranteedMbps: 30_000, portMbps: 100_000 }, []]);
     inventory.policy = policy({ guaranteedMbps: 40_001 });
     const above = { guaranteedMbps: 40_001, portMbps: 40_000 };
     expect(await ofFirst()).toEqual([undefined, [['guarantee-above-port', above]]]);
@@ -274,6 +274,18 @@ describe('Inventory, with a policy', () => {
     expect(await ofFirst()).toEqual([{ guaranteedMbps: 30_000, portMbps: 40_000 }, []]);
     const fresh = node.inventory(policy({}));
     expect((await fresh.scan()).excluded).toMatchObject([{ pciAddress: a0, reason: 'port-speed-unknown' }]);
+  });
+
+  it('offers no VF whose guarantee needs minimum rates of a driver that has none', async () => {
+    const burst: InventoryPolicy = {
+      pfs: [{ select: {} }, { select: {}, bandwidth: { guaranteedMbps: 10, burst: true } }].reverse(),
+    };
+    const { devices, excluded } = await node.inventory(burst).scan();
+    expect(devices).toMatchObject([{ pciAddress: b0, bandwidth: { guaranteedMbps: 10, burst: true } }]);
+    expect(excluded.map(({ pciAddress }) => pciAddress)).toEqual([a0, a1]);
+    expect(explainExclusion(excluded[0]!)).toBe(
+      'its card does not take the rates of its guarantee; change the rule of the policy: pfs[0].bandwidth.burst',
+    );
   });
 
   it.each<[string, InventoryPolicy['pfs'], string[]]>([

@@ -1,0 +1,27 @@
+import { intercept } from '../../lib/intercept.ts';
+import { SriovError } from '../../node/sriov/index.ts';
+import type { VfControl } from './host-vfs.ts';
+
+/**
+ * Tells apart rates that class or claim ask for from those of a guarantee, which their author has never written.
+ * @param onRefused called with the PCI address of a VF whose card refused rates, and whether it did so for good; returns the field of the
+ * inventory policy that asks for them, `undefined` if none does
+ */
+export function namingPolicy(
+  control: VfControl,
+  onRefused: (pciAddress: string, isFinal: boolean) => string | undefined,
+): VfControl {
+  return intercept<VfControl>(control, (call) => {
+    if (call.name !== 'configure') return call.next();
+    const [{ pciAddress }] = call.args;
+    return call.next().catch((error: unknown) => {
+      if (!(error instanceof SriovError) || !error.properties.includes('rate')) throw error;
+      const field = onRefused(pciAddress, !error.retriable);
+      if (field === undefined) throw error;
+      const { code, message, cause, device, properties, retriable } = error;
+      const rates = field.endsWith('.burst') ? 'minimum rates' : 'rates';
+      const hint = `${field} of the inventory policy needs ${rates}, which the card does not take: change that rule, then delete the pod, so that it is scheduled anew`;
+      throw new SriovError(code, message, { cause, device, properties, retriable, hint });
+    });
+  });
+}
