@@ -19,23 +19,22 @@ export interface ErrorDetails {
  * Base class of every error that netdra itself raises. `code` is for programs and stays stable; the message is for
  * people and says what failed on which subject; `cause` keeps the original.
  */
-export class NetdraError<Code extends string = string> extends Error {
+export class NetdraError<Code extends string = string, Details extends ErrorDetails = ErrorDetails> extends Error {
   readonly code: Code;
-  readonly claim: string | undefined;
-  readonly device: string | undefined;
-  readonly path: string | undefined;
-  readonly hint: string | undefined;
+  declare readonly claim: string | undefined;
+  declare readonly device: string | undefined;
+  declare readonly path: string | undefined;
+  declare readonly hint: string | undefined;
   readonly retriable: boolean;
 
-  constructor(code: Code, message: string, details: ErrorDetails = {}) {
-    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+  /** @param details are properties of the error from then on; subclasses with more of them declare these */
+  constructor(code: Code, message: string, details?: Details) {
+    const { cause, retriable = false, ...facts }: ErrorDetails = details ?? {};
+    super(message, cause === undefined ? undefined : { cause });
     this.name = new.target.name;
     this.code = code;
-    this.claim = details.claim;
-    this.device = details.device;
-    this.path = details.path;
-    this.hint = details.hint;
-    this.retriable = details.retriable ?? false;
+    this.retriable = retriable;
+    Object.assign(this, facts);
   }
 }
 

@@ -26,24 +26,17 @@ export type KubeErrorCode =
   /** Any other answer than success. */
   | 'api-failed';
 
-export interface KubeErrorDetails extends ErrorDetails {
+interface KubeErrorDetails extends ErrorDetails {
   httpStatus?: number;
-  reason?: string;
-  retryAfterMs?: number;
+  reason?: string | undefined;
+  retryAfterMs?: number | undefined;
 }
 
 /** A request that the API server did not carry out. The message ends with the server's own text. */
-export class KubeError extends NetdraError<KubeErrorCode> {
-  readonly httpStatus: number | undefined;
-  readonly reason: string | undefined;
-  readonly retryAfterMs: number | undefined;
-
-  constructor(code: KubeErrorCode, message: string, details: KubeErrorDetails = {}) {
-    super(code, message, details);
-    this.httpStatus = details.httpStatus;
-    this.reason = details.reason;
-    this.retryAfterMs = details.retryAfterMs;
-  }
+export class KubeError extends NetdraError<KubeErrorCode, KubeErrorDetails> {
+  declare readonly httpStatus: number | undefined;
+  declare readonly reason: string | undefined;
+  declare readonly retryAfterMs: number | undefined;
 }
 
 export function isKubeError(error: unknown, ...codes: KubeErrorCode[]): error is KubeError {
@@ -103,10 +96,8 @@ export function toKubeError(subject: string, httpStatus: number, body: string, r
   return new KubeError(code, `${subject}: the API server answered ${httpStatus}: ${text}`, {
     httpStatus,
     retriable: httpStatus >= 500 || httpStatus === 429 || httpStatus === 409 || httpStatus === 410,
-    ...(reason === undefined ? {} : { reason }),
-    ...(retryAfterSeconds === undefined
-      ? {}
-      : { retryAfterMs: Math.min(retryAfterSeconds * 1_000, longestRetryAfterMs) }),
+    reason,
+    retryAfterMs: retryAfterSeconds && Math.min(retryAfterSeconds * 1_000, longestRetryAfterMs),
     hint,
   });
 }

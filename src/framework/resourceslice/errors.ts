@@ -18,19 +18,18 @@ export interface SliceProblem {
   message: string;
 }
 
-/** Why a pool is not offered as wanted by the driver. */
-export class SliceError extends NetdraError<SliceErrorCode> {
-  readonly pool: string | undefined;
-  readonly problems: readonly SliceProblem[];
+interface SliceErrorDetails extends ErrorDetails {
+  pool?: string;
+  problems?: SliceProblem[];
+}
 
-  constructor(
-    code: SliceErrorCode,
-    message: string,
-    details: ErrorDetails & { pool?: string; problems?: SliceProblem[] } = {},
-  ) {
-    super(code, message, details);
-    this.pool = details.pool;
-    this.problems = details.problems ?? [];
+/** Why a pool is not offered as wanted by the driver. */
+export class SliceError extends NetdraError<SliceErrorCode, SliceErrorDetails> {
+  declare readonly pool: string | undefined;
+  declare readonly problems: readonly SliceProblem[];
+
+  constructor(code: SliceErrorCode, message: string, details?: SliceErrorDetails) {
+    super(code, message, { problems: [], ...details });
   }
 }
 

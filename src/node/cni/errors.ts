@@ -33,25 +33,14 @@ export interface CniErrorDetails extends ErrorDetails {
   stderr?: string | undefined;
 }
 
-export class CniError extends NetdraError<CniErrorCode> {
-  readonly network: string | undefined;
-  readonly plugin: string | undefined;
-  readonly command: CniCommand | undefined;
-  readonly pluginCode: number | undefined;
-  readonly pluginMessage: string | undefined;
-  readonly pluginDetails: string | undefined;
-  readonly stderr: string | undefined;
-
-  constructor(code: CniErrorCode, message: string, details: CniErrorDetails = {}) {
-    super(code, message, details);
-    this.network = details.network;
-    this.plugin = details.plugin;
-    this.command = details.command;
-    this.pluginCode = details.pluginCode;
-    this.pluginMessage = details.pluginMessage;
-    this.pluginDetails = details.pluginDetails;
-    this.stderr = details.stderr;
-  }
+export class CniError extends NetdraError<CniErrorCode, CniErrorDetails> {
+  declare readonly network: string | undefined;
+  declare readonly plugin: string | undefined;
+  declare readonly command: CniCommand | undefined;
+  declare readonly pluginCode: number | undefined;
+  declare readonly pluginMessage: string | undefined;
+  declare readonly pluginDetails: string | undefined;
+  declare readonly stderr: string | undefined;
 }
 
 /** The plugin does not know the container: a DEL has nothing to clean up. */

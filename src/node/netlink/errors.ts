@@ -37,20 +37,11 @@ export interface NetlinkErrorDetails extends ErrorDetails {
 }
 
 /** Any failure with network namespaces and rtnetlink. */
-export class NetlinkError extends NetdraError {
-  declare readonly code: NetlinkErrorCode;
-  readonly errno: string | undefined;
-  readonly operation: string | undefined;
-  readonly interfaceName: string | undefined;
-  readonly netns: string | undefined;
-
-  constructor(code: NetlinkErrorCode, message: string, details: NetlinkErrorDetails = {}) {
-    super(code, message, details);
-    this.errno = details.errno;
-    this.operation = details.operation;
-    this.interfaceName = details.interfaceName;
-    this.netns = details.netns;
-  }
+export class NetlinkError extends NetdraError<NetlinkErrorCode, NetlinkErrorDetails> {
+  declare readonly errno: string | undefined;
+  declare readonly operation: string | undefined;
+  declare readonly interfaceName: string | undefined;
+  declare readonly netns: string | undefined;
 }
 
 /** Subject of a request, for its errors. */
@@ -95,11 +86,11 @@ const systemErrors = getSystemErrorMap();
 export function refused(errno: number, subject: RequestSubject): NetlinkError {
   const [name, text] = systemErrors.get(errno) ?? [`errno ${-errno}`, 'refused by the kernel'];
   return new NetlinkError('netlink-refused', `cannot ${describe(subject)}: ${text} (${name})`, {
-    ...subject,
+    ...factsOf(subject),
+    path: subject.netns,
     errno: name,
     retriable: transientErrnos.has(name),
     hint: subject.hints?.[name] ?? hints[name] ?? otherHint,
-    ...(subject.netns === undefined ? {} : { path: subject.netns }),
   });
 }
 
@@ -109,7 +100,7 @@ export function gone(index: number): NetlinkError {
 
 export function malformed(subject: RequestSubject, cause: unknown, problem = 'cannot be read'): NetlinkError {
   const message = `cannot ${describe(subject)}: the answer ${problem}`;
-  return new NetlinkError('netlink-malformed', message, { ...subject, cause });
+  return new NetlinkError('netlink-malformed', message, { ...factsOf(subject), cause });
 }
 
 /** @throws NetlinkError `netlink-malformed` with what `decode` throws */
@@ -119,6 +110,11 @@ export function decodeAnswer<T>(decode: () => T, subject: RequestSubject): T {
   } catch (cause) {
     throw malformed(subject, cause);
   }
+}
+
+/** What an error has of its request. */
+export function factsOf({ operation, interfaceName, netns }: RequestSubject): NetlinkErrorDetails {
+  return { operation, interfaceName, netns };
 }
 
 /** `add address to net1 in /run/netns/x`. */

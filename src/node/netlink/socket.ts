@@ -11,7 +11,7 @@ import {
 } from 'netlink';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { whileBusy } from '../../lib/while-busy.ts';
-import { describe, isBusy, malformed, NetlinkError, type RequestSubject, refused } from './errors.ts';
+import { describe, factsOf, isBusy, malformed, NetlinkError, type RequestSubject, refused } from './errors.ts';
 import { KernelSocket } from './kernel-socket.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
 
@@ -95,7 +95,7 @@ export class RequestSocket implements Disposable {
       if (!interrupted) return parts;
     }
     throw new NetlinkError('netlink-interrupted', `cannot ${describe(subject)}: the table changed under each attempt`, {
-      ...subject,
+      ...factsOf(subject),
       retriable: true,
     });
   }
@@ -215,12 +215,12 @@ function doneErrno(data: Buffer): number {
 
 function lost(what: string, subject: RequestSubject, cause?: unknown): NetlinkError {
   return new NetlinkError('netlink-lost', `cannot ${describe(subject)}: ${what}`, {
-    ...subject,
+    ...factsOf(subject),
     cause,
     retriable: true,
   });
 }
 
 function closedError(subject: RequestSubject): NetlinkError {
-  return new NetlinkError('netlink-closed', `cannot ${describe(subject)}: the connection is closed`, { ...subject });
+  return new NetlinkError('netlink-closed', `cannot ${describe(subject)}: the connection is closed`, factsOf(subject));
 }

@@ -46,13 +46,12 @@ export interface SriovErrorDetails extends ErrorDetails {
 }
 
 /** Any failure to find, describe, change or simulate VFs. */
-export class SriovError extends NetdraError<SriovErrorCode> {
+export class SriovError extends NetdraError<SriovErrorCode, SriovErrorDetails> {
   /** What could not be set or restored: members of `VfChange`, or paths into `VfSnapshot` such as `link.name`. */
-  readonly properties: readonly string[];
+  declare readonly properties: readonly string[];
 
-  constructor(code: SriovErrorCode, message: string, details: SriovErrorDetails = {}) {
-    super(code, message, details);
-    this.properties = details.properties ?? [];
+  constructor(code: SriovErrorCode, message: string, details?: SriovErrorDetails) {
+    super(code, message, { properties: [], ...details });
   }
 }
 
