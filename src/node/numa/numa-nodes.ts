@@ -15,7 +15,7 @@ export type NumaNodes = ReadonlyMap<number, ReadonlySet<number>>;
 export function readNumaNodes(root = '/sys'): NumaNodes {
   const dir = join(root, 'devices/system/node');
   const nodes = new Map<number, ReadonlySet<number>>();
-  for (const name of listOptional(dir)) {
+  for (const name of unlessMissing(() => readdirSync(dir)) ?? []) {
     const [, number] = /^node(\d+)$/.exec(name) ?? [];
     if (number === undefined) continue;
     const path = join(dir, name, 'cpulist');
@@ -36,19 +36,15 @@ export function readNumaNodes(root = '/sys'): NumaNodes {
  * Source: `numaNode` in list form, Kubernetes dynamic-resource-allocation, package `deviceattribute`.
  */
 export function readNearNodes(node: number, root = '/sys'): number[] {
+  const readOptional = (path: string) => unlessMissing(() => readFileSync(join(root, path), 'utf8').trim());
   const socketOf = (cpus: ReadonlySet<number> = new Set()) => {
     const [cpu] = cpus;
-    return cpu === undefined
-      ? undefined
-      : readOptional(join(root, `devices/system/cpu/cpu${cpu}/topology/physical_package_id`))?.trim();
+    return cpu === undefined ? undefined : readOptional(`devices/system/cpu/cpu${cpu}/topology/physical_package_id`);
   };
   const nodes = readNumaNodes(root);
   const socket = socketOf(nodes.get(node));
   const numbers = [...nodes.keys()].sort((one, other) => one - other);
-  const distances =
-    readOptional(join(root, `devices/system/node/node${node}/distance`))
-      ?.trim()
-      .split(/\s+/) ?? [];
+  const distances = readOptional(`devices/system/node/node${node}/distance`)?.split(/\s+/) ?? [];
   // The file has a column for each online node, in order.
   const others = numbers
     .map((number, index) => ({ number, distance: Number(distances[index]) }))
@@ -60,21 +56,12 @@ export function readNearNodes(node: number, root = '/sys'): number[] {
   return [node, ...near.map(({ number }) => number)];
 }
 
-function readOptional(path: string): string | undefined {
+/** Kernels without NUMA have none of these files and directories. */
+function unlessMissing<T>(read: () => T): T | undefined {
   try {
-    return readFileSync(path, 'utf8');
+    return read();
   } catch (error) {
     if (errnoCode(error) === 'ENOENT') return undefined;
-    throw error;
-  }
-}
-
-/** Kernels without NUMA have no such directory. */
-function listOptional(dir: string): string[] {
-  try {
-    return readdirSync(dir);
-  } catch (error) {
-    if (errnoCode(error) === 'ENOENT') return [];
     throw error;
   }
 }
