@@ -1,5 +1,5 @@
 import type { ResourceClaim } from '../kube/index.ts';
-import { isPrepared, isUnprepared } from '../kubeletplugin/driver-answers.ts';
+import { hasSucceeded } from '../kubeletplugin/driver-answers.ts';
 import type { DraPlugin } from '../kubeletplugin/index.ts';
 import type { ClaimStatusWriter } from './claim-status-writer.ts';
 
@@ -13,14 +13,14 @@ export function withClaimStatus(plugin: DraPlugin, writer: Pick<ClaimStatusWrite
       const results = await plugin.prepareResourceClaims(claims, context);
       for (const { identity, object } of claims) {
         // Claims are read whole; their type leaves out what drivers do not need.
-        if (isPrepared(results, identity)) writer.note(identity, object as ResourceClaim);
+        if (hasSucceeded(results, identity)) writer.note(identity, object as ResourceClaim);
       }
       return results;
     },
     async unprepareResourceClaims(claims, context) {
       const results = await plugin.unprepareResourceClaims(claims, context);
       for (const claim of claims) {
-        if (isUnprepared(results, claim)) writer.remove(claim);
+        if (hasSucceeded(results, claim)) writer.remove(claim);
       }
       return results;
     },

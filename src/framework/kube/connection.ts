@@ -2,6 +2,7 @@ import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent, type RequestOptions } from 'node:https';
 import { urlToHttpOptions } from 'node:url';
 import { isDeepStrictEqual } from 'node:util';
+import { defined } from '../../lib/defined.ts';
 import type { ApiAccess } from './api-access.ts';
 
 /** Enough for the claims of several pods at once; more wait for a free connection. */
@@ -29,7 +30,7 @@ export class KubeConnection implements Disposable {
     const url = new URL(cluster.server);
     const { protocol, hostname, port } = urlToHttpOptions(url);
     const path = url.pathname.replace(/\/+$/, '');
-    this.server = { ...{ protocol, hostname, path }, ...(port === undefined ? {} : { port }) };
+    this.server = { protocol, hostname, path, ...defined({ port }) };
     this.#access = access;
   }
 
@@ -39,7 +40,7 @@ export class KubeConnection implements Disposable {
     await this.#access.applyToHTTPSOptions(options);
     const agent = this.#access.getCurrentCluster()?.proxyUrl === undefined ? this.#agentFor(options) : options.agent;
     const { headers = {}, auth } = options;
-    return { headers, ...(auth == null ? {} : { auth }), ...(agent === undefined ? {} : { agent }) };
+    return { headers, ...defined({ auth: auth ?? undefined, agent }) };
   }
 
   [Symbol.dispose](): void {
@@ -53,9 +54,8 @@ export class KubeConnection implements Disposable {
     if (this.#agent !== undefined && isDeepStrictEqual(this.#trust, trust)) return this.#agent;
     if (this.#agent !== undefined) closeIdle(this.#agent);
     const options = { keepAlive: true, keepAliveMsecs: keepAliveMs, maxSockets };
-    const defined = Object.fromEntries(Object.entries(trust).filter(([, value]) => value !== undefined));
     this.#agent =
-      this.server.protocol === 'http:' ? new HttpAgent(options) : new HttpsAgent({ ...options, ...defined });
+      this.server.protocol === 'http:' ? new HttpAgent(options) : new HttpsAgent({ ...options, ...defined(trust) });
     this.#trust = trust;
     return this.#agent;
   }

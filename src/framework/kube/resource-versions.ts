@@ -2,6 +2,8 @@
 export const resourceVersions = ['v1', 'v1beta2', 'v1beta1'] as const;
 export type ResourceVersion = (typeof resourceVersions)[number];
 
+type Fields = Record<string, unknown>;
+
 /**
  * Converts an object from the v1 shape to another version. v1 and v1beta2 have the same shape; v1beta1 has a device's
  * fields under `basic`. Claims are written only through their status, which is the same in all versions. An object that
@@ -17,7 +19,7 @@ export function fromResourceVersion<T extends object>(object: T, version: Resour
   if (version !== 'v1beta1') return object;
   const flat = mapDevices(object, ({ basic, ...rest }) => ({
     ...rest,
-    ...(basic as Record<string, unknown> | undefined),
+    ...(basic as Fields | undefined),
   }));
   return mapRequests(flat, ({ name, firstAvailable, ...exactly }) => ({
     name,
@@ -26,19 +28,13 @@ export function fromResourceVersion<T extends object>(object: T, version: Resour
 }
 
 /** Maps the devices of a ResourceSlice, which are a list; a claim's devices are an object. */
-function mapDevices<T extends object>(
-  object: T,
-  change: (device: Record<string, unknown>) => Record<string, unknown>,
-): T {
+function mapDevices<T extends object>(object: T, change: (device: Fields) => Fields): T {
   const { spec } = object as { spec?: { devices?: unknown } };
   if (!Array.isArray(spec?.devices)) return object;
   return { ...object, spec: { ...spec, devices: spec.devices.map(change) } };
 }
 
-function mapRequests<T extends object>(
-  object: T,
-  change: (request: Record<string, unknown>) => Record<string, unknown>,
-): T {
+function mapRequests<T extends object>(object: T, change: (request: Fields) => Fields): T {
   const { spec } = object as { spec?: { devices?: { requests?: unknown } } };
   const requests = spec?.devices?.requests;
   if (!Array.isArray(requests)) return object;

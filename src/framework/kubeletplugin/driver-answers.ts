@@ -20,13 +20,8 @@ export function failureOf(result: PrepareResult | Error | null | undefined): Err
   return broken('the driver gave a result with neither an error nor a list of devices');
 }
 
-/** Returns whether a driver has prepared a claim. A claim without a result has failed. */
-export function isPrepared(results: Results<PrepareResult>, { uid }: ClaimIdentity): boolean {
-  return results.has(uid) && failureOf(results.get(uid)) === undefined;
-}
-
-/** Returns whether a driver has unprepared a claim. A claim without a result has failed. */
-export function isUnprepared(results: Results<Error | undefined>, { uid }: ClaimIdentity): boolean {
+/** Returns whether a driver has prepared, or unprepared, a claim. A claim without a result has failed. */
+export function hasSucceeded(results: Results<PrepareResult | Error | undefined>, { uid }: ClaimIdentity): boolean {
   return results.has(uid) && failureOf(results.get(uid)) === undefined;
 }
 

@@ -5,7 +5,7 @@ import type { Locks } from '../../lib/keyed-mutex.ts';
 import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimKey, claimName } from '../metadata/index.ts';
 import { fetchClaims } from './claims.ts';
 import type { CallContext, WireDevice } from './dra-service.ts';
-import { checkResults, checkUnprepared, devicesOf, isUnprepared, type Results } from './driver-answers.ts';
+import { checkResults, checkUnprepared, devicesOf, hasSucceeded, type Results } from './driver-answers.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { KubeletPluginOptions } from './helper.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
@@ -130,7 +130,7 @@ export class PluginCalls {
       checkResults(await this.#plugin.unprepareResourceClaims(refs, { signal })),
     );
     this.#reportStrangers(facts, refs, results);
-    const over = refs.filter((claim) => isUnprepared(results, claim));
+    const over = refs.filter((claim) => hasSucceeded(results, claim));
     const left = await this.#options.metadata?.unprepareAll(over);
     return await answerEach(refs, (claim) =>
       this.#logged(facts, claim, 'unprepared', async () => {
