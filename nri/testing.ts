@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { unlink } from 'node:fs/promises';
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -94,12 +95,8 @@ export class FakeRuntime implements AsyncDisposable {
     await unlink(socketPath).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'ENOENT') throw error;
     });
-    const server = createServer((socket) => this.#accept(socket));
-    this.#server = server;
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject);
-      server.listen(socketPath, resolve);
-    });
+    this.#server = createServer((socket) => this.#accept(socket)).listen(socketPath);
+    await once(this.#server, 'listening');
   }
 
   /** Closes all connections without notice, like a runtime that ends. */
