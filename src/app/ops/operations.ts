@@ -1,4 +1,4 @@
-import type { Clock } from '../../lib/clock.ts';
+import { type Clock, repeat } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { errnoCode, explain, NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
@@ -89,21 +89,16 @@ export class Operations implements AsyncDisposable {
     };
     use(files.read());
     let fault: string | undefined;
-    const follow = async () => {
-      for (;;) {
-        await clock.sleep(tlsRereadMs, this.#ended.signal);
-        try {
-          use(files.read());
-          fault = undefined;
-        } catch (error) {
-          const now = explain(error);
-          if (now !== fault) logger.error({ err: error }, 'certificate rejected; the last valid one stays in use');
-          fault = now;
-        }
+    this.#following = repeat(clock, tlsRereadMs, this.#ended.signal, () => {
+      try {
+        use(files.read());
+        fault = undefined;
+      } catch (error) {
+        const now = explain(error);
+        if (now !== fault) logger.error({ err: error }, 'certificate rejected; the last valid one stays in use');
+        fault = now;
       }
-    };
-    // The sleep rejects on disposal.
-    this.#following = follow().catch(() => undefined);
+    });
   }
 
   async #serveLater(address: string, options: OperationsOptions): Promise<void> {

@@ -53,13 +53,8 @@ export function findClaim(claims: readonly Pick<StoredClaim, 'identity'>[], name
   const found = claims.map(({ identity }) => identity).filter((identity) => identity.name === name);
   const [claim, ...others] = found.map(claimName);
   if (claim === undefined) {
-    throw new NetdraError(
-      'claim-not-prepared',
-      `there is no file ${name}, and no claim of that name is prepared here`,
-      {
-        ...{ claim: name, hint: preparedHint },
-      },
-    );
+    const message = `there is no file ${name}, and no claim of that name is prepared here`;
+    throw new NetdraError('claim-not-prepared', message, { claim: name, hint: preparedHint });
   }
   if (others.length > 0) {
     const message = `several claims are called ${name}: ${[claim, ...others].join(', ')}`;
@@ -80,10 +75,8 @@ export async function viewClaimFiles(
   const [namespace = '', name = ''] = subject.split('/');
   const inspected = await inspectClaim(driver, dirs, { namespace, name }, records);
   if (inspected === undefined) {
-    throw new NetdraError('claim-not-prepared', `claim ${subject} is not prepared on this node`, {
-      claim: subject,
-      hint: preparedHint,
-    });
+    const message = `claim ${subject} is not prepared on this node`;
+    throw new NetdraError('claim-not-prepared', message, { claim: subject, hint: preparedHint });
   }
   const readable = inspected.files.filter(({ layout, state }) => {
     return (layout === 'v1' || layout === 'kep') && (state === 'current' || state === 'different');

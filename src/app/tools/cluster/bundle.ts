@@ -28,6 +28,9 @@ export interface BundleView {
   missing: string[];
 }
 
+/** Adds a file to a bundle, or what it lacks to the list of what is missing. */
+type Write<Content> = (path: string, read: () => Promise<Content>) => Promise<void>;
+
 /**
  * Collects what is needed to find a fault: the objects of the driver, and for each node what its tools show and its log. What
  * looks like a secret is removed. What cannot be read is listed; the rest is collected all the same.
@@ -41,7 +44,7 @@ export async function makeBundle(cluster: Cluster, options: BundleOptions): Prom
   if (unknown !== undefined) throw new NetdraError('no-driver-pod', `no pod of ${driverName} is on node ${unknown}`);
   makeFolder(out);
   const view: BundleView = { out, files: [], missing: [] };
-  const write = async (path: string, read: () => Promise<string>) => {
+  const write: Write<string> = async (path, read) => {
     try {
       const text = await read();
       mkdirSync(dirname(join(out, path)), { recursive: true });
@@ -51,7 +54,7 @@ export async function makeBundle(cluster: Cluster, options: BundleOptions): Prom
       view.missing.push(`${path}: ${explain(error)}`);
     }
   };
-  const writeObject = (path: string, read: () => Promise<unknown>) =>
+  const writeObject: Write<unknown> = (path, read) =>
     write(path, async () => `${formatExactJson(redactObject(await read()))}\n`);
   const fieldSelector = `spec.driver=${driverName}`;
   await writeObject('status.json', () => readStatus(cluster, options));
@@ -68,7 +71,9 @@ export async function makeBundle(cluster: Cluster, options: BundleOptions): Prom
   );
   for (let index = 0; index < nodes.length; index += maxParallel) {
     const some = nodes.slice(index, index + maxParallel);
-    await Promise.all(some.map((node) => collectNode(cluster, node, pods.get(node) as DriverPod, write)));
+    await Promise.all(
+      some.map((node) => collectNode(cluster, node, pods.get(node) as DriverPod, { write, writeObject })),
+    );
   }
   if (view.missing.length > 0) await write('missing.txt', async () => `${view.missing.map(redactText).join('\n')}\n`);
   return { ...view, files: view.files.sort() };
@@ -87,7 +92,7 @@ async function collectNode(
   cluster: Cluster,
   node: string,
   pod: DriverPod,
-  write: (path: string, read: () => Promise<string>) => Promise<void>,
+  { write, writeObject }: { write: Write<string>; writeObject: Write<unknown> },
 ): Promise<void> {
   const run = async (tool: string, ...args: string[]) => {
     const { stdout, stderr } = await cluster.exec(pod, ['netdra', tool, ...args]);
@@ -95,10 +100,7 @@ async function collectNode(
     return stdout;
   };
   for (const tool of ['doctor', 'inventory', 'claims']) {
-    await write(join('nodes', node, `${tool}.json`), async () => {
-      return `${formatExactJson(redactObject(JSON.parse(await run(tool, '--output=json'))))}
-`;
-    });
+    await writeObject(join('nodes', node, `${tool}.json`), async () => JSON.parse(await run(tool, '--output=json')));
   }
   await write(join('nodes', node, 'driver-debug.log'), async () => redactText(await run('log')));
   const log = (query: Record<string, string>) => async () =>
