@@ -145,6 +145,8 @@ export const remedies: Record<string, string> = {
   'slice-node-unknown': 'Set the node name to that of the Node object of this machine.',
   'socket-unavailable':
     'Choose a shorter directory or driver name, or remove the file that is in the way of the socket.',
+  'state-missing':
+    'Run the tool on a node with the driver, with `--driver-name` and `--state-dir` as the driver has them.',
   'status-dropped': 'Switch on the feature gate DRAResourceClaimDeviceStatus. Metadata files do not depend on it.',
   'status-failed': 'Nothing: the driver tries again. The cause is in the message.',
   'status-forbidden': 'Install the ClusterRole of the chart in the version of the driver.',

@@ -49,6 +49,7 @@ const otherCodes: Record<string, string> = {
   'registration-failed': 'The runtime refused the NRI plugin.',
   'seccomp-not-installed': 'The seccomp profile cannot be written.',
   'selinux-label': 'SELinux refuses the label that containers need to read a file.',
+  'state-missing': 'No driver has stored anything in the directory where the tool looks for its state.',
   'tls-invalid': 'Certificate or key for metrics and probes cannot be read, or do not match.',
   'tool-failed': "A command in the driver's pod has failed, so that the bundle lacks its output.",
   'ttrpc-…': 'The runtime answered an NRI call with this status, such as `ttrpc-deadlineExceeded`.',

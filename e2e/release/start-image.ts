@@ -46,7 +46,7 @@ export function checkImageStarts(
     const starts: Start[] = [
       { args: [node, ...flags, '--version'], exitCode: 0, output: `${packageInfo.version}\n` },
       // It opens a netlink socket, by which both native packages are loaded.
-      { args: [node, `/${programPath}`, 'claims'], exitCode: 0, output: 'no claims are prepared\n' },
+      { args: [node, `/${programPath}`, 'claims'], exitCode: 1, output: 'netdra: no driver has stored its state' },
       { args: [`/${gatePath}`], exitCode: 2, output: 'netdra-gate: ' },
     ];
     for (const start of starts) checkStart(prefix, start, architecture);

@@ -89,12 +89,12 @@ export function claimsCommand(): Command {
     async (options) => {
       const { formatClaims, viewClaims } = await import('./claims.ts');
       const { inspectClaim } = await import('../../framework/metadata/index.ts');
-      const { openStored } = await import('./stored-claims.ts');
+      const { openStoredByDriver } = await import('./stored-claims.ts');
       const { RtnlConnection } = await import('../../node/netlink/index.ts');
       const { driverName, attributesDir, downwardApiDir } = options;
       const dirs = { ...driverDirs(options), attributesDir, downwardApiDir };
       using host = RtnlConnection.open();
-      using stored = openStored(dirs);
+      using stored = openStoredByDriver(dirs);
       const { claims, records } = stored;
       const view = await viewClaims({
         ...{ claims, host },
@@ -127,8 +127,8 @@ export function metadataCommand(): Command {
       const isClaim = /^[a-z0-9][^/]*(\/[^/]+)?$/.test(subject) && !existsSync(subject);
       if (!isClaim) return show(await viewFile(subject), formatFile);
       const dirs = { ...driverDirs(options), attributesDir, downwardApiDir };
-      const { openStored } = await import('./stored-claims.ts');
-      using stored = openStored(dirs);
+      const { openStoredByDriver } = await import('./stored-claims.ts');
+      using stored = openStoredByDriver(dirs);
       const claim = subject.includes('/') ? subject : findClaim(stored.claims, subject);
       show(await viewClaimFiles(driverName, dirs, claim, stored.records), formatClaimFiles);
     },

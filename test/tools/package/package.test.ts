@@ -128,7 +128,11 @@ describe('the package', () => {
     });
     expect(findings.find(({ check }) => check === 'CDI directory')).toMatchObject({ level: 'problem' });
     const claims = npx('claims', `--kubelet-plugins-dir=${nowhere}`);
-    expect(claims).toMatchObject({ status: 0, stdout: 'no claims are prepared\n', stderr: '' });
+    expect(claims).toMatchObject({
+      status: 1,
+      stdout: '',
+      stderr: expect.stringContaining(`stored its state in ${nowhere}`),
+    });
     expect(npx('run', '--node-name=n', '--log-level=loud')).toMatchObject({
       ...{ status: 2, stderr: expect.stringContaining("option '--log-level <level>' argument 'loud' is invalid") },
     });

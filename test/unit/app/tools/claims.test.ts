@@ -2,7 +2,7 @@ import { symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { formatClaims, viewClaims } from '../../../../src/app/tools/claims.ts';
-import { openStored } from '../../../../src/app/tools/stored-claims.ts';
+import { openStored, openStoredByDriver } from '../../../../src/app/tools/stored-claims.ts';
 import { Store, type StoredClaim } from '../../../../src/driver/state/index.ts';
 import type { DeviceMetadata } from '../../../../src/framework/metadata/index.ts';
 import type { Link } from '../../../../src/node/netlink/index.ts';
@@ -51,6 +51,18 @@ describe('openStored', () => {
     // No lock stays behind.
     store.deleteClaim('uid-a');
     expect(claimsIn(dir.path).map(({ identity }) => identity.name)).toEqual(['b', 'c', 'd']);
+  });
+
+  it('tells a node without claims from a directory in which no driver has ever stored any', () => {
+    using dir = tempDir();
+    const missing = `no driver has stored its state in ${dir.path}`;
+    const dirs = { stateDir: dir.path, dataDir: dir.path };
+    expect(() => openStoredByDriver(dirs)).toThrow(
+      expect.objectContaining({ code: 'state-missing', message: missing }),
+    );
+    new Store(join(dir.path, 'state.db'))[Symbol.dispose]();
+    using stored = openStoredByDriver(dirs);
+    expect(stored.claims).toEqual([]);
   });
 
   it('does not take a store for missing that it may not look at, as that of a node without root', () => {

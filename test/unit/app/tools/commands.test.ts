@@ -78,7 +78,7 @@ describe('netdra', () => {
   it.each([
     [['doctor', '--frobnicate'], 2, /unknown option '--frobnicate'/],
     [['claims', '-o', 'xml'], 2, /Allowed choices are table, json/],
-    [['metadata', 'fast-net', '--kubelet-plugins-dir=/nowhere'], 1, /no claim of that name is prepared here/],
+    [['metadata', 'fast-net', '--kubelet-plugins-dir=/nowhere'], 1, /no driver has stored its state in \/nowhere/],
     [['metadata'], 2, /missing required argument 'path\|claim'/],
     [['metadata', 'fast-net', 'slow-net'], 2, /too many arguments/],
   ])('refuses %j with code %d and the reason', (args, code, message) => {
