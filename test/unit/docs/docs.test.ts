@@ -51,6 +51,12 @@ describe('every page', () => {
   });
 });
 
+it('docs/dependencies.md has a row for each package that the driver needs', () => {
+  const { dependencies } = JSON.parse(readFileSync(join(repo, 'package.json'), 'utf8')) as { dependencies: object };
+  const rows = readFileSync(join(repo, 'docs/dependencies.md'), 'utf8').matchAll(/^\| \[`([^`]+)`\]/gm);
+  expect([...rows].map(([, name]) => name).sort()).toEqual(Object.keys(dependencies).sort());
+});
+
 it.each([
   ['docs/reference.md', 'the flags', renderReference],
   ['docs/errors.md', 'the error codes', renderErrors],
