@@ -31,8 +31,8 @@ export function parseSimulation(text: string): Simulation {
   return simulation;
 }
 
-/** A directory whose path other processes get, too: they have their own working directories. */
-export function parseDir(text: string): string {
+/** A file or directory whose path other processes get, too: they have their own working directories. */
+export function parseAbsolutePath(text: string): string {
   if (isAbsolute(text)) return text;
   throw new Error('an absolute path is needed');
 }

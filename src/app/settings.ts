@@ -9,8 +9,8 @@ import { simulatedPrefix } from '../node/sriov/pci-address.ts';
 import { parseAddress } from './ops/http-server.ts';
 import {
   namesAmong,
+  parseAbsolutePath,
   parseBoolean,
-  parseDir,
   parseDriverName,
   parseHandlers,
   parseList,
@@ -51,7 +51,12 @@ const flags = {
     help: "kubeconfig file for the API server; the pod's service account is used if unset",
   },
   kubeletPluginsDir: {
-    ...{ value: '<path>', env: 'NETDRA_KUBELET_PLUGINS_DIR', default: '/var/lib/kubelet/plugins', parse: parseDir },
+    ...{
+      value: '<path>',
+      env: 'NETDRA_KUBELET_PLUGINS_DIR',
+      default: '/var/lib/kubelet/plugins',
+      parse: parseAbsolutePath,
+    },
     help: "the kubelet's plugins directory",
   },
   kubeletRegistryDir: {
@@ -59,7 +64,7 @@ const flags = {
       value: '<path>',
       env: 'NETDRA_KUBELET_REGISTRY_DIR',
       default: '/var/lib/kubelet/plugins_registry',
-      parse: parseDir,
+      parse: parseAbsolutePath,
     },
     help: "the kubelet's registration directory",
   },
@@ -68,15 +73,15 @@ const flags = {
     help: "UID of the driver's own pod; lets two instances serve side by side during a rolling update",
   },
   cdiDir: {
-    ...{ value: '<path>', env: 'NETDRA_CDI_DIR', default: '/var/run/cdi', parse: parseDir },
+    ...{ value: '<path>', env: 'NETDRA_CDI_DIR', default: '/var/run/cdi', parse: parseAbsolutePath },
     help: 'directory for CDI specs; the runtime must scan it',
   },
   stateDir: {
-    ...{ value: '<path>', env: 'NETDRA_STATE_DIR', parse: parseDir },
+    ...{ value: '<path>', env: 'NETDRA_STATE_DIR', parse: parseAbsolutePath },
     help: "directory for the driver's state (default: its directory in the kubelet's plugins)",
   },
   cniBinDirs: {
-    ...{ value: '<paths>', default: '/opt/cni/bin', parse: (text: string) => text.split(',').map(parseDir) },
+    ...{ value: '<paths>', default: '/opt/cni/bin', parse: (text: string) => text.split(',').map(parseAbsolutePath) },
     help: 'directories of CNI plugins, searched in this order; comma-separated',
   },
   cniUses: {
@@ -92,7 +97,7 @@ const flags = {
     help: 'namespaces whose NetworkAttachmentDefinitions may select plugins, comma-separated; *: all',
   },
   procSysDir: {
-    ...{ value: '<path>', env: 'NETDRA_PROC_SYS_DIR', default: '/proc/sys', parse: parseDir },
+    ...{ value: '<path>', env: 'NETDRA_PROC_SYS_DIR', default: '/proc/sys', parse: parseAbsolutePath },
     help: "the host's /proc/sys, mounted writable: for sysctls of interfaces",
   },
   nriSocket: {
@@ -110,15 +115,25 @@ const flags = {
     help: `versions of metadata.resource.k8s.io in the layout v1, comma-separated: ${metadataVersions.join(', ')}`,
   },
   attributesDir: {
-    ...{ value: '<path>', env: 'NETDRA_ATTRIBUTES_DIR', default: defaultHostDirs.attributesDir, parse: parseDir },
+    ...{
+      value: '<path>',
+      env: 'NETDRA_ATTRIBUTES_DIR',
+      default: defaultHostDirs.attributesDir,
+      parse: parseAbsolutePath,
+    },
     help: 'host directory for files of the layout attributes-json',
   },
   downwardApiDir: {
-    ...{ value: '<path>', env: 'NETDRA_DOWNWARD_API_DIR', default: defaultHostDirs.downwardApiDir, parse: parseDir },
+    ...{
+      value: '<path>',
+      env: 'NETDRA_DOWNWARD_API_DIR',
+      default: defaultHostDirs.downwardApiDir,
+      parse: parseAbsolutePath,
+    },
     help: 'host directory for files of the layout downward-api, with a directory for each pod',
   },
   deviceInfoDir: {
-    ...{ value: '<path>', default: deviceInfoDir, parse: parseDir },
+    ...{ value: '<path>', default: deviceInfoDir, parse: parseAbsolutePath },
     help: 'host directory for device-info files (docs/dialects.md)',
   },
   enableDeviceMetadata: {

@@ -4,7 +4,8 @@ import { Command } from 'commander';
 import { defined } from '../../lib/defined.ts';
 import { NetdraError } from '../../lib/errors.ts';
 import type { InstanceFacts } from '../instance-file.ts';
-import { type FlagName, flagOption, type Settings } from '../settings.ts';
+import { parseAbsolutePath } from '../parse-flags.ts';
+import { argument, type FlagName, flagOption, type Settings } from '../settings.ts';
 import { formatFindings } from './finding.ts';
 import { type OutputOptions, outputOption, runTool, writeOutput } from './run-tool.ts';
 import type { Terminal } from './terminal.ts';
@@ -157,7 +158,11 @@ export function logCommand(): Command {
 export function seccompCommand(): Command {
   return new Command('seccomp')
     .description("print the driver's seccomp profile, or install it where the kubelet looks for profiles")
-    .option('--install <path>', 'file to write, below the directory seccomp of the kubelet')
+    .option(
+      '--install <path>',
+      'file to write, below the directory seccomp of the kubelet',
+      argument(parseAbsolutePath),
+    )
     .action(({ install }: { install?: string }) =>
       runTool(async () => {
         const { installProfile, profileText } = await import('./seccomp.ts');

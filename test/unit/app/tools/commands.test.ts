@@ -79,6 +79,7 @@ describe('netdra', () => {
     [['doctor', '--frobnicate'], 2, /unknown option '--frobnicate'/],
     [['claims', '-o', 'xml'], 2, /Allowed choices are table, json/],
     [['metadata', 'fast-net', '--kubelet-plugins-dir=/nowhere'], 1, /no driver has stored its state in \/nowhere/],
+    [['seccomp', '--install', 'netdra.json'], 2, /an absolute path is needed/],
     [['metadata'], 2, /missing required argument 'path\|claim'/],
     [['metadata', 'fast-net', 'slow-net'], 2, /too many arguments/],
   ])('refuses %j with code %d and the reason', (args, code, message) => {
