@@ -6,12 +6,12 @@
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { ensureGoPrograms } from '../go/build.ts';
-import { deviceMetadata, nriRuntimes } from './programs.ts';
+import { deviceMetadata, kubernetesNext, nriRuntimes } from './programs.ts';
 
 const log = (line: string) => console.error(`netdra: ${line}`);
 
 try {
-  for (const { module } of [...nriRuntimes, ...deviceMetadata]) {
+  for (const module of [...[...nriRuntimes, ...deviceMetadata].map(({ module }) => module), kubernetesNext]) {
     await ensureGoPrograms(cacheFolder(process.env), module, log);
   }
 } catch (error) {

@@ -18,3 +18,6 @@ export const deviceMetadata = [
   { module: 'device-metadata-0.36', version: '0.36.3', writes: ['v1alpha1'], validates: false },
   { module: 'device-metadata-0.37', version: '0.37.2', writes: ['v1beta1', 'v1alpha1'], validates: true },
 ] as const;
+
+/** Asks the newest pre-release of Kubernetes about our objects. */
+export const kubernetesNext = 'kubernetes-next';

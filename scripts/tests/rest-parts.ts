@@ -155,9 +155,9 @@ const faults = repeatable({
 
 const neighbours: Part = {
   name: 'neighbours',
-  versions: 'NRI runtime side and metadata codec in Go',
+  versions: 'NRI runtime side, metadata codec and pre-release of Kubernetes in Go',
   command: ['vitest', 'run', '--project', 'neighbours'],
-  seconds: 50,
+  seconds: 90,
   needs: [],
   prepare: () => runScript('node', 'e2e/neighbours/build.ts'),
 };

@@ -175,7 +175,8 @@ export function describeResources(get: () => ApiCluster): void {
       // The server validates one slice at a time.
       'an unknown counter set',
       'an unknown counter',
-      // Servers refuse it from 1.38 on.
+      // Servers refuse these from 1.38 on.
+      'two slashes',
       'a version of more than 64 bits',
       'a pre-release of more than 64 bits',
     ];

@@ -48,6 +48,7 @@ export const badDevices: [what: string, device: Partial<Device>, message: string
   ['a number beyond 2^53', { attributes: { a: { ints: [2 ** 53] } } }, 'attributes[a].ints 9007199254740992 must be'],
   ['a version', { attributes: { a: { version: '1.2' } } }, '"1.2" must be a semantic version'],
   ['an attribute name', { attributes: { 'my-mtu': { int: 1 } } }, 'attributes[my-mtu] must be named by letters'],
+  ['two slashes', { attributes: { 'a.example/b/mtu': { int: 1 } } }, 'has more than one "/" in its name'],
   [
     'a long attribute name',
     { attributes: { ['x'.repeat(33)]: { int: 1 } } },
