@@ -33,7 +33,7 @@ import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './ev
 import { nodeFacts } from './node-facts.ts';
 import { createNodeView } from './nodeview/index.ts';
 import { createPolicySource } from './policy/index.ts';
-import type { KubeletSide, NodePorts, NodeSettings } from './ports.ts';
+import { cdiClasses, type KubeletSide, type NodePorts, type NodeSettings } from './ports.ts';
 import { createReconciler, endEarlierBoots, RecordedFiles } from './recovery/index.ts';
 import {
   Attachments,
@@ -291,9 +291,9 @@ function createClaims(
   const { driverName: driver, nodeName, cdiDir: dir } = settings;
   const { store } = disk;
   const control = base.decorate('control', devices.vfs.control);
-  const deviceSpecs = new CdiSpecs({ dir, driver, class: 'device' });
+  const deviceSpecs = new CdiSpecs({ dir, driver, class: cdiClasses.devices });
   const dialectFiles = new DialectFiles({
-    specs: new CdiSpecs({ dir, driver, class: 'dialects' }),
+    specs: new CdiSpecs({ dir, driver, class: cdiClasses.dialects }),
     deviceInfoDir: settings.deviceInfoDir,
   });
   const classes = stack.use(new DeviceClasses({ resources, clock, logger, random }));

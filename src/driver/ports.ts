@@ -19,6 +19,9 @@ import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, NumaResult
 import type { Store } from './state/index.ts';
 import type { TrafficReport, VfControl } from './vf/index.ts';
 
+/** Classes of the driver's own CDI specs: device files, and variables of older dialects. */
+export const cdiClasses = { devices: 'device', dialects: 'dialects' } as const;
+
 /** What the driver does, independent of the machine that it runs on. Directories are absolute. */
 export interface NodeSettings extends SimulationSettings {
   driverName: string;

@@ -1,8 +1,8 @@
 import type { ResourceApi } from '../../framework/kube/index.ts';
-import type { ClaimMetadata } from '../../framework/metadata/index.ts';
+import { CdiSpecs, type ClaimMetadata } from '../../framework/metadata/index.ts';
 import type { DeviceList } from '../devices/device-list.ts';
 import { type DriftRecord, type DriftReport, PfDriftSweep } from '../drift/index.ts';
-import type { KubeletSide, NodeParts, NodePorts, NodeSettings } from '../ports.ts';
+import { cdiClasses, type KubeletSide, type NodeParts, type NodePorts, type NodeSettings } from '../ports.ts';
 import type { Attachments, CniCleanUp, NumaGuard, SandboxRegistry } from '../sandbox/index.ts';
 import type { VfControl } from '../vf/index.ts';
 import { InactiveClaims } from './inactive-claims.ts';
@@ -35,7 +35,7 @@ export interface ReconcilerParts extends Pick<NodePorts, 'clock' | 'logger' | 'd
 /** Returns the tasks of each round, in order. */
 export function createReconciler(parts: ReconcilerParts): Reconciler {
   const { disk, resources, settings, decorate, clock, logger, registry, nudge } = parts;
-  const { driverName: driver, nodeName: pool, reconcileIntervalMs: everyMs } = settings;
+  const { driverName: driver, nodeName: pool, reconcileIntervalMs: everyMs, cdiDir: dir } = settings;
   const { store, locks } = disk;
   const { devices, metadata, attachments, control, drift, drifted, kubelet: helper } = parts;
   const sandboxes = decorate('sandboxes', registry);
@@ -44,7 +44,8 @@ export function createReconciler(parts: ReconcilerParts): Reconciler {
     // The next pod may already exist.
     onHandedOver: nudge,
   });
-  const orphans = new OrphanedFiles({ store, metadata, locks, logger });
+  const specs = Object.values(cdiClasses).map((name) => new CdiSpecs({ dir, driver, class: name }));
+  const orphans = new OrphanedFiles({ store, metadata, specs, locks, logger });
   const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
   const vfs = { store, attachments, control, locks, logger };
   const settingsOfVfs = new PfDriftSweep({

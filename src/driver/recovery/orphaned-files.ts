@@ -1,4 +1,4 @@
-import { type ClaimMetadata, claimKey, MetadataError } from '../../framework/metadata/index.ts';
+import { type CdiSpecs, type ClaimMetadata, claimKey, MetadataError } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
@@ -6,13 +6,15 @@ import type { Store } from '../state/index.ts';
 
 export interface OrphanedFilesOptions {
   store: Pick<Store, 'claims'>;
-  metadata: Pick<ClaimMetadata, 'dirs' | 'removeDir'>;
+  metadata: Pick<ClaimMetadata, 'dirs' | 'removeDir' | 'removeUnknown'>;
+  /** The driver's own classes. */
+  specs: readonly Pick<CdiSpecs, 'removeUnknown'>[];
   locks: Pick<Locks, 'run'>;
   logger: Logger;
 }
 
 /**
- * Removes metadata directories of claims that the store does not have. It has a claim before its first file, and until its last
+ * Removes metadata directories, CDI specs and files in shared directories of claims that the store does not have. It has a claim before its first file, and until its last
  * one is removed. But a killed driver leaves directories that it was removing in the background, and after a power failure, or
  * with another store, claims are gone whose directories are not.
  */
@@ -27,7 +29,7 @@ export class OrphanedFiles {
 
   /** @throws MetadataError `metadata-io`; StateError `store-unusable` */
   async sweep(): Promise<void> {
-    const { metadata, store, locks, logger } = this.#options;
+    const { metadata, specs, store, locks, logger } = this.#options;
     const known = () => new Set(store.claims().map(({ identity }) => claimKey(identity)));
     // In this order: whatever has a directory has a claim by then.
     const dirs = metadata.dirs();
@@ -42,11 +44,26 @@ export class OrphanedFiles {
           logger.warn({ dir }, 'removed the metadata directory of a claim that is no longer prepared');
         });
       } catch (err) {
-        if (!(err instanceof MetadataError)) throw err;
-        problems.add(explain(err));
-        if (!this.#reported.has(explain(err))) logger.warn({ err }, 'metadata directory without a claim stays');
+        this.#note(err, problems);
+      }
+    }
+    const uids = () => new Set(store.claims().map(({ identity }) => identity.uid));
+    for (const files of [metadata, ...specs]) {
+      try {
+        for (const path of files.removeUnknown(uids)) {
+          logger.warn({ path }, 'removed a file of a claim that is no longer prepared');
+        }
+      } catch (err) {
+        this.#note(err, problems);
       }
     }
     this.#reported = problems;
+  }
+
+  #note(err: unknown, problems: Set<string>): void {
+    if (!(err instanceof MetadataError)) throw err;
+    const problem = explain(err);
+    problems.add(problem);
+    if (!this.#reported.has(problem)) this.#options.logger.warn({ err }, 'files without a claim stay');
   }
 }

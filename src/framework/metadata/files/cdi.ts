@@ -2,6 +2,7 @@ import { formatGoJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
 import { fileName, isPathPart, pathPart } from '../layouts/paths.ts';
 import { createFile, type HostFile, hasText, listDir, removeFile } from './host-file.ts';
+import { removeUnknownIn, uidAfter } from './unknown-files.ts';
 
 /** What a container gets with a CDI device. Source: Container Device Interface specification, `containerEdits`. */
 export interface ContainerEdits {
@@ -64,6 +65,17 @@ export class ClaimSpecs {
         (file.startsWith(prefix) && file.endsWith('.json')) || (file.startsWith(`.${prefix}`) && file.endsWith('.tmp'));
       if (prefixes.some(isOf)) removeFile({ base: this.#dir, parts: [file] });
     }
+  }
+
+  /**
+   * Removes specs of claims that are not there any more, and what a killed process left while writing them.
+   * @param known UIDs of the claims that are there; called after the specs are listed
+   * @returns paths of removed files
+   */
+  removeUnknown(known: () => ReadonlySet<string>): string[] {
+    const prefix = `${this.#driver}_${this.#class}_`;
+    const uidOf = (name: string) => uidAfter(prefix, name.startsWith('.') ? name.slice(1) : name);
+    return removeUnknownIn({ base: this.#dir, parts: [] }, uidOf, known);
   }
 
   #prefix(claimUid: string): string {

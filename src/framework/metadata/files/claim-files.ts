@@ -4,6 +4,7 @@ import type { ClaimIdentity } from '../document/document.ts';
 import { closeGate, gateHook, openFor } from '../gate/gate.ts';
 import { type HostDirs, type LayoutName, placeOf } from '../layouts/layout.ts';
 import { attributesFilePrefix } from '../layouts/layout-attributes-json.ts';
+import { claimUidOf } from '../layouts/layout-downward-api.ts';
 import { claimDirectory } from '../layouts/layout-v1.ts';
 import { layouts } from '../layouts/layouts.ts';
 import { ClaimSpecs, type ContainerEdits, metadataClass } from './cdi.ts';
@@ -23,6 +24,7 @@ import {
   takeTreeAway,
   withdrawFile,
 } from './host-file.ts';
+import { removeUnknownIn, uidAfter } from './unknown-files.ts';
 
 export type ClaimFilesOptions = Pick<ClaimMetadataOptions, 'driver' | 'cdiDir' | 'gate' | 'later' | 'marker'>;
 
@@ -128,6 +130,29 @@ export class ClaimFiles {
         if (isOurs) removeShared(file);
       }
     }
+  }
+
+  /**
+   * Removes specs and files outside of the claims' own directories that belong to claims that are not known. A blank file in the
+   * directory of a pod stays: nothing in it says whose it is.
+   * @param known UIDs; called after the files are listed
+   * @returns paths of removed files
+   */
+  removeUnknown(known: () => ReadonlySet<string>): string[] {
+    const { attributesDir, downwardApiDir } = this.#dirs;
+    const { driver } = this.#options;
+    const removed = [
+      ...this.#cdi.removeUnknown(known),
+      ...removeUnknownIn({ base: attributesDir, parts: [] }, (name) => uidAfter(`${driver}-`, name), known),
+    ];
+    for (const pod of listSubdirectories({ base: downwardApiDir, parts: [] })) {
+      const dir: HostFile = { base: downwardApiDir, parts: [pod] };
+      const uidOf = (name: string) => claimUidOf(readFileIfThere({ ...dir, parts: [pod, name] }), driver);
+      const files = removeUnknownIn(dir, uidOf, known);
+      if (files.length > 0) removeEmptyDir(dir);
+      removed.push(...files);
+    }
+    return removed;
   }
 
   #writeSpecs(state: ClaimState, gated: boolean): void {

@@ -253,6 +253,17 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
+   * Removes CDI specs and files outside of the claims' own directories that belong to claims that are not there any more: their record
+   * is lost, or a killed driver has left them.
+   * @param known UIDs of all claims that may have files; called after the files are listed
+   * @returns paths of removed files
+   * @throws MetadataError `metadata-io`
+   */
+  removeUnknown(known: () => ReadonlySet<string>): string[] {
+    return holdDirectories(() => this.#files.removeUnknown(known));
+  }
+
+  /**
    * The document of a request, as its files have it; `undefined` before its first content. Also while metadata is off, without files.
    * @throws MetadataError as the record cannot be read
    */

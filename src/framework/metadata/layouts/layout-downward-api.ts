@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import { defined } from '../../../lib/defined.ts';
 import { formatAttributeStrings, mapAttributes, type PlainValue } from '../document/attribute.ts';
 import { formatNetworkData } from '../document/codec.ts';
@@ -38,6 +39,26 @@ export const downwardApi: Layout = {
     })}\n`;
   },
 };
+
+/** Returns the UID of the claim of a file in this layout; `undefined` if not all of its devices are those of the driver. */
+export function claimUidOf(text: string | undefined, driver: string): string | undefined {
+  const file = fileSchema.safeParse(parseOrUndefined(text)).data;
+  const devices = file?.requests.flatMap((request) => request.devices) ?? [];
+  return devices.length > 0 && devices.every((device) => device.driver === driver) ? file?.metadata.uid : undefined;
+}
+
+const fileSchema = z.object({
+  metadata: z.object({ uid: z.string() }),
+  requests: z.array(z.object({ devices: z.array(z.object({ driver: z.string() })) })),
+});
+
+function parseOrUndefined(text = ''): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
 
 function formatDevice(device: DeviceMetadata, published: readonly PublishedDevice[], readySince: string | undefined) {
   const { name, driver, pool, attributes = {}, networkData } = device;

@@ -3,33 +3,53 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { OrphanedFiles } from '../../../../src/driver/recovery/index.ts';
 import { Store, StoredRecords } from '../../../../src/driver/state/index.ts';
-import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
+import { CdiSpecs, ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
-const identity = (name: string) => ({ namespace: 'default', name, uid: `uid-${name}` });
+const identity = (name: string) => {
+  return {
+    namespace: 'default',
+    name,
+    uid: `${Buffer.from(name).toString('hex').padEnd(8, '0').slice(0, 8)}-1111-4222-8333-444455556666`,
+  };
+};
+/** Names as another driver has them; and files without the UID of a claim. */
+const ofOthers = {
+  cdi: ['other.example_metadata_6e696300-1111-4222-8333-444455556666_vf.json', `${testDriver}_metadata_vf.json`],
+  attributes: [`${testDriver}-x-6e696300-1111-4222-8333-444455556666-vf.json`, 'readme'],
+};
 
 describe('OrphanedFiles', () => {
   let dir: ReturnType<typeof tempDir>;
   let store: Store;
   let metadata: ClaimMetadata;
   let orphans: OrphanedFiles;
+  let specs: CdiSpecs;
   let logger: RecordingLogger;
+  let [cdiDir, attributesDir, downwardApiDir] = ['', '', ''];
   const locks = new KeyedMutex();
   const top = () => join(dir.path, 'dra-device-metadata');
 
   beforeEach(() => {
     dir = tempDir();
+    [cdiDir, attributesDir, downwardApiDir] = [
+      join(dir.path, 'cdi'),
+      join(dir.path, 'attributes'),
+      join(dir.path, 'etc'),
+    ];
     logger = new RecordingLogger();
     store = new Store(join(dir.path, 'state/state.db'));
     metadata = new ClaimMetadata({
       enabled: true,
-      ...{ driver: testDriver, dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] },
+      ...{ driver: testDriver, dataDir: dir.path, cdiDir, attributesDir, downwardApiDir },
+      layouts: [layouts.v1, layouts['attributes-json'], layouts['downward-api']],
       records: new StoredRecords({ store, dataDir: dir.path }),
     });
-    orphans = new OrphanedFiles({ store, metadata, locks, logger });
+    specs = new CdiSpecs({ dir: cdiDir, driver: testDriver, class: 'device' });
+    orphans = new OrphanedFiles({ store, metadata, specs: [specs], locks, logger });
   });
   afterEach(() => {
     store[Symbol.dispose]();
@@ -39,7 +59,7 @@ describe('OrphanedFiles', () => {
   /** Lays a claim down, with a file. */
   const layDown = async (name: string) => {
     const requests = { vf: { name: 'vf', devices: [{ pool: 'node-1', name: 'dev-1' }] } };
-    await metadata.prepare({ claim: identity(name), requests }, new Map());
+    await metadata.prepare({ claim: identity(name), podUid: `pod-${name}`, requests }, new Map());
     await metadata.update(identity(name), 'vf', [{ driver: testDriver, pool: 'node-1', name: 'dev-1' }]);
   };
   const put = (name: string, state: 'preparing' | 'prepared' | 'unpreparing' = 'prepared') =>
@@ -52,9 +72,34 @@ describe('OrphanedFiles', () => {
     writeFileSync(join(top(), '.removed-x/vf/metadata.json'), '{}');
     await orphans.sweep();
     expect([readdirSync(top()), store.records.names()]).toEqual([['default_kept'], ['default_kept']]);
-    expect(logger.messages('warn')).toHaveLength(2);
+    const { length } = logger.messages('warn');
     await orphans.sweep();
-    expect(logger.messages('warn')).toHaveLength(2);
+    expect(logger.messages('warn')).toHaveLength(length);
+  });
+
+  it('removes what claims that the store does not have left outside of their directories, and nothing of others', async () => {
+    const list = () =>
+      [cdiDir, attributesDir, downwardApiDir].map((path) => readdirSync(path, { recursive: true }).sort());
+    await layDown('kept');
+    specs.write(identity('kept').uid, 'dev-1', { env: ['A=b'] });
+    put('kept');
+    for (const name of ofOthers.cdi) writeFileSync(join(cdiDir, name), '{}');
+    for (const name of ofOthers.attributes) writeFileSync(join(attributesDir, name), '{}');
+    mkdirSync(join(downwardApiDir, 'pod-nic'), { recursive: true });
+    const path = (name: string) => join(downwardApiDir, 'pod-nic', name);
+    writeFileSync(path('damaged.vf.json'), '{');
+    const foreign = { metadata: { uid: identity('nic').uid }, requests: [{ devices: [{ driver: 'other.example' }] }] };
+    writeFileSync(path('foreign.vf.json'), JSON.stringify(foreign));
+    const before = list();
+    await layDown('nic');
+    specs.write(identity('nic').uid, 'dev-1', { env: ['A=b'] });
+    writeFileSync(join(cdiDir, `.${testDriver}_device_${identity('nic').uid}_dev-2.json.tmp`), '{');
+    expect(list()).not.toEqual(before);
+    // As after the loss of the store: neither a claim nor a record.
+    store.records.delete('default_nic');
+    await orphans.sweep();
+    expect(list()).toEqual(before);
+    expect(logger.messages('warn').filter((message) => message.includes('file of a claim'))).toHaveLength(5);
   });
 
   it('leaves a directory to a claim of its name that comes while the sweep waits for the lock', async () => {
