@@ -1,6 +1,5 @@
 import { renderTable } from '../../../test/bench/render.ts';
 import { summarize } from '../../../test/bench/stats.ts';
-import type { HookFigures } from './hooks.ts';
 
 /** Measurements of pods that were created at once, in one round. */
 export interface Batch {
@@ -18,7 +17,6 @@ export interface Batch {
   cpuMs?: number;
   /** The same, minus what these programs use in the same time when idle. */
   workCpuMs?: number;
-  hooks?: HookFigures;
 }
 
 const seconds = (ms: number) => (ms / 1_000).toFixed(2);
@@ -46,18 +44,6 @@ export function formatTimes(batches: readonly Batch[]): string {
       ...[cpuOf('cpuMs'), cpuOf('workCpuMs'), String(of.length)],
       String(of.reduce((total, { warnings }) => total + new Set(warnings.map(({ pod }) => pod)).size, 0)),
     ];
-  });
-  return renderTable(head, rows);
-}
-
-/** Load of the driver while its pods were created and deleted: the worst of all rounds. */
-export function formatLoad(batches: readonly Batch[]): string {
-  const head = ['pods at once', 'hooks', 'p99 at most, ms', 'answered before their work', 'refused'];
-  const rows = group(batches.filter(({ hooks }) => hooks !== undefined)).map(([count, , of]) => {
-    const hooks = of.flatMap((each) => each.hooks ?? []);
-    const sum = (key: keyof HookFigures) => String(hooks.reduce((total, each) => total + each[key], 0));
-    const worst = Math.max(...hooks.map(({ p99AtMostMs }) => p99AtMostMs));
-    return [String(count), sum('runs'), String(worst), sum('outOfTime'), sum('refused')];
   });
   return renderTable(head, rows);
 }

@@ -11,7 +11,6 @@ import { InstalledDriver } from '../node/driver.ts';
 import { RealNode } from '../node/real-node.ts';
 import { testClaim, testPod } from '../objects.ts';
 import type { ClusterPrograms } from '../programs.ts';
-import { HookMetrics } from './hooks.ts';
 import { startGoDriver, startGoPlugin } from './neighbours.ts';
 import { type PodTimes, PodWatch } from './pod-watch.ts';
 import type { Batch } from './report.ts';
@@ -124,13 +123,12 @@ export class StartTimes implements AsyncDisposable {
   }
 
   async #batch(kind: Kind, count: number): Promise<Batch> {
-    const isOurs = kind === 'netdra';
     const cluster = this.#parts.cluster;
     // Names are never reused, so that each pod is seen once.
     const names = Array.from({ length: count }, (_, index) => `${kind}-${this.#batches}-${index}`);
     this.#batches += 1;
     using watch = PodWatch.open(this.#parts.client, cluster.namespace);
-    const before = { cpuMs: this.#cpuMs(kind), hooks: await HookMetrics.read() };
+    const cpuBefore = this.#cpuMs(kind);
     const createdAt = new Map<string, number>();
     const startedAt = Date.now();
     await Promise.all(names.map((name, index) => this.#create(kind, name, index, createdAt)));
@@ -150,8 +148,7 @@ export class StartTimes implements AsyncDisposable {
       fromCreateMs: of((name) => createdAt.get(name) ?? 0),
       fromBindingMs: of((name) => times.get(name)?.boundAtMs ?? 0),
       warnings,
-      ...(cpu === undefined ? {} : cpuOf(cpu - (before.cpuMs ?? 0), idleMs)),
-      ...(isOurs ? { hooks: (await HookMetrics.read()).since(before.hooks) } : {}),
+      ...(cpu === undefined ? {} : cpuOf(cpu - (cpuBefore ?? 0), idleMs)),
     };
   }
 
