@@ -2,6 +2,9 @@ import type { V1Pod } from '@kubernetes/client-node';
 import type { KubeClient } from '../../../src/framework/kube/index.ts';
 import { ClusterError } from '../cluster-facts.ts';
 
+/** Time for all pods to run. */
+const timeoutMs = 180_000;
+
 /** Times of a pod's stages, ms since 1970. */
 export interface PodTimes {
   /** The scheduler chose a node. */
@@ -33,12 +36,23 @@ export class PodWatch implements Disposable {
 
   /** Waits until the containers of all these pods run. @throws ClusterError `not-in-time` with the pods that do not */
   async untilRunning(names: readonly string[]): Promise<Map<string, PodTimes>> {
-    return await this.#until(names, this.#running, 'running', 180_000);
-  }
-
-  /** Waits until all these pods have a node. @returns when, ms since 1970 @throws ClusterError `not-in-time` */
-  async untilBound(names: readonly string[], timeoutMs: number): Promise<Map<string, number>> {
-    return await this.#until(names, this.#bound, 'bound', timeoutMs);
+    const seen = this.#running;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const late = () => {
+      const missing = names.filter((name) => !seen.has(name));
+      const few = missing.slice(0, 10).join(', ');
+      const text = `${missing.length} pods not running after ${timeoutMs / 1_000} s: ${few}`;
+      reject(new ClusterError('not-in-time', text));
+    };
+    const timer = setTimeout(late, timeoutMs);
+    this.#onChange = () => seen.size >= names.length && names.every((name) => seen.has(name)) && resolve();
+    this.#onChange();
+    try {
+      await Promise.race([promise, this.#ended.promise]);
+    } finally {
+      clearTimeout(timer);
+    }
+    return new Map(names.map((name) => [name, seen.get(name)!]));
   }
 
   [Symbol.dispose](): void {
@@ -55,25 +69,6 @@ export class PodWatch implements Disposable {
     } catch (cause) {
       this.#ended.reject(new Error('the watch of pods has ended', { cause }));
     }
-  }
-
-  async #until<T>(names: readonly string[], seen: ReadonlyMap<string, T>, what: string, timeoutMs: number) {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const late = () => {
-      const missing = names.filter((name) => !seen.has(name));
-      const few = missing.slice(0, 10).join(', ');
-      const text = `${missing.length} pods not ${what} after ${timeoutMs / 1_000} s: ${few}`;
-      reject(new ClusterError('not-in-time', text));
-    };
-    const timer = setTimeout(late, timeoutMs);
-    this.#onChange = () => seen.size >= names.length && names.every((name) => seen.has(name)) && resolve();
-    this.#onChange();
-    try {
-      await Promise.race([promise, this.#ended.promise]);
-    } finally {
-      clearTimeout(timer);
-    }
-    return new Map(names.map((name) => [name, seen.get(name) as T]));
   }
 
   #see({ metadata, spec, status }: V1Pod): void {
