@@ -26,7 +26,7 @@ const device = (fields: object) => ({
 });
 
 describe('every layout', () => {
-  it.each(allLayouts)('%s: lists what it tells, and has the arguments for DPDK', async (layout) => {
+  it.each(allLayouts)('%s: lists what it tells, and serves each command', async (layout) => {
     await root.prepare({ claim: 'nic', devices: [vf(1), vf(2)], layouts: [layout] });
     const columns = lines(output('--layout', layout, 'list', '--no-headers')).map((line) => line.split('\t'));
     const networkData = (index: number) =>
@@ -39,7 +39,12 @@ describe('every layout', () => {
     expect(columns).toEqual(
       [1, 2].map((index) => ['nic/vf', generation, ...identity(index), `0000:3b:02.${index}`, ...networkData(index)]),
     );
-    expect(output('--layout', layout, 'eal-args', 'nic/vf')).toBe('-a 0000:3b:02.1 -a 0000:3b:02.2\n');
+    const ealArgs = '-a 0000:3b:02.1 -a 0000:3b:02.2\n';
+    expect(output('--layout', layout, 'eal-args', 'nic/vf')).toBe(ealArgs);
+    expect(output('--layout', layout, 'exec', 'nic/vf', '--', 'echo', '{eal-args}')).toBe(ealArgs);
+    for (const command of [['get', 'nic/vf'], ['env']])
+      expect(output('--layout', layout, ...command)).toContain(':02.2');
+    expect(output('--layout', layout, 'wait', '--timeout', '0')).toBe('');
   });
 
   it.each(allLayouts)('%s: is known by its content when a path is given', async (layout) => {
