@@ -1,5 +1,8 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import type { VfConfig } from '../../src/driver/state/index.ts';
+import { type ClaimDifferences, findDifferences } from '../../src/driver/vf/claim-differences.ts';
 import { configureLink, type LinkConfig } from '../../src/driver/vf/configure-link.ts';
 import { KernelNetworks } from '../../src/driver/vf/networks.ts';
 import { EtherType, PacketSocket } from '../../src/node/netlink/packet-socket.ts';
@@ -27,6 +30,13 @@ class Network implements Disposable {
     await configureLink(namespace, link, config);
   }
 
+  /** What the driver finds to be different from the claim. */
+  async differences(config: LinkConfig): Promise<ClaimDifferences> {
+    using namespace = this.#networks.open(this.pod.path);
+    if (namespace === undefined) throw new Error('the pod has no namespace');
+    return await findDifferences(namespace, 'net1', config as VfConfig);
+  }
+
   /** What a router, or who claims to be one, tells all hosts of the network. */
   async advertise(): Promise<void> {
     // Until duplicate address detection is over, the kernel takes no advertisement.
@@ -52,6 +62,11 @@ class Network implements Disposable {
 
   routes(): string[] {
     return this.pod.ip('-6', 'route', 'show', 'dev', 'net1').map(({ dst }: { dst: string }) => dst);
+  }
+
+  addRoutes(to: string, count: number): void {
+    const lines = `for (n = 0; n < ${count}; n++) printf "route add 10.%d.%d.%d/32 dev ${to}\\n", n / 65536, n / 256 % 256, n % 256`;
+    this.pod.exec('sh', '-c', `awk 'BEGIN { ${lines} }' | ip -batch -`);
   }
 
   sysctl(key: string): string {
@@ -111,5 +126,69 @@ describe('configureLink on a node without IPv6', () => {
     await network.configure({ mtu: 1200, addresses: ['192.0.2.10/24'] });
     expect(() => network.sysctl('ipv6/conf/net1/accept_ra')).toThrow(/accept_ra failed/);
     expect(network.pod.ip('addr', 'show', 'dev', 'net1')[0]).toMatchObject({ mtu: 1200, operstate: 'UP' });
+  });
+});
+
+describe('findDifferences', () => {
+  const config: LinkConfig = {
+    addresses: ['192.0.2.10/24', '2001:db8::10/64'],
+    routes: [
+      { destination: '198.51.100.0/24', gateway: '192.0.2.1' },
+      { destination: '2001:DB8:1::/48', gateway: '2001:db8::1' },
+      { destination: '203.0.113.0/24' },
+    ],
+    sysctls: {
+      'net.ipv4.conf.IFNAME.arp_ignore': '0x1',
+      'net.ipv4.conf.IFNAME.rp_filter': '02',
+      'net.ipv4.neigh.IFNAME.base_reachable_time_ms': 30_001,
+      'net.ipv4.neigh.IFNAME.retrans_time_ms': 1_003,
+      'net.ipv4.neigh.IFNAME.locktime': 33,
+      'net.ipv6.conf.IFNAME.stable_secret': '2001:db8::77',
+    },
+  };
+
+  it('finds none on an interface that was just configured, in any notation and with the rounding of the kernel', async () => {
+    using network = new Network();
+    await network.configure(config);
+    expect(await network.differences(config)).toEqual({ missingRoutes: [], otherSysctls: [] });
+    expect(await network.differences({})).toEqual({ otherSysctls: [] });
+  });
+
+  it('names routes that are missing and settings that are different', async () => {
+    using network = new Network();
+    await network.configure(config);
+    for (const route of [['198.51.100.0/24'], ['-6', '2001:db8:1::/48']])
+      network.pod.exec('ip', ...route.slice(0, -1), 'route', 'del', route.at(-1) ?? '');
+    network.pod.exec('ip', 'link', 'set', 'lo', 'up');
+    // The same destination by another interface, and a part of it by its own, are other routes.
+    network.pod.exec('ip', 'route', 'add', '198.51.100.0/24', 'dev', 'lo');
+    network.pod.exec('ip', 'route', 'add', '198.51.100.0/25', 'dev', 'net1');
+    network.pod.exec('sh', '-c', 'echo 2 >/proc/sys/net/ipv6/conf/net1/accept_ra');
+    network.pod.exec('sh', '-c', 'echo 98 >/proc/sys/net/ipv4/neigh/net1/locktime');
+    expect(await network.differences(config)).toEqual({
+      missingRoutes: ['198.51.100.0/24', '2001:DB8:1::/48'],
+      otherSysctls: [
+        { key: 'net.ipv6.conf.IFNAME.accept_ra', wanted: '0', found: '2' },
+        { key: 'net.ipv4.neigh.IFNAME.locktime', wanted: '33', found: '98' },
+      ],
+    });
+  });
+
+  it('does not take a route for missing that is beyond 100,000 others, and does not hold the event loop', async () => {
+    using network = new Network();
+    await network.configure(config);
+    network.addRoutes('net1', 100_000);
+    network.pod.exec('ip', 'route', 'del', '203.0.113.0/24');
+    const held = monitorEventLoopDelay({ resolution: 1 });
+    held.enable();
+    expect(await network.differences(config)).toEqual({ otherSysctls: [] });
+    held.disable();
+    expect(held.max / 1e6).toBeLessThan(50);
+    // Those of other interfaces do not count: the kernel leaves them out.
+    network.pod.exec('ip', 'link', 'add', 'other', 'type', 'veth', 'peer', 'name', 'other1');
+    network.pod.exec('ip', 'route', 'flush', 'dev', 'net1');
+    network.pod.exec('ip', 'link', 'set', 'other', 'up');
+    network.addRoutes('other', 2_000);
+    expect((await network.differences(config)).missingRoutes).toContain('203.0.113.0/24');
   });
 });

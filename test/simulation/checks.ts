@@ -651,7 +651,8 @@ export class Checks {
     const { interfaceName: pattern = '', macAddress: mac, addresses = [], routes = [] } = wanted;
     const isNamed = pattern === '' || link.name === pattern || link.name.replace(/\d+$/, '%d') === pattern;
     const has = [...link.used.addresses.keys()];
-    const destinations = [...routes.map(({ destination }) => destination), ...this.#leasedRoutesOf(id, has)];
+    const asked = [...routes.map(({ destination }) => destination), ...this.#leasedRoutesOf(id, has)];
+    const destinations = this.kept.isChangedByPod(link) ? [] : asked;
     const wrong = [
       ...(isNamed ? [] : [`name ${link.name}`]),
       ...(mac === undefined || link.hardwareAddress === mac ? [] : [`MAC ${link.hardwareAddress}`]),

@@ -1,38 +1,49 @@
 import type { SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
+import type { Namespace, SimLink } from './links.ts';
 import { type Plan, reconcileMsOf } from './plan.ts';
 import type { Tape } from './tape.ts';
 import { changeSettings, defaultVfSettings } from './vf-settings.ts';
 import type { Node } from './world.ts';
 
-/** VFs in pods lose what their PF has set for them, and their interfaces stay. */
+/** VFs in pods lose what their PF has set for them, or what their interfaces were given, and stay where they are. */
 export interface SettingsLoss {
   kind: 'settings lost';
   atMs: number;
-  /** `reset`: all of them, as in a reset of the card; `tool`: another program writes to each of them. */
-  by: 'reset' | 'tool';
+  /**
+   * `reset`: all of them, as in a reset of the card; `tool`: another program writes to each of them; `pod`: a process in the pod removes
+   * routes of its interface, and lets the network configure it.
+   */
+  by: 'reset' | 'tool' | 'pod';
 }
 
 /** What claims ask of the PF. */
 export type PfProperties = Partial<Pick<SimVf['settings'], 'trust' | 'spoofCheck' | 'linkState'>> & { vlan?: number };
 
-type WantedSettings = { macAddress?: string; vf?: PfProperties };
+type WantedSettings = { macAddress?: string; vf?: PfProperties; routes?: { destination: string }[] };
+
+const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
 
 /** From a generator of its own: schedules without it do not change with it. Mostly for claims that have something to lose. */
 export function drawLosses(tape: Tape, { pods }: Pick<Plan, 'pods'>): SettingsLoss[] {
+  const inPod: SettingsLoss[] = tape.chance(0.3, 'inside')
+    ? [{ kind: 'settings lost', atMs: 2_000 + tape.below(20_000, 'inside'), by: 'pod' }]
+    : [];
   const hasSettings = pods.some(({ claims }) => claims.some(({ config }) => 'vf' in config));
-  if (!tape.chance(hasSettings ? 0.3 : 0.03, 'kept')) return [];
+  if (!tape.chance(hasSettings ? 0.3 : 0.03, 'kept')) return inPod;
   const atMs = 2_000 + tape.below(20_000, 'kept');
-  return [{ kind: 'settings lost', atMs, by: tape.chance(0.5, 'kept') ? 'reset' : 'tool' }];
+  return [{ kind: 'settings lost', atMs, by: tape.chance(0.5, 'kept') ? 'reset' : 'tool' }, ...inPod];
 }
 
-/** What PFs have set for VFs in pods is as claims ask, some time after it was lost. */
+/** What PFs have set for VFs in pods is as claims ask, some time after it was lost; what a pod has changed is reported. */
 export class KeptSettings {
   readonly #node: Node;
   readonly #onViolation: (rule: string, message: string) => void;
   /** Time in which an undisturbed driver sets it again: a round of reconciliation, and what that does. */
   readonly #keepMs: number;
   readonly #lostAtMs = new Map<string, number>();
+  /** In which a process has changed its interfaces. */
+  readonly #changedIn = new WeakSet<Namespace>();
 
   constructor(node: Node, onViolation: (rule: string, message: string) => void) {
     this.#node = node;
@@ -45,6 +56,10 @@ export class KeptSettings {
     for (const vf of hardware.vfs) {
       const claim = this.#holder(vf);
       if (claim === undefined) continue;
+      if (by === 'pod') {
+        this.#changeInPod(vf, claim);
+        continue;
+      }
       this.#lostAtMs.set(vf.pciAddress, simulator.nowMs);
       const { trust, spoofCheck } = vf.settings;
       if (by === 'reset') vf.settings = defaultVfSettings();
@@ -65,10 +80,56 @@ export class KeptSettings {
     return this.#node.simulator.nowMs - lostAtMs <= this.#keepMs || !this.#node.isUndisturbedFor(this.#keepMs);
   }
 
+  /** Whether a process in the pod has changed the interface, which stays so. */
+  isChangedByPod({ used: { namespace } }: SimLink): boolean {
+    return this.#changedIn.has(namespace);
+  }
+
+  #changeInPod({ link, name }: SimVf, { plan: { attach } }: SimClaim): void {
+    const { simulator } = this.#node;
+    if (link === undefined || link.namespace.isHost || attach !== 'netlink') return;
+    const { namespace, used } = link;
+    this.#changedIn.add(namespace);
+    used.routes = [];
+    used.sysctls.set(acceptRa, '2');
+    const sinceMs = simulator.nowMs;
+    simulator.trace('pod', `changes the interface of ${name}`);
+    simulator.schedule(this.#keepMs + 1, undefined, 'look at reports', () => {
+      if (link.namespace === namespace) this.#checkReport(name, link, sinceMs);
+    });
+  }
+
+  #checkReport(name: string, { used }: SimLink, sinceMs: number): void {
+    const vf = this.#node.hardware.vfs.find((each) => each.name === name);
+    const claim = vf && this.#holder(vf);
+    if (claim === undefined || this.#isDisturbed()) return;
+    const { routes = [] } = claim.plan.config as WantedSettings;
+    const isMissing = ({ destination }: { destination: string }) =>
+      used.routes.every((each) => each.destination !== destination);
+    const changed = [
+      ...(routes.some(isMissing) ? ['routes'] : []),
+      ...(used.sysctls.get(acceptRa) === '2' ? ['sysctls'] : []),
+    ];
+    const shown = this.#node.apiServer.statusOf(claim).find(({ device }) => device === name)?.conditions ?? [];
+    const { message = '' } = shown.find(({ type, status }) => type === 'Configured' && status === 'False') ?? {};
+    const isReported = this.#node.checks.waits.hasEvent(claim.uid, 'SettingsChanged');
+    const silent = changed.filter((setting) => !isReported || !message.includes(`${setting} is `));
+    if (silent.length === 0) return;
+    const ms = this.#node.simulator.nowMs - sinceMs;
+    this.#onViolation(
+      'not-told',
+      `${name} of ${claim.name} has other ${silent.join(' and ')} for ${ms} ms: ${message}`,
+    );
+  }
+
+  #isDisturbed(): boolean {
+    const { lostRate, lockedRate, cniHangRate } = this.#node.plan;
+    return lostRate + lockedRate + cniHangRate > 0 || !this.#node.isUndisturbedFor(this.#keepMs);
+  }
+
   #check(vf: SimVf): void {
     const claim = this.#holder(vf);
-    const { lostRate, lockedRate, cniHangRate } = this.#node.plan;
-    if (claim === undefined || this.isExcused(vf) || lostRate + lockedRate + cniHangRate > 0) return;
+    if (claim === undefined || this.isExcused(vf) || this.#isDisturbed()) return;
     const wrong = this.#wrong(vf, claim);
     if (wrong.length === 0 || this.#isReported(claim)) return;
     const ms = this.#keepMs;

@@ -293,6 +293,7 @@ export class Kernel {
     link.name = name;
     link.up = false;
     link.addresses.clear();
+    link.sysctls.clear();
     link.routes = [];
     for (const place of Object.keys(link.qdiscs) as QdiscPlace[]) delete link.qdiscs[place];
     if (target.byIndex(link.index) !== undefined) link.index = target.nextIndex++;

@@ -40,6 +40,8 @@ export class SimLink {
   readonly qdiscs: Partial<Record<QdiscPlace, string>> = {};
   readonly addresses = new Map<string, Omit<Address, 'index'>>();
   routes: Omit<NewRoute, 'index'>[] = [];
+  /** Those that were set, by key. */
+  readonly sysctls = new Map<string, string>();
   master: SimLink | undefined;
   /** Of a bond: the member that it sends and receives by. */
   active: SimLink | undefined;

@@ -261,10 +261,13 @@ export class SimNetworks implements Networks {
       connection: new SimConnection(this.#options, namespace, resolve),
       isHost: namespace.isHost,
       identity: identityOf(namespace),
-      writeSysctls: (_name: string, _settings: InterfaceSysctls) => {
+      writeSysctls: (name: string, settings: InterfaceSysctls) => {
         process.point('write sysctls');
+        const sysctls = namespace.byName(name)?.sysctls;
+        for (const [key, value] of Object.entries(settings)) sysctls?.set(key, `${value}`);
         return [];
       },
+      readSysctls: (name: string) => namespace.byName(name)?.sysctls ?? new Map<string, string>(),
       packets: () => ({ send: () => undefined, receive: () => undefined, [Symbol.dispose]: () => undefined }),
       watch: (onChange: () => void): Disposable => {
         const watched = {};

@@ -39,7 +39,8 @@ export type ChoiceKind =
   | 'again'
   | 'route'
   | 'late'
-  | 'kept';
+  | 'kept'
+  | 'inside';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

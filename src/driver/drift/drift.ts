@@ -13,7 +13,7 @@ import { toVfWanted, type VfState } from '../vf/index.ts';
 /** Settings that are compared: those of the PF for its VF, and those in the network namespace of the pod. */
 export const driftSettings = {
   pf: ['hardwareAddress', 'vlan', 'spoofCheck', 'trust', 'linkState', 'rate'],
-  pod: ['macAddress', 'mtu', 'addresses', 'duplicateAddresses'],
+  pod: ['macAddress', 'mtu', 'addresses', 'routes', 'sysctls', 'duplicateAddresses'],
 } as const;
 
 /** A setting of a VF in a pod that differs from class and claim. Texts are for people. */
@@ -98,6 +98,10 @@ export function podDriftOf({ config }: StoredDevice, state: VfState): PodDrift[]
   if (isWhole && lacking.length > 0) {
     drifts.push({ setting: 'addresses', wanted: lacking.join(', '), found: 'missing' });
   }
+  const { missingRoutes = [], otherSysctls = [] } = state.differences ?? {};
+  if (missingRoutes.length > 0) drifts.push({ setting: 'routes', wanted: missingRoutes.join(', '), found: 'missing' });
+  const pairs = (of: 'wanted' | 'found') => otherSysctls.map((each) => `${each.key}=${each[of]}`).join(', ');
+  if (otherSysctls.length > 0) drifts.push({ setting: 'sysctls', wanted: pairs('wanted'), found: pairs('found') });
   return drifts;
 }
 

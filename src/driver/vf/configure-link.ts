@@ -1,4 +1,4 @@
-import { isSameRoute, type Link, NetlinkError, type NewRoute } from '../../node/netlink/index.ts';
+import { isSameRoute, type Link, maxListedRoutes, NetlinkError, type NewRoute } from '../../node/netlink/index.ts';
 import type { VfConfig } from '../state/index.ts';
 import { interfaceSettings, optimisticDad } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
@@ -40,7 +40,8 @@ export async function configureLink(
   for (const each of routes.toSorted((one, other) => Number(isByGateway(one)) - Number(isByGateway(other)))) {
     const route = { ...each, index: link.index };
     // EEXIST also means that another interface has such a route, usually the default route: then ours was not added.
-    const isThere = async () => (await pod.routes(link.index)).some((other) => isSameRoute(other, route));
+    const isThere = async () =>
+      (await pod.routes(link.index, maxListedRoutes)).some((other) => isSameRoute(other, route));
     await unlessThere(pod.addRoute(route), isThere);
   }
 }

@@ -11,6 +11,7 @@ import {
   NetworkWatch,
   PacketSocket,
   RtnlConnection,
+  readInterfaceSysctls,
   type SysctlOptions,
   writeInterfaceSysctls,
 } from '../../node/netlink/index.ts';
@@ -48,6 +49,8 @@ export interface NetworkNamespace extends Disposable {
     settings: InterfaceSysctls,
     options?: Pick<SysctlOptions, 'skipMissing'>,
   ): string[];
+  /** @returns by key, without those that cannot be read @throws NetlinkError */
+  readSysctls(interfaceName: string, keys: readonly string[]): ReadonlyMap<string, string>;
   /** Frames on one of its interfaces. @throws NetlinkError `packet-refused` */
   packets(index: number): Packets;
   /** Calls back at each change of a link or address, until it is disposed of. Keeps the namespace alive. */
@@ -151,6 +154,7 @@ function openNamespace(netns: NetnsHandle, host: NetnsHandle, procSysDir: string
     },
     writeSysctls: (interfaceName, settings, options) =>
       writeInterfaceSysctls(netns, interfaceName, settings, { ...options, procSysDir }),
+    readSysctls: (interfaceName, keys) => readInterfaceSysctls(netns, interfaceName, keys, { procSysDir }),
     packets: (index) => new PacketSocket(netns, index, EtherType.arp),
     watch: (onChange) => NetworkWatch.open(netns, onChange),
     [Symbol.dispose]() {

@@ -3,6 +3,7 @@ import { canonicalCidr, maxReportedAddresses, type NetworkState } from '../../no
 import type { StoredDevice } from '../state/index.ts';
 import type { Announcements } from './announcements.ts';
 import { joinBond } from './bonds.ts';
+import { findDifferences } from './claim-differences.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import { configureLink } from './configure-link.ts';
 import { pfSettingsOf } from './pf-settings.ts';
@@ -55,7 +56,9 @@ export function netlinkStrategy({ links, vfs, cni, announcements }: StrategyPart
       if (state === undefined) return undefined;
       await announcements.read(device, pod, state);
       const conflicts = announcements.conflictsOf(device);
-      return conflicts.size === 0 ? state : { ...state, conflicts };
+      const { interfaceName } = state;
+      const differences = interfaceName && (await findDifferences(pod.namespace, interfaceName, device.config));
+      return { ...state, ...(conflicts.size > 0 && { conflicts }), ...(differences && { differences }) };
     },
     async detach(device, attachment) {
       announcements.forget(device);

@@ -4,6 +4,7 @@ import type { NetdraError } from '../../lib/errors.ts';
 import { type LinkState, NetlinkError, type NetworkState } from '../../node/netlink/index.ts';
 import { SandboxError } from '../sandbox/errors.ts';
 import type { Attachment, SandboxPlace, StoredDevice } from '../state/index.ts';
+import type { ClaimDifferences } from './claim-differences.ts';
 import type { PodLinks } from './pod-links.ts';
 
 /** The state of a VF for its metadata: that of its interface, or the known facts about a VF without one. */
@@ -15,6 +16,8 @@ export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'
     vlan?: number;
     /** Of a member of a bond: the interface above is the bond then. */
     member?: MemberState;
+    /** What else differs from class and claim; absent: not compared. */
+    differences?: ClaimDifferences;
     /** Name of its RDMA device, which udev may have changed since the VF was prepared. */
     rdmaDevice?: string;
   };

@@ -41,8 +41,14 @@ export { NetworkWatch } from './network-watch.ts';
 export { EtherType, PacketSocket } from './packet-socket.ts';
 export type { QdiscPlace } from './qdisc.ts';
 export { isRepresentor } from './representor.ts';
-export { isDefaultRoute, isSameRoute, type NewRoute, type Route, scopeLink } from './route.ts';
+export { isDefaultRoute, isSameRoute, maxListedRoutes, type NewRoute, type Route, scopeLink } from './route.ts';
 export { type LinkSelector, type NewBond, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
-export { type InterfaceSysctls, interfaceSysctlPattern, type SysctlOptions, writeInterfaceSysctls } from './sysctl.ts';
+export {
+  type InterfaceSysctls,
+  interfaceSysctlPattern,
+  readInterfaceSysctls,
+  type SysctlOptions,
+  writeInterfaceSysctls,
+} from './sysctl.ts';
 export type { LinkTraffic, TrafficCounters, VfTraffic } from './traffic.ts';
 export type { VfChange, VfInfo } from './vf-settings.ts';

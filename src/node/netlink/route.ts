@@ -29,6 +29,9 @@ const typeUnicast = 1;
 /** `IP6_RT_PRIO_USER`: what the kernel takes for an IPv6 route without one. */
 const defaultIpv6Priority = 1024;
 
+/** Limit for the routes of a link in a pod: sixteen times as many as a claim may ask for. */
+export const maxListedRoutes = 1_024;
+
 /** An entry of a routing table. */
 export interface Route {
   /** Canonical; `0.0.0.0/0` or `::/0` is the default route. */
@@ -99,6 +102,12 @@ export function decodeRoute(message: Buffer): Route | undefined {
     table: number(RouteAttribute.table) ?? message.readUInt8(4),
     priority: number(RouteAttribute.priority) ?? 0,
   };
+}
+
+/** The payload of a request for the routes of a link, or of all. Source: Linux `fib_frontend.c`, `ip_valid_fib_dump_req`. */
+export function encodeRouteFilter(index?: number): Uint8Array[] {
+  const link = index === undefined ? [] : [{ type: RouteAttribute.outInterface, value: putU32(assertIndex(index)) }];
+  return [Buffer.alloc(headerBytes), ...encodeAttributes(link)];
 }
 
 export function isDefaultRoute({ destination, isUnicast }: Route): boolean {

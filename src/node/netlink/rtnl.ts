@@ -29,8 +29,16 @@ import type { VfIdentity } from './network-state.ts';
 import { decodeNextHop, withNextHops } from './next-hop.ts';
 import { decodeQdisc, encodeQdisc, type QdiscPlace } from './qdisc.ts';
 import { hintsFor, mtuHint, newLinkHints, routeHints } from './request-hints.ts';
-import { decodeRoute, encodeRoute, hasZeroPrefix, isDefaultRoute, type NewRoute, type Route } from './route.ts';
-import { RequestSocket } from './socket.ts';
+import {
+  decodeRoute,
+  encodeRoute,
+  encodeRouteFilter,
+  hasZeroPrefix,
+  isDefaultRoute,
+  type NewRoute,
+  type Route,
+} from './route.ts';
+import { type NetlinkRequest, RequestSocket } from './socket.ts';
 import { decodeLinkTraffic, decodeVfTraffic, type LinkTraffic, type VfTraffic } from './traffic.ts';
 import { decodeVfInfos, encodeVfChange, type VfChange, type VfInfo } from './vf-settings.ts';
 
@@ -230,9 +238,9 @@ export class RtnlConnection implements Disposable {
     return decodeAll(reachable, MessageType.newAddress, decodeAddress, subject);
   }
 
-  /** IPv4 and IPv6 routes of all tables; those that leave by one link, or all. */
-  async routes(index?: number): Promise<Route[]> {
-    const { messages, subject } = await this.#dumpRoutes();
+  /** IPv4 and IPv6 routes of all tables; those that leave by one link, or all. @param most number of routes to read, of any */
+  async routes(index?: number, most?: number): Promise<Route[]> {
+    const { messages, subject } = await this.#dumpRoutes(index, most);
     const routes = decodeAll(messages, MessageType.newRoute, decodeRoute, subject);
     return routes.filter(({ links }) => index === undefined || links.includes(index));
   }
@@ -335,21 +343,27 @@ export class RtnlConnection implements Disposable {
     header.writeUInt32LE(index ?? 0, 4);
     const request = { type: MessageType.getAddress, payload: [header] };
     const limit = index === undefined ? Infinity : maxAddresses;
-    const messages = await this.#socket.dump(request, subject, limit).catch((error: unknown) => {
-      // A link that is gone has no addresses.
-      if (index !== undefined && error instanceof NetlinkError && error.errno === 'ENODEV') return [];
-      throw error;
-    });
+    const messages = await this.#dumpOf(index, request, subject, limit);
     if (index === undefined) return { messages, subject };
     // Filtered again, for kernels before 4.20, which return the addresses of all links.
     const own = messages.filter(({ data }) => data.length >= 8 && data.readUInt32LE(4) === index);
     return { messages: own, subject };
   }
 
-  async #dumpRoutes() {
+  /** Filtered again by the caller, for kernels before 4.20. */
+  async #dumpRoutes(index?: number, most?: number) {
     const subject = this.#subject('list routes');
-    const payload = [Buffer.alloc(12)];
-    return { messages: await this.#socket.dump({ type: MessageType.getRoute, payload }, subject), subject };
+    const request = { type: MessageType.getRoute, payload: encodeRouteFilter(index) };
+    return { messages: await this.#dumpOf(index, request, subject, most), subject };
+  }
+
+  /** @param index of the link whose entries are wanted; absent: those of all */
+  async #dumpOf(index: number | undefined, request: NetlinkRequest, subject: RequestSubject, limit?: number) {
+    return await this.#socket.dump(request, subject, limit).catch((error: unknown): NetlinkMessage[] => {
+      // A link that is gone has none.
+      if (index !== undefined && error instanceof NetlinkError && error.errno === 'ENODEV') return [];
+      throw error;
+    });
   }
 
   async #createLink(link: NewLink, kind: string, data?: Attribute[], operation = `create ${kind}`): Promise<void> {

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { errnoCode } from '../../lib/errors.ts';
 import { assertInterfaceName } from './checks.ts';
@@ -30,12 +30,10 @@ export function writeInterfaceSysctls(
   sysctls: InterfaceSysctls,
   { procSysDir = '/proc/sys', skipMissing = false }: SysctlOptions = {},
 ): string[] {
-  assertInterfaceName(interfaceName);
   const files = Object.entries(sysctls).map(([key, value]) => {
-    const [, family, table, name] = interfaceSysctlPattern.exec(key) ?? [];
-    if (family === undefined || table === undefined || name === undefined) throw refused(key, value, netns, undefined);
-    // Interface names may contain dots, so the key cannot simply be split at them.
-    return { key, value, path: join(procSysDir, 'net', family, table, interfaceName, name) };
+    const path = pathOf(key, interfaceName, procSysDir);
+    if (path === undefined) throw refused(key, value, netns, undefined);
+    return { key, value, path };
   });
   return openInNetns(netns, () => {
     const skipped: string[] = [];
@@ -50,6 +48,38 @@ export function writeInterfaceSysctls(
     }
     return skipped;
   });
+}
+
+/**
+ * Reads kernel settings of an interface, as {@link writeInterfaceSysctls} writes them.
+ * @returns values by key, without those that cannot be read: the kernel does not have them, or not for this interface any more
+ */
+export function readInterfaceSysctls(
+  netns: NetnsHandle,
+  interfaceName: string,
+  keys: readonly string[],
+  { procSysDir = '/proc/sys' }: Pick<SysctlOptions, 'procSysDir'> = {},
+): Map<string, string> {
+  const files = keys.map((key): [string, string | undefined] => [key, pathOf(key, interfaceName, procSysDir)]);
+  return openInNetns(netns, () => {
+    const values = new Map<string, string>();
+    for (const [key, path] of files) {
+      try {
+        if (path !== undefined) values.set(key, readFileSync(path, 'latin1').trim());
+      } catch {
+        // Unknown.
+      }
+    }
+    return values;
+  });
+}
+
+function pathOf(key: string, interfaceName: string, procSysDir: string): string | undefined {
+  assertInterfaceName(interfaceName);
+  const [, family, table, name] = interfaceSysctlPattern.exec(key) ?? [];
+  if (family === undefined || table === undefined || name === undefined) return undefined;
+  // Interface names may contain dots, so the key cannot simply be split at them.
+  return join(procSysDir, 'net', family, table, interfaceName, name);
 }
 
 const hints: Readonly<Record<string, string>> = {

@@ -26,6 +26,17 @@ export const otherBugs: readonly PlantedBug[] = [
     plant: inPart('task', (task) => (task.name === 'settings of VFs' ? { ...task, run: async () => undefined } : task)),
   },
   {
+    name: 'changes-in-pods-are-not-told',
+    what: 'kernel settings that a process in a pod changes are in no event and no condition',
+    needs: ({ faults }) => faults.some((each) => each.kind === 'settings lost' && each.by === 'pod'),
+    plant: onNamespaces((networks) => ({
+      open(path) {
+        const namespace = networks.open(path);
+        return namespace && { ...namespace, readSysctls: () => new Map() };
+      },
+    })),
+  },
+  {
     name: 'conditions-forgotten',
     what: 'a driver that starts does not know which conditions are in force',
     needs: fault('cable out'),

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { describeDrift } from '../../../../src/driver/drift/drift.ts';
 import { podDriftOf } from '../../../../src/driver/drift/index.ts';
 import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 import { DriftBench } from './drift-bench.ts';
@@ -27,6 +28,20 @@ describe('podDriftOf', () => {
       { setting: 'mtu', wanted: '9000', found: '1400' },
       { setting: 'addresses', wanted: '2001:db8::10/64', found: 'missing' },
     ]);
+  });
+
+  it('names routes that are missing and kernel settings that are different', () => {
+    const key = (name: string) => `net.ipv6.conf.IFNAME.${name}`;
+    const otherSysctls = [
+      { key: key('accept_ra'), wanted: '0', found: '2' },
+      { key: key('autoconf'), wanted: '0', found: '1' },
+    ];
+    const differences = { missingRoutes: ['198.51.100.0/24', '203.0.113.0/24'], otherSysctls };
+    const drifts = podDriftOf(device(), { ...asAsked, differences });
+    expect(describeDrift(drifts)).toBe(
+      `routes is missing instead of 198.51.100.0/24, 203.0.113.0/24, sysctls is ${key('accept_ra')}=2, ${key('autoconf')}=1 instead of ${key('accept_ra')}=0, ${key('autoconf')}=0`,
+    );
+    expect(podDriftOf(device(), { ...asAsked, differences: { missingRoutes: [], otherSysctls: [] } })).toEqual([]);
   });
 
   it.each([

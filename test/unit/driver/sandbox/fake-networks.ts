@@ -28,6 +28,7 @@ export class FakeNetworks implements Networks {
       isHost: this.isHost,
       identity: this.identity,
       writeSysctls: () => [],
+      readSysctls: () => new Map(),
       packets: () => ({ send: () => undefined, receive: () => undefined, [Symbol.dispose]: () => undefined }),
       watch: (onChange) => {
         this.watches++;

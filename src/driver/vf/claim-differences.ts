@@ -1,0 +1,79 @@
+import { isSameRoute, maxListedRoutes, NetlinkError } from '../../node/netlink/index.ts';
+import type { VfConfig } from '../state/index.ts';
+import { interfaceSettings } from './interface-settings.ts';
+import type { NetworkNamespace } from './networks.ts';
+
+/** What an interface in a pod lacks of class and claim, besides its addresses, MTU and MAC. Absent: not known, or nothing is asked for. */
+export interface ClaimDifferences {
+  /** Destinations of the claim to which the interface has no route. */
+  missingRoutes?: string[];
+  /** Kernel settings with another value than class and claim ask for, or need. */
+  otherSysctls?: { key: string; wanted: string; found: string }[];
+}
+
+/**
+ * Compares routes and kernel settings of an interface with class and claim. A pod can have any number of routes, and can change them
+ * all the time, so what cannot be read completely counts as unknown.
+ */
+export async function findDifferences(
+  namespace: Pick<NetworkNamespace, 'connection' | 'readSysctls'>,
+  interfaceName: string,
+  config: VfConfig,
+): Promise<ClaimDifferences> {
+  try {
+    const otherSysctls = findOtherSysctls(namespace, interfaceName, config);
+    return { ...(await findMissingRoutes(namespace, interfaceName, config)), otherSysctls };
+  } catch (error) {
+    if (error instanceof NetlinkError) return {};
+    throw error;
+  }
+}
+
+async function findMissingRoutes(
+  { connection }: Pick<NetworkNamespace, 'connection'>,
+  name: string,
+  { routes = [] }: VfConfig,
+): Promise<Pick<ClaimDifferences, 'missingRoutes'>> {
+  const link = routes.length === 0 ? undefined : await connection.link({ name });
+  if (link === undefined) return {};
+  const found = await connection.routes(link.index, maxListedRoutes);
+  const missing = routes.filter((route) => !found.some((each) => isSameRoute(each, { ...route, index: link.index })));
+  if (missing.length > 0 && found.length >= maxListedRoutes) return {};
+  return { missingRoutes: missing.map(({ destination }) => destination) };
+}
+
+function findOtherSysctls(
+  namespace: Pick<NetworkNamespace, 'readSysctls'>,
+  name: string,
+  config: VfConfig,
+): NonNullable<ClaimDifferences['otherSysctls']> {
+  const { needed, asked } = interfaceSettings({ ...config, routes: config.routes ?? [] });
+  const wanted = Object.entries({ ...needed, ...asked }).filter(([key]) => !isSecret(key));
+  const values = namespace.readSysctls(
+    name,
+    wanted.map(([key]) => key),
+  );
+  return wanted.flatMap(([key, value]) => {
+    const found = values.get(key);
+    return found === undefined || isSameValue(key, `${value}`, found) ? [] : [{ key, wanted: `${value}`, found }];
+  });
+}
+
+/** It must not be in events. */
+function isSecret(key: string): boolean {
+  return key.endsWith('.stable_secret');
+}
+
+/** The kernel takes numbers in octal and hexadecimal notation, too, and rounds times to its clock, which has at least 100 ticks a second. */
+function isSameValue(key: string, wanted: string, found: string): boolean {
+  const [parts, others] = [wanted.trim().split(/\s+/), found.trim().split(/\s+/)];
+  const rounding = key.endsWith('_ms') ? 9 : /\.(retrans_time|locktime|\w+_delay)$/.test(key) ? 1 : 0;
+  return (
+    parts.length === others.length &&
+    parts.every((part, at) => part === others[at] || Math.abs(numberOf(part) - numberOf(others[at] ?? '')) <= rounding)
+  );
+}
+
+function numberOf(text: string): number {
+  return /^0[0-7]+$/.test(text) ? Number.parseInt(text, 8) : Number(text);
+}
