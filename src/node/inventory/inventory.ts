@@ -17,6 +17,7 @@ import {
   rulesForPf,
 } from './inventory-policy.ts';
 import { type ConditionReading, type FunctionFacts, readConditions } from './link-conditions.ts';
+import { SteadyFacts } from './steady-facts.ts';
 import { type HeldDevices, type Remembered, type Seen, Survey, type SurveyOptions } from './survey.ts';
 
 export interface InventoryReport {
@@ -95,6 +96,7 @@ export class Inventory {
   #found: Scan['found'] = [];
   /** Of the last scan. */
   #report: Pick<InventoryReport, 'devices' | 'pfs' | 'readings'> = emptyReport();
+  readonly #steady = new SteadyFacts();
   /** PFs that have refused the rates of guarantees. Another policy is tried anew. */
   readonly #refusals = new WeakMap<InventoryPolicy, ReadonlySet<string>>();
 
@@ -110,6 +112,7 @@ export class Inventory {
    */
   async scan(held: HeldDevices = new Map()): Promise<InventoryReport> {
     const survey = await Survey.begin({ ...this.#options, held, remembered: this.#remembered });
+    this.#steady.begin();
     const report = emptyReport();
     const isComplete = survey.functions.problems === undefined;
     const scan: Scan = {
@@ -246,7 +249,10 @@ export class Inventory {
       report.excluded.push({ pciAddress, pfAddress, ...verdict, ...(verdict === refusal ? field : {}) });
     else {
       const limit = bandwidth === undefined || 'reason' in bandwidth ? {} : { bandwidth };
-      const offered: VfDevice = { ...vf, ...common, ...ofPf(pf), ...limit, kind: 'vf' };
+      const isHeld = held.has(pciAddress);
+      if (isHeld) this.#steady.keep(pciAddress);
+      const steady = isHeld ? vf : this.#steady.settle(vf);
+      const offered: VfDevice = { ...steady, ...common, ...ofPf(pf), ...limit, kind: 'vf' };
       report.devices.push(held.get(pciAddress)?.offered ?? offered);
     }
   }

@@ -1,7 +1,12 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { explainExclusion, type InventoryPolicy } from '../../../../src/node/inventory/index.ts';
-import { NetlinkError } from '../../../../src/node/netlink/index.ts';
+import {
+  deviceAttributes,
+  explainExclusion,
+  type Inventory,
+  type InventoryPolicy,
+} from '../../../../src/node/inventory/index.ts';
+import { type Link, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { defaultRoute } from '../sriov/test-node.ts';
 import { a0, a1, addresses, b0, file, node, pfA, pfB, plain, useTwoCards } from './two-cards.ts';
 
@@ -148,6 +153,41 @@ describe('Inventory, of VFs', () => {
     // What a claim has is known from before.
     await watched.scan(new Map([[a0, {}]]));
     expect(node.vfInfoRequests).toBe(2);
+  });
+});
+
+describe('Inventory, of a VF whose driver is bound again and again', () => {
+  const name = 'ensAv0';
+  const scanWith = async (inventory: Inventory, more: Partial<Link>) => {
+    node.change(name, more);
+    const { devices } = await inventory.scan();
+    const { mac, mtu } = deviceAttributes(devices.find(({ pciAddress }) => pciAddress === a0)!);
+    return `${Object.values(mac!)} ${Object.values(mtu!)}`;
+  };
+  const address = (index: number) => `22:61:bd:0b:8a:${index.toString(16).padStart(2, '0')}`;
+
+  it('reports one change at once, leaves out a MAC that changes on, and has it again when it stays', async () => {
+    const inventory = node.inventory();
+    const first = await scanWith(inventory, {});
+    const seen: string[] = [];
+    for (let n = 0; n < 20; n++) seen.push(await scanWith(inventory, { hardwareAddress: address(n), mtuBytes: 1_500 }));
+    expect([...new Set(seen)]).toEqual([`${address(0)} 1500`, ' 1500']);
+    expect(seen[0]).not.toBe(first);
+    const after: string[] = [];
+    for (let n = 0; n < 22; n++) after.push(await scanWith(inventory, {}));
+    expect([after[0], after.at(-1)]).toEqual([' 1500', `${address(19)} 1500`]);
+    expect(await scanWith(inventory, { mtuBytes: 9_000 })).toBe(`${address(19)} 9000`);
+  });
+
+  it('keeps what it knows while a claim holds the VF, or its interface is gone', async () => {
+    const inventory = node.inventory();
+    for (const n of [0, 1, 2]) await scanWith(inventory, { hardwareAddress: address(n) });
+    await inventory.scan(new Map([[a0, {}]]));
+    const { links } = node;
+    node.takeAway(name);
+    expect(await scanWith(inventory, {})).toMatch(/^ /);
+    node.links = links;
+    expect(await scanWith(inventory, { hardwareAddress: address(3) })).toMatch(/^ /);
   });
 });
 
