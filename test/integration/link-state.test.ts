@@ -131,6 +131,54 @@ describe('a link that a pod had', () => {
   );
 });
 
+describe('a link that leaves its pod', () => {
+  const inOwnSysfs = (netns: TestNetns, script: string) =>
+    netns.exec('unshare', '--mount', 'sh', '-c', `mount -t sysfs sysfs /sys && cd /sys/class/net && ${script}`).trim();
+
+  it('leaves behind what belongs to the namespace: the kernel removes it during the move', async () => {
+    const { pod, host } = setup;
+    const { before, inPod } = await setup.toPod();
+    const sysctl = (netns: TestNetns, name: string) => netns.exec('cat', `/proc/sys/net/ipv4/conf/${name}/arp_ignore`);
+    const ofHost = sysctl(host, 'lo');
+    for (const command of [
+      'addr add 192.0.2.9/24 dev net1',
+      'route add 198.51.100.0/24 via 192.0.2.1',
+      'route add 198.51.101.0/24 dev net1 table 77',
+      'neigh add 192.0.2.8 lladdr 02:00:00:00:00:08 dev net1',
+      'maddr add 33:33:00:00:12:34 dev net1',
+    ])
+      pod.exec('ip', ...command.split(' '));
+    pod.exec('bridge', 'fdb', 'add', '02:00:00:00:77:77', 'dev', 'net1', 'self');
+    pod.exec('sh', '-c', 'echo 8 >/proc/sys/net/ipv4/conf/net1/arp_ignore');
+    pod.exec('tc', 'qdisc', 'add', 'dev', 'net1', 'root', 'htb');
+    const { name } = await setup.back(inPod);
+    const shownBy = (...command: string[]) => host.exec(...(command as [string, ...string[]]));
+    expect([
+      shownBy('ip', 'addr', 'show', 'dev', name, 'scope', 'global').includes('192.0.2.9'),
+      shownBy('ip', 'route', 'show', 'table', 'all', 'dev', name).trim(),
+      shownBy('ip', 'neigh', 'show', 'dev', name).trim(),
+      shownBy('ip', 'maddr', 'show', 'dev', name).includes('33:33:00:00:12:34'),
+      shownBy('bridge', 'fdb', 'show', 'dev', name).includes('02:00:00:00:77:77'),
+      shownBy('tc', 'qdisc', 'show', 'dev', name).includes('htb'),
+    ]).toEqual([false, '', '', false, false, false]);
+    expect(sysctl(host, name)).toBe(ofHost);
+    expect(await setup.restore(inPod.index, before)).toEqual([]);
+  });
+
+  // docs/reliability.md names these: of a VF, the driver is bound again, which replaces the interface.
+  it('keeps what neither a move nor a restore undoes: settings in sysfs, and a macvlan on top of it', async () => {
+    const { pod, host } = setup;
+    const { before, inPod } = await setup.toPod();
+    pod.exec('ip', 'link', 'add', 'link', 'net1', 'name', 'mv0', 'type', 'macvlan');
+    inOwnSysfs(pod, 'echo 12345 >net1/gro_flush_timeout; echo 1 >net1/queues/rx-0/rps_cpus');
+    const back = await setup.back(inPod);
+    expect(await setup.restore(back.index, before)).toEqual([]);
+    const read = `cat ${back.name}/gro_flush_timeout ${back.name}/queues/rx-0/rps_cpus`;
+    expect(inOwnSysfs(host, read).split('\n')).toEqual(['12345', expect.stringMatching(/1$/)]);
+    expect(pod.exec('ip', '-brief', 'link')).toContain(`mv0@if${back.index}`);
+  });
+});
+
 describe('ethtool', () => {
   it.runIf(isMachineRoot)('reads and sets what its ioctls do', async () => {
     const { host, hostEthtool, hostIoctl } = setup;

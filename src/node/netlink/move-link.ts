@@ -14,8 +14,8 @@ const attempts = 20;
 /**
  * Moves a link into another namespace and sets its name there in the same step, so that the name need not be free here.
  * Alternative names stay behind: since Linux 6.7 one that is taken in the target makes the move fail, and before that
- * it would exist there twice. The kernel sets the link down and drops its addresses, routes, qdiscs and upper links;
- * its index may change.
+ * it would exist there twice. The kernel sets the link down, takes it out of its bridge or bond, and
+ * drops its addresses, routes and qdiscs. VLANs and macvlans on top of it stay in their namespace. Its index may change.
  * @param link as it was read last
  * @param change applied in the target; without a name the link keeps its own
  * @param options.acceptOtherName whether a name that is taken in the target is replaced by a free one. For the way back to the
