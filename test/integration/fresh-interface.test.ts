@@ -119,6 +119,23 @@ describe('configureLink on a node that disables IPv6 for new interfaces', () => 
   });
 });
 
+describe('configureLink in a namespace whose interfaces announce addresses', () => {
+  const keys = ['ipv4/conf/net1/arp_notify', 'ipv6/conf/net1/ndisc_notify'];
+
+  it('leaves that to netdra, which does not announce addresses of other hosts', async () => {
+    using network = new Network();
+    for (const key of keys) network.pod.exec('sh', '-c', `echo 1 >/proc/sys/net/${key}`);
+    await network.configure({ addresses: ['192.0.2.10/24', '2001:db8::10/64'] });
+    expect(keys.map((key) => network.sysctl(key))).toEqual(['0', '0']);
+  });
+
+  it('lets the kernel announce them if the claim asks for that', async () => {
+    using network = new Network();
+    await network.configure({ sysctls: { 'net.ipv4.conf.IFNAME.arp_notify': 1 } });
+    expect(keys.map((key) => network.sysctl(key))).toEqual(['1', '0']);
+  });
+});
+
 describe('configureLink on a node without IPv6', () => {
   it('skips IPv6 settings that the kernel does not have', async () => {
     using network = new Network();

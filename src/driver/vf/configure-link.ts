@@ -1,6 +1,6 @@
 import { isSameRoute, type Link, maxListedRoutes, NetlinkError, type NewRoute } from '../../node/netlink/index.ts';
 import type { VfConfig } from '../state/index.ts';
-import { interfaceSettings, optimisticDad } from './interface-settings.ts';
+import { duplicateDetection, interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
 /** A claim's configuration, with what an IPAM plugin adds: it may say more of a route. */
@@ -27,8 +27,7 @@ export async function configureLink(
   if (Object.keys(change).length > 0) await pod.setLink(link.index, change);
   const { needed, asked } = interfaceSettings(config);
   const skipped = namespace.writeSysctls(link.name, needed, { skipMissing: true });
-  // Without it, addresses could not be used for the first second or two: containers have started by then.
-  const detection = skipped.includes(optimisticDad) ? 'none' : 'optimistic';
+  const detection = duplicateDetection(skipped);
   if (Object.keys(asked).length > 0) namespace.writeSysctls(link.name, asked);
   // All are sent at once, and executed in this order.
   await Promise.all([

@@ -19,7 +19,13 @@ const closedToTheNetwork: InterfaceSysctls = {
   'net.ipv6.conf.IFNAME.accept_redirects': 0,
 };
 
-export const optimisticDad = 'net.ipv6.conf.IFNAME.optimistic_dad';
+/** netdra announces addresses itself, and none of another host: see `Announcements`. The kernel would announce all, when the link is up. */
+const announcedByNetdra: InterfaceSysctls = {
+  'net.ipv4.conf.IFNAME.arp_notify': 0,
+  'net.ipv6.conf.IFNAME.ndisc_notify': 0,
+};
+
+const optimisticDad = 'net.ipv6.conf.IFNAME.optimistic_dad';
 
 /**
  * Settings for IPv6, which hardened hosts and some runtimes switch off for new interfaces. They allow use of addresses, as
@@ -34,6 +40,15 @@ const openToIpv6: InterfaceSysctls = {
 /** @param config also with what an IPAM plugin gives */
 export function interfaceSettings({ addresses = [], routes = [], sysctls: asked = {} }: LinkConfig): InterfaceSettings {
   const isIpv6 = [...addresses, ...routes.map(({ destination }) => destination)].some((cidr) => cidr.includes(':'));
-  const all = Object.entries({ ...(isIpv6 && openToIpv6), ...closedToTheNetwork });
+  const all = Object.entries({ ...(isIpv6 && openToIpv6), ...closedToTheNetwork, ...announcedByNetdra });
   return { needed: Object.fromEntries(all.filter(([key]) => !Object.hasOwn(asked, key))), asked };
+}
+
+/**
+ * How the kernel looks for other hosts that have an IPv6 address. Without optimistic detection it does not look: addresses could not be
+ * used for the first second or two, and containers have started by then.
+ * @param skipped settings that the kernel does not have
+ */
+export function duplicateDetection(skipped: readonly string[]): 'none' | 'optimistic' {
+  return skipped.includes(optimisticDad) ? 'none' : 'optimistic';
 }
