@@ -1,7 +1,8 @@
-import { spawnSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { promisify } from 'node:util';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { repository } from '../../scripts/run-command.ts';
 import type { DeviceList } from '../../src/driver/devices/device-list.ts';
@@ -14,7 +15,7 @@ import type { Pool, ResourceSlice } from '../../src/framework/resourceslice/inde
 import type { SliceSpec } from '../../src/framework/resourceslice/model.ts';
 import { planPool } from '../../src/framework/resourceslice/pool-plan.ts';
 import { defined } from '../../src/lib/defined.ts';
-import { buildClaim, buildPod, testDriver, testNode } from '../../test/doubles/objects.ts';
+import { buildClaim, buildNode, buildPod, testDriver, testNode } from '../../test/doubles/objects.ts';
 import {
   claimOf,
   node,
@@ -23,6 +24,7 @@ import {
   useCards,
   writePolicy,
 } from '../../test/unit/driver/devices/device-list-bench.ts';
+import { Bench } from '../../test/unit/framework/kubeletplugin/bench.ts';
 import { badDevices, fullDevice, many, sharedCounters } from '../../test/unit/framework/resourceslice/device-table.ts';
 import { ensureGoPrograms, pinnedVersion } from '../go/build.ts';
 import { parseObjects } from '../release/chart.ts';
@@ -86,20 +88,20 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
   });
 
   /** @throws Error with the program's stderr */
-  function ask<T = KubeObject>(questions: object[], ...gates: string[]): Answer<T>[] {
-    const input = questions.map((each) => JSON.stringify(each)).join('\n');
-    const { status, stdout, stderr } = spawnSync(program, gates, { input, encoding: 'utf8', maxBuffer: 2 ** 26 });
-    if (status !== 0) throw new Error(stderr);
+  async function ask<T = KubeObject>(questions: object[], ...gates: string[]): Promise<Answer<T>[]> {
+    const answer = promisify(execFile)(program, gates, { maxBuffer: 2 ** 26 });
+    answer.child.stdin?.end(questions.map((each) => JSON.stringify(each)).join('\n'));
+    const { stdout } = await answer;
     return stdout
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line));
   }
 
-  function expectStored(objects: KubeObject[], ...gates: string[]): void {
+  async function expectStored(objects: KubeObject[], ...gates: string[]): Promise<void> {
     expect(objects).not.toEqual([]);
     const questions = objects.map((create) => ({ create }));
-    for (const [index, { result, refused }] of ask(questions, ...gates).entries()) {
+    for (const [index, { result, refused }] of (await ask(questions, ...gates)).entries()) {
       const { kind, spec, status } = objects[index]!;
       expect(refused).toBeUndefined();
       if (kind !== 'ResourceSlice') expect(result).toMatchObject({ spec, ...defined({ status }) });
@@ -109,8 +111,8 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
   }
 
   describe('the API server', () => {
-    it.each(files.filter((file) => objectsIn(file).length > 0))('stores all of %s', (file) => {
-      expectStored(objectsIn(file));
+    it.each(files.filter((file) => objectsIn(file).length > 0))('stores all of %s', async (file) => {
+      await expectStored(objectsIn(file));
     });
 
     it.each<[string, Parameters<typeof open>[1], ...string[]]>([
@@ -121,11 +123,11 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
       const list = await scanned(writePolicy('pfs: [{ select: {}, bandwidth: { guaranteedMbps: 400 } }]'), more);
       const slices = slicesOf(list);
       expect(JSON.stringify(slices)).toMatch(/"sharedCounters".*"consumesCounters".*"taints"/);
-      expectStored(slices, ...gates);
+      await expectStored(slices, ...gates);
     });
 
-    it('stores devices at all limits, and devices that claims share', () => {
-      expectStored(ownSlices({ devices: [fullDevice, shared], sharedCounters }), lists);
+    it('stores devices at all limits, and devices that claims share', async () => {
+      await expectStored(ownSlices({ devices: [fullDevice, shared], sharedCounters }), lists);
     });
 
     const deviceData = { interfaceName: 'net1', hardwareAddress: '02:00:00:00:00:01' };
@@ -141,8 +143,8 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
     }
     const attached = (ips: string[]) => claimWith(() => ({ networkData: { ...deviceData, ips } }));
 
-    it('stores the status of claims', () => {
-      expectStored([attached(['192.0.2.7/24', '2001:db8::7/64']), claimWith('the device is gone')]);
+    it('stores the status of claims', async () => {
+      await expectStored([attached(['192.0.2.7/24', '2001:db8::7/64']), claimWith('the device is gone')]);
     });
 
     /** The first object of that kind in a file, with one text in place of another. */
@@ -166,8 +168,8 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
         spoilt('examples/bond.yaml', 'ResourceClaim', 'dev/pf', 'dev/a/pf'),
         /distinctAttribute.*more than one slash/,
       ],
-    ])('refuses %s', (_what, create, reason) => {
-      expect(ask([{ create }])[0]?.refused).toMatch(reason);
+    ])('refuses %s', async (_what, create, reason) => {
+      expect((await ask([{ create }]))[0]?.refused).toMatch(reason);
     });
   });
 
@@ -175,15 +177,15 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
     const ofHelper = ["the driver's own domain", 'an unknown counter set', 'an unknown counter'];
     // No JSON can hold a bigint, and only JavaScript cannot represent a number beyond 2^53.
     const bad = badDevices.filter(([what]) => !['a bigint', 'a number beyond 2^53'].includes(what));
-    it.each(bad)('refuses %s, as we do', (what, more) => {
+    it.each(bad)('refuses %s, as we do', async (what, more) => {
       const devices = [{ name: 'vf', ...more }];
       const [plain] = ownSlices({ devices: [] });
       const create = { ...plain, spec: { ...plain?.spec, devices } };
       const publish = { driver: testDriver, slices: [{ devices }, { sharedCounters }] };
-      const [{ refused } = {}] = ask<unknown>([{ create }], lists);
+      const [{ refused } = {}] = await ask<unknown>([{ create }], lists);
       if (!ofHelper.includes(what)) return expect(refused).toMatch(/spec\.devices\[0\]|cannot|unable|quantities/);
       expect(refused).toBeUndefined();
-      expect(ask([{ publish }])[0]?.refused).toMatch(/use unqualified "mtu"|not found/);
+      expect((await ask([{ publish }]))[0]?.refused).toMatch(/use unqualified "mtu"|not found/);
     });
   });
 
@@ -200,8 +202,8 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
           return kind === 'ResourceClaimTemplate' ? [{ ...claim, ...spec }] : [];
         }),
       ).flat();
-    const allocate = (slices: object[], claims: object[], ...gates: string[]) => {
-      const [answer] = ask<Allocation[] | null>([{ allocate: { slices, classes, claims } }], ...gates);
+    const allocate = async (slices: object[], claims: object[], ...gates: string[]) => {
+      const [answer] = await ask<Allocation[] | null>([{ allocate: { slices, classes, claims } }], ...gates);
       const results = (answer?.result ?? []).map(({ devices }) => devices.results);
       return { results, refused: answer?.refused };
     };
@@ -215,20 +217,20 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
     ])('allocates %s', async (_what, example, policy, link, count) => {
       node.change('enp1s0f0', link);
       const slices = slicesOf(await scanned(writePolicy(policy)));
-      const { results, refused } = allocate(slices, claimsIn(example, count + 1));
+      const { results, refused } = await allocate(slices, claimsIn(example, count + 1));
       expect(new Set(results.flat().map(({ device }) => device)).size).toBe(count);
       expect(refused).toMatch(new RegExp(`^claim .*-${count} cannot be allocated`));
     });
 
     it('allocates VFs of two PFs to a bond', async () => {
-      const { results, refused } = allocate(slicesOf(await scanned()), claimsIn('bond.yaml'));
+      const { results, refused } = await allocate(slicesOf(await scanned()), claimsIn('bond.yaml'));
       expect(refused).toBeUndefined();
       expect(new Set(results.flat().map(({ device }) => device.slice(0, 7) + device.slice(-1))).size).toBe(2);
     });
 
     it('allocates VFs whose lists of NUMA nodes have a node in common', async () => {
       const list = await scanned(undefined, { listAttributes: true, nearNodes: (own) => [own, 0] });
-      const { results, refused } = allocate(slicesOf(list), claimsIn('multi-nic.yaml'), lists);
+      const { results, refused } = await allocate(slicesOf(list), claimsIn('multi-nic.yaml'), lists);
       expect(refused).toBeUndefined();
       const [left, right] = results.flat();
       expect([left?.device, right?.device]).toEqual([
@@ -237,7 +239,7 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
       ]);
     });
 
-    it('allocates shares of a device as long as it has capacity', () => {
+    it('allocates shares of a device as long as it has capacity', async () => {
       const claims = many(3, (n) => ({
         metadata: { name: `share-${n}`, namespace: 'default', uid: `share-${n}` },
         spec: {
@@ -256,7 +258,7 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
           },
         },
       }));
-      const { results, refused } = allocate(ownSlices({ devices: [shared] }), claims);
+      const { results, refused } = await allocate(ownSlices({ devices: [shared] }), claims);
       const share = { device: 'shared', shareID: expect.any(String), consumedCapacity: { bandwidth: '4G' } };
       expect(results.flat()).toMatchObject([share, share]);
       expect(refused).toMatch(/^claim share-2 cannot be allocated/);
@@ -272,12 +274,32 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
       [`${longest}d`, false],
       ['relative', false],
       ...['%41', '%', '?', '#', '\n'].map((part): [string, boolean] => [`/a${part}b`, false]),
-    ])('connects to plugins in %j: %s, as we do', (dataDir, isAccepted) => {
-      const [answer] = ask([{ endpoint: join(dataDir, 'dra.sock') }]);
+    ])('connects to plugins in %j: %s, as we do', async (dataDir, isAccepted) => {
+      const [answer] = await ask([{ endpoint: join(dataDir, 'dra.sock') }]);
       const choose = () => chooseSocketPaths({ driver: testDriver, dataDir, registryDir: '/registry' });
       expect(answer?.refused === undefined).toBe(isAccepted);
       if (isAccepted) expect(choose().dra).toBe(join(dataDir, 'dra.sock'));
       else expect(choose).toThrow(KubeletPluginError);
+    });
+
+    it('registers our helper, and has it prepare and unprepare the claims of a pod', async () => {
+      const bench = await Bench.start();
+      onTestFinished(() => bench[Symbol.asyncDispose]());
+      bench.api.create(buildNode());
+      const ended: string[] = [];
+      await bench.startHelper({
+        unprepareResourceClaims: async (claims) => {
+          ended.push(...claims.map(({ name }) => name));
+          return new Map(claims.map(({ uid }) => [uid, undefined]));
+        },
+      });
+      const { pod, claim } = bench.addPod('web-0');
+      const kubeconfig = join(bench.dir, 'kubeconfig');
+      await bench.api.writeKubeconfig(kubeconfig);
+      const question = { kubelet: { kubeconfig, registry: bench.registryDir, stateDir: bench.dir, pod } };
+      const [answer] = await ask([question]);
+      expect(answer).toEqual({ result: [{ Name: `${testDriver}/metadata=${claim.metadata.uid}_vf` }] });
+      expect(ended).toEqual(['web-0']);
     });
   });
 });

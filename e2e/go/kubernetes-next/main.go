@@ -10,6 +10,7 @@
 //	{"allocate": {slices, classes, claims}}   the claims as the scheduler allocates them on node-1, one after the other
 //	{"publish": {driver, slices}}             null: the driver helper publishes these slices as one pool
 //	{"endpoint": path}                        null: the kubelet connects to a plugin at this path
+//	{"kubelet": {kubeconfig, ...}}            the CDI devices of a pod, whose claims a kubelet prepares and unprepares
 package main
 
 import (
@@ -62,6 +63,7 @@ type question struct {
 	Allocate *allocation
 	Publish  *pool
 	Endpoint *string
+	Kubelet  *kubelet
 }
 
 type allocation struct {
@@ -122,8 +124,10 @@ func ask(ctx context.Context, next *question) (any, error) {
 	case next.Endpoint != nil:
 		manager := plugin.DRAPluginManager{}
 		return nil, manager.ValidatePlugin(ctx, "driver.example.com", *next.Endpoint, []string{drapb.DRAPluginService})
+	case next.Kubelet != nil:
+		return next.Kubelet.run(ctx)
 	}
-	return nil, errors.New("a question has one of create, allocate, publish and endpoint")
+	return nil, errors.New("a question without a known field")
 }
 
 // The registry of the API server calls these for each request: before they validate, they drop fields whose gate is off.
