@@ -61,11 +61,6 @@ export class GoRuntime implements AsyncDisposable {
     return this.#log;
   }
 
-  /** Adds pods and containers without an event. */
-  addState(pods: GoPod[], containers: GoContainer[]): Promise<void> {
-    return this.#call('state', { pods, containers });
-  }
-
   /** @throws RefusedError */
   runPodSandbox(pod: GoPod): Promise<void> {
     return this.#call('RunPodSandbox', { pod });

@@ -60,51 +60,6 @@ describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
     return { path, runtime, plugin };
   }
 
-  it('has 20,000 hooks answered, each as its handler decided', async () => {
-    const podCount = 4_000;
-    const isRefused = (id: string) => Number(id.slice('pod-'.length)) % 10 === 7;
-    const seen = new Map<string, string[]>();
-    const saw = (id: string, event: string) => void seen.set(id, [...(seen.get(id) ?? []), event]);
-    const { runtime, plugin } = await stage({
-      runPodSandbox: async ({ id, annotations }) => {
-        saw(id, `run ${annotations.colour}`);
-        if (Number(id.at(-1)) % 2 === 0) await null;
-        if (isRefused(id)) throw new Error(`no VF for ${id}`);
-      },
-      createContainer: (pod, { id, name, podSandboxId }) => {
-        saw(pod.id, `create ${name}`);
-        if (podSandboxId !== pod.id) throw new Error(`${id} is of ${podSandboxId}`);
-        if (name === 'sidecar') throw new Error(`no ${id}`);
-      },
-      stopPodSandbox: ({ id }) => saw(id, 'stop'),
-      removePodSandbox: ({ id }) => saw(id, 'remove'),
-    });
-    const answers = await Promise.all(
-      Array.from({ length: podCount }, async (_, index) => {
-        const pod = { id: `pod-${index}`, annotations: { colour: `blue-${index}` } };
-        const container = (name: string) =>
-          runtime.createContainer(pod, { id: `${name}-${index}`, pod_sandbox_id: pod.id, name });
-        return [
-          await outcome(runtime.runPodSandbox(pod)),
-          await outcome(container('app')),
-          await outcome(container('sidecar')),
-          await outcome(runtime.stopPodSandbox(pod)),
-          await outcome(runtime.removePodSandbox(pod)),
-        ];
-      }),
-    );
-    expect(answers.flat()).toHaveLength(20_000);
-    for (const [index, [run, ...others]] of answers.entries()) {
-      const id = `pod-${index}`;
-      if (isRefused(id)) expect(run).toContain(`no VF for ${id}`);
-      else expect(run).toBe('agreed');
-      expect(others).toEqual(['agreed', expect.stringContaining(`no sidecar-${index}`), 'agreed', 'agreed']);
-      expect(seen.get(id)).toEqual([`run blue-${index}`, 'create app', 'create sidecar', 'stop', 'remove']);
-    }
-    expect(seen.size).toBe(podCount);
-    expect(plugin.connected).toBe(true);
-  });
-
   it('reads a refusal of any length: its reader takes a frame of the multiplexer in one read of 4096 bytes', async () => {
     const { runtime, plugin } = await stage({
       runPodSandbox: ({ annotations }) => {
@@ -118,60 +73,6 @@ describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
       expect(refusal).not.toBe('agreed');
     }
     expect(plugin.connected).toBe(true);
-  });
-
-  it('sends 20 MB of pods and containers in parts, which the plugin gets once and whole', async () => {
-    const pods = Array.from({ length: 400 }, (_, index) => ({
-      id: `pod-${index}`,
-      annotations: { long: String(index).padEnd(50_000, '.') },
-    }));
-    const containers = pods.map(({ id }) => ({ id: `container-of-${id}`, pod_sandbox_id: id, name: 'app' }));
-    const path = socketPath();
-    const runtime = await startRuntime({ socketPath: path });
-    await runtime.addState(pods, containers);
-    const lists: [Map<string, string | undefined>, string[]][] = [];
-    const plugin = startPlugin(path, {
-      synchronize: (all, theirs) =>
-        void lists.push([
-          new Map(all.map(({ id, annotations }) => [id, annotations.long])),
-          theirs.map(({ id, podSandboxId }) => `${id} in ${podSandboxId}`),
-        ]),
-      runPodSandbox: () => undefined,
-    });
-    await until(() => lists.length > 0);
-    await runtime.runPodSandbox({ id: 'new' });
-    expect(lists).toHaveLength(1);
-    expect(lists[0]?.[0]).toEqual(new Map(pods.map(({ id, annotations }) => [id, annotations.long])));
-    expect(lists[0]?.[1]).toEqual(containers.map(({ id, pod_sandbox_id }) => `${id} in ${pod_sandbox_id}`));
-    expect(plugin.connected).toBe(true);
-  });
-
-  it('a plugin that joins late gets every pod, in its list or by an event, and none twice', async () => {
-    const path = socketPath();
-    const runtime = await startRuntime({ socketPath: path });
-    const expected = new Set<string>();
-    const runSome = (from: number, count: number) =>
-      Promise.all(
-        Array.from({ length: count }, async (_, offset) => {
-          const id = `pod-${from + offset}`;
-          expected.add(id);
-          await runtime.runPodSandbox({ id });
-        }),
-      );
-    await runSome(0, 100);
-    const received: string[] = [];
-    const plugin = startPlugin(path, {
-      synchronize: (pods) => void received.push(...pods.map(({ id }) => id)),
-      runPodSandbox: ({ id }) => void received.push(id),
-    });
-    let next = 100;
-    while (!plugin.connected) {
-      await runSome(next, 20);
-      next += 20;
-    }
-    await runSome(next, 20);
-    expect(received).toHaveLength(expected.size);
-    expect(new Set(received)).toEqual(expected);
   });
 
   const policies: Required<FailurePolicy>[] = [

@@ -5,10 +5,6 @@ export const nriRuntimes = [
     knowsFailurePolicy: false,
   },
   {
-    ...{ module: 'nri-runtime-0.12', version: '0.12.3', of: 'containerd 2.4.2' },
-    knowsFailurePolicy: false,
-  },
-  {
     ...{ module: 'nri-runtime-0.12.5', version: '0.12.5', of: 'no release of containerd yet' },
     knowsFailurePolicy: true,
   },

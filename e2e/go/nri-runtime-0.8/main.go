@@ -12,10 +12,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,19 +30,6 @@ type request struct {
 type answer struct {
 	ID    int    `json:"id"`
 	Error string `json:"error,omitempty"`
-}
-
-// What a plugin is told of when it connects.
-type state struct {
-	Pods       []*api.PodSandbox `json:"pods"`
-	Containers []*api.Container  `json:"containers"`
-}
-
-type runtime struct {
-	*adaptation.Adaptation
-	lock       sync.Mutex
-	pods       map[string]*api.PodSandbox
-	containers []*api.Container
 }
 
 type method func(context.Context, json.RawMessage) error
@@ -65,8 +50,7 @@ func run(args []string) error {
 		return err
 	}
 	adaptation.SetPluginRequestTimeout(timeout)
-	r := &runtime{pods: map[string]*api.PodSandbox{}}
-	r.Adaptation, err = adaptation.New("neighbour", "v1.2.3", r.synchronize, refuseUpdates,
+	r, err := adaptation.New("neighbour", "v1.2.3", synchronize, refuseUpdates,
 		adaptation.WithSocketPath(args[0]),
 		adaptation.WithPluginPath(args[1]),
 		adaptation.WithPluginConfigPath(filepath.Join(args[1], "conf.d")))
@@ -77,15 +61,14 @@ func run(args []string) error {
 		return err
 	}
 	defer r.Stop()
-	return serve(r.methods())
+	return serve(methodsOf(r))
 }
 
-func (r *runtime) methods() map[string]method {
+func methodsOf(r *adaptation.Adaptation) map[string]method {
 	return map[string]method{
-		"state":            call(r.setState),
-		"RunPodSandbox":    r.adding(call(r.RunPodSandbox)),
+		"RunPodSandbox":    call(r.RunPodSandbox),
 		"StopPodSandbox":   call(r.StopPodSandbox),
-		"RemovePodSandbox": r.removing(call(r.RemovePodSandbox)),
+		"RemovePodSandbox": call(r.RemovePodSandbox),
 		"CreateContainer": call(func(ctx context.Context, request *api.CreateContainerRequest) error {
 			_, err := r.CreateContainer(ctx, request)
 			return err
@@ -104,46 +87,9 @@ func call[Request any](next func(context.Context, *Request) error) method {
 	}
 }
 
-func (r *runtime) setState(_ context.Context, exists *state) error {
-	r.lock.Lock()
-	defer r.lock.Unlock()
-	r.containers = exists.Containers
-	for _, pod := range exists.Pods {
-		r.pods[pod.Id] = pod
-	}
-	return nil
-}
-
-// adding counts the pod as one that exists before plugins that connect meanwhile are told, as containerd does: such a
-// plugin gets the event or finds the pod in its list.
-func (r *runtime) adding(next method) method {
-	return r.changing(next, func(pod *api.PodSandbox) { r.pods[pod.Id] = pod })
-}
-
-func (r *runtime) removing(next method) method {
-	return r.changing(next, func(pod *api.PodSandbox) { delete(r.pods, pod.Id) })
-}
-
-func (r *runtime) changing(next method, change func(*api.PodSandbox)) method {
-	return func(ctx context.Context, raw json.RawMessage) error {
-		defer r.BlockPluginSync().Unblock()
-		if err := next(ctx, raw); err != nil {
-			return err
-		}
-		return call(func(_ context.Context, event *api.StateChangeEvent) error {
-			r.lock.Lock()
-			defer r.lock.Unlock()
-			change(event.Pod)
-			return nil
-		})(ctx, raw)
-	}
-}
-
-func (r *runtime) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
-	r.lock.Lock()
-	pods, containers := slices.Collect(maps.Values(r.pods)), r.containers
-	r.lock.Unlock()
-	_, err := tell(ctx, pods, containers)
+// synchronize tells a plugin that connects of no pods.
+func synchronize(ctx context.Context, tell adaptation.SyncCB) error {
+	_, err := tell(ctx, nil, nil)
 	return err
 }
 

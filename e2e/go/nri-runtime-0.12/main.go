@@ -1,1 +1,0 @@
-../nri-runtime-0.8/main.go
