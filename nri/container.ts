@@ -35,13 +35,18 @@ export interface Container {
   cdiDevices: string[];
 }
 
+const empty = { id: '', podSandboxId: '', name: '', args: [], env: [], pid: 0, exitCode: 0 };
+
 /** Fills in fields that are absent on the wire. */
 export function parseContainer(message: WireContainer): Container {
   const { linux = {}, hooks = {}, createdAt = 0, startedAt = 0, finishedAt = 0, ...wire } = message;
   const { cpu = {} } = linux.resources ?? {};
   return {
-    ...{ id: '', podSandboxId: '', name: '', args: [], env: [], pid: 0, exitCode: 0, ...wire },
-    ...{ createdAtNs: createdAt, startedAtNs: startedAt, finishedAtNs: finishedAt },
+    ...empty,
+    ...wire,
+    createdAtNs: createdAt,
+    startedAtNs: startedAt,
+    finishedAtNs: finishedAt,
     state: states[wire.state ?? 0] ?? 'unknown',
     labels: { ...wire.labels },
     annotations: { ...wire.annotations },
@@ -65,10 +70,7 @@ export function formatContainer(container: Partial<Container>): WireContainer {
     state: states.indexOf(state ?? 'unknown'),
     mounts: mounts?.map(withoutEmpty),
     hooks: withoutEmpty({ createRuntime: createRuntimeHooks?.map(withoutEmpty) }),
-    linux: withoutEmpty({
-      ...{ namespaces: namespaces?.map(withoutEmpty), cgroupsPath },
-      resources: withoutEmpty({ cpu }),
-    }),
+    linux: withoutEmpty({ namespaces: namespaces?.map(withoutEmpty), cgroupsPath, resources: withoutEmpty({ cpu }) }),
     createdAt: createdAtNs,
     startedAt: startedAtNs,
     finishedAt: finishedAtNs,

@@ -31,10 +31,13 @@ export interface LinuxNamespace {
   path: string;
 }
 
+const empty = { id: '', name: '', uid: '', namespace: '', runtimeHandler: '', pid: 0, ips: [] };
+
 /** Fills in fields that are absent on the wire. */
 export function parsePodSandbox({ linux = {}, ...wire }: WirePod): PodSandbox {
   return {
-    ...{ id: '', name: '', uid: '', namespace: '', runtimeHandler: '', pid: 0, ips: [], ...wire },
+    ...empty,
+    ...wire,
     labels: { ...wire.labels },
     annotations: { ...wire.annotations },
     namespaces: parseNamespaces(linux.namespaces),

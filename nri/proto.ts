@@ -29,10 +29,9 @@ export function loadMessages(file: string, protoDir = defaultProtoDir()): Packag
   try {
     return loadSync(path, { longs: Number });
   } catch (cause) {
-    throw new NriError('proto-not-loaded', `cannot load ${path}`, {
-      cause,
-      hint: 'pass protoDir, the directory with ttrpc.proto and nri.proto',
-    });
+    const message = `cannot load ${path}`;
+    const hint = 'pass protoDir, the directory with ttrpc.proto and nri.proto';
+    throw new NriError('proto-not-loaded', message, { cause, hint });
   }
 }
 
