@@ -14,10 +14,9 @@ export async function freeName(connection: Pick<RtnlConnection, 'link'>, index: 
     const name = n === 0 ? `${prefix}${index % 1e6}` : `${prefix}${index % 1e6}-${n}`;
     if ((await connection.link({ name })) === undefined) return name;
   }
-  throw new NetlinkError('netlink-refused', `no name from ${prefix}${index % 1e6} on is free (EEXIST)`, {
-    errno: 'EEXIST',
-    hint: `delete links whose names begin with ${prefix}`,
-  });
+  const message = `no name from ${prefix}${index % 1e6} on is free (EEXIST)`;
+  const hint = `delete links whose names begin with ${prefix}`;
+  throw new NetlinkError('netlink-refused', message, { errno: 'EEXIST', hint });
 }
 
 /** Whether a name has that form. */

@@ -128,9 +128,7 @@ function isFinal(datagram: Buffer, seq: number): boolean {
 }
 
 function notOpened(errno: number): NetlinkError {
-  return new NetlinkError('netlink-lost', `cannot open a netlink socket (errno ${errno})`, {
-    operation: 'open a netlink socket',
-    retriable: true,
-    hint: 'too many open files, or the process may not use netlink',
-  });
+  const message = `cannot open a netlink socket (errno ${errno})`;
+  const hint = 'too many open files, or the process may not use netlink';
+  return new NetlinkError('netlink-lost', message, { operation: 'open a netlink socket', retriable: true, hint });
 }

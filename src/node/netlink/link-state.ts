@@ -69,10 +69,7 @@ export async function readLinkState(
     ethtool && unlessRefused(ethtool.read(index)),
   ]);
   if (link === undefined) throw gone(index);
-  return {
-    ...simpleState(link),
-    ...defined({ qdiscs, addresses, ethtool: ethtoolState }),
-  };
+  return { ...simpleState(link), ...defined({ qdiscs, addresses, ethtool: ethtoolState }) };
 }
 
 /**
@@ -164,13 +161,19 @@ class Steps {
 
 /** The part of the state that is in a link's own message. */
 function simpleState(link: Link): LinkState {
-  const { name, hardwareAddress, mtuBytes, up, altNames, alias = '', flags, linkMode } = link;
-  const { broadcastAddress, group, txQueueLength, offloadLimits, xdp } = link;
-  return {
-    name,
-    ...{ mtuBytes, up, altNames, alias },
-    ...defined({ hardwareAddress, flags, linkMode, broadcastAddress, group, txQueueLength, offloadLimits, xdp }),
-  };
+  const { name, mtuBytes, up, altNames, alias = '', flags, linkMode } = link;
+  const { hardwareAddress, broadcastAddress, group, txQueueLength, offloadLimits, xdp } = link;
+  const known = defined({
+    hardwareAddress,
+    flags,
+    linkMode,
+    broadcastAddress,
+    group,
+    txQueueLength,
+    offloadLimits,
+    xdp,
+  });
+  return { name, mtuBytes, up, altNames, alias, ...known };
 }
 
 type PlainProperty = 'alias' | 'linkMode' | 'broadcastAddress' | 'group' | 'txQueueLength';

@@ -72,10 +72,9 @@ async function findUnderOldName(
 
 function nameTaken(name: string, netns: string): NetlinkError {
   const message = `cannot move link ${name} into ${netns}: the name is taken there (EEXIST)`;
-  return new NetlinkError('netlink-refused', message, {
-    ...{ errno: 'EEXIST', operation: 'move link', interfaceName: name, netns, path: netns },
-    hint: 'choose another interface name for the pod',
-  });
+  const subject = { errno: 'EEXIST', operation: 'move link', interfaceName: name, netns, path: netns };
+  const hint = 'choose another interface name for the pod';
+  return new NetlinkError('netlink-refused', message, { ...subject, hint });
 }
 
 function missing(name: string, netns: string | undefined, hint: string): NetlinkError {

@@ -77,10 +77,9 @@ export class PacketSocket implements Disposable {
       EPERM: 'give the process CAP_NET_RAW',
       EAFNOSUPPORT: 'the kernel has no packet sockets: CONFIG_PACKET',
     };
-    return new NetlinkError('packet-refused', `cannot ${what} ${this.#subject} (${name})`, {
-      errno: name,
-      hint: hints[name],
-    });
+    const message = `cannot ${what} ${this.#subject} (${name})`;
+    const hint = hints[name];
+    return new NetlinkError('packet-refused', message, { errno: name, hint });
   }
 }
 

@@ -94,10 +94,8 @@ export class RequestSocket implements Disposable {
       if (parts.length >= limit) return parts.slice(0, limit);
       if (!interrupted) return parts;
     }
-    throw new NetlinkError('netlink-interrupted', `cannot ${describe(subject)}: the table changed under each attempt`, {
-      ...factsOf(subject),
-      retriable: true,
-    });
+    const message = `cannot ${describe(subject)}: the table changed under each attempt`;
+    throw new NetlinkError('netlink-interrupted', message, { ...factsOf(subject), retriable: true });
   }
 
   [Symbol.dispose](): void {
@@ -118,11 +116,17 @@ export class RequestSocket implements Disposable {
       if (this.#closed) return reject(closedError(subject));
       this.#seq = (this.#seq % 0xffffffff) + 1;
       const seq = this.#seq;
-      const parts = formatMessage({ type, flags: flags | Flags.REQUEST, seq, port: 0, data: payload });
+      const message = formatMessage({ type, flags: flags | Flags.REQUEST, seq, port: 0, data: payload });
       const pending: Pending = {
-        ...{ seq, message: Buffer.concat(parts), subject, parts: [], interrupted: false, reject },
-        ...{ isAlone: limit !== undefined || isLarge, limit: limit ?? Infinity },
+        seq,
+        message: Buffer.concat(message),
+        isAlone: limit !== undefined || isLarge,
+        limit: limit ?? Infinity,
+        subject,
+        parts: [],
+        interrupted: false,
         resolve: () => resolve(pending),
+        reject,
       };
       this.#queue.push(pending);
       // Deferred, so that requests made at the same time are sent together.
@@ -214,11 +218,8 @@ function doneErrno(data: Buffer): number {
 }
 
 function lost(what: string, subject: RequestSubject, cause?: unknown): NetlinkError {
-  return new NetlinkError('netlink-lost', `cannot ${describe(subject)}: ${what}`, {
-    ...factsOf(subject),
-    cause,
-    retriable: true,
-  });
+  const message = `cannot ${describe(subject)}: ${what}`;
+  return new NetlinkError('netlink-lost', message, { ...factsOf(subject), cause, retriable: true });
 }
 
 function closedError(subject: RequestSubject): NetlinkError {

@@ -96,10 +96,6 @@ function refused(key: string, value: string | number, netns: NetnsHandle, cause:
       ? 'use the keys of an interface, with IFNAME in place of its name'
       : (hints[errno ?? ''] ?? otherHint);
   const reason = errno === undefined ? '' : ` (${errno})`;
-  return new NetlinkError('sysctl-refused', `cannot set ${key} to ${JSON.stringify(value)} in ${netns.path}${reason}`, {
-    netns: netns.path,
-    path: netns.path,
-    errno,
-    hint,
-  });
+  const message = `cannot set ${key} to ${JSON.stringify(value)} in ${netns.path}${reason}`;
+  return new NetlinkError('sysctl-refused', message, { netns: netns.path, path: netns.path, errno, hint });
 }

@@ -26,16 +26,11 @@ export interface VfTraffic extends TrafficCounters {
 const linkHeaderBytes = 16;
 /** `IFLA_STATS64`, and the places of the counters in `struct rtnl_link_stats64` of Linux `if_link.h`. */
 const stats64Type = 23;
-const linkPlaces: Record<keyof LinkTraffic, number> = {
-  ...{ rxPackets: 0, txPackets: 1, rxBytes: 2, txBytes: 3 },
-  ...{ rxErrors: 4, txErrors: 5, rxDropped: 6, txDropped: 7 },
-};
+const packetsAndBytes = { rxPackets: 0, txPackets: 1, rxBytes: 2, txBytes: 3 };
+const linkPlaces = { ...packetsAndBytes, rxErrors: 4, txErrors: 5, rxDropped: 6, txDropped: 7 };
 /** `IFLA_VF_STATS`, and its `IFLA_VF_STATS_*`. */
 const vfStatsType = 8;
-const vfTypes: Record<keyof TrafficCounters, number> = {
-  ...{ rxPackets: 0, txPackets: 1, rxBytes: 2, txBytes: 3 },
-  ...{ rxDropped: 7, txDropped: 8 },
-};
+const vfTypes = { ...packetsAndBytes, rxDropped: 7, txDropped: 8 };
 const counterBytes = 8;
 
 /** The counters in an interface's link message; `undefined` without them. */
