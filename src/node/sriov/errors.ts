@@ -62,51 +62,44 @@ interface UnreportedVf {
   pf: string;
 }
 
+interface UnknownVfStateDetails extends SriovErrorDetails {
+  /** Whether waiting a moment may help: the VF may be in reset, or the kernel was short of memory. */
+  mayPass?: boolean;
+  /** Whether the PF reports none of its VFs: perhaps it never does. */
+  reportsNone?: boolean;
+}
+
 /**
  * `vf-state-unknown`: what a PF has set for a VF is not known, which is not the same as nothing. Always retriable: the PF
  * may report it later.
  */
 export class UnknownVfStateError extends SriovError {
-  /** Whether waiting a moment may help: the VF may be in reset, or the kernel was short of memory. */
   readonly mayPass: boolean;
-  /** Whether the PF reports none of its VFs: perhaps it never does. */
   readonly reportsNone: boolean;
 
-  constructor(
-    message: string,
-    {
-      mayPass = false,
-      reportsNone = false,
-      ...details
-    }: SriovErrorDetails & { mayPass?: boolean; reportsNone?: boolean } = {},
-  ) {
-    super('vf-state-unknown', message, { ...details, retriable: true });
+  constructor(message: string, details: UnknownVfStateDetails = {}) {
+    const { mayPass = false, reportsNone = false, ...more } = details;
+    super('vf-state-unknown', message, { ...more, retriable: true });
     this.mayPass = mayPass;
     this.reportsNone = reportsNone;
   }
 
   /** @param reportsNone whether the PF reports no VF at all */
   static leftOut({ device, subject, pf }: UnreportedVf, reportsNone: boolean): UnknownVfStateError {
-    return new UnknownVfStateError(`${pf} does not report ${subject}`, {
-      ...{ device, reportsNone, mayPass: true },
-      hint: 'either the VF is being reset, or the driver of the PF does not report it: the kernel log may say why',
-    });
+    const hint = 'either the VF is being reset, or the driver of the PF does not report it: the kernel log may say why';
+    return new UnknownVfStateError(`${pf} does not report ${subject}`, { device, reportsNone, mayPass: true, hint });
   }
 
   static unreadable({ device, subject, pf }: UnreportedVf, cause: NetlinkError): UnknownVfStateError {
-    const mayPass = cause.retriable;
-    return new UnknownVfStateError(`cannot read what ${pf} has set for ${subject}`, {
-      ...{ device, cause, mayPass, reportsNone: !mayPass, hint: unreadableHint(cause) },
-    });
+    const causes = { cause, mayPass: cause.retriable, reportsNone: !cause.retriable, hint: unreadableHint(cause) };
+    return new UnknownVfStateError(`cannot read what ${pf} has set for ${subject}`, { device, ...causes });
   }
 
   /** Of a scan. */
   static notListed({ device, pf }: Omit<UnreportedVf, 'subject'>, cause: NetlinkError): UnknownVfStateError {
     const message = `cannot list the VFs of ${pf}: they are offered without the MACs that it has set`;
-    return new UnknownVfStateError(message, {
-      ...{ device, cause, mayPass: cause.retriable },
-      hint: unreadableHint(cause),
-    });
+    const hint = unreadableHint(cause);
+    return new UnknownVfStateError(message, { device, cause, mayPass: cause.retriable, hint });
   }
 }
 

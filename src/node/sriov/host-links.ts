@@ -68,9 +68,6 @@ export class HostLinks {
 }
 
 function missing(pciAddress: string, hint: string): SriovError {
-  return new SriovError('vf-missing', `the interface of ${pciAddress} is not in the host's network namespace`, {
-    device: pciAddress,
-    retriable: true,
-    hint,
-  });
+  const message = `the interface of ${pciAddress} is not in the host's network namespace`;
+  return new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
 }

@@ -95,10 +95,6 @@ export class KernelWriter implements Disposable {
 }
 
 function hangs({ device, path, text }: HungWrite, what: string): SriovError {
-  return new SriovError('device-hangs', `${device}: the write of ${JSON.stringify(text)} to ${path} ${what}`, {
-    device,
-    path,
-    retriable: true,
-    hint: hungWriteHint,
-  });
+  const message = `${device}: the write of ${JSON.stringify(text)} to ${path} ${what}`;
+  return new SriovError('device-hangs', message, { device, path, retriable: true, hint: hungWriteHint });
 }

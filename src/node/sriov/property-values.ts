@@ -92,8 +92,7 @@ export function assertNoVfProperties(pciAddress: string, asked: object, toUserSp
   const refused = Object.keys(asked).filter((property) => toUserSpace || property !== 'hardwareAddress');
   if (refused.length === 0) return;
   const what = refused.map((property) => (property === 'hardwareAddress' ? 'another MAC in user space' : property));
-  throw new SriovError('no-vf', `${pciAddress} is a plain NIC and cannot have ${what.join(', ')}`, {
-    device: pciAddress,
-    hint: 'only a PF can set this, for its virtual functions: leave it out, or let the claim select kind "vf"',
-  });
+  const message = `${pciAddress} is a plain NIC and cannot have ${what.join(', ')}`;
+  const hint = 'only a PF can set this, for its virtual functions: leave it out, or let the claim select kind "vf"';
+  throw new SriovError('no-vf', message, { device: pciAddress, hint });
 }

@@ -55,8 +55,7 @@ export class SimulatedControl {
 }
 
 function notSimulated(pciAddress: string, what: string): SriovError {
-  return new SriovError('not-simulated', `the simulated VF ${pciAddress} cannot have ${what}`, {
-    device: pciAddress,
-    hint: 'run without --simulate on a machine with SR-IOV',
-  });
+  const message = `the simulated VF ${pciAddress} cannot have ${what}`;
+  const hint = 'run without --simulate on a machine with SR-IOV';
+  return new SriovError('not-simulated', message, { device: pciAddress, hint });
 }

@@ -180,10 +180,9 @@ export class SimulatedNic {
 }
 
 function nameTaken({ name }: Link): SriovError {
-  return new SriovError('simulation-name-taken', `interface ${name} exists and was not created by netdra`, {
-    device: name,
-    hint: 'remove it, or choose another --simulate-prefix',
-  });
+  const message = `interface ${name} exists and was not created by netdra`;
+  const hint = 'remove it, or choose another --simulate-prefix';
+  return new SriovError('simulation-name-taken', message, { device: name, hint });
 }
 
 /** Two instances of the driver can start at the same time, and a pod can end: then another has made the change. */

@@ -62,12 +62,9 @@ export async function attempt<T>(path: string, read: () => T | Promise<T>): Prom
     return await read();
   } catch (cause) {
     const gone = ['ENOENT', 'ENODEV'].includes(errnoCode(cause) ?? '');
-    throw new SriovError('sysfs-unreadable', `cannot read ${path}`, {
-      cause,
-      path,
-      retriable: gone,
-      hint: gone ? 'the device was removed, or sysfs is not mounted there' : 'mount /sys and run as root',
-    });
+    const message = `cannot read ${path}`;
+    const hint = gone ? 'the device was removed, or sysfs is not mounted there' : 'mount /sys and run as root';
+    throw new SriovError('sysfs-unreadable', message, { cause, path, retriable: gone, hint });
   }
 }
 

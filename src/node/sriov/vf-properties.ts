@@ -338,11 +338,9 @@ export class VfProperties {
     const pf = await this.#findPf(address);
     if (pf !== undefined) return pf;
     const { pciAddress, pfAddress } = address;
-    throw new SriovError('vf-missing', `the PF ${pfAddress} of ${pciAddress} has no network interface`, {
-      device: pciAddress,
-      retriable: true,
-      hint: 'properties of VFs are set through it: it must be in the network namespace of the driver',
-    });
+    const message = `the PF ${pfAddress} of ${pciAddress} has no network interface`;
+    const hint = 'properties of VFs are set through it: it must be in the network namespace of the driver';
+    throw new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
   }
 }
 

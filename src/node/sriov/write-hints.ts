@@ -5,8 +5,11 @@ const gone = 'the device was removed, or its driver is bound anew: this is tried
 
 /** What refusals of the kernel mean for any file of sysfs. */
 const common: Readonly<Record<string, string>> = {
-  ...{ EROFS: mount, EACCES: mount, EPERM: `${mount}; the kernel may also be locked down` },
-  ...{ ENOENT: gone, ENODEV: gone },
+  EROFS: mount,
+  EACCES: mount,
+  EPERM: `${mount}; the kernel may also be locked down`,
+  ENOENT: gone,
+  ENODEV: gone,
   EAGAIN: 'the card is busy, such as with a reset: this is tried again',
   EBUSY: 'end the process or virtual machine that holds the device',
 };
@@ -34,7 +37,8 @@ export function numVfsHint(cause: unknown, totalVfs: number): string {
       ? 'the card can have none: switch SR-IOV on in its firmware'
       : `the card can have ${totalVfs}: lower numVfs in the inventory policy, or raise the number in the firmware of the card`;
   return writeHint(cause, {
-    ...{ ERANGE: limit, EINVAL: limit },
+    ERANGE: limit,
+    EINVAL: limit,
     ENOSPC: `no interrupt vectors are left for so many VFs: lower numVfs in the inventory policy, or the number of queues of the PF; ${limit}`,
     ENOMEM:
       'no memory-mapped I/O space is left for the VFs: switch on SR-IOV and "Above 4G decoding" in the firmware of the machine, or boot with pci=realloc',
