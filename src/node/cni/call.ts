@@ -50,11 +50,9 @@ export class PluginCaller {
       const path = join(dir, type);
       if (await isProgram(path)) return path;
     }
-    throw new CniError('cni-plugin-missing', `CNI network ${network} needs the plugin ${type}, which is not here`, {
-      network,
-      plugin: type,
-      hint: `install it into ${binDirs.join(' or ')}`,
-    });
+    const message = `CNI network ${network} needs the plugin ${type}, which is not here`;
+    const hint = `install it into ${binDirs.join(' or ')}`;
+    throw new CniError('cni-plugin-missing', message, { network, plugin: type, hint });
   }
 
   /**

@@ -49,13 +49,8 @@ export function timeoutFailure(
   const wasKilled = `it was not done after ${Math.round(waitedMs ?? 0)} ms and was killed`;
   const outcome = waitedMs === undefined ? 'no time was left for it' : wasKilled;
   const hint = 'look at what the plugin waits for: its daemon, a lease, a device';
-  return new CniError('cni-timeout', `${describeCall(subject)}: ${outcome}`, {
-    ...subject,
-    cause,
-    stderr,
-    retriable: true,
-    hint,
-  });
+  const details = { ...subject, cause, stderr, retriable: true, hint };
+  return new CniError('cni-timeout', `${describeCall(subject)}: ${outcome}`, details);
 }
 
 /** The program could not be started. */
@@ -86,12 +81,10 @@ function reportedFailure(stdout: string, subject: CallSubject, stderr: string): 
   const pluginMessage = printable(value.msg, maxSaidLength);
   const pluginDetails = typeof value.details === 'string' ? printable(value.details, maxSaidLength) : '';
   const said = [pluginMessage, pluginDetails].filter((part) => part !== '').join('; ');
-  return new CniError('cni-plugin-failed', `${describeCall(subject)}: ${said} (code ${code})`, {
-    ...subject,
-    ...{ pluginCode: code, pluginMessage, pluginDetails, stderr },
-    retriable: transientPluginCodes.includes(code),
-    hint: pluginCodeHints[code],
-  });
+  const words = { pluginCode: code, pluginMessage, pluginDetails, stderr };
+  const advice = { retriable: transientPluginCodes.includes(code), hint: pluginCodeHints[code] };
+  const message = `${describeCall(subject)}: ${said} (code ${code})`;
+  return new CniError('cni-plugin-failed', message, { ...subject, ...words, ...advice });
 }
 
 function lastLine(text: string): string | undefined {

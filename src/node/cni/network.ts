@@ -131,11 +131,8 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 }
 
 /** Fields that the specification defines, by {@link fold}. */
-const specified = new Map(
-  [...['cniVersion', 'cniVersions', 'name', 'type', 'plugins', 'capabilities', 'ipam'], ...reservedFields].map(
-    (name) => [fold(name), name],
-  ),
-);
+const ownFields = ['cniVersion', 'cniVersions', 'name', 'type', 'plugins', 'capabilities', 'ipam'];
+const specified = new Map([...ownFields, ...reservedFields].map((name) => [fold(name), name]));
 
 /**
  * As plugins read it, which are written in Go: keys match in whatever case, and null is absent. Otherwise a plugin could see

@@ -278,10 +278,9 @@ export class CniRunner implements AsyncDisposable {
 }
 
 function tooLate({ attachment }: CniTask, cause: unknown): CniError {
-  return new CniError('cni-timeout', `the time was over before ${describeAttachment(attachment)} could be worked on`, {
-    ...{ cause, network: attachment.network.name, retriable: true },
-    hint: 'another operation on this interface was still under way',
-  });
+  const message = `the time was over before ${describeAttachment(attachment)} could be worked on`;
+  const hint = 'another operation on this interface was still under way';
+  return new CniError('cni-timeout', message, { cause, network: attachment.network.name, retriable: true, hint });
 }
 
 function assertNetnsPath({ attachment: { network, netnsPath } }: CniTask): void {
