@@ -78,10 +78,9 @@ export class FileMutex extends KeyedMutex implements Disposable {
     try {
       return task();
     } catch (cause) {
-      throw new this.#LockError('lock-unavailable', `cannot lock file ${this.#path}`, {
-        ...{ cause, path: this.#path, retriable: true },
-        hint: 'check the permissions of its directory, and that its file system supports locks',
-      });
+      const hint = 'check the permissions of its directory, and that its file system supports locks';
+      const details = { cause, path: this.#path, retriable: true, hint };
+      throw new this.#LockError('lock-unavailable', `cannot lock file ${this.#path}`, details);
     }
   }
 }

@@ -133,8 +133,14 @@ export class ClaimStatusWriter implements AsyncDisposable {
     this.#noted.delete(claim.uid);
     const isContested = this.#options.clock.nowMs() < this.#aloneAtMs;
     const entry = this.#entries.get(claim.uid) ?? {
-      ...{ claim, wanted, isRemoval, isDue: true, stored, isContested },
-      ...{ settlesAtMs: undefined, failure: undefined },
+      claim,
+      wanted,
+      isRemoval,
+      isDue: true,
+      settlesAtMs: undefined,
+      stored,
+      isContested,
+      failure: undefined,
     };
     if (entry.isContested && !isContested) entry.stored = undefined;
     entry.isContested = isContested;

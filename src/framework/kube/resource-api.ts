@@ -71,10 +71,9 @@ export class ResourceApi {
     patch: JsonPatchOperation[],
     signal: AbortSignal,
   ): Promise<ResourceClaim> {
-    return await this.request<ResourceClaim>({
-      ...{ method: 'PATCH', path: `${claimPath(claim)}/status`, body: patch, signal },
-      contentType: 'application/json-patch+json',
-    });
+    const path = `${claimPath(claim)}/status`;
+    const contentType = 'application/json-patch+json';
+    return await this.request<ResourceClaim>({ method: 'PATCH', path, body: patch, contentType, signal });
   }
 
   async #ask<T>(request: ResourceRequest): Promise<{ answer: T; version: ResourceVersion }> {
@@ -89,14 +88,10 @@ export class ResourceApi {
         unserved ??= error;
       }
     }
-    throw new KubeError(
-      'api-unserved',
-      `the API server serves none of resource.k8s.io/${resourceVersions.join(', ')}`,
-      {
-        cause: unserved,
-        hint: 'dynamic resource allocation needs Kubernetes 1.34 or newer, or its feature gate and API version switched on',
-      },
-    );
+    const message = `the API server serves none of resource.k8s.io/${resourceVersions.join(', ')}`;
+    const hint =
+      'dynamic resource allocation needs Kubernetes 1.34 or newer, or its feature gate and API version switched on';
+    throw new KubeError('api-unserved', message, { cause: unserved, hint });
   }
 }
 

@@ -36,10 +36,8 @@ export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, retu
       const name = allocated.find(({ request }) => baseRequest(request) === baseRequest(reference))?.request;
       checkDevice(claim, device, reference, name);
       const base = baseRequest(name);
-      requests[base] ??= {
-        ...{ name, devices: [] },
-        ...defined({ extendedResources: claim.extendedResources?.get(base) }),
-      };
+      const extendedResources = claim.extendedResources?.get(base);
+      requests[base] ??= { name, devices: [], ...defined({ extendedResources }) };
       requests[base].devices.push({ pool: device.poolName, name: device.deviceName });
       contents.set(base, withDevice(contents.get(base), driver, device));
     }
