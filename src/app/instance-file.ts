@@ -105,8 +105,7 @@ function readOrFail<T>(path: string, read: (path: string) => T): T {
   } catch (cause) {
     const hint =
       'run this as root; a file that is damaged can be removed, and the driver writes it anew when it starts';
-    throw new NetdraError('instance-unreadable', `cannot read the settings of the driver from ${path}`, {
-      ...{ cause, path, hint },
-    });
+    const message = `cannot read the settings of the driver from ${path}`;
+    throw new NetdraError('instance-unreadable', message, { cause, path, hint });
   }
 }

@@ -29,7 +29,8 @@ export function openLog(level: Level): DriverLog {
   };
   const logger = pino({ level: 'debug', base: null, timestamp: stdTimeFunctions.isoTime }, stream);
   return {
-    ...{ logger, ring },
+    logger,
+    ring,
     toggleDebug() {
       const to = shown === level ? 'debug' : level;
       // Logs the change at a level that both settings show.

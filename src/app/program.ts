@@ -28,8 +28,15 @@ Exit codes: 0 for success; 1 if the command failed, or if a check has found a fa
 export function createProgram(): Command {
   const description = 'Kubernetes network DRA driver for SR-IOV and DPDK';
   return assemble('netdra', description, [
-    ...[runCommand(), doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), seccompCommand()],
-    ...[logCommand(), statusCommand(), validateCommand()],
+    runCommand(),
+    doctorCommand(),
+    inventoryCommand(),
+    claimsCommand(),
+    metadataCommand(),
+    seccompCommand(),
+    logCommand(),
+    statusCommand(),
+    validateCommand(),
   ]);
 }
 
@@ -37,7 +44,11 @@ export function createProgram(): Command {
 export function createKubectlPlugin(): Command {
   const description = 'netdra in a cluster, seen from outside: its driver, devices and claims';
   return assemble('kubectl netdra', description, [
-    ...[statusCommand(), clusterClaimsCommand(), claimMetadataCommand(), nodeDoctorCommand(), bundleCommand()],
+    statusCommand(),
+    clusterClaimsCommand(),
+    claimMetadataCommand(),
+    nodeDoctorCommand(),
+    bundleCommand(),
     validateCommand(),
   ]);
 }

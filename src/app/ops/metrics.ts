@@ -12,6 +12,9 @@ export interface MetricsOptions {
   metadataEnabled: boolean;
 }
 
+/** Numbers by the values of a label. */
+type Counts = Record<string, number>;
+
 /** Seconds: a hook takes milliseconds, the kubelet gives up after 45 s. */
 const callBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 45];
 /** Buckets in seconds: containers wait 100 s for their devices, then fail and are started again. */
@@ -121,17 +124,15 @@ export class Metrics {
     const labelNames = ['device', 'namespace', 'pod', 'claim', 'interface'];
     for (const [counter, [name, help]] of Object.entries(trafficMetrics)) {
       const readOrName = this.#orNamed(name, read);
-      new Counter({
-        ...{ name, help, labelNames, registers: [this.#registry] },
-        async collect() {
-          const { samples = [] } = (await readOrName()) ?? {};
-          this.reset();
-          for (const { labels, counters } of samples) {
-            const value = counters[counter as keyof LinkTraffic];
-            if (value !== undefined) this.inc({ ...labels }, value);
-          }
-        },
-      });
+      const collect = async () => {
+        const { samples = [] } = (await readOrName()) ?? {};
+        metric.reset();
+        for (const { labels, counters } of samples) {
+          const value = counters[counter as keyof LinkTraffic];
+          if (value !== undefined) metric.inc({ ...labels }, value);
+        }
+      };
+      const metric = new Counter({ name, help, labelNames, registers: [this.#registry], collect });
     }
     const missing = 'VFs in pods without traffic counters, by reason: over the limit of VFs, or unreadable.';
     this.#readBy('reason', 'netdra_vf_traffic_missing', missing, async () => ({ ...(await read()).missing }));
@@ -192,25 +193,16 @@ export class Metrics {
   /** Adds a gauge that is read at each scrape. */
   #read(name: string, help: string, read: () => number | Promise<number>): void {
     const readOrName = this.#orNamed(name, read);
-    new Gauge({
-      name,
-      help,
-      registers: [this.#registry],
-      async collect() {
-        const value = await readOrName();
-        if (value === undefined) this.remove();
-        else this.set(value);
-      },
-    });
+    const collect = async () => {
+      const value = await readOrName();
+      if (value === undefined) metric.remove();
+      else metric.set(value);
+    };
+    const metric = new Gauge({ name, help, registers: [this.#registry], collect });
   }
 
   /** The same, with a label whose values are the keys of what is read. */
-  #readBy(
-    label: string,
-    name: string,
-    help: string,
-    read: () => Record<string, number> | Promise<Record<string, number>>,
-  ): void {
+  #readBy(label: string, name: string, help: string, read: () => Counts | Promise<Counts>): void {
     this.#readAll(name, help, [label], async () =>
       Object.entries(await read()).map(([value, count]) => [{ [label]: value }, count] as const),
     );
@@ -224,14 +216,12 @@ export class Metrics {
     read: () => Promise<(readonly [labels: Record<string, string>, value: number])[]>,
   ): void {
     const readOrName = this.#orNamed(name, read);
-    new Gauge({
-      ...{ name, help, labelNames, registers: [this.#registry] },
-      async collect() {
-        const values = (await readOrName()) ?? [];
-        this.reset();
-        for (const [labels, value] of values) this.set(labels, value);
-      },
-    });
+    const collect = async () => {
+      const values = (await readOrName()) ?? [];
+      metric.reset();
+      for (const [labels, value] of values) metric.set(labels, value);
+    };
+    const metric = new Gauge({ name, help, labelNames, registers: [this.#registry], collect });
   }
 }
 

@@ -64,9 +64,9 @@ export class TlsFiles {
 
   #invalid(file: keyof typeof fileNames, problem: string, cause?: unknown): NetdraError {
     const path = join(this.#dir, fileNames[file]);
-    return new NetdraError('tls-invalid', `certificate for metrics and probes: ${path} ${problem}`, {
-      ...{ cause, path },
-      hint: 'the Secret of http.tls.secretName must be of type kubernetes.io/tls: tls.crt and tls.key, in PEM form',
-    });
+    const message = `certificate for metrics and probes: ${path} ${problem}`;
+    const hint =
+      'the Secret of http.tls.secretName must be of type kubernetes.io/tls: tls.crt and tls.key, in PEM form';
+    return new NetdraError('tls-invalid', message, { cause, path, hint });
   }
 }

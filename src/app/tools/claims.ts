@@ -59,12 +59,9 @@ export async function viewClaims({ claims, host, inspect }: ClaimsOptions): Prom
         const { request, name, pciAddress } = device;
         const { generation, content } = requestOf(device) ?? {};
         const networkData = content?.find((each) => each.name === name)?.networkData;
-        return {
-          ...{ request, device: name, pciAddress, place: await findPlace(device, hostLinks) },
-          ips: networkData?.ips ?? [],
-          hardwareAddress: networkData?.hardwareAddress,
-          generation,
-        };
+        const { ips = [], hardwareAddress } = networkData ?? {};
+        const place = await findPlace(device, hostLinks);
+        return { request, device: name, pciAddress, place, ips, hardwareAddress, generation };
       });
       return { ...identity, state, podUids, devices: await Promise.all(views) };
     }),
@@ -102,12 +99,12 @@ export function formatClaims(terminal: Terminal, claims: ClaimView[]): string {
     const claim = `${namespace}/${name}`;
     const stateText = state === 'prepared' ? state : terminal.style('yellow', state);
     if (devices.length === 0) return [[claim, stateText, '', '', '', '', '', '']];
-    return devices.map(({ request, pciAddress, place, ips, generation }) => [
-      ...[claim, stateText, request, pciAddress, formatPlace(terminal, place)],
-      'interfaceName' in place ? place.interfaceName : '',
-      ips.join(' '),
-      generation === 0 ? 'not written yet' : String(generation ?? ''),
-    ]);
+    return devices.map(({ request, pciAddress, place, ips, generation }) => {
+      const interfaceName = 'interfaceName' in place ? place.interfaceName : '';
+      const written = generation === 0 ? 'not written yet' : String(generation ?? '');
+      const where = formatPlace(terminal, place);
+      return [claim, stateText, request, pciAddress, where, interfaceName, ips.join(' '), written];
+    });
   });
   return formatTable(terminal, head, rows);
 }

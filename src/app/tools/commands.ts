@@ -97,10 +97,8 @@ export function claimsCommand(): Command {
       using host = RtnlConnection.open();
       using stored = openStoredByDriver(dirs);
       const { claims, records } = stored;
-      const view = await viewClaims({
-        ...{ claims, host },
-        inspect: (claim) => inspectClaim(driverName, dirs, claim, records),
-      });
+      const inspect = (claim: { namespace: string; name: string }) => inspectClaim(driverName, dirs, claim, records);
+      const view = await viewClaims({ claims, host, inspect });
       writeOutput(options, view, formatClaims);
     },
   );

@@ -102,10 +102,9 @@ function toRow({ name, attributes, interfaceName, claim }: OfferedDevice): strin
     return value === undefined ? '' : String(Object.values(value)[0]);
   };
   const vf = text('kind') === 'vf' ? text('vfIndex') : '';
-  return [
-    ...[name, text('kind'), text('pfName') || text('pfPciAddress'), vf, text('driver'), interfaceName ?? ''],
-    ...[text('mac'), text('mtu'), text('resource.kubernetes.io/numaNode'), text('iommuGroup'), claim ?? ''],
-  ];
+  const pf = text('pfName') || text('pfPciAddress');
+  const others = ['mac', 'mtu', 'resource.kubernetes.io/numaNode', 'iommuGroup'].map(text);
+  return [name, text('kind'), pf, vf, text('driver'), interfaceName ?? '', ...others, claim ?? ''];
 }
 
 /** Many devices have the condition of their PF. */
@@ -123,8 +122,8 @@ function formatConditions(terminal: Terminal, devices: readonly OfferedDevice[])
 }
 
 function formatExcluded(terminal: Terminal, excluded: InventoryView['excluded']): string {
-  const rows = excluded.map(({ pciAddress, pfAddress, interfaceName, explanation }) => [
-    ...[pciAddress, pfAddress ?? '', interfaceName ?? '', terminal.style('yellow', explanation)],
-  ]);
+  const rows = excluded.map(({ pciAddress, pfAddress = '', interfaceName = '', explanation }) => {
+    return [pciAddress, pfAddress, interfaceName, terminal.style('yellow', explanation)];
+  });
   return formatTable(terminal, ['NOT OFFERED', 'PF', 'INTERFACE', 'WHY'], rows);
 }

@@ -17,10 +17,9 @@ export function installProfile(path: string): void {
     mkdirSync(dirname(path), { recursive: true, mode: 0o755 });
     replaceFile(path, profileText, 0o644);
   } catch (cause) {
-    throw new NetdraError('seccomp-not-installed', `cannot install the seccomp profile as ${path}`, {
-      cause,
-      path,
-      hint: 'the directory must be writable: set kubeletPlugin.seccomp.directoryPath, or kubeletPlugin.seccomp.profile to RuntimeDefault',
-    });
+    const message = `cannot install the seccomp profile as ${path}`;
+    const hint =
+      'the directory must be writable: set kubeletPlugin.seccomp.directoryPath, or kubeletPlugin.seccomp.profile to RuntimeDefault';
+    throw new NetdraError('seccomp-not-installed', message, { cause, path, hint });
   }
 }

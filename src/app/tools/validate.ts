@@ -312,13 +312,14 @@ function requestsOf({ requests }: Record<string, unknown>) {
     const { name, firstAvailable, exactly = request } = fieldsOf(request);
     const alternatives = Array.isArray(firstAvailable) ? firstAvailable : [];
     if (fieldsOf(exactly).adminAccess === true) return [];
-    return [
-      { name: `${name}`, className: fieldsOf(exactly).deviceClassName, path: ['requests', index] },
-      ...alternatives.map((each, at) => ({
-        ...{ name: `${name}/${fieldsOf(each).name}`, className: fieldsOf(each).deviceClassName },
-        path: ['requests', index, 'firstAvailable', at],
-      })),
-    ].flatMap(({ className, ...rest }) => (typeof className === 'string' ? [{ className, ...rest }] : []));
+    const found = [{ name: `${name}`, fields: fieldsOf(exactly), path: ['requests', index] }];
+    for (const [at, each] of alternatives.entries()) {
+      const fields = fieldsOf(each);
+      found.push({ name: `${name}/${fields.name}`, fields, path: ['requests', index, 'firstAvailable', at] });
+    }
+    return found.flatMap(({ fields: { deviceClassName: className }, ...rest }) =>
+      typeof className === 'string' ? [{ className, ...rest }] : [],
+    );
   });
 }
 

@@ -61,7 +61,9 @@ const permissionsOf = ({ driverName, nodeView, policyObjects, cniUses }: DriverP
   {
     // For each driver whose entries in the status change. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.
     ...permission(warning, 'resource.k8s.io', 'resourceclaims/driver', 'associated-node:patch', noStatus),
-    ...{ otherVerb: 'arbitrary-node:patch', name: driverName, since: 36 },
+    otherVerb: 'arbitrary-node:patch',
+    name: driverName,
+    since: 36,
   },
   permission(warning, '', 'pods', 'get', 'containers of deleted pods wait up to 100 s in the start gate'),
   permission(warning, 'events.k8s.io', 'events', 'create patch', 'pods and claims get no events'),
@@ -98,9 +100,8 @@ export async function checkApiServer(
   }
   using client = kube;
   try {
-    const { gitVersion, minor } = await client.request<Record<'gitVersion' | 'minor', string>>({
-      ...{ method: 'GET', path: '/version', timeoutMs },
-    });
+    const versions = { method: 'GET', path: '/version', timeoutMs } as const;
+    const { gitVersion, minor } = await client.request<Record<'gitVersion' | 'minor', string>>(versions);
     const version = await findResourceVersion(client);
     // Some clouds report `36+`; a build without a version reports nothing, and is taken for a new one.
     const release = Number.parseInt(minor, 10);

@@ -60,7 +60,9 @@ function toDevice(result: AllocatedDevice, statuses: readonly AllocatedDeviceSta
   const { ips = [], ...names } = networkData;
   const others = conditions.filter(({ type, status }) => type !== 'Ready' && status === 'False');
   return {
-    ...{ request, node: pool, device },
+    request,
+    node: pool,
+    device,
     ...(isReady && { ready: isReady.status === 'True', reason: isReady.reason, message: isReady.message }),
     ...defined(names),
     ips,
@@ -71,10 +73,10 @@ function toDevice(result: AllocatedDevice, statuses: readonly AllocatedDeviceSta
 export function formatClusterClaims(terminal: Terminal, claims: readonly ClusterClaim[]): string {
   const head = ['CLAIM', 'POD', 'NODE', 'DEVICE', 'STATE', 'INTERFACE', 'ADDRESSES'];
   const rows = claims.flatMap((claim) =>
-    claim.devices.map(({ node, device, ready, interfaceName = '', ips }) => [
-      ...[claimName(claim), claim.pods.join(' '), node, device],
-      ...[formatState(terminal, ready, claim.pods.length > 0), interfaceName, ips.join(' ')],
-    ]),
+    claim.devices.map(({ node, device, ready, interfaceName = '', ips }) => {
+      const state = formatState(terminal, ready, claim.pods.length > 0);
+      return [claimName(claim), claim.pods.join(' '), node, device, state, interfaceName, ips.join(' ')];
+    }),
   );
   const notes = claims.flatMap((claim) =>
     claim.devices.flatMap(({ device, ready, reason, message, warnings }) => {

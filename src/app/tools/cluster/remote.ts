@@ -46,7 +46,7 @@ export async function nodeOfClaim(
   const [device] = devicesOf(driverName, await cluster.readClaim(claim.namespace, claim.name));
   // A pool has the name of its node.
   if (device !== undefined) return device.pool;
-  throw new NetdraError('claim-not-allocated', `claim ${claimName(claim)} has no device of ${driverName}`, {
-    ...{ claim: claimName(claim), hint: 'kubectl describe resourceclaim shows whether it is allocated' },
-  });
+  const name = claimName(claim);
+  const hint = 'kubectl describe resourceclaim shows whether it is allocated';
+  throw new NetdraError('claim-not-allocated', `claim ${name} has no device of ${driverName}`, { claim: name, hint });
 }

@@ -204,10 +204,11 @@ export function formatStatus(terminal: Terminal, { driver, nodes, policies }: Cl
     return `no node has a pod or a device of ${driver}: is it installed, and its name the one of --driver-name?\n`;
   }
   const head = ['NODE', 'VERSION', 'READY', 'OFFERED', 'ALLOCATED', 'IN USE', 'TAINTED'];
-  const rows = nodes.map(({ node, pod, offered, allocated, inUse, tainted }) => [
-    ...[node, pod?.version ?? '', pod?.ready ? 'yes' : terminal.style('red', pod === undefined ? 'no pod' : 'no')],
-    ...[`${offered}`, `${allocated}`, `${inUse}`, tainted === 0 ? '0' : terminal.style('yellow', `${tainted}`)],
-  ]);
+  const rows = nodes.map(({ node, pod, offered, allocated, inUse, tainted }) => {
+    const isReady = pod?.ready ? 'yes' : terminal.style('red', pod === undefined ? 'no pod' : 'no');
+    const ofTainted = tainted === 0 ? '0' : terminal.style('yellow', `${tainted}`);
+    return [node, pod?.version ?? '', isReady, `${offered}`, `${allocated}`, `${inUse}`, ofTainted];
+  });
   const problems = nodes.flatMap(({ node, problems, withheld = [] }) => {
     return [...problems, ...withheld].map((text) => `${terminal.style('bold', node)}: ${text}\n`);
   });
