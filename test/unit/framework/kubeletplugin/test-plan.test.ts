@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
 const plan = readFileSync(new URL('../../../../docs/test-plan.md', import.meta.url), 'utf8');
@@ -16,6 +17,19 @@ describe('docs/test-plan.md', () => {
     });
     expect(missing).toEqual([]);
     expect(references.length).toBeGreaterThan(60);
+  });
+
+  it('has every fact that titles of tests cite', () => {
+    const cited = readdirSync(import.meta.dirname)
+      .filter((name) => name.endsWith('.test.ts'))
+      .flatMap((name) =>
+        [...readFileSync(join(import.meta.dirname, name), 'utf8').matchAll(/facts §([\d.]*\d)/g)].map(
+          ([, number]) => number,
+        ),
+      );
+    const rows = new Set([...plan.matchAll(/^\| (\d+\.\d+) \|/gm)].map(([, number]) => number));
+    expect(cited.filter((number) => !rows.has(number))).toEqual([]);
+    expect(cited.length).toBeGreaterThan(40);
   });
 
   it('has every line of the test plan of KEP-5304', () => {
