@@ -7,7 +7,14 @@ import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import type { VfChange } from '../../node/netlink/index.ts';
-import { propertiesOf, SriovError, UnknownVfStateError, type VfPropertiesWanted } from '../../node/sriov/index.ts';
+import {
+  complete,
+  isRounded,
+  propertiesOf,
+  SriovError,
+  UnknownVfStateError,
+  type VfPropertiesWanted,
+} from '../../node/sriov/index.ts';
 import { StateError, type Store, type StoredClaim, type StoredDevice } from '../state/index.ts';
 import type { VfControl } from '../vf/index.ts';
 import { describeDrift, isRestorable, keptBy, type PfDrift, pfDriftOf } from './drift.ts';
@@ -230,15 +237,13 @@ function leftReason({ config: { attach = 'netlink' } }: StoredDevice): string {
     : `netdra leaves it with attach ${attach}: another component may have set it`;
 }
 
-/** Cards round rates to what they can do, but not to none: a rate that is wanted and not there is lost. */
-function isRounding(error: NetdraError, wanted: VfPropertiesWanted, { rate: found }: VfChange): boolean {
-  const { rate, ...rest } = wanted;
-  if (rate === undefined || found === undefined || propertiesOf(rest).length > 0) return false;
+/** A card that has rounded a rate keeps it as it is when the rate is set again. */
+function isRounding(error: NetdraError, wanted: VfPropertiesWanted, now: VfChange): boolean {
+  const { rate, ...rest } = complete(wanted, now);
+  if (rate === undefined || now.rate === undefined || propertiesOf(rest).length > 0) return false;
   const hasNoEffect =
     error instanceof SriovError && error.cause instanceof NetdraError && error.cause.code === 'no-effect';
-  const { minMbps = 0, maxMbps = 0 } = rate;
-  const isThere = (minMbps === 0 || found.minMbps > 0) && (maxMbps === 0 || found.maxMbps > 0);
-  return hasNoEffect && isThere && found.minMbps + found.maxMbps > 0;
+  return hasNoEffect && isRounded(rate, now.rate);
 }
 
 /** The MAC that a VF keeps in user space is left to PFs that cannot set one, as when it is prepared. */

@@ -5,7 +5,14 @@ export { SriovError, UnknownVfStateError } from './errors.ts';
 export { HostLinks } from './host-links.ts';
 export { type HungWrite, hungWriteHint, KernelWriter, type KernelWriterOptions } from './kernel-writer.ts';
 export { formatDeviceName, formatSimulatedAlias } from './pci-address.ts';
-export { complete, difference, propertiesOf, type VfPropertiesWanted, type VfProperty } from './property-values.ts';
+export {
+  complete,
+  difference,
+  isRounded,
+  propertiesOf,
+  type VfPropertiesWanted,
+  type VfProperty,
+} from './property-values.ts';
 export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';
 export { SimulatedControl } from './simulated-control.ts';
 export { simulatedDriver } from './simulated-layout.ts';

@@ -52,12 +52,20 @@ export function withoutEffect(change: VfChange, before: VfChange, now: VfChange)
     if (change.hardwareAddress === noAddress && property === 'hardwareAddress') {
       return now.hardwareAddress === before.hardwareAddress;
     }
-    // Cards round rates to what they can do.
-    const [was, is] = [before.rate, now.rate];
-    const isRounded =
-      property === 'rate' && was !== undefined && is !== undefined && comparable(was) !== comparable(is);
-    return !isRounded;
+    if (property !== 'rate' || change.rate === undefined || now.rate === undefined) return true;
+    const isOld = before.rate !== undefined && comparable(before.rate) === comparable(now.rate);
+    return isOld || !isRounded(change.rate, now.rate);
   });
+}
+
+/** Cards set rates in steps, such as 50 Mbit/s (i40e), or a hundredth of the port. */
+const rounding = { mbps: 50, share: 0.1 };
+
+/** Whether a card may have made these rates of the wanted ones. None for some, or some for none, is never rounding. */
+export function isRounded(wanted: NonNullable<VfChange['rate']>, found: NonNullable<VfChange['rate']>): boolean {
+  const isNear = (want: number, is: number) =>
+    want === 0 || is === 0 ? want === is : Math.abs(want - is) <= Math.max(rounding.mbps, rounding.share * want);
+  return isNear(wanted.minMbps, found.minMbps) && isNear(wanted.maxMbps, found.maxMbps);
 }
 
 /**

@@ -240,6 +240,7 @@ describe('PfDriftSweep, when a card rounds a rate', () => {
   it.each([
     ['minimum', { minTxRate: 400 }, { minMbps: 0, maxMbps: 700 }],
     ['maximum', { maxTxRate: 400 }, { minMbps: 300, maxMbps: 0 }],
+    ['maximum near it', { maxTxRate: 4_000 }, { minMbps: 0, maxMbps: 1_000 }],
   ])('is not rounded but lost if the VF has no %s, whatever the other rate is', async (_which, vf, rate) => {
     using bench = new DriftBench();
     await bench.prepare(0, { vf });

@@ -279,6 +279,22 @@ describe('a VF that is set up', () => {
   });
 
   it.each([
+    ['a rate far from it', 5_000, 700],
+    ['no limit', 120, 0],
+    ['a limit for none', 0, 700],
+  ])('refuses %s in place of the rate that was wanted', async (_which, maxMbps, found) => {
+    const { card, hardware, address } = openVf({ info: { minTxRateMbps: 0, maxTxRateMbps: 1_000 } });
+    const { setVf } = card.host;
+    card.host.setVf = async (pf, vf) => setVf(pf, vf, { rate: { minMbps: 0, maxMbps: found } });
+    const wanted = { vf: { rate: { maxMbps } } };
+    const before = await hardware.snapshot(address, { wanted });
+    await expect(hardware.configure(address, wanted, before)).rejects.toMatchObject({
+      ...{ code: 'property-refused', properties: ['rate'] },
+      cause: { code: 'no-effect' },
+    });
+  });
+
+  it.each([
     ['a minimum above the maximum', { minTxRateMbps: 0, maxTxRateMbps: 100 }, { minMbps: 400 }, [400, 0]],
     ['a maximum below the minimum', { minTxRateMbps: 500, maxTxRateMbps: 0 }, { maxMbps: 400 }, [0, 400]],
     ['a minimum below the maximum', { minTxRateMbps: 0, maxTxRateMbps: 600 }, { minMbps: 400 }, [400, 600]],
