@@ -63,11 +63,11 @@ export function createReconciler(parts: ReconcilerParts): Reconciler {
     // Before the metadata of the pods is read again.
     { name: 'settings of VFs', run: keepSettings },
     { name: 'sandboxes', run: async () => registry.requeueAll() },
-    { name: 'VFs to restore', run: () => restoreVfs(vfs) },
+    { name: 'VFs to restore', run: (signal: AbortSignal) => restoreVfs(vfs, signal) },
     { name: 'VFs', run: (signal: AbortSignal) => devices.recreateLost(signal) },
     { name: 'observed VFs', run: (signal: AbortSignal) => observed.sweep(signal) },
     { name: 'claims', run: (signal: AbortSignal) => inactive.sweep(signal) },
-    { name: 'files', run: () => orphans.sweep() },
+    { name: 'files', run: (signal: AbortSignal) => orphans.sweep(signal) },
     { name: 'CNI attachments', run: (signal: AbortSignal) => parts.cniCleanUp.sweep(signal) },
   ];
   return parts.stack.use(

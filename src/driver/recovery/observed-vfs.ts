@@ -45,7 +45,7 @@ export class ObservedVfs {
           if (signal.aborted || !sandboxes.isFresh) return;
           // Also one that fails: it is tried again in the next sweep, not after another four minutes.
           away.add(keyOf(claim.uid, pciAddress));
-          const isAway = await locks.run(claimKey(claim), () => this.#isAway(claim.uid, pciAddress));
+          const isAway = await locks.run(claimKey(claim), () => this.#isAway(claim.uid, pciAddress), signal);
           if (!isAway) away.delete(keyOf(claim.uid, pciAddress));
         },
         (error) => error instanceof StateError,

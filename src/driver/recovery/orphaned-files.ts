@@ -27,8 +27,8 @@ export class OrphanedFiles {
     this.#options = options;
   }
 
-  /** @throws MetadataError `metadata-io`; StateError `store-unusable` */
-  async sweep(): Promise<void> {
+  /** @throws MetadataError `metadata-io`; StateError `store-unusable`; the signal's reason if it fires while a claim is locked */
+  async sweep(signal: AbortSignal): Promise<void> {
     const { metadata, specs, store, locks, logger } = this.#options;
     const known = () => new Set(store.claims().map(({ identity }) => claimKey(identity)));
     // In this order: whatever has a directory has a claim by then.
@@ -37,12 +37,13 @@ export class OrphanedFiles {
     const problems = new Set<string>();
     for (const dir of dirs.filter((name) => !hadClaim.has(name))) {
       try {
-        await locks.run(dir, async () => {
+        const remove = async () => {
           // A claim of the name may have come since.
           if (known().has(dir)) return;
           metadata.removeDir(dir);
           logger.warn({ dir }, 'removed the metadata directory of a claim that is no longer prepared');
-        });
+        };
+        await locks.run(dir, remove, signal);
       } catch (err) {
         this.#note(err, problems);
       }

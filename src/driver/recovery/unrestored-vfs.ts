@@ -1,7 +1,7 @@
 import { explain } from '../../lib/errors.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { Store } from '../state/index.ts';
+import type { Store, UnrestoredVf } from '../state/index.ts';
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 
 export interface RestoreVfsOptions {
@@ -16,14 +16,12 @@ export interface RestoreVfsOptions {
  * Tries again to restore the VFs that could not be restored when their claims were unprepared, and whether those that had no
  * interface can have one now. All at once: a driver may take ten seconds to make none. Such a VF belongs to no claim, so its PCI
  * address is what is locked.
- * @throws StateError `store-unusable`
+ * @throws StateError `store-unusable`; the signal's reason if it fires while a VF is locked
  */
-export async function restoreVfs(options: RestoreVfsOptions): Promise<void> {
-  await Promise.all(
-    options.store
-      .unrestored()
-      .map(({ device }) => options.locks.run(device.pciAddress, () => restoreOne(options, device.pciAddress))),
-  );
+export async function restoreVfs(options: RestoreVfsOptions, signal: AbortSignal): Promise<void> {
+  const restoreLocked = ({ device: { pciAddress } }: UnrestoredVf) =>
+    options.locks.run(pciAddress, () => restoreOne(options, pciAddress), signal);
+  await Promise.all(options.store.unrestored().map(restoreLocked));
 }
 
 async function restoreOne(

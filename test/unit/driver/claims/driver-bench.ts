@@ -209,7 +209,7 @@ export class DriverBench implements Disposable {
   async restoreAll(locks: Locks = new KeyedMutex()): Promise<void> {
     const { store, control, logger } = this;
     const attachments = { detach: (_: string, device: StoredDevice) => this.#release(device), forget: () => undefined };
-    await restoreVfs({ store, attachments, control, locks, logger });
+    await restoreVfs({ store, attachments, control, locks, logger }, new AbortController().signal);
   }
 
   [Symbol.dispose](): void {

@@ -9,6 +9,8 @@ import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
+const never = new AbortController().signal;
+
 const identity = (name: string) => {
   return {
     namespace: 'default',
@@ -70,10 +72,10 @@ describe('OrphanedFiles', () => {
     put('kept');
     mkdirSync(join(top(), '.removed-x/vf'), { recursive: true });
     writeFileSync(join(top(), '.removed-x/vf/metadata.json'), '{}');
-    await orphans.sweep();
+    await orphans.sweep(never);
     expect([readdirSync(top()), store.records.names()]).toEqual([['default_kept'], ['default_kept']]);
     const { length } = logger.messages('warn');
-    await orphans.sweep();
+    await orphans.sweep(never);
     expect(logger.messages('warn')).toHaveLength(length);
   });
 
@@ -97,7 +99,7 @@ describe('OrphanedFiles', () => {
     expect(list()).not.toEqual(before);
     // As after the loss of the store: neither a claim nor a record.
     store.records.delete('default_nic');
-    await orphans.sweep();
+    await orphans.sweep(never);
     expect(list()).toEqual(before);
     expect(logger.messages('warn').filter((message) => message.includes('file of a claim'))).toHaveLength(5);
   });
@@ -105,7 +107,7 @@ describe('OrphanedFiles', () => {
   it('leaves a directory to a claim of its name that comes while the sweep waits for the lock', async () => {
     await layDown('nic');
     const held = await locks.acquire('default_nic');
-    const swept = orphans.sweep();
+    const swept = orphans.sweep(never);
     put('nic');
     held[Symbol.dispose]();
     await swept;
@@ -121,23 +123,33 @@ describe('OrphanedFiles', () => {
       const text = readFileSync(file, 'utf8');
       for (const damage of [() => store.records.write('default_nic', '{'), () => store.records.delete('default_nic')]) {
         damage();
-        await orphans.sweep();
+        await orphans.sweep(never);
         expect(readFileSync(file, 'utf8')).toBe(text);
       }
     },
   );
 
+  it('does not wait for the lock of a directory when the driver stops', async () => {
+    await layDown('nic');
+    using _held = await locks.acquire('default_nic');
+    const stop = new AbortController();
+    const swept = orphans.sweep(stop.signal);
+    stop.abort(new Error('the driver stops'));
+    await expect(swept).rejects.toThrow('the driver stops');
+    expect(readdirSync(top())).toEqual(['default_nic']);
+  });
+
   it('removes nothing while the store cannot be read', async () => {
     await layDown('nic');
     store[Symbol.dispose]();
-    await expect(orphans.sweep()).rejects.toMatchObject({ code: 'store-unusable' });
+    await expect(orphans.sweep(never)).rejects.toMatchObject({ code: 'store-unusable' });
     expect(existsSync(join(top(), 'default_nic/vf/metadata.json'))).toBe(true);
   });
 
   it.runIf(process.getuid?.() !== 0)('reports once what it cannot remove, and removes the rest', async () => {
     for (const name of ['a', 'b']) await layDown(name);
     chmodSync(join(top(), 'default_a'), 0o500);
-    for (let n = 0; n < 2; n++) await orphans.sweep();
+    for (let n = 0; n < 2; n++) await orphans.sweep(never);
     expect(readdirSync(top())).toEqual(['default_a']);
     expect(logger.messages('warn').filter((message) => message.includes('stays'))).toHaveLength(1);
     // Nor could the end of this test remove it.
