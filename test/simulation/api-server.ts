@@ -12,7 +12,8 @@ import {
 import type { Device, ResourceSlice } from '../../src/framework/resourceslice/index.ts';
 import { ApiRequests, type ApiWatchEvent, watchEventOf } from '../doubles/api-server-requests.ts';
 import { ApiStatusError } from '../doubles/api-server-status.ts';
-import { type ObjectInput, ObjectStore, resourceOf, wireCopy } from '../doubles/api-server-store.ts';
+import { type ObjectInput, ObjectStore, resourceOf, type StoreChange, wireCopy } from '../doubles/api-server-store.ts';
+import { PastStore } from './past-store.ts';
 import type { ClaimPlan } from './plan.ts';
 import { epochMs, type Process, type Simulator } from './simulator.ts';
 
@@ -34,9 +35,13 @@ export interface SimClaim {
 export const namespace = 'default';
 
 interface Watcher {
-  push: (event: ApiWatchEvent) => void;
   end: (error?: Error) => void;
 }
+
+/** The oldest state that a read shows whose server is behind. */
+const mostBehindMs = 4_000;
+/** How long a watch that skips states holds them back. */
+const skipMs = 5_000;
 
 const claims = resourceOf('ResourceClaim');
 const classes = resourceOf('DeviceClass');
@@ -62,10 +67,15 @@ export class ApiServer {
   downUntilMs = 0;
   /** Share of requests that fail: one half is refused, and of the other half only the answer is lost. */
   errorRate = 0;
+  /** Whether half of all reads are answered by a server whose cache is behind. */
+  isBehind = false;
+  /** Whether watches show several changes of an object as one, and end without those that came meanwhile. */
+  skipsStates = false;
   readonly #simulator: Simulator;
   readonly #store: ObjectStore;
   readonly #requests: ApiRequests;
   readonly #watchers = new Set<Watcher>();
+  readonly #changes: (StoreChange & { atMs: number })[] = [];
   #uidCount = 0;
 
   constructor(simulator: Simulator) {
@@ -73,6 +83,7 @@ export class ApiServer {
     const now = () => new Date(epochMs + simulator.nowMs);
     this.#store = new ObjectStore({ newUid: () => `uid-${++this.#uidCount}`, now });
     this.#requests = new ApiRequests(this.#store);
+    this.#store.onChange((change) => this.#changes.push({ ...change, atMs: simulator.nowMs }));
     this.#store.create(nodes, undefined, { metadata: { name: nodeName, uid: `uid-${nodeName}` } });
     this.#store.onChange(({ resource, before, after }) => {
       if (resource !== slices || before === undefined || after === undefined) return;
@@ -141,6 +152,12 @@ export class ApiServer {
     else this.#store.replace(classes, undefined, name, deviceClass);
   }
 
+  /** Claims and pods have changed: reads of the past know when. */
+  changed(): void {
+    for (const name of this.claims.keys()) this.#storeClaim(name);
+    for (const { uid } of this.pods) this.#storePod(uid);
+  }
+
   async #request(process: Process, request: KubeRequest): Promise<unknown> {
     const { method, path, body, signal } = request;
     const what = `${method} ${path}`;
@@ -168,7 +185,29 @@ export class ApiServer {
     const [, kind, name = ''] = /\/(pods|resourceclaims)\/([^/]+)(?:\/status)?$/.exec(path) ?? [];
     if (kind === claims.plural) this.#storeClaim(name);
     if (kind === pods.plural) this.#storePod(name);
-    return this.#refusing(`${method} ${path}`, () => this.#requests.answer(request));
+    return this.#refusing(`${method} ${path}`, () => {
+      const past = method === 'GET' ? this.#past() : undefined;
+      return past?.answer(request) ?? this.#requests.answer(request);
+    });
+  }
+
+  /** What was stored some time ago; absent: the current read shows what is stored now. */
+  #past(): { answer: (request: KubeRequest) => object | undefined } | undefined {
+    const { tape, nowMs } = this.#simulator;
+    if (!this.isBehind || !tape.chance(0.5, 'stale')) return undefined;
+    const atMs = nowMs - mostBehindMs * tape.fraction('stale');
+    const end = this.#changes.findLastIndex((change) => change.atMs <= atMs);
+    const requests = new ApiRequests(new PastStore(this.#changes.slice(0, end + 1)));
+    const answer = (request: KubeRequest) => {
+      try {
+        return requests.answer(request);
+      } catch (error) {
+        // An object that exists is not missing: for a pod that is gone the driver does nothing more.
+        if (error instanceof ApiStatusError) return undefined;
+        throw error;
+      }
+    };
+    return { answer };
   }
 
   /** The port's errors are those that the client makes of the server's answers. */
@@ -214,29 +253,42 @@ export class ApiServer {
     const missed = this.#refusing(`WATCH ${path}`, () => this.#store.changesAfter(from));
     const queue = missed.flatMap((change) => watchEventOf(selection, change) ?? []);
     let wake = Promise.withResolvers<void>();
-    const watcher: Watcher = {
-      push: (event) => {
-        const { plural } = selection.resource;
-        this.#simulator.schedule(this.#simulator.tape.delay(1, 100), process, `event of ${plural}`, () => {
-          queue.push(event);
-          wake.resolve();
-        });
-      },
-      end: (error) => {
-        stop();
-        if (error === undefined) wake.resolve();
-        else wake.reject(error);
-      },
+    const end = (error?: Error) => {
+      stop();
+      if (error === undefined) wake.resolve();
+      else wake.reject(error);
+    };
+    const watcher: Watcher = { end };
+    const { plural } = selection.resource;
+    const { tape } = this.#simulator;
+    const show = (event: ApiWatchEvent) => {
+      queue.push(event);
+      wake.resolve();
+    };
+    const held = new Map<string, ApiWatchEvent>();
+    const hold = (event: ApiWatchEvent) => {
+      const key = `${event.object.metadata.namespace}/${event.object.metadata.name}`;
+      const before = held.get(key);
+      held.set(key, before?.type === 'ADDED' && event.type === 'MODIFIED' ? { ...event, type: 'ADDED' } : event);
+      if (before !== undefined) return;
+      this.#simulator.schedule(skipMs * tape.fraction('skip'), process, `states of ${plural}`, () => {
+        const last = held.get(key);
+        held.delete(key);
+        if (tape.chance(0.2, 'skip')) return end(expired());
+        if (last !== undefined) show(last);
+      });
     };
     const listening = this.#store.onChange((change) => {
       const event = watchEventOf(selection, change);
-      if (event !== undefined) watcher.push(event);
+      if (event === undefined) return;
+      if (this.skipsStates) hold(event);
+      else this.#simulator.schedule(tape.delay(1, 100), process, `event of ${plural}`, () => show(event));
     });
     const stop = () => {
       listening[Symbol.dispose]();
       this.#watchers.delete(watcher);
     };
-    const onAbort = () => watcher.end(signal?.reason);
+    const onAbort = () => end(signal?.reason);
     signal?.addEventListener('abort', onAbort, { once: true });
     this.#watchers.add(watcher);
     process.onEnd(stop);
@@ -322,6 +374,11 @@ function allocationOf(claim: SimClaim) {
       config: [{ source: 'FromClass', ...configOf(claim) }],
     },
   };
+}
+
+/** As the real client reports that the server has forgotten the changes since a version. */
+function expired(): KubeError {
+  return new KubeError('api-expired', 'the watch has ended: its version is too old', { retriable: true });
 }
 
 function unreachable(): KubeError {

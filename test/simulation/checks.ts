@@ -303,15 +303,17 @@ export class Checks {
     this.#violation ??= new Violation('pod-failed', `${pod.uid} has failed for good: ${startError}`);
   }
 
+  runs(pod: SimPod): boolean {
+    const containers = [...this.#node.runtime.containers.values()];
+    return containers.some(({ state, sandbox }) => state === 'running' && sandbox.pod === pod);
+  }
+
   /** Pods that should run but do not. */
   waiting(): string[] {
-    const { pods, runtime } = this.#node;
-    const running = new Set(
-      [...runtime.containers.values()].filter(({ state }) => state === 'running').map(({ sandbox }) => sandbox.pod),
-    );
+    const { pods } = this.#node;
     // A pod without a free VF waits for another to end.
     const due = pods.filter((pod) => pod.isBound && !pod.isDeleted && !pod.isFailed);
-    const waiting = due.filter((pod) => !running.has(pod) && this.#canRun(pod));
+    const waiting = due.filter((pod) => !this.runs(pod) && this.#canRun(pod));
     return [
       ...waiting.map(({ uid }) => `${uid} does not run`),
       ...due.flatMap((pod) => this.#unserved(pod)),

@@ -60,6 +60,7 @@ export class KeptSettings {
         this.#changeInPod(vf, claim);
         continue;
       }
+      if (!this.#isKnown(vf)) continue;
       this.#lostAtMs.set(vf.pciAddress, simulator.nowMs);
       const { trust, spoofCheck } = vf.settings;
       if (by === 'reset') vf.settings = defaultVfSettings();
@@ -71,6 +72,13 @@ export class KeptSettings {
       simulator.trace('card', `${vf.pciAddress} loses its settings by a ${by}`);
       simulator.schedule(this.#keepMs + 1, undefined, 'look at settings', () => this.#check(vf));
     }
+  }
+
+  /** Whether the PF has listed the VF for its claim: otherwise the driver does not know what to restore. */
+  #isKnown({ pciAddress }: SimVf): boolean {
+    const devices = this.#node.registered()?.store.holderOf(pciAddress)?.devices ?? [];
+    const before = devices.find((device) => device.pciAddress === pciAddress)?.before;
+    return before === undefined || before.vf.spoofCheck !== undefined;
   }
 
   /** Whether the driver had no time yet to set again what the VF has lost. */

@@ -95,6 +95,7 @@ export class Kubelet {
       } catch (error) {
         if (pod.isDeleted) break;
         this.#node.simulator.trace('kubelet', `${pod.uid}: ${(error as Error).message}`);
+        this.#node.liveness.kubeletFailed(pod, error as Error);
         await process.sleep(Math.min(1_000 * 2 ** failures++, 10_000), `back off for ${pod.uid}`);
       }
     }

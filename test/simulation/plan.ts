@@ -191,6 +191,12 @@ export interface Plan {
   slowStartMs?: number;
   /** Whether the driver reconciles every minute, as it does by default: then each event has to have its effect by itself. */
   reconcilesSeldom?: boolean;
+  /** Whether reads of the API server may show an earlier state. */
+  readsPast?: boolean;
+  /** Whether its watches leave out states. */
+  skipsStates?: boolean;
+  /** Whether nothing is looked at after the time in which every pod has to run. */
+  isOnlyLive?: boolean;
   /** When faults end. */
   calmAtMs: number;
   isShared: boolean;
@@ -264,6 +270,8 @@ function drawLast(tape: Tape, plan: Plan): Plan {
     reconcilesSeldom: tape.chance(failures.length > 0 ? 0.3 : 0.06, 'rounds'),
     pods: pods.map((pod) => drawNames(tape, pod)),
     faults: [...plan.faults, ...failures, ...drawRefusals(tape, pods), ...drawLosses(tape, { pods })],
+    readsPast: tape.chance(0.04, 'stale'),
+    skipsStates: tape.chance(0.04, 'skip'),
     ...(plan.faults.some(({ kind }) => kind === 'reboot') ? { boot: drawBoot(tape, plan) } : {}),
   });
   return tape.chance(0.02, 'late') ? drawLateSuccessor(tape, drawn) : drawn;

@@ -2,13 +2,14 @@ import { fork } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
+import { isMode, type Mode, modes } from './modes.ts';
 import { plantedBugs } from './planted/bugs.ts';
 import { openSimulation } from './planted/open.ts';
 import type { Finding } from './simulation.ts';
 import type { WorkerMessage, WorkerTask } from './worker.ts';
 
-const usage = `usage: npm run simulate -- [--schedules 20000] [--from 1 | random] [--workers N]
-       npm run simulate -- --seed N [--planted NAME] [--whole]
+const usage = `usage: npm run simulate -- [--schedules 20000] [--from 1 | random] [--workers N] [--mode NAME]
+       npm run simulate -- --seed N [--planted NAME] [--mode NAME] [--whole]
        npm run simulate -- --planted all|NAME,NAME [--schedules 16000] [--keep]
 
 Runs the driver's code on a simulated node, with faults and delays chosen by a seed, and checks after every step that no
@@ -19,6 +20,9 @@ rule is broken: see docs/simulation.md.
 --seed       replays one schedule and prints what happens in it, as short as it can be made
 --whole      prints all of it instead
 --planted    with a bug put into the code: which schedule finds it, of those with the circumstances that it needs
+--mode       ${Object.entries(modes)
+  .map(([name, what]) => `${name}: ${what}`)
+  .join('\n             ')}
 --keep       writes the seeds that found planted bugs to test/simulation/planted/seeds.json
 
 planted bugs: ${plantedBugs.map(({ name }) => name).join(', ')}
@@ -71,7 +75,7 @@ function runWorker(task: WorkerTask, onMessage: (message: WorkerMessage) => void
   return promise;
 }
 
-async function runAll(from: number, schedules: number, workers: number): Promise<Total> {
+async function runAll(from: number, schedules: number, workers: number, mode?: Mode): Promise<Total> {
   const share = Math.ceil(schedules / workers);
   const total: Total = { schedules: 0, steps: 0, findings: [] };
   const done = new Map<number, { schedules: number; steps: number }>();
@@ -83,10 +87,10 @@ async function runAll(from: number, schedules: number, workers: number): Promise
     parts.map((index) => {
       const first = from + index * share;
       const count = Math.min(share, schedules - index * share);
-      return runWorker({ from: first, count, stopsAtFirst: false, shrinkMs }, (message) => {
+      return runWorker({ from: first, count, mode, stopsAtFirst: false, shrinkMs }, (message) => {
         if (message.type === 'finding') {
           total.findings.push(message.finding);
-          report(message.finding);
+          report(message.finding, mode);
           return;
         }
         done.set(index, message);
@@ -102,16 +106,19 @@ async function runAll(from: number, schedules: number, workers: number): Promise
   return total;
 }
 
-function report({ seed, rule, message, shortest }: Finding): void {
+function report({ seed, rule, message, shortest }: Finding, mode?: Mode): void {
   print(`\nseed ${seed} breaks a rule: ${message}`);
   if (shortest !== undefined)
     print(`the shortest schedule that breaks ${rule} has ${shortest.length} choices: ${JSON.stringify(shortest)}`);
-  print(`again: npm run simulate -- --seed ${seed}\n`);
+  print(`again: npm run simulate -- --seed ${seed}${mode === undefined ? '' : ` --mode ${mode}`}\n`);
 }
 
 /** @returns the exit code */
-async function replay(seed: number, planted: string | undefined, isWhole: boolean): Promise<number> {
-  using simulation = openSimulation(planted);
+async function replay(
+  seed: number,
+  { planted, mode, isWhole }: { planted: string | undefined; mode: Mode | undefined; isWhole: boolean },
+): Promise<number> {
+  using simulation = openSimulation(planted, mode);
   const first = await simulation.run(seed, true);
   let outcome: Pick<typeof first, 'violation' | 'trace'> = first;
   if (first.violation !== undefined && !isWhole) {
@@ -181,6 +188,7 @@ async function main(): Promise<number> {
       seed: { type: 'string' },
       whole: { type: 'boolean', default: false },
       planted: { type: 'string' },
+      mode: { type: 'string' },
       keep: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h', default: false },
     },
@@ -190,7 +198,9 @@ async function main(): Promise<number> {
     return 0;
   }
   const workers = parseNumber('workers', values.workers);
-  if (values.seed !== undefined) return await replay(parseNumber('seed', values.seed), values.planted, values.whole);
+  const { planted, mode, whole: isWhole } = values;
+  if (mode !== undefined && !isMode(mode)) throw new Error(`--mode: there is no mode ${JSON.stringify(mode)}`);
+  if (values.seed !== undefined) return await replay(parseNumber('seed', values.seed), { planted, mode, isWhole });
   if (values.planted !== undefined) {
     const names = values.planted === 'all' ? plantedBugs.map(({ name }) => name) : values.planted.split(',');
     return await findPlanted(names, parseNumber('schedules', values.schedules ?? '16000'), workers, values.keep);
@@ -199,7 +209,7 @@ async function main(): Promise<number> {
   const schedules = parseNumber('schedules', values.schedules ?? '20000');
   print(`${schedules.toLocaleString('en')} schedules from seed ${from}, ${workers} workers`);
   const startedAtMs = performance.now();
-  const total = await runAll(from, schedules, workers);
+  const total = await runAll(from, schedules, workers, mode);
   const seconds = (performance.now() - startedAtMs) / 1_000;
   print(
     `${total.schedules.toLocaleString('en')} schedules, ${total.steps.toLocaleString('en')} steps, ${Math.round(seconds)} s: ${total.findings.length} violations`,

@@ -15,6 +15,8 @@ export interface Outcome {
   /** Absent: no rule was broken. */
   violation?: { rule: string; message: string };
   steps: number;
+  /** The change that the first instance of the driver was killed before, if it was. */
+  diedBefore?: string | undefined;
   trace: readonly TraceLine[];
 }
 
@@ -58,6 +60,7 @@ export async function runSchedule(tape: Tape, place: Workplace, isTraced = false
   const finish = (violation?: Outcome['violation']): Outcome => ({
     ...(violation === undefined ? {} : { violation }),
     steps: simulator.steps,
+    diedBefore: node.instances[0]?.process.diedBefore,
     trace: simulator.lines ?? [],
   });
   const onRejection = (reason: unknown) => node.onSurprise(reason);

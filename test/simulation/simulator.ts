@@ -40,6 +40,8 @@ export class Process {
   #state: 'alive' | 'dying' | 'ended' = 'alive';
   /** It does not run before this time. */
   stalledUntilMs = 0;
+  /** The change that it was killed before, if it was. */
+  diedBefore: string | undefined;
   /** Number of kill points that it still passes before it is killed. */
   #pointsLeft = Number.POSITIVE_INFINITY;
 
@@ -87,6 +89,7 @@ export class Process {
     this.#pointsLeft -= 1;
     if (this.#pointsLeft > 0) return true;
     this.#state = 'dying';
+    this.diedBefore = what;
     this.#simulator.trace(this.name, `dies before ${what}`);
     return false;
   }

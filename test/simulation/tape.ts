@@ -40,7 +40,9 @@ export type ChoiceKind =
   | 'route'
   | 'late'
   | 'kept'
-  | 'inside';
+  | 'inside'
+  | 'stale'
+  | 'skip';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

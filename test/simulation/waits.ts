@@ -27,10 +27,9 @@ export class Waits {
   constructor(node: Node, onViolation: (rule: string, message: string) => void) {
     this.#node = node;
     this.#onViolation = onViolation;
-    node.apiServer.onEvent = (event, process) => this.#eventWritten(event, process);
   }
 
-  #eventWritten({ regarding, reason, action, note }: KubeEvent, process: Process): void {
+  eventWritten({ regarding, reason, action, note }: KubeEvent, process: Process): void {
     this.#reasons.add(`${regarding.uid} ${reason}`);
     if (regarding.kind === 'Pod') this.#events.push(regarding.uid);
     if (reason !== 'WaitingForDevices') return;

@@ -1,3 +1,4 @@
+import type { Mode } from './modes.ts';
 import { drawPlan } from './plan.ts';
 import { plantedBugs } from './planted/bugs.ts';
 import { openSimulation } from './planted/open.ts';
@@ -8,6 +9,7 @@ import { Tape } from './tape.ts';
 export interface WorkerTask {
   /** Name of a planted bug. */
   planted?: string;
+  mode?: Mode | undefined;
   from: number;
   /** How many schedules to run; those that cannot show the planted bug are passed over. */
   count: number;
@@ -26,7 +28,7 @@ const maxFindings = 20;
 const maxShortened = 3;
 
 async function work(task: WorkerTask, send: (message: WorkerMessage) => Promise<void>): Promise<void> {
-  using simulation = openSimulation(task.planted);
+  using simulation = openSimulation(task.planted, task.mode);
   let findings = 0;
   let steps = 0;
   let schedules = 0;

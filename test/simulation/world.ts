@@ -13,6 +13,7 @@ import { type Directories, directoriesOf, Instance, settingsDirs } from './insta
 import { Kernel } from './kernel.ts';
 import { Kubelet } from './kubelet.ts';
 import type { Namespace, SimLink } from './links.ts';
+import { Liveness } from './liveness.ts';
 import {
   type ClaimPlan,
   drawPlan,
@@ -67,6 +68,10 @@ interface Faults {
 const everySecondMs = 1_000;
 /** Time for pods to run, once there are no more faults. */
 const runMs = 300_000;
+/** The same where nothing else is looked at: the pauses between two attempts are 10 s at most. */
+const liveMs = 100_000;
+/** Until the driver returns a VF to the host that another component has left in a sandbox. */
+const observedMs = 240_000;
 /** Time for slices and status to show it. */
 const reportMs = 240_000;
 /** Rounds of reconciliation that may be needed one after the other. */
@@ -103,6 +108,7 @@ export class Node {
   /** A bug of the driver. */
   readonly plant: Plant | undefined;
   readonly checks: Checks;
+  readonly liveness: Liveness;
   readonly pods: SimPod[] = [];
   readonly instances: Instance[] = [];
   readonly faults: Faults = {
@@ -152,7 +158,8 @@ export class Node {
     this.cni.failureRate = plan.cniFailureRate;
     this.cni.hangRate = plan.cniHangRate;
     this.apiServer = new ApiServer(simulator);
-    this.apiServer.errorRate = plan.apiErrorRate;
+    const { readsPast: isBehind = false, skipsStates = false } = plan;
+    Object.assign(this.apiServer, { errorRate: plan.apiErrorRate, isBehind, skipsStates });
     this.apiServer.pods = this.pods;
     Object.assign(this.faults, { lostRate: plan.lostRate, lockedRate: plan.lockedRate });
     this.#resetPolicy();
@@ -160,6 +167,11 @@ export class Node {
     this.runtime = new Runtime(this);
     this.kubelet = new Kubelet(this);
     this.checks = new Checks(this);
+    this.liveness = new Liveness(this);
+    this.apiServer.onEvent = (event, process) => {
+      this.checks.waits.eventWritten(event, process);
+      this.liveness.eventWritten(event);
+    };
     this.cni.onDone = (...done) => this.checks.waits.pluginTook(...done);
     disk.user = {
       process: () => this.#driver(),
@@ -184,6 +196,11 @@ export class Node {
     this.#calmDown();
     // Rounds that are farther apart than usual take longer.
     const more = (reconcileMsOf(plan) - reconcileMsOf({})) * mostRounds;
+    if (plan.isOnlyLive) {
+      const isObserved = plan.pods.some(({ claims }) => claims.some(({ attach }) => attach === 'observe'));
+      const withinMs = liveMs + more + (isObserved ? observedMs : 0);
+      return await this.#await('not-live', withinMs, () => this.liveness.silent(), check);
+    }
     await this.#await('not-running', runMs + more, () => this.checks.waiting(), check);
     const holdMs = plan.faults.some(({ kind }) => kind === 'cable out' || kind === 'partner lost') ? longestHoldMs : 0;
     await this.#await('not-reported', reportMs + holdMs + more, () => this.checks.disagreements(), check);
@@ -332,6 +349,7 @@ export class Node {
       // the old VF, or Multus would move the new one before it is prepared, whatever the driver does.
       else if (claim.plan.attach === 'netlink' || claim.plan.attach === 'cni') claim.devices = [];
     }
+    if (this.plan.readsPast) this.apiServer.changed();
   }
 
   /** The pod is gone from the API server. */
@@ -465,6 +483,7 @@ export class Node {
     }
     pod.claims = claims.map(({ name }) => name);
     pod.isBound = true;
+    if (this.plan.readsPast) this.apiServer.changed();
     this.checks.bound(pod);
     this.kubelet.add(pod);
     simulatorTrace(
@@ -490,6 +509,7 @@ export class Node {
     simulatorTrace(this, `${pod.uid} is deleted${isForced ? ' by force' : ''}`);
     pod.isDeleted = true;
     pod.deletedAtMs = this.simulator.nowMs;
+    if (this.plan.readsPast) this.apiServer.changed();
     if (!pod.isBound) pod.isDone = true;
     if (isForced) this.releaseClaims(pod);
     if (!this.plan.kubeletCancels) return;
@@ -786,6 +806,7 @@ export class Node {
   #calmDown(): void {
     const { faults, cni, apiServer } = this;
     this.isCalm = true;
+    this.liveness.faultsEnd();
     this.#stallInWait = undefined;
     const { lostRate, lockedRate, apiErrorRate } = this.plan;
     if (lostRate + lockedRate + apiErrorRate > 0) this.#disturb(0);
@@ -797,8 +818,7 @@ export class Node {
     cni.hangRate = 0;
     cni.slowUntilMs = 0;
     this.#resetPolicy();
-    apiServer.errorRate = 0;
-    apiServer.downUntilMs = 0;
+    Object.assign(apiServer, { errorRate: 0, downUntilMs: 0, isBehind: false, skipsStates: false });
     for (const { process } of this.instances) process.killAfter(Number.POSITIVE_INFINITY);
   }
 

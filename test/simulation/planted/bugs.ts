@@ -8,6 +8,7 @@ import { formatGate } from '../../../src/framework/metadata/gate/gate.ts';
 import { KeyedMutex } from '../../../src/lib/keyed-mutex.ts';
 import type { VfHardware, VfWanted } from '../../../src/node/sriov/index.ts';
 import { fault, faultNearUpdate, pod, restartAtStart } from './needs.ts';
+import { oldBugs } from './old-bugs.ts';
 import { otherBugs } from './other-bugs.ts';
 import {
   all,
@@ -373,4 +374,5 @@ export const plantedBugs: readonly PlantedBug[] = [
     }),
   },
   ...otherBugs,
+  ...oldBugs,
 ];

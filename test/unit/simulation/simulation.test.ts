@@ -1,4 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ObjectStore, resourceOf, type StoreChange } from '../../doubles/api-server-store.ts';
+import { modes } from '../../simulation/modes.ts';
+import { PastStore } from '../../simulation/past-store.ts';
 import type { Plan } from '../../simulation/plan.ts';
 import { plantedBugs } from '../../simulation/planted/bugs.ts';
 import { openSimulation } from '../../simulation/planted/open.ts';
@@ -87,15 +90,64 @@ describe('a schedule', () => {
 });
 
 describe('a planted bug', () => {
-  it('has a seed that finds it, all 66 of them', () => {
+  it('has a seed that finds it, all 75 of them', () => {
     expect(kept.map(({ name }) => name)).toEqual(plantedBugs.map(({ name }) => name));
-    expect(kept).toHaveLength(67);
+    expect(kept).toHaveLength(75);
   });
 
   // A seed shows another schedule when the code makes other calls: `npm run simulate -- --planted NAME --keep` finds a new one.
   it.each(kept)('$name is found with seed $seed', { timeout: 60_000 }, async ({ name, seed, rule }) => {
     using simulation = openSimulation(name);
     expect((await simulation.run(seed)).violation?.rule).toBe(rule);
+  });
+});
+
+describe('a mode', () => {
+  it.each(['stale', 'unobserved', 'liveness'] as const)('%s has other schedules, which break no rule', async (mode) => {
+    using usual = openSimulation();
+    using simulation = openSimulation(undefined, mode);
+    const seed = 26;
+    const { violation, trace } = await simulation.run(seed, true);
+    expect(violation).toBeUndefined();
+    expect(trace).not.toEqual((await usual.run(seed, true)).trace);
+    expect(Object.keys(modes)).toContain(mode);
+  });
+
+  it('crashes kills the first instance before each of its changes, until a rule is broken', async () => {
+    using simulation = openSimulation('attachment-stored-late', 'crashes');
+    const { violation, diedBefore } = await simulation.run(1);
+    expect(violation?.rule).toBe('not-stored');
+    expect(diedBefore).toBeDefined();
+  });
+
+  it('liveness fails for a pod that does not run', async () => {
+    using simulation = openSimulation('no-handover', 'liveness');
+    expect((await simulation.run(40)).violation?.rule).toBe('not-live');
+  });
+
+  it('stale reads objects as they were', () => {
+    const store = new ObjectStore();
+    const changes: StoreChange[] = [];
+    store.onChange((change) => changes.push(change));
+    const pods = resourceOf('Pod');
+    store.create(pods, 'default', { metadata: { name: 'a' } });
+    store.replace(pods, 'default', 'a', { metadata: { name: 'a' }, status: { phase: 'Running' } } as object);
+    store.create(pods, 'default', { metadata: { name: 'b' } });
+    store.delete(pods, 'default', 'a');
+    const at = (count: number) => new PastStore(changes.slice(0, count));
+    expect(at(0).list(pods)).toEqual([]);
+    expect(at(1).get(pods, 'default', 'a').status).toBeUndefined();
+    expect(
+      at(3)
+        .list(pods, 'default')
+        .map(({ metadata, status }) => [metadata.name, status]),
+    ).toEqual([
+      ['a', { phase: 'Running' }],
+      ['b', undefined],
+    ]);
+    expect(at(4).list(pods)).toEqual(store.list(pods));
+    expect(at(4).resourceVersion).toBe(store.resourceVersion);
+    expect(at(4).find(pods, 'default', 'a')).toBeUndefined();
   });
 });
 
