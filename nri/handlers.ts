@@ -12,8 +12,20 @@ export interface CallContext {
 /** @throws any error: the runtime gets its message as the reason of the refusal, and stays connected */
 export type PodHandler = (pod: PodSandbox, context: CallContext) => void | Promise<void>;
 
-/** Like a `PodHandler`; the container is described as the runtime is about to create it. */
-export type ContainerHandler = (pod: PodSandbox, container: Container, context: CallContext) => void | Promise<void>;
+/** What the runtime is to change about a container before it creates it. */
+export interface ContainerAdjustment {
+  /** Variables to set, in place of those of the same names. */
+  env?: { name: string; value: string }[];
+  /** Mounts to add, in place of those with the same destinations. */
+  mounts?: Container['mounts'];
+}
+
+/** Like a `PodHandler`; the container is described as the runtime is about to create it. @returns changes, if any */
+export type ContainerHandler = (
+  pod: PodSandbox,
+  container: Container,
+  context: CallContext,
+) => void | Promise<void> | ContainerAdjustment | undefined | Promise<ContainerAdjustment | undefined>;
 
 /**
  * A plugin's handlers. It is subscribed to the events that have a handler here. Any event may come for any sandbox at
@@ -39,7 +51,8 @@ export interface PluginHandlers {
   removePodSandbox?: PodHandler;
   /**
    * A container is about to be created. An error refuses it, and the kubelet retries with the message as its reason.
-   * Adjusting it is not supported. Subscribing to this costs a call for every container of the node.
+   * The runtime refuses a container of which two plugins change the same variable or mount. Subscribing to this costs a call for
+   * every container of the node.
    */
   createContainer?: ContainerHandler;
   connected?(runtime: RuntimeInfo): void;

@@ -2,7 +2,7 @@
 
 export type { Container, ContainerState } from './container.ts';
 export { ConnectionClosedError, NriError, OptionError } from './errors.ts';
-export type { CallContext, ContainerHandler, PluginHandlers, PodHandler } from './handlers.ts';
+export type { CallContext, ContainerAdjustment, ContainerHandler, PluginHandlers, PodHandler } from './handlers.ts';
 export { type Logger, silentLogger } from './logger.ts';
 export { MuxConnection } from './mux/frame.ts';
 export { Mux, type MuxOptions } from './mux/mux.ts';

@@ -115,26 +115,32 @@ export class PluginService {
     const { handlers } = this.#options;
     if (handlers[name] === undefined) return {};
     if (wire === undefined) throw new TtrpcError(StatusCode.invalidArgument, `${name} without a pod`);
-    return await this.#handle(call, (context) => handlers[name]?.(parsePodSandbox(wire), context));
+    return await this.#handle(call, async (context) => {
+      await handlers[name]?.(parsePodSandbox(wire), context);
+      return {};
+    });
   }
 
-  /** Has its own method in every version, since the answer could carry adjustments. An empty answer requests none. */
+  /** Has its own method in every version, since the answer carries adjustments. An empty answer requests none. */
   async #createContainer({ pod, container }: ContainerRequest, call: CallInfo): Promise<Reply> {
-    const { handlers } = this.#options;
+    const { codec, handlers } = this.#options;
     if (handlers.createContainer === undefined) return {};
     if (pod === undefined || container === undefined) {
       throw new TtrpcError(StatusCode.invalidArgument, 'createContainer without a pod or a container');
     }
-    return await this.#handle(call, (context) =>
+    return await this.#handle(call, async (context) => {
       // Called as a method: a handler may be on the prototype of a class.
-      handlers.createContainer?.(parsePodSandbox(pod), parseContainer(container), context),
-    );
+      const answer = await handlers.createContainer?.(parsePodSandbox(pod), parseContainer(container), context);
+      if (!answer) return {};
+      const { mounts = [], env = [] } = answer;
+      const adjust = { mounts, env: env.map(({ name, value }) => ({ key: name, value })) };
+      return { payload: codec.createContainerResponse.encode({ adjust }) };
+    });
   }
 
-  async #handle({ timeoutMs, signal }: CallInfo, call: (context: CallContext) => void | Promise<void>): Promise<Reply> {
+  async #handle({ timeoutMs, signal }: CallInfo, call: (context: CallContext) => Promise<Reply>): Promise<Reply> {
     try {
-      await call({ timeoutMs: timeoutMs ?? this.#runtime?.requestTimeoutMs ?? defaultRequestTimeoutMs, signal });
-      return {};
+      return await call({ timeoutMs: timeoutMs ?? this.#runtime?.requestTimeoutMs ?? defaultRequestTimeoutMs, signal });
     } catch (error) {
       throw withoutUnimplemented(error);
     }

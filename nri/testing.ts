@@ -4,6 +4,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Container } from './container.ts';
 import type { PodEventName } from './events.ts';
+import type { ContainerAdjustment } from './handlers.ts';
 import { type Logger, silentLogger } from './logger.ts';
 import type { PodSandbox } from './pod.ts';
 import { defaultRegistrationTimeoutMs, defaultRequestTimeoutMs } from './runtime-info.ts';
@@ -187,11 +188,17 @@ export class FakeRuntime implements AsyncDisposable {
     });
   }
 
-  /** Asks the plugins about a container of a pod, one by one. @throws TtrpcError the first refusal */
-  createContainer(pod: PodInput, container: Partial<Container>): Promise<void> {
-    return this.#inTurn(async () => {
-      for (const plugin of [...this.#plugins]) await plugin.createContainer(pod, container);
+  /**
+   * Asks the plugins about a container of a pod, one by one.
+   * @returns the adjustments that they ask for; nothing is adjusted
+   * @throws TtrpcError the first refusal
+   */
+  async createContainer(pod: PodInput, container: Partial<Container>): Promise<ContainerAdjustment[]> {
+    const adjustments: ContainerAdjustment[] = [];
+    await this.#inTurn(async () => {
+      for (const plugin of [...this.#plugins]) adjustments.push(...(await plugin.createContainer(pod, container)));
     });
+    return adjustments;
   }
 
   #isContainerd(): boolean {

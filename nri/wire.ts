@@ -46,6 +46,11 @@ export interface WireConfigureRequest {
   nriVersion?: string;
 }
 
+/** The answer to `CreateContainer`. */
+interface WireAdjustments {
+  adjust?: { mounts?: Partial<Container['mounts'][number]>[]; env?: { key?: string; value?: string }[] };
+}
+
 export interface NriCodec {
   registerPluginRequest: MessageCodec<{ pluginName?: string; pluginIdx?: string; nriVersion?: string }>;
   configureRequest: MessageCodec<WireConfigureRequest>;
@@ -54,6 +59,7 @@ export interface NriCodec {
   synchronizeResponse: MessageCodec<{ more?: boolean }>;
   podSandboxRequest: MessageCodec<{ pod?: WirePod }>;
   containerRequest: MessageCodec<{ pod?: WirePod; container?: WireContainer }>;
+  createContainerResponse: MessageCodec<WireAdjustments>;
   stateChangeEvent: MessageCodec<{ event?: number; pod?: WirePod; container?: WireContainer }>;
 }
 
@@ -70,6 +76,7 @@ export function createNriCodec(protoDir?: string): NriCodec {
     synchronizeResponse: codec('SynchronizeResponse'),
     podSandboxRequest: codec('PodSandboxRequest'),
     containerRequest: codec('ContainerRequest'),
+    createContainerResponse: codec('CreateContainerResponse'),
     stateChangeEvent: codec('StateChangeEvent'),
   };
 }

@@ -1,7 +1,8 @@
 import type { Duplex } from 'node:stream';
-import { type Container, formatContainer } from '../container.ts';
+import { type Container, formatContainer, parseContainer } from '../container.ts';
 import { NriError, toError } from '../errors.ts';
 import { type EventName, eventBit, methodOf, PodEvent, type PodEventName, SubscribedEvent } from '../events.ts';
+import type { ContainerAdjustment } from '../handlers.ts';
 import { MuxConnection } from '../mux/frame.ts';
 import { Mux } from '../mux/mux.ts';
 import type { FailurePolicy } from '../plugin-options.ts';
@@ -117,13 +118,19 @@ export class FakePlugin {
 
   /**
    * Announces a container that is about to be created, if the plugin subscribed to this.
+   * @returns the adjustment that the plugin asks for, if any
    * @throws as `notify`
    */
-  async createContainer(pod: Partial<PodSandbox>, container: Partial<Container>): Promise<void> {
-    if ((this.events & eventBit(SubscribedEvent.createContainer)) === 0) return;
+  async createContainer(pod: Partial<PodSandbox>, container: Partial<Container>): Promise<ContainerAdjustment[]> {
+    if ((this.events & eventBit(SubscribedEvent.createContainer)) === 0) return [];
     const { nri } = this.#runtime;
     const payload = nri.containerRequest.encode({ pod: formatPodSandbox(pod), container: formatContainer(container) });
-    await this.#relay('createContainer', this.call('CreateContainer', payload));
+    const answer = await this.#relay('createContainer', this.call('CreateContainer', payload));
+    if (answer === undefined) return [];
+    const { adjust } = nri.createContainerResponse.decode(answer);
+    if (adjust === undefined) return [];
+    const { mounts } = parseContainer({ mounts: adjust.mounts ?? [] });
+    return [{ mounts, env: (adjust.env ?? []).map(({ key = '', value = '' }) => ({ name: key, value })) }];
   }
 
   /** Any call, as a runtime of another version would make it. */
@@ -138,9 +145,9 @@ export class FakePlugin {
     }
   }
 
-  async #relay(event: EventName, call: Promise<unknown>): Promise<void> {
+  async #relay<T>(event: EventName, call: Promise<T>): Promise<T | undefined> {
     try {
-      await call;
+      return await call;
     } catch (cause) {
       if (cause instanceof TtrpcError) throw cause;
       const { failRequest, keepConnected } = this.#policy;
@@ -148,6 +155,7 @@ export class FakePlugin {
       this.#runtime.logger.error({ err: cause }, message);
       if (!keepConnected || !(cause instanceof CallTimeoutError)) this.close(toError(cause));
       if (failRequest) throw new NriError('event-failed', message, { cause });
+      return undefined;
     }
   }
 

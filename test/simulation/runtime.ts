@@ -371,7 +371,7 @@ export class Runtime {
   /** @returns whether a plugin has answered in time @throws its refusal */
   async #event(
     what: string,
-    send: (instance: Instance, context: { timeoutMs: number; signal: AbortSignal }) => void | Promise<void>,
+    send: (instance: Instance, context: { timeoutMs: number; signal: AbortSignal }) => unknown,
   ): Promise<boolean> {
     let isAnswered = false;
     await this.#nri.run('plugins', async () => {
@@ -384,7 +384,7 @@ export class Runtime {
   }
 
   /** A plugin that is late or gone is disconnected, and the runtime continues. @throws the plugin's refusal */
-  async #tell(connection: Connection, what: string, handle: (signal: AbortSignal) => void | Promise<void>) {
+  async #tell(connection: Connection, what: string, handle: (signal: AbortSignal) => unknown) {
     const { simulator } = this.#node;
     if (!connection.isOpen) return;
     simulator.trace('runtime', `${what} to ${connection.instance.process.name}`);

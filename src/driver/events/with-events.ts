@@ -38,9 +38,9 @@ async function reporting<Result extends PrepareResult | Error | undefined>(
   }
 }
 
-async function refusing(call: () => void | Promise<void>, report: (error: unknown) => void): Promise<void> {
+async function refusing<T>(call: () => T, report: (error: unknown) => void): Promise<Awaited<T>> {
   try {
-    await call();
+    return await call();
   } catch (error) {
     report(error);
     throw error;

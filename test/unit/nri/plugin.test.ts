@@ -133,6 +133,17 @@ describe('a connected plugin', () => {
     await runtime.runPodSandbox(pod);
   });
 
+  it('passes variables and mounts of a new container to the runtime, and nothing where there are none', async () => {
+    const env = [{ name: 'NIC', value: '0000:3b:02.1' }];
+    const mounts = [{ destination: '/in', source: '/on/host', type: 'bind', options: ['ro', 'bind'] }];
+    const { runtime } = await stage({
+      handlers: { createContainer: (_, { name }) => (name === 'setup' ? { env, mounts } : undefined) },
+    });
+    await runtime.waitForPlugin('test');
+    expect(await runtime.createContainer(pod, { id: 'a', name: 'setup' })).toEqual([{ env, mounts }]);
+    expect(await runtime.createContainer(pod, { id: 'b', name: 'main' })).toEqual([]);
+  });
+
   it('uses the time limit of the runtime for a call that carries none', async () => {
     const times: number[] = [];
     const { runtime } = await stage(

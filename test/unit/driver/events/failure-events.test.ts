@@ -102,7 +102,7 @@ describe('withPodEvents', () => {
   it('reports on a pod why its container is held back, and holds it back', async () => {
     const { events, reports, reported } = record();
     const error = new Error('container main cannot have the metadata of claim apps/fast-net: no such VF');
-    const handlers = withPodEvents({ createContainer: () => Promise.reject(error) }, events);
+    const handlers = withPodEvents({ createContainer: (): Promise<void> => Promise.reject(error) }, events);
     await expect(handlers.createContainer?.(sandbox, { name: 'main' } as never, context)).rejects.toBe(error);
     expect(reported()).toEqual(['Pod web-0 ContainerHeldBack']);
     expect(reports[0]?.note).toBe(error.message);
