@@ -82,9 +82,10 @@ export class DeviceResolver {
       const asked = configForDevice(configs.get(request) ?? {}, claimName(claim.identity), index, siblings.length);
       const config = withGuarantee(claim, offered, asked);
       const [extendedResource] = claim.extendedResources?.get(baseRequest(request)) ?? [];
+      const sharers = claim.sharers?.get(baseRequest(request));
       return {
         ...{ pciAddress, pool, name, request, offered },
-        ...defined({ pfAddress, vfIndex, extendedResource }),
+        ...defined({ pfAddress, vfIndex, extendedResource, sharers }),
         config: extendedResource === undefined ? config : withVariables(config, extendedResource),
       };
     });

@@ -40,8 +40,8 @@ export interface RequestEnv {
 
 /**
  * Finds variables to which two requests of a pod would give different values. The runtime would decide which one a
- * container with both requests gets: two VFs, of which the application sees one. No container has two requests for the same
- * extended resource.
+ * container with both requests gets: two VFs, of which the application sees one. A container that has two requests for the same
+ * extended resource gets the values for both, see `containerEnv`.
  * @returns problems, e.g. `PCIDEVICE_INTEL_COM_DPDK: requests nics/left and nics/right give it different values`
  */
 export function findEnvConflicts(parts: readonly RequestEnv[]): string[] {
@@ -51,14 +51,14 @@ export function findEnvConflicts(parts: readonly RequestEnv[]): string[] {
     return owners.flatMap((owner, index) => {
       const other = owners
         .slice(0, index)
-        .find((before) => before.env[name] !== owner.env[name] && canMeet(before, owner));
+        .find((before) => before.env[name] !== owner.env[name] && canClash(before, owner));
       if (other === undefined) return [];
       return [`${name}: requests ${other.request} and ${owner.request} give it different values`];
     });
   });
 }
 
-/** Whether one container can have both requests. */
-function canMeet(a: RequestEnv, b: RequestEnv): boolean {
+/** Whether one container can have both requests, and only the variables of one. */
+function canClash(a: RequestEnv, b: RequestEnv): boolean {
   return a.extendedResource === undefined || a.extendedResource !== b.extendedResource;
 }

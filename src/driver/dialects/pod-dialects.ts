@@ -2,6 +2,7 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest } from '../../framework/metadata/index.ts';
 import { invalidConfig } from '../api/config.ts';
 import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import type { Env } from './device.ts';
 import { type DialectFiles, type DialectRequest, findEnvConflicts, viewInDialects } from './index.ts';
 
 type ClaimOfPod = Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>;
@@ -72,6 +73,23 @@ export class PodDialects {
     const claims = podUids.flatMap((podUid) => this.#options.store.claimsOfPod(podUid));
     return claims.filter((other) => other.identity.uid !== identity.uid && other.state !== 'unpreparing');
   }
+}
+
+/**
+ * The variables of a container that has several requests for one extended resource: their values describe the devices of all of
+ * them, in the order of the allocation.
+ * @param claims those of the container's pod
+ */
+export function containerEnv(claims: readonly Pick<StoredClaim, 'devices'>[], container: string): Env {
+  const env: Env = {};
+  for (const { devices } of claims) {
+    const shared = devices.filter(({ sharers }) => sharers?.includes(container) === true);
+    for (const group of Map.groupBy(shared, ({ extendedResource }) => extendedResource).values()) {
+      const dialects = group[0]?.config.dialects;
+      if (dialects !== undefined) Object.assign(env, viewInDialects(dialects, group).env);
+    }
+  }
+  return env;
 }
 
 function hasPodVariable({ devices }: ClaimOfPod): boolean {

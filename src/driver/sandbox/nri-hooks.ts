@@ -1,4 +1,11 @@
-import type { CallContext, Container, PluginHandlers, PodSandbox, RuntimeInfo } from '../../../nri/index.ts';
+import type {
+  CallContext,
+  Container,
+  ContainerAdjustment,
+  PluginHandlers,
+  PodSandbox,
+  RuntimeInfo,
+} from '../../../nri/index.ts';
 import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { NumaGuard } from './numa-guard.ts';
@@ -19,6 +26,8 @@ export interface NriHooksOptions {
   registry: SandboxRegistry;
   guard: StartGuard;
   numa: Pick<NumaGuard, 'check' | 'observe'>;
+  /** See `containerAdjustment`. */
+  adjustmentOf: (pod: PodSandbox, container: Container) => ContainerAdjustment | undefined;
   /** Called after the runtime has listed its sandboxes. */
   onSynchronized: () => void;
   clock: Clock;
@@ -64,10 +73,15 @@ export class NriHooks implements PluginHandlers {
   /**
    * Waits for the work if the container cannot wait by itself: a refused container is retried only seconds later. Then for the
    * metadata that says whether its CPUs are near its devices, so that the container finds it when it starts.
+   * @returns what CDI cannot give the container
    * @throws SandboxError `not-ready`, `numa-mismatch`, `numa-unknown`
    */
-  async createContainer(pod: PodSandbox, container: Container, context: CallContext): Promise<void> {
-    const { registry, guard, numa } = this.#options;
+  async createContainer(
+    pod: PodSandbox,
+    container: Container,
+    context: CallContext,
+  ): Promise<ContainerAdjustment | undefined> {
+    const { registry, guard, numa, adjustmentOf } = this.#options;
     // Its RunPodSandbox may have been missed while we were not connected.
     const sandbox = registry.adopt(factsOf(pod), true);
     const ready = sandbox.want('ready').catch(() => undefined);
@@ -78,9 +92,11 @@ export class NriHooks implements PluginHandlers {
       await this.#within(Math.min(startBudgetMs, budgetOf(context)), ready);
       guard.check(pod, container, sandbox);
     }
-    if (!numa.check(pod, container)) return;
-    const refreshed = sandbox.refresh().catch(() => undefined);
-    await this.#within(Math.min(startBudgetMs, budgetOf(context)), refreshed);
+    if (numa.check(pod, container)) {
+      const refreshed = sandbox.refresh().catch(() => undefined);
+      await this.#within(Math.min(startBudgetMs, budgetOf(context)), refreshed);
+    }
+    return adjustmentOf(pod, container);
   }
 
   /**

@@ -1,6 +1,7 @@
 import type { StoredClaim, StoredDevice } from '../state/index.ts';
 import type { Attachments } from '../vf/index.ts';
 import { ClaimWork, type ClaimWorkOptions } from './claim-work.ts';
+import { type ContainerAdjustmentOptions, containerAdjustment } from './container-adjustment.ts';
 import { DeletedPods, type DeletedPodsOptions } from './deleted-pods.ts';
 import { MetadataWriter, type MetadataWriterOptions } from './metadata-writer.ts';
 import { NamespaceEnds } from './namespace-ends.ts';
@@ -17,7 +18,10 @@ export interface SandboxSideOptions
     Omit<SandboxDeps, 'claims' | 'ends' | 'store'>,
     Omit<StartGuardOptions, 'store' | 'metadata'>,
     Pick<DeletedPodsOptions, 'isWanted'> {
-  metadata: ClaimWorkOptions['metadata'] & WaitingSandboxesOptions['metadata'] & StartGuardOptions['metadata'];
+  metadata: ClaimWorkOptions['metadata'] &
+    WaitingSandboxesOptions['metadata'] &
+    StartGuardOptions['metadata'] &
+    ContainerAdjustmentOptions['metadata'];
   store: ClaimWorkOptions['store'] & SandboxDeps['store'] & StartGuardOptions['store'];
   attachments: Attachments;
   numa: Pick<NumaGuard, 'alignmentOf' | 'check' | 'observe'>;
@@ -42,6 +46,9 @@ export function createSandboxSide(options: SandboxSideOptions): SandboxSide {
   const guard = new StartGuard(options);
   const deletedPods = new DeletedPods({ registry, isWanted, clock, logger });
   const waitingSandboxes = new WaitingSandboxes({ ...options, registry });
-  const hooks = new NriHooks({ registry, guard, numa, onSynchronized, clock, logger });
+  const hooks = new NriHooks({
+    ...{ registry, guard, numa, onSynchronized, clock, logger },
+    adjustmentOf: (pod, container) => containerAdjustment(options, pod, container),
+  });
   return { registry, deletedPods, waitingSandboxes, hooks };
 }

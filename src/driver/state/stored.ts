@@ -38,8 +38,10 @@ export interface StoredDevice {
   /** Full reference of the request. */
   request: string;
   config: VfConfig;
-  /** The extended resource that the request was made for, by the scheduler: then only one container has it. */
+  /** The extended resource that the request was made for, by the scheduler. */
   extendedResource?: string;
+  /** Containers that have another request for the same resource, too. */
+  sharers?: readonly string[];
   /** The device as its slice had it when it was prepared, which stays so while its claim has it. */
   offered?: NetworkDevice;
   /** Snapshot of the VF before its claim changed it from outside; absent if it did not. */

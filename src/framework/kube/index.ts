@@ -18,5 +18,6 @@ export type {
   KubeList,
   ObjectMeta,
   OwnerReference,
+  PodResources,
   ResourceClaim,
 } from './types.ts';

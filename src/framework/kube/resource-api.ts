@@ -2,7 +2,7 @@ import { defined } from '../../lib/defined.ts';
 import { isKubeError, KubeError } from './errors.ts';
 import type { KubeApi, KubeRequest, WatchEvent } from './kube-client.ts';
 import { fromResourceVersion, type ResourceVersion, resourceVersions, toResourceVersion } from './resource-versions.ts';
-import type { DeviceClass, JsonPatchOperation, KubeList, ResourceClaim } from './types.ts';
+import type { DeviceClass, JsonPatchOperation, KubeList, PodResources, ResourceClaim } from './types.ts';
 
 /**
  * A request below `/apis/resource.k8s.io/<version>/`. Its body, an object with its `kind`, and the response have the v1
@@ -53,6 +53,11 @@ export class ResourceApi {
   async readClaim(namespace: string, name: string, signal?: AbortSignal): Promise<ResourceClaim> {
     const path = claimPath({ namespace, name });
     return await this.request<ResourceClaim>({ method: 'GET', path, ...defined({ signal }) });
+  }
+
+  async readPod(namespace: string, name: string, signal?: AbortSignal): Promise<PodResources> {
+    const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
+    return await this.#client.request<PodResources>({ method: 'GET', path, ...defined({ signal }) });
   }
 
   async readDeviceClass(name: string, signal?: AbortSignal): Promise<DeviceClass> {

@@ -93,6 +93,20 @@ export interface ResourceClaim {
   };
 }
 
+/**
+ * The part of a pod that says which requests of its claim for extended resources a container has. Source: core/v1
+ * `PodExtendedResourceClaimStatus`.
+ */
+export interface PodResources {
+  metadata?: ObjectMeta;
+  status?: {
+    extendedResourceClaimStatus?: {
+      resourceClaimName: string;
+      requestMappings?: { containerName: string; requestName: string; resourceName: string }[];
+    };
+  };
+}
+
 /** The part of a resource.k8s.io/v1 DeviceClass that drivers read. */
 export interface DeviceClass {
   metadata: ObjectMeta;

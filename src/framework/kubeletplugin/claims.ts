@@ -1,6 +1,5 @@
-import { defined } from '../../lib/defined.ts';
 import type { ErrorDetails } from '../../lib/errors.ts';
-import { type DeviceClass, isKubeError } from '../kube/index.ts';
+import { type DeviceClass, isKubeError, type PodResources } from '../kube/index.ts';
 import { type ClaimIdentity, claimName } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { AllocatedClaim, ClaimObject } from './plugin.ts';
@@ -17,6 +16,12 @@ export interface ClaimReader {
    * @throws whatever the API client throws, 404 included
    */
   readDeviceClass?(name: string, signal: AbortSignal): Promise<Pick<DeviceClass, 'spec'>>;
+  /**
+   * For such claims with several requests for one resource. Absent: a container that has several of them finds the file of one by
+   * the name of the resource.
+   * @throws whatever the API client throws, 404 included
+   */
+  readPod?(namespace: string, name: string, signal: AbortSignal): Promise<PodResources>;
 }
 
 const podClaimNameAnnotation = 'resource.kubernetes.io/pod-claim-name';
@@ -51,7 +56,7 @@ async function fetchClaim(reader: ClaimReader, claim: ClaimIdentity, signal: Abo
   // The kubelet checks this too, but earlier. Devices of an unreserved claim may go to another claim at any time.
   if (consumers.length === 0) throw refuse(`claim ${subject} is not reserved for any pod`);
   const annotations = object.metadata.annotations ?? {};
-  const extendedResources =
+  const extended =
     annotations[extendedResourceAnnotation] === 'true'
       ? await readExtendedResources(reader, object, signal).catch((cause) => {
           throw refuse(`retrieve the extended resources of claim ${subject}`, { cause, retriable: true });
@@ -60,7 +65,7 @@ async function fetchClaim(reader: ClaimReader, claim: ClaimIdentity, signal: Abo
   return {
     identity: claim,
     podClaimName: annotations[podClaimNameAnnotation],
-    ...defined({ extendedResources }),
+    ...extended,
     results: object.status.allocation.devices?.results ?? [],
     podUids: consumers.filter(({ resource }) => resource === 'pods').map(({ uid }) => uid),
     object,
@@ -68,7 +73,12 @@ async function fetchClaim(reader: ClaimReader, claim: ClaimIdentity, signal: Abo
 }
 
 /** A class that is gone by now has its implicit name only. */
-async function readExtendedResources(reader: ClaimReader, { spec }: ClaimObject, signal: AbortSignal) {
+async function readExtendedResources(
+  reader: ClaimReader,
+  claim: ClaimObject,
+  signal: AbortSignal,
+): Promise<Pick<AllocatedClaim, 'extendedResources' | 'sharers'>> {
+  const { spec } = claim;
   const requests = (spec.devices?.requests ?? []).flatMap(({ name, exactly }) =>
     exactly === undefined ? [] : [[name, exactly.deviceClassName] as const],
   );
@@ -82,5 +92,40 @@ async function readExtendedResources(reader: ClaimReader, { spec }: ClaimObject,
     return [className, [...(own === undefined ? [] : [own]), `${implicitPrefix}${className}`]];
   };
   const names = new Map(await Promise.all(classNames.map(read)));
-  return new Map(requests.map(([name, className]) => [name, names.get(className) ?? []]));
+  const extendedResources = new Map(requests.map(([name, className]) => [name, names.get(className) ?? []]));
+  // Without two requests of a class no container can have two for one resource.
+  if (classNames.length === requests.length) return { extendedResources };
+  return { extendedResources, sharers: await readSharers(reader, claim, new Map(requests), signal) };
+}
+
+/**
+ * Reads from the pod's status which containers have several requests for one resource. The scheduler writes it before the pod is
+ * bound to its node.
+ * @param classes by the name of a request
+ */
+async function readSharers(
+  reader: ClaimReader,
+  { metadata, status }: ClaimObject,
+  classes: ReadonlyMap<string, string>,
+  signal: AbortSignal,
+): Promise<Map<string, string[]>> {
+  const [owner] = (status?.reservedFor ?? []).filter(({ resource }) => resource === 'pods');
+  const pod = owner && (await reader.readPod?.(metadata?.namespace ?? '', owner.name, signal));
+  if (pod !== undefined && pod.metadata?.uid !== owner?.uid) throw new Error(`pod ${owner?.name} got replaced`);
+  const { resourceClaimName, requestMappings = [] } = pod?.status?.extendedResourceClaimStatus ?? {};
+  const own = resourceClaimName === metadata?.name ? requestMappings : [];
+  const mapped = own.filter(({ requestName }) => classes.has(requestName));
+  const byResource = Map.groupBy(mapped, ({ containerName, requestName }) =>
+    JSON.stringify([containerName, classes.get(requestName)]),
+  );
+  const shared = [...byResource.values()].filter(
+    (mappings) => new Set(mappings.map(({ requestName }) => requestName)).size > 1,
+  );
+  const byRequest = Map.groupBy(shared.flat(), ({ requestName }) => requestName);
+  return new Map(
+    [...byRequest].map(([request, mappings]) => [
+      request,
+      [...new Set(mappings.map(({ containerName }) => containerName))],
+    ]),
+  );
 }

@@ -16,9 +16,14 @@ export interface AllocatedClaim {
   podUids: string[];
   /**
    * Of a claim that the scheduler has made for a pod's extended resources (KEP-5004): by the base name of a request, the names
-   * by which its only container may have asked for it. The name that the class has comes before the implicit one.
+   * by which its containers may have asked for it. The name that the class has comes before the implicit one.
    */
   extendedResources?: ReadonlyMap<string, readonly string[]>;
+  /**
+   * Of such a claim: by the base name of a request, the containers that have another request for the same resource, too. The
+   * scheduler lets an init container share the requests of later containers.
+   */
+  sharers?: ReadonlyMap<string, readonly string[]>;
   object: ClaimObject;
 }
 

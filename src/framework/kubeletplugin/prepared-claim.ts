@@ -36,8 +36,8 @@ export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, retu
       const name = allocated.find(({ request }) => baseRequest(request) === baseRequest(reference))?.request;
       checkDevice(claim, device, reference, name);
       const base = baseRequest(name);
-      const extendedResources = claim.extendedResources?.get(base);
-      requests[base] ??= { name, devices: [], ...defined({ extendedResources }) };
+      const [extendedResources, sharers] = [claim.extendedResources?.get(base), claim.sharers?.get(base)];
+      requests[base] ??= { name, devices: [], ...defined({ extendedResources, sharers }) };
       requests[base].devices.push({ pool: device.poolName, name: device.deviceName });
       contents.set(base, withDevice(contents.get(base), driver, device));
     }

@@ -1,5 +1,6 @@
 import { defined } from '../../../lib/defined.ts';
 import { attributeKinds, sortedAttributes } from './attribute.ts';
+import type { DecodedMetadata } from './decode.ts';
 import type { DeviceAttribute, DeviceMetadata, MetadataDocument, NetworkDeviceData } from './document.ts';
 import { formatGoJson } from './json-stream.ts';
 
@@ -24,7 +25,7 @@ export const formatNetworkData = ({
 
 /** The document in these versions, by default all of them, in their order. Their fields are the same, so it is serialized only once. */
 export function encodeVersions(
-  document: MetadataDocument,
+  document: MetadataDocument | DecodedMetadata,
   versions: readonly MetadataVersion[] = metadataVersions,
 ): string {
   const [first = metadataVersions[0], ...others] = versions;
@@ -37,16 +38,18 @@ export function encodeVersions(
  * The document as one versioned JSON object, followed by a line feed, byte for byte as the Go helper writes the same
  * content. `generation` comes before the long parts: a torn read shows the newer one first.
  */
-export function encodeObject(document: MetadataDocument, version: MetadataVersion): string {
+export function encodeObject(document: MetadataDocument | DecodedMetadata, version: MetadataVersion): string {
   const { name, namespace, uid } = document.claim;
-  const devices = document.devices.map(formatDevice);
+  const requests = 'requests' in document ? document.requests : [{ name: document.request, devices: document.devices }];
   return `${formatGoJson(
     defined({
       kind: documentKind,
       apiVersion: `${apiGroup}/${version}`,
       metadata: { name, namespace, uid, generation: document.generation },
       podClaimName: document.podClaimName,
-      requests: [defined({ name: document.request, devices: devices.length === 0 ? undefined : devices })],
+      requests: requests.map(({ name: request, devices }) =>
+        defined({ name: request, devices: devices.length === 0 ? undefined : devices.map(formatDevice) }),
+      ),
     }),
   )}\n`;
 }

@@ -5,11 +5,13 @@ import { type GateHook, isGateOf } from '../gate/gate.ts';
 import { readAnnouncements, type WaitingSandbox } from '../gate/waiting-sandbox.ts';
 import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from '../layouts/layout.ts';
 import { metadataDirName } from '../layouts/layout-v1.ts';
+import type { ContainerEdits } from './cdi.ts';
 import { variableOf } from './claim-files.ts';
 import type { DeviceName } from './claim-record.ts';
 import { type ClaimRecords, RecordFiles } from './claim-records.ts';
 import { ClaimStates } from './claim-states.ts';
-import { type Later, removeTree } from './host-file.ts';
+import { containerFilesOf } from './container-files.ts';
+import { hostPath, type Later, removeTree } from './host-file.ts';
 
 export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>> {
   driver: string;
@@ -134,6 +136,24 @@ export class ClaimDirs {
     // Files of a claim from before metadata was switched off stay.
     const kept = this.states.readForRemoval(claim);
     return typeof kept === 'object' && kept.claim.uid === claim.uid && kept.layouts.length > 0;
+  }
+
+  /**
+   * The mounts of a container that has several requests for one extended resource, in place of those that CDI gives it for each of
+   * them. Drivers add them over NRI; none for any other container.
+   * @throws MetadataError as the record cannot be read
+   */
+  mountsFor(claim: ClaimIdentity, container: string): NonNullable<ContainerEdits['mounts']> {
+    const state = this.states.read(claim);
+    if (state?.claim.uid !== claim.uid) return [];
+    const files = containerFilesOf(state, this.hostDirs, this.driver).filter((file) => file.container === container);
+    return files.flatMap(({ file, containerPaths }) =>
+      containerPaths.map((containerPath) => ({
+        hostPath: hostPath(file),
+        containerPath,
+        options: ['ro', 'bind'],
+      })),
+    );
   }
 
   /** Reads the variables of a container once: they are compared with every claim of the node. */

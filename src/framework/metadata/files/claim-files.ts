@@ -10,6 +10,7 @@ import { layouts } from '../layouts/layouts.ts';
 import { ClaimSpecs, type ContainerEdits, metadataClass } from './cdi.ts';
 import type { ClaimMetadataOptions } from './claim-dirs.ts';
 import { type ClaimState, contentOf, hasGate, requestOf } from './claim-state.ts';
+import { containerFilesOf, encodeContainerFile } from './container-files.ts';
 import {
   type HostFile,
   hostPath,
@@ -43,6 +44,7 @@ export class ClaimFiles {
   /** @throws MetadataError `metadata-name-invalid` if the claim cannot have files in one of its layouts */
   check(state: ClaimState): void {
     for (const base of Object.keys(state.requests)) this.#files(state, base);
+    containerFilesOf(state, this.#dirs, this.#options.driver);
   }
 
   /** To be called before a file can be blank: closes a gate that is open for another sandbox than the one that is served, and writes the specs that have the hook. */
@@ -88,6 +90,12 @@ export class ClaimFiles {
       const text = layouts[layout].encode(content) ?? (requestOf(state, base).isGated ? '' : undefined);
       if (text === undefined) withdrawFile(file);
       else if (putFile(file, text)) isWritten = true;
+    }
+    for (const shared of containerFilesOf(state, this.#dirs, this.#options.driver)) {
+      if (!shared.requests.includes(base)) continue;
+      const text = encodeContainerFile(state, shared);
+      if (text === undefined) withdrawFile(shared.file);
+      else putFile(shared.file, text);
     }
     return isWritten;
   }

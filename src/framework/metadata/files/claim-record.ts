@@ -13,6 +13,8 @@ export interface RequestRecord {
   devices: DeviceName[];
   /** Names by which its container may have asked for it instead of by a claim. */
   extendedResources?: readonly string[];
+  /** Containers that have another request for the same resource, too: see `ContainerFile`. */
+  sharers?: readonly string[];
 }
 
 /** What the driver prepared for a claim. */

@@ -74,6 +74,7 @@ const stateSchema = z.object({
         }),
       ),
       extendedResources: z.array(z.string()).optional(),
+      sharers: z.array(z.string()).optional(),
       generation: z.int(),
       content: z
         .object({

@@ -78,7 +78,7 @@ function versionsOf(wanted: readonly MetadataVersion[], kept: ClaimState | undef
 
 function prepareRequest(
   { attributesOf, now, isGated }: Preparation,
-  { name, devices, extendedResources }: RequestRecord,
+  { name, devices, extendedResources, sharers }: RequestRecord,
   prepared: PreparedContent,
   kept: (RequestState & { isOver: boolean }) | undefined,
 ): RequestState {
@@ -93,7 +93,7 @@ function prepareRequest(
   }));
   const request: RequestState = {
     ...{ name, devices: published, generation: kept?.generation ?? 0 },
-    ...defined({ extendedResources }),
+    ...defined({ extendedResources, sharers }),
   };
   const known = kept?.isOver === false ? kept.content : undefined;
   if (prepared === 'deferred') {

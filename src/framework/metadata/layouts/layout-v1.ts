@@ -23,11 +23,16 @@ export const v1: Layout = {
   containerPaths({ claim, podClaimName, request, driver, extendedResources = [] }) {
     // An empty annotation does not make it a template claim (the Go helper's rule).
     const claimDir = podClaimName ? `resourceclaimtemplates/${podClaimName}` : `resourceclaims/${claim.name}`;
-    const dirs = [`${claimDir}/${request}`, ...extendedResources.map((name) => `${extendedResourcesDir}/${name}`)];
-    return dirs.map((dir) => `${v1ContainerDir}/${dir}/${driver}${metadataFileSuffix}`);
+    const own = `${v1ContainerDir}/${claimDir}/${request}/${driver}${metadataFileSuffix}`;
+    return [own, ...extendedResources.map((name) => extendedResourcePath(name, driver))];
   },
   encode: ({ document, versions }) => document && encodeVersions(document, versions),
 };
+
+/** Where a container finds the file of an extended resource that it has asked for. */
+export function extendedResourcePath(name: string, driver: string): string {
+  return `${v1ContainerDir}/${extendedResourcesDir}/${name}/${driver}${metadataFileSuffix}`;
+}
 
 /** A file in the request's directory. Source: KEP-5304 "Directory structure on host". */
 export function requestFile({ dataDir }: HostDirs, place: RequestPlace, file: string): HostFile {

@@ -22,6 +22,7 @@ describe('NriHooks', () => {
   let failure: { error: unknown; attempts: number } | undefined;
   /** What the comparison with NUMA nodes says to the next containers. */
   let compare: () => boolean;
+  const adjustment = { env: [{ name: 'PCIDEVICE_INTEL_COM_NIC', value: '0000:3b:02.1,0000:3b:02.2' }] };
   const logger = new RecordingLogger();
   let hooks: NriHooks;
 
@@ -68,11 +69,12 @@ describe('NriHooks', () => {
       },
     };
     const onSynchronized = () => calls.push('synchronized');
-    hooks = new NriHooks({ registry, guard, numa, onSynchronized, clock, logger });
+    const adjustmentOf = () => adjustment;
+    hooks = new NriHooks({ registry, guard, numa, adjustmentOf, onSynchronized, clock, logger });
   });
 
   /** Whether the hook has answered after so much time, and what. */
-  async function answerAfter(ms: number, answer: Promise<void>): Promise<string> {
+  async function answerAfter(ms: number, answer: Promise<unknown>): Promise<string> {
     let state = 'waits';
     answer.then(
       () => (state = 'success'),
@@ -163,8 +165,10 @@ describe('NriHooks', () => {
       throw new Error('its CPUs are on NUMA node 1');
     };
     await expect(hooks.createContainer(pod, {} as Container, context)).rejects.toThrow('NUMA node 1');
-    compare = () => true;
-    expect(await answerAfter(0, hooks.createContainer(pod, {} as Container, context))).toBe('success');
+    for (const isChanged of [false, true]) {
+      compare = () => isChanged;
+      expect(await hooks.createContainer(pod, {} as Container, context)).toBe(adjustment);
+    }
     expect(calls.at(-1)).toBe('refresh');
     work = new Promise(() => undefined);
     expect(await answerAfter(499, hooks.createContainer(pod, {} as Container, context))).toBe('waits');

@@ -1,6 +1,7 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect } from 'vitest';
+import { decodeMetadata } from '../../../../src/framework/metadata/document/decode.ts';
 import { decodeStream } from '../../../../src/framework/metadata/index.ts';
 import { itWith } from '../../../doubles/it-with.ts';
 import { buildPod, generateClaim, testDriver } from '../../../doubles/objects.ts';
@@ -187,6 +188,79 @@ describe('the claim that the scheduler makes for extended resources', () => {
       expect(Object.keys(bench.mountsOf(pod))).toEqual(expected);
       bench.api.delete('DeviceClass', 'vfs');
     }
+  });
+
+  describe('with two requests for one resource', () => {
+    const requests = [1, 2].map((index) => {
+      return { ...request, name: `container-${index}-request-0`, devices: [`dev-${index}`] };
+    });
+    const map = (containerName: string, index: number) => {
+      return { containerName, requestName: `container-${index}-request-0`, resourceName: 'intel.com/nic' };
+    };
+    /** The scheduler lets the init container share the requests of the two containers. */
+    const requestMappings = [map('main', 1), map('other', 2), map('setup', 1), map('setup', 2)];
+    const shared = 'setup+container-1-request-0';
+
+    const stage = (bench: Bench, status: object, podName = 'a') => {
+      bench.api.create(deviceClass('vfs', 'intel.com/nic'));
+      const added = bench.addPod('a', { annotations, requests });
+      const { metadata } = added.pod;
+      bench.api.create({ ...added.pod, metadata: { ...metadata, name: podName }, status });
+      return added;
+    };
+
+    it('has one file with both requests for the container that has both, and keeps it up to date', async () => {
+      await using bench = await startBench();
+      const extendedResourceClaimStatus = { resourceClaimName: 'a', requestMappings };
+      const { pod, wire } = stage(bench, { extendedResourceClaimStatus });
+      await bench.kubelet.prepare(pod);
+      expect(bench.metadataText('a', shared)).toBeUndefined();
+      const update = (index: number, interfaceName: string) =>
+        bench.helper.updateRequestMetadata(wire, `container-${index}-request-0`, [
+          owned(`dev-${index}`, { networkData: { interfaceName } }),
+        ]);
+      await update(1, 'net1');
+      expect(bench.metadataText('a', shared)).toBeUndefined();
+      const read = () => decodeMetadata(bench.metadataText('a', shared) ?? '');
+      const expected = (generation: number, names: [string, string]) => ({
+        generation,
+        requests: names.map((interfaceName, index) => ({
+          name: `container-${index + 1}-request-0`,
+          devices: [owned(`dev-${index + 1}`, { networkData: { interfaceName } })],
+        })),
+      });
+      await update(2, 'net2');
+      expect(read()).toMatchObject(expected(1, ['net1', 'net2']));
+      await update(1, 'net3');
+      expect(read()).toMatchObject(expected(2, ['net3', 'net2']));
+      await bench.kubelet.unprepare(pod);
+      expect(bench.claimDirs()).toEqual([]);
+    });
+
+    it.each([
+      ['another claim', { extendedResourceClaimStatus: { resourceClaimName: 'b', requestMappings } }],
+      ['nothing', {}],
+      [
+        'a container twice with one request',
+        { extendedResourceClaimStatus: { resourceClaimName: 'a', requestMappings: [map('main', 1), map('main', 1)] } },
+      ],
+    ])('has no such file where the status of the pod names %s', async (_what, status) => {
+      await using bench = await startBench({ devices: [] });
+      const { pod, wire } = stage(bench, status);
+      await bench.kubelet.prepare(pod);
+      for (const { name, devices } of requests)
+        await bench.helper.updateRequestMetadata(wire, name, [owned(devices[0]!)]);
+      const found = readdirSync(join(bench.dataDir(testDriver), 'dra-device-metadata/default_a'));
+      expect(found.filter((name) => name !== 'claim.json').sort()).toEqual(requests.map(({ name }) => name));
+    });
+
+    it('is not prepared while its pod cannot be read', async () => {
+      await using bench = await startBench();
+      const { wire } = stage(bench, {}, 'renamed');
+      await expect(bench.kubelet.client(testDriver).nodePrepareResources([wire])).rejects.toMatchObject({
+        details: expect.stringContaining('retrieve the extended resources of claim default/a'),
+      });
+    });
   });
 
   it('is not prepared while its class cannot be read, and the class of no other claim is read', async () => {

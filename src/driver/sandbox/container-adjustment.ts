@@ -1,0 +1,45 @@
+import type { Container, ContainerAdjustment, PodSandbox } from '../../../nri/index.ts';
+import type { ClaimMetadata } from '../../framework/metadata/index.ts';
+import { containerEnv } from '../dialects/pod-dialects.ts';
+import type { Store, StoredClaim } from '../state/index.ts';
+
+export interface ContainerAdjustmentOptions {
+  store: Pick<Store, 'claimsOfPod'>;
+  metadata: Pick<ClaimMetadata, 'isAnyUsedBy' | 'mountsFor'>;
+}
+
+/**
+ * What a container gets that has several requests for one extended resource: a variable and a file with the VFs of all of them. CDI
+ * gives it those of each request under the same names, and the runtime keeps the last ones.
+ * @returns `undefined` for any other container
+ * @throws StateError, MetadataError: without it the container would see only some of its VFs
+ */
+export function containerAdjustment(
+  { store, metadata }: ContainerAdjustmentOptions,
+  { uid }: Pick<PodSandbox, 'uid'>,
+  container: Pick<Container, 'createRuntimeHooks' | 'env' | 'name'>,
+): ContainerAdjustment | undefined {
+  const { name } = container;
+  const claims = claimsOf(store, uid, () => metadata.isAnyUsedBy(container)).filter(({ state, devices }) => {
+    return state === 'prepared' && devices.some(({ sharers }) => sharers?.includes(name) === true);
+  });
+  if (claims.length === 0) return undefined;
+  const env = Object.entries(containerEnv(claims, name)).map(([variable, value]) => ({ name: variable, value }));
+  const mounts = claims.flatMap(({ identity }) => metadata.mountsFor(identity, name));
+  return {
+    env,
+    mounts: mounts.map(({ hostPath: source, containerPath: destination, options }) => {
+      return { source, destination, type: 'bind', options };
+    }),
+  };
+}
+
+/** Containers without a claim of ours are created even while the store cannot be read. */
+function claimsOf(store: Pick<Store, 'claimsOfPod'>, podUid: string, usesAny: () => boolean): StoredClaim[] {
+  try {
+    return store.claimsOfPod(podUid);
+  } catch (error) {
+    if (usesAny()) throw error;
+    return [];
+  }
+}

@@ -1,0 +1,61 @@
+import { encodeVersions } from '../document/codec.ts';
+import type { HostDirs } from '../layouts/layout.ts';
+import { claimDirectory, extendedResourcePath } from '../layouts/layout-v1.ts';
+import { fileName, pathPart } from '../layouts/paths.ts';
+import type { ClaimState, RequestState } from './claim-state.ts';
+import type { HostFile } from './host-file.ts';
+
+/**
+ * The file of a container that has several requests for one extended resource: all of them in one document, by the name of the
+ * resource. CDI cannot mount it, since its edits are those of a request, not of a container: the driver adds the mounts over NRI.
+ * Only the layout `v1` shows files by the names of resources.
+ */
+export interface ContainerFile {
+  container: string;
+  /** Base names, in the order of the claim. */
+  requests: string[];
+  file: HostFile;
+  /** Absolute paths inside the container. */
+  containerPaths: string[];
+}
+
+/** @throws MetadataError `metadata-name-invalid` */
+export function containerFilesOf(state: ClaimState, { dataDir }: HostDirs, driver: string): ContainerFile[] {
+  if (!state.layouts.includes('v1')) return [];
+  const uses = Object.entries(state.requests).flatMap(([base, { sharers = [], extendedResources: names = [] }]) =>
+    names.slice(0, 1).flatMap((resource) => sharers.map((container) => ({ base, container, resource }))),
+  );
+  const groups = Map.groupBy(uses, ({ container, resource }) => `${container} ${resource}`);
+  // One that was allocated to another driver is not in the record.
+  return [...groups.values()].flatMap(([first, ...others]) => {
+    if (first === undefined || others.length === 0) return [];
+    const { base, container } = first;
+    const { base: dir, parts } = claimDirectory(dataDir, state.claim);
+    // No request has a `+` in its name.
+    const name = fileName(`${pathPart(container, 'container')}+${pathPart(base, 'request')}`, container);
+    const { extendedResources = [] } = state.requests[base] as RequestState;
+    return {
+      container,
+      requests: [base, ...others.map((other) => other.base)],
+      file: { base: dir, parts: [...parts, name, 'metadata.json'] },
+      containerPaths: extendedResources.map((resource) => extendedResourcePath(resource, driver)),
+    };
+  });
+}
+
+/**
+ * The text of such a file.
+ * @returns empty while its container waits at the gate, `undefined` while it must find none
+ */
+export function encodeContainerFile(state: ClaimState, { requests: bases }: ContainerFile): string | undefined {
+  const requests = bases.map((base) => state.requests[base] as RequestState);
+  const { claim, podClaimName, versions } = state;
+  const written = requests.flatMap(({ name, content }) =>
+    content === undefined ? [] : [{ name, devices: content.devices }],
+  );
+  if (written.length < requests.length) return requests.some(({ isGated }) => isGated) ? '' : undefined;
+  // Grows with each of them, and is 1 when each of them is.
+  const generation = requests.reduce((sum, request) => sum + request.generation, 1 - requests.length);
+  const names = { claim, generation, ...(podClaimName !== undefined && { podClaimName }) };
+  return encodeVersions({ ...names, requests: written }, versions);
+}
