@@ -36,166 +36,175 @@ interface Flag {
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
+/** The setting is an absolute path. */
+function directory<Options extends Pick<Flag, 'env' | 'default'>>(help: string, options: Options) {
+  return { value: '<path>', help, parse: parseAbsolutePath, ...options };
+}
+
+/** Off by default. */
+function toggle(help: string, options: Pick<Flag, 'env' | 'default'> = {}) {
+  return { value: '[bool]', help, default: 'false', parse: parseBoolean, ...options };
+}
+
 /**
  * All flags of `netdra run`, by the name of their setting, from which the flag's name is derived. Directories are absolute;
  * the kubelet sees them under the same paths.
  */
 const flags = {
   driverName: {
-    ...{ value: '<name>', env: 'NETDRA_DRIVER_NAME', default: 'sriov.netdra.dev', parse: parseDriverName },
+    value: '<name>',
+    env: 'NETDRA_DRIVER_NAME',
+    default: 'sriov.netdra.dev',
+    parse: parseDriverName,
     help: 'name of the driver in claims and ResourceSlices',
   },
   nodeName: { value: '<name>', env: 'NODE_NAME', isMandatory: true, help: 'name of the Node object of this machine' },
   kubeconfig: {
-    ...{ value: '<path>', env: 'KUBECONFIG' },
+    value: '<path>',
+    env: 'KUBECONFIG',
     help: "kubeconfig file for the API server; the pod's service account is used if unset",
   },
-  kubeletPluginsDir: {
-    ...{
-      value: '<path>',
-      env: 'NETDRA_KUBELET_PLUGINS_DIR',
-      default: '/var/lib/kubelet/plugins',
-      parse: parseAbsolutePath,
-    },
-    help: "the kubelet's plugins directory",
-  },
-  kubeletRegistryDir: {
-    ...{
-      value: '<path>',
-      env: 'NETDRA_KUBELET_REGISTRY_DIR',
-      default: '/var/lib/kubelet/plugins_registry',
-      parse: parseAbsolutePath,
-    },
-    help: "the kubelet's registration directory",
-  },
+  kubeletPluginsDir: directory("the kubelet's plugins directory", {
+    env: 'NETDRA_KUBELET_PLUGINS_DIR',
+    default: '/var/lib/kubelet/plugins',
+  }),
+  kubeletRegistryDir: directory("the kubelet's registration directory", {
+    env: 'NETDRA_KUBELET_REGISTRY_DIR',
+    default: '/var/lib/kubelet/plugins_registry',
+  }),
   podUid: {
-    ...{ value: '<uid>', env: 'POD_UID' },
+    value: '<uid>',
+    env: 'POD_UID',
     help: "UID of the driver's own pod; lets two instances serve side by side during a rolling update",
   },
-  cdiDir: {
-    ...{ value: '<path>', env: 'NETDRA_CDI_DIR', default: '/var/run/cdi', parse: parseAbsolutePath },
-    help: 'directory for CDI specs; the runtime must scan it',
-  },
-  stateDir: {
-    ...{ value: '<path>', env: 'NETDRA_STATE_DIR', parse: parseAbsolutePath },
-    help: "directory for the driver's state (default: its directory in the kubelet's plugins)",
-  },
+  cdiDir: directory('directory for CDI specs; the runtime must scan it', {
+    env: 'NETDRA_CDI_DIR',
+    default: '/var/run/cdi',
+  }),
+  stateDir: directory("directory for the driver's state (default: its directory in the kubelet's plugins)", {
+    env: 'NETDRA_STATE_DIR',
+  }),
   cniBinDirs: {
-    ...{ value: '<paths>', default: '/opt/cni/bin', parse: (text: string) => text.split(',').map(parseAbsolutePath) },
+    value: '<paths>',
+    default: '/opt/cni/bin',
+    parse: (text: string) => text.split(',').map(parseAbsolutePath),
     help: 'directories of CNI plugins, searched in this order; comma-separated',
   },
   cniUses: {
-    ...{ value: '<uses>', default: cniUses.join(','), parse: namesAmong(cniUses, { mayBeEmpty: true }) },
+    value: '<uses>',
+    default: cniUses.join(','),
+    parse: namesAmong(cniUses, { mayBeEmpty: true }),
     help: `what CNI plugins may do, comma-separated: ${cniUses.join(', ')}; empty: nothing`,
   },
   cniAllowedPlugins: {
-    ...{ value: '<names>', default: '*', parse: parseList },
+    value: '<names>',
+    default: '*',
+    parse: parseList,
     help: 'CNI plugins that may run, comma-separated; *: all',
   },
   cniDefinitionNamespaces: {
-    ...{ value: '<names>', default: '*', parse: parseList },
+    value: '<names>',
+    default: '*',
+    parse: parseList,
     help: 'namespaces whose NetworkAttachmentDefinitions may select plugins, comma-separated; *: all',
   },
-  procSysDir: {
-    ...{ value: '<path>', env: 'NETDRA_PROC_SYS_DIR', default: '/proc/sys', parse: parseAbsolutePath },
-    help: "the host's /proc/sys, mounted writable: for sysctls of interfaces",
-  },
+  procSysDir: directory("the host's /proc/sys, mounted writable: for sysctls of interfaces", {
+    env: 'NETDRA_PROC_SYS_DIR',
+    default: '/proc/sys',
+  }),
   nriSocket: {
-    ...{ value: '<path>', env: 'NETDRA_NRI_SOCKET', default: '/var/run/nri/nri.sock' },
+    value: '<path>',
+    env: 'NETDRA_NRI_SOCKET',
+    default: '/var/run/nri/nri.sock',
     help: "the runtime's NRI socket",
   },
   nriPluginName: { value: '<name>', default: 'netdra', help: 'NRI plugin name' },
   nriPluginIndex: { value: '<nn>', default: '10', help: 'two digits that order the NRI plugins' },
   metadataLayouts: {
-    ...{ value: '<names>', default: 'v1,kep', parse: namesAmong(layoutNames) },
+    value: '<names>',
+    default: 'v1,kep',
+    parse: namesAmong(layoutNames),
     help: `layouts of the metadata file (docs/metadata.md), comma-separated: ${layoutNames.join(', ')}`,
   },
   metadataVersions: {
-    ...{ value: '<versions>', default: metadataVersions.join(','), parse: namesAmong(metadataVersions) },
+    value: '<versions>',
+    default: metadataVersions.join(','),
+    parse: namesAmong(metadataVersions),
     help: `versions of metadata.resource.k8s.io in the layout v1, comma-separated: ${metadataVersions.join(', ')}`,
   },
-  attributesDir: {
-    ...{
-      value: '<path>',
-      env: 'NETDRA_ATTRIBUTES_DIR',
-      default: defaultHostDirs.attributesDir,
-      parse: parseAbsolutePath,
-    },
-    help: 'host directory for files of the layout attributes-json',
-  },
-  downwardApiDir: {
-    ...{
-      value: '<path>',
-      env: 'NETDRA_DOWNWARD_API_DIR',
-      default: defaultHostDirs.downwardApiDir,
-      parse: parseAbsolutePath,
-    },
-    help: 'host directory for files of the layout downward-api, with a directory for each pod',
-  },
-  deviceInfoDir: {
-    ...{ value: '<path>', default: deviceInfoDir, parse: parseAbsolutePath },
-    help: 'host directory for device-info files (docs/dialects.md)',
-  },
-  enableDeviceMetadata: {
-    ...{ value: '[bool]', env: 'ENABLE_DEVICE_METADATA', default: 'false', parse: parseBoolean },
-    help: 'write metadata files for new claims (KEP-5304); the Helm chart sets it',
-  },
+  attributesDir: directory('host directory for files of the layout attributes-json', {
+    env: 'NETDRA_ATTRIBUTES_DIR',
+    default: defaultHostDirs.attributesDir,
+  }),
+  downwardApiDir: directory('host directory for files of the layout downward-api, with a directory for each pod', {
+    env: 'NETDRA_DOWNWARD_API_DIR',
+    default: defaultHostDirs.downwardApiDir,
+  }),
+  deviceInfoDir: directory('host directory for device-info files (docs/dialects.md)', { default: deviceInfoDir }),
+  enableDeviceMetadata: toggle('write metadata files for new claims (KEP-5304); the Helm chart sets it', {
+    env: 'ENABLE_DEVICE_METADATA',
+  }),
   startGate: {
-    ...{ value: '<mode>', env: 'NETDRA_START_GATE', default: 'auto', choices: startGateModes },
+    value: '<mode>',
+    env: 'NETDRA_START_GATE',
+    default: 'auto',
+    choices: startGateModes,
     help: 'containers that start before their devices are ready: wait in an OCI hook (hook), have no metadata file and fail (file), or what the runtime handlers of the node allow (auto)',
   },
   gateProgram: {
-    ...{ value: '<path>', env: 'NETDRA_GATE_PROGRAM' },
+    value: '<path>',
+    env: 'NETDRA_GATE_PROGRAM',
     help: 'netdra-gate, the program of the OCI hook, which is copied to the node (default: the one beside the driver)',
   },
   hooklessRuntimeHandlers: {
-    ...{ value: '<names>', env: 'NETDRA_HOOKLESS_RUNTIME_HANDLERS', default: defaultHooklessHandlers.join(',') },
-    ...{ parse: parseHandlers },
+    value: '<names>',
+    env: 'NETDRA_HOOKLESS_RUNTIME_HANDLERS',
+    default: defaultHooklessHandlers.join(','),
+    parse: parseHandlers,
     help: 'runtime handlers that may not run OCI hooks, comma-separated, with * for any characters',
   },
-  liveUpdates: {
-    ...{ value: '[bool]', default: 'true', parse: parseBoolean },
-    help: 'follow changes of addresses, MTU, MAC and link in running pods',
-  },
-  listAttributes: {
-    ...{ value: '[bool]', default: 'false', parse: parseBoolean },
-    help: 'offer NUMA nodes as lists, with the other nodes of the same socket; needs the feature gate DRAListTypeAttributes',
-  },
-  nodeView: {
-    ...{ value: '[bool]', default: 'false', parse: parseBoolean },
-    help: 'show the devices of the node in the API, as NodeNetworkDevices; needs its CustomResourceDefinition',
-  },
+  liveUpdates: toggle('follow changes of addresses, MTU, MAC and link in running pods', { default: 'true' }),
+  listAttributes: toggle(
+    'offer NUMA nodes as lists, with the other nodes of the same socket; needs the feature gate DRAListTypeAttributes',
+  ),
+  nodeView: toggle(
+    'show the devices of the node in the API, as NodeNetworkDevices; needs its CustomResourceDefinition',
+  ),
   openClaimFields: {
-    ...{ value: '<fields>', default: '', parse: namesAmong(closedFields, { mayBeEmpty: true }) },
+    value: '<fields>',
+    default: '',
+    parse: namesAmong(closedFields, { mayBeEmpty: true }),
     help: `closed fields that claims may set where their DeviceClass does not; comma-separated: ${closedFields.join(', ')}`,
   },
   inventoryPolicy: {
-    ...{ value: '<path>', env: 'NETDRA_INVENTORY_POLICY' },
+    value: '<path>',
+    env: 'NETDRA_INVENTORY_POLICY',
     help: 'file that selects the VFs to offer; read again when it changes',
   },
-  policyObjects: {
-    ...{ value: '[bool]', default: 'false', parse: parseBoolean },
-    help: 'follow NetworkDevicePolicies of the API server, which come before the file; needs their CustomResourceDefinition',
-  },
+  policyObjects: toggle(
+    'follow NetworkDevicePolicies of the API server, which come before the file; needs their CustomResourceDefinition',
+  ),
   reconcileIntervalMs: {
-    ...{ value: '<seconds>', default: '60', parse: parseSeconds },
+    value: '<seconds>',
+    default: '60',
+    parse: parseSeconds,
     help: 'interval between reconciliations',
   },
   bootIdPath: { value: '<path>', isHidden: true, help: "file with the kernel's boot ID" },
   httpAddress: {
-    ...{ value: '<address>', parse: (text: string) => parseAddress(text) && text },
+    value: '<address>',
+    parse: (text: string) => parseAddress(text) && text,
     help: 'where to serve /metrics, /healthz and /readyz: HOST:PORT, [IPV6]:PORT or :PORT; disabled if unset',
   },
   httpTlsDir: {
     value: '<path>',
     help: 'directory with tls.crt and tls.key to serve them over HTTPS; read again when they change',
   },
-  vfTraffic: {
-    ...{ value: '[bool]', default: 'false', parse: parseBoolean },
-    help: 'metrics with the traffic of each VF in a pod: up to 512 VFs with 8 series each',
-  },
+  vfTraffic: toggle('metrics with the traffic of each VF in a pod: up to 512 VFs with 8 series each'),
   simulate: {
-    ...{ value: '<vfs>', env: 'NETDRA_SIMULATE', parse: parseSimulation },
+    value: '<vfs>',
+    env: 'NETDRA_SIMULATE',
+    parse: parseSimulation,
     help: 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS, with @ the NUMA nodes of the PFs',
   },
   simulatePrefix: { value: '<name>', default: simulatedPrefix, help: 'name prefix of simulated interfaces' },
