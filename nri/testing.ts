@@ -69,7 +69,11 @@ export class FakeRuntime implements AsyncDisposable {
     this.#options = options;
     for (const pod of options.pods ?? []) this.pods.set(pod.id, pod);
     this.#facts = {
-      ...{ name: 'containerd', version: 'v2.1.9', nriVersion: 'v0.8.0', config: '', logger: silentLogger },
+      name: 'containerd',
+      version: 'v2.1.9',
+      nriVersion: 'v0.8.0',
+      config: '',
+      logger: silentLogger,
       registrationTimeoutMs: defaultRegistrationTimeoutMs,
       requestTimeoutMs: defaultRequestTimeoutMs,
       configureFirst: false,

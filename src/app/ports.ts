@@ -47,7 +47,11 @@ export async function openPorts(
   const locks = stack.use(new FileMutex(join(stateDir, 'claims.lock'), new CloseWatch(clock), StateError));
   const removals = stack.use(new Backlog());
   return {
-    ...{ clock, now: () => new Date(), logger, random: Math.random, kube },
+    clock,
+    now: () => new Date(),
+    logger,
+    random: Math.random,
+    kube,
     kernel: {
       networks,
       watchHost: (onChange) => NetworkWatch.openHost(onChange),
@@ -59,7 +63,11 @@ export async function openPorts(
     kubelet: {
       serve: (plugin, options) =>
         startKubeletPlugin(plugin, {
-          ...{ ...options, registryDir: settings.kubeletRegistryDir, podUid: settings.podUid, clock, logger },
+          ...options,
+          registryDir: settings.kubeletRegistryDir,
+          podUid: settings.podUid,
+          clock,
+          logger,
           health: true,
           // The driver itself serializes access to whatever two claims could share.
           serialize: false,

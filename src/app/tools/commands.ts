@@ -35,7 +35,11 @@ export function doctorCommand(): Command {
       const { kubeconfig, simulate } = options;
       const { criSocket, netnsDir } = command.opts<{ criSocket?: string; netnsDir: string }>();
       const findings = await runDoctor({
-        ...{ ...options, ...driverDirs(options), netnsDir, procDir: '/proc', sysDir: '/sys' },
+        ...options,
+        ...driverDirs(options),
+        netnsDir,
+        procDir: '/proc',
+        sysDir: '/sys',
         simulated: simulate !== undefined,
         criSockets: criSocket === undefined ? criSockets : [criSocket],
         readCri: readCriRuntime,
@@ -73,7 +77,11 @@ export function inventoryCommand(): Command {
       using stored = openStored(dirs);
       using connection = RtnlConnection.open();
       const view = await takeInventory({
-        ...{ driver, connection, sysfsRoot: '/sys', claims: stored.claims, unrestored: stored.unrestored },
+        driver,
+        connection,
+        sysfsRoot: '/sys',
+        claims: stored.claims,
+        unrestored: stored.unrestored,
         ...defined({ policyPath, simulatedIn: simulate && dirs.stateDir, state: instance }),
       });
       writeOutput(options, view, formatInventory);

@@ -61,7 +61,9 @@ export function planPool(input: PoolPlanInput): PoolPlan {
     const existing = byName.get(name(index));
     const generation = existing?.spec.pool.generation ?? newest;
     const spec = {
-      ...{ driver, nodeName, pool: { name: poolName, generation, resourceSliceCount: contents.length } },
+      driver,
+      nodeName,
+      pool: { name: poolName, generation, resourceSliceCount: contents.length },
       ...withTaintTimes(content, actual),
     };
     const kept = published?.kept.get(name(index));

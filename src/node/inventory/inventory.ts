@@ -116,7 +116,14 @@ export class Inventory {
     const report = emptyReport();
     const isComplete = survey.functions.problems === undefined;
     const scan: Scan = {
-      ...{ survey, held, report, isComplete, elsewhere: new Set(), matched: new Set(), selectable: [], found: [] },
+      survey,
+      held,
+      report,
+      isComplete,
+      elsewhere: new Set(),
+      matched: new Set(),
+      selectable: [],
+      found: [],
     };
     for (const problem of survey.functions.problems ?? []) addProblem(report, problem);
     for (const address of survey.functions.pfs) await collectProblem(scan, () => this.#scanPf(address, scan));
@@ -193,7 +200,9 @@ export class Inventory {
     const { simulated } = this.#options;
     const { devices, pfs } = this.#report;
     return readConditions({
-      ...{ devices, pfs, isHeld: (pciAddress: string) => held.has(pciAddress) },
+      devices,
+      pfs,
+      isHeld: (pciAddress) => held.has(pciAddress),
       linksOf(pciAddress) {
         if (!simulated) return network.linksOf(pciAddress, pfs.find((pf) => pf.pciAddress === pciAddress)?.names);
         const link = network.linkOf({ pciAddress, simulated });
