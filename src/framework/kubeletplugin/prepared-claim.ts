@@ -43,8 +43,10 @@ export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, retu
     }
   }
   const { identity, podClaimName, podUids } = claim;
-  const [podUid] = podUids;
-  return { record: { claim: identity, requests, ...defined({ podClaimName, podUid }) }, contents, devices };
+  const [podUid, ...others] = podUids;
+  const otherPodUids = others.length === 0 ? undefined : others;
+  const names = defined({ podClaimName, podUid, otherPodUids });
+  return { record: { claim: identity, requests, ...names }, contents, devices };
 }
 
 function deferredDevice(result: AllocatedClaim['results'][number]): PreparedDevice {

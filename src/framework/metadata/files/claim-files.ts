@@ -113,6 +113,14 @@ export class ClaimFiles {
     this.removeClaimDir(state.claim);
   }
 
+  /** Removes files that a claim does not have any more when it is prepared again: those of pods that have ended. */
+  removeOver(before: ClaimState, next: ClaimState): void {
+    for (const base of Object.keys(before.requests)) {
+      const stay = this.pathsOf(next, base);
+      for (const [, file] of this.#files(before, base)) if (!stay.includes(hostPath(file))) removeShared(file);
+    }
+  }
+
   /** Removes the claim's own directory. */
   removeClaimDir(claim: ClaimIdentity): void {
     const dir = claimDirectory(this.#dirs.dataDir, claim);
@@ -197,10 +205,15 @@ export class ClaimFiles {
     return Object.keys(edits).length === 0 ? undefined : edits;
   }
 
-  /** The files of a request, one for each of its layouts. */
+  /** The files of a request, one for each of its layouts, or for each pod in a layout that has directories of pods. */
   #files(state: ClaimState, base: string): [LayoutName, HostFile][] {
     const place = this.#placeOf(state, base);
-    return state.layouts.map((layout) => [layout, layouts[layout].hostFile(this.#dirs, place)]);
+    const places = [place, ...(state.otherPodUids ?? []).map((podUid) => ({ ...place, podUid }))];
+    return state.layouts.flatMap((layout) => {
+      const files = places.map((each) => layouts[layout].hostFile(this.#dirs, each));
+      const byPath = new Map(files.map((file) => [hostPath(file), file]));
+      return [...byPath.values()].map((file): [LayoutName, HostFile] => [layout, file]);
+    });
   }
 
   #placeOf(state: ClaimState, base: string) {

@@ -337,6 +337,8 @@ export class ClaimMetadata extends ClaimDirs {
     const isOpen = !hasGate(next) || openFor(this.options.dataDir, next.claim) === next.servedBy;
     const state: ClaimState = isOpen ? next : { ...next, servedBy: null };
     this.#files.check(state);
+    // Before the record forgets them.
+    if (kept !== undefined) this.#files.removeOver(kept, state);
     if (found !== undefined && kept === undefined) {
       this.#files.remove(found);
       this.states.remove(found.claim);

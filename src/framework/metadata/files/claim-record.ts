@@ -24,6 +24,8 @@ export interface ClaimRecord {
   podClaimName?: string;
   /** UID of the pod that it is for, the first of them if it is reserved for several. */
   podUid?: string;
+  /** UIDs of the others. */
+  otherPodUids?: readonly string[];
   /** By base name. */
   requests: Record<string, RequestRecord>;
 }

@@ -32,7 +32,10 @@ export interface RequestState extends RequestRecord {
 export interface ClaimState {
   claim: ClaimIdentity;
   podClaimName?: string;
+  /** The pod that it was first prepared for: its containers, and those of all other pods, mount the files in its directory. */
   podUid?: string;
+  /** The other pods that it is for. */
+  otherPodUids?: readonly string[];
   /** The boot of the node in which it was last prepared. */
   bootId?: string;
   /** All layouts in which its files were ever laid down: containers may have them mounted. */
@@ -53,6 +56,7 @@ const stateSchema = z.object({
   claim: z.object({ namespace: z.string(), name: z.string(), uid: z.string() }),
   podClaimName: z.string().optional(),
   podUid: z.string().optional(),
+  otherPodUids: z.array(z.string()).optional(),
   bootId: z.string().optional(),
   layouts: z.array(z.string()).transform((names) => layoutNames.filter((name) => names.includes(name))),
   versions: z

@@ -49,10 +49,12 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
   }
   // The pod stays the one it was first prepared for: the CDI spec of its containers names its directory.
   const podUid = kept?.podUid ?? record.podUid;
+  const pods = [record.podUid, ...(record.otherPodUids ?? [])].filter((uid) => uid !== undefined && uid !== podUid);
+  const otherPodUids = pods.length === 0 ? undefined : (pods as string[]);
   const versions = versionsOf(preparation.versions, kept);
   const state = {
     claim,
-    ...defined({ podClaimName, podUid, bootId, versions }),
+    ...defined({ podClaimName, podUid, otherPodUids, bootId, versions }),
     layouts: [...new Set([...(kept?.layouts ?? []), ...layouts])],
     requests: Object.fromEntries(requests),
   };

@@ -28,8 +28,9 @@ export interface Recovery {
  */
 export function recoverState(record: ClaimRecord, recovery: Recovery): ClaimState {
   const { claim, podClaimName } = record;
-  const podUid = findPod(record, recovery) ?? record.podUid;
-  const names = { claim, ...defined({ podClaimName, podUid: podUid || undefined }) };
+  const [podUid = record.podUid, ...others] = findPods(record, recovery);
+  const otherPodUids = others.length === 0 ? undefined : others;
+  const names = { claim, ...defined({ podClaimName, podUid: podUid || undefined, otherPodUids }) };
   const found = new Set<LayoutName>();
   const requests: Record<string, RequestState> = {};
   let uid = claim.uid;
@@ -86,15 +87,13 @@ function fileIn(name: LayoutName, dirs: HostDirs, place: RequestPlace): HostFile
   }
 }
 
-/** The pod in whose directory the claim has files: the one that it was prepared for first. */
-function findPod({ claim, requests }: ClaimRecord, { dirs, driver }: Recovery): string | undefined {
-  const { downwardApiDir } = dirs;
-  for (const podUid of listSubdirectories({ base: downwardApiDir, parts: [] })) {
-    for (const request of Object.keys(requests)) {
-      const file = fileIn('downward-api', dirs, { claim, podUid, request, driver });
-      const text = file && readFileIfThere(file);
-      if ([claim.uid, driver].every((part) => text?.includes(JSON.stringify(part)))) return podUid;
-    }
-  }
-  return undefined;
+/** The pods in whose directories the claim has files; the one that it was prepared for first, if it has only that. */
+function findPods({ claim, requests }: ClaimRecord, { dirs, driver }: Recovery): string[] {
+  const hasFile = (podUid: string, request: string) => {
+    const file = fileIn('downward-api', dirs, { claim, podUid, request, driver });
+    const text = file && readFileIfThere(file);
+    return [claim.uid, driver].every((part) => text?.includes(JSON.stringify(part)));
+  };
+  const pods = listSubdirectories({ base: dirs.downwardApiDir, parts: [] });
+  return pods.filter((podUid) => Object.keys(requests).some((request) => hasFile(podUid, request)));
 }

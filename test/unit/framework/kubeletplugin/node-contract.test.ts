@@ -1,8 +1,10 @@
+import { readdirSync } from 'node:fs';
 import { describe, expect } from 'vitest';
-import { decodeStream } from '../../../../src/framework/metadata/index.ts';
+import { decodeStream, layouts } from '../../../../src/framework/metadata/index.ts';
 import { itWith } from '../../../doubles/it-with.ts';
 import { buildClaim, buildPod, testDriver } from '../../../doubles/objects.ts';
-import { preparedDevice, startBench, wireClaim } from './bench.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+import { type Behaviour, preparedDevice, startBench, wireClaim } from './bench.ts';
 
 const it = itWith(() => startBench());
 
@@ -24,7 +26,8 @@ describe('KEP-3063 NodePrepareResource', () => {
 describe('KEP-3063 one claim', () => {
   it('for several pods is prepared before the first and unprepared after the last', async () => {
     const calls: string[] = [];
-    await using bench = await startBench({
+    using dir = tempDir();
+    const behaviour: Behaviour = {
       prepareResourceClaims: async (claims) => {
         for (const { podUids } of claims) calls.push(`prepare for ${podUids.length} pods`);
         return new Map(claims.map(({ identity }) => [identity.uid, { devices: [] }]));
@@ -33,12 +36,18 @@ describe('KEP-3063 one claim', () => {
         calls.push('unprepare');
         return new Map(claims.map(({ uid }) => [uid, undefined]));
       },
-    });
+    };
+    const metadata = { downwardApiDir: dir.path, layouts: [layouts['downward-api']] };
+    await using bench = await startBench(behaviour, { metadata });
     const pods = ['one', 'two'].map((name) =>
       buildPod(name, { resourceClaims: [{ name: 'nic', resourceClaimName: 'shared' }] }),
     );
-    bench.api.create(buildClaim('shared', { requests: [{ name: 'vf', devices: ['dev-1'] }], pods }));
+    const claim = buildClaim('shared', { requests: [{ name: 'vf', devices: ['dev-1'] }], pods });
+    bench.api.create(claim);
+    const wire = wireClaim(claim);
     for (const pod of pods) await bench.kubelet.prepare(pod);
+    await bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-1')]);
+    expect(readdirSync(dir.path).sort()).toEqual(pods.map(({ metadata: { uid } }) => uid).sort());
     expect(bench.mountsOf(pods[1]!)).toEqual(bench.mountsOf(pods[0]!));
     await bench.kubelet.unprepare(pods[0]!);
     expect(bench.cdiSpecs()).toHaveLength(1);

@@ -106,11 +106,23 @@ describe('the layout attributes-json', () => {
 });
 
 describe('the layout downward-api', () => {
-  it('stays in the directory of the pod that the claim was first prepared for', async () => {
+  it('is in the directory of each pod of the claim, and mounted from that of the first one', async () => {
     const metadata = await written({ layouts: ['downward-api'] });
-    await metadata.prepare({ ...record, podUid: 'another-pod' }, new Map());
+    const pods = () => bench.files(bench.downwardApiDir);
+    const filesOf = (...uids: string[]) => uids.map((uid) => `${uid}/fast-net.vf.json`);
+    await metadata.prepare({ ...record, otherPodUids: ['pod-b', 'pod-c'] }, new Map());
+    expect(pods()).toEqual(filesOf(podUid, 'pod-b', 'pod-c'));
+    await metadata.update(claim, 'vf', [device]);
+    expect(new Set(pods().map((name) => readFileSync(join(bench.downwardApiDir, name), 'utf8'))).size).toBe(1);
+    // One pod has ended, and another one has the claim now; containers that it starts again still mount the first file.
+    await metadata.prepare({ ...record, podUid: 'pod-c', otherPodUids: ['pod-d'] }, new Map());
+    expect(pods()).toEqual(filesOf(podUid, 'pod-c', 'pod-d'));
+    expect(existsSync(join(bench.downwardApiDir, 'pod-b'))).toBe(false);
     expect([...bench.mounts(claim.uid).values()]).toEqual([path('downward-api')]);
-    expect(bench.files(bench.downwardApiDir)).toEqual([`${podUid}/fast-net.vf.json`]);
+    await metadata.withdraw(claim);
+    expect(pods()).toEqual([]);
+    await metadata.unprepare(claim);
+    expect(existsSync(join(bench.downwardApiDir, 'pod-d'))).toBe(false);
   });
 
   it('says since when the devices are ready, not when they changed last', async () => {

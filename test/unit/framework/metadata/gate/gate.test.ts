@@ -280,7 +280,7 @@ describe('a claim with a gate', () => {
     expect(hidden().map((path) => statSync(path).ino)).toEqual(inodes);
   });
 
-  it('keeps its files in the directory of its first pod when its record is damaged and it has passed to another', async () => {
+  it('keeps its files in the directory of its first pod, beside those of the next, when its record is damaged and it has passed on', async () => {
     await prepareAndServe(a);
     writeFileSync(join(bench.downwardApiDir, 'readme'), 'of another program');
     writeFileSync(join(gatePath(), '../claim.json'), '');
@@ -288,7 +288,8 @@ describe('a claim with a gate', () => {
     restart({ gate, onRecovered: (of, problem) => recovered.push(of, problem) });
     await metadata.prepare({ ...record, podUid: 'next' }, new Map());
     await serve(b);
-    expect(bench.files(bench.downwardApiDir)).toEqual([`${podUid}/fast-net.vf.json`, 'readme']);
+    const pods = [podUid, 'next'].map((uid) => `${uid}/fast-net.vf.json`);
+    expect(bench.files(bench.downwardApiDir)).toEqual([...pods, 'readme']);
     const path = join(gatePath(), '../claim.json');
     expect(recovered).toEqual([claim, expect.objectContaining({ code: 'metadata-malformed', path })]);
     writeFileSync(path, '');
