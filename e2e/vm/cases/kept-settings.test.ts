@@ -11,15 +11,16 @@ interface ReportedEvent {
 }
 
 const address = '192.0.2.10/24';
+const destination = '198.51.100.0/24';
 
-it('netdra restores VLAN and spoof check of VFs in running pods, also in user space, within one round, and reports an address that is removed in the pod', async ({
+it('netdra restores VLAN and spoof check of VFs in running pods, also in user space, within one round, and reports an address, a route and a kernel setting that are changed in the pod', async ({
   node,
   vfs,
 }) => {
   const [kernel, dpdk] = [vfAt(vfs, 'pf0', 0), vfAt(vfs, 'pf0', 1)];
   const running = await node.startPod('kept', kernel, [
     classConfig({ vf: { vlan: 7, spoofCheck: true } }),
-    vfConfig({ interfaceName: 'net1', addresses: [address] }),
+    vfConfig({ interfaceName: 'net1', addresses: [address], routes: [{ destination, gateway: '192.0.2.1' }] }),
   ]);
   await node.startPod('kept-dpdk', dpdk, [classConfig({ driver: 'vfio-pci', vf: { vlan: 9, spoofCheck: true } })]);
   const asAsked = [
@@ -38,7 +39,11 @@ it('netdra restores VLAN and spoof check of VFs in running pods, also in user sp
   for (const vf of [kernel, dpdk]) {
     execFileSync('ip', ['link', 'set', vf.pf, 'vf', `${vf.index}`, 'vlan', '0', 'spoofchk', 'off']);
   }
-  execFileSync('nsenter', [`--net=${netnsPath}`, 'ip', 'addr', 'del', address, 'dev', 'net1']);
+  const inPod = (...command: string[]) => execFileSync('nsenter', [`--net=${netnsPath}`, ...command]);
+  inPod('ip', 'route', 'del', destination);
+  inPod('bash', '-c', 'echo 2 >/proc/sys/net/ipv6/conf/net1/accept_ra');
+  // Last: the driver follows addresses, and looks at the others when it reads those.
+  inPod('ip', 'addr', 'del', address, 'dev', 'net1');
   expect(settings()).toEqual([
     { vlan: 0, spoofchk: false },
     { vlan: 0, spoofchk: false },
@@ -70,12 +75,15 @@ it('netdra restores VLAN and spoof check of VFs in running pods, also in user sp
   const condition = () => {
     const claims = node.bench.api.objects<{
       metadata: { name: string };
-      status?: { devices?: { conditions?: { type: string; status: string; reason: string }[] }[] };
+      status?: { devices?: { conditions?: { type: string; status: string; reason: string; message: string }[] }[] };
     }>('ResourceClaim');
     const claim = claims.find(({ metadata: { name } }) => name === 'kept');
     return claim?.status?.devices?.[0]?.conditions?.find(({ type }) => type === 'Configured');
   };
   await expect.poll(condition, oneRound).toMatchObject({ status: 'False', reason: 'SettingsChanged' });
+  for (const change of [`addresses is missing instead of ${address}`, `routes is missing instead of ${destination}`])
+    expect(condition()?.message).toContain(change);
+  expect(condition()?.message).toContain('sysctls is net.ipv6.conf.IFNAME.accept_ra=2 instead of');
   // The pod has its address as its own program has left it, and the metadata says so.
   expect(linkOf(kernel, netnsPath)?.addr_info.filter(({ scope }) => scope === 'global')).toEqual([]);
   const [device] = (await node.metadataOnHost(running)).devices;
