@@ -94,8 +94,10 @@ export class KeptSettings {
   }
 
   #changeInPod({ link, name }: SimVf, { plan: { attach } }: SimClaim): void {
-    const { simulator } = this.#node;
-    if (link === undefined || link.namespace.isHost || attach !== 'netlink') return;
+    const { simulator, runtime } = this.#node;
+    // One that the pod has moved to a namespace of its own has left the pod: the driver does not see it.
+    const isInSandbox = [...runtime.sandboxes.values()].some(({ network }) => network === link?.namespace);
+    if (link === undefined || !isInSandbox || attach !== 'netlink') return;
     const { namespace, used } = link;
     this.#changedIn.add(namespace);
     used.routes = [];
