@@ -351,7 +351,7 @@ export class VfHardware {
 
   /** Whether the VF's interface has the address that its PF has set, and so cannot have any other. */
   async #hasAdminAddress(address: VfAddress): Promise<boolean> {
-    const { hardwareAddress } = (await this.#properties.info(address)) ?? {};
+    const { hardwareAddress } = await this.#properties.read(address);
     if (hardwareAddress === undefined) return false;
     return hardwareAddress === (await this.#links.find(address.pciAddress))?.hardwareAddress;
   }

@@ -11,6 +11,7 @@ import {
 } from '../netlink/index.ts';
 import type { DriverBinding } from './driver-binding.ts';
 import { SriovError, UnknownVfStateError } from './errors.ts';
+import { PfLists } from './pf-lists.ts';
 import {
   assertNoVfProperties,
   complete,
@@ -36,13 +37,6 @@ interface VfPropertiesOptions {
 
 type PfLink = Pick<Link, 'index' | 'name' | 'hardwareAddress'>;
 
-/**
- * How long a VF may be missing in its PF's list, or have an old value there, until that counts: cards reset a VF within a
- * second.
- */
-const settlesMs = 2_000;
-const pollMs = 100;
-
 /** The field of VFConfig that each property comes from. */
 const fieldsOf: Readonly<Record<VfProperty, string>> = {
   hardwareAddress: 'macAddress',
@@ -59,9 +53,11 @@ type Failed = PropertyFailure & { property: VfProperty };
 /** Reads and sets the PFs' settings for their VFs. */
 export class VfProperties {
   readonly #options: VfPropertiesOptions;
+  readonly #lists: PfLists;
 
   constructor(options: VfPropertiesOptions) {
     this.#options = options;
+    this.#lists = new PfLists(options.host, options.clock);
   }
 
   /**
@@ -72,7 +68,7 @@ export class VfProperties {
    * @throws UnknownVfStateError if the PF does not report the VF
    */
   async info(address: VfAddress): Promise<VfInfo | undefined> {
-    return await this.#poll(() => this.#infoNow(address));
+    return await this.#lists.poll(address, () => this.#infoNow(address));
   }
 
   /**
@@ -96,7 +92,11 @@ export class VfProperties {
       const hint = 'bind the kernel driver of the PF, and keep its interface in the network namespace of the driver';
       throw new UnknownVfStateError(message, { device: pfAddress, retriable: true, hint });
     }
-    const infos = await this.#list(pf, { device: pfAddress, subject: 'its VFs', pf: `PF ${pf.name} (${pfAddress})` });
+    const infos = await this.#lists.read(pf, {
+      device: pfAddress,
+      subject: 'its VFs',
+      pf: `PF ${pf.name} (${pfAddress})`,
+    });
     return new Map(infos.map((info) => [info.vfIndex, changeOf(info, pf)]));
   }
 
@@ -122,7 +122,7 @@ export class VfProperties {
     const failed: Failed[] = [];
     for (const property of propertiesOf(change)) {
       try {
-        await this.#options.host.setVf(index, vfIndex, { [property]: change[property] });
+        await this.#setVf(index, vfIndex, { [property]: change[property] });
       } catch (error) {
         failed.push({ property, error });
       }
@@ -142,7 +142,7 @@ export class VfProperties {
     if (address.pfAddress === undefined || vfIndex === undefined) return;
     const { index } = await this.#pfLink(address);
     try {
-      await this.#options.host.setVf(index, vfIndex, { hardwareAddress });
+      await this.#setVf(index, vfIndex, { hardwareAddress });
     } catch (error) {
       if (isUnsupported(error)) return;
       throw await this.#explainFailure(address, [{ property: 'hardwareAddress', error }]);
@@ -213,35 +213,33 @@ export class VfProperties {
   }
 
   /** @throws UnknownVfStateError */
-  async #ask({ pciAddress, pfAddress, vfIndex }: VfAddress, pf: PfLink): Promise<VfInfo> {
+  async #ask({ pciAddress, pfAddress, vfIndex }: VfAddress, pf: PfLink, isRecent = false): Promise<VfInfo> {
     const place = { device: pciAddress, subject: `VF ${vfIndex} (${pciAddress})`, pf: `PF ${pf.name} (${pfAddress})` };
-    const infos = await this.#list(pf, place);
+    const infos = await this.#lists.read(pf, place, isRecent);
     const info = infos.find((each) => each.vfIndex === vfIndex);
     if (info === undefined) throw UnknownVfStateError.leftOut(place, infos.length === 0);
     return info;
-  }
-
-  /** @throws UnknownVfStateError */
-  async #list(pf: PfLink, place: Parameters<typeof UnknownVfStateError.unreadable>[0]): Promise<VfInfo[]> {
-    try {
-      return await this.#options.host.vfInfos(pf.index);
-    } catch (cause) {
-      if (cause instanceof NetlinkError) throw UnknownVfStateError.unreadable(place, cause);
-      throw cause;
-    }
   }
 
   async #infoNow(address: VfAddress): Promise<VfInfo | undefined> {
     const pf = await this.#findPf(address);
     if (pf === undefined) return undefined;
     try {
-      const info = await this.#ask(address, pf);
+      const info = await this.#ask(address, pf, true);
       if (!isInfiniBand(pf)) return info;
       const { hardwareAddress: _truncated, ...rest } = info;
       return rest;
     } catch (error) {
       if (isInfiniBand(pf) && error instanceof UnknownVfStateError) return undefined;
       throw error;
+    }
+  }
+
+  async #setVf(index: number, vfIndex: number, change: VfChange): Promise<void> {
+    try {
+      await this.#options.host.setVf(index, vfIndex, change);
+    } finally {
+      this.#lists.changed(index);
     }
   }
 
@@ -252,21 +250,7 @@ export class VfProperties {
   }
 
   async #pollNow(address: VfAddress, isDone?: (now: VfChange) => boolean): Promise<VfChange> {
-    return await this.#poll(() => this.#now(address), isDone);
-  }
-
-  /** Asks until the answer is as it should be, or for a while. @throws UnknownVfStateError */
-  async #poll<T>(ask: () => Promise<T>, isDone: (answer: T) => boolean = () => true): Promise<T> {
-    const { clock } = this.#options;
-    for (const endsAt = clock.nowMs() + settlesMs; ; await clock.sleep(pollMs)) {
-      const isLast = clock.nowMs() >= endsAt;
-      try {
-        const answer = await ask();
-        if (isLast || isDone(answer)) return answer;
-      } catch (error) {
-        if (isLast || !(error instanceof UnknownVfStateError && error.mayPass)) throw error;
-      }
-    }
+    return await this.#lists.poll(address, () => this.#now(address), isDone);
   }
 
   /** Drivers report success for what the card's firmware ignores. */

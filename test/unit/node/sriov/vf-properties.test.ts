@@ -312,9 +312,48 @@ describe('a VF that is set up', () => {
 });
 
 describe('VfHardware.info', () => {
+  it('asks a PF once for all of its VFs that are read at a time, and anew after a change', async () => {
+    const { card, hardware, clock } = openVf({ vfs: 16 });
+    const { vfInfos } = card.host;
+    let requests = 0;
+    card.host.vfInfos = async (index) => {
+      requests++;
+      return await vfInfos(index);
+    };
+    const all = Array.from({ length: 16 }, (_, index) => card.address(index));
+    for (const address of all) await hardware.info(address);
+    await Promise.all(all.map((address) => hardware.info(address)));
+    expect(requests).toBe(1);
+    const before = await hardware.snapshot(card.address(3));
+    await hardware.configure(card.address(3), { vf: { vlan: { id: 9 } } }, before);
+    expect(await hardware.info(card.address(3))).toMatchObject({ vlan: { id: 9 } });
+    await card.host.setVf(5, 3, { vlan: { id: 8 } });
+    await clock.sleep(200);
+    expect(await hardware.info(card.address(3))).toMatchObject({ vlan: { id: 8 } });
+  });
+
+  it('waits once for a PF that has stopped reporting its VFs, not for each of them', async () => {
+    const { card, hardware, clock } = openVf({ vfs: 16 });
+    for (let index = 0; index < 16; index++) card.leftOut.add(index);
+    const startMs = clock.nowMs();
+    for (let index = 0; index < 16; index++)
+      await expect(hardware.info(card.address(index))).rejects.toMatchObject({ code: 'vf-state-unknown' });
+    expect(clock.nowMs() - startMs).toBeLessThan(2_500);
+    card.leftOut.clear();
+    await clock.sleep(200);
+    expect(await hardware.info(card.address(7))).toBeDefined();
+    // One VF that is being reset, beside others that are listed, is waited for as before.
+    card.leftOut.add(7);
+    const sinceMs = clock.nowMs();
+    await clock.sleep(200);
+    await expect(hardware.info(card.address(7))).rejects.toMatchObject({ code: 'vf-state-unknown' });
+    expect(clock.nowMs() - sinceMs).toBeGreaterThan(2_000);
+  });
+
   it('has nothing of a VF whose PF has no interface, and says when it is not known', async () => {
-    const { card, hardware, address } = openVf({ info: { vlan: { id: 7, priority: 0 } } });
+    const { card, hardware, address, clock } = openVf({ info: { vlan: { id: 7, priority: 0 } } });
     expect(await hardware.info(address)).toMatchObject({ vlan: { id: 7 } });
+    await clock.sleep(200);
     card.leftOut.add(0);
     await expect(hardware.info(address)).rejects.toMatchObject(unknown);
     card.listError = tooLong();
