@@ -40,6 +40,11 @@ describe('NodePrepareResources', () => {
   it.each([
     ['is not there', undefined, /get resource claims: retrieve claim default\/a: .*not found/],
     ['is not allocated', { allocated: false }, /get resource claims: claim default\/a not allocated$/],
+    [
+      'is neither allocated nor the one asked for',
+      { uid: 'another', allocated: false },
+      /get resource claims: claim default\/a not allocated$/,
+    ],
     ['got replaced', { uid: 'another' }, /get resource claims: claim default\/a got replaced$/],
     ['is reserved for no pod', { pods: [] }, /get resource claims: claim default\/a is not reserved for any pod$/],
   ])('facts §3.1: fails the whole call, with code Unknown, when a claim %s', async (_what, stored, message) => {
@@ -59,12 +64,6 @@ describe('NodePrepareResources', () => {
       details: expect.stringMatching(message),
     });
     expect(called).toEqual([]);
-  });
-
-  it('facts §3.1: checks the allocation before the UID', async ({ own: bench }) => {
-    bench.addPod('a', { uid: 'another', allocated: false });
-    const target = { namespace: 'default', name: 'a', uid: 'asked-for' };
-    await expect(bench.kubelet.client(testDriver).nodePrepareResources([target])).rejects.toThrow(/not allocated/);
   });
 
   it('prepares a claim that is being deleted: while it is reserved its devices are its own', async ({ own: bench }) => {
@@ -96,19 +95,6 @@ describe('NodePrepareResources', () => {
     ]);
   });
 
-  it("facts §3.1: reports the driver's error for the claim, and the others' results", async () => {
-    await using bench = await startBench({
-      prepareResourceClaims: async (claims) =>
-        results(claims, (name) => (name === 'bad' ? { error: new Error('no such VF') } : { devices: [] })),
-    });
-    const [good, bad] = ['good', 'bad'].map((name) => bench.addPod(name).wire);
-    const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([good!, bad!]);
-    expect(claims).toMatchObject({
-      [bad!.uid]: { error: 'no such VF', devices: [] },
-      [good!.uid]: { error: '', devices: [{ deviceName: 'dev-good' }] },
-    });
-  });
-
   it('prepares a claim whose result has the error undefined', async () => {
     // As authors from Go write it, who return devices and error together.
     const error: Error | undefined = undefined;
@@ -123,6 +109,7 @@ describe('NodePrepareResources', () => {
   });
 
   it.each<[string, unknown, string]>([
+    ['an error', { error: new Error('no such VF') }, 'no such VF'],
     ['an error beside devices', { devices: [], error: new Error('no such VF') }, 'no such VF'],
     ['no devices and an error that is undefined', { error: undefined }, 'neither an error nor a list of devices'],
     ['no devices and an error that is null', { error: null }, 'neither an error nor a list of devices'],
@@ -140,7 +127,7 @@ describe('NodePrepareResources', () => {
     ],
     ['a number for a name', { devices: [{ ...preparedDevice('dev-a'), deviceName: 7 }] }, 'deviceName of a device'],
     ['a number as shareId', { devices: [{ ...preparedDevice('dev-a'), shareId: 5 }] }, 'shareId of a device'],
-  ])('fails only the claim for which the driver returns %s', async (_what, result, text) => {
+  ])('facts §3.1: fails only the claim for which the driver returns %s', async (_what, result, text) => {
     await using bench = await startBench({
       prepareResourceClaims: async (claims) =>
         results(claims, (name) => (name === 'bad' ? (result as PrepareResult) : { devices: [] })),
