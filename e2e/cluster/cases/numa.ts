@@ -62,7 +62,7 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
       await cluster.remove('Pod', 'numa-aligned');
     });
 
-    it('are reported if they are on different nodes, and the container starts', { tags: 'newest' }, async () => {
+    it('are reported if they are on different nodes, and the container starts', { tags: 'oldest' }, async () => {
       const { cluster, view } = get();
       await startPinned('far', 1);
       await cluster.waitUntilRunning('far');
@@ -86,7 +86,7 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
       await cluster.remove('Pod', 'near');
     });
 
-    it('keep a container from starting if its class requires it, and mark the claim', { tags: 'newest' }, async () => {
+    it('keep a container from starting if its class requires it, and mark the claim', { tags: 'oldest' }, async () => {
       const { cluster } = get();
       const { metadata } = await cluster.create(testClass(cluster, 'near', { numa: 'require' }));
       try {

@@ -24,7 +24,7 @@ async function startPod(node: VmNode, name: string, vf: VfState) {
   };
 }
 
-/** Where that is only reported: e2e/cluster/cases/numa.ts, e2e/node/cases/numa.test.ts. */
+/** Where that is only reported, and on containerd 1.7: e2e/cluster/cases/numa.ts. */
 describe('a container with a CPU and memory of its own', () => {
   it('is refused on another node than its VF, whether its CPU is there or its memory, and starts beside it', async ({
     node,
