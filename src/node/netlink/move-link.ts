@@ -16,7 +16,8 @@ const attempts = 20;
  * Alternative names stay behind: since Linux 6.7 one that is taken in the target makes the move fail, and before that
  * it would exist there twice. The kernel sets the link down, takes it out of its bridge or bond, and
  * drops its addresses, routes and qdiscs. VLANs and macvlans on top of it stay in their namespace. Its index may change.
- * @param link as it was read last
+ * @param link as it was read last. The kernel is asked by its index only, since a change by name could meet another link of that name. An
+ * index comes again only if the link was deleted and one with its index was moved in from another namespace between reading and moving
  * @param change applied in the target; without a name the link keeps its own
  * @param options.acceptOtherName whether a name that is taken in the target is replaced by a free one. For the way back to the
  * host, which must not fail because a pod or the host has given the name to another link. A process in the pod that keeps adding
