@@ -125,6 +125,8 @@ export const remedies: Record<string, string> = {
   'policy-refused': 'Correct the NetworkDevicePolicy, or its node selector, so that one policy fits the node.',
   'policy-unread':
     'Check that the API server is reachable, and that the role of the chart may list NetworkDevicePolicies.',
+  'port-taken':
+    'Use VFs of other PFs for the bond, or mode `active-backup`; or delete the pod that has the other bond.',
   'pool-foreign': 'Delete the claim and its pod: the claim was allocated for another node.',
   'property-refused': 'Correct the value in class or claim: the message has the field and the reason of the kernel.',
   'property-unsupported': 'Leave the field out, or select a card that supports it.',

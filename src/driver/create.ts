@@ -309,6 +309,7 @@ function createClaims(
     checkAllocation: (claim) => checkAllocation(driver, classes, claim),
     openClaimFields: settings.openClaimFields,
     onSlow: (claim, progress) => events.slowToPrepare(claim, progress),
+    onShared: (claim, what) => events.portShared(claim, what),
     nodeNetworks: shared(
       async () => {
         const addresses = await kernel.networks.host.connection.reachableAddresses();

@@ -25,6 +25,8 @@ import { checkGroups, groupsOf } from './iommu-groups.ts';
 import { checkNesting } from './nesting.ts';
 import { PrepareProgress, type PrepareProgressOptions } from './prepare-progress.ts';
 import { type PrepareWork, storedOf, toWork } from './prepare-work.ts';
+import { checkPorts } from './shared-ports.ts';
+import { checkSinglePod } from './single-pod.ts';
 
 export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'>, PrepareProgressOptions {
   store: Store;
@@ -42,6 +44,8 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
   deviceSpecs: CdiSpecs;
   /** Files and variables for software that does not read the metadata. */
   dialectFiles: Pick<DialectFiles, 'write' | 'removeClaim'>;
+  /** Called with what a claim shares with another claim of the node and should not, see `checkPorts`. */
+  onShared: (claim: AllocatedClaim, what: string) => void;
   logger: Logger;
 }
 
@@ -196,7 +200,9 @@ export class Driver implements DraPlugin {
     work.devices = work.devices.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
     // In one transaction with the claim, so that only one of two claims of a pod gets a variable.
     this.#dialects.check(work.claim, work.devices);
-    checkGuarantees(work.claim, work.devices, () => this.#options.store.claims());
+    const others = () => this.#options.store.claims();
+    checkGuarantees(work.claim, work.devices, others);
+    for (const what of checkPorts(work.claim, work.devices, others)) this.#options.onShared(work.claim, what);
     this.#options.store.putClaim({ ...storedOf(work), state: 'preparing' }, work.unrestored);
     for (const { device } of work.unrestored) this.#withoutInterface.delete(device.pciAddress);
   }
@@ -384,14 +390,4 @@ export class Driver implements DraPlugin {
 /** Whether prepare may change one of a claim's VFs. */
 function changesHost({ isAgain, devices }: PrepareWork): boolean {
   return !isAgain && devices.some(({ config, before }) => before && mayChange(toVfWanted(config), before));
-}
-
-/** @throws DriverError `claim-shared` */
-function checkSinglePod(claim: AllocatedClaim): void {
-  const pods = (claim.object.status?.reservedFor ?? []).filter(({ resource }) => resource === 'pods');
-  if (pods.length <= 1) return;
-  const names = pods.map((pod) => pod.name).sort();
-  const problem = ` is reserved for ${pods.length} pods (${names.join(', ')}), and a VF can be in one only`;
-  const hint = 'give each pod a claim of its own: a ResourceClaimTemplate makes them';
-  throw refusal(claim, 'claim-shared', problem, { hint });
 }

@@ -25,6 +25,8 @@ export type DriverErrorCode =
   | 'device-in-use'
   /** The guarantees of other claims leave too little of the port's bandwidth. */
   | 'bandwidth-exceeded'
+  /** Another claim has a bond in mode 802.3ad over the same port. */
+  | 'port-taken'
   /** The claim is reserved for several pods, which its devices cannot serve. */
   | 'claim-shared'
   /** The NetworkAttachmentDefinition that the config names is missing, may not be read, or has no configuration. */

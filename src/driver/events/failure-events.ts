@@ -58,6 +58,12 @@ export class FailureEvents {
     this.#report(identity, consumersOf(claim), { reason: 'DeviceNotPrepared', action: 'Preparing', note });
   }
 
+  /** The pod starts nevertheless. @param what two claims have that they should not, with the other claim */
+  portShared(claim: AllocatedClaim, what: string): void {
+    const note = `Claim ${claimName(claim.identity)} conflicts with another one of this node: ${what}`;
+    this.#report(claim.identity, consumersOf(claim), { reason: 'PortShared', action: 'Preparing', note });
+  }
+
   notUnprepared(claim: ClaimIdentity, error: unknown): void {
     const note = `Devices of claim ${claimName(claim)} cannot be released yet: ${explain(error)}`;
     this.#report(claim, [], { reason: 'DeviceNotReturned', action: 'Unpreparing', note });

@@ -133,6 +133,8 @@ export class DriverBench implements Disposable {
   readonly control = new FakeControl();
   readonly logger = new RecordingLogger();
   readonly clock = new ManualClock();
+  /** What was reported of claims that share a port. */
+  readonly shared: string[] = [];
   /** What was reported of calls that take long. */
   readonly waits: string[] = [];
   readonly driver: Driver;
@@ -175,6 +177,7 @@ export class DriverBench implements Disposable {
         return [parseCidr('10.1.0.5/16')];
       },
       clock: this.clock,
+      onShared: (_, what) => this.shared.push(what),
       onSlow: ({ podUids }, progress) => this.waits.push(`${podUids.join()}: ${progress}`),
       logger: this.logger,
     });

@@ -1,0 +1,12 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { refusal } from '../api/refusal.ts';
+
+/** @throws DriverError `claim-shared` */
+export function checkSinglePod(claim: AllocatedClaim): void {
+  const pods = (claim.object.status?.reservedFor ?? []).filter(({ resource }) => resource === 'pods');
+  if (pods.length <= 1) return;
+  const names = pods.map((pod) => pod.name).sort();
+  const problem = ` is reserved for ${pods.length} pods (${names.join(', ')}), and a VF can be in one only`;
+  const hint = 'give each pod a claim of its own: a ResourceClaimTemplate makes them';
+  throw refusal(claim, 'claim-shared', problem, { hint });
+}
