@@ -1,5 +1,5 @@
 import { existsSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { type Gate, parseGate } from '../../src/framework/metadata/gate/gate.ts';
 import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
 import { isFallbackName } from '../../src/node/netlink/free-name.ts';
@@ -114,6 +114,7 @@ export class Checks {
     this.kept = new KeptSettings(node, onViolation);
     this.model = new HostModel(node, onViolation);
     this.returns = new Returns(node, onViolation);
+    node.cni.onOther = (message) => onViolation('other-attachment', message);
     node.kernel.observers.push({
       moved: (link, from, to, by) => this.#moved(link, from, to, by),
       removed: (link, by) => this.#leaves(link, by),
@@ -549,7 +550,19 @@ export class Checks {
     for (const claim of this.#existing(pod)) {
       this.#checkClaim(`${container.id} of ${sandbox.id} runs`, sandbox, claim, container.edits);
     }
+    this.#checkModes(container);
     if (isItsOwn && this.#existing(pod).length === pod.claims.length) this.#checkNodes(container);
+  }
+
+  /** Whoever a container runs as may read its files. */
+  #checkModes({ id, edits }: SimContainer): void {
+    const { files } = this.#node.disk;
+    for (const { hostPath } of edits.mounts) {
+      const [file, directory] = [files.modeOf(hostPath) ?? 0o444, files.modeOf(dirname(hostPath)) ?? 0o555];
+      if ((file & 0o444) === 0o444 && (directory & 0o555) === 0o555) continue;
+      const modes = `${file.toString(8)} in ${directory.toString(8)}`;
+      throw new Violation('not-readable', `${id} has ${hostPath} with mode ${modes}`);
+    }
   }
 
   /** A container has the device files of its own VFs in user space, and no others. */
@@ -893,10 +906,14 @@ export class Checks {
     const { host } = device?.attachment ?? {};
     // The kernel renames it after the move, in the same call.
     this.#afterStep.push(() => {
-      const { name, namespace } = link;
-      const isRight = host === undefined || name === host.name || isFallbackName(name);
-      if (isRight || !namespace.isHost || by === 'CNI plugin') return;
-      this.#violation ??= new Violation('name-on-host', `${parentDevice} of ${id} comes to the host as ${name}`);
+      const { name, namespace, altNames } = link;
+      if (host === undefined || !namespace.isHost || by === 'CNI plugin') return;
+      const isRight = name === host.name || isFallbackName(name);
+      const known = [...(host.altNames ?? []), host.name];
+      const others = this.#node.hasLostRequest ? [] : altNames.filter((each) => !known.includes(each));
+      if (isRight && others.length === 0) return;
+      const names = [name, ...others].join(' and ');
+      this.#violation ??= new Violation('name-on-host', `${parentDevice} of ${id} comes to the host as ${names}`);
     });
     const [bond] = device?.config.bond === undefined ? [] : ownBondsIn(from);
     // Without an answer to its request it goes on, and one whose sandbox cannot be reached is made anew: the end of the sandbox

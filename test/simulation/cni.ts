@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { CniPlugins } from '../../src/driver/sandbox/index.ts';
 import {
   type CachedAttachment,
@@ -34,6 +35,8 @@ export class CniNode {
   slowUntilMs = 0;
   /** The longest that a plugin has taken, or is about to take. */
   longestMs = 0;
+  /** A plugin is asked to undo something else than what it was asked to do. */
+  onOther: (message: string) => void = () => undefined;
   /** A plugin has ended well. */
   onDone: (tookMs: number, sandboxId: string, process: Process) => void = () => undefined;
 
@@ -98,6 +101,7 @@ class Plugins implements CniPlugins, CniCache {
   }
 
   async delete(attachment: CniAttachment, { signal }: { signal: AbortSignal }): Promise<void> {
+    this.#compare('chain', attachment);
     await this.#run(`CNI DEL ${attachment.ifName}`, signal, () => this.#detach(attachment));
     this.#process.point('CNI cache');
     this.#node.entries.delete(keyOf('chain', attachment));
@@ -130,6 +134,7 @@ class Plugins implements CniPlugins, CniCache {
   }
 
   async ipamDelete(attachment: CniIpamAttachment, { signal }: { signal: AbortSignal }): Promise<void> {
+    this.#compare('ipam', chainOf(attachment));
     await this.#run('IPAM DEL', signal, () => void this.#node.entries.delete(keyOf('ipam', chainOf(attachment))));
   }
 
@@ -143,6 +148,15 @@ class Plugins implements CniPlugins, CniCache {
       if (cached.kind === 'chain') this.#detach(cached.attachment);
       this.#node.entries.delete(keyOf(cached.kind, cached.attachment));
     });
+  }
+
+  /** Plugins find what they have to undo by all that they get: a DEL repeats its ADD. */
+  #compare(kind: string, attachment: CniAttachment): void {
+    const added = this.#node.entries.get(keyOf(kind, attachment))?.cached.attachment;
+    if (added === undefined || isDeepStrictEqual(added, attachment)) return;
+    this.#node.onOther(
+      `CNI DEL of ${attachment.ifName} is for ${JSON.stringify(attachment)}, not ${JSON.stringify(added)}`,
+    );
   }
 
   #attach({ deviceId = '', netnsPath, ifName, network }: CniAttachment): void {

@@ -8,10 +8,12 @@ class FileNode {
   /** The descriptor that has locked it, by byte. */
   readonly locks = new Map<number, number>();
   modifiedMs = 0;
+  mode: number;
   isRemoved = false;
 
-  constructor(inode: number, isDirectory: boolean) {
+  constructor(inode: number, isDirectory: boolean, mode = isDirectory ? 0o755 : 0o644) {
     this.inode = inode;
+    this.mode = mode;
     this.entries = isDirectory ? new Map() : undefined;
   }
 
@@ -70,6 +72,11 @@ export class MemoryFiles {
     return this.#find(path)?.node?.content.toString('utf8');
   }
 
+  /** Permissions of a file or directory; `undefined` if it does not exist. */
+  modeOf(path: string): number | undefined {
+    return this.#find(path)?.node?.mode;
+  }
+
   /** Removes all of them. */
   clear(): void {
     this.#tree = new FileNode(++this.#lastInode, true);
@@ -84,9 +91,9 @@ export class MemoryFiles {
   }
 
   readonly calls: Readonly<Record<string, Call>> = {
-    openSync: (path: string, flags: number | string) => {
+    openSync: (path: string, flags: number | string, mode?: number) => {
       const isMade = flags === 'wx' || (flags === 'a+' && this.#find(path)?.node === undefined);
-      const node = isMade ? this.#make(path, false) : this.#node(path);
+      const node = isMade ? this.#make(path, false, mode) : this.#node(path);
       if ((Number(flags) & constants.O_DIRECTORY) !== 0 && !node.isDirectory()) throw failure('ENOTDIR', path);
       this.#open.set(this.#nextDescriptor, node);
       return this.#nextDescriptor++;
@@ -108,7 +115,9 @@ export class MemoryFiles {
       const entries = [...(this.#node(path).entries ?? [])].sort(([one], [other]) => (one < other ? -1 : 1));
       return entries.map(([name, { isDirectory }]) => (withFileTypes ? { name, isDirectory } : name));
     },
-    fchmodSync: () => undefined,
+    fchmodSync: (descriptor: number, mode: number) => {
+      this.#node(descriptor).mode = mode;
+    },
     utimesSync: (path: string, _accessed: number, modified: number) => {
       this.#node(path).modifiedMs = 1_000 * modified;
     },
@@ -136,15 +145,15 @@ export class MemoryFiles {
     rmSync: (path: string, { force = false } = {}) => {
       if (!force || this.#find(path)?.node !== undefined) this.#remove(path);
     },
-    mkdirSync: (path: string, { recursive = false } = {}) => {
-      if (!recursive) return void this.#make(path, true);
+    mkdirSync: (path: string, { recursive = false, mode = 0o755 } = {}) => {
+      if (!recursive) return void this.#make(path, true, mode);
       let first: string | undefined;
       for (let end = this.root.length; end !== path.length; ) {
         const next = path.indexOf('/', end + 1);
         end = next === -1 ? path.length : next;
         const made = path.slice(0, end);
         if (this.#find(made)?.node !== undefined) continue;
-        this.#make(made, true);
+        this.#make(made, true, mode);
         first ??= made;
       }
       return first;
@@ -165,10 +174,10 @@ export class MemoryFiles {
     return place;
   }
 
-  #make(path: string, isDirectory: boolean): FileNode {
+  #make(path: string, isDirectory: boolean, mode?: number): FileNode {
     const { entries, name, node: present } = this.#place(path);
     if (present !== undefined) throw failure('EEXIST', path);
-    const node = new FileNode(++this.#lastInode, isDirectory);
+    const node = new FileNode(++this.#lastInode, isDirectory, mode);
     entries.set(name, node);
     return node;
   }

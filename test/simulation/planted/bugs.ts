@@ -26,6 +26,7 @@ import {
   type Plant,
   type PlantedBug,
 } from './plant.ts';
+import { teardownBugs } from './teardown-bugs.ts';
 
 /** The reset of a VF undoes a lot, and hides what else is not undone. */
 const noReset = inPart('control', (control) => {
@@ -375,4 +376,5 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   ...otherBugs,
   ...oldBugs,
+  ...teardownBugs,
 ];

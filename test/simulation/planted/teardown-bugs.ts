@@ -1,0 +1,29 @@
+import { pod } from './needs.ts';
+import { altered, type PlantedBug } from './plant.ts';
+import { inPods } from './plant-node.ts';
+
+/** Bugs in what is left of a pod when it ends. */
+export const teardownBugs: readonly PlantedBug[] = [
+  {
+    name: 'alternative-names-on-the-host',
+    what: 'a VF comes to the host with the alternative names that its pod has given it',
+    needs: pod(({ mutations }) => mutations > 0),
+    plant: inPods(() => ({ removeAltNames: async () => undefined })),
+  },
+  {
+    name: 'del-for-another-pod',
+    what: 'a CNI plugin is not told the name of the pod when it has to undo its work',
+    needs: pod(({ claims }) => claims.some(({ attach, ipam }) => attach === 'cni' || ipam)),
+    plant: (ports) => {
+      const nameless = <T extends { args?: Record<string, string> }>(attachment: T): T => {
+        const { K8S_POD_NAME: _name, ...args } = attachment.args ?? {};
+        return { ...attachment, args };
+      };
+      const cni = altered(ports.cni, {
+        delete: (attachment, options) => ports.cni.delete(nameless(attachment), options),
+        ipamDelete: (attachment, options) => ports.cni.ipamDelete(nameless(attachment), options),
+      });
+      return { ...ports, cni };
+    },
+  },
+];
