@@ -148,11 +148,14 @@ export class HostModel {
     for (const base of Object.keys(state.requests)) {
       const content = contentOf(state, base, driverName);
       const { isGated } = requestOf(state, base);
+      const place = placeOf(content);
+      const places = [place, ...(state.otherPodUids ?? []).map((podUid) => ({ ...place, podUid }))];
       for (const name of state.layouts) {
-        const path = hostPath(layouts[name].hostFile(dirs, placeOf(content)));
         const wanted = layouts[name].encode(content) ?? (isGated === true ? '' : undefined);
-        const isRight = readIfThere(path)?.trimEnd() === wanted?.trimEnd();
-        yield [path, isRight || !isRepaired ? undefined : 'is not what the record says'];
+        for (const path of new Set(places.map((each) => hostPath(layouts[name].hostFile(dirs, each))))) {
+          const isRight = readIfThere(path)?.trimEnd() === wanted?.trimEnd();
+          yield [path, isRight || !isRepaired ? undefined : 'is not what the record says'];
+        }
       }
       // Without metadata a spec has the hook of the gate, or there is none.
       if (state.layouts.length === 0 && isGated !== true) continue;
