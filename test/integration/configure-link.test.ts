@@ -124,7 +124,7 @@ async function ipamResult(logger: RecordingLogger, printed: object) {
     request: 'r',
     config: { ipam: { type: 'static' } },
   };
-  const place = { sandboxId: 's', netnsPath: '/n', podUid: 'u' };
+  const place = { podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n', podUid: 'u' };
   return await new CniAttacher({ runner, clock: systemClock, logger }).addresses(
     device,
     place,

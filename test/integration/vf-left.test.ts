@@ -219,7 +219,13 @@ describe('a VF that leaves its pod while the pod runs', () => {
     restarted.side.hooks.synchronize([sandbox()], []);
     await expect.poll(() => restarted.failures[0], within).toMatch(left);
     expect([restarted.gate('c'), restarted.file('c')]).toEqual([expect.stringContaining('waiting s1'), '']);
-    await restarted.side.registry.end({ sandboxId: 's1', podUid: 'pod', netnsPath: pod.path });
+    await restarted.side.registry.end({
+      podNamespace: 'default',
+      podName: 'app',
+      sandboxId: 's1',
+      podUid: 'pod',
+      netnsPath: pod.path,
+    });
     expect([linksOf(host).includes('nsim0v0'), linksOf(nested).includes('net1')]).toEqual([true, false]);
   });
 

@@ -70,8 +70,8 @@ export async function viewClaims({ claims, host, inspect }: ClaimsOptions): Prom
 
 async function findPlace(device: StoredDevice, hostLinks: Link[]): Promise<DevicePlace> {
   const { attachment, pciAddress } = device;
-  const { sandboxId, netnsPath, podUid, podNamespace, podName } = attachment ?? {};
-  const pod = podName === undefined ? `${podUid}` : `${podNamespace}/${podName}`;
+  const { sandboxId, netnsPath, podNamespace, podName } = attachment ?? {};
+  const pod = `${podNamespace}/${podName}`;
   if (isUserSpace(device)) return { in: 'user-space', ...(sandboxId === undefined ? {} : { sandboxId, pod }) };
   // Only a simulated VF has an alias by which it can be found.
   const find = (links: Link[]) =>

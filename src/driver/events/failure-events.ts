@@ -77,16 +77,10 @@ export class FailureEvents {
   }
 
   /** Nothing has failed, but the pod waits. @param progress how far the work is, and with which device of the claim */
-  slowToAttach(
-    { podUid: uid, podNamespace: namespace, podName: name }: Omit<SandboxPlace, 'netnsPath'>,
-    claim: ClaimIdentity,
-    progress: string,
-  ): void {
+  slowToAttach(pod: Omit<SandboxPlace, 'netnsPath'>, claim: ClaimIdentity, progress: string): void {
     const note = `The containers wait until the devices of the pod are attached, one after the other: ${progress}`;
     const what: EventFailure = { reason: 'WaitingForDevices', action: 'Attaching', note };
-    // The runtime may not have listed the sandbox yet: after a restart it is known from a waiting container.
-    const isNamed = namespace !== undefined && name !== undefined;
-    this.#reportSlow(claim, isNamed ? [{ uid, namespace, name }] : this.#podsOf([uid]), what);
+    this.#reportSlow(claim, [nameOf(pod)], what);
   }
 
   /** The same before the pod has a sandbox. */
@@ -158,10 +152,8 @@ export class FailureEvents {
         const key = `${identity.uid} ${name}`;
         lost.add(key);
         if (this.#lost.has(key)) continue;
-        const { podUid: uid, podNamespace: namespace, podName } = attachment ?? {};
-        const isKnown = uid !== undefined && namespace !== undefined && podName !== undefined;
         const note = `Device ${name} (${pciAddress}) of claim ${claimName(identity)} is no longer on the node: the NIC was removed or its VFs were disabled. Delete the pod to reschedule it.`;
-        const pods = isKnown ? [{ uid, namespace, name: podName }] : [];
+        const pods = attachment === undefined ? [] : [nameOf(attachment)];
         this.#report(identity, pods, { reason: 'DeviceLost', action: 'Discovering', note });
       }
     }
@@ -267,4 +259,8 @@ function claimReference(claim: ClaimIdentity): ObjectReference {
 
 function podReference({ namespace, name, uid }: PodName): ObjectReference {
   return { apiVersion: 'v1', kind: 'Pod', namespace, name, uid };
+}
+
+function nameOf({ podUid: uid, podNamespace: namespace, podName: name }: Omit<SandboxPlace, 'netnsPath'>): PodName {
+  return { uid, namespace, name };
 }

@@ -1,4 +1,3 @@
-import { defined } from '../../lib/defined.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Attachment, StoredClaim } from '../state/index.ts';
 import type { Wanted } from './phases.ts';
@@ -242,7 +241,7 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   #addStored({ sandboxId, podUid, podNamespace, podName, netnsPath }: Attachment): void {
-    const facts = { sandboxId, podUid, netnsPath, ...defined({ podNamespace, podName }) };
+    const facts = { sandboxId, podUid, podNamespace, podName, netnsPath };
     const known = this.find(sandboxId);
     if (known === undefined) this.#create(facts, { isListed: false, hasContainers: false });
     else known.locate(facts);

@@ -8,8 +8,8 @@ import type { VfConfig } from '../api/vf-config.ts';
 export interface SandboxPlace {
   podUid: string;
   /** For messages, and for CNI plugins that ask the API server about the pod. */
-  podNamespace?: string;
-  podName?: string;
+  podNamespace: string;
+  podName: string;
   sandboxId: string;
   netnsPath: string;
 }

@@ -116,7 +116,8 @@ function interfaceOf(device: StoredDevice, place: SandboxPlace) {
   // The names are those that runtimes and Multus use; IPAM plugins such as whereabouts need all of them.
   const args = {
     IgnoreUnknown: '1',
-    ...defined({ K8S_POD_NAMESPACE: podNamespace, K8S_POD_NAME: podName }),
+    K8S_POD_NAMESPACE: podNamespace,
+    K8S_POD_NAME: podName,
     K8S_POD_INFRA_CONTAINER_ID: sandboxId,
     K8S_POD_UID: podUid,
   };

@@ -122,6 +122,6 @@ export function left(devices: readonly StoredDevice[], place: SandboxPlace, caus
 }
 
 /** `pod default/app`. */
-export function podOf({ podUid, podNamespace, podName }: SandboxPlace): string {
-  return podName === undefined ? `the pod with UID ${podUid}` : `pod ${podNamespace}/${podName}`;
+export function podOf({ podNamespace, podName }: SandboxPlace): string {
+  return `pod ${podNamespace}/${podName}`;
 }

@@ -16,7 +16,7 @@ describe('a claim that is prepared again', () => {
     await bench.prepare(claim);
     const [device] = bench.store.claim(claim.identity.uid)?.devices ?? [];
     const host = { name: 'v', mtuBytes: 1, up: true };
-    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/n', host };
+    const attachment = { podNamespace: 'default', podName: 'app', podUid: 'p', sandboxId: 's', netnsPath: '/n', host };
     bench.store.setAttachments(claim.identity.uid, new Map([[(device as StoredDevice).pciAddress, attachment]]));
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
     expect(bench.store.claim(claim.identity.uid)?.devices).toMatchObject([

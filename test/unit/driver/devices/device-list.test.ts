@@ -119,7 +119,20 @@ describe('DeviceList', () => {
 
   const link = { name: 'enp1s0f0v0', hardwareAddress: '52:54:00:10:00:00', mtuBytes: 1500, up: false };
   it.each<[string, Partial<StoredDevice>, string]>([
-    ['in a pod', { attachment: { podUid: 'p', sandboxId: 's', netnsPath: '/n', host: link } }, 'igbvf'],
+    [
+      'in a pod',
+      {
+        attachment: {
+          podNamespace: 'default',
+          podName: 'app',
+          podUid: 'p',
+          sandboxId: 's',
+          netnsPath: '/n',
+          host: link,
+        },
+      },
+      'igbvf',
+    ],
     ['with vfio-pci', { before: { driver: 'igbvf', vf: {}, link } }, ''],
   ])('knows after a restart what a VF was that is %s, until its claim ends', async (_, device, driver) => {
     const source = await scanned();

@@ -62,7 +62,13 @@ export class DriftBench implements Disposable {
     const before = await this.control.snapshot(address, { wanted });
     await this.control.configure(address, wanted, before);
     const access = await this.control.access(address, { vhost: false, rdma: false });
-    const attachment = { podUid: `p${vfIndex}`, sandboxId: `s${vfIndex}`, netnsPath: `/n${vfIndex}` };
+    const attachment = {
+      podNamespace: 'default',
+      podName: 'app',
+      podUid: `p${vfIndex}`,
+      sandboxId: `s${vfIndex}`,
+      netnsPath: `/n${vfIndex}`,
+    };
     const names = { pool: 'n', name: `vf${vfIndex}`, request: 'vf' };
     const device: StoredDevice = { ...address, ...names, config, before, access, attachment };
     const identity = { uid: `u${vfIndex}`, namespace: 'default', name: `c${vfIndex}` };

@@ -19,11 +19,7 @@ const used: StoredDevice = {
   ...device,
   before: { driver: 'iavf', vf: { trust: false } },
   access: { nodes: ['/dev/vfio/7'], vfio: { device: '/dev/vfio/7', iommuGroup: '7' } },
-  attachment: {
-    podUid: 'p',
-    sandboxId: 's',
-    netnsPath: '/run/netns/x',
-  },
+  attachment: { podNamespace: 'default', podName: 'app', podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' },
   isSilenced: true,
 };
 const identity = (name: string) => ({ namespace: 'default', name, uid: `uid-${name}` });

@@ -12,7 +12,7 @@ const cached = (containerId: string, ifName: string): CachedAttachment => ({
 });
 
 function claim(sandboxId: string, interfaceName: string): StoredClaim {
-  const attachment = { podUid: 'p', sandboxId, netnsPath: '/run/netns/x' };
+  const attachment = { podNamespace: 'default', podName: 'app', podUid: 'p', sandboxId, netnsPath: '/run/netns/x' };
   const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev-1', request: 'vf', config: { interfaceName } };
   const identity = { uid: sandboxId, namespace: 'default', name: 'c' };
   return { identity, podUids: ['p'], state: 'prepared', devices: [{ ...device, attachment }] };

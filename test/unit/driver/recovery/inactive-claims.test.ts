@@ -186,7 +186,13 @@ describe('InactiveClaims', () => {
 
   it('touches nothing of a pod that has containers, and does not even ask', async () => {
     const byPod = await sweep(refuse('api-not-found'), { sandboxes: [{ of: podUid }] });
-    const attachment = { podUid: 'other', sandboxId: 's2', netnsPath: '/run/netns/x' };
+    const attachment = {
+      podNamespace: 'default',
+      podName: 'app',
+      podUid: 'other',
+      sandboxId: 's2',
+      netnsPath: '/run/netns/x',
+    };
     const claim = { ...stored, podUids: [], devices: [{ ...device, attachment }] };
     const bySandbox = await sweep(refuse('api-not-found'), { sandboxes: [{ of: 'other' }], claim });
     for (const { reclaimed, reads } of [byPod, bySandbox]) expect([reclaimed, reads]).toEqual([[], []]);
@@ -262,7 +268,10 @@ describe('InactiveClaims', () => {
     });
 
     it('passes to that one although a sandbox of the first one is left', async () => {
-      const left = { ...device, attachment: { podUid, sandboxId: 's', netnsPath: '/run/netns/x' } };
+      const left = {
+        ...device,
+        attachment: { podNamespace: 'default', podName: 'app', podUid, sandboxId: 's', netnsPath: '/run/netns/x' },
+      };
       const sandboxes = [{ of: podUid, isEmpty: true }, { of: next.metadata.uid }];
       const claim = { ...stored, devices: [left] };
       expect((await sweep(reservedFor(next), { sandboxes, claim })).handedOver).toEqual([name]);

@@ -108,7 +108,18 @@ describe('a VF that another component has left in a sandbox which the runtime ha
       'has it in a known sandbox',
       {
         ...prepared,
-        devices: [{ ...device, attachment: { sandboxId: 's', podUid: 'pod', netnsPath: '/var/run/netns/cni-1' } }],
+        devices: [
+          {
+            ...device,
+            attachment: {
+              podNamespace: 'default',
+              podName: 'app',
+              sandboxId: 's',
+              podUid: 'pod',
+              netnsPath: '/var/run/netns/cni-1',
+            },
+          },
+        ],
       },
     ],
   ])('stays where it is if its claim %s', async (_, claim) => {

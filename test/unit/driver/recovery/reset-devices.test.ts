@@ -45,7 +45,13 @@ describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared',
   it('but not while it is in its pod, nor one that another component moves', async () => {
     const stored = bench.store.claim(first.identity.uid)!;
     const [device] = stored.devices;
-    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
+    const attachment = {
+      podNamespace: 'default',
+      podName: 'app',
+      podUid: 'p',
+      sandboxId: 's',
+      netnsPath: '/run/netns/x',
+    };
     bench.store.setAttachments(first.identity.uid, new Map([[device!.pciAddress, attachment]]));
     resetPf();
     expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });

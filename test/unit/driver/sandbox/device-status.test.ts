@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { toDeviceStatuses } from '../../../../src/driver/sandbox/status-report.ts';
 import type { StoredClaim } from '../../../../src/driver/state/index.ts';
 
-const place = { sandboxId: 's1', podUid: 'pod', netnsPath: '/netns/s1' };
+const place = { podNamespace: 'default', podName: 'app', sandboxId: 's1', podUid: 'pod', netnsPath: '/netns/s1' };
 const device = (index: number) => ({
   ...{ pciAddress: `0000:3b:02.${index}`, pool: 'n', name: `dev-${index}`, request: 'vf', config: {} },
 });

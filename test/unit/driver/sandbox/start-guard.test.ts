@@ -169,7 +169,13 @@ describe('StartGuard', () => {
     gated.clear();
     expect(guard.mayGoOn(pod)).toBe(false);
     gated.add(identity.uid);
-    const attachment = { podUid: 'pod-2', sandboxId: 's2', netnsPath: '/run/netns/2' };
+    const attachment = {
+      podNamespace: 'default',
+      podName: 'app',
+      podUid: 'pod-2',
+      sandboxId: 's2',
+      netnsPath: '/run/netns/2',
+    };
     store.setAttachments('claim-2', new Map([['0000:01:10.1', attachment]]));
     expect(guard.mayGoOn(pod)).toBe(false);
     store[Symbol.dispose]();

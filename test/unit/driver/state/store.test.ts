@@ -8,7 +8,7 @@ import { tempDir } from '../../../doubles/temp-dir.ts';
 const identity = { uid: 'u', namespace: 'n', name: 'c' };
 const device: StoredDevice = { pciAddress: '0000:00:00.1', pool: 'p', name: 'dev-1', request: 'vf', config: {} };
 
-const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
+const attachment = { podNamespace: 'default', podName: 'app', podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
 
 const it = base.extend<{ path: string }>({
   path: async ({ task: _ }, use) => {

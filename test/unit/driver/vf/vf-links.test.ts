@@ -9,7 +9,7 @@ it('a VF that has left its pod keeps its state from before the claim, also if it
   const before: LinkState = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500, up: false };
   const device: StoredDevice = {
     ...{ pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf', config: {} },
-    attachment: { sandboxId: 's', podUid: 'u', netnsPath: '/n', host: before },
+    attachment: { podNamespace: 'default', podName: 'app', sandboxId: 's', podUid: 'u', netnsPath: '/n', host: before },
   };
   // As the pod has left it.
   const link = { index: 5, name: 'net1', altNames: [], parentDevice: device.pciAddress, mtuBytes: 9000, up: true };
