@@ -213,10 +213,13 @@ export class VfProperties {
   }
 
   /** @throws UnknownVfStateError */
-  async #ask({ pciAddress, pfAddress, vfIndex }: VfAddress, pf: PfLink, isRecent = false): Promise<VfInfo> {
+  async #ask(address: VfAddress, pf: PfLink, isRecent = false): Promise<VfInfo> {
+    const { pciAddress, pfAddress, vfIndex } = address;
     const place = { device: pciAddress, subject: `VF ${vfIndex} (${pciAddress})`, pf: `PF ${pf.name} (${pfAddress})` };
     const infos = await this.#lists.read(pf, place, isRecent);
     const info = infos.find((each) => each.vfIndex === vfIndex);
+    // The card may report the VF again by now.
+    if (info === undefined && isRecent) return await this.#ask(address, pf);
     if (info === undefined) throw UnknownVfStateError.leftOut(place, infos.length === 0);
     return info;
   }
