@@ -31,7 +31,8 @@ export const remedies: Record<string, string> = {
   'claim-not-allocated':
     'Wait for the scheduler; `kubectl describe resourceclaim` shows what keeps it from allocating.',
   'claim-not-prepared': 'Look on the node where the pod runs; `netdra claims` lists the claims of a node.',
-  'claim-shared': 'Give each pod a claim of its own, by a ResourceClaimTemplate.',
+  'claim-shared':
+    'Give each pod a claim of its own, by a ResourceClaimTemplate. If all pods but one have ended, wait: Kubernetes drops their reservations, and the kubelet tries again.',
   'claim-unavailable':
     'Nothing if the claim was deleted; otherwise check that the API server is reachable from the node.',
   'class-unreadable': 'Create the DeviceClass again, or check that the API server is reachable from the node.',
