@@ -1,4 +1,4 @@
-import type { StoredCondition, StoredDevice } from '../../src/driver/state/index.ts';
+import { isUserSpace, type StoredCondition, type StoredDevice } from '../../src/driver/state/index.ts';
 import type { AllocatedDeviceStatus } from '../../src/framework/kube/index.ts';
 import type { Device, ResourceSlice } from '../../src/framework/resourceslice/index.ts';
 import { driverName, type SimClaim } from './api-server.ts';
@@ -123,6 +123,14 @@ export class Reports {
   #ofSlices({ store }: Instance): string[] {
     const { apiServer, hardware } = this.#node;
     const offered = Map.groupBy(apiServer.offered(), ({ name }) => name);
+    // A reset of the card binds a VF to its own driver, and the application of its pod does not get it back.
+    const lostToPods = new Set(
+      store
+        .claims()
+        .flatMap(({ state, devices }) => (state === 'prepared' ? devices : []))
+        .filter((device) => isUserSpace(device) && device.attachment !== undefined)
+        .map(({ pciAddress }) => pciAddress),
+    );
     const unrestored = new Set(store.unrestored().map(({ device }) => device.pciAddress));
     const strangers = [...offered.keys()].filter((name) => !hardware.vfs.some((vf) => vf.name === name));
     const problems = strangers.map((name) => `${name} is offered and does not exist`);
@@ -136,7 +144,9 @@ export class Reports {
       if (count !== expected) problems.push(`${vf.name} is offered ${count} times, not ${expected}`);
       if (device !== undefined && !isUnrestored) problems.push(...this.#differencesOf(device, vf, isHeld));
       const taints = device?.taints?.map(({ key }) => key).join();
-      const expectedTaints = isUnrestored ? `${driverName}/unrestored` : undefined;
+      const isLostToPod = lostToPods.has(vf.pciAddress) && vf.driver === vf.ownDriver;
+      const taint = isUnrestored ? 'unrestored' : isLostToPod ? 'settings-lost' : undefined;
+      const expectedTaints = taint && `${driverName}/${taint}`;
       if (device !== undefined && taints !== expectedTaints) problems.push(`${vf.name} has the taints ${taints}`);
     }
     return problems;

@@ -66,6 +66,7 @@ export class Metrics {
     for (const setting of driftSettings.pf) {
       for (const result of driftResults) this.own.drifts.inc({ setting, result }, 0);
     }
+    this.own.drifts.inc({ setting: 'driver', result: 'lost' }, 0);
     for (const setting of driftSettings.pod) this.own.drifts.inc({ setting, result: 'reported' }, 0);
     for (const errorType of ['metadata-io', 'metadata-invalid', 'metadata-not-prepared', 'other']) {
       this.own.metadataWriteErrors.inc({ error_type: errorType }, 0);

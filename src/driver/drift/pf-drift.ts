@@ -15,7 +15,7 @@ import {
   UnknownVfStateError,
   type VfPropertiesWanted,
 } from '../../node/sriov/index.ts';
-import { StateError, type Store, type StoredClaim, type StoredDevice } from '../state/index.ts';
+import { isUserSpace, StateError, type Store, type StoredClaim, type StoredDevice } from '../state/index.ts';
 import type { VfControl } from '../vf/index.ts';
 import { describeDrift, isRestorable, keptBy, type PfDrift, pfDriftOf } from './drift.ts';
 import type { DriftState } from './drift-record.ts';
@@ -27,7 +27,7 @@ const resetMs = 10_000;
 
 export interface PfDriftOptions {
   store: Pick<Store, 'claim' | 'claims'>;
-  control: Pick<VfControl, 'setAgain' | 'settingsOf'>;
+  control: Pick<VfControl, 'access' | 'setAgain' | 'settingsOf'>;
   locks: Locks;
   /** Called when settings were set again. */
   onRestored: (claim: StoredClaim, device: StoredDevice, drifts: readonly PfDrift[]) => void;
@@ -57,6 +57,8 @@ interface KnownVf {
   accepted: Map<string, string>;
   /** Why the last attempt has failed. */
   reason?: string;
+  /** Of a VF in user space that another program has taken from its driver. */
+  driver?: DriftState;
   /** Settings that another program seems to change. */
   contest?: DriftState;
 }
@@ -83,10 +85,51 @@ export class PfDriftSweep {
     const vfs = podVfs(this.#options.store.claims());
     const keys = new Set(vfs.map(keyOf));
     for (const key of this.#known.keys()) if (!keys.has(key)) this.#known.delete(key);
-    const byPf = Map.groupBy(vfs, ({ device }) => device.pfAddress ?? '');
+    for (const vf of vfs.filter(({ device }) => isUserSpace(device))) {
+      if (signal.aborted) return;
+      await this.#compareDriver(vf);
+    }
+    const kept = vfs.filter(({ device }) => propertiesOf(keptBy(device)).length > 0);
+    const byPf = Map.groupBy(kept, ({ device }) => device.pfAddress ?? '');
     const ends = await Promise.allSettled([...byPf].map(([pf, ofPf]) => this.#sweepPf(pf, ofPf, signal)));
     const failure = ends.find((end) => end.status === 'rejected');
     if (failure !== undefined) throw failure.reason;
+  }
+
+  /** Looks whether a VF in user space still has the driver that its pod got it with. Binding it anew would not give it back to the pod. */
+  async #compareDriver(vf: PodVf): Promise<void> {
+    const { device } = vf;
+    const wanted = device.access?.driver ?? device.config.driver;
+    const known = this.#of(vf);
+    delete known.driver;
+    if (wanted === undefined) return;
+    const found = await this.#driverOf(device);
+    if (found !== wanted)
+      known.driver = {
+        drifts: [{ setting: 'driver', wanted, found }],
+        reason:
+          'another program has bound the VF, and the pod has lost it: delete the pod, so that the VF is prepared anew',
+      };
+    if (propertiesOf(keptBy(device)).length === 0) this.#compared(vf, {});
+  }
+
+  async #driverOf(device: StoredDevice): Promise<string> {
+    try {
+      return (await this.#options.control.access(device, { vhost: false, rdma: false })).driver ?? 'none';
+    } catch (error) {
+      if (!(error instanceof SriovError)) throw error;
+      return `unusable (${explain(error)})`;
+    }
+  }
+
+  /** Reports what differs of a VF: its driver, too. */
+  #compared(vf: PodVf, { lost, others }: PfComparison): void {
+    const { driver } = this.#of(vf);
+    const all =
+      driver && lost
+        ? { drifts: [...driver.drifts, ...lost.drifts], reason: `${driver.reason}; ${lost.reason}` }
+        : (driver ?? lost);
+    this.#options.onCompared(vf.claim, vf.device, defined({ lost: all, others }));
   }
 
   async #sweepPf(pfAddress: string, vfs: readonly PodVf[], signal: AbortSignal): Promise<void> {
@@ -121,7 +164,7 @@ export class PfDriftSweep {
     if (vf === undefined) return;
     if (this.#driftOf(vf, now).length === 0) {
       const lost = this.#contestOf(vf, []);
-      this.#options.onCompared(vf.claim, vf.device, defined({ lost }));
+      this.#compared(vf, defined({ lost }));
       return;
     }
     // A claim that is being unprepared, or passes on, is restored meanwhile; and what was read may be from before a change of ours.
@@ -144,8 +187,8 @@ export class PfDriftSweep {
   }
 
   async #setAgain(vf: PodVf, now: VfChange): Promise<void> {
-    const { clock, onCompared } = this.#options;
-    const { claim, device } = vf;
+    const { clock } = this.#options;
+    const { device } = vf;
     const drifts = this.#driftOf(vf, now);
     const due = drifts.filter((drift) => isRestorable(device, drift, now));
     const left = drifts.filter((drift) => !due.includes(drift));
@@ -155,7 +198,7 @@ export class PfDriftSweep {
     else if (clock.nowMs() < known.nextAttemptMs) lost = { drifts: due, reason: known.reason ?? '' };
     else lost = await this.#attempt(vf, due, now);
     const others = left.length === 0 ? undefined : { drifts: left, reason: leftReason(device) };
-    onCompared(claim, device, defined({ lost, others }));
+    this.#compared(vf, defined({ lost, others }));
   }
 
   /** Sets the settings again. @returns those that could not be set */
@@ -204,7 +247,7 @@ export class PfDriftSweep {
     const nowMs = this.#options.clock.nowMs();
     known.unknownSinceMs ??= nowMs;
     if (nowMs - known.unknownSinceMs < resetMs) return;
-    this.#options.onCompared(claim, device, { lost: { drifts: pfDriftOf(device, {}), reason } });
+    this.#compared({ claim, device }, { lost: { drifts: pfDriftOf(device, {}), reason } });
   }
 
   #of(vf: PodVf): KnownVf {
@@ -215,14 +258,14 @@ export class PfDriftSweep {
   }
 }
 
-/** Lists VFs in pods whose PF has settings to keep for them. */
+/** Lists VFs in pods whose PF has settings to keep for them, or that are in user space. */
 function podVfs(claims: readonly StoredClaim[]): PodVf[] {
   return claims.flatMap((claim) =>
     claim.state !== 'prepared'
       ? []
       : claim.devices.flatMap((device) => {
-          const isKept = device.attachment !== undefined && propertiesOf(keptBy(device)).length > 0;
-          return isKept ? [{ claim, device }] : [];
+          const isCompared = isUserSpace(device) || propertiesOf(keptBy(device)).length > 0;
+          return device.attachment !== undefined && isCompared ? [{ claim, device }] : [];
         }),
   );
 }

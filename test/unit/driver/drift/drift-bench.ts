@@ -24,6 +24,7 @@ export class DriftBench implements Disposable {
   readonly conditions: string[] = [];
   readonly report: DriftReport;
   readonly control: VfHardware;
+  readonly binding: DriverBinding;
   /** Of claims. */
   readonly locks = new KeyedMutex();
   /** How often the list of the PF was read. */
@@ -34,12 +35,13 @@ export class DriftBench implements Disposable {
   constructor(options: SriovCardOptions = {}) {
     const { clock } = this;
     this.card = this.#stack.use(new SriovCard(options));
+    this.binding = new DriverBinding(this.card.root, this.card.write, clock);
     const vfInfos: SriovCard['host']['vfInfos'] = async (index) => {
       this.lists++;
       return await this.card.host.vfInfos(index);
     };
     const host = { ...this.card.host, vfInfos };
-    const binding = new DriverBinding(this.card.root, this.card.write, clock);
+    const { binding } = this;
     this.control = new VfHardware({ binding, host, clock, nodes: new DeviceNodes(this.card.root) });
     this.store = this.#stack.use(new Store(join(this.#stack.use(tempDir()).path, 'state.db')));
     const events = new FailureEvents({

@@ -223,6 +223,28 @@ describe('PfDriftSweep, when a PF does not report a VF', () => {
   });
 });
 
+describe('PfDriftSweep, of a VF in user space that another program binds', () => {
+  it('reports a condition until the VF has its driver again', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, { driver: 'vfio-pci' });
+    await bench.round();
+    expect([bench.record.lost(), bench.events]).toEqual([[], []]);
+    await bench.binding.bind('0000:01:10.0', 'igbvf');
+    for (let rounds = 0; rounds < 2; rounds++) await bench.round();
+    expect(bench.record.lost()).toEqual([
+      {
+        pciAddress: '0000:01:10.0',
+        message: expect.stringContaining('driver is igbvf instead of vfio-pci: another program has bound the VF'),
+      },
+    ]);
+    expect(bench.events.filter((event) => event.startsWith('SettingsLost'))).toHaveLength(2);
+    expect(bench.counts).toContain('driver lost');
+    await bench.binding.bind('0000:01:10.0', 'vfio-pci');
+    await bench.round();
+    expect(bench.record.lost()).toEqual([]);
+  });
+});
+
 describe('PfDriftSweep, when a card rounds a rate', () => {
   it('reports no drift, even after a restart of the driver', async () => {
     using bench = new DriftBench();
