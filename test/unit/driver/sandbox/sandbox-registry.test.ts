@@ -309,6 +309,16 @@ describe('SandboxRegistry', () => {
     expect(registry.find('s2')?.phase).toBe('ready');
   });
 
+  it('does not count the pod of a stopped sandbox as running, even if its VFs cannot be detached', async () => {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([facts('s1')], new Set(['s1']));
+    await turns();
+    expect([registry.hasPod('pod-s1'), registry.mayHaveContainers('pod-s1')]).toEqual([true, true]);
+    detachFailure = new Error('no space left on device');
+    await expect(registry.end(facts('s1'))).rejects.toThrow('no space left');
+    expect([registry.hasPod('pod-s1'), registry.mayHaveContainers('pod-s1')]).toEqual([false, false]);
+  });
+
   it('repeats what failed, and then forgets the sandbox', async () => {
     put('a', 'pod-s1', 's1');
     detachFailure = new Error('no space left on device');
