@@ -145,16 +145,17 @@ describe('delete when the namespace is gone', () => {
     expect(await cachedCount()).toBe(0);
   });
 
-  it('calls a plugin again that fails because the namespace goes while it works', async () => {
+  it('calls a plugin again that fails because the namespace goes while it works, and frees its addresses', async () => {
     const netns = join(dir.path, 'link');
     symlinkSync(liveNetns, netns);
     plugins.write(
       'sriov',
       `[ $CNI_COMMAND = ADD ] && echo {} && exit\n[ -z "$CNI_NETNS" ] || { rm ${netns}; exit 1; }`,
     );
-    await runner.add(attachmentOf(['sriov'], { netnsPath: netns }), never);
-    await runner.delete(attachmentOf(['sriov'], { netnsPath: netns }), never);
-    expect(plugins.calls().map(({ env }) => env.CNI_NETNS)).toEqual([netns, netns, '']);
+    await runner.add(attachmentOf([withIpam], { netnsPath: netns }), never);
+    await runner.delete(attachmentOf([withIpam], { netnsPath: netns }), never);
+    expect(plugins.calls().map(({ env }) => env.CNI_NETNS)).toEqual([netns, netns, '', '']);
+    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov DEL', 'leases DEL']);
   });
 
   it('gives up on what an incomplete ADD may never have made', async () => {
