@@ -1,4 +1,5 @@
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { ClaimSpecs } from '../../../../../src/framework/metadata/files/cdi.ts';
@@ -127,6 +128,15 @@ describe('a driver started with a gate, or without', () => {
     expect(gateOf()).toBeUndefined();
     await serve(a);
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
+  });
+
+  it('is recorded as closed once content is withdrawn, so that no later start opens it', async () => {
+    await prepareAndServe(a);
+    const path = join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json');
+    const servedBy = () => JSON.parse(readFileSync(path, 'utf8')).servedBy;
+    expect(servedBy()).toBe(a);
+    await metadata.withdraw(claim);
+    expect(servedBy()).toBeNull();
   });
 
   it('takes hook, gate and empty files away when the option has gone', async () => {
