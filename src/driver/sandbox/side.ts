@@ -47,7 +47,12 @@ export function createSandboxSide(options: SandboxSideOptions): SandboxSide {
   const deletedPods = new DeletedPods({ registry, isWanted, clock, logger });
   const waitingSandboxes = new WaitingSandboxes({ ...options, registry });
   const hooks = new NriHooks({
-    ...{ registry, guard, numa, onSynchronized, clock, logger },
+    registry,
+    guard,
+    numa,
+    onSynchronized,
+    clock,
+    logger,
     adjustmentOf: (pod, container) => containerAdjustment(options, pod, container),
   });
   return { registry, deletedPods, waitingSandboxes, hooks };
