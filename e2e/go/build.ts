@@ -106,7 +106,7 @@ async function build(go: GoToolchain, module: string, packages: string[], target
   ];
   // Not the caller's GOFLAGS: they may request a vendor folder or another module file.
   // The compiler spends much of its time on garbage collection unless it may use more memory.
-  // Some packages of Go never fetch the newer Go that a module needs unless they are told to.
+  // Some distributions of Go set GOTOOLCHAIN=local, which never downloads the newer Go that a module needs.
   const env = { GOGC: '200', GOTOOLCHAIN: 'auto', ...process.env, ...go.env, CGO_ENABLED: '0', GOFLAGS: '' };
   // Killed when this process ends, in whatever way.
   const child = spawn('setpriv', ['--pdeathsig', 'KILL', go.program, ...args], {

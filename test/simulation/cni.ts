@@ -35,7 +35,7 @@ export class CniNode {
   slowUntilMs = 0;
   /** The longest that a plugin has taken, or is about to take. */
   longestMs = 0;
-  /** A plugin is asked to undo something else than what it was asked to do. */
+  /** Called when a DEL has other arguments than its ADD. */
   onOther: (message: string) => void = () => undefined;
   /** A plugin has ended well. */
   onDone: (tookMs: number, sandboxId: string, process: Process) => void = () => undefined;

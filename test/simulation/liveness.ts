@@ -5,7 +5,7 @@ import type { Node, SimPod } from './world.ts';
 /** Events that say why a pod does not run. */
 type Said = Pick<KubeEvent, 'reason' | 'note'>;
 
-/** Once there are no faults, every pod runs, or the driver has said why it does not: nobody has to guess. */
+/** Checks that after the last fault every pod runs, or that the driver has reported why it does not. */
 export class Liveness {
   readonly #node: Node;
   /** By the UID of what they regard. */
@@ -61,7 +61,7 @@ export class Liveness {
   #isExplained(pod: SimPod): boolean {
     const { apiServer, runtime } = this.#node;
     const claims = pod.claims.flatMap((name) => apiServer.claims.get(name) ?? []);
-    // Its claims went to another pod, or it was evicted: whoever did that knows.
+    // Its claims went to another pod, or it was evicted. The driver need not report what others decided.
     if (claims.length < pod.claims.length || claims.some(({ reservedFor }) => !reservedFor.includes(pod.uid)))
       return true;
     const containers = [...runtime.containers.values()].filter(({ sandbox }) => sandbox.pod === pod);

@@ -14,9 +14,9 @@ export interface OrphanedFilesOptions {
 }
 
 /**
- * Removes metadata directories, CDI specs and files in shared directories of claims that the store does not have. It has a claim before its first file, and until its last
- * one is removed. But a killed driver leaves directories that it was removing in the background, and after a power failure, or
- * with another store, claims are gone whose directories are not.
+ * Removes the metadata directories, CDI specs and shared files of claims that the store does not have. The store has a claim before
+ * its first file is written, and until its last one is removed. But a killed driver leaves directories that it was removing in the
+ * background. After a power failure, or with another store, files of unknown claims remain.
  */
 export class OrphanedFiles {
   readonly #options: OrphanedFilesOptions;

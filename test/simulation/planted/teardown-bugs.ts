@@ -12,7 +12,7 @@ export const teardownBugs: readonly PlantedBug[] = [
   },
   {
     name: 'del-for-another-pod',
-    what: 'a CNI plugin is not told the name of the pod when it has to undo its work',
+    what: 'a CNI plugin gets a DEL without the name of the pod',
     needs: pod(({ claims }) => claims.some(({ attach, ipam }) => attach === 'cni' || ipam)),
     plant: (ports) => {
       const nameless = <T extends { args?: Record<string, string> }>(attachment: T): T => {
