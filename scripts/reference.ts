@@ -6,7 +6,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Option } from 'commander';
-import { createKubectlPlugin, createProgram } from '../src/app/program.ts';
+import { createKubectlPlugin, createProgram } from '../src/program.ts';
 import { remedies } from './error-remedies.ts';
 import { repository } from './run-command.ts';
 

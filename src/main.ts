@@ -5,7 +5,7 @@ if (Number(current.split('.')[0]) < needed) {
   process.stderr.write(`netdra: Node.js ${needed} or newer is needed, this is ${current}\n`);
   process.exit(1);
 }
-const { createKubectlPlugin, createProgram } = await import('./app/program.ts');
+const { createKubectlPlugin, createProgram } = await import('./program.ts');
 // kubectl runs it by the name of its file.
 const isPlugin = /\/kubectl-netdra(\.[a-z]+)?$/.test(process.argv[1] ?? '');
 await (isPlugin ? createKubectlPlugin() : createProgram()).parseAsync();

@@ -7,7 +7,7 @@ import {
   type V1NodeStatus,
   type V1Pod,
 } from '@kubernetes/client-node';
-import { type ExecResult, execInPod } from '../../src/app/tools/cluster/pod-exec.ts';
+import { type ExecResult, execInPod } from '../../src/cli/cluster/pod-exec.ts';
 import { isKubeError, KubeClient, type KubeList } from '../../src/framework/kube/index.ts';
 import { loadKubeConfig } from '../../src/framework/kube/kube-config.ts';
 import type { Device } from '../../src/framework/resourceslice/index.ts';

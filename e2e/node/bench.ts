@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { V1Pod } from '@kubernetes/client-node';
 import type { App } from '../../src/app/app.ts';
 import { LogRing } from '../../src/app/log-ring.ts';
-import type { Settings } from '../../src/app/settings.ts';
+import type { Settings } from '../../src/instance/settings.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import type { Logger } from '../../src/lib/logger.ts';
 import { ApiServer } from '../../test/doubles/api-server.ts';

@@ -1,5 +1,5 @@
 import { pino } from 'pino';
-import type { Settings } from '../../src/app/settings.ts';
+import type { Settings } from '../../src/instance/settings.ts';
 import { explain } from '../../src/lib/errors.ts';
 import { buildClaim, buildPod, testDriver } from '../../test/doubles/objects.ts';
 import { demoStep } from '../demo-step.ts';

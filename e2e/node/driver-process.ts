@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
-import { type FlagName, flagNames, flagOf, type Settings } from '../../src/app/settings.ts';
+import { type FlagName, flagNames, flagOf, type Settings } from '../../src/instance/settings.ts';
 
 /** One line of the driver's log. */
 export interface LogLine {

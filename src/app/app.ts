@@ -3,14 +3,14 @@ import packageInfo from '../../package.json' with { type: 'json' };
 import { createNode, type NetworkNode } from '../driver/create.ts';
 import { openApiAccess } from '../framework/kube/index.ts';
 import { formatExactJson } from '../framework/metadata/document/json-stream.ts';
+import type { Settings } from '../instance/settings.ts';
+import { openStored } from '../instance/stored-claims.ts';
+import { serveTools } from '../instance/tool-socket.ts';
 import { NetdraError } from '../lib/errors.ts';
 import type { Logger } from '../lib/logger.ts';
 import type { LogRing } from './log-ring.ts';
 import { openPorts } from './ports.ts';
 import { labelDirectories } from './selinux.ts';
-import type { Settings } from './settings.ts';
-import { serveTools } from './tool-socket.ts';
-import { openStored } from './tools/stored-claims.ts';
 import { checkWritableDirectories, driverDirectories, layoutDirectories } from './writable-directories.ts';
 
 /** The running driver. Disposing stops it; prepared claims stay prepared. */

@@ -1,6 +1,6 @@
 import { destination, type Logger, levels, pino, stdTimeFunctions } from 'pino';
+import type { Settings } from '../instance/settings.ts';
 import { LogRing } from './log-ring.ts';
-import type { Settings } from './settings.ts';
 
 type Level = Settings['logLevel'];
 

@@ -6,6 +6,8 @@ import { KernelNetworks } from '../driver/sandbox/index.ts';
 import { StateError, Store } from '../driver/state/index.ts';
 import { type ApiAccess, KubeClient } from '../framework/kube/index.ts';
 import { startKubeletPlugin } from '../framework/kubeletplugin/index.ts';
+import { InstanceFile } from '../instance/instance-file.ts';
+import type { Settings } from '../instance/settings.ts';
 import { Backlog } from '../lib/backlog.ts';
 import { systemClock as clock } from '../lib/clock.ts';
 import { CloseWatch } from '../lib/close-watch.ts';
@@ -15,9 +17,7 @@ import type { Logger } from '../lib/logger.ts';
 import { CniRunner } from '../node/cni/index.ts';
 import { NetworkWatch } from '../node/netlink/index.ts';
 import { readNearNodes, readNumaNodes } from '../node/numa/index.ts';
-import { InstanceFile } from './instance-file.ts';
 import { InstanceToken, Operations, observerOf } from './ops/index.ts';
-import type { Settings } from './settings.ts';
 import { openStartGate } from './start-gate.ts';
 
 /** Where the ports come from, and who closes them. */

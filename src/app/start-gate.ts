@@ -9,8 +9,8 @@ import {
   isHookless,
   readRuntimeHandlers,
 } from '../framework/metadata/gate/index.ts';
+import type { Settings } from '../instance/settings.ts';
 import type { Logger } from '../lib/logger.ts';
-import type { Settings } from './settings.ts';
 
 /** Less than the kubelet's timeout of two minutes for runtime requests, so that the kubelet gets the gate's error. */
 const gateTimeoutSeconds = 100;

@@ -1,8 +1,8 @@
 import { accessSync, constants } from 'node:fs';
 import { dirname } from 'node:path';
 import { type ClaimRecords, defaultHostDirs, type LayoutName, readLayoutsInUse } from '../framework/metadata/index.ts';
+import type { Settings } from '../instance/settings.ts';
 import { errnoCode, NetdraError } from '../lib/errors.ts';
-import type { Settings } from './settings.ts';
 
 /** A directory that the driver writes to, and the flag that names it. */
 export interface WritableDirectory {

@@ -6,7 +6,7 @@ import { makeImageFiles } from '../../deploy/image/image-files.ts';
 import { type Architecture, architectures, nodeEnv, nodeFlags, programPath } from '../../deploy/image/layout.ts';
 import { driverFlags } from '../../e2e/node/driver-process.ts';
 import { locateGate } from '../../e2e/node/tools.ts';
-import type { Settings } from '../../src/app/settings.ts';
+import type { Settings } from '../../src/instance/settings.ts';
 
 /** Creates the content of the image. @param dir becomes the image's `/` */
 export async function makeShippedDriver(dir: string): Promise<void> {

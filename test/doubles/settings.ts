@@ -1,4 +1,4 @@
-import { flagNames, flagOption, type Settings } from '../../src/app/settings.ts';
+import { flagNames, flagOption, type Settings } from '../../src/instance/settings.ts';
 
 /** The settings of flags that are not given, but for device metadata, which the Helm chart switches on. */
 export function defaultSettings(): Omit<Settings, 'nodeName'> {

@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { builtDriver } from '../../e2e/node/built-driver.ts';
-import type { Finding } from '../../src/app/tools/finding.ts';
+import type { Finding } from '../../src/cli/finding.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
 const mainPath = await builtDriver();

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { builtDriver } from '../../e2e/node/built-driver.ts';
-import type { Finding } from '../../src/app/tools/finding.ts';
+import type { Finding } from '../../src/cli/finding.ts';
 import type { InventoryView } from '../../src/driver/devices/inventory-view.ts';
 import { isMachineRoot } from '../doubles/machine-root.ts';
 import { tempDir } from '../doubles/temp-dir.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { ClaimView } from '../../../src/app/tools/claims.ts';
-import type { Finding } from '../../../src/app/tools/finding.ts';
+import type { ClaimView } from '../../../src/cli/claims.ts';
+import type { Finding } from '../../../src/cli/finding.ts';
 import type { ResourceClaim } from '../../../src/framework/kube/index.ts';
 import { expectedNetworkData } from '../../ip-link.ts';
 import type { GetCluster } from '../describe-cluster.ts';

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { leaksSandboxes } from '../../../src/app/tools/checks/runtime.ts';
+import { leaksSandboxes } from '../../../src/cli/checks/runtime.ts';
 import { startContainerd } from '../../node/containerd.ts';
 import { importArchive } from '../../node/import-archive.ts';
 import { removeLeakedSandboxes, removeLeakedSandboxesOffline } from '../../node/leaked-sandboxes.ts';

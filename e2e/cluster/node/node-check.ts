@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { V1Pod } from '@kubernetes/client-node';
 import { run } from '../../../scripts/packages/run.ts';
-import { openStored } from '../../../src/app/tools/stored-claims.ts';
+import { openStored } from '../../../src/instance/stored-claims.ts';
 import { formatSimulatedAlias } from '../../../src/node/sriov/index.ts';
 import type { PodSandbox } from '../../node/cri.ts';
 import { NodeError } from '../../node/errors.ts';

@@ -93,7 +93,7 @@ export const pagePlans: PagePlan[] = [
       [/^helm (test|lint --strict)$/, mention],
       [/^kubectl netdra$/, mention],
       [/^npm (pack|install)/, 'test/tools/package/package.test.ts packs and installs the package'],
-      [/^netdra seccomp$/, 'a command of the image: test/unit/app/tools/seccomp.test.ts runs it'],
+      [/^netdra seccomp$/, 'a command of the image: test/unit/cli/seccomp.test.ts runs it'],
       [/^netdra validate$/, mention],
       [/^netdra log$/, 'a command of the image, which kubectl netdra bundle runs'],
       [/^netdra (--version|claims)$/, mention],

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import type { Finding } from '../../../src/app/tools/finding.ts';
+import type { Finding } from '../../../src/cli/finding.ts';
 import { tempDir } from '../../../test/doubles/temp-dir.ts';
 import { builtDriver } from '../built-driver.ts';
 import { startContainerd } from '../containerd.ts';

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import type { Settings } from '../../../src/app/settings.ts';
 import { decodeStream } from '../../../src/framework/metadata/index.ts';
+import type { Settings } from '../../../src/instance/settings.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, ipLinks, type RunningContainer } from '../bench.ts';

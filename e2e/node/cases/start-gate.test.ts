@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import type { Settings } from '../../../src/app/settings.ts';
+import type { Settings } from '../../../src/instance/settings.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { Bench, ipLinks, type RunningContainer, retry } from '../bench.ts';

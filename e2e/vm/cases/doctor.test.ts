@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { describe, expect } from 'vitest';
-import type { Finding } from '../../../src/app/tools/finding.ts';
+import type { Finding } from '../../../src/cli/finding.ts';
 import type { VmNode } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 

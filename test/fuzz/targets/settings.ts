@@ -1,7 +1,7 @@
 import fc from 'fast-check';
-import { namesAmong, parseDriverName, parseSeconds, parseSimulation } from '../../../src/app/parse-flags.ts';
 import { closedFields } from '../../../src/driver/claims/index.ts';
 import { layoutNames } from '../../../src/framework/metadata/index.ts';
+import { namesAmong, parseDriverName, parseSeconds, parseSimulation } from '../../../src/instance/parse-flags.ts';
 import { expectThat, type FuzzTarget, isAnnounced, utf8 } from '../target.ts';
 
 const checks: readonly ((text: string) => void)[] = [

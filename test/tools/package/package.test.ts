@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addByPnpm } from '../../../e2e/release/pnpm.ts';
 import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
-import type { Finding } from '../../../src/app/tools/finding.ts';
+import type { Finding } from '../../../src/cli/finding.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { findBrokenLinks } from '../../unit/docs/links.ts';
 import { makePackedApp, type PackedApp } from './packed-app.ts';

@@ -1,9 +1,9 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import type { Settings } from '../../../src/app/settings.ts';
 import { checkWritableDirectories, layoutDirectories } from '../../../src/app/writable-directories.ts';
 import { type LayoutName, RecordFiles } from '../../../src/framework/metadata/index.ts';
+import type { Settings } from '../../../src/instance/settings.ts';
 import { explain } from '../../../src/lib/errors.ts';
 import { Bench } from '../framework/metadata/bench.ts';
 import { recordOf, samples } from '../framework/metadata/samples.ts';

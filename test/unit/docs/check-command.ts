@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Command, CommanderError } from 'commander';
-import { createKubectlPlugin, createProgram } from '../../../src/app/program.ts';
+import { createKubectlPlugin, createProgram } from '../../../src/program.ts';
 import { findValuePathProblem } from './check-document.ts';
 import { repo } from './pages.ts';
 

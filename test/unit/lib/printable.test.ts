@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { formatTable } from '../../../src/app/tools/terminal.ts';
+import { formatTable } from '../../../src/cli/terminal.ts';
 import { formatExactJson } from '../../../src/framework/metadata/document/json-stream.ts';
 import { layoutNames, placeOf } from '../../../src/framework/metadata/layouts/layout.ts';
 import { v1 } from '../../../src/framework/metadata/layouts/layout-v1.ts';

@@ -1,0 +1,129 @@
+import { constants } from 'node:fs';
+import { access } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { CniUse } from '../../driver/api/cni-uses.ts';
+import { gateProgramPath } from '../../framework/metadata/gate/install.ts';
+import { errnoCode } from '../../lib/errors.ts';
+import { listNames, readText, resolvePath, writeRefusal } from '../files.ts';
+import { named, ok, problem, type Verdict, warning } from '../finding.ts';
+import { mountOf, readMounts } from '../mounts.ts';
+
+export interface DirectoriesCheck {
+  /** The driver's own directory below the kubelet's `plugins`. */
+  dataDir: string;
+  kubeletRegistryDir: string;
+  cdiDir: string;
+  /** The same as `dataDir` unless the operator chooses another. */
+  stateDir: string;
+}
+
+const noKubelet = 'is the kubelet running here, with this root directory?';
+
+/** The directories that the driver writes to. */
+export async function checkDirectories(dirs: DirectoriesCheck): Promise<Verdict[]> {
+  const { dataDir, kubeletRegistryDir, cdiDir, stateDir } = dirs;
+  const plugins = await checkDir(dataDir, 1, `${noKubelet} see --kubelet-plugins-dir`);
+  const registry = await checkDir(kubeletRegistryDir, 0, `${noKubelet} see --kubelet-registry-dir`);
+  const verdicts = [
+    named('plugin directory', plugins),
+    named('kubelet registry', registry),
+    named('CDI directory', await checkDir(cdiDir, 0, `mkdir -p ${cdiDir}`)),
+  ];
+  if (stateDir === dataDir) return verdicts;
+  return [...verdicts, named('state directory', await checkDir(stateDir, Infinity, 'see --state-dir'))];
+}
+
+/** @param levels how many directories the driver makes when it starts for the first time: those above belong to others */
+async function checkDir(path: string, levels: number, fixMissing: string): Promise<Verdict> {
+  for (let [level, parent] = [0, path]; level <= levels; level++, parent = dirname(parent)) {
+    const code = await writeRefusal(parent);
+    if (code === undefined) return ok(`${path} ${level === 0 ? 'can be written' : 'will be made'}`);
+    if (code === 'ENOENT' && parent !== '/') continue;
+    const verb = level === 0 ? 'written' : `made in ${parent}`;
+    return problem(`${path} cannot be ${verb} (${code})`, fixRefusal(code));
+  }
+  return problem(`${levels === 0 ? path : dirname(path)} is not there`, fixMissing);
+}
+
+function fixRefusal(code: string): string {
+  return code === 'EROFS' ? 'mount it writable' : 'run this as root, and mount it writable';
+}
+
+/** The field of a claim that needs them. */
+const cniFields: Record<CniUse, string> = { attach: 'attach: cni', ipam: 'ipam' };
+
+/** The plugins that claims may have run. */
+export async function checkCniPlugins(uses: readonly CniUse[], dirs: readonly string[]): Promise<Verdict[]> {
+  if (uses.length === 0) return [];
+  const plugins = (await Promise.all(dirs.map(listNames))).flat();
+  if (plugins.length > 0) return [ok(`${plugins.length} in ${dirs.join(', ')}`)];
+  const fields = uses.map((use) => cniFields[use]).join(' or ');
+  const fix = 'install them, or give the driver their directories with --cni-bin-dirs';
+  return [warning(`there are none in ${dirs.join(', ')}: claims with ${fields} fail`, fix)];
+}
+
+const noexecFix = 'mount it without noexec, or run the driver with --start-gate=file';
+
+/** Whether the runtime can run the gate program that containers wait in, which the driver installs when it starts. */
+export async function checkGate(procDir: string, dataDir: string): Promise<Verdict[]> {
+  const path = gateProgramPath(dataDir);
+  try {
+    // The kernel's answer covers the file system, too.
+    await access(path, constants.X_OK);
+    return [ok(`${path} can be run`)];
+  } catch (error) {
+    const code = errnoCode(error);
+    if (code !== 'ENOENT') return [problem(`${path} cannot be run (${code})`, noexecFix)];
+  }
+  const mount = mountOf((await readMounts(procDir)) ?? [], await resolvePath(dataDir));
+  if (!mount?.options.includes('noexec')) return [ok(`${path} will be installed`)];
+  return [problem(`${path} could not be run: ${mount.path} is mounted noexec`, noexecFix)];
+}
+
+/** Bits of Linux `capability.h`. */
+const capabilities = { CAP_NET_ADMIN: 12, CAP_NET_RAW: 13, CAP_SYS_ADMIN: 21 } as const;
+const reasons: Record<keyof typeof capabilities, string> = {
+  CAP_NET_ADMIN: 'interfaces, addresses and routes cannot be set',
+  CAP_NET_RAW: 'addresses of pods are not announced to their networks',
+  CAP_SYS_ADMIN: 'the network namespaces of pods cannot be entered',
+};
+
+/** Capabilities of this process, which are the driver's where both run in the same container. */
+export async function checkCapabilities(procDir: string): Promise<Verdict[]> {
+  const [, hex] = /^CapEff:\s*([0-9a-f]+)$/m.exec((await readText(join(procDir, 'self/status'))) ?? '') ?? [];
+  if (hex === undefined) return [warning(`cannot be read in ${procDir}`, 'run this where /proc is')];
+  const effective = BigInt(`0x${hex}`);
+  const names = Object.keys(capabilities) as (keyof typeof capabilities)[];
+  const missing = names.filter((name) => ((effective >> BigInt(capabilities[name])) & 1n) === 0n);
+  if (missing.length === 0) return [ok(names.join(', '))];
+  return missing.map((name) =>
+    problem(`${name} is missing: ${reasons[name]}`, 'run this as root, or add it to the container'),
+  );
+}
+
+/** Settings of interfaces: each one that the driver moves into a pod gets some. Nothing else writes there. */
+export async function checkProcSys(procSysDir: string): Promise<Verdict[]> {
+  const path = join(procSysDir, 'net/ipv4/conf/lo/arp_notify');
+  const code = await writeRefusal(path);
+  if (code === undefined) return [ok(`${procSysDir}/net can be written`)];
+  const message = `${path} cannot be written (${code}): interfaces of pods cannot be set up`;
+  const fix = "mount the host's /proc/sys/net writable, and give its parent as --proc-sys-dir";
+  return [problem(message, fix)];
+}
+
+/**
+ * Whether namespaces that the runtime mounts later are visible here. In a container the directory is a mount of its
+ * own, which has to receive the host's mounts.
+ * Source: Linux Documentation/filesystems/sharedsubtree.rst.
+ */
+export async function checkNetnsDir(procDir: string, netnsDir: string): Promise<Verdict[]> {
+  const mounts = await readMounts(procDir);
+  if (mounts === undefined) return [warning(`mounts cannot be read in ${procDir}`, 'run this where /proc is')];
+  const path = await resolvePath(netnsDir);
+  const mount = mountOf(mounts, path);
+  if (mount?.path !== path) return [ok(`${netnsDir} is part of the file system here`)];
+  if (mount.propagation.some((field) => /^(shared|master):/.test(field)))
+    return [ok(`new ones are seen in ${netnsDir}`)];
+  const message = `new ones are not seen in ${netnsDir}: what is mounted on the host does not come here`;
+  return [problem(message, `mount ${netnsDir} with mountPropagation: HostToContainer`)];
+}

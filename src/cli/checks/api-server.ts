@@ -1,0 +1,163 @@
+import type { CniUse } from '../../driver/api/cni-uses.ts';
+import { isKubeError, type KubeClient, ResourceApi } from '../../framework/kube/index.ts';
+import { explain } from '../../lib/errors.ts';
+import { named, ok, problem, type Verdict, warning } from '../finding.ts';
+
+/** A server that is up answers this at once. */
+const timeoutMs = 5_000;
+
+interface Permission {
+  group: string;
+  /** With the subresource behind a slash. */
+  resource: string;
+  verbs: string[];
+  /** Name of the object; absent: all objects. */
+  name?: string;
+  /** A verb that is enough, too. */
+  otherVerb?: string;
+  /** Minor version of the first Kubernetes 1.x that requires it. */
+  since?: number;
+  /** What does not work without it. */
+  effect: string;
+  level: typeof problem;
+}
+
+function permission(level: Permission['level'], group: string, resource: string, verbs: string, effect: string) {
+  return { level, group, resource, verbs: verbs.split(' '), effect };
+}
+
+const noStatus = 'claim status does not describe devices';
+const slicesVerbs = 'get list watch create update delete';
+
+const viewOf = permission(
+  warning,
+  'netdra.dev',
+  'nodenetworkdevices',
+  'get create patch',
+  'the API does not show the devices of this node',
+);
+
+const ofPolicies = [
+  permission(warning, '', 'nodes', 'list watch', 'no NetworkDevicePolicy is followed'),
+  permission(warning, 'netdra.dev', 'networkdevicepolicies', 'list watch', 'no NetworkDevicePolicy is followed'),
+];
+
+const ofAttachments = permission(
+  warning,
+  'k8s.cni.cncf.io',
+  'network-attachment-definitions',
+  'get',
+  'claims that name a NetworkAttachmentDefinition fail',
+);
+
+const permissionsOf = ({ driverName, nodeView, policyObjects, cniUses }: DriverPermissions): Permission[] => [
+  permission(problem, 'resource.k8s.io', 'resourceslices', slicesVerbs, 'devices are not offered'),
+  permission(problem, 'resource.k8s.io', 'resourceclaims', 'get', 'claims cannot be prepared'),
+  permission(problem, 'resource.k8s.io', 'deviceclasses', 'get', 'claims cannot be prepared'),
+  permission(warning, 'resource.k8s.io', 'deviceclasses', 'list watch', 'each claim waits for a request for its class'),
+  permission(problem, '', 'nodes', 'get', 'devices are not offered'),
+  permission(warning, '', 'namespaces', 'get', 'claims of classes with limits.allowedNamespaces.selector fail'),
+  permission(warning, 'resource.k8s.io', 'resourceclaims/status', 'patch', noStatus),
+  {
+    // For each driver whose entries in the status change. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.
+    ...permission(warning, 'resource.k8s.io', 'resourceclaims/driver', 'associated-node:patch', noStatus),
+    otherVerb: 'arbitrary-node:patch',
+    name: driverName,
+    since: 36,
+  },
+  permission(warning, '', 'pods', 'get', 'containers of deleted pods wait up to 100 s in the start gate'),
+  permission(warning, 'events.k8s.io', 'events', 'create patch', 'pods and claims get no events'),
+  ...(nodeView ? [viewOf] : []),
+  ...(policyObjects ? ofPolicies : []),
+  ...(cniUses.includes('attach') ? [ofAttachments] : []),
+];
+
+/** What the permissions of a driver depend on: its settings. */
+export interface DriverPermissions {
+  driverName: string;
+  nodeView: boolean;
+  policyObjects: boolean;
+  cniUses: readonly CniUse[];
+}
+
+/**
+ * Whether the API server can be reached, serves the API of claims, and allows what the driver does.
+ * @param open `undefined` when neither a kubeconfig nor a service account is there
+ */
+export async function checkApiServer(
+  driver: DriverPermissions,
+  open: () => Promise<KubeClient | undefined>,
+): Promise<Verdict[]> {
+  let kube: KubeClient | undefined;
+  try {
+    kube = await open();
+  } catch (error) {
+    return [problem(explain(error), 'give a kubeconfig that can be read: --kubeconfig')];
+  }
+  if (kube === undefined) {
+    const message = 'not looked at: there is neither a kubeconfig nor a service account';
+    return [warning(message, 'give --kubeconfig, or run this in the pod of the driver')];
+  }
+  using client = kube;
+  try {
+    const versions = { method: 'GET', path: '/version', timeoutMs } as const;
+    const { gitVersion, minor } = await client.request<Record<'gitVersion' | 'minor', string>>(versions);
+    const version = await findResourceVersion(client);
+    // Some clouds report `36+`; a build without a version reports nothing, and is taken for a new one.
+    const release = Number.parseInt(minor, 10);
+    const asked = permissionsOf(driver).filter(({ since = 0 }) => !(release < since));
+    const denied = await findDenied(client, asked);
+    return [ok(`Kubernetes ${gitVersion}, resource.k8s.io/${version}`), ...denied];
+  } catch (error) {
+    return [problem(explain(error), fixOf(error))];
+  }
+}
+
+/** @throws KubeError `api-unserved` */
+async function findResourceVersion(kube: KubeClient): Promise<string> {
+  const api = new ResourceApi(kube);
+  try {
+    await api.list({ path: 'resourceslices', query: { limit: '1' } });
+  } catch (error) {
+    // Reported as a permission; a refusal shows that it is served.
+    if (!isKubeError(error, 'api-forbidden')) throw error;
+  }
+  return api.version;
+}
+
+async function findDenied(kube: KubeClient, permissions: Permission[]): Promise<Verdict[]> {
+  const findings = await Promise.all(
+    permissions.map(async (permission) => {
+      const { resource, verbs, otherVerb, name, effect, level } = permission;
+      const allowed = await Promise.all(verbs.map((verb) => mayDo(kube, permission, verb)));
+      const missing = verbs.filter((_, index) => !allowed[index]);
+      const isEnough = otherVerb !== undefined && (await mayDo(kube, permission, otherVerb));
+      if (missing.length === 0 || isEnough) return [];
+      const object = name === undefined ? resource : `${resource} ${name}`;
+      const message = `may not ${missing.join(', ')} ${object}: ${effect}`;
+      return [level(message, 'compare the role of the driver with deploy/manifests/netdra.yaml')];
+    }),
+  );
+  const denied = findings.flat();
+  const verdicts = denied.length > 0 ? denied : [ok('all that the driver needs of the API server')];
+  return verdicts.map((verdict) => named('permissions', verdict));
+}
+
+/** Source: authorization.k8s.io/v1 `SelfSubjectAccessReview`. */
+async function mayDo(kube: KubeClient, { group, resource: path, name }: Permission, verb: string): Promise<boolean> {
+  const [resource, subresource] = path.split('/');
+  const resourceAttributes = { group, resource, subresource, name, verb };
+  const kind = { apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectAccessReview' };
+  const { status } = await kube.request<{ status?: { allowed?: boolean } }>({
+    method: 'POST',
+    path: '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews',
+    body: { ...kind, spec: { resourceAttributes } },
+  });
+  return status?.allowed === true;
+}
+
+function fixOf(error: unknown): string {
+  if (isKubeError(error, 'api-unserved')) return 'use Kubernetes 1.34 or newer';
+  if (isKubeError(error, 'api-unauthorized', 'api-forbidden')) return 'renew the credentials of the driver';
+  return 'look at the network between this node and the API server, and at the address in the kubeconfig';
+}

@@ -1,0 +1,95 @@
+import { join } from 'node:path';
+import { explain } from '../../lib/errors.ts';
+import { type Pf, SriovError, type Sysfs, type Vf } from '../../node/sriov/index.ts';
+import { listNames } from '../files.ts';
+import { named, ok, problem, type Verdict, warning } from '../finding.ts';
+
+/** The node's cards with SR-IOV, as far as they can be read. */
+export interface Cards {
+  /** `isDown`: all its interfaces are. */
+  pfs: (Pf & { names: string[]; isDown: boolean })[];
+  vfs: Vf[];
+  problems: SriovError[];
+}
+
+/** @throws SriovError `sysfs-unreadable` if nothing can be read */
+export async function readCards(sysfs: Sysfs): Promise<Cards> {
+  const cards: Cards = { pfs: [], vfs: [], problems: [] };
+  const attempt = async (task: () => Promise<unknown>) => {
+    try {
+      await task();
+    } catch (error) {
+      if (!(error instanceof SriovError)) throw error;
+      cards.problems.push(error);
+    }
+  };
+  for (const address of (await sysfs.networkFunctions()).pfs) {
+    await attempt(async () => {
+      const pf = await sysfs.pf(address);
+      const names = await sysfs.portNames(address);
+      const states = await Promise.all(names.map((name) => sysfs.isUp(address, name)));
+      cards.pfs.push({ ...pf, names, isDown: states.includes(false) && !states.includes(true) });
+      for (const entry of pf.vfs) await attempt(async () => cards.vfs.push(await sysfs.vf(pf, entry)));
+    });
+  }
+  return cards;
+}
+
+/** @param simulated the driver runs with `--simulate`: real cards are not needed */
+export function checkSriov({ pfs, problems }: Cards, simulated: boolean): Verdict[] {
+  const unread = problems.map((error) => problem(explain(error), 'look at the card in the log of the kernel'));
+  if (pfs.length === 0 && unread.length === 0) {
+    if (simulated) return [ok('no card has it; VFs are simulated')];
+    const fix = 'switch SR-IOV on in the firmware of machine and card, or run the driver with --simulate';
+    return [warning('no network card has it', fix)];
+  }
+  return [...pfs.map(checkPf), ...unread];
+}
+
+function checkPf({ names, isDown, pciAddress, driver, vfs, totalVfs }: Cards['pfs'][number]): Verdict {
+  const name = names.length === 0 ? pciAddress : `${names.join('/')} (${pciAddress})`;
+  const message = `${name}, ${driver ?? 'no driver'}: ${vfs.length} of ${totalVfs} VFs are on`;
+  if (vfs.length > 0 && isDown) {
+    const fix = `ip link set ${names[0]} up; where its VFs work without it, set taints.pfDown of the inventory policy to None`;
+    return warning(`${message}, and the PF is down: the VFs of most cards have no link then`, fix);
+  }
+  if (vfs.length > 0) return ok(message);
+  if (totalVfs === 0) return warning(message, 'switch SR-IOV on in the firmware of the card');
+  const file = `/sys/bus/pci/devices/${pciAddress}/sriov_numvfs`;
+  return warning(message, `set numVfs in the inventory policy, or: echo ${Math.min(8, totalVfs)} > ${file}`);
+}
+
+/** Kernel module of a card's VFs, by the card's driver; drivers that are not listed, such as mlx5_core, serve both. */
+const vfModules: Readonly<Record<string, string>> = {
+  igb: 'igbvf',
+  ixgbe: 'ixgbevf',
+  i40e: 'iavf',
+  ice: 'iavf',
+  cxgb4: 'cxgb4vf',
+};
+
+/** Drivers that are loaded or built in: for the VFs as network interfaces, and for DPDK. */
+export async function checkModules(sysDir: string, { pfs, vfs }: Cards): Promise<Verdict[]> {
+  if (pfs.length === 0) return [];
+  const loaded = new Set(await listNames(join(sysDir, 'bus/pci/drivers')));
+  const checkModule = (module: string, effect: string): Verdict => {
+    const isThere = loaded.has(module) || loaded.has(module.replaceAll('_', '-'));
+    const fix = `modprobe ${module}, and list it in /etc/modules-load.d`;
+    return named(`module ${module}`, isThere ? ok('loaded') : warning(`not loaded: ${effect}`, fix));
+  };
+  const drivers = [...new Set(pfs.flatMap(({ driver }) => driver ?? []))].sort();
+  const needed = [...new Set(drivers.map((driver) => vfModules[driver] ?? driver))];
+  return [
+    ...needed.map((module) => checkModule(module, 'VFs get no network interface')),
+    checkModule('vfio-pci', 'claims with driver: vfio-pci (DPDK) fail'),
+    ...checkUnbound(vfs),
+  ];
+}
+
+function checkUnbound(vfs: Cards['vfs']): Verdict[] {
+  const unbound = vfs.filter(({ driver }) => driver === undefined).map(({ pciAddress }) => pciAddress);
+  if (unbound.length === 0) return [];
+  const message = `${unbound.length} VFs have no driver, and so no interface: ${unbound[0]}${unbound.length > 1 ? ' …' : ''}`;
+  const fix = `echo ${unbound[0]} > /sys/bus/pci/drivers_probe; if it stays so, the log of the kernel says why`;
+  return [named('VF drivers', warning(message, fix))];
+}

@@ -1,0 +1,94 @@
+import type { AllocatedDevice, AllocatedDeviceStatus, ResourceClaim } from '../../framework/kube/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
+import { defined } from '../../lib/defined.ts';
+import { formatTable, type Terminal } from '../terminal.ts';
+import type { Cluster } from './open-cluster.ts';
+import { devicesOf } from './status.ts';
+
+/** A claim with devices of the driver, as the API server has it. */
+export interface ClusterClaim {
+  namespace: string;
+  name: string;
+  uid: string;
+  /** Names of the pods that may use it. */
+  pods: string[];
+  devices: ClusterDevice[];
+}
+
+export interface ClusterDevice {
+  request: string;
+  /** A pool has the name of its node. */
+  node: string;
+  device: string;
+  /** The condition `Ready` in the claim's status; absent: the driver has reported nothing. */
+  ready?: boolean;
+  /** Why, as one word and for people. */
+  reason?: string;
+  message?: string;
+  interfaceName?: string;
+  hardwareAddress?: string;
+  ips: string[];
+  /** What its other conditions report, for people. */
+  warnings: string[];
+}
+
+/** @param namespace absent: all. @throws KubeError, NetdraError `list-forbidden` */
+export async function readClaims(
+  cluster: Pick<Cluster, 'listResources'>,
+  { driverName, namespace }: { driverName: string; namespace?: string | undefined },
+): Promise<ClusterClaim[]> {
+  const path = namespace === undefined ? 'resourceclaims' : `namespaces/${namespace}/resourceclaims`;
+  const claims = await cluster.listResources<ResourceClaim>(path);
+  return claims.flatMap((claim) => {
+    const results = devicesOf(driverName, claim);
+    if (results.length === 0) return [];
+    const { namespace = '', name = '', uid = '' } = claim.metadata ?? {};
+    const { reservedFor = [], devices = [] } = claim.status ?? {};
+    const pods = reservedFor.filter(({ resource }) => resource === 'pods').map(({ name }) => name);
+    return [{ namespace, name, uid, pods, devices: results.map((result) => toDevice(result, devices)) }];
+  });
+}
+
+function toDevice(result: AllocatedDevice, statuses: readonly AllocatedDeviceStatus[]): ClusterDevice {
+  const { request, driver, pool, device, shareID } = result;
+  const status = statuses.find((each) => {
+    const isSame = each.driver === driver && each.pool === pool && each.device === device;
+    return isSame && (each.shareID ?? '') === (shareID ?? '');
+  });
+  const { conditions = [], networkData = {} } = status ?? {};
+  const isReady = conditions.find(({ type }) => type === 'Ready');
+  const { ips = [], ...names } = networkData;
+  const others = conditions.filter(({ type, status }) => type !== 'Ready' && status === 'False');
+  return {
+    request,
+    node: pool,
+    device,
+    ...(isReady && { ready: isReady.status === 'True', reason: isReady.reason, message: isReady.message }),
+    ...defined(names),
+    ips,
+    warnings: others.map(({ type, reason, message }) => `${type} is False: ${reason}: ${message}`),
+  };
+}
+
+export function formatClusterClaims(terminal: Terminal, claims: readonly ClusterClaim[]): string {
+  const head = ['CLAIM', 'POD', 'NODE', 'DEVICE', 'STATE', 'INTERFACE', 'ADDRESSES'];
+  const rows = claims.flatMap((claim) =>
+    claim.devices.map(({ node, device, ready, interfaceName = '', ips }) => {
+      const state = formatState(terminal, ready, claim.pods.length > 0);
+      return [claimName(claim), claim.pods.join(' '), node, device, state, interfaceName, ips.join(' ')];
+    }),
+  );
+  const notes = claims.flatMap((claim) =>
+    claim.devices.flatMap(({ device, ready, reason, message, warnings }) => {
+      const why = ready === false ? [`not ready: ${[reason, message].filter(Boolean).join(': ')}`] : [];
+      return [...why, ...warnings].map((text) => `${terminal.style('bold', claimName(claim))}: ${device}: ${text}\n`);
+    }),
+  );
+  return [formatTable(terminal, head, rows), ...(notes.length === 0 ? [] : ['\n', ...notes])].join('');
+}
+
+function formatState(terminal: Terminal, ready: boolean | undefined, isInUse: boolean): string {
+  if (!isInUse) return 'not in use';
+  if (ready === undefined) return terminal.style('yellow', 'not reported');
+  return ready ? terminal.style('green', 'ready') : terminal.style('red', 'not ready');
+}

@@ -1,0 +1,148 @@
+import { Command, Option } from 'commander';
+import { flagOption } from '../../instance/settings.ts';
+import { defined } from '../../lib/defined.ts';
+import { type OutputOptions, outputOption, runTool, writeOutput } from '../run-tool.ts';
+import { openTerminal } from '../terminal.ts';
+import { defaultDriverNamespace } from './driver-pods.ts';
+import type { Cluster, ClusterOptions } from './open-cluster.ts';
+import type { ExecResult } from './pod-exec.ts';
+
+// Commands load their code when they are run: what is imported above is loaded by the driver, too.
+
+type Options = OutputOptions & ClusterOptions & { driverName: string };
+
+/** `kubectl netdra status`: the driver and its devices on all nodes. Exit code 1 if anything needs attention. */
+export function statusCommand(): Command {
+  return podsCommand(
+    'status',
+    'list the nodes of the cluster with the driver and its devices, and what needs attention; exits with 1 if anything does',
+    async (cluster, options) => {
+      const { formatStatus, readStatus } = await import('./status.ts');
+      const status = await readStatus(cluster, options);
+      writeOutput(options, status, formatStatus);
+      if (status.nodes.some(({ problems }) => problems.length > 0)) process.exitCode = 1;
+    },
+  );
+}
+
+/** `kubectl netdra doctor NODE`: `netdra doctor` in the driver's pod of a node, with its exit code. */
+export function nodeDoctorCommand(): Command {
+  return podsCommand(
+    'doctor',
+    "run netdra doctor in the driver's pod of a node: what keeps the driver from its work there; exits as it does",
+    async (cluster, options, node = '') => {
+      const { runOnNode } = await import('./remote.ts');
+      writeResult(await runOnNode(cluster, options, node, ['doctor', `--output=${options.output}`]));
+    },
+  ).argument('<node>', 'name of the node');
+}
+
+/** `kubectl netdra metadata CLAIM`: `netdra metadata` in the driver's pod of the claim's node, with its exit code. */
+export function claimMetadataCommand(): Command {
+  return podsCommand<{ namespace?: string }>(
+    'metadata',
+    "run netdra metadata in the driver's pod of a claim's node: show and check the claim's files; exits as it does",
+    async (cluster, { namespace = cluster.namespace, ...options }, text = '') => {
+      const { nodeOfClaim, parseClaim, runOnNode } = await import('./remote.ts');
+      const { claimName } = await import('../../framework/metadata/index.ts');
+      const claim = parseClaim(text, namespace);
+      const node = await nodeOfClaim(cluster, options.driverName, claim);
+      const args = ['metadata', claimName(claim), `--output=${options.output}`];
+      writeResult(await runOnNode(cluster, options, node, args));
+    },
+  )
+    .argument('<claim>', 'its name, or namespace/name')
+    .addOption(namespaceOption());
+}
+
+/** `kubectl netdra bundle`: what is needed to find a fault, in a folder. */
+export function bundleCommand(): Command {
+  return podsCommand<{ out: string }>(
+    'bundle',
+    'collect the objects of the driver, and from nodes what its tools show and its logs, in a new folder; what looks like a secret is removed',
+    async (cluster, options, ...nodes) => {
+      const { makeBundle } = await import('./bundle.ts');
+      const bundle = await makeBundle(cluster, { ...options, nodes });
+      writeOutput(options, bundle, (_, { out, files, missing }) =>
+        [
+          ...missing.map((text) => `missing: ${text}\n`),
+          `${files.length} files in ${out}: look at them before you pass them on\n`,
+        ].join(''),
+      );
+    },
+  )
+    .argument('[node...]', 'names of nodes (default: all)')
+    .addOption(
+      new Option('--out <folder>', 'folder to make').default(
+        `netdra-bundle-${new Date().toISOString().slice(0, 19).replaceAll(':', '')}`,
+        'netdra-bundle- and the time',
+      ),
+    );
+}
+
+function writeResult({ stdout, stderr, exitCode }: ExecResult): void {
+  openTerminal(process.stdout).write(stdout);
+  openTerminal(process.stderr).write(stderr);
+  process.exitCode = exitCode;
+}
+
+function namespaceOption(): Option {
+  return new Option('-n, --namespace <name>', "namespace (default: that of the kubeconfig's context)");
+}
+
+type PodsOptions<More> = More & { selector: string; driverNamespace: string };
+
+/** A command that needs the pods of the driver. */
+function podsCommand<More extends object = object>(
+  ...[name, description, run]: Parameters<typeof clusterCommand<PodsOptions<More>>>
+): Command {
+  return clusterCommand<PodsOptions<More>>(name, description, run)
+    .option('-l, --selector <labels>', "labels of the driver's pods", 'app.kubernetes.io/name=netdra')
+    .option('--driver-namespace <name>', "namespace of the driver's pods", defaultDriverNamespace);
+}
+
+/** `kubectl netdra claims`: the claims with devices of the driver, as the API server has them. */
+export function clusterClaimsCommand(): Command {
+  return clusterCommand<{ namespace?: string; allNamespaces?: true }>(
+    'claims',
+    'list the claims that have devices of the driver: their pods and nodes, and what the driver reports of them',
+    async (cluster, { namespace = cluster.namespace, allNamespaces, ...options }) => {
+      const { formatClusterClaims, readClaims } = await import('./claims.ts');
+      const { driverName } = options;
+      const place = allNamespaces ? undefined : namespace;
+      const claims = await readClaims(cluster, { driverName, namespace: place });
+      const where = place === undefined ? 'in the cluster' : `in namespace ${place}; -A shows all namespaces`;
+      writeOutput(options, claims, (terminal) =>
+        claims.length === 0
+          ? `no claim has devices of ${driverName} ${where}\n`
+          : formatClusterClaims(terminal, claims),
+      );
+    },
+  )
+    .addOption(namespaceOption())
+    .option('-A, --all-namespaces', 'claims of all namespaces');
+}
+
+/** A read-only command that asks the API server. */
+function clusterCommand<More extends object>(
+  name: string,
+  description: string,
+  run: (cluster: Cluster, options: Options & More, ...args: string[]) => Promise<void>,
+): Command {
+  const command: Command = new Command(name)
+    .description(description)
+    .addOption(outputOption())
+    .addOption(flagOption('driverName'))
+    .addOption(new Option('--kubeconfig <path>', 'kubeconfig file (default: ~/.kube/config)').env('KUBECONFIG'))
+    .option('--context <name>', 'context of the kubeconfig (default: the current one)')
+    .action(() =>
+      runTool(async () => {
+        const { openCluster } = await import('./open-cluster.ts');
+        const options = command.opts<Options & More>();
+        const { kubeconfig, context } = options;
+        using cluster = await openCluster(defined({ kubeconfig, context }));
+        await run(cluster, options, ...command.args);
+      }),
+    );
+  return command;
+}

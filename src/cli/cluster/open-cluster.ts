@@ -1,0 +1,158 @@
+import { existsSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import type { KubeConfig } from '@kubernetes/client-node';
+import type { StoredView } from '../../driver/nodeview/index.ts';
+import type { NetworkDevicePolicy } from '../../driver/policy/index.ts';
+import {
+  hasServiceAccount,
+  isKubeError,
+  KubeClient,
+  type KubeList,
+  listAll,
+  ResourceApi,
+  type ResourceClaim,
+} from '../../framework/kube/index.ts';
+import type { DeviceTaint } from '../../framework/resourceslice/index.ts';
+import { systemClock } from '../../lib/clock.ts';
+import { NetdraError } from '../../lib/errors.ts';
+import type { DriverPod } from './driver-pods.ts';
+import type { ExecResult } from './pod-exec.ts';
+
+export interface ClusterOptions {
+  /** Default: `~/.kube/config`; in a pod, its service account. */
+  kubeconfig?: string;
+  context?: string;
+}
+
+/** A NodeNetworkDevices, with the name of its node. */
+export interface ListedView {
+  metadata: { name: string };
+  status?: StoredView;
+}
+
+/** A taint that an administrator puts on devices. Source: resource.k8s.io/v1, since Kubernetes 1.37. */
+export interface DeviceTaintRule {
+  metadata: { name: string };
+  spec: {
+    /** Matches devices with all of these values, and every device if it is empty. A rule without a selector matches none. */
+    deviceSelector?: { driver?: string; pool?: string; device?: string };
+    taint: DeviceTaint;
+  };
+}
+
+/** The API server, with the permissions of the user. */
+export class Cluster implements Disposable {
+  readonly client: KubeClient;
+  /** That of the kubeconfig's context. */
+  readonly namespace: string;
+  readonly #config: KubeConfig;
+  readonly #resources: ResourceApi;
+
+  constructor(config: KubeConfig) {
+    this.client = new KubeClient(config, { clock: systemClock, userAgent: 'netdra/tools' });
+    this.namespace = config.getContextObject(config.getCurrentContext())?.namespace ?? 'default';
+    this.#config = config;
+    this.#resources = new ResourceApi(this.client);
+  }
+
+  /**
+   * Lists objects of resource.k8s.io.
+   * @param path below its version: `resourceslices`
+   * @throws KubeError, NetdraError `list-forbidden`
+   */
+  async listResources<T extends object>(path: string, query: Record<string, string> = {}): Promise<T[]> {
+    return await this.#listed(path, (page) => this.#resources.list<T>({ path, query: { ...query, ...page } }));
+  }
+
+  /** None if the cluster does not serve them, or the user may not list them. @throws KubeError */
+  async listTaintRules(): Promise<DeviceTaintRule[]> {
+    return await orNone(listAll((query) => this.#resources.list({ path: 'devicetaintrules', query })));
+  }
+
+  /** @throws KubeError, NetdraError `list-forbidden` */
+  async listPods<T>(query: Record<string, string>): Promise<T[]> {
+    const request = { method: 'GET', path: '/api/v1/pods' } as const;
+    return await this.#listed('pods', (page) =>
+      this.client.request<KubeList<T>>({ ...request, query: { ...query, ...page } }),
+    );
+  }
+
+  /** What nodes show of their devices; none in a cluster without NodeNetworkDevices, or if the user may not list them. @throws KubeError */
+  async listViews(): Promise<ListedView[]> {
+    return await this.#listOwn('nodenetworkdevices');
+  }
+
+  /** None in a cluster without them, or if the user may not list them. @throws KubeError */
+  async listPolicies(): Promise<NetworkDevicePolicy[]> {
+    return await this.#listOwn('networkdevicepolicies');
+  }
+
+  async #listOwn<T>(plural: string): Promise<T[]> {
+    const request = { method: 'GET', path: `/apis/netdra.dev/v1alpha1/${plural}` } as const;
+    return await orNone(listAll((query) => this.client.request<KubeList<T>>({ ...request, query })));
+  }
+
+  /** @throws KubeError */
+  async readClaim(namespace: string, name: string): Promise<ResourceClaim> {
+    return await this.#resources.readClaim(namespace, name);
+  }
+
+  /** The log of the driver's container. @throws KubeError */
+  async readLog({ namespace, name, container }: DriverPod, query: Record<string, string>): Promise<string> {
+    const path = `/api/v1/namespaces/${namespace}/pods/${name}/log`;
+    return await this.client.requestText({ method: 'GET', path, query: { container, ...query } });
+  }
+
+  /** Runs a command in the driver's container. @throws NetdraError `exec-failed` */
+  async exec({ namespace, name, container }: DriverPod, command: string[]): Promise<ExecResult> {
+    // Imported lazily, as what it imports is.
+    const { execInPod } = await import('./pod-exec.ts');
+    return await execInPod(this.#config, { namespace, pod: name, container }, command);
+  }
+
+  [Symbol.dispose](): void {
+    this.client[Symbol.dispose]();
+  }
+
+  async #listed<T>(path: string, list: (page: Record<string, string>) => Promise<KubeList<T>>): Promise<T[]> {
+    try {
+      return await listAll(list);
+    } catch (cause) {
+      if (!isKubeError(cause, 'api-forbidden')) throw cause;
+      throw new NetdraError('list-forbidden', `may not list ${path.split('/').at(-1)}`, {
+        cause,
+        hint: "the chart's ClusterRole netdra-viewer allows it: an administrator can bind it with kubectl create clusterrolebinding",
+      });
+    }
+  }
+}
+
+/** For what a cluster need not have, and not every user may list. @throws KubeError */
+async function orNone<T>(listing: Promise<T[]>): Promise<T[]> {
+  try {
+    return await listing;
+  } catch (error) {
+    if (!isKubeError(error, 'api-unserved', 'api-forbidden')) throw error;
+    return [];
+  }
+}
+
+/**
+ * Opens the cluster as kubectl does.
+ * @throws NetdraError `kubeconfig-missing`, `kubeconfig-unusable`
+ */
+export async function openCluster({ kubeconfig, context }: ClusterOptions): Promise<Cluster> {
+  const usual = join(homedir(), '.kube/config');
+  // An empty variable counts as unset, as in kubectl.
+  const path = kubeconfig || (existsSync(usual) ? usual : undefined);
+  const isInPod = path === undefined && context === undefined && hasServiceAccount();
+  if (path === undefined && !isInPod) {
+    throw new NetdraError('kubeconfig-missing', `no API server is known: there is no ${usual}`, {
+      hint: 'give --kubeconfig, or KUBECONFIG in the environment',
+    });
+  }
+  // Imported lazily: it costs more than all the rest.
+  const { loadKubeConfig, loadPodConfig } = await import('../../framework/kube/kube-config.ts');
+  return new Cluster(path === undefined ? loadPodConfig() : loadKubeConfig(path, context));
+}

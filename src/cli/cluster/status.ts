@@ -1,0 +1,222 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { StoredView } from '../../driver/nodeview/index.ts';
+import type { NetworkDevicePolicy } from '../../driver/policy/index.ts';
+import type { AllocatedDevice, ResourceClaim } from '../../framework/kube/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
+import type { Device, DeviceTaint, ResourceSlice } from '../../framework/resourceslice/index.ts';
+import { formatTable, type Terminal } from '../terminal.ts';
+import { type DriverPod, type DriverPodsOptions, readDriverPods } from './driver-pods.ts';
+import type { Cluster, DeviceTaintRule } from './open-cluster.ts';
+
+/** A node that has a pod of the driver, or devices of it. */
+export interface NodeStatus {
+  node: string;
+  /** The driver's pod; absent if none is on the node. */
+  pod?: DriverPod;
+  /** Numbers of devices. `inUse`: in a claim that pods may use; `tainted`: kept from new claims, or from their pods, by a taint. */
+  offered: number;
+  allocated: number;
+  inUse: number;
+  tainted: number;
+  /** What needs attention, for people. */
+  problems: string[];
+  /** What the node does not offer and why, if it shows that: most often the policy says so. For people. */
+  withheld?: string[];
+}
+
+export interface ClusterStatus {
+  driver: string;
+  nodes: NodeStatus[];
+  policies: PolicyStatus[];
+}
+
+/** A NetworkDevicePolicy, and what nodes make of it. */
+export interface PolicyStatus {
+  name: string;
+  generation: number;
+  /** Number of nodes on which this generation is in force, and an earlier one. */
+  inForce: number;
+  earlierInForce: number;
+}
+
+/** What the nodes offer, and what claims have of it. @throws KubeError, NetdraError `list-forbidden` */
+export async function readStatus(
+  cluster: Pick<Cluster, 'listResources' | 'listPods' | 'listTaintRules' | 'listViews' | 'listPolicies'>,
+  options: DriverPodsOptions,
+): Promise<ClusterStatus> {
+  const { driverName: driver } = options;
+  const [slices, claims, pods, rules, views, policies] = await Promise.all([
+    cluster.listResources<ResourceSlice>('resourceslices', { fieldSelector: `spec.driver=${driver}` }),
+    cluster.listResources<ResourceClaim>('resourceclaims'),
+    readDriverPods(cluster, options),
+    cluster.listTaintRules(),
+    cluster.listViews(),
+    cluster.listPolicies(),
+  ]);
+  const viewOf = new Map(
+    views.flatMap(({ metadata: { name }, status }) => (status?.driver.name === driver ? [[name, status]] : [])),
+  );
+  const slicesOf = Map.groupBy(
+    slices.map((slice) => withRules(slice, rules)),
+    ({ spec }) => spec.nodeName,
+  );
+  const allocations = allocationsOf(driver, claims);
+  // A pool has the name of its node.
+  const names = new Set([...pods.keys(), ...slicesOf.keys(), ...allocations.keys()]);
+  const nodes = [...names].sort().map((node) => {
+    const own = slicesOf.get(node) ?? [];
+    return withView(toNodeStatus(node, pods.get(node), own, allocations.get(node) ?? []), own, viewOf.get(node));
+  });
+  return { driver, nodes, policies: policies.map((each) => toPolicyStatus(each, [...viewOf.values()])) };
+}
+
+/** A taint, and the DeviceTaintRule that it is from. */
+type KnownTaint = DeviceTaint & { rule?: string };
+
+/** Adds the taints that administrators have put on devices: for the scheduler they are like those of the slice. */
+function withRules(slice: ResourceSlice, rules: readonly DeviceTaintRule[]): ResourceSlice {
+  const { driver, pool, devices = [] } = slice.spec;
+  const added = (name: string): KnownTaint[] => {
+    const facts = { driver, pool: pool.name, device: name };
+    const isAbout = ({ spec: { deviceSelector } }: DeviceTaintRule) =>
+      deviceSelector !== undefined && isDeepStrictEqual({ ...facts, ...deviceSelector }, facts);
+    return rules.filter(isAbout).map(({ metadata, spec }) => ({ ...spec.taint, rule: metadata.name }));
+  };
+  const all = devices.map((device) => ({ ...device, taints: [...(device.taints ?? []), ...added(device.name)] }));
+  return { ...slice, spec: { ...slice.spec, devices: all } };
+}
+
+function toPolicyStatus({ metadata }: NetworkDevicePolicy, views: readonly StoredView[]): PolicyStatus {
+  const { name = '', generation = 0 } = metadata;
+  const generations = views.flatMap(({ policy }) => (policy.name === name ? [policy.generation] : []));
+  const inForce = generations.filter((each) => each === generation).length;
+  return { name, generation, inForce, earlierInForce: generations.length - inForce };
+}
+
+interface Allocation {
+  claim: string;
+  device: string;
+  isInUse: boolean;
+}
+
+/** Devices that claims have, by pool. Access of administrators takes no device. */
+function allocationsOf(driver: string, claims: readonly ResourceClaim[]): Map<string, Allocation[]> {
+  const all = claims.flatMap((claim) => {
+    const { namespace = '', name = '' } = claim.metadata ?? {};
+    return devicesOf(driver, claim)
+      .filter(({ adminAccess }) => adminAccess !== true)
+      .map(({ pool, device }) => {
+        const isInUse = (claim.status?.reservedFor ?? []).length > 0;
+        return { pool, device, claim: claimName({ namespace, name }), isInUse };
+      });
+  });
+  return Map.groupBy(all, ({ pool }) => pool);
+}
+
+/** The driver's devices in the allocation of a claim. */
+export function devicesOf(driver: string, { status }: ResourceClaim): AllocatedDevice[] {
+  return (status?.allocation?.devices?.results ?? []).filter((result) => result.driver === driver);
+}
+
+function toNodeStatus(
+  node: string,
+  pod: DriverPod | undefined,
+  slices: readonly ResourceSlice[],
+  allocations: readonly Allocation[],
+): NodeStatus {
+  const generation = Math.max(...slices.map(({ spec }) => spec.pool.generation));
+  const current = slices.filter(({ spec }) => spec.pool.generation === generation);
+  const devices = current.flatMap(({ spec }) => spec.devices ?? []);
+  const wanted = current[0]?.spec.pool.resourceSliceCount ?? 0;
+  const isComplete = current.length === wanted;
+  const problems = [
+    ...podProblems(pod),
+    ...(isComplete ? [] : [`${current.length} of its ${wanted} ResourceSlices are published: no claim gets a device`]),
+    ...taintProblems(devices),
+    ...(isComplete ? lostDevices(devices, allocations) : []),
+  ];
+  const count = (found: readonly Allocation[]) => new Set(found.map(({ device }) => device)).size;
+  return {
+    node,
+    ...(pod === undefined ? {} : { pod }),
+    offered: devices.length,
+    allocated: count(allocations),
+    inUse: count(allocations.filter(({ isInUse }) => isInUse)),
+    tainted: devices.filter((device) => taintsOf(device).length > 0).length,
+    problems,
+  };
+}
+
+/** Adds what only the node knows. What has a taint is among the problems already. */
+function withView(status: NodeStatus, slices: readonly ResourceSlice[], view: StoredView | undefined): NodeStatus {
+  if (view === undefined) return status;
+  const failed = view.conditions.filter((each) => each.status === 'False');
+  const problems = failed.map(({ type, reason, message }) => `${type} is False: ${reason}: ${message}`);
+  const tainted = new Set(
+    slices.flatMap(({ spec }) => spec.devices ?? []).flatMap((device) => taintsOf(device).map(({ key }) => key)),
+  );
+  const isTaint = (reason: string) => tainted.has(`${view.driver.name}/${reason}`);
+  const withheld = view.withheld.flatMap(({ pf, reason, message, devices }) =>
+    isTaint(reason) ? [] : `${countText(devices.length)}${ofPf(pf)} withheld: ${message}`,
+  );
+  return { ...status, problems: [...status.problems, ...problems], withheld };
+}
+
+function podProblems(pod: DriverPod | undefined): string[] {
+  if (pod === undefined) return ['no pod of the driver is on the node'];
+  return pod.ready ? [] : [`pod ${pod.namespace}/${pod.name} of the driver is not ready: ${pod.reason}`];
+}
+
+function taintsOf({ taints = [] }: Device): KnownTaint[] {
+  return taints.filter(({ effect }) => effect !== 'None');
+}
+
+/** Devices of one PF often have one taint. */
+function taintProblems(devices: readonly Device[]): string[] {
+  const all = devices.flatMap((device) => {
+    const pf = device.attributes?.pfName?.string;
+    return taintsOf(device).map(({ key, value, effect, rule }) => {
+      const by = rule === undefined ? '' : ` by DeviceTaintRule ${rule}`;
+      return `${ofPf(pf)} tainted${by}: ${key}${value === undefined ? '' : `=${value}`}, ${effect}`;
+    });
+  });
+  return [...Map.groupBy(all, (text) => text)].map(([text, { length }]) => {
+    return `${countText(length)}${text}`;
+  });
+}
+
+const countText = (count: number) => `${count} ${count === 1 ? 'device' : 'devices'}`;
+const ofPf = (pf: string | undefined) => (pf === undefined ? '' : ` of PF ${pf}`);
+
+function lostDevices(devices: readonly Device[], allocations: readonly Allocation[]): string[] {
+  const offered = new Set(devices.map(({ name }) => name));
+  const lost = allocations.filter(({ device }) => !offered.has(device));
+  return lost.map(({ device, claim }) => `device ${device} of claim ${claim} is not offered any more`);
+}
+
+function formatPolicy({ name, generation, inForce, earlierInForce }: PolicyStatus): string {
+  const earlier = earlierInForce === 0 ? '' : `, an earlier generation on ${earlierInForce}`;
+  return `policy ${name}, generation ${generation}: in force on ${inForce} nodes${earlier}\n`;
+}
+
+export function formatStatus(terminal: Terminal, { driver, nodes, policies }: ClusterStatus): string {
+  if (nodes.length === 0) {
+    return `no node has a pod or a device of ${driver}: is it installed, and its name the one of --driver-name?\n`;
+  }
+  const head = ['NODE', 'VERSION', 'READY', 'OFFERED', 'ALLOCATED', 'IN USE', 'TAINTED'];
+  const rows = nodes.map(({ node, pod, offered, allocated, inUse, tainted }) => {
+    const isReady = pod?.ready ? 'yes' : terminal.style('red', pod === undefined ? 'no pod' : 'no');
+    const ofTainted = tainted === 0 ? '0' : terminal.style('yellow', `${tainted}`);
+    return [node, pod?.version ?? '', isReady, `${offered}`, `${allocated}`, `${inUse}`, ofTainted];
+  });
+  const problems = nodes.flatMap(({ node, problems, withheld = [] }) => {
+    return [...problems, ...withheld].map((text) => `${terminal.style('bold', node)}: ${text}\n`);
+  });
+  const sum = (key: 'offered' | 'allocated' | 'inUse' | 'tainted') =>
+    nodes.reduce((total, node) => total + node[key], 0);
+  const ready = nodes.filter(({ pod }) => pod?.ready).length;
+  const counts = `${sum('offered')} devices, ${sum('allocated')} allocated, ${sum('inUse')} in use, ${sum('tainted')} tainted`;
+  const total = `${nodes.length} nodes, the driver ready on ${ready}: ${counts}\n`;
+  const below = [...problems, ...policies.map(formatPolicy)];
+  return [formatTable(terminal, head, rows), ...(below.length === 0 ? [] : ['\n', ...below]), '\n', total].join('');
+}

@@ -1,0 +1,243 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { Command } from 'commander';
+import type { InstanceFacts } from '../instance/instance-file.ts';
+import { parseAbsolutePath } from '../instance/parse-flags.ts';
+import { argument, type FlagName, flagOption, type Settings } from '../instance/settings.ts';
+import { defined } from '../lib/defined.ts';
+import { NetdraError } from '../lib/errors.ts';
+import { formatFindings } from './finding.ts';
+import { type OutputOptions, outputOption, runTool, writeOutput } from './run-tool.ts';
+import type { Terminal } from './terminal.ts';
+
+// Commands load their code when they are run: what is imported above is loaded by the driver, too.
+
+/** What a tool gets: the output format, and flags of `netdra run`, by default as the driver has them. */
+type ToolOptions<Name extends FlagName> = OutputOptions & Pick<Settings, Name> & { instance?: InstanceFacts };
+
+const criSockets = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
+
+/** `netdra doctor`: finds what on this node keeps the driver from working. Exit code 1 if anything does. */
+export function doctorCommand(): Command {
+  const command = toolCommand(
+    'doctor',
+    'look at this node: what keeps the driver from its work, and how to mend it; changes nothing',
+    [
+      ...(['driverName', 'kubeconfig', 'kubeletPluginsDir', 'kubeletRegistryDir', 'cdiDir', 'stateDir'] as const),
+      ...(['procSysDir', 'nriSocket', 'nodeView', 'policyObjects', 'simulate', 'cniUses', 'cniBinDirs'] as const),
+    ],
+    async (options) => {
+      const { runDoctor } = await import('./doctor.ts');
+      const { readCriRuntime } = await import('./cri-runtime.ts');
+      const { probeNri } = await import('./nri-probe.ts');
+      const { hasServiceAccount, KubeClient, openApiAccess } = await import('../framework/kube/index.ts');
+      const { systemClock: clock } = await import('../lib/clock.ts');
+      const { kubeconfig, simulate } = options;
+      const { criSocket, netnsDir } = command.opts<{ criSocket?: string; netnsDir: string }>();
+      const findings = await runDoctor({
+        ...options,
+        ...driverDirs(options),
+        netnsDir,
+        procDir: '/proc',
+        sysDir: '/sys',
+        simulated: simulate !== undefined,
+        criSockets: criSocket === undefined ? criSockets : [criSocket],
+        readCri: readCriRuntime,
+        probeNri,
+        openKube: async () =>
+          !kubeconfig && !hasServiceAccount()
+            ? undefined
+            : new KubeClient(await openApiAccess(kubeconfig), { clock, userAgent: 'netdra/doctor' }),
+      });
+      writeOutput(options, findings, formatFindings);
+      if (findings.some(({ level }) => level === 'problem')) process.exitCode = 1;
+    },
+  );
+  return command
+    .option('--cri-socket <path>', `the runtime's own socket (default: ${criSockets.join(', or ')})`)
+    .option('--netns-dir <path>', "where the runtime mounts pods' network namespaces", '/var/run/netns');
+}
+
+/** `netdra inventory`: the devices that are offered, and why others are not. */
+export function inventoryCommand(): Command {
+  return toolCommand(
+    'inventory',
+    'list the devices of this node as they are offered, and why others are not; changes nothing',
+    ['driverName', 'kubeletPluginsDir', 'stateDir', 'inventoryPolicy', 'simulate'],
+    async (options) => {
+      const { formatInventory, takeInventory } = await import('./inventory.ts');
+      const { openStored } = await import('../instance/stored-claims.ts');
+      const { RtnlConnection } = await import('../node/netlink/index.ts');
+      const dirs = driverDirs(options);
+      const { driverName: driver, inventoryPolicy: policyPath, simulate, instance } = options;
+      // The driver does not know what another policy would offer.
+      const { askDriver } = await import('../instance/tool-socket.ts');
+      const answer = policyPath === undefined ? await askDriver(dirs.dataDir, 'inventory') : undefined;
+      if (answer !== undefined) return writeOutput(options, JSON.parse(answer), formatInventory);
+      using stored = openStored(dirs);
+      using connection = RtnlConnection.open();
+      const view = await takeInventory({
+        driver,
+        connection,
+        sysfsRoot: '/sys',
+        claims: stored.claims,
+        unrestored: stored.unrestored,
+        ...defined({ policyPath, simulatedIn: simulate && dirs.stateDir, state: instance }),
+      });
+      writeOutput(options, view, formatInventory);
+    },
+  );
+}
+
+/** `netdra claims`: the prepared claims, and where their devices are. */
+export function claimsCommand(): Command {
+  return toolCommand(
+    'claims',
+    'list the claims that are prepared on this node, and where their devices are; changes nothing',
+    ['driverName', 'kubeletPluginsDir', 'stateDir', 'attributesDir', 'downwardApiDir'],
+    async (options) => {
+      const { formatClaims, viewClaims } = await import('./claims.ts');
+      const { inspectClaim } = await import('../framework/metadata/index.ts');
+      const { openStoredByDriver } = await import('../instance/stored-claims.ts');
+      const { RtnlConnection } = await import('../node/netlink/index.ts');
+      const { driverName, attributesDir, downwardApiDir } = options;
+      const dirs = { ...driverDirs(options), attributesDir, downwardApiDir };
+      using host = RtnlConnection.open();
+      using stored = openStoredByDriver(dirs);
+      const { claims, records } = stored;
+      const inspect = (claim: { namespace: string; name: string }) => inspectClaim(driverName, dirs, claim, records);
+      const view = await viewClaims({ claims, host, inspect });
+      writeOutput(options, view, formatClaims);
+    },
+  );
+}
+
+/** `netdra metadata`: the metadata that containers get. Exit code 1 if anything is wrong with it. */
+export function metadataCommand(): Command {
+  return toolCommand(
+    'metadata',
+    'show and check a metadata file, or all files of a claim that is prepared on this node',
+    ['driverName', 'kubeletPluginsDir', 'stateDir', 'attributesDir', 'downwardApiDir'],
+    async (options, subject = '') => {
+      const { findClaim, formatClaimFiles, formatFile, isGood, viewClaimFiles, viewFile } = await import(
+        './metadata.ts'
+      );
+      const { driverName, attributesDir, downwardApiDir } = options;
+      const show = <View extends Parameters<typeof isGood>[0]>(
+        view: View,
+        format: (terminal: Terminal, view: View) => string,
+      ) => {
+        writeOutput(options, view, format);
+        if (!isGood(view)) process.exitCode = 1;
+      };
+      // Names of namespaces and claims have neither slashes nor a leading dot.
+      const isClaim = /^[a-z0-9][^/]*(\/[^/]+)?$/.test(subject) && !existsSync(subject);
+      if (!isClaim) return show(await viewFile(subject), formatFile);
+      const dirs = { ...driverDirs(options), attributesDir, downwardApiDir };
+      const { openStoredByDriver } = await import('../instance/stored-claims.ts');
+      using stored = openStoredByDriver(dirs);
+      const claim = subject.includes('/') ? subject : findClaim(stored.claims, subject);
+      show(await viewClaimFiles(driverName, dirs, claim, stored.records), formatClaimFiles);
+    },
+  ).argument('<path|claim>', 'path of a file, or a claim: namespace/name, or its name if no other claim here has it');
+}
+
+/** `netdra log`: the latest log lines of the running driver. */
+export function logCommand(): Command {
+  const command = new Command('log').description("print the last megabyte of the running driver's log, at level debug");
+  const flags = ['driverName', 'kubeletPluginsDir'] as const;
+  for (const flag of flags) command.addOption(flagOption(flag));
+  return command.action(() =>
+    runTool(async () => {
+      const { askDriver } = await import('../instance/tool-socket.ts');
+      const { dataDir } = driverDirs(await withInstance<(typeof flags)[number]>(command));
+      const text = await askDriver(dataDir, 'log');
+      if (text !== undefined) return void process.stdout.write(text);
+      throw new NetdraError('driver-not-running', 'no driver runs on this node', {
+        hint: 'for the log of a driver that has ended: kubectl logs --previous',
+      });
+    }),
+  );
+}
+
+/** `netdra seccomp`: the driver's seccomp profile, for the node. */
+export function seccompCommand(): Command {
+  return new Command('seccomp')
+    .description("print the driver's seccomp profile, or install it where the kubelet looks for profiles")
+    .option(
+      '--install <path>',
+      'file to write, below the directory seccomp of the kubelet',
+      argument(parseAbsolutePath),
+    )
+    .action(({ install }: { install?: string }) =>
+      runTool(async () => {
+        const { installProfile, profileText } = await import('./seccomp.ts');
+        if (install === undefined) process.stdout.write(profileText);
+        else installProfile(install);
+      }),
+    );
+}
+
+/** `netdra validate`: checks files without node and cluster. Exit code 1 for a fault, or if there was nothing to check. */
+export function validateCommand(): Command {
+  return new Command('validate')
+    .description(
+      'check inventory policies, and the VFConfigs in classes, claims and templates, before they are applied',
+    )
+    .argument('<file...>', 'YAML or JSON, with any number of documents; - for standard input')
+    .addOption(outputOption())
+    .addOption(flagOption('driverName'))
+    .addOption(flagOption('openClaimFields'))
+    .action((files: string[], options: OutputOptions & Pick<Settings, 'driverName' | 'openClaimFields'>) =>
+      runTool(async () => {
+        const { formatValidation, validateFiles } = await import('./validate.ts');
+        const validation = await validateFiles(files, options);
+        writeOutput(options, validation, formatValidation);
+        if (validation.faults.length > 0 || validation.checked === 0) process.exitCode = 1;
+      }),
+    );
+}
+
+/**
+ * A read-only command with some of the flags of `netdra run`.
+ * @param run gets the command's arguments after its options
+ */
+function toolCommand<Name extends FlagName>(
+  name: string,
+  description: string,
+  flags: readonly Name[],
+  run: (options: ToolOptions<Name>, ...args: string[]) => Promise<void>,
+): Command {
+  const command = new Command(name)
+    .description(description)
+    .addOption(outputOption())
+    .action(() => runTool(async () => run(await withInstance<Name>(command), ...command.args)));
+  for (const flag of flags) command.addOption(flagOption(flag));
+  return command;
+}
+
+/**
+ * The options of a command. A flag that is given neither on the command line nor in the environment is as the driver of this node
+ * has it.
+ */
+async function withInstance<Name extends FlagName>(command: Command): Promise<ToolOptions<Name>> {
+  const { readInstance, settingsHere } = await import('../instance/instance-file.ts');
+  const options = command.opts<ToolOptions<Name> & Pick<Settings, 'kubeletPluginsDir' | 'driverName'>>();
+  const isGiven = (name: string) => ['cli', 'env'].includes(command.getOptionValueSource(name) ?? '');
+  const instance = readInstance(options.kubeletPluginsDir, isGiven('driverName') ? options.driverName : undefined);
+  if (instance === undefined) return options;
+  const known = command.options.map((option) => option.attributeName()).filter((name) => !isGiven(name));
+  const settings = Object.entries(settingsHere(instance)).filter(([name]) => known.includes(name));
+  const { readBootId } = await import('../driver/recovery/boot.ts');
+  const isThisBoot = instance.bootId === (await readBootId());
+  const current = { ...instance, hungWrites: isThisBoot ? instance.hungWrites : [] };
+  return { ...options, ...Object.fromEntries(settings), instance: current };
+}
+
+/** The driver's directory below the kubelet's `plugins`, and its state directory. */
+function driverDirs(
+  settings: Pick<Settings, 'driverName' | 'kubeletPluginsDir'> & Partial<Pick<Settings, 'stateDir'>>,
+) {
+  const dataDir = join(settings.kubeletPluginsDir, settings.driverName);
+  return { dataDir, stateDir: settings.stateDir ?? dataDir };
+}

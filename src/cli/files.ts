@@ -1,0 +1,40 @@
+import { constants } from 'node:fs';
+import { access, readdir, readFile, realpath } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { errnoCode } from '../lib/errors.ts';
+
+/** A file's text without surrounding blanks; `undefined` if it cannot be read. */
+export async function readText(path: string): Promise<string | undefined> {
+  return await readFile(path, 'utf8').then(
+    (text) => text.trim(),
+    () => undefined,
+  );
+}
+
+/** Names in a directory, sorted; none if it cannot be read. */
+export async function listNames(path: string): Promise<string[]> {
+  return await readdir(path).then(
+    (names) => names.sort(),
+    () => [],
+  );
+}
+
+/** The error code if a path cannot be written to (`ENOENT`, `EACCES`, `EROFS`), else `undefined`. Changes nothing. */
+export async function writeRefusal(path: string): Promise<string | undefined> {
+  try {
+    await access(path, constants.R_OK | constants.W_OK);
+    return undefined;
+  } catch (error) {
+    return errnoCode(error) ?? 'unknown';
+  }
+}
+
+/** The path, with links resolved in the part that exists. */
+export async function resolvePath(path: string): Promise<string> {
+  try {
+    return await realpath(path);
+  } catch {
+    const parent = dirname(path);
+    return parent === path ? path : `${await resolvePath(parent)}${path.slice(parent === '/' ? 0 : parent.length)}`;
+  }
+}

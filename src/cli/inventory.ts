@@ -1,0 +1,129 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { DeviceConditions } from '../driver/devices/device-conditions.ts';
+import { heldDevices } from '../driver/devices/held-devices.ts';
+import { type InventoryView, type OfferedDevice, viewInventory } from '../driver/devices/inventory-view.ts';
+import { PolicyFile } from '../driver/devices/policy-file.ts';
+import type { DeviceState } from '../driver/ports.ts';
+import type { StoredClaim, UnrestoredVf } from '../driver/state/index.ts';
+import { systemClock } from '../lib/clock.ts';
+import { defined } from '../lib/defined.ts';
+import { Inventory, type InventoryOptions, type InventoryPolicy } from '../node/inventory/index.ts';
+import { SriovError, Sysfs } from '../node/sriov/index.ts';
+import { formatTable, type Terminal } from './terminal.ts';
+
+export interface InventoryToolOptions {
+  /** Name of the driver. */
+  driver: string;
+  connection: InventoryOptions['connection'];
+  /** Where sysfs is mounted. */
+  sysfsRoot: string;
+  /** The driver's state directory, to list simulated VFs; absent: real ones are listed. */
+  simulatedIn?: string;
+  /** File with a policy; absent: the policy that the driver has. */
+  policyPath?: string;
+  /** What the driver has stored. */
+  claims: readonly StoredClaim[];
+  unrestored: readonly UnrestoredVf[];
+  /** What else the driver has written; absent: it has not run here. */
+  state?: DeviceState;
+}
+
+/**
+ * Scans the devices as the driver does, without changing anything, if no driver runs or for another policy.
+ * @throws NetdraError `policy-invalid`; SriovError, NetlinkError
+ */
+export async function takeInventory(options: InventoryToolOptions): Promise<InventoryView> {
+  const { driver, connection, sysfsRoot, simulatedIn, policyPath, claims, unrestored, state } = options;
+  const held = heldDevices(claims);
+  // Before the devices: a policy can be checked where there are none.
+  const policy = policyPath === undefined ? (state?.policy ?? {}) : await readPolicy(policyPath);
+  const conditions = new DeviceConditions(
+    { driver, held: () => held, unrestored: () => unrestored, clock: systemClock },
+    { hung: () => state?.hungWrites ?? [], active: () => state?.conditions ?? [], policy: () => policy },
+  );
+  if (state?.keepsTaints === false) conditions.dropTaints();
+  const sysfs = new Sysfs(simulatedIn === undefined ? sysfsRoot : findTree(simulatedIn));
+  const switchedOnAtStart: InventoryView['switchedOnAtStart'] = [];
+  const vfSwitch: InventoryOptions['vfSwitch'] = {
+    async ensure({ pciAddress, vfs }, numVfs) {
+      if (numVfs > 0 && vfs.length === 0) switchedOnAtStart.push({ pciAddress, numVfs });
+      return { vfs };
+    },
+  };
+  const inventory = new Inventory({ sysfs, connection, simulated: simulatedIn !== undefined, policy, vfSwitch });
+  const asFound = heldDevices([...claims, { devices: unrestored.map(({ device }) => device) }]);
+  const report = await inventory.scan(asFound);
+  const { policyFault } = policyPath === undefined ? (state ?? {}) : {};
+  const view = viewInventory({ report, devices: report.devices, conditions, claims, ...defined({ policyFault }) });
+  return { ...view, switchedOnAtStart };
+}
+
+async function readPolicy(path: string): Promise<InventoryPolicy> {
+  let policy: InventoryPolicy = {};
+  await new PolicyFile(path).follow((read) => {
+    policy = read ?? {};
+  });
+  return policy;
+}
+
+function findTree(stateDir: string): string {
+  const tree = join(stateDir, 'simulated');
+  if (existsSync(tree)) return tree;
+  throw new SriovError('sysfs-unreadable', `there are no simulated VFs in ${stateDir}`, {
+    path: tree,
+    hint: 'the driver makes them when it starts with --simulate; is --state-dir, or --kubelet-plugins-dir and --driver-name, as the driver has it?',
+  });
+}
+
+export function formatInventory(terminal: Terminal, view: InventoryView): string {
+  const { devices, excluded, problems, warnings, switchedOnAtStart } = view;
+  const lines = [
+    devices.length === 0
+      ? `no device is offered${view.whyNothing === undefined ? '' : `: ${view.whyNothing}`}\n`
+      : formatTable(terminal, head, devices.map(toRow)),
+    ...formatConditions(terminal, devices),
+    ...(excluded.length === 0 ? [] : ['\n', formatExcluded(terminal, excluded)]),
+    ...switchedOnAtStart.map(
+      ({ pciAddress, numVfs }) =>
+        `\n${pciAddress}: the driver will switch on ${numVfs} VFs, as the policy says; if it runs already, its log says why it could not\n`,
+    ),
+    ...warnings.map((text) => `\n${terminal.style('yellow', 'warning:')} ${text}\n`),
+    ...problems.map((text) => `\n${terminal.style('red', 'problem:')} ${text}\n`),
+  ];
+  return lines.join('');
+}
+
+const head = ['DEVICE', 'KIND', 'PF', 'VF', 'DRIVER', 'INTERFACE', 'MAC', 'MTU', 'NUMA', 'IOMMU', 'CLAIM'];
+
+function toRow({ name, attributes, interfaceName, claim }: OfferedDevice): string[] {
+  const text = (attribute: string) => {
+    const value = attributes[attribute];
+    return value === undefined ? '' : String(Object.values(value)[0]);
+  };
+  const vf = text('kind') === 'vf' ? text('vfIndex') : '';
+  const pf = text('pfName') || text('pfPciAddress');
+  const others = ['mac', 'mtu', 'resource.kubernetes.io/numaNode', 'iommuGroup'].map(text);
+  return [name, text('kind'), pf, vf, text('driver'), interfaceName ?? '', ...others, claim ?? ''];
+}
+
+/** Many devices have the condition of their PF. */
+function formatConditions(terminal: Terminal, devices: readonly OfferedDevice[]): string[] {
+  const all = devices.flatMap(({ name, taints = [], conditions = [] }) =>
+    conditions.map(({ condition, message }) => {
+      const taint = taints.find(({ key }) => key.endsWith(`/${condition}`));
+      const effect = taint === undefined ? 'no taint' : `taint ${taint.key}, ${taint.effect}`;
+      return { name, text: `${terminal.style('yellow', effect)}: ${message}` };
+    }),
+  );
+  return [...Map.groupBy(all, ({ text }) => text)].map(
+    ([text, having]) => `\n${having.map(({ name }) => name).join(', ')}: ${text}\n`,
+  );
+}
+
+function formatExcluded(terminal: Terminal, excluded: InventoryView['excluded']): string {
+  const rows = excluded.map(({ pciAddress, pfAddress = '', interfaceName = '', explanation }) => {
+    return [pciAddress, pfAddress, interfaceName, terminal.style('yellow', explanation)];
+  });
+  return formatTable(terminal, ['NOT OFFERED', 'PF', 'INTERFACE', 'WHY'], rows);
+}

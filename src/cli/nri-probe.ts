@@ -1,0 +1,43 @@
+import { createPlugin, type RuntimeInfo } from '../../nri/index.ts';
+import { systemClock } from '../lib/clock.ts';
+import { errnoCode, NetdraError } from '../lib/errors.ts';
+
+/** Registration and first list; a runtime with many pods needs time. */
+const timeoutMs = 10_000;
+const hopelessCodes = ['ENOENT', 'ECONNREFUSED', 'EACCES'];
+
+/**
+ * Connects briefly to the runtime as another NRI plugin, as the driver does: what works here works for the driver.
+ * @param socketPath the runtime's NRI socket
+ * @throws NetdraError `nri-unavailable`, with the system's error code as `cause.code` if there is one
+ */
+export async function probeNri(socketPath: string): Promise<RuntimeInfo> {
+  let failure: unknown;
+  const abort = new AbortController();
+  const remember = (fields: object) => {
+    if (!('err' in fields)) return;
+    failure = fields.err;
+    // The plugin would otherwise wait for the runtime to appear.
+    if (hopelessCodes.includes(deepCode(failure) ?? '')) abort.abort();
+  };
+  const logger = { debug: () => undefined, info: () => undefined, warn: remember, error: remember };
+  // Last in the order, so that it does not get in the way of other plugins.
+  await using plugin = createPlugin({ name: 'netdra-doctor', index: '99', socketPath, handlers: {}, logger });
+  using deadline = systemClock.deadline(timeoutMs, abort.signal);
+  plugin.start();
+  try {
+    return await plugin.whenConnected(deadline.signal);
+  } catch (error) {
+    const cause = failure ?? error;
+    throw new NetdraError('nri-unavailable', `no NRI connection over ${socketPath}`, { cause, path: socketPath });
+  }
+}
+
+/** The system's error code, from an error or its causes. */
+export function deepCode(error: unknown): string | undefined {
+  for (let current = error; current instanceof Error; current = current.cause) {
+    const code = errnoCode(current);
+    if (code !== undefined && /^E[A-Z]+$/.test(code)) return code;
+  }
+  return undefined;
+}

@@ -1,0 +1,25 @@
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+import profile from '../../deploy/seccomp/netdra.json' with { type: 'json' };
+import { NetdraError } from '../lib/errors.ts';
+import { replaceFile } from '../lib/replace-file.ts';
+
+/** The profile as a file. */
+export const profileText = `${JSON.stringify(profile, null, 2)}\n`;
+
+/**
+ * Writes the profile in one step: a runtime that reads it at the same moment gets either the whole file or the old one.
+ * @param path of the file; its directories are created
+ * @throws NetdraError `seccomp-not-installed`
+ */
+export function installProfile(path: string): void {
+  try {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o755 });
+    replaceFile(path, profileText, 0o644);
+  } catch (cause) {
+    const message = `cannot install the seccomp profile as ${path}`;
+    const hint =
+      'the directory must be writable: set kubeletPlugin.seccomp.directoryPath, or kubeletPlugin.seccomp.profile to RuntimeDefault';
+    throw new NetdraError('seccomp-not-installed', message, { cause, path, hint });
+  }
+}

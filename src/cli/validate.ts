@@ -1,0 +1,336 @@
+import { readFile } from 'node:fs/promises';
+import { text as readAll } from 'node:stream/consumers';
+import * as yaml from 'js-yaml';
+import type { ClosedField } from '../driver/api/claim-fields.ts';
+import { classConfigSchema } from '../driver/api/class-config.ts';
+import { resolveVfConfig } from '../driver/api/config.ts';
+import { findContradictions } from '../driver/api/config-rules.ts';
+import { networkDevicePolicySchema } from '../driver/api/policy-object.ts';
+import { checkSchema, type SchemaFault } from '../driver/api/schema-faults.ts';
+import { mergeVfConfigs } from '../driver/api/vf-config.ts';
+import { type FindPlace, type TextPlace, yamlPlaces } from '../driver/api/yaml-places.ts';
+import { type VfConfig, vfConfigSchema } from '../driver/state/index.ts';
+import type { AllocatedConfiguration } from '../framework/kube/index.ts';
+import type { AllocatedClaim } from '../framework/kubeletplugin/index.ts';
+import { baseRequest, type ClaimIdentity } from '../framework/metadata/index.ts';
+import { explain, NetdraError } from '../lib/errors.ts';
+import { findYamlProblem } from '../lib/json-depth.ts';
+import { inventoryPolicySchema } from '../node/inventory/index.ts';
+import type { Terminal } from './terminal.ts';
+
+/** Something wrong in a file. */
+export interface FileFault extends TextPlace {
+  file: string;
+  field: string;
+  message: string;
+}
+
+export interface Validation {
+  /** Number of inventory policies, and of classes, claims and templates with a VFConfig. */
+  checked: number;
+  faults: FileFault[];
+  /** What could not be checked without the cluster, for people. */
+  notes: string[];
+}
+
+export interface ValidateOptions {
+  driverName: string;
+  /** `--open-claim-fields` of the driver. */
+  openClaimFields: readonly ClosedField[];
+}
+
+interface Document {
+  file: string;
+  /** As YAML has it: anything. */
+  value: unknown;
+  placeOf: FindPlace;
+}
+
+/** One configuration of a class or a claim. */
+type ConfigEntry = Omit<AllocatedConfiguration, 'source'>;
+
+/** A claim, or the claims of a template, whose configurations are valid by themselves. */
+interface ClaimToCheck {
+  document: Document;
+  /** Path of its `devices` in the document. */
+  at: readonly PropertyKey[];
+  identity: ClaimIdentity;
+  devices: Record<string, unknown>;
+  configs: ConfigEntry[];
+}
+
+const start: TextPlace = { line: 1, column: 1 };
+
+/** Kinds of resource.k8s.io, of all versions. Source: Kubernetes, staging/src/k8s.io/api/resource. */
+const resourceKinds = ['DeviceClass', 'ResourceClaim', 'ResourceClaimTemplate', 'ResourceSlice'];
+const otherResourceKinds = ['DeviceTaintRule', 'ResourcePoolStatusRequest'];
+/** Kinds of netdra.dev that are objects; a VFConfig is a part of one. */
+const ownKinds = ['InventoryPolicy', 'NetworkDevicePolicy', 'NodeNetworkDevices'];
+
+/**
+ * Checks files without a cluster: inventory policies, also as NetworkDevicePolicy and in values of the chart, and the VFConfigs of DeviceClasses, ResourceClaims
+ * and ResourceClaimTemplates; claims also against their class, if it is in one of the files. Other objects are skipped.
+ * @param files paths; `-`: standard input
+ */
+export async function validateFiles(files: readonly string[], options: ValidateOptions): Promise<Validation> {
+  return await new Validator(options).run(files);
+}
+
+class Validator {
+  readonly #options: ValidateOptions;
+  readonly #result: Validation = { checked: 0, faults: [], notes: [] };
+  readonly #classes = new Map<string, ConfigEntry[]>();
+  readonly #claims: ClaimToCheck[] = [];
+  /** Notes that many objects share, each with its first place. */
+  readonly #shared = new Map<string, { place: string; more: number }>();
+
+  constructor(options: ValidateOptions) {
+    this.#options = options;
+  }
+
+  async run(files: readonly string[]): Promise<Validation> {
+    for (const file of files) {
+      const { checked, faults } = this.#result;
+      const before = checked + faults.length;
+      for (const document of await this.#read(file)) this.#check(document, document.value, []);
+      if (this.#result.checked + faults.length > before) continue;
+      this.#result.notes.push(
+        `${file}: there is no inventory policy and no VFConfig for ${this.#options.driverName} in it`,
+      );
+    }
+    for (const claim of this.#claims) this.#checkWithClasses(claim);
+    for (const [note, { place, more }] of this.#shared)
+      this.#result.notes.push(`${place}: ${note}${more === 0 ? '' : ` (and ${more} more)`}`);
+    const order = (a: FileFault, b: FileFault) => a.line - b.line || a.column - b.column;
+    const inOrder = files.flatMap((file) => this.#result.faults.filter((fault) => fault.file === file).sort(order));
+    return { ...this.#result, faults: inOrder };
+  }
+
+  async #read(file: string): Promise<Document[]> {
+    try {
+      const text = await (file === '-' ? readAll(process.stdin) : readFile(file, 'utf8'));
+      const places = yamlPlaces(text, yaml);
+      return yaml.loadAll(text).map((value, index) => {
+        const problem = findYamlProblem(value, text);
+        if (problem !== undefined) throw new Error(`document ${index + 1} ${problem}`);
+        return { file, value, placeOf: places[index] ?? (() => start) };
+      });
+    } catch (error) {
+      const { mark, reason } = error instanceof yaml.YAMLException ? error : {};
+      const place = mark === undefined ? start : { line: mark.line + 1, column: mark.column + 1 };
+      const message = reason === undefined ? `cannot be read: ${explain(error)}` : `is not valid YAML: ${reason}`;
+      this.#result.faults.push({ file, ...place, field: 'document', message });
+      return [];
+    }
+  }
+
+  /** @param path of an object in its document: it may be an item of a list */
+  #check(document: Document, value: unknown, path: readonly PropertyKey[]): void {
+    const fields = fieldsOf(value);
+    const { apiVersion, kind, items, inventoryPolicy } = fields;
+    if (Array.isArray(items)) {
+      for (const [index, item] of items.entries()) this.#check(document, item, [...path, 'items', index]);
+    } else if (String(apiVersion).startsWith('resource.k8s.io/')) {
+      this.#checkResource(document, fields, path);
+    } else if (kind === 'NetworkDevicePolicy') {
+      this.#checkPolicy(document, value, path, networkDevicePolicySchema);
+    } else if (kind === 'InventoryPolicy' || (kind === undefined && ('pfs' in fields || 'nics' in fields))) {
+      this.#checkPolicy(document, value, path);
+    } else if (kind === undefined && Object.keys(fieldsOf(inventoryPolicy)).length > 0) {
+      // Values of the chart, which adds what it is.
+      const policy = { apiVersion: 'netdra.dev/v1alpha1', kind: 'InventoryPolicy', ...fieldsOf(inventoryPolicy) };
+      this.#checkPolicy(document, policy, [...path, 'inventoryPolicy']);
+    } else if (kind === 'ConfigMap') {
+      for (const [key, text] of Object.entries(fieldsOf(fields.data)))
+        this.#checkConfigMapEntry(document, text, [...path, 'data', key]);
+    } else if (String(apiVersion).startsWith('netdra.dev/') && !ownKinds.includes(String(kind))) {
+      this.#reportKind(document, path, kind, ownKinds);
+    }
+  }
+
+  /** Checks the inventory policy that the chart keeps as text in a ConfigMap. Reports faults at the key. */
+  #checkConfigMapEntry(document: Document, text: unknown, path: readonly PropertyKey[]): void {
+    if (typeof text !== 'string' || !/^kind: *["']?InventoryPolicy\b/m.test(text)) return;
+    try {
+      const place = document.placeOf(path);
+      const policy = yaml.load(text);
+      const problem = findYamlProblem(policy, text);
+      if (problem !== undefined) this.#report(document, [{ field: 'data', message: problem, path: [] }], path);
+      else this.#checkPolicy({ ...document, placeOf: () => place }, policy, []);
+    } catch (error) {
+      if (!(error instanceof yaml.YAMLException)) throw error;
+      this.#report(document, [{ field: 'data', message: `is not valid YAML: ${error.reason}`, path: [] }], path);
+    }
+  }
+
+  #reportKind(document: Document, path: readonly PropertyKey[], kind: unknown, known: readonly string[]): void {
+    const message = `${JSON.stringify(kind)} is not a kind of this API: use one of ${known.join(', ')}`;
+    this.#report(document, [{ field: 'kind', message, path: ['kind'] }], path);
+  }
+
+  /** Adds a note once, however many objects it is about. */
+  #note({ file, placeOf }: Document, path: readonly PropertyKey[], note: string): void {
+    const shared = this.#shared.get(note);
+    if (shared !== undefined) shared.more++;
+    else this.#shared.set(note, { place: `${file}:${placeOf(path).line}`, more: 0 });
+  }
+
+  #checkPolicy(
+    document: Document,
+    policy: unknown,
+    path: readonly PropertyKey[],
+    schema: typeof inventoryPolicySchema | typeof networkDevicePolicySchema = inventoryPolicySchema,
+  ): void {
+    this.#result.checked++;
+    const { faults = [] } = checkSchema<unknown>(schema, policy, 'docs/inventory.md');
+    this.#report(document, faults, path);
+  }
+
+  #checkResource(
+    document: Document,
+    { kind, metadata, spec }: Record<string, unknown>,
+    path: readonly PropertyKey[],
+  ): void {
+    const { name = '', namespace = 'default' } = fieldsOf(metadata) as { name?: string; namespace?: string };
+    if (kind === 'DeviceClass') {
+      const configs = this.#configs(document, fieldsOf(spec).config, classConfigSchema, [...path, 'spec', 'config']);
+      if (configs === undefined) return;
+      this.#classes.set(name, configs);
+      this.#checkClass(document, configs, [...path, 'spec', 'config']);
+    } else if (kind === 'ResourceClaim' || kind === 'ResourceClaimTemplate') {
+      const isTemplate = kind === 'ResourceClaimTemplate';
+      if (isTemplate && fieldsOf(spec).spec === undefined) {
+        this.#report(
+          document,
+          [{ field: 'spec.spec', message: 'is missing: put the specification of the claim there', path: ['spec'] }],
+          path,
+        );
+      }
+      const at = [...path, 'spec', ...(isTemplate ? ['spec'] : []), 'devices'];
+      const devices = fieldsOf(fieldsOf(isTemplate ? fieldsOf(spec).spec : spec).devices);
+      const configs = this.#configs(document, devices.config, vfConfigSchema, [...at, 'config']);
+      if (!configs?.length) return;
+      this.#claims.push({ document, at, identity: { namespace, name, uid: '' }, devices, configs });
+      if (isTemplate && configs.some(hasAddresses))
+        this.#note(document, at, 'each claim of a template gets the same addresses: use ipam, or a claim for each pod');
+    } else if (![...resourceKinds, ...otherResourceKinds].includes(String(kind).replace(/List$/, ''))) {
+      this.#reportKind(document, path, kind, resourceKinds);
+    }
+  }
+
+  /** Reports contradictions that no claim of the class can fix: settings are final unless `overridable` or the driver opens them. */
+  #checkClass(document: Document, configs: readonly ConfigEntry[], path: readonly PropertyKey[]): void {
+    const settings = configs.map(({ opaque }) => opaque?.parameters as VfConfig & { overridable?: string[] });
+    const open = [...this.#options.openClaimFields, ...settings.flatMap(({ overridable = [] }) => overridable)];
+    if (open.some((field) => field === 'driver' || field === 'attach')) return;
+    const isOpen = (problem: string) => open.some((field) => problem.split(/[^\w.]+/).includes(field));
+    const problems = findContradictions(settings.reduce(mergeVfConfigs, {})).filter((problem) => !isOpen(problem));
+    const faults = problems.map((message) => ({ field: 'parameters', message, path: [] }));
+    this.#report(document, faults, [...path, configs.length - 1, 'opaque', 'parameters']);
+  }
+
+  /** @returns those of the driver; `undefined` if one is invalid */
+  #configs(
+    document: Document,
+    entries: unknown,
+    schema: typeof classConfigSchema | typeof vfConfigSchema,
+    path: readonly PropertyKey[],
+  ): ConfigEntry[] | undefined {
+    const { driverName } = this.#options;
+    const found: ConfigEntry[] = [];
+    let isValid = true;
+    for (const [index, entry] of (Array.isArray(entries) ? entries : []).entries()) {
+      const { opaque, requests } = fieldsOf(entry);
+      const { driver, parameters } = fieldsOf(opaque);
+      if (driver !== driverName) {
+        if (fieldsOf(parameters).kind !== 'VFConfig') continue;
+        const which = `the VFConfig is for driver ${JSON.stringify(driver)}, not ${driverName} (--driver-name)`;
+        this.#note(document, [...path, index], `${which}: not checked`);
+        continue;
+      }
+      const { faults = [] } = checkSchema(schema, parameters, 'docs/vfconfig.md', 'parameters');
+      this.#report(document, faults, [...path, index, 'opaque', 'parameters']);
+      isValid &&= faults.length === 0;
+      found.push({ requests: Array.isArray(requests) ? requests : [], opaque: { driver: driverName, parameters } });
+    }
+    if (found.length > 0) this.#result.checked++;
+    return isValid ? found : undefined;
+  }
+
+  /** As when the claim is prepared: what its class sets and allows counts, too. */
+  #checkWithClasses({ document, at, identity, devices, configs }: ClaimToCheck): void {
+    const { driverName, openClaimFields } = this.#options;
+    const isConfigured = (name: string) =>
+      configs.some(({ requests = [] }) => {
+        return requests.length === 0 || requests.some((each) => each === name || each === baseRequest(name));
+      });
+    for (const { name, className, path } of requestsOf(devices).filter(({ name }) => isConfigured(name))) {
+      const ofClass = this.#classes.get(className);
+      if (ofClass === undefined) {
+        const what = `DeviceClass ${className} is in none of the files, or is not valid`;
+        this.#note(document, [...at, ...path], `${what}: the claim was not compared with it`);
+        continue;
+      }
+      const config = [
+        ...ofClass.map((entry) => ({ source: 'FromClass', ...entry, requests: [name] })),
+        ...configs.map((entry) => ({ source: 'FromClaim', ...entry })),
+      ];
+      const object = { spec: { devices }, status: { allocation: { devices: { config } } } };
+      const claim = {
+        identity,
+        podClaimName: undefined,
+        results: [],
+        podUids: [],
+        object,
+      } as unknown as AllocatedClaim;
+      try {
+        resolveVfConfig(driverName, claim, name, { open: openClaimFields, nodeNetworks: [] });
+      } catch (error) {
+        if (!(error instanceof NetdraError)) throw error;
+        this.#report(document, [{ field: `request ${name}`, message: explain(error), path }], at);
+      }
+    }
+  }
+
+  #report(document: Document, faults: readonly SchemaFault[], at: readonly PropertyKey[]): void {
+    const { file, placeOf } = document;
+    for (const { field, message, path } of faults) {
+      this.#result.faults.push({ file, ...placeOf([...at, ...path]), field, message });
+    }
+  }
+}
+
+function hasAddresses({ opaque }: ConfigEntry): boolean {
+  const { addresses } = fieldsOf(opaque?.parameters);
+  return Array.isArray(addresses) && addresses.length > 0;
+}
+
+/** Requests of a claim with their class, each alternative of `firstAvailable` by itself; without those that only observe devices. */
+function requestsOf({ requests }: Record<string, unknown>) {
+  return (Array.isArray(requests) ? requests : []).flatMap((request, index) => {
+    // Before resource.k8s.io/v1beta2 there is no `exactly`.
+    const { name, firstAvailable, exactly = request } = fieldsOf(request);
+    const alternatives = Array.isArray(firstAvailable) ? firstAvailable : [];
+    if (fieldsOf(exactly).adminAccess === true) return [];
+    const found = [{ name: `${name}`, fields: fieldsOf(exactly), path: ['requests', index] }];
+    for (const [at, each] of alternatives.entries()) {
+      const fields = fieldsOf(each);
+      found.push({ name: `${name}/${fields.name}`, fields, path: ['requests', index, 'firstAvailable', at] });
+    }
+    return found.flatMap(({ fields: { deviceClassName: className }, ...rest }) =>
+      typeof className === 'string' ? [{ className, ...rest }] : [],
+    );
+  });
+}
+
+function fieldsOf(value: unknown): Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {};
+}
+
+export function formatValidation(terminal: Terminal, { checked, faults, notes }: Validation): string {
+  const lines = faults.map(({ file, line, column, field, message }) => {
+    return `${terminal.style('bold', `${file}:${line}:${column}`)}: ${terminal.style('red', field)}: ${message}\n`;
+  });
+  const remarks = notes.map((note) => `${terminal.style('yellow', 'note:')} ${note}\n`);
+  return [...lines, ...remarks, `${checked} objects checked, ${faults.length} faults\n`].join('');
+}

@@ -1,0 +1,256 @@
+import { InvalidArgumentError, Option } from 'commander';
+import { parseAddress } from '../app/ops/http-server.ts';
+import { closedFields } from '../driver/api/claim-fields.ts';
+import { cniUses } from '../driver/api/cni-uses.ts';
+import { deviceInfoDir } from '../driver/dialects/device-info.ts';
+import { metadataVersions } from '../framework/metadata/document/codec.ts';
+import { defaultHooklessHandlers, startGateModes } from '../framework/metadata/gate/choose-start-gate.ts';
+import { defaultHostDirs, layoutNames } from '../framework/metadata/layouts/layout.ts';
+import { simulatedPrefix } from '../node/sriov/pci-address.ts';
+import {
+  namesAmong,
+  parseAbsolutePath,
+  parseBoolean,
+  parseDriverName,
+  parseHandlers,
+  parseList,
+  parseSeconds,
+  parseSimulation,
+} from './parse-flags.ts';
+
+/** A flag of `netdra run`, and the setting that it becomes. */
+interface Flag {
+  /** Its value in the help, such as `<path>`; `[bool]` may be left out. */
+  value: string;
+  help: string;
+  /** Environment variable; it applies to all commands, so that in the driver's container the tools use the same settings. */
+  env?: string;
+  /** As on the command line. Absent: the setting is `undefined` unless the flag is given. */
+  default?: string;
+  /** Default: the setting is the text. */
+  parse?: (text: string) => unknown;
+  choices?: readonly string[];
+  isMandatory?: boolean;
+  isHidden?: boolean;
+}
+
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+
+/** The setting is an absolute path. */
+function directory<Options extends Pick<Flag, 'env' | 'default'>>(help: string, options: Options) {
+  return { value: '<path>', help, parse: parseAbsolutePath, ...options };
+}
+
+/** Off by default. */
+function toggle(help: string, options: Pick<Flag, 'env' | 'default'> = {}) {
+  return { value: '[bool]', help, default: 'false', parse: parseBoolean, ...options };
+}
+
+/**
+ * All flags of `netdra run`, by the name of their setting, from which the flag's name is derived. Directories are absolute;
+ * the kubelet sees them under the same paths.
+ */
+const flags = {
+  driverName: {
+    value: '<name>',
+    env: 'NETDRA_DRIVER_NAME',
+    default: 'sriov.netdra.dev',
+    parse: parseDriverName,
+    help: 'name of the driver in claims and ResourceSlices',
+  },
+  nodeName: { value: '<name>', env: 'NODE_NAME', isMandatory: true, help: 'name of the Node object of this machine' },
+  kubeconfig: {
+    value: '<path>',
+    env: 'KUBECONFIG',
+    help: "kubeconfig file for the API server; the pod's service account is used if unset",
+  },
+  kubeletPluginsDir: directory("the kubelet's plugins directory", {
+    env: 'NETDRA_KUBELET_PLUGINS_DIR',
+    default: '/var/lib/kubelet/plugins',
+  }),
+  kubeletRegistryDir: directory("the kubelet's registration directory", {
+    env: 'NETDRA_KUBELET_REGISTRY_DIR',
+    default: '/var/lib/kubelet/plugins_registry',
+  }),
+  podUid: {
+    value: '<uid>',
+    env: 'POD_UID',
+    help: "UID of the driver's own pod; lets two instances serve side by side during a rolling update",
+  },
+  cdiDir: directory('directory for CDI specs; the runtime must scan it', {
+    env: 'NETDRA_CDI_DIR',
+    default: '/var/run/cdi',
+  }),
+  stateDir: directory("directory for the driver's state (default: its directory in the kubelet's plugins)", {
+    env: 'NETDRA_STATE_DIR',
+  }),
+  cniBinDirs: {
+    value: '<paths>',
+    default: '/opt/cni/bin',
+    parse: (text: string) => text.split(',').map(parseAbsolutePath),
+    help: 'directories of CNI plugins, searched in this order; comma-separated',
+  },
+  cniUses: {
+    value: '<uses>',
+    default: cniUses.join(','),
+    parse: namesAmong(cniUses, { mayBeEmpty: true }),
+    help: `what CNI plugins may do, comma-separated: ${cniUses.join(', ')}; empty: nothing`,
+  },
+  cniAllowedPlugins: {
+    value: '<names>',
+    default: '*',
+    parse: parseList,
+    help: 'CNI plugins that may run, comma-separated; *: all',
+  },
+  cniDefinitionNamespaces: {
+    value: '<names>',
+    default: '*',
+    parse: parseList,
+    help: 'namespaces whose NetworkAttachmentDefinitions may select plugins, comma-separated; *: all',
+  },
+  procSysDir: directory("the host's /proc/sys, mounted writable: for sysctls of interfaces", {
+    env: 'NETDRA_PROC_SYS_DIR',
+    default: '/proc/sys',
+  }),
+  nriSocket: {
+    value: '<path>',
+    env: 'NETDRA_NRI_SOCKET',
+    default: '/var/run/nri/nri.sock',
+    help: "the runtime's NRI socket",
+  },
+  nriPluginName: { value: '<name>', default: 'netdra', help: 'NRI plugin name' },
+  nriPluginIndex: { value: '<nn>', default: '10', help: 'two digits that order the NRI plugins' },
+  metadataLayouts: {
+    value: '<names>',
+    default: 'v1,kep',
+    parse: namesAmong(layoutNames),
+    help: `layouts of the metadata file (docs/metadata.md), comma-separated: ${layoutNames.join(', ')}`,
+  },
+  metadataVersions: {
+    value: '<versions>',
+    default: metadataVersions.join(','),
+    parse: namesAmong(metadataVersions),
+    help: `versions of metadata.resource.k8s.io in the layout v1, comma-separated: ${metadataVersions.join(', ')}`,
+  },
+  attributesDir: directory('host directory for files of the layout attributes-json', {
+    env: 'NETDRA_ATTRIBUTES_DIR',
+    default: defaultHostDirs.attributesDir,
+  }),
+  downwardApiDir: directory('host directory for files of the layout downward-api, with a directory for each pod', {
+    env: 'NETDRA_DOWNWARD_API_DIR',
+    default: defaultHostDirs.downwardApiDir,
+  }),
+  deviceInfoDir: directory('host directory for device-info files (docs/dialects.md)', { default: deviceInfoDir }),
+  enableDeviceMetadata: toggle('write metadata files for new claims (KEP-5304); the Helm chart sets it', {
+    env: 'ENABLE_DEVICE_METADATA',
+  }),
+  startGate: {
+    value: '<mode>',
+    env: 'NETDRA_START_GATE',
+    default: 'auto',
+    choices: startGateModes,
+    help: 'containers that start before their devices are ready: wait in an OCI hook (hook), have no metadata file and fail (file), or what the runtime handlers of the node allow (auto)',
+  },
+  gateProgram: {
+    value: '<path>',
+    env: 'NETDRA_GATE_PROGRAM',
+    help: 'netdra-gate, the program of the OCI hook, which is copied to the node (default: the one beside the driver)',
+  },
+  hooklessRuntimeHandlers: {
+    value: '<names>',
+    env: 'NETDRA_HOOKLESS_RUNTIME_HANDLERS',
+    default: defaultHooklessHandlers.join(','),
+    parse: parseHandlers,
+    help: 'runtime handlers that may not run OCI hooks, comma-separated, with * for any characters',
+  },
+  liveUpdates: toggle('follow changes of addresses, MTU, MAC and link in running pods', { default: 'true' }),
+  listAttributes: toggle(
+    'offer NUMA nodes as lists, with the other nodes of the same socket; needs the feature gate DRAListTypeAttributes',
+  ),
+  nodeView: toggle(
+    'show the devices of the node in the API, as NodeNetworkDevices; needs its CustomResourceDefinition',
+  ),
+  openClaimFields: {
+    value: '<fields>',
+    default: '',
+    parse: namesAmong(closedFields, { mayBeEmpty: true }),
+    help: `closed fields that claims may set where their DeviceClass does not; comma-separated: ${closedFields.join(', ')}`,
+  },
+  inventoryPolicy: {
+    value: '<path>',
+    env: 'NETDRA_INVENTORY_POLICY',
+    help: 'file that selects the VFs to offer; read again when it changes',
+  },
+  policyObjects: toggle(
+    'follow NetworkDevicePolicies of the API server, which come before the file; needs their CustomResourceDefinition',
+  ),
+  reconcileIntervalMs: {
+    value: '<seconds>',
+    default: '60',
+    parse: parseSeconds,
+    help: 'interval between reconciliations',
+  },
+  bootIdPath: { value: '<path>', isHidden: true, help: "file with the kernel's boot ID" },
+  httpAddress: {
+    value: '<address>',
+    parse: (text: string) => parseAddress(text) && text,
+    help: 'where to serve /metrics, /healthz and /readyz: HOST:PORT, [IPV6]:PORT or :PORT; disabled if unset',
+  },
+  httpTlsDir: {
+    value: '<path>',
+    help: 'directory with tls.crt and tls.key to serve them over HTTPS; read again when they change',
+  },
+  vfTraffic: toggle('metrics with the traffic of each VF in a pod: up to 512 VFs with 8 series each'),
+  simulate: {
+    value: '<vfs>',
+    env: 'NETDRA_SIMULATE',
+    parse: parseSimulation,
+    help: 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS, with @ the NUMA nodes of the PFs',
+  },
+  simulatePrefix: { value: '<name>', default: simulatedPrefix, help: 'name prefix of simulated interfaces' },
+  logLevel: { value: '<level>', default: 'info', choices: logLevels, help: 'minimum log level' },
+} as const satisfies Record<string, Flag>;
+
+type Flags = typeof flags;
+export type FlagName = keyof Flags;
+export const flagNames = Object.keys(flags) as FlagName[];
+
+type Value<F> = F extends { parse: (text: string) => infer T }
+  ? T
+  : F extends { choices: readonly (infer Choice)[] }
+    ? Choice
+    : string;
+type Given<F> = F extends { default: string } | { isMandatory: true } ? Value<F> : Value<F> | undefined;
+
+/** The settings of `netdra run`. One whose flag has no default may be absent. */
+export type Settings = {
+  [Name in FlagName as undefined extends Given<Flags[Name]> ? never : Name]: Given<Flags[Name]>;
+} & { [Name in FlagName as undefined extends Given<Flags[Name]> ? Name : never]?: Given<Flags[Name]> };
+
+/** `--http-tls-dir` of `httpTlsDir`; units are in the name of the setting only. */
+export function flagOf(name: FlagName): string {
+  return `--${name.replace(/Ms$/, '').replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+/** A flag for a command. */
+export function flagOption(name: FlagName): Option {
+  const flag: Flag = flags[name];
+  const { value, help, env, choices, parse = (text: string) => text } = flag;
+  const option = new Option(`${flagOf(name)} ${value}`, help).argParser(argument(parse));
+  option.attributeName = () => name;
+  if (env !== undefined) option.env(env);
+  if (choices !== undefined) option.choices(choices);
+  if (flag.default !== undefined) option.default(parse(flag.default), flag.default || 'none');
+  return option.makeOptionMandatory(flag.isMandatory ?? false).hideHelp(flag.isHidden ?? false);
+}
+
+/** Turns a parser's error into commander's, which names the flag. */
+export function argument(parse: (text: string) => unknown): (text: string) => unknown {
+  return (text) => {
+    try {
+      return parse(text);
+    } catch (error) {
+      throw new InvalidArgumentError((error as Error).message);
+    }
+  };
+}

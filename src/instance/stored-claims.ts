@@ -1,0 +1,47 @@
+import { join } from 'node:path';
+import { Store, type StoredClaim, StoredRecords, type UnrestoredVf } from '../driver/state/index.ts';
+import { type ClaimRecords, RecordFiles } from '../framework/metadata/index.ts';
+import { NetdraError } from '../lib/errors.ts';
+import { isMissing } from '../lib/is-missing.ts';
+
+const storeName = 'state.db';
+
+/** What the driver has stored, read beside the running driver. */
+export interface Stored extends Disposable {
+  readonly claims: readonly StoredClaim[];
+  readonly unrestored: readonly UnrestoredVf[];
+  /** The framework's records of these claims. Both are readable until this is disposed of. */
+  records: ClaimRecords;
+}
+
+/** As {@link openStored}, for a tool that shows nothing else. @throws NetdraError `state-missing` */
+export function openStoredByDriver(dirs: Parameters<typeof openStored>[0]): Stored {
+  if (!isMissing(join(dirs.stateDir, storeName))) return openStored(dirs);
+  throw new NetdraError('state-missing', `no driver has stored its state in ${dirs.stateDir}`, {
+    path: dirs.stateDir,
+    hint: 'run it on a node with the driver, with --driver-name and --state-dir as the driver has them',
+  });
+}
+
+/**
+ * Opens the driver's store to read it. If it is missing, the driver has never run here, so there are no claims.
+ * @throws StateError `store-unusable`
+ */
+export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: string }): Stored {
+  const path = join(stateDir, storeName);
+  if (isMissing(path))
+    return { claims: [], unrestored: [], records: new RecordFiles(dataDir), [Symbol.dispose]: () => undefined };
+  const store = new Store(path, { readOnly: true });
+  const records = new StoredRecords({ store, dataDir });
+  return {
+    // The driver's start needs only the records.
+    get claims() {
+      return store.claims();
+    },
+    get unrestored() {
+      return store.unrestored();
+    },
+    records,
+    [Symbol.dispose]: () => store[Symbol.dispose](),
+  };
+}

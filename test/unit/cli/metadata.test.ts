@@ -1,0 +1,149 @@
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  findClaim,
+  formatClaimFiles,
+  formatFile,
+  isGood,
+  viewClaimFiles,
+  viewFile,
+} from '../../../src/cli/metadata.ts';
+import { ClaimMetadata, layouts } from '../../../src/framework/metadata/index.ts';
+import { tempDir } from '../../doubles/temp-dir.ts';
+import { plainTerminal } from './plain-terminal.ts';
+
+const driver = 'sriov.netdra.dev';
+const claim = { namespace: 'apps', name: 'fast-net', uid: 'c-1' };
+const device = { driver, pool: 'node-1', name: '0000-3b-02-0' };
+const networkData = { interfaceName: 'net1', hardwareAddress: '02:00:00:00:00:01', ips: ['192.0.2.7/24'] };
+
+let dir: ReturnType<typeof tempDir>;
+let metadata: ClaimMetadata;
+const dirs = () => ({
+  dataDir: join(dir.path, 'data'),
+  attributesDir: join(dir.path, 'attributes'),
+  downwardApiDir: join(dir.path, 'downward'),
+});
+beforeEach(async () => {
+  dir = tempDir();
+  metadata = new ClaimMetadata({
+    enabled: true,
+    ...dirs(),
+    driver,
+    cdiDir: join(dir.path, 'cdi'),
+    layouts: Object.values(layouts),
+  });
+  const { pool, name } = device;
+  const record = { claim, podUid: 'p-1', requests: { vf: { name: 'vf', devices: [{ pool, name }] } } };
+  await metadata.prepare(record, new Map([['vf', 'deferred' as const]]));
+});
+afterEach(() => dir[Symbol.dispose]());
+
+const update = () =>
+  metadata.update(claim, 'vf', [
+    { ...device, networkData, attributes: { vfIndex: { int: 0 }, driver: { string: 'iavf' } } },
+  ]);
+const view = () => viewClaimFiles(driver, dirs(), 'apps/fast-net');
+const states = async () => Object.fromEntries((await view()).files.map(({ layout, state }) => [layout, state]));
+
+describe('findClaim', () => {
+  it('finds a claim by its name alone, unless several have it', () => {
+    const claims = ['apps', 'lab'].map((namespace) => ({ identity: { ...claim, namespace } }));
+    expect(findClaim(claims.slice(1), 'fast-net')).toBe('lab/fast-net');
+    expect(() => findClaim(claims, 'fast-net')).toThrow(
+      'several claims are called fast-net: apps/fast-net, lab/fast-net',
+    );
+    expect(() => findClaim(claims, 'slow-net')).toThrow(
+      'there is no file slow-net, and no claim of that name is prepared',
+    );
+  });
+});
+
+describe('viewClaimFiles', () => {
+  it('tells that there are no files before the sandbox', async () => {
+    const found = await view();
+    expect(await states()).toEqual({
+      v1: 'pending',
+      kep: 'pending',
+      'attributes-json': 'current',
+      'downward-api': 'pending',
+    });
+    expect(isGood(found)).toBe(true);
+    expect(formatClaimFiles(plainTerminal, found)).toContain(
+      'claim apps/fast-net (c-1)\nrequest vf: not written yet\n  v1: not written yet, since the pod has no sandbox with the device',
+    );
+  });
+
+  it('shows the start gate of a claim that has one', async () => {
+    const gate = { program: '/bin/netdra-gate', timeoutSeconds: 100 };
+    metadata = new ClaimMetadata({
+      enabled: true,
+      ...dirs(),
+      driver,
+      cdiDir: join(dir.path, 'cdi'),
+      layouts: [layouts.v1],
+      gate,
+    });
+    expect((await view()).gate).toBeUndefined();
+    const { pool, name } = device;
+    const record = { claim, podUid: 'p-1', requests: { vf: { name: 'vf', devices: [{ pool, name }] } } };
+    await metadata.prepare(record, new Map());
+    const shown = async () => /^start gate: .*$/m.exec(formatClaimFiles(plainTerminal, await view()))?.[0];
+    expect(await shown()).toBe('start gate: closed: containers wait');
+    await metadata.holdGate(claim, 's-1', 'the VF is in another pod');
+    expect(await shown()).toBe('start gate: waiting in sandbox s-1: the VF is in another pod');
+    await update();
+    await metadata.openGate(claim, 's-1');
+    expect(await shown()).toBe('start gate: open for sandbox s-1');
+    await metadata.endGate(claim, 's-1');
+    expect(await shown()).toBe('start gate: ended in sandbox s-1');
+  });
+
+  it('shows the metadata that containers see', async () => {
+    await update();
+    const found = await view();
+    expect(found.requests).toMatchObject([{ name: 'vf', generation: 1 }]);
+    expect(isGood(found)).toBe(true);
+    const text = formatClaimFiles(plainTerminal, found);
+    expect(text).toMatch(
+      /metadata\.json: valid\n {2}claim {7}apps\/fast-net \(c-1\)\n {2}generation {2}1\n {2}request {5}vf\n/,
+    );
+    expect(text).toContain(
+      '      interface  net1\n      MAC        02:00:00:00:00:01\n      addresses  192.0.2.7/24\n',
+    );
+    expect(text).toContain('      vfIndex = 0\n');
+  });
+
+  it('finds files that are missing, and those that another process has changed', async () => {
+    await update();
+    const [v1, kep] = (await view()).files;
+    rmSync(kep?.path ?? '');
+    writeFileSync(v1?.path ?? '', readFileSync(v1?.path ?? '', 'utf8').replaceAll('192.0.2.7/24', '192.0.2.07/24'));
+    expect(await states()).toMatchObject({ v1: 'different', kep: 'missing', 'downward-api': 'current' });
+    const found = await view();
+    expect(isGood(found)).toBe(false);
+    expect(formatClaimFiles(plainTerminal, found)).toMatch(
+      /not valid: .*"192\.0\.2\.07\/24" is not a canonical address/,
+    );
+  });
+
+  it('says that a claim is not prepared', async () => {
+    await expect(viewClaimFiles(driver, dirs(), 'apps/other')).rejects.toThrow(
+      'claim apps/other is not prepared on this node',
+    );
+  });
+});
+
+describe('viewFile', () => {
+  it('says what is wrong with a file', async () => {
+    const path = join(dir.path, 'x.json');
+    writeFileSync(path, '{"apiVersion":"v1","kind":"Pod"}');
+    const found = await viewFile(path);
+    expect(isGood(found)).toBe(false);
+    expect(formatFile(plainTerminal, found)).toMatch(
+      /x\.json: not valid: metadata file .* cannot be decoded: no compatible/,
+    );
+    expect((await viewFile(join(dir.path, 'none'))).problem).toMatch(/^cannot read metadata file .*ENOENT/);
+  });
+});

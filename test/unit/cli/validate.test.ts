@@ -1,0 +1,244 @@
+import { readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { formatValidation, type ValidateOptions, validateFiles } from '../../../src/cli/validate.ts';
+import { testDriver } from '../../doubles/objects.ts';
+import { tempDir } from '../../doubles/temp-dir.ts';
+import { plainTerminal } from './plain-terminal.ts';
+
+const repo = fileURLToPath(new URL('../../../', import.meta.url));
+const options: ValidateOptions = { driverName: testDriver, openClaimFields: [] };
+
+/** Validates files with these texts, and gives the lines of the result; they are named by their number. */
+async function linesFor(texts: string[], more: Partial<ValidateOptions> = {}): Promise<string[]> {
+  using dir = tempDir();
+  const files = texts.map((text, index) => {
+    const path = join(dir.path, `${index}`);
+    writeFileSync(path, text);
+    return path;
+  });
+  const text = formatValidation(plainTerminal, await validateFiles(files, { ...options, ...more }));
+  return text.replaceAll(`${dir.path}/`, '').trimEnd().split('\n');
+}
+
+const config = (fields: string, driver = testDriver) =>
+  `{ opaque: { driver: ${driver}, parameters: { apiVersion: netdra.dev/v1alpha1, kind: VFConfig, ${fields} } } }`;
+const deviceClass = (name: string, fields: string) => `
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: { name: ${name} }
+spec:
+  config:
+    - ${config(fields)}
+`;
+const claim = (className: string, fields: string, request = `exactly: { deviceClassName: ${className} }`) => `
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: { name: fast-net, namespace: apps }
+spec:
+  devices:
+    requests:
+      - { name: cpu, exactly: { deviceClassName: dra.cpu } }
+      - name: vf
+        ${request}
+    config:
+      - requests: [vf]
+        opaque:
+          driver: ${testDriver}
+          parameters:
+            apiVersion: netdra.dev/v1alpha1
+            kind: VFConfig
+            ${fields}
+`;
+const policy = (rest: string) => `apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\n${rest}`;
+
+const policyObject = (nodeSelector: string, rest = 'pfs: []') =>
+  `apiVersion: netdra.dev/v1alpha1\nkind: NetworkDevicePolicy\nmetadata: { name: p }\nspec:\n  nodeSelector: ${nodeSelector}\n  ${rest}\n`;
+
+/** Thirty lines that stand for 10^30 values. */
+const laughs = Array.from({ length: 30 }, (_, level) => {
+  return `l${level}: &l${level} [${Array(10)
+    .fill(level === 0 ? 'ha' : `*l${level - 1}`)
+    .join()}]`;
+});
+const bomb = `${laughs.join('\n')}${claim('c', 'ipam: { type: static, laughs: *l29 }')}`;
+const configMap = (text: string) =>
+  `apiVersion: v1\nkind: ConfigMap\ndata:\n  policy.yaml: |\n${text.replaceAll(/^/gm, '    ')}\n`;
+
+describe('validateFiles', () => {
+  it.each([
+    ['flow lists', `a: ${'['.repeat(5_000)}${']'.repeat(5_000)}`],
+    ['lists of objects', `${'{ items: ['.repeat(100)}${']}'.repeat(100)}`],
+    ['an anchor within itself', 'kind: &k [*k]'],
+    ['aliases that multiply', bomb],
+    ['aliases that multiply in a ConfigMap', configMap(policy(`${laughs.join('\n')}\npfs: *l29`))],
+  ])('refuses a document that is nested too deeply, or too large: %s', async (_what, text) => {
+    expect((await linesFor([text]))[0]).toMatch(/^0:\d+:\d+: (document|data): /);
+  });
+
+  it('finds nothing in the files of the project', async () => {
+    const examples = readdirSync(join(repo, 'examples'), { recursive: true, encoding: 'utf8' });
+    const files = [
+      ...['deploy/manifests/netdra.yaml', 'deploy/helm/netdra/values.yaml'],
+      ...examples.filter((name) => name.endsWith('.yaml')).map((name) => `examples/${name}`),
+    ];
+    const { checked, faults, notes } = await validateFiles(
+      files.map((path) => join(repo, path)),
+      options,
+    );
+    expect(faults).toEqual([]);
+    expect(notes.filter((note) => note.includes('same addresses'))).toEqual([]);
+    expect(checked).toBeGreaterThan(8);
+  });
+
+  it.each([
+    ['a policy', policy('pfs:\n  - select: { vendor: intel }\n'), /^0:4:15: pfs\.0\.select\.vendor: four lower-case/],
+    ['a policy that does not say what it is', 'pfs: []\n', /^0:1:1: apiVersion: "netdra\.dev\/v1alpha1" is needed$/m],
+    ['a policy in values of the chart', 'image: {}\ninventoryPolicy:\n  nics: 3\n', /^0:3:3: nics: a list is needed/],
+    [
+      'a later document',
+      `${policy('')}\n---\n---\n${policy('colour: red')}`,
+      /^0:8:1: document: there is no field "col/,
+    ],
+    ['a class', deviceClass('c', 'limits: { maxRoutes: -1 }'), /^0:7:\d+: limits\.maxRoutes: must be at least 0$/m],
+    ['an item of a list', `kind: List\nitems:\n- ${policy('pfs: 1').replaceAll('\n', '\n  ')}`, /^0:5:3: pfs: a list/],
+    [
+      'a policy object',
+      policyObject('{}', 'pfs: [{ select: { vendor: "8086" } }]'),
+      /^0:6:21: spec\.pfs\.0\.select\.vendor: a list is/m,
+    ],
+    [
+      'its selector',
+      policyObject('{ matchLabel: {} }'),
+      /^0:5:19: spec\.nodeSelector: there is no field "matchLabel"/m,
+    ],
+    [
+      'an operator',
+      policyObject('{ matchExpressions: [{ key: a, operator: In }] }'),
+      /^0:5:3: .*: values are needed with In/m,
+    ],
+    ['a claim', claim('c', 'mtu: big'), /^0:18:13: mtu: a whole number is needed$/m],
+    [
+      'what only classes have',
+      claim('c', 'limits: {}'),
+      /^0:18:13: parameters: there is no field "limits" here; docs\/vf/,
+    ],
+    ['an alias', 'x: &x 1\npfs: [*x]\nkind: InventoryPolicy\n', /^0:2:7: pfs\.0: a map of fields is needed$/m],
+    [
+      'a wrong kind',
+      'apiVersion: resource.k8s.io/v1\nkind: DeviceClas\n',
+      /^0:2:1: kind: "DeviceClas" is not a kind of this API/,
+    ],
+    [
+      'a wrong kind of ours',
+      'apiVersion: netdra.dev/v1alpha1\nkind: Policy\n',
+      /^0:2:1: kind: "Policy" is not a kind of this/,
+    ],
+    [
+      'a template without its claim',
+      'apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nspec: { devices: {} }\n',
+      /^0:3:1: spec\.spec: is missing/,
+    ],
+    [
+      'the policy in a ConfigMap of the chart',
+      `kind: ConfigMap\ndata:\n  p.yaml: |\n    ${policy('pfs: 3').replaceAll('\n', '\n    ')}`,
+      /^0:3:3: pfs: a list is needed/,
+    ],
+    [
+      'a class without the network that it needs',
+      deviceClass('c', 'attach: cni'),
+      /^0:7:\d+: parameters: attach: "cni" needs/,
+    ],
+    [
+      'a class with sysctls for DPDK',
+      deviceClass('c', 'driver: vfio-pci, sysctls: { net.ipv4.conf.IFNAME.arp_ignore: 1 }'),
+      /sysctls: needs an interface/,
+    ],
+    [
+      'a class with a bond for DPDK',
+      deviceClass('c', 'driver: vfio-pci, bond: { name: b0 }'),
+      /bond: b0 cannot be with driver/,
+    ],
+    ['a class with RDMA for DPDK', deviceClass('c', 'driver: vfio-pci, rdma: true'), /rdma: needs an interface/],
+    ['what is not YAML', 'kind: Pod\na: [1,\n', /^0:\d:\d+: document: is not valid YAML: /],
+  ])('shows the place of a fault in %s', async (_, text, line) => {
+    expect((await linesFor([text])).join('\n')).toMatch(line);
+  });
+
+  it('compares claims with their class, wherever it is, as the driver does', async () => {
+    const own = deviceClass('tenant', 'mtu: 9000');
+    expect(await linesFor([claim('tenant', 'mtu: 1500'), own])).toEqual([
+      expect.stringMatching(
+        /^0:9:9: request vf: claim apps\/fast-net sets mtu to 1500, and its DeviceClass to 9000 \(leave/,
+      ),
+      '2 objects checked, 1 faults',
+    ]);
+    const alternatives = 'firstAvailable: [{ name: a, deviceClassName: b }, { name: c, deviceClassName: tenant }]';
+    expect((await linesFor([own, deviceClass('b', ''), claim('', 'mtu: 1500', alternatives)]))[0]).toMatch(
+      /^2:10:\d+: request vf\/c/,
+    );
+    const old = 'deviceClassName: tenant';
+    expect((await linesFor([claim('', 'mtu: 1500', old).replace('/v1\n', '/v1beta1\n'), own]))[0]).toMatch(
+      /^0:9:9: request vf: /,
+    );
+    const watching = 'exactly: { deviceClassName: tenant, adminAccess: true }';
+    expect(await linesFor([claim('', 'mtu: 1500', watching), own])).toEqual(['2 objects checked, 0 faults']);
+    // What a claim alone lacks, its class may have.
+    const bare = deviceClass('tenant', 'attach: cni');
+    const network = 'cni: { cniVersion: 1.0.0, name: n, type: macvlan }';
+    expect(await linesFor([bare, claim('tenant', network)])).toEqual([
+      expect.stringMatching(/^0:7:\d+: parameters: attach: "cni" needs either cni/),
+      expect.stringMatching(/may not set cni/),
+      '2 objects checked, 2 faults',
+    ]);
+    const opened = deviceClass('tenant', 'attach: cni, overridable: [cni]');
+    expect(await linesFor([opened, claim('tenant', network)])).toEqual(['2 objects checked, 0 faults']);
+    expect(await linesFor([bare, claim('tenant', network)], { openClaimFields: ['cni'] })).toEqual([
+      '2 objects checked, 0 faults',
+    ]);
+  });
+
+  it('prints one note for all claims that lack the same class', async () => {
+    expect(await linesFor(Array.from({ length: 1000 }, () => claim('tenant', 'mtu: 1500')))).toEqual([
+      'note: 0:9: DeviceClass tenant is in none of the files, or is not valid: the claim was not compared with it (and 999 more)',
+      '1000 objects checked, 0 faults',
+    ]);
+  });
+
+  it('warns about a template that gives each pod the same address', async () => {
+    const template = `
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: { name: t }
+spec:
+  spec:
+    devices:
+      config:
+        - ${config('addresses: [192.0.2.1/24]')}
+`;
+    expect((await linesFor([template]))[0]).toBe(
+      'note: 0:7: each claim of a template gets the same addresses: use ipam, or a claim for each pod',
+    );
+  });
+
+  it('says what it did not check', async () => {
+    expect(
+      await linesFor([
+        claim('tenant', 'mtu: 1500'),
+        'kind: Pod\n',
+        deviceClass('c', '').replace(testDriver, 'a.example'),
+      ]),
+    ).toEqual([
+      `note: 1: there is no inventory policy and no VFConfig for ${testDriver} in it`,
+      `note: 2: there is no inventory policy and no VFConfig for ${testDriver} in it`,
+      `note: 2:7: the VFConfig is for driver "a.example", not ${testDriver} (--driver-name): not checked`,
+      'note: 0:9: DeviceClass tenant is in none of the files, or is not valid: the claim was not compared with it',
+      '1 objects checked, 0 faults',
+    ]);
+    expect((await linesFor(['']))[0]).toMatch(/^note: 0: there is no inventory policy/);
+    expect(formatValidation(plainTerminal, await validateFiles(['/nowhere'], options))).toMatch(
+      /^\/nowhere:1:1: document: cannot be read: ENOENT/,
+    );
+  });
+});
