@@ -3,6 +3,7 @@ import packageInfo from '../../package.json' with { type: 'json' };
 import { createNode, type NetworkNode } from '../driver/create.ts';
 import { openApiAccess } from '../framework/kube/index.ts';
 import { formatExactJson } from '../framework/metadata/document/json-stream.ts';
+import { driverDirs } from '../instance/directories.ts';
 import type { Settings } from '../instance/settings.ts';
 import { openStored } from '../instance/stored-claims.ts';
 import { serveTools } from '../instance/tool-socket.ts';
@@ -28,10 +29,11 @@ async function layoutsToWrite(settings: Settings, dirs: { dataDir: string; state
  * @throws NetdraError of the part that cannot start
  */
 export async function startApp(settings: Settings, { logger, ring }: { logger: Logger; ring: LogRing }): Promise<App> {
-  const dataDir = `${settings.kubeletPluginsDir}/${settings.driverName}`;
+  const dirs = driverDirs(settings);
+  const { dataDir } = dirs;
   const { cniUses: uses, cniAllowedPlugins: allowedPlugins, cniDefinitionNamespaces: definitionNamespaces } = settings;
   const cni = { uses, allowedPlugins, definitionNamespaces };
-  const node = { ...settings, dataDir, stateDir: settings.stateDir ?? dataDir, cni, version: packageInfo.version };
+  const node = { ...settings, ...dirs, cni, version: packageInfo.version };
   await using stack = new AsyncDisposableStack();
   const access = await openApiAccess(settings.kubeconfig);
   checkWritableDirectories(driverDirectories(settings));

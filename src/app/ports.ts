@@ -6,6 +6,7 @@ import { KernelNetworks } from '../driver/sandbox/index.ts';
 import { StateError, Store } from '../driver/state/index.ts';
 import { type ApiAccess, KubeClient } from '../framework/kube/index.ts';
 import { startKubeletPlugin } from '../framework/kubeletplugin/index.ts';
+import { storePath } from '../instance/directories.ts';
 import { InstanceFile } from '../instance/instance-file.ts';
 import type { Settings } from '../instance/settings.ts';
 import { Backlog } from '../lib/backlog.ts';
@@ -40,7 +41,7 @@ export async function openPorts(
   const ops = stack.use(await startOperations(settings, logger));
   const kube = stack.use(new KubeClient(access, { clock, userAgent: 'netdra' }));
   const bootId = await readBootId(settings.bootIdPath);
-  const store = stack.use(new Store(join(stateDir, 'state.db'), { bootId }));
+  const store = stack.use(new Store(storePath(stateDir), { bootId }));
   const gate = await openStartGate(settings, { kube, dataDir, logger });
   const networks = stack.use(new KernelNetworks({ procSysDir: settings.procSysDir }));
   const instance = new InstanceFile(dataDir, { settings, bootId, logger });

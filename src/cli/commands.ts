@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { Command } from 'commander';
+import { driverDirs } from '../instance/directories.ts';
 import type { InstanceFacts } from '../instance/instance-file.ts';
 import { parseAbsolutePath } from '../instance/parse-flags.ts';
 import { argument, type FlagName, flagOption, type Settings } from '../instance/settings.ts';
@@ -232,12 +232,4 @@ async function withInstance<Name extends FlagName>(command: Command): Promise<To
   const isThisBoot = instance.bootId === (await readBootId());
   const current = { ...instance, hungWrites: isThisBoot ? instance.hungWrites : [] };
   return { ...options, ...Object.fromEntries(settings), instance: current };
-}
-
-/** The driver's directory below the kubelet's `plugins`, and its state directory. */
-function driverDirs(
-  settings: Pick<Settings, 'driverName' | 'kubeletPluginsDir'> & Partial<Pick<Settings, 'stateDir'>>,
-) {
-  const dataDir = join(settings.kubeletPluginsDir, settings.driverName);
-  return { dataDir, stateDir: settings.stateDir ?? dataDir };
 }

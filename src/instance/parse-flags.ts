@@ -1,5 +1,7 @@
+import { isIPv6 } from 'node:net';
 import { isAbsolute } from 'node:path';
 import { defined } from '../lib/defined.ts';
+import { NetdraError } from '../lib/errors.ts';
 
 // Each of these parsers throws an Error with what is allowed.
 
@@ -72,4 +74,20 @@ export function parseDriverName(text: string): string {
   const label = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
   if (text.length <= 63 && new RegExp(`^${label}(\\.${label})*$`).test(text)) return text;
   throw new Error('a lower-case DNS name of at most 63 characters is needed, such as sriov.netdra.dev');
+}
+
+/**
+ * Parses `HOST:PORT`, `[IPV6]:PORT` or `:PORT`.
+ * @throws NetdraError `address-invalid`
+ */
+export function parseAddress(address: string): { host?: string; port: number } {
+  const [, bracketed, plain, digits] = /^(?:\[([^[\]]+)\]|([^:[\]]*)):(\d{1,5})$/.exec(address) ?? [];
+  const port = Number(digits);
+  if (digits === undefined || port > 65_535 || (bracketed !== undefined && !isIPv6(bracketed))) {
+    throw new NetdraError('address-invalid', `${JSON.stringify(address)} is not an address to listen on`, {
+      hint: 'give HOST:PORT or :PORT, such as 127.0.0.1:9797, or [fd00::10]:9797 for IPv6',
+    });
+  }
+  const host = bracketed ?? plain;
+  return host ? { host, port } : { port };
 }

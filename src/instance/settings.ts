@@ -1,5 +1,4 @@
 import { InvalidArgumentError, Option } from 'commander';
-import { parseAddress } from '../app/ops/http-server.ts';
 import { closedFields } from '../driver/api/claim-fields.ts';
 import { cniUses } from '../driver/api/cni-uses.ts';
 import { deviceInfoDir } from '../driver/dialects/device-info.ts';
@@ -10,6 +9,7 @@ import { simulatedPrefix } from '../node/sriov/pci-address.ts';
 import {
   namesAmong,
   parseAbsolutePath,
+  parseAddress,
   parseBoolean,
   parseDriverName,
   parseHandlers,

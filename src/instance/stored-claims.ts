@@ -1,10 +1,8 @@
-import { join } from 'node:path';
 import { Store, type StoredClaim, StoredRecords, type UnrestoredVf } from '../driver/state/index.ts';
 import { type ClaimRecords, RecordFiles } from '../framework/metadata/index.ts';
 import { NetdraError } from '../lib/errors.ts';
 import { isMissing } from '../lib/is-missing.ts';
-
-const storeName = 'state.db';
+import { storePath } from './directories.ts';
 
 /** What the driver has stored, read beside the running driver. */
 export interface Stored extends Disposable {
@@ -16,7 +14,7 @@ export interface Stored extends Disposable {
 
 /** As {@link openStored}, for a tool that shows nothing else. @throws NetdraError `state-missing` */
 export function openStoredByDriver(dirs: Parameters<typeof openStored>[0]): Stored {
-  if (!isMissing(join(dirs.stateDir, storeName))) return openStored(dirs);
+  if (!isMissing(storePath(dirs.stateDir))) return openStored(dirs);
   throw new NetdraError('state-missing', `no driver has stored its state in ${dirs.stateDir}`, {
     path: dirs.stateDir,
     hint: 'run it on a node with the driver, with --driver-name and --state-dir as the driver has them',
@@ -28,7 +26,7 @@ export function openStoredByDriver(dirs: Parameters<typeof openStored>[0]): Stor
  * @throws StateError `store-unusable`
  */
 export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: string }): Stored {
-  const path = join(stateDir, storeName);
+  const path = storePath(stateDir);
   if (isMissing(path))
     return { claims: [], unrestored: [], records: new RecordFiles(dataDir), [Symbol.dispose]: () => undefined };
   const store = new Store(path, { readOnly: true });

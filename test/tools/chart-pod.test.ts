@@ -1,8 +1,8 @@
 import { loadYaml, type V1ClusterRole, type V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import { parseObjects, renderChart, renderObjects } from '../../e2e/release/chart.ts';
-import { parseAddress } from '../../src/app/ops/index.ts';
 import { layoutNames } from '../../src/framework/metadata/index.ts';
+import { parseAddress } from '../../src/instance/parse-flags.ts';
 import { find, podOf, read } from './chart-objects.ts';
 
 describe('the pod of the chart', () => {

@@ -2,7 +2,8 @@ import { once } from 'node:events';
 import { stat } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
-import { type AddressInfo, isIPv6 } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { parseAddress } from '../../instance/parse-flags.ts';
 import { resolvesWithin, systemClock } from '../../lib/clock.ts';
 import { errnoCode, NetdraError } from '../../lib/errors.ts';
 import { ConnectionLimit } from './connection-limit.ts';
@@ -105,17 +106,4 @@ async function answer(
 /** Whether files can be read: that is done by threads, and blocked file systems can occupy all of them. */
 async function poolAnswers(): Promise<boolean> {
   return await resolvesWithin(systemClock, poolTimeoutMs, stat('/proc/self'));
-}
-
-/** @throws NetdraError `address-invalid` */
-export function parseAddress(address: string): { host?: string; port: number } {
-  const [, bracketed, plain, digits] = /^(?:\[([^[\]]+)\]|([^:[\]]*)):(\d{1,5})$/.exec(address) ?? [];
-  const port = Number(digits);
-  if (digits === undefined || port > 65_535 || (bracketed !== undefined && !isIPv6(bracketed))) {
-    throw new NetdraError('address-invalid', `${JSON.stringify(address)} is not an address to listen on`, {
-      hint: 'give HOST:PORT or :PORT, such as 127.0.0.1:9797, or [fd00::10]:9797 for IPv6',
-    });
-  }
-  const host = bracketed ?? plain;
-  return { port, ...(host ? { host } : {}) };
 }

@@ -1,5 +1,5 @@
 export { watchEventLoop } from './event-loop-watch.ts';
-export { parseAddress, serveHttp } from './http-server.ts';
+export { serveHttp } from './http-server.ts';
 export { InstanceToken } from './instance-token.ts';
 export { Metrics } from './metrics.ts';
 export { observeFiles, observeHandlers, observePlugin, observerOf } from './observe.ts';

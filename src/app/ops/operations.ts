@@ -1,9 +1,10 @@
+import { parseAddress } from '../../instance/parse-flags.ts';
 import { type Clock, repeat } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { errnoCode, explain, NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { watchEventLoop } from './event-loop-watch.ts';
-import { type HttpServer, parseAddress, serveHttp } from './http-server.ts';
+import { type HttpServer, serveHttp } from './http-server.ts';
 import type { InstanceToken } from './instance-token.ts';
 import { Metrics, type MetricsOptions } from './metrics.ts';
 import { Readiness } from './readiness.ts';

@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { layoutNames } from '../../../src/framework/metadata/index.ts';
-import { namesAmong, parseDriverName, parseHandlers, parseSimulation } from '../../../src/instance/parse-flags.ts';
+import {
+  namesAmong,
+  parseAddress,
+  parseDriverName,
+  parseHandlers,
+  parseSimulation,
+} from '../../../src/instance/parse-flags.ts';
 
 describe('flags', () => {
   it('reads how many VFs to simulate', () => {
@@ -31,5 +37,22 @@ describe('flags', () => {
     expect(parseDriverName('sriov.netdra.dev')).toBe('sriov.netdra.dev');
     for (const bad of ['', 'A.b', 'a..b', '-a', `${'a'.repeat(64)}`, 'a/b'])
       expect(() => parseDriverName(bad)).toThrow();
+  });
+});
+
+describe('parseAddress', () => {
+  it.each([
+    [':8080', { port: 8080 }],
+    ['127.0.0.1:80', { host: '127.0.0.1', port: 80 }],
+    ['[::1]:9', { host: '::1', port: 9 }],
+    ['[::ffff:127.0.0.1]:80', { host: '::ffff:127.0.0.1', port: 80 }],
+    ['[fe80::1%eth0]:80', { host: 'fe80::1%eth0', port: 80 }],
+    ['localhost:0', { host: 'localhost', port: 0 }],
+  ])('takes %s', (text, address) => {
+    expect(parseAddress(text)).toEqual(address);
+  });
+
+  it.each(['8080', 'host', ':', ':70000', '::1:80', '[::1]', '[1:2]:3', '[host]:80', 'a:b'])('refuses %s', (text) => {
+    expect(() => parseAddress(text)).toThrow('is not an address to listen on');
   });
 });

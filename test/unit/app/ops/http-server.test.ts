@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { ConnectionLimit } from '../../../../src/app/ops/connection-limit.ts';
-import { Metrics, parseAddress, Readiness, serveHttp } from '../../../../src/app/ops/index.ts';
+import { Metrics, Readiness, serveHttp } from '../../../../src/app/ops/index.ts';
 
 function create() {
   const metrics = new Metrics({ driver: 'sriov.example', version: '1.2.3', metadataEnabled: false });
@@ -106,22 +106,5 @@ describe('serveHttp', () => {
     await (await fetch(`http://127.0.0.1:${server.port}/healthz`, { headers: { connection: 'keep-alive' } })).text();
     await server[Symbol.asyncDispose]();
     await expect(fetch(`http://127.0.0.1:${server.port}/healthz`)).rejects.toThrow();
-  });
-});
-
-describe('parseAddress', () => {
-  it.each([
-    [':8080', { port: 8080 }],
-    ['127.0.0.1:80', { host: '127.0.0.1', port: 80 }],
-    ['[::1]:9', { host: '::1', port: 9 }],
-    ['[::ffff:127.0.0.1]:80', { host: '::ffff:127.0.0.1', port: 80 }],
-    ['[fe80::1%eth0]:80', { host: 'fe80::1%eth0', port: 80 }],
-    ['localhost:0', { host: 'localhost', port: 0 }],
-  ])('takes %s', (text, address) => {
-    expect(parseAddress(text)).toEqual(address);
-  });
-
-  it.each(['8080', 'host', ':', ':70000', '::1:80', '[::1]', '[1:2]:3', '[host]:80', 'a:b'])('refuses %s', (text) => {
-    expect(() => parseAddress(text)).toThrow('is not an address to listen on');
   });
 });
