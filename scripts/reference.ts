@@ -78,13 +78,15 @@ export function renderReference(): string {
   const rows = listFlags()
     .map((each) => row(each.flags, each.commands, each.variable, each.default, each.meaning))
     .sort();
-  return `# Reference: flags
+  return `# Flags
+
+*Reference for operators.* With this page you can look up the flags of \`netdra run\`, of the tools on a node, and of \`kubectl netdra\`.
 
 Written by \`npm run reference\` from the code, and compared with it by a test. Values of the chart:
 [operators.md](operators.md#values). Metrics: [operators.md](operators.md#watch-it). Events: [troubleshooting.md](troubleshooting.md#where-to-look).
 Alerts: [troubleshooting.md](troubleshooting.md#alerts). Error codes: [errors.md](errors.md).
 
-Flags of \`netdra run\`, of the tools on a node, and of \`kubectl netdra\`. A flag comes before its variable, and that before the default.
+A flag takes precedence over its variable, and the variable over the default.
 
 | flag | commands | variable | default | meaning |
 |---|---|---|---|---|
@@ -98,10 +100,12 @@ export function renderErrors(): string {
     const meanings = entries.map(({ type, meaning }) => (entries.length > 1 ? `${type}: ${meaning}` : meaning));
     return `## ${code}\n${meanings.join('\n')}\n\n**What to do:** ${remedies[code]}\n`;
   });
-  return `# Error codes: what they mean, and what to do
+  return `# Error codes
 
-Look up the code that a log line (\`err.code\`), an event, or the label \`code\` or \`error_type\` of a metric shows. Codes stay as they are between versions, unlike
-messages. Errors of other programs have the label \`other\`. Written by \`npm run reference\` from the code, and compared with it by a test.
+*Reference for operators.* With this page you can look up an error code and what to do about it.
+
+Log lines (\`err.code\`), events, and the labels \`code\` and \`error_type\` of metrics have these codes. Messages change between versions, codes do
+not. Errors of other programs have the label \`other\`. Written by \`npm run reference\` from the code, and compared with it by a test.
 
 ${sections.join('\n')}`;
 }

@@ -5,7 +5,9 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { renderErrors, renderReference } from '../../../scripts/reference.ts';
 import { findCommandProblem } from './check-command.ts';
 import { executed, findSnippetProblems } from './check-snippet.ts';
+import { findKindProblems } from './kinds.ts';
 import { findBrokenLinks } from './links.ts';
+import { findNameProblem, listMetrics } from './names.ts';
 import { listPages, parseSnippets, readSnippets, repo } from './pages.ts';
 
 /** What is wrong with a text as a page. */
@@ -40,6 +42,22 @@ describe('every page', () => {
 
   it.each(pages)('%s links to files and headings that are there', (page) => {
     expect(findBrokenLinks(page, readFileSync(join(repo, page), 'utf8'))).toEqual([]);
+  });
+
+  it.each(pages)('%s names metrics and values that exist', async (page) => {
+    const metrics = await listMetrics();
+    const problems = readSnippets(page)
+      .filter(({ info }) => info === 'inline')
+      .map(({ line, content }) => ({ line, problem: findNameProblem(content, metrics) }));
+    expect(problems.filter(({ problem }) => problem !== undefined)).toEqual([]);
+  });
+
+  const guides = readdirSync(join(repo, 'docs')).filter((name) => name.endsWith('.md') && name !== 'contents.md');
+  it.each(guides)('docs/%s says in its head what its readers can do afterwards', (name) => {
+    const [page = '', contents = ''] = [name, 'contents.md'].map((each) =>
+      readFileSync(join(repo, 'docs', each), 'utf8'),
+    );
+    expect(findKindProblems(name, page, contents)).toEqual([]);
   });
 
   it('has code at all', () => {
@@ -118,6 +136,35 @@ spec:
     ['a semicolon in a diagram', block('mermaid', 'sequenceDiagram\n  participant a\n  a->>a: x; y'), /a semicolon/],
     ['another diagram', block('mermaid', 'graph TD'), /only sequence diagrams/],
   ])('sees %s', (_, text, problem) => expect(problemsOf(text).join('\n')).toMatch(problem));
+});
+
+describe('findKindProblems', () => {
+  const contents = '| operators | **How-to:** [a](a.md) **Reference:** [b](b.md) |\n';
+  const page = (head: string) => `# A\n\n${head}\n`;
+  const promise = 'With this page you can install the driver on a node.';
+
+  it('accepts a page that its contents list under its kind for its reader', () => {
+    expect(findKindProblems('a.md', page(`*How-to for operators.* ${promise}`), contents)).toEqual([]);
+  });
+
+  it.each([
+    ['no head', promise],
+    ['an unknown kind', `*Diary for operators.* ${promise}`],
+    ['no promise', '*How-to for operators.* netdra is a driver for SR-IOV network cards.'],
+    ['the wrong kind', `*Reference for operators.* ${promise}`],
+    ['an unlisted reader', `*How-to for operators and authors.* ${promise}`],
+  ])('finds a page with %s', (_, text) => expect(findKindProblems('a.md', page(text), contents)).toHaveLength(1));
+});
+
+describe('findNameProblem', () => {
+  it.each(['netdra_devices', 'kubeletPlugin.logLevel', 'http.tls.secretName', 'spec.driver', 'netdra_x_sum{a="b"}'])(
+    'accepts %s',
+    (code) => expect(findNameProblem(code, ['netdra_devices', 'netdra_x'])).toBeUndefined(),
+  );
+
+  it.each(['netdra_device', 'kubeletPlugin.logLevels', 'http.tls.secret', 'cni.enable=true'])('refuses %s', (code) =>
+    expect(findNameProblem(code, ['netdra_devices'])).toContain('no'),
+  );
 });
 
 describe('findCommandProblem', () => {
