@@ -13,9 +13,9 @@ const sharedModules = { isolate: false, experimental: { viteModuleRunner: false,
 
 /** Of the tests that run inside namespaces of their own (scripts/in-node.sh), one file at a time. */
 const onNode = {
-  testTimeout: 120_000,
+  testTimeout: 300_000,
   expect: patient,
-  hookTimeout: 120_000,
+  hookTimeout: 300_000,
   fileParallelism: false,
   ...sharedModules,
 };
@@ -67,7 +67,6 @@ export default defineConfig({
           name: 'e2e-node',
           include: ['e2e/node/cases/**/*.test.ts'],
           ...onNode,
-          hookTimeout: 180_000,
         },
       },
     ],

@@ -12,6 +12,7 @@ import { isKubeError, KubeClient, type KubeList } from '../../src/framework/kube
 import { loadKubeConfig } from '../../src/framework/kube/kube-config.ts';
 import type { Device } from '../../src/framework/resourceslice/index.ts';
 import { systemClock } from '../../src/lib/clock.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import { poll } from '../../src/lib/poll.ts';
 import {
   ClusterError,
@@ -269,9 +270,21 @@ export class Cluster implements AsyncDisposable {
     return await this.#waitForPod(name, 'has ended', ({ status }) => ends.includes(status?.phase ?? ''));
   }
 
-  /** @throws NetdraError `exec-failed` */
+  /**
+   * Runs a command in a pod that runs. A kubelet that was just started answers 404 for each pod until it has seen it, and 500 while
+   * it does not reach the runtime: the command, which has not begun then, is tried again.
+   * @throws NetdraError `exec-failed`
+   */
   async exec(pod: string, container: string, ...command: string[]): Promise<ExecResult> {
-    return await execInPod(this.#config, { namespace: this.namespace, pod, container }, command);
+    const { timeoutMs = defaultTimeoutMs } = this.target;
+    for (const endsAt = systemClock.nowMs() + timeoutMs; ; await systemClock.sleep(pollMs)) {
+      try {
+        return await execInPod(this.#config, { namespace: this.namespace, pod, container }, command);
+      } catch (error) {
+        const isRefused = error instanceof NetdraError && /server response: (404|500|502)/.test(String(error.cause));
+        if (!isRefused || systemClock.nowMs() > endsAt || (await this.find('Pod', pod)) === undefined) throw error;
+      }
+    }
   }
 
   /** The output of a command that has to succeed. @throws Error with its stderr */

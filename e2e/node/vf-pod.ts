@@ -22,7 +22,7 @@ export async function addVfPod(
   fields: Record<string, unknown> = {},
 ): Promise<VfPod> {
   const slices = () => bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
-  await expect.poll(slices, { timeout: 20_000 }).toHaveLength(1);
+  await expect.poll(slices, { timeout: 60_000 }).toHaveLength(1);
   const device = slices()[0]?.spec.devices[index]?.name ?? '';
   const pod = buildPod(name, { resourceClaims: [{ name: 'nic', resourceClaimName: name }] });
   const parameters = {
@@ -58,7 +58,7 @@ export async function expectTruth(bench: Bench, sandbox: Sandbox, pod: VfPod): P
 
 /** Nothing is left of any pod: no files, specs or rows, and all VFs are in the host's namespace. */
 export async function expectClean(bench: Bench, vfs = 8): Promise<void> {
-  await expect.poll(() => bench.hostVfs().length, { timeout: 10_000 }).toBe(vfs);
+  await expect.poll(() => bench.hostVfs().length, { timeout: 60_000 }).toBe(vfs);
   expect(bench.claimFiles()).toEqual([]);
   using store = new Store(join(bench.settings.kubeletPluginsDir, testDriver, 'state.db'));
   expect(store.claims()).toEqual([]);

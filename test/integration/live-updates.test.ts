@@ -1,11 +1,10 @@
-import { spawn } from 'node:child_process';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Follow } from '../../src/driver/sandbox/follow.ts';
 import { KernelNetworks } from '../../src/driver/sandbox/index.ts';
 import { NamespaceEnds } from '../../src/driver/sandbox/namespace-ends.ts';
-import { type Clock, systemClock } from '../../src/lib/clock.ts';
+import { systemClock } from '../../src/lib/clock.ts';
 import { NetworkWatch } from '../../src/node/netlink/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
@@ -88,52 +87,17 @@ describe('Follow', () => {
   const networks = new KernelNetworks({ procSysDir: '/proc/sys' });
   afterAll(() => networks[Symbol.dispose]());
   const ends = new NamespaceEnds({ networks, clock: systemClock });
-  const follow = (onChange: () => void, onFlapping = () => {}, clock = systemClock) => {
+  const follow = (onChange: () => void) => {
     using namespace = networks.open(netns.path);
     if (namespace === undefined) throw new Error(`there is no namespace at ${netns.path}`);
-    return new Follow(namespace, { networks, ends, onChange, onFlapping, clock });
+    return new Follow(namespace, { networks, ends, onChange, clock: systemClock });
   };
 
-  it('reports a burst of changes once for each quarter of a second, within a second', async () => {
-    const seen: number[] = [];
-    using _ = follow(() => seen.push(performance.now()));
-    const startedAt = performance.now();
-    for (let host = 1; host <= 20; host++) netns.exec('ip', 'addr', 'add', `192.0.2.${host}/32`, 'dev', 'vf0');
-    const changedAt = performance.now();
-    await expect.poll(() => seen.length, { timeout: 2_000 }).toBeGreaterThan(0);
-    await systemClock.sleep(600);
-    expect(seen.length).toBeLessThanOrEqual(Math.ceil((changedAt - startedAt) / 250) + 1);
-    expect(seen.at(-1)! - changedAt).toBeLessThan(1_000);
-  });
-
-  it('looks less and less often at a pod that goes on changing, says so once, and is quick again after a rest', async () => {
-    const seen: number[] = [];
-    let flaps = 0;
-    /** Five times as fast. */
-    const clock: Clock = {
-      nowMs: () => 5 * systemClock.nowMs(),
-      deadline: (timeoutMs, parent) => systemClock.deadline(timeoutMs / 5, parent),
-      sleep: (ms, signal) => systemClock.sleep(ms / 5, signal),
-    };
-    using _ = follow(
-      () => seen.push(performance.now()),
-      () => flaps++,
-      clock,
-    );
-    const script = 'i=0; while :; do i=$((i%250+1)); ip addr flush dev vf0; ip addr add 10.0.0.$i/24 dev vf0; done';
-    const hostile = spawn('nsenter', [`--net=${netns.path}`, '--', 'sh', '-c', script], { stdio: 'ignore' });
-    await clock.sleep(14_000);
-    hostile.kill('SIGKILL');
-    // Without growth: four a second, 56.
-    expect(seen.length).toBeGreaterThan(5);
-    expect(seen.length).toBeLessThanOrEqual(15);
-    expect(flaps).toBe(1);
-    await clock.sleep(20_000);
-    const before = seen.length;
-    const changedAt = performance.now();
-    netns.exec('ip', 'addr', 'add', '192.0.2.99/32', 'dev', 'vf0');
-    await expect.poll(() => seen.length, { timeout: 2_000 }).toBeGreaterThan(before);
-    expect(seen.at(-1)! - changedAt).toBeLessThan(1_000);
+  it('reports a change of the kernel', async () => {
+    let changes = 0;
+    using _ = follow(() => changes++);
+    netns.exec('ip', 'addr', 'add', '192.0.2.1/32', 'dev', 'vf0');
+    await expect.poll(() => changes).toBe(1);
   });
 
   it('releases a namespace that the runtime has released, and leaks no descriptor', async () => {
@@ -141,6 +105,6 @@ describe('Follow', () => {
     using _ = follow(() => undefined);
     expect(openDescriptors()).toBeGreaterThan(before);
     netns.unmount();
-    await expect.poll(openDescriptors, { timeout: 3_000 }).toBeLessThanOrEqual(before);
+    await expect.poll(openDescriptors).toBeLessThanOrEqual(before);
   });
 });

@@ -36,6 +36,8 @@ class Instance implements AsyncDisposable {
   readonly logger: RecordingLogger;
   /** Why claims are not ready, and which VFs were configured from outside. */
   readonly failures: string[] = [];
+  /** What closed gates have said, by claim. */
+  readonly held: string[] = [];
   readonly assured: string[] = [];
 
   static async start(dir: string, hostPath: string): Promise<Instance> {
@@ -85,7 +87,10 @@ class Instance implements AsyncDisposable {
         updateRequestMetadata: metadata.update.bind(metadata),
         withdrawMetadata: metadata.withdraw.bind(metadata),
         openGate: metadata.openGate.bind(metadata),
-        holdGate: metadata.holdGate.bind(metadata),
+        holdGate: async (claim, sandboxId, reason) => {
+          this.held.push(`${claim.name}: ${reason}`);
+          await metadata.holdGate(claim, sandboxId, reason);
+        },
         endGate: metadata.endGate.bind(metadata),
       },
       attributesOf: () => ({}),
@@ -153,7 +158,6 @@ const call = { timeoutMs: 2_000, signal: new AbortController().signal };
 const linksOf = (netns: TestNetns): string[] => netns.ip('link').map(({ ifname }: { ifname: string }) => ifname);
 const configured = { interfaceName: 'net1', mtu: 1400, addresses: ['192.0.2.1/24'] };
 const left = /^c: device fe00-00-02-0 \(fe00:00:02\.0\) is no longer in the network namespace of pod default\/app \(/;
-const within = { timeout: 5_000 };
 
 describe('a VF that leaves its pod while the pod runs', () => {
   it.each([
@@ -163,20 +167,11 @@ describe('a VF that leaves its pod while the pod runs', () => {
     await driver.prepare('c', 0, configured);
     await driver.side.hooks.runPodSandbox(sandbox(), call);
     expect(driver.gate('c')).toBe('served s1');
-    const gates: string[] = [];
     leave();
-    await expect.poll(() => driver.failures.length, { interval: 5, ...within }).toBe(1);
-    expect(driver.failures[0]).toMatch(left);
-    await expect
-      .poll(
-        () => {
-          gates.push(driver.gate('c'));
-          return gates.at(-1);
-        },
-        { interval: 5, ...within },
-      )
-      .toBe('served s1');
-    expect(gates).toContainEqual(expect.stringMatching(/^waiting s1 device fe00-00-02-0 .* of pod default\/app/));
+    const closed = /^c: device fe00-00-02-0 .* of pod default\/app/;
+    await expect.poll(() => driver.held).toContainEqual(expect.stringMatching(closed));
+    await expect.poll(() => driver.failures).toEqual([expect.stringMatching(left)]);
+    await expect.poll(() => driver.gate('c')).toBe('served s1');
     const addresses = expect.arrayContaining([expect.objectContaining({ local: '192.0.2.1' })]);
     expect(pod.ip('addr', 'show', 'dev', 'net1')).toMatchObject([{ mtu: 1400, addr_info: addresses }]);
     expect(driver.file('c')).toContain('"generation": 2');
@@ -191,7 +186,7 @@ describe('a VF that leaves its pod while the pod runs', () => {
     const nested = stack.use(new TestNetns('nested'));
     pod.exec('ip', 'link', 'set', 'net1', 'netns', nested.path);
     const cannotBe = 'device fe00-00-02-0 (fe00:00:02.0) cannot be attached to pod default/app';
-    await expect.poll(() => driver.gate('c'), within).toContain(`waiting s1 ${cannotBe}`);
+    await expect.poll(() => driver.gate('c')).toContain(`waiting s1 ${cannotBe}`);
     expect([driver.file('c'), driver.gate('other')]).toEqual(['', 'served s1']);
     const container = { name: 'main', mounts: [], createRuntimeHooks: [] } as unknown as Container;
     await expect(driver.side.hooks.createContainer(sandbox(), container, call)).rejects.toThrow(
@@ -199,10 +194,10 @@ describe('a VF that leaves its pod while the pod runs', () => {
     );
     // The other claim of the pod is followed meanwhile.
     pod.exec('ip', 'addr', 'add', '192.0.2.22/24', 'dev', 'net2');
-    await expect.poll(() => driver.file('other'), { timeout: 2_000 }).toContain('192.0.2.22/24');
+    await expect.poll(() => driver.file('other')).toContain('192.0.2.22/24');
     expect(linksOf(nested)).toContain('net1');
     nested.exec('ip', 'link', 'set', 'net1', 'netns', pod.path);
-    await expect.poll(() => driver.gate('c'), { timeout: 10_000 }).toBe('served s1');
+    await expect.poll(() => driver.gate('c'), { timeout: 60_000 }).toBe('served s1');
     expect(driver.failures.every((failure) => failure.startsWith('c: '))).toBe(true);
     // A VF that is not on the host is in use: it is not configured anew.
     expect(driver.assured).toEqual(['fe00-00-02-0', 'fe00-00-02-1']);
@@ -217,7 +212,7 @@ describe('a VF that leaves its pod while the pod runs', () => {
     const restarted = stack.use(await Instance.start(dir, host.path));
     expect(restarted.gate('c')).toBe('served s1');
     restarted.side.hooks.synchronize([sandbox()], []);
-    await expect.poll(() => restarted.failures[0], within).toMatch(left);
+    await expect.poll(() => restarted.failures[0]).toMatch(left);
     expect([restarted.gate('c'), restarted.file('c')]).toEqual([expect.stringContaining('waiting s1'), '']);
     await restarted.side.registry.end({
       podNamespace: 'default',
@@ -239,9 +234,9 @@ describe('a VF that leaves its pod while the pod runs', () => {
     await driver.side.hooks.runPodSandbox(sandbox(), call);
     expect(driver.gate('c')).toBe('served s1');
     pod.exec('ip', 'link', 'set', 'net1', 'down', 'name', 'nsim0v0', 'netns', host.path);
-    await expect.poll(() => driver.gate('c'), within).toMatch(/^waiting s1 .*no component has moved it into/);
+    await expect.poll(() => driver.gate('c')).toMatch(/^waiting s1 .*no component has moved it into/);
     expect([linksOf(host).includes('nsim0v0'), driver.failures[0]]).toEqual([true, expect.stringMatching(left)]);
     move();
-    await expect.poll(() => driver.gate('c'), { timeout: 10_000 }).toBe('served s1');
+    await expect.poll(() => driver.gate('c'), { timeout: 60_000 }).toBe('served s1');
   });
 });

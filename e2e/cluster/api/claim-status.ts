@@ -92,7 +92,7 @@ function open(user: ApiUser, change = (api: ClaimStatusApi) => api) {
   };
 }
 
-const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 10_000, interval: 50 });
+const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 60_000, interval: 50 });
 
 export function describeClaimStatus(get: () => ApiCluster): void {
   describe('claim status on a real API server, with the permissions of the driver', () => {

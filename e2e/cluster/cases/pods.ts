@@ -107,7 +107,7 @@ export function describePods(get: GetCluster): void {
         const waiting = container.read('netdra-metadata', 'wait', 'live/vf', '--generation', next, '--timeout', '30');
         await container.read('ip', ...command);
         await waiting;
-        await expect.poll(read, { timeout: 10_000 }).toMatchObject({ devices: [expected] });
+        await expect.poll(read, { timeout: 60_000 }).toMatchObject({ devices: [expected] });
       };
       for (const change of changes) await follow(change);
       const text = () => container.read('cat', container.metadataPath('resourceclaims/live', 'vf'));

@@ -86,7 +86,7 @@ export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
       expect(restrict('null')).toContain('patched');
       await expect.poll(() => node.driverPids().length, recovery).toBe(1);
       const isRunning = async () => (await cluster.find<V1Pod>('Pod', 'other'))?.status?.phase;
-      await expect.poll(isRunning, { timeout: 5_000, interval: 100 }).toBe('Running');
+      await expect.poll(isRunning, { timeout: 60_000, interval: 100 }).toBe('Running');
       const seconds = (performance.now() - createdAtMs) / 1_000;
       console.log(`a pod without claims, created while the driver was gone, ran after ${seconds.toFixed(1)} s`);
       await expect.poll(() => unsettled(cluster, pods), recovery).toEqual([]);

@@ -52,7 +52,7 @@ describe.each(containerdSeries)('a RunPodSandbox that is cancelled on containerd
       plugin.release();
       await bench.endSandboxes(pod);
     }
-    await expect.poll(netnsPaths, { timeout: 15_000 }).toEqual(before);
+    await expect.poll(netnsPaths, { timeout: 60_000 }).toEqual(before);
     plugin.release();
   }
 

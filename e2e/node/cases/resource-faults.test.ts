@@ -69,7 +69,7 @@ describe('a node that runs out of something', () => {
   async function failureIn({ id }: Sandbox): Promise<Error | undefined> {
     const outcomes = ['sandbox ready', 'sandbox not ready yet'];
     const line = () => logger.lines.find(({ message, fields }) => outcomes.includes(message) && fields.sandbox === id);
-    await expect.poll(line, { timeout: 20_000 }).toBeDefined();
+    await expect.poll(line, { timeout: 60_000 }).toBeDefined();
     const { err } = line()?.fields ?? {};
     return err === undefined ? undefined : new Error(explain(err));
   }
@@ -144,7 +144,7 @@ describe('a node that runs out of something', () => {
     const starting = retry(() => bench.startContainer(sandbox, pod)).finally(() => {
       isStarted = true;
     });
-    await expect.poll(() => driver.messages(), { timeout: 10_000 }).toContain('sandbox not ready yet');
+    await expect.poll(() => driver.messages(), { timeout: 60_000 }).toContain('sandbox not ready yet');
     expect(isStarted).toBe(false);
     expect(JSON.stringify(driver.log)).toMatch(/too many open files|EMFILE|unable to open/i);
     limitDescriptors(driver, 1_024);

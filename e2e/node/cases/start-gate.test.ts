@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Settings } from '../../../src/instance/settings.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
+import { testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, ipLinks, type RunningContainer, retry } from '../bench.ts';
 import { builtDriver } from '../built-driver.ts';
 import { DriverProcess } from '../driver-process.ts';
@@ -98,7 +99,8 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     await bench.containerd.cri.call('StopContainer', { containerId: first.id, timeout: 0 });
     const startedAt = performance.now();
     expect(await expectTruth(bench, sandbox, pod)).toBe(1);
-    expect(performance.now() - startedAt).toBeLessThan(2_000);
+    // Otherwise for 100 s.
+    expect(performance.now() - startedAt).toBeLessThan(50_000);
   });
 
   it('do not start with the file of an earlier sandbox while the driver is dead', async () => {
@@ -168,7 +170,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     // Until then the kubelet takes no other action for the pod.
     await expect(starting.started).rejects.toThrow(/netdra-gate: the sandbox of the container is being stopped/);
     await bench.endSandboxes(pod);
-    expect(performance.now() - deletedAt).toBeLessThan(8_000);
+    expect(performance.now() - deletedAt).toBeLessThan(50_000);
   });
 
   it('start while the driver cannot connect over NRI, and it keeps them when it does', async () => {
@@ -208,11 +210,15 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     const sandbox = await bench.runSandbox(pod);
     const startedAt = performance.now();
     const starting = await create(sandbox, pod);
+    // Before that the runtime has not begun to create the container, and fails for the reason that its pod has ended.
+    const claimDir = join(bench.settings.kubeletPluginsDir, testDriver, 'dra-device-metadata/default_ended');
+    const isAnnounced = () => readdirSync(claimDir).some((name) => name.startsWith('waiting.'));
+    await expect.poll(() => isAnnounced() || starting.isOver).toBe(true);
     await killDriver();
     // The pod's shim handles one request at a time, and is creating a container now.
     // Like the kubelet, which tries again while the start of the container has not quite failed.
     await retry(() => bench.endSandboxes(pod));
-    expect(performance.now() - startedAt).toBeLessThan(10_000);
+    expect(performance.now() - startedAt).toBeLessThan(50_000);
     await expect(starting.started).rejects.toThrow(/netdra-gate: the devices of the claim were not ready in time/);
   });
 

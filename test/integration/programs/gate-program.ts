@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, expect, vi } from 'vitest';
 import { ClaimMetadata, layouts } from '../../../src/framework/metadata/index.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
@@ -69,9 +69,24 @@ export const run = (input: string | Buffer = stateOf(), timeout = '0.3') => new 
 /** One that goes on waiting until something happens. */
 export async function waiting(input = stateOf(), timeout = '50') {
   const waiter = new Run(input, timeout);
-  await sleep(250);
+  await untilWaiting(waiter);
   expect(waiter.isOver).toBe(false);
   return waiter;
+}
+
+/** Waits until a program that was started has read the gate and sleeps until a change, or has ended. */
+export async function untilWaiting(waiter: Pick<Run, 'child' | 'isOver'>): Promise<void> {
+  const proc = `/proc/${waiter.child.pid}`;
+  const isAsleep = () => {
+    try {
+      const links = readdirSync(`${proc}/fd`).map((descriptor) => readlinkSync(`${proc}/fd/${descriptor}`));
+      return links.includes('anon_inode:inotify') && readFileSync(`${proc}/stat`, 'utf8').includes(') S ');
+    } catch {
+      // A descriptor was closed meanwhile, or the process has ended.
+      return false;
+    }
+  };
+  await expect.poll(() => waiter.isOver || isAsleep(), { timeout: 30_000, interval: 10 }).toBe(true);
 }
 
 export const tail = (id = sandbox) =>
