@@ -19,7 +19,7 @@ export const gatePath = `${programDir}/bin/netdra-gate`;
 /** V8's compiled code of the program: see `compile-cache.ts`. */
 export const cacheDir = `${programDir}/cache`;
 
-/** Options of Node.js, before the program. Why: docs/performance.md. */
+/** Options of Node.js, before the program. Why: docs/decisions/0065-where-the-drivers-time-goes.md. */
 export const nodeFlags: readonly string[] = [
   '--optimize-for-size',
   '--heap-growing-percent=50',

@@ -21,7 +21,7 @@ export function titleOf(markdown: string): string {
 export const readPage = (page: string) => readFileSync(join(repo, page), 'utf8');
 
 /** Pages with tables of measurements. */
-const measured = ['docs/performance.md', 'docs/scale.md'];
+const measured = ['test/bench/RESULTS.md', 'docs/scale.md'];
 
 /** Languages of highlighted code by the ending of a file's name; other files are shown as plain text. */
 const languages: Record<string, string> = { ts: 'ts', py: 'python', go: 'go', sh: 'sh', yaml: 'yaml', json: 'json' };

@@ -5,7 +5,7 @@
  *   --rounds 3           number of turns of each kind of pod
  *   --counts 1,10,30     number of pods at once
  *   --kinds NAME,NAME    of: none, netdra, link, go
- *   --write-docs         writes the tables into docs/performance.md, where it has a place for the version of Kubernetes
+ *   --write-docs         writes the tables into test/bench/RESULTS.md, where it has a place for the version of Kubernetes
  */
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -55,7 +55,11 @@ async function main(): Promise<void> {
     console.log(text);
   }
   if (options.writeDocs) {
-    writePart(fileURLToPath(new URL('../../docs/performance.md', import.meta.url)), `pods-${kubernetesVersion}`, text);
+    writePart(
+      fileURLToPath(new URL('../../test/bench/RESULTS.md', import.meta.url)),
+      `pods-${kubernetesVersion}`,
+      text,
+    );
   }
 }
 

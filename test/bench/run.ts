@@ -4,7 +4,6 @@
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { Bench } from './bench.ts';
 import { allBenches } from './benches/index.ts';
@@ -43,5 +42,5 @@ for (const bench of chosen) {
 const bounds = results.flatMap((result) => result.bounds);
 say(`\n${renderBounds(bounds)}`);
 const report: Report = { machine, finished: new Date().toISOString(), results };
-if (values['write-docs']) writeDocs(fileURLToPath(new URL('../../docs', import.meta.url)), report);
+if (values['write-docs']) writeDocs(import.meta.dirname, report);
 if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(report, undefined, 2)}\n`);

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Machine } from './machine.ts';
 import { renderBounds, renderMachine, renderRows } from './render.ts';
@@ -12,24 +12,23 @@ export interface Report {
   results: BenchResult[];
 }
 
-/** Bounds of one bench in its last run, as `docs/performance/bounds.json` has them. */
+/** Bounds of one bench in its last run, as `bounds.json` has them. */
 interface Recorded extends Pick<BenchResult, 'name' | 'bounds'> {
   finished: string;
 }
 
 /**
- * Writes the figures of a run into docs/performance.md, between the marks `<!-- bench NAME -->` and `<!-- end -->`,; text outside the marks is kept, and so are the figures of a bench that was not run.
- * @param docsDir with `performance.md` and `performance/`
+ * Writes the figures of a run into RESULTS.md, between the marks `<!-- bench NAME -->` and `<!-- end -->`. Text outside the
+ * marks is kept, and so are the figures of a bench that was not run.
+ * @param folder with `RESULTS.md` and `bounds.json`
  */
-export function writeDocs(docsDir: string, { machine, finished, results }: Report): void {
-  const path = join(docsDir, 'performance.md');
-  const boundsDir = join(docsDir, 'performance');
-  mkdirSync(boundsDir, { recursive: true });
+export function writeDocs(folder: string, { machine, finished, results }: Report): void {
+  const path = join(folder, 'RESULTS.md');
   for (const { name, about, rows, notes = [] } of results) {
     const when = `Measured on ${finished.slice(0, 10)}: ${renderMachine(machine)}.`;
     writePart(path, name, [about, renderRows(rows), when, ...notes].join('\n\n'));
   }
-  const bounds = record(join(boundsDir, 'bounds.json'), finished, results).flatMap((each) => each.bounds);
+  const bounds = record(join(folder, 'bounds.json'), finished, results).flatMap((each) => each.bounds);
   writePart(path, 'bounds', renderBounds(bounds));
 }
 

@@ -22,7 +22,8 @@ export function hasServiceAccount({ env = process.env, dir = serviceAccountDir }
 
 /**
  * The service account of our own pod: all that a driver in a cluster needs to reach the API server. client-node could
- * do this too, at the cost of half of the driver's memory and startup time: docs/performance.md.
+ * do this too, at the cost of half of the driver's memory and startup time:
+ * docs/decisions/0065-where-the-drivers-time-goes.md.
  * Source: kubernetes.io "Accessing the Kubernetes API from a Pod".
  */
 export class ServiceAccount implements ApiAccess {
