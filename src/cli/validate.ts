@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { text as readAll } from 'node:stream/consumers';
 import * as yaml from 'js-yaml';
-import type { ClosedField } from '../driver/api/claim-fields.ts';
 import { classConfigSchema } from '../driver/api/class-config.ts';
 import { resolveVfConfig } from '../driver/api/config.ts';
 import { findContradictions } from '../driver/api/config-rules.ts';
@@ -9,6 +8,7 @@ import { networkDevicePolicySchema } from '../driver/api/policy-object.ts';
 import { checkSchema, type SchemaFault } from '../driver/api/schema-faults.ts';
 import { mergeVfConfigs } from '../driver/api/vf-config.ts';
 import { type FindPlace, type TextPlace, yamlPlaces } from '../driver/api/yaml-places.ts';
+import type { ClosedField } from '../driver/model/claim-fields.ts';
 import { type VfConfig, vfConfigSchema } from '../driver/state/index.ts';
 import type { AllocatedConfiguration } from '../framework/kube/index.ts';
 import type { AllocatedClaim } from '../framework/kubeletplugin/index.ts';

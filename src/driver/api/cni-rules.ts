@@ -1,8 +1,8 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import type { DriverError } from '../claims/errors.ts';
+import type { DriverError } from '../model/driver-error.ts';
+import { refusal } from '../model/refusal.ts';
 import type { VfConfig } from '../state/index.ts';
 import { type CniUse, cniUses } from './cni-uses.ts';
-import { refusal } from './refusal.ts';
 
 /** What the operator lets CNI plugins do: they run as root on the node. `'*'` in a list stands for everything. */
 export interface CniRules {

@@ -5,7 +5,7 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest, claimName } from '../../framework/metadata/index.ts';
 import { parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
 import { assertInterfaceName } from '../../node/netlink/index.ts';
-import { DriverError } from '../claims/errors.ts';
+import { DriverError } from '../model/driver-error.ts';
 import { type VfConfig, vfConfigSchema } from '../state/index.ts';
 import { type ClassConfig, classConfigSchema } from './class-config.ts';
 import { type ClaimRules, checkClaimConfig, noRules } from './class-rules.ts';

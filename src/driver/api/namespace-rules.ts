@@ -1,6 +1,6 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { refusal } from '../model/refusal.ts';
 import type { ClassConfig, LabelSelector } from './class-config.ts';
-import { refusal } from './refusal.ts';
 
 /** Labels of namespaces, from the API server. */
 export interface NamespaceReader {

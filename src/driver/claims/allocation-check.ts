@@ -4,9 +4,9 @@ import { claimName } from '../../framework/metadata/index.ts';
 import { classOf } from '../api/class-rules.ts';
 import { entriesFor } from '../api/config.ts';
 import { areEqual, withoutRepeats } from '../api/parameters.ts';
-import { refusal } from '../api/refusal.ts';
+import { DriverError } from '../model/driver-error.ts';
+import { refusal } from '../model/refusal.ts';
 import type { DeviceClasses } from './device-classes.ts';
-import { DriverError } from './errors.ts';
 
 /**
  * Compares the configuration in an allocation with its source: the class's part with the DeviceClass, the claim's part

@@ -6,7 +6,6 @@ import type { NetworkDevice } from '../../node/inventory/index.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
 import type { VfAddress } from '../../node/sriov/index.ts';
 import { checkBonds } from '../api/bond-rules.ts';
-import type { ClosedField } from '../api/claim-fields.ts';
 import { type ClaimRules, checkDeviceCount } from '../api/class-rules.ts';
 import { type CniRules, checkCniPlugins, checkCniUse } from '../api/cni-rules.ts';
 import {
@@ -19,7 +18,8 @@ import {
   resolveVfConfig,
 } from '../api/config.ts';
 import { checkNamespace, type NamespaceReader } from '../api/namespace-rules.ts';
-import { refusal } from '../api/refusal.ts';
+import type { ClosedField } from '../model/claim-fields.ts';
+import { refusal } from '../model/refusal.ts';
 import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
 import { withGuarantee } from './guarantees.ts';
 import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';

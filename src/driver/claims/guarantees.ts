@@ -1,7 +1,7 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import type { NetworkDevice } from '../../node/inventory/index.ts';
 import { invalidConfig } from '../api/config.ts';
-import { refusal } from '../api/refusal.ts';
+import { refusal } from '../model/refusal.ts';
 import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
 
 type Rates = Pick<NonNullable<VfConfig['vf']>, 'minTxRate' | 'maxTxRate'>;

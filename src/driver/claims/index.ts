@@ -1,10 +1,10 @@
-export { type ClaimField, type ClosedField, claimFields, closedFields } from '../api/claim-fields.ts';
 export { allCni, type CniRules } from '../api/cni-rules.ts';
 export type { NamespaceReader } from '../api/namespace-rules.ts';
+export { type ClaimField, type ClosedField, claimFields, closedFields } from '../model/claim-fields.ts';
+export { DriverError } from '../model/driver-error.ts';
 export { checkAllocation } from './allocation-check.ts';
 export { DeviceClasses } from './device-classes.ts';
 export { type DeviceFinder, DeviceResolver } from './device-resolver.ts';
 export { Driver } from './driver.ts';
-export { DriverError } from './errors.ts';
 export { createKubeNamespaceReader, createKubeNetworkAttachmentReader } from './kube-readers.ts';
 export type { NetworkAttachmentDefinition, NetworkAttachmentReader } from './network-attachments.ts';

@@ -1,8 +1,8 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
+import { DriverError } from '../model/driver-error.ts';
 import { isUserSpace, type Store, type StoredDevice } from '../state/index.ts';
 import type { VfControl } from '../vf/index.ts';
-import { DriverError } from './errors.ts';
 import type { PrepareWork } from './prepare-work.ts';
 
 export async function groupsOf(

@@ -1,5 +1,5 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { refusal } from '../api/refusal.ts';
+import { refusal } from '../model/refusal.ts';
 
 /** @throws DriverError `claim-shared` */
 export function checkSinglePod(claim: AllocatedClaim): void {

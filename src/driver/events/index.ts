@@ -1,4 +1,4 @@
-export { DeviceProgress } from './device-progress.ts';
+export { DeviceProgress } from '../model/device-progress.ts';
 export type { EventReport, KubeEvent } from './event.ts';
 export { EventWriter } from './event-writer.ts';
 export { FailureEvents } from './failure-events.ts';

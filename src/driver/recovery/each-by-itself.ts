@@ -1,4 +1,4 @@
-import { asOneError } from '../sandbox/errors.ts';
+import { asOneError } from '../model/sandbox-error.ts';
 
 /**
  * Runs a task for each item, one after the other. A task that fails does not keep the others from running.

@@ -1,7 +1,7 @@
 import type { PodSandbox } from '../../../nri/index.ts';
+import { SandboxError } from '../model/sandbox-error.ts';
 import type { SandboxPlace } from '../state/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
-import { SandboxError } from './errors.ts';
 
 /** The runtime's facts about a sandbox that matter here. */
 export interface SandboxFacts extends Omit<SandboxPlace, 'netnsPath'> {

@@ -1,7 +1,7 @@
 import { type Clock, repeat } from '../../lib/clock.ts';
+import { SandboxError } from '../model/sandbox-error.ts';
 import type { StoredClaim } from '../state/index.ts';
 import type { ClaimProgress } from './claim-progress.ts';
-import { SandboxError } from './errors.ts';
 
 /** If the pod is not followed, tentative addresses are read again: duplicate address detection takes 1 to 3 s. */
 export const tentative = { everyMs: 500, reads: 10 };

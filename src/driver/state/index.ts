@@ -1,7 +1,5 @@
 export { kubernetesName, network, type VfConfig, vfConfigSchema } from '../api/vf-config.ts';
-export { StateError } from './errors.ts';
-export { Store, type StoreOptions } from './store.ts';
-export { type Database, schemaVersion } from './store-schema.ts';
+export { StateError } from '../model/state-error.ts';
 export {
   type Attachment,
   isUserSpace,
@@ -10,5 +8,7 @@ export {
   type StoredCondition,
   type StoredDevice,
   type UnrestoredVf,
-} from './stored.ts';
+} from '../model/stored.ts';
+export { Store, type StoreOptions } from './store.ts';
+export { type Database, schemaVersion } from './store-schema.ts';
 export { StoredRecords } from './stored-records.ts';

@@ -4,11 +4,11 @@ import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node
 import { isDeepStrictEqual } from 'node:util';
 import { claimName } from '../../framework/metadata/index.ts';
 import { deepFreeze } from '../../lib/freeze.ts';
-import { StateError } from './errors.ts';
+import { StateError } from '../model/state-error.ts';
+import type { Attachment, StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from '../model/stored.ts';
 import { type KnownRecords, RecordTable } from './record-table.ts';
 import { type Row, toClaim, toDevice } from './rows.ts';
 import { type Database, damagedHint, type OpenDatabase, openDatabase, openToRead } from './store-schema.ts';
-import type { Attachment, StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from './stored.ts';
 
 export interface StoreOptions {
   /** Current boot of the node, with which rows are marked. Absent: boots are not distinguished. */

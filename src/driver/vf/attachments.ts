@@ -2,7 +2,7 @@ import type { NetworkDeviceData } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { SandboxError } from '../sandbox/errors.ts';
+import { SandboxError } from '../model/sandbox-error.ts';
 import { type Attachment, isUserSpace, type SandboxPlace, type Store, type StoredDevice } from '../state/index.ts';
 import { Announcements } from './announcements.ts';
 import { bondAlias } from './bonds.ts';

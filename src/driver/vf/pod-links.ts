@@ -7,7 +7,7 @@ import {
   toNetworkState,
   type VfIdentity,
 } from '../../node/netlink/index.ts';
-import { SandboxError } from '../sandbox/errors.ts';
+import { SandboxError } from '../model/sandbox-error.ts';
 import type { StoredDevice } from '../state/index.ts';
 import { bondOf } from './bonds.ts';
 import { type LinkConnection, mostPodLinks, type NetworkNamespace } from './networks.ts';

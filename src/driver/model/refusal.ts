@@ -1,7 +1,7 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import type { ErrorDetails } from '../../lib/errors.ts';
-import { DriverError, type DriverErrorCode } from '../claims/errors.ts';
+import { DriverError, type DriverErrorCode } from './driver-error.ts';
 
 /**
  * The error for a claim that the driver refuses.
