@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import packageInfo from '../../package.json' with { type: 'json' };
-import { createNode, type NetworkNode } from '../driver/create.ts';
+import { createNode, type NetworkNode } from '../driver/composition/create-node.ts';
 import { openApiAccess } from '../framework/kube/index.ts';
 import { formatExactJson } from '../framework/metadata/document/json-stream.ts';
 import { driverDirs } from '../instance/directories.ts';

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { createPlugin } from '../../nri/index.ts';
-import type { NodePorts, NodeSettings } from '../driver/ports.ts';
+import type { NodePorts, NodeSettings } from '../driver/composition/ports.ts';
 import { readBootId } from '../driver/recovery/index.ts';
 import { KernelNetworks } from '../driver/sandbox/index.ts';
 import { StateError, Store } from '../driver/state/index.ts';

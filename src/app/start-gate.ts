@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import type { StartGatePort } from '../driver/ports.ts';
+import type { StartGatePort } from '../driver/composition/ports.ts';
 import type { KubeClient } from '../framework/kube/index.ts';
 import {
   chooseStartGate,

@@ -1,8 +1,8 @@
 import { readdirSync } from 'node:fs';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { NodeFacts } from '../../driver/composition/ports.ts';
 import type { DeviceCounts } from '../../driver/devices/device-counts.ts';
 import { driftResults, driftSettings } from '../../driver/drift/index.ts';
-import type { NodeFacts } from '../../driver/ports.ts';
 import { shared } from '../../lib/shared.ts';
 import type { LinkTraffic } from '../../node/netlink/index.ts';
 

@@ -1,5 +1,5 @@
 import type { PluginHandlers } from '../../../nri/index.ts';
-import type { NodeObserver } from '../../driver/ports.ts';
+import type { NodeObserver } from '../../driver/composition/ports.ts';
 import type { MetadataCalls } from '../../driver/sandbox/index.ts';
 import { failureOf } from '../../framework/kubeletplugin/driver-answers.ts';
 import type { DraPlugin } from '../../framework/kubeletplugin/plugin.ts';

@@ -8,7 +8,7 @@ import {
   linkConditions,
 } from '../../node/inventory/index.ts';
 import { type HungWrite, hungWriteHint, SriovError } from '../../node/sriov/index.ts';
-import type { DeviceState } from '../ports.ts';
+import type { DeviceState } from '../composition/ports.ts';
 import type { UnrestoredVf } from '../state/index.ts';
 import type { ActiveCondition } from './condition-history.ts';
 

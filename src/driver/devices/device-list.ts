@@ -14,7 +14,7 @@ import {
   whyNothing,
 } from '../../node/inventory/index.ts';
 import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
-import type { DeviceState } from '../ports.ts';
+import type { DeviceState } from '../composition/ports.ts';
 import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
 import { ConditionHistory, type ConditionHistoryOptions } from './condition-history.ts';
 import {

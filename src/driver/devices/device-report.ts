@@ -1,8 +1,8 @@
 import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
 import type { SlicePublisher } from '../../framework/resourceslice/index.ts';
 import { explain } from '../../lib/errors.ts';
+import type { NodeObserver } from '../composition/ports.ts';
 import type { FailureEvents } from '../events/index.ts';
-import type { NodeObserver } from '../ports.ts';
 import type { Store } from '../state/index.ts';
 import { deviceHealth } from './device-health.ts';
 import type { DeviceList } from './device-list.ts';

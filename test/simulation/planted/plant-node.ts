@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Container } from '../../../nri/index.ts';
-import type { NodePorts } from '../../../src/driver/ports.ts';
+import type { NodePorts } from '../../../src/driver/composition/ports.ts';
 import type { ClaimIdentity } from '../../../src/framework/metadata/index.ts';
 import type { LinkChange } from '../../../src/node/netlink/index.ts';
 import { altered, type Directories, inHandlers, onNamespaces, type Plant } from './plant.ts';

@@ -1,5 +1,5 @@
 import type { Plugin, PluginHandlers, PodSandbox } from '../../../nri/index.ts';
-import type { KubeletSide, NodeParts, NodePorts } from '../../../src/driver/ports.ts';
+import type { KubeletSide, NodeParts, NodePorts } from '../../../src/driver/composition/ports.ts';
 import type { KubeRequest } from '../../../src/framework/kube/index.ts';
 import type { DraPlugin } from '../../../src/framework/kubeletplugin/index.ts';
 import type { Needs } from './needs.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Metrics } from '../../../../src/app/ops/index.ts';
+import type { NodeFacts } from '../../../../src/driver/composition/ports.ts';
 import type { DeviceCounts } from '../../../../src/driver/devices/device-counts.ts';
-import type { NodeFacts } from '../../../../src/driver/ports.ts';
 import { shared } from '../../../../src/lib/shared.ts';
 import { parseScrape } from '../../../doubles/prometheus.ts';
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { DeviceState } from '../../../../src/driver/composition/ports.ts';
 import { LacpRelay } from '../../../../src/driver/devices/lacp-relay.ts';
-import type { DeviceState } from '../../../../src/driver/ports.ts';
 import { Store, type StoredClaim } from '../../../../src/driver/state/index.ts';
 import { toVfWanted } from '../../../../src/driver/vf/vf-wanted.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';

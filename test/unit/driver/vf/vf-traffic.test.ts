@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
+import { type FactSources, nodeFacts } from '../../../../src/driver/composition/node-facts.ts';
 import type { DeviceList } from '../../../../src/driver/devices/device-list.ts';
-import { type FactSources, nodeFacts } from '../../../../src/driver/node-facts.ts';
 import type { NetworkNamespace, Networks } from '../../../../src/driver/sandbox/index.ts';
 import type { StoredClaim, StoredDevice } from '../../../../src/driver/state/index.ts';
 import { TrafficReader } from '../../../../src/driver/vf/index.ts';

@@ -1,6 +1,6 @@
-import { ClaimStatusWriter, withClaimStatus } from '../framework/claimstatus/index.ts';
-import { isPodWanted, ResourceApi } from '../framework/kube/index.ts';
-import type { DraPlugin } from '../framework/kubeletplugin/index.ts';
+import { ClaimStatusWriter, withClaimStatus } from '../../framework/claimstatus/index.ts';
+import { isPodWanted, ResourceApi } from '../../framework/kube/index.ts';
+import type { DraPlugin } from '../../framework/kubeletplugin/index.ts';
 import {
   CdiSpecs,
   type ClaimIdentity,
@@ -8,33 +8,31 @@ import {
   type ClaimMetadataOptions,
   claimName,
   layouts,
-} from '../framework/metadata/index.ts';
-import { createSliceApi, SlicePublisher } from '../framework/resourceslice/index.ts';
-import { defined } from '../lib/defined.ts';
-import { explain } from '../lib/errors.ts';
-import { shared } from '../lib/shared.ts';
-import { parseCidr } from '../node/netlink/index.ts';
+} from '../../framework/metadata/index.ts';
+import { createSliceApi, SlicePublisher } from '../../framework/resourceslice/index.ts';
+import { defined } from '../../lib/defined.ts';
+import { explain } from '../../lib/errors.ts';
+import { shared } from '../../lib/shared.ts';
+import { parseCidr } from '../../node/netlink/index.ts';
 import {
   checkAllocation,
   createKubeNamespaceReader,
   createKubeNetworkAttachmentReader,
   DeviceClasses,
   Driver,
-} from './claims/index.ts';
-import type { DeviceList } from './devices/device-list.ts';
-import { reportDevices, reportHealth } from './devices/device-report.ts';
-import { heldBy } from './devices/held-devices.ts';
-import type { InventoryView } from './devices/inventory-view.ts';
-import { LacpRelay } from './devices/lacp-relay.ts';
-import { openDevices } from './devices/open-devices.ts';
-import { DialectFiles } from './dialects/index.ts';
-import { DriftRecord, DriftReport, podDriftOf } from './drift/index.ts';
-import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
-import { nodeFacts } from './node-facts.ts';
-import { createNodeView } from './nodeview/index.ts';
-import { createPolicySource } from './policy/index.ts';
-import { cdiClasses, type KubeletSide, type NodePorts, type NodeSettings } from './ports.ts';
-import { createReconciler, endEarlierBoots, RecordedFiles } from './recovery/index.ts';
+} from '../claims/index.ts';
+import type { DeviceList } from '../devices/device-list.ts';
+import { reportDevices, reportHealth } from '../devices/device-report.ts';
+import { heldBy } from '../devices/held-devices.ts';
+import type { InventoryView } from '../devices/inventory-view.ts';
+import { LacpRelay } from '../devices/lacp-relay.ts';
+import { openDevices } from '../devices/open-devices.ts';
+import { DialectFiles } from '../dialects/index.ts';
+import { DriftRecord, DriftReport, podDriftOf } from '../drift/index.ts';
+import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from '../events/index.ts';
+import { createNodeView } from '../nodeview/index.ts';
+import { createPolicySource } from '../policy/index.ts';
+import { createReconciler, endEarlierBoots, RecordedFiles } from '../recovery/index.ts';
 import {
   Attachments,
   CniAttacher,
@@ -43,8 +41,10 @@ import {
   NumaGuard,
   type SandboxRegistry,
   StatusReport,
-} from './sandbox/index.ts';
-import { type Store, StoredRecords } from './state/index.ts';
+} from '../sandbox/index.ts';
+import { type Store, StoredRecords } from '../state/index.ts';
+import { nodeFacts } from './node-facts.ts';
+import { cdiClasses, type KubeletSide, type NodePorts, type NodeSettings } from './ports.ts';
 
 /** One look for the claims of many pods that start at once. What changes within this time could as well change after a prepare. */
 const nodeNetworksKeptMs = 1_000;

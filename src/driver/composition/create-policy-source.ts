@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { defined } from '../../lib/defined.ts';
 import type { PolicySource } from '../devices/policy-file.ts';
-import type { NodePorts, NodeSettings } from '../ports.ts';
-import { PolicyObjects } from './policy-objects.ts';
+import { PolicyObjects } from '../policy/policy-objects.ts';
+import type { NodePorts, NodeSettings } from './ports.ts';
 
 export interface PolicySourceParts extends Pick<NodePorts, 'clock' | 'logger' | 'random' | 'kube'> {
   settings: NodeSettings;

@@ -1,7 +1,7 @@
 import type { SliceApi } from '../../framework/resourceslice/index.ts';
-import type { NodePorts, NodeSettings } from '../ports.ts';
-import { readNodeView, type ViewSources } from './node-view.ts';
-import { NodeViewWriter } from './node-view-writer.ts';
+import { readNodeView, type ViewSources } from '../nodeview/node-view.ts';
+import { NodeViewWriter } from '../nodeview/node-view-writer.ts';
+import type { NodePorts, NodeSettings } from './ports.ts';
 
 export interface NodeViewParts
   extends Pick<NodePorts, 'clock' | 'now' | 'logger' | 'random' | 'kube' | 'observer' | 'disk'>,

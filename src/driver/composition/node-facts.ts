@@ -1,9 +1,9 @@
-import type { ClaimMetadata } from '../framework/metadata/index.ts';
-import { shared } from '../lib/shared.ts';
-import type { DeviceList } from './devices/device-list.ts';
+import type { ClaimMetadata } from '../../framework/metadata/index.ts';
+import { shared } from '../../lib/shared.ts';
+import type { DeviceList } from '../devices/device-list.ts';
+import { metadataOf } from '../sandbox/index.ts';
+import { TrafficReader, type TrafficReaderOptions } from '../vf/index.ts';
 import type { NodeFacts, NodePorts, NodeSettings } from './ports.ts';
-import { metadataOf } from './sandbox/index.ts';
-import { TrafficReader, type TrafficReaderOptions } from './vf/index.ts';
 
 export interface FactSources extends Pick<NodePorts, 'clock' | 'disk' | 'kernel' | 'logger'> {
   settings: NodeSettings;
