@@ -1,9 +1,10 @@
 import { join } from 'node:path';
 import { createPlugin } from '../../nri/index.ts';
 import type { NodePorts, NodeSettings } from '../driver/composition/ports.ts';
+import { StateError } from '../driver/model/index.ts';
 import { readBootId } from '../driver/recovery/index.ts';
-import { KernelNetworks } from '../driver/sandbox/index.ts';
-import { StateError, Store } from '../driver/state/index.ts';
+import { Store } from '../driver/state/index.ts';
+import { KernelNetworks } from '../driver/vf/networks.ts';
 import { type ApiAccess, KubeClient } from '../framework/kube/index.ts';
 import { startKubeletPlugin } from '../framework/kubeletplugin/index.ts';
 import { storePath } from '../instance/directories.ts';

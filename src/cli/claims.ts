@@ -1,4 +1,4 @@
-import { isUserSpace, type StoredClaim, type StoredDevice } from '../driver/state/index.ts';
+import { isUserSpace, type StoredClaim, type StoredDevice } from '../driver/model/index.ts';
 import { baseRequest, type InspectedClaim } from '../framework/metadata/index.ts';
 import { explain } from '../lib/errors.ts';
 import { findVf, type Link, NetlinkError, NetnsHandle, RtnlConnection } from '../node/netlink/index.ts';

@@ -1,11 +1,11 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { DeviceState } from '../driver/composition/ports.ts';
 import { DeviceConditions } from '../driver/devices/device-conditions.ts';
+import type { DeviceState } from '../driver/devices/device-state.ts';
 import { heldDevices } from '../driver/devices/held-devices.ts';
 import { type InventoryView, type OfferedDevice, viewInventory } from '../driver/devices/inventory-view.ts';
 import { PolicyFile } from '../driver/devices/policy-file.ts';
-import type { StoredClaim, UnrestoredVf } from '../driver/state/index.ts';
+import type { StoredClaim, UnrestoredVf } from '../driver/model/index.ts';
 import { systemClock } from '../lib/clock.ts';
 import { defined } from '../lib/defined.ts';
 import { Inventory, type InventoryOptions, type InventoryPolicy } from '../node/inventory/index.ts';

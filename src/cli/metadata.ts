@@ -1,4 +1,4 @@
-import type { StoredClaim } from '../driver/state/index.ts';
+import type { StoredClaim } from '../driver/model/index.ts';
 import {
   type ClaimRecords,
   claimName,

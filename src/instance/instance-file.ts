@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import type { DeviceState } from '../driver/composition/ports.ts';
+import type { DeviceState } from '../driver/devices/device-state.ts';
 import { NetdraError } from '../lib/errors.ts';
 import type { Logger } from '../lib/logger.ts';
 import { replaceFile } from '../lib/replace-file.ts';

@@ -1,7 +1,7 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { cniUses } from '../driver/api/cni-uses.ts';
 import { deviceInfoDir } from '../driver/dialects/device-info.ts';
-import { closedFields } from '../driver/model/claim-fields.ts';
+import { closedFields } from '../driver/model/index.ts';
 import { metadataVersions } from '../framework/metadata/document/codec.ts';
 import { defaultHooklessHandlers, startGateModes } from '../framework/metadata/gate/choose-start-gate.ts';
 import { defaultHostDirs, layoutNames } from '../framework/metadata/layouts/layout.ts';

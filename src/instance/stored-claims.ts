@@ -1,4 +1,5 @@
-import { Store, type StoredClaim, StoredRecords, type UnrestoredVf } from '../driver/state/index.ts';
+import type { StoredClaim, UnrestoredVf } from '../driver/model/index.ts';
+import { Store, StoredRecords } from '../driver/state/index.ts';
 import { type ClaimRecords, RecordFiles } from '../framework/metadata/index.ts';
 import { NetdraError } from '../lib/errors.ts';
 import { isMissing } from '../lib/is-missing.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { VfConfig } from '../../src/driver/state/index.ts';
+import type { VfConfig } from '../../src/driver/model/index.ts';
 import type { TestNetns } from '../doubles/netns.ts';
 import { AttachmentBench, ip, links, pciAddress } from './attachment-bench.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { VfConfig } from '../../src/driver/state/index.ts';
+import type { VfConfig } from '../../src/driver/model/index.ts';
 import { type ClaimDifferences, findDifferences } from '../../src/driver/vf/claim-differences.ts';
 import { configureLink, type LinkConfig } from '../../src/driver/vf/configure-link.ts';
 import { KernelNetworks } from '../../src/driver/vf/networks.ts';

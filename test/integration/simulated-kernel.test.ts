@@ -1,6 +1,6 @@
 import { release } from 'node:os';
 import { describe, expect, it } from 'vitest';
-import type { LinkConnection } from '../../src/driver/sandbox/index.ts';
+import type { LinkConnection } from '../../src/driver/vf/networks.ts';
 import { NetlinkError, type NetnsHandle, RtnlConnection } from '../../src/node/netlink/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { Hardware } from '../simulation/hardware.ts';

@@ -4,14 +4,12 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Container, PodSandbox } from '../../nri/index.ts';
 import { heldDevices } from '../../src/driver/devices/held-devices.ts';
 import { openDevices } from '../../src/driver/devices/open-devices.ts';
-import {
-  Attachments,
-  CniAttacher,
-  createSandboxSide,
-  KernelNetworks,
-  type SandboxSide,
-} from '../../src/driver/sandbox/index.ts';
-import { Store, type VfConfig } from '../../src/driver/state/index.ts';
+import type { VfConfig } from '../../src/driver/model/index.ts';
+import { createSandboxSide, type SandboxSide } from '../../src/driver/sandbox/index.ts';
+import { Store } from '../../src/driver/state/index.ts';
+import { CniAttacher } from '../../src/driver/vf/cni-attacher.ts';
+import { Attachments } from '../../src/driver/vf/index.ts';
+import { KernelNetworks } from '../../src/driver/vf/networks.ts';
 import { ClaimMetadata, layouts } from '../../src/framework/metadata/index.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import { KeyedMutex } from '../../src/lib/keyed-mutex.ts';

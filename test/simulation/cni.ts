@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { CniPlugins } from '../../src/driver/sandbox/index.ts';
+import type { CniPlugins } from '../../src/driver/vf/cni-attacher.ts';
 import {
   type CachedAttachment,
   type CniAttachment,

@@ -1,4 +1,4 @@
-import type { StoredClaim, StoredDevice } from '../../src/driver/state/index.ts';
+import type { StoredClaim, StoredDevice } from '../../src/driver/model/index.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import type { SimVf } from './hardware.ts';
 import type { BandwidthPlan } from './plan.ts';

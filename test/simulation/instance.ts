@@ -1,10 +1,11 @@
 import { join } from 'node:path';
 import type { PluginHandlers } from '../../nri/index.ts';
 import { Readiness } from '../../src/app/ops/readiness.ts';
-import { allCni } from '../../src/driver/claims/index.ts';
+import { allCni } from '../../src/driver/api/cni-rules.ts';
 import { createNode, type NetworkNode } from '../../src/driver/composition/create-node.ts';
 import type { KubeletPort, NodeObserver, NodePorts, NodeSettings } from '../../src/driver/composition/ports.ts';
-import { StateError, Store, type StoreOptions } from '../../src/driver/state/index.ts';
+import { StateError } from '../../src/driver/model/index.ts';
+import { Store, type StoreOptions } from '../../src/driver/state/index.ts';
 import type { DeviceHealth } from '../../src/framework/kubeletplugin/index.ts';
 import { PluginCalls } from '../../src/framework/kubeletplugin/plugin-calls.ts';
 import { restoreEach } from '../../src/framework/kubeletplugin/shared-files.ts';

@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { StoredClaim } from '../../src/driver/state/index.ts';
+import type { StoredClaim } from '../../src/driver/model/index.ts';
 import {
   type ClaimState,
   contentOf,

@@ -1,4 +1,4 @@
-import type { LinkConnection, NetworkNamespace, Networks } from '../../src/driver/sandbox/index.ts';
+import type { LinkConnection, NetworkNamespace, Networks } from '../../src/driver/vf/networks.ts';
 import { refused } from '../../src/node/netlink/errors.ts';
 import {
   type Address,

@@ -1,4 +1,4 @@
-import { isUserSpace, type StoredCondition, type StoredDevice } from '../../src/driver/state/index.ts';
+import { isUserSpace, type StoredCondition, type StoredDevice } from '../../src/driver/model/index.ts';
 import type { AllocatedDeviceStatus } from '../../src/framework/kube/index.ts';
 import type { Device, ResourceSlice } from '../../src/framework/resourceslice/index.ts';
 import { driverName, type SimClaim } from './api-server.ts';

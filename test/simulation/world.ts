@@ -1,5 +1,5 @@
 import { mkdirSync, rmSync } from 'node:fs';
-import type { StoredClaim, StoredCondition } from '../../src/driver/state/index.ts';
+import type { StoredClaim, StoredCondition } from '../../src/driver/model/index.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { ApiServer, type SimClaim } from './api-server.ts';
 import { Checks, Violation } from './checks.ts';

@@ -25,7 +25,7 @@ import { type HelmVersion, helmVersions, runHelm } from '../../e2e/release/helm.
 import { startRegistry } from '../../e2e/release/registry.ts';
 import packageInfo from '../../package.json' with { type: 'json' };
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
-import { closedFields } from '../../src/driver/claims/index.ts';
+import { closedFields } from '../../src/driver/model/index.ts';
 import { defaultHooklessHandlers, startGateModes } from '../../src/framework/metadata/gate/index.ts';
 import { layoutNames, metadataVersions } from '../../src/framework/metadata/index.ts';
 import { parseSimulation } from '../../src/instance/parse-flags.ts';

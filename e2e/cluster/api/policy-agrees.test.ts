@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { checkBonds } from '../../../src/driver/api/bond-rules.ts';
 import { resolveVfConfig } from '../../../src/driver/api/config.ts';
-import { closedFields, DriverError } from '../../../src/driver/claims/index.ts';
+import { closedFields, DriverError } from '../../../src/driver/model/index.ts';
 import { isKubeError } from '../../../src/framework/kube/index.ts';
 import { explain } from '../../../src/lib/errors.ts';
 import { CniError } from '../../../src/node/cni/index.ts';

@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import type { StoredDevice } from '../state/index.ts';
-import { invalidConfig } from './config.ts';
+import { invalidConfig, type StoredDevice } from '../model/index.ts';
 
 /** What the members of a bond ask for together: it is set on the bond. */
 const fieldsOfBond = ['bond', 'mtu', 'addresses', 'routes', 'sysctls', 'ipam'] as const;

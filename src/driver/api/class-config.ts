@@ -1,6 +1,6 @@
 import * as z from 'zod';
-import { claimFields } from '../model/claim-fields.ts';
-import { kubernetesName, network, vfConfigSchema } from '../state/index.ts';
+import { claimFields } from '../model/index.ts';
+import { kubernetesName, network, vfConfigSchema } from './vf-config.ts';
 
 const labelText = z.string().max(317);
 const labels = z.record(labelText, z.string().max(63));

@@ -2,13 +2,19 @@ import { isDeepStrictEqual } from 'node:util';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest } from '../../framework/metadata/index.ts';
 import { type Cidr, parseCidr } from '../../node/netlink/index.ts';
-import { type ClaimField, type ClosedField, claimFields, closedFields, fieldOf } from '../model/claim-fields.ts';
-import type { DriverError } from '../model/driver-error.ts';
-import { refusal } from '../model/refusal.ts';
-import type { VfConfig } from '../state/index.ts';
+import {
+  type ClaimField,
+  type ClosedField,
+  claimFields,
+  closedFields,
+  type DriverError,
+  fieldOf,
+  mergeVfConfigs,
+  refusal,
+  type VfConfig,
+} from '../model/index.ts';
 import type { ClassConfig, ClassLimits } from './class-config.ts';
 import { checkRoutes, isInOne, overLimit } from './route-limits.ts';
-import { mergeVfConfigs } from './vf-config.ts';
 
 /** What the driver knows about the node when it checks claims. */
 export interface ClaimRules {

@@ -1,7 +1,5 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import type { DriverError } from '../model/driver-error.ts';
-import { refusal } from '../model/refusal.ts';
-import type { VfConfig } from '../state/index.ts';
+import { type DriverError, refusal, type VfConfig } from '../model/index.ts';
 import { type CniUse, cniUses } from './cni-uses.ts';
 
 /** What the operator lets CNI plugins do: they run as root on the node. `'*'` in a list stands for everything. */

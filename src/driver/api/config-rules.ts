@@ -1,5 +1,5 @@
 import { canonicalCidr } from '../../node/netlink/index.ts';
-import type { VfConfig } from '../state/index.ts';
+import type { VfConfig } from '../model/index.ts';
 
 /** Fields that netdra applies only if it moves the VF itself. */
 const netlinkOnly = ['ipam', 'interfaceName', 'mtu', 'addresses', 'routes', 'sysctls'] as const;

@@ -5,13 +5,12 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest, claimName } from '../../framework/metadata/index.ts';
 import { parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
 import { assertInterfaceName } from '../../node/netlink/index.ts';
-import { DriverError } from '../model/driver-error.ts';
-import { type VfConfig, vfConfigSchema } from '../state/index.ts';
+import { DriverError, invalidConfig, mergeVfConfigs, type VfConfig } from '../model/index.ts';
 import { type ClassConfig, classConfigSchema } from './class-config.ts';
 import { type ClaimRules, checkClaimConfig, noRules } from './class-rules.ts';
 import { findContradictions } from './config-rules.ts';
 import { parsedOnce, withoutRepeats } from './parameters.ts';
-import { mergeVfConfigs } from './vf-config.ts';
+import { vfConfigSchema } from './vf-config.ts';
 
 /** Number of entries or requests of a claim after which other work of the driver may run: each can take some milliseconds. */
 export const entriesPerTurn = 4;
@@ -122,13 +121,6 @@ function parseCni({ identity }: AllocatedClaim, { cni, ipam }: VfConfig) {
     network: cni === undefined ? undefined : parseCniNetwork(cni, of, { defaultName: 'netdra' }),
     ipam: ipam === undefined ? undefined : parseCniIpam(ipam, of, { name: 'netdra' }),
   };
-}
-
-/** @param problems each as `field: what is allowed` */
-export function invalidConfig(claim: AllocatedClaim, problems: string[], origin = ''): DriverError {
-  const subject = claimName(claim.identity);
-  const message = `invalid VFConfig for claim ${subject}${origin}: ${problems.join('; ')}`;
-  return new DriverError('config-invalid', message, { claim: subject });
 }
 
 function covers(requests: string[], request: string): boolean {

@@ -1,4 +1,6 @@
 import * as z from 'zod';
+import type { DialectsConfig } from '../model/index.ts';
+import type { FieldsOf } from './fields-of.ts';
 
 /** Longest name that leaves room in a file name for a PCI address and the fixed parts. */
 const maxResourceNameLength = 220;
@@ -43,6 +45,5 @@ export const dialectsSchema = z
       })
       .describe('Variables SRIOVNETWORK_…, as of dra-driver-sriov.')
       .optional(),
-  })
+  } satisfies FieldsOf<DialectsConfig>)
   .describe('Older dialects that containers get besides the metadata file.');
-export type DialectsConfig = z.infer<typeof dialectsSchema>;

@@ -1,5 +1,5 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { refusal } from '../model/refusal.ts';
+import { refusal } from '../model/index.ts';
 import type { ClassConfig, LabelSelector } from './class-config.ts';
 
 /** Labels of namespaces, from the API server. */

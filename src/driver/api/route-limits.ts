@@ -1,8 +1,6 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { type Cidr, formatCidr, isWithin, networkOf, parseCidr } from '../../node/netlink/index.ts';
-import type { DriverError } from '../model/driver-error.ts';
-import { refusal } from '../model/refusal.ts';
-import type { VfConfig } from '../state/index.ts';
+import { type DriverError, refusal, type VfConfig } from '../model/index.ts';
 import type { ClassLimits } from './class-config.ts';
 
 /** A route that a claim adds to the pod: one of its `routes`, or the network of one of its addresses. */

@@ -10,7 +10,9 @@ import {
   parseHardwareAddress,
   parseIpAddress,
 } from '../../node/netlink/index.ts';
-import { dialectsSchema } from '../dialects/index.ts';
+import type { BondConfig, RouteConfig, VfConfig, VfSettings } from '../model/index.ts';
+import { dialectsSchema } from './dialects-config.ts';
+import type { FieldsOf } from './fields-of.ts';
 
 /** @param format how deploy/admission writes the same check in CEL */
 const checked = (format: string, check: (text: string) => boolean, what: string) =>
@@ -43,7 +45,7 @@ const vfProperties = z
       .optional(),
     minTxRate: z.int().min(0).max(0xfffffffe).describe('Mbit/s that the VF is sure of; 0: none.').optional(),
     maxTxRate: z.int().min(0).max(0xfffffffe).describe('Mbit/s that the VF may send; 0: no limit.').optional(),
-  })
+  } satisfies FieldsOf<VfSettings>)
   .describe('Properties that the PF has for the VF.');
 
 const bond = z
@@ -59,7 +61,7 @@ const bond = z
       .enum(failOverMacs)
       .describe('Whose MAC address it has after a failover, with active-backup only. Default: active.')
       .optional(),
-  })
+  } satisfies FieldsOf<BondConfig>)
   .refine(({ mode = 'active-backup', failOverMac }) => failOverMac === undefined || mode === 'active-backup', {
     path: ['failOverMac'],
     error: 'is for mode active-backup only',
@@ -93,7 +95,7 @@ const route = z
   .strictObject({
     destination: network,
     gateway: checked('ip', isIpAddress, 'an IPv4 or IPv6 address').optional(),
-  })
+  } satisfies FieldsOf<RouteConfig>)
   .refine(({ destination, gateway }) => gateway === undefined || gateway.includes(':') === destination.includes(':'), {
     path: ['gateway'],
     error: 'must be of the same IP version as the destination',
@@ -162,20 +164,7 @@ export const vfConfigSchema = z.strictObject({
   sysctls: sysctls.optional(),
   bond: bond.optional(),
   dialects: dialectsSchema.optional(),
-});
-
-/** The merged settings for one device. */
-export type VfConfig = Omit<z.infer<typeof vfConfigSchema>, 'apiVersion' | 'kind'>;
-
-/** Fields that `over` sets win; the others stay. So does each entry of `vf` and `sysctls`. */
-export function mergeVfConfigs(base: VfConfig, over: VfConfig): VfConfig {
-  const merged = { ...base, ...over };
-  for (const field of ['vf', 'sysctls'] as const) {
-    const both = { ...base[field], ...over[field] };
-    if (Object.keys(both).length > 0) Object.assign(merged, { [field]: both });
-  }
-  return merged;
-}
+} satisfies FieldsOf<VfConfig & { apiVersion: string; kind: string }>);
 
 /** IPv4 in the form of IPv6 is refused: admission policies cannot read it. */
 function isCidr(text: string): boolean {

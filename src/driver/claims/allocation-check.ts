@@ -4,8 +4,7 @@ import { claimName } from '../../framework/metadata/index.ts';
 import { classOf } from '../api/class-rules.ts';
 import { entriesFor } from '../api/config.ts';
 import { areEqual, withoutRepeats } from '../api/parameters.ts';
-import { DriverError } from '../model/driver-error.ts';
-import { refusal } from '../model/refusal.ts';
+import { DriverError, refusal } from '../model/index.ts';
 import type { DeviceClasses } from './device-classes.ts';
 
 /**

@@ -13,14 +13,18 @@ import {
   cniPluginTypes,
   configForDevice,
   entriesPerTurn,
-  invalidConfig,
   parseEntries,
   resolveVfConfig,
 } from '../api/config.ts';
 import { checkNamespace, type NamespaceReader } from '../api/namespace-rules.ts';
-import type { ClosedField } from '../model/claim-fields.ts';
-import { refusal } from '../model/refusal.ts';
-import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
+import {
+  type ClosedField,
+  invalidConfig,
+  refusal,
+  type StoredClaim,
+  type StoredDevice,
+  type VfConfig,
+} from '../model/index.ts';
 import { withGuarantee } from './guarantees.ts';
 import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
 

@@ -11,12 +11,18 @@ import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
 import { isVfio, SriovError, type VfAccess, type VfSnapshot } from '../../node/sriov/index.ts';
-import { invalidConfig } from '../api/config.ts';
 import { findUserSpaceProblems } from '../api/config-rules.ts';
 import type { DialectFiles } from '../dialects/index.ts';
 import { PodDialects } from '../dialects/pod-dialects.ts';
-import { refusal } from '../model/refusal.ts';
-import { isUserSpace, type Store, type StoredClaim, type StoredDevice, type UnrestoredVf } from '../state/index.ts';
+import {
+  invalidConfig,
+  isUserSpace,
+  refusal,
+  type StoredClaim,
+  type StoredDevice,
+  type UnrestoredVf,
+} from '../model/index.ts';
+import type { Store } from '../state/index.ts';
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 import { mayChange, toVfWanted } from '../vf/vf-wanted.ts';
 import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';

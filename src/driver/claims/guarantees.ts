@@ -1,8 +1,6 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import type { NetworkDevice } from '../../node/inventory/index.ts';
-import { invalidConfig } from '../api/config.ts';
-import { refusal } from '../model/refusal.ts';
-import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
+import { invalidConfig, refusal, type StoredClaim, type StoredDevice, type VfConfig } from '../model/index.ts';
 
 type Rates = Pick<NonNullable<VfConfig['vf']>, 'minTxRate' | 'maxTxRate'>;
 

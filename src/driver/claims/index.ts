@@ -1,7 +1,3 @@
-export { allCni, type CniRules } from '../api/cni-rules.ts';
-export type { NamespaceReader } from '../api/namespace-rules.ts';
-export { type ClaimField, type ClosedField, claimFields, closedFields } from '../model/claim-fields.ts';
-export { DriverError } from '../model/driver-error.ts';
 export { checkAllocation } from './allocation-check.ts';
 export { DeviceClasses } from './device-classes.ts';
 export { type DeviceFinder, DeviceResolver } from './device-resolver.ts';

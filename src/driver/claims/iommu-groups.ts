@@ -1,7 +1,7 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
-import { DriverError } from '../model/driver-error.ts';
-import { isUserSpace, type Store, type StoredDevice } from '../state/index.ts';
+import { DriverError, isUserSpace, type StoredDevice } from '../model/index.ts';
+import type { Store } from '../state/index.ts';
 import type { VfControl } from '../vf/index.ts';
 import type { PrepareWork } from './prepare-work.ts';
 

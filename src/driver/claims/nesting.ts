@@ -1,6 +1,6 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
-import { invalidConfig } from '../api/config.ts';
+import { invalidConfig } from '../model/index.ts';
 
 /**
  * Checks how deep the driver's opaque parameters are nested, in the specification of a claim and in its allocation. Call this

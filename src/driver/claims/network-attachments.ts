@@ -2,8 +2,7 @@ import { isKubeError } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import { parseCniNetwork } from '../../node/cni/index.ts';
-import { DriverError } from '../model/driver-error.ts';
-import type { VfConfig } from '../state/index.ts';
+import { DriverError, type VfConfig } from '../model/index.ts';
 
 /** The part of a `k8s.cni.cncf.io/v1` NetworkAttachmentDefinition that netdra uses. */
 export interface NetworkAttachmentDefinition {

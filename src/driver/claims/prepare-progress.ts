@@ -1,6 +1,6 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import type { Clock } from '../../lib/clock.ts';
-import { DeviceProgress } from '../events/index.ts';
+import { DeviceProgress } from '../model/index.ts';
 
 export interface PrepareProgressOptions {
   driver: string;

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { AllocatedClaim, PreparedDevice } from '../../framework/kubeletplugin/index.ts';
-import type { DeviceProgress } from '../events/index.ts';
-import type { StoredClaim, StoredDevice, UnrestoredVf } from '../state/index.ts';
+import type { DeviceProgress, StoredClaim, StoredDevice, UnrestoredVf } from '../model/index.ts';
 
 /** A claim that is being prepared. */
 export interface PrepareWork {

@@ -1,8 +1,7 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import { canonicalCidr } from '../../node/netlink/index.ts';
-import { refusal } from '../model/refusal.ts';
-import type { StoredClaim, StoredDevice } from '../state/index.ts';
+import { refusal, type StoredClaim, type StoredDevice } from '../model/index.ts';
 
 type Holder = Pick<StoredClaim, 'identity'> & { devices: readonly StoredDevice[] };
 

@@ -1,5 +1,5 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { refusal } from '../model/refusal.ts';
+import { refusal } from '../model/index.ts';
 
 /** @throws DriverError `claim-shared` */
 export function checkSinglePod(claim: AllocatedClaim): void {

@@ -30,19 +30,14 @@ import { openDevices } from '../devices/open-devices.ts';
 import { DialectFiles } from '../dialects/index.ts';
 import { DriftRecord, DriftReport, podDriftOf } from '../drift/index.ts';
 import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from '../events/index.ts';
-import { createNodeView } from '../nodeview/index.ts';
-import { createPolicySource } from '../policy/index.ts';
-import { createReconciler, endEarlierBoots, RecordedFiles } from '../recovery/index.ts';
-import {
-  Attachments,
-  CniAttacher,
-  CniCleanUp,
-  createSandboxSide,
-  NumaGuard,
-  type SandboxRegistry,
-  StatusReport,
-} from '../sandbox/index.ts';
+import { CniCleanUp, endEarlierBoots, RecordedFiles } from '../recovery/index.ts';
+import { createSandboxSide, NumaGuard, type SandboxRegistry, StatusReport } from '../sandbox/index.ts';
 import { type Store, StoredRecords } from '../state/index.ts';
+import { CniAttacher } from '../vf/cni-attacher.ts';
+import { Attachments } from '../vf/index.ts';
+import { createNodeView } from './create-node-view.ts';
+import { createPolicySource } from './create-policy-source.ts';
+import { createReconciler } from './create-reconciler.ts';
 import { nodeFacts } from './node-facts.ts';
 import { cdiClasses, type KubeletSide, type NodePorts, type NodeSettings } from './ports.ts';
 

@@ -3,13 +3,14 @@ import { CdiSpecs, type ClaimMetadata } from '../../framework/metadata/index.ts'
 import type { DeviceList } from '../devices/device-list.ts';
 import { type DriftRecord, type DriftReport, PfDriftSweep } from '../drift/index.ts';
 import { InactiveClaims } from '../recovery/inactive-claims.ts';
+import type { CniCleanUp } from '../recovery/index.ts';
 import { ObservedVfs } from '../recovery/observed-vfs.ts';
 import { OrphanedFiles } from '../recovery/orphaned-files.ts';
 import { Reconciler } from '../recovery/reconciler.ts';
 import type { RecordedFiles } from '../recovery/recorded-files.ts';
 import { restoreVfs } from '../recovery/unrestored-vfs.ts';
-import type { Attachments, CniCleanUp, NumaGuard, SandboxRegistry } from '../sandbox/index.ts';
-import type { VfControl } from '../vf/index.ts';
+import type { NumaGuard, SandboxRegistry } from '../sandbox/index.ts';
+import type { Attachments, VfControl } from '../vf/index.ts';
 import { cdiClasses, type KubeletSide, type NodeParts, type NodePorts, type NodeSettings } from './ports.ts';
 
 export interface ReconcilerParts extends Pick<NodePorts, 'clock' | 'logger' | 'disk'> {

@@ -5,19 +5,19 @@ import type { ClaimMetadataOptions, LayoutName, MetadataVersion } from '../../fr
 import type { Clock } from '../../lib/clock.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { InventoryPolicy } from '../../node/inventory/index.ts';
 import type { NumaNodes } from '../../node/numa/index.ts';
-import type { HungWrite } from '../../node/sriov/index.ts';
-import type { ClosedField, CniRules } from '../claims/index.ts';
-import type { ActiveCondition } from '../devices/condition-history.ts';
+import type { CniRules } from '../api/cni-rules.ts';
 import type { DeviceCounts } from '../devices/device-counts.ts';
+import type { DeviceState } from '../devices/device-state.ts';
 import type { OpenDevicesOptions, SimulationSettings } from '../devices/open-devices.ts';
-import type { PolicyOrigin } from '../devices/policy-file.ts';
 import type { DriftResult } from '../drift/index.ts';
-import type { InactiveClaimsOptions, ReconcileTask } from '../recovery/index.ts';
-import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, NumaResult, VfHost } from '../sandbox/index.ts';
+import type { ClosedField } from '../model/index.ts';
+import type { CniCleanUpOptions, InactiveClaimsOptions, ReconcileTask } from '../recovery/index.ts';
+import type { MetadataCalls, NumaResult } from '../sandbox/index.ts';
 import type { Store } from '../state/index.ts';
-import type { TrafficReport, VfControl } from '../vf/index.ts';
+import type { CniPlugins } from '../vf/cni-attacher.ts';
+import type { TrafficReport, VfControl, VfHost } from '../vf/index.ts';
+import type { Networks } from '../vf/networks.ts';
 
 /** Classes of the driver's own CDI specs: device files, and variables of older dialects. */
 export const cdiClasses = { devices: 'device', dialects: 'dialects' } as const;
@@ -150,22 +150,6 @@ export interface NodeObserver {
   reported(state: DeviceState): void;
   /** Called once, when the driver has started. */
   started(facts: NodeFacts): void;
-}
-
-/** What decides on the devices that are offered, besides the node and the store. Plain data. */
-export interface DeviceState {
-  /** The policy in force, if the driver has one. */
-  policy?: InventoryPolicy;
-  /** Where that is from. */
-  policyOrigin?: PolicyOrigin;
-  /** Why a newer policy is not in force. */
-  policyFault?: string;
-  /** Writes that the kernel has not returned from. */
-  hungWrites: readonly HungWrite[];
-  /** Whether the API server stores the taints of devices; otherwise these are not offered. */
-  keepsTaints: boolean;
-  /** Faults of PCI functions. */
-  conditions: readonly ActiveCondition[];
 }
 
 /** What the driver writes to the API server. */

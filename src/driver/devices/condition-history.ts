@@ -2,7 +2,8 @@ import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { ConditionReading } from '../../node/inventory/index.ts';
-import { StateError, type Store, type StoredCondition } from '../state/index.ts';
+import { StateError, type StoredCondition } from '../model/index.ts';
+import type { Store } from '../state/index.ts';
 
 /** How long a condition has to be over before that is reported: twice as long after each flap. */
 const holdMs = { first: 10_000, longest: 640_000 };

@@ -8,9 +8,9 @@ import {
   linkConditions,
 } from '../../node/inventory/index.ts';
 import { type HungWrite, hungWriteHint, SriovError } from '../../node/sriov/index.ts';
-import type { DeviceState } from '../composition/ports.ts';
-import type { UnrestoredVf } from '../state/index.ts';
+import type { UnrestoredVf } from '../model/index.ts';
 import type { ActiveCondition } from './condition-history.ts';
+import type { DeviceState } from './device-state.ts';
 
 /** An API server that drops taints may be upgraded to one that stores them. */
 const retryTaintsMs = 3_600_000;

@@ -1,5 +1,5 @@
 import type { DeviceHealth } from '../../framework/kubeletplugin/index.ts';
-import type { StoredClaim } from '../state/index.ts';
+import type { StoredClaim } from '../model/index.ts';
 import type { DeviceCondition } from './device-conditions.ts';
 
 /**

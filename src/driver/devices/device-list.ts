@@ -14,7 +14,6 @@ import {
   whyNothing,
 } from '../../node/inventory/index.ts';
 import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
-import type { DeviceState } from '../composition/ports.ts';
 import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
 import { ConditionHistory, type ConditionHistoryOptions } from './condition-history.ts';
 import {
@@ -24,6 +23,7 @@ import {
   type DeviceConditionsOptions,
 } from './device-conditions.ts';
 import { countDevices, type DeviceCounts } from './device-counts.ts';
+import type { DeviceState } from './device-state.ts';
 import { unsettledDevices } from './held-devices.ts';
 import { type InventoryView, type ViewedDevices, viewInventory } from './inventory-view.ts';
 import { ListAttributes, type ListAttributesOptions } from './list-attributes.ts';

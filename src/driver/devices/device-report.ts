@@ -1,11 +1,11 @@
 import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
 import type { SlicePublisher } from '../../framework/resourceslice/index.ts';
 import { explain } from '../../lib/errors.ts';
-import type { NodeObserver } from '../composition/ports.ts';
 import type { FailureEvents } from '../events/index.ts';
 import type { Store } from '../state/index.ts';
 import { deviceHealth } from './device-health.ts';
 import type { DeviceList } from './device-list.ts';
+import type { DeviceState } from './device-state.ts';
 import { longestRescanMs } from './scan-schedule.ts';
 
 export interface DeviceReportOptions {
@@ -30,7 +30,11 @@ export interface DeviceReportOptions {
     FailureEvents,
     'cardsUnhealthy' | 'devicesFound' | 'devicesHung' | 'devicesUnrestored' | 'policyRejected'
   >;
-  observer: Pick<NodeObserver, 'published' | 'reported'>;
+  observer: {
+    /** @param failure why no slices are written */
+    published(failure?: string): void;
+    reported(state: DeviceState): void;
+  };
 }
 
 /** Any device may get a taint, and with one device that has a taint a slice can have no more than these. */

@@ -1,6 +1,6 @@
 import { defined } from '../../lib/defined.ts';
 import type { HeldDevices, HeldFacts } from '../../node/inventory/index.ts';
-import type { StoredClaim, UnrestoredVf } from '../state/index.ts';
+import type { StoredClaim, UnrestoredVf } from '../model/index.ts';
 
 /** Those of the stored claims, found anew only when a claim has changed: each tick of the scans needs them several times. */
 export function heldBy(store: { claims(): readonly StoredClaim[] }): () => HeldDevices {

@@ -12,7 +12,7 @@ import {
   type NetworkDevice,
   whyNothing,
 } from '../../node/inventory/index.ts';
-import type { StoredClaim } from '../state/index.ts';
+import type { StoredClaim } from '../model/index.ts';
 import type { ConditionName, DeviceCondition, DeviceConditions } from './device-conditions.ts';
 
 /** Devices that the node offers, and devices that it withholds. */

@@ -1,5 +1,5 @@
 import { defined } from '../../lib/defined.ts';
-import type { DialectsConfig } from '../api/dialects-config.ts';
+import type { DialectsConfig } from '../model/index.ts';
 import { type DialectDevice, type Env, nodeOf, rdmaNodes } from './device.ts';
 
 /**

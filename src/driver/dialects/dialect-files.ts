@@ -1,7 +1,7 @@
 import { createFile, type HostFile, readFileIfThere, removeFile } from '../../framework/metadata/files/host-file.ts';
 import type { CdiSpecs } from '../../framework/metadata/index.ts';
 import { fileName, pathPart } from '../../framework/metadata/layouts/paths.ts';
-import type { DialectsConfig } from '../api/dialects-config.ts';
+import type { DialectsConfig } from '../model/index.ts';
 import type { DialectDevice } from './device.ts';
 import { deviceInfoMode } from './device-info.ts';
 import { formatEnv, viewInDialects } from './dialects.ts';

@@ -1,4 +1,4 @@
-import type { DialectsConfig } from '../api/dialects-config.ts';
+import type { DialectsConfig } from '../model/index.ts';
 import type { DialectDevice, Env } from './device.ts';
 import { type DeviceInfoFile, deviceInfoFile } from './device-info.ts';
 import { devicePluginEnv } from './device-plugin.ts';

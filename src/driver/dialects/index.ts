@@ -1,4 +1,3 @@
-export { dialectsSchema } from '../api/dialects-config.ts';
 export type { DialectDevice } from './device.ts';
 export { deviceInfoDir, deviceInfoFile } from './device-info.ts';
 export { DialectFiles, type DialectRequest } from './dialect-files.ts';

@@ -1,7 +1,7 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest } from '../../framework/metadata/index.ts';
-import { invalidConfig } from '../api/config.ts';
-import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import { invalidConfig, type StoredClaim, type StoredDevice } from '../model/index.ts';
+import type { Store } from '../state/index.ts';
 import type { Env } from './device.ts';
 import { type DialectFiles, type DialectRequest, findEnvConflicts, viewInDialects } from './index.ts';
 

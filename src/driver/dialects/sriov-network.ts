@@ -1,4 +1,4 @@
-import type { DialectsConfig } from '../api/dialects-config.ts';
+import type { DialectsConfig } from '../model/index.ts';
 import { type DialectDevice, type Env, type RdmaKind, rdmaNodes } from './device.ts';
 
 /** Suffixes of the variables' names. */

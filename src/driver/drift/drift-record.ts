@@ -1,5 +1,5 @@
 import type { DeviceCondition } from '../../framework/claimstatus/index.ts';
-import type { StoredClaim, StoredDevice } from '../state/index.ts';
+import type { StoredClaim, StoredDevice } from '../model/index.ts';
 import { type Drift, describeDrift } from './drift.ts';
 
 /**

@@ -1,7 +1,7 @@
 import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { FailureEvents } from '../events/index.ts';
-import type { StoredClaim, StoredDevice } from '../state/index.ts';
+import type { StoredClaim, StoredDevice } from '../model/index.ts';
 import { type Drift, describeDrift, isShared, type PfDrift, type PodDrift } from './drift.ts';
 import type { DriftRecord, DriftSide, DriftState } from './drift-record.ts';
 import type { PfComparison } from './pf-drift.ts';

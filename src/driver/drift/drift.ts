@@ -7,7 +7,7 @@ import {
   type VfPropertiesWanted,
   type VfProperty,
 } from '../../node/sriov/index.ts';
-import { isUserSpace, type StoredDevice } from '../state/index.ts';
+import { isUserSpace, type StoredDevice } from '../model/index.ts';
 import { toVfWanted, type VfState } from '../vf/index.ts';
 
 /** Settings that are compared: those of the PF for its VF, and those in the network namespace of the pod. */

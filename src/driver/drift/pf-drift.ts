@@ -15,7 +15,8 @@ import {
   UnknownVfStateError,
   type VfPropertiesWanted,
 } from '../../node/sriov/index.ts';
-import { isUserSpace, StateError, type Store, type StoredClaim, type StoredDevice } from '../state/index.ts';
+import { isUserSpace, StateError, type StoredClaim, type StoredDevice } from '../model/index.ts';
+import type { Store } from '../state/index.ts';
 import type { VfControl } from '../vf/index.ts';
 import { describeDrift, isRestorable, keptBy, type PfDrift, pfDriftOf } from './drift.ts';
 import type { DriftState } from './drift-record.ts';

@@ -2,8 +2,7 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { type HungWrite, hungWriteHint } from '../../node/sriov/index.ts';
-import type { CardCondition } from '../devices/device-conditions.ts';
-import type { SandboxPlace, StoredClaim, StoredDevice, UnrestoredVf } from '../state/index.ts';
+import type { SandboxPlace, StoredClaim, StoredDevice, UnrestoredVf } from '../model/index.ts';
 import type { EventReport, ObjectReference } from './event.ts';
 import type { EventWriter } from './event-writer.ts';
 
@@ -19,6 +18,16 @@ export interface SandboxName extends PodName {
   id: string;
 }
 
+/** Something that is wrong with a card. */
+export interface CardFault {
+  /** Kind of fault: `no-carrier` */
+  name: string;
+  /** `PF ens1f0 (0000:3b:00.0)` */
+  subject: string;
+  /** What is wrong, what follows for new claims, and what to do. */
+  message: string;
+}
+
 type EventFailure = Pick<EventReport, 'reason' | 'action' | 'note'>;
 
 /** Reports failures of claims as events on the claim and on its pods. */
@@ -29,7 +38,7 @@ export class FailureEvents {
   /** Devices whose loss was reported. */
   #lost = new Set<string>();
   /** What was reported to be wrong with cards. */
-  #cards: readonly CardCondition[] = [];
+  #cards: readonly CardFault[] = [];
   /** What was reported of the node and is not over, by reason. */
   readonly #ofNode = new Map<string, ReadonlySet<string>>();
 
@@ -178,10 +187,10 @@ export class FailureEvents {
   }
 
   /** Reports once on the node when something begins to be wrong with a card, and when it is over. */
-  cardsUnhealthy(node: string, conditions: readonly CardCondition[]): void {
-    const keyOf = ({ name, subject }: CardCondition) => `${subject} ${name}`;
+  cardsUnhealthy(node: string, conditions: readonly CardFault[]): void {
+    const keyOf = ({ name, subject }: CardFault) => `${subject} ${name}`;
     const notes = conditions.map((each): [string, string] => [keyOf(each), each.message]);
-    const isOver = (known: CardCondition) => !conditions.some((each) => keyOf(each) === keyOf(known));
+    const isOver = (known: CardFault) => !conditions.some((each) => keyOf(each) === keyOf(known));
     for (const { name, subject } of this.#cards.filter(isOver)) {
       const note = `${subject} is healthy again: ${name} is over`;
       const regarding = nodeReference(node);

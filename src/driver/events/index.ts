@@ -1,4 +1,3 @@
-export { DeviceProgress } from '../model/device-progress.ts';
 export type { EventReport, KubeEvent } from './event.ts';
 export { EventWriter } from './event-writer.ts';
 export { FailureEvents } from './failure-events.ts';

@@ -1,6 +1,6 @@
-import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, claimName } from '../../framework/metadata/document/document.ts';
 import type { Clock } from '../../lib/clock.ts';
-import type { StoredDevice } from '../state/index.ts';
+import type { StoredDevice } from './stored.ts';
 
 /** A CNI plugin that waits for IPv6 duplicate address detection takes up to 2 s, and is not slow. */
 const patienceMs = 3_000;

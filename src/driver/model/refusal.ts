@@ -1,5 +1,5 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { claimName } from '../../framework/metadata/index.ts';
+import { claimName } from '../../framework/metadata/document/document.ts';
 import type { ErrorDetails } from '../../lib/errors.ts';
 import { DriverError, type DriverErrorCode } from './driver-error.ts';
 
@@ -15,4 +15,11 @@ export function refusal(
 ): DriverError {
   const claim = claimName(identity);
   return new DriverError(code, `claim ${claim}${problem}`, { claim, ...details });
+}
+
+/** @param problems each as `field: what is allowed` */
+export function invalidConfig(claim: AllocatedClaim, problems: string[], origin = ''): DriverError {
+  const subject = claimName(claim.identity);
+  const message = `invalid VFConfig for claim ${subject}${origin}: ${problems.join('; ')}`;
+  return new DriverError('config-invalid', message, { claim: subject });
 }

@@ -2,7 +2,7 @@ import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import type { ConditionSubject, LinkCondition, NetworkDevice } from '../../node/inventory/index.ts';
 import type { LinkState } from '../../node/netlink/index.ts';
 import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
-import type { VfConfig } from '../api/vf-config.ts';
+import type { VfConfig } from './vf-config.ts';
 
 /** The pod sandbox that a VF is in. */
 export interface SandboxPlace {

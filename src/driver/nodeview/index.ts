@@ -1,3 +1,2 @@
-export { createNodeView } from '../composition/create-node-view.ts';
 export { type NodeView, readNodeView, type ViewSources } from './node-view.ts';
 export { NodeViewWriter, type StoredView } from './node-view-writer.ts';

@@ -9,7 +9,8 @@ import { formatDeviceName } from '../../node/sriov/index.ts';
 import type { PfCounts } from '../devices/device-counts.ts';
 import type { DeviceList } from '../devices/device-list.ts';
 import type { PolicyOrigin } from '../devices/policy-file.ts';
-import { type StoredClaim, schemaVersion } from '../state/index.ts';
+import type { StoredClaim } from '../model/index.ts';
+import { schemaVersion } from '../state/index.ts';
 
 /**
  * How many entries its lists have at most, and how long its texts are, UTF-16 units: with all of them an object has less than 400 KiB.

@@ -2,7 +2,8 @@ import { readFile } from 'node:fs/promises';
 import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import { NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import type { StoredClaim, StoredDevice } from '../model/index.ts';
+import type { Store } from '../state/index.ts';
 
 /** File with the kernel's id of the current boot. Source: random(4), `boot_id`. */
 export const defaultBootIdPath = '/proc/sys/kernel/random/boot_id';

@@ -1,4 +1,4 @@
-import { asOneError } from '../model/sandbox-error.ts';
+import { asOneError } from '../model/index.ts';
 
 /**
  * Runs a task for each item, one after the other. A task that fails does not keep the others from running.

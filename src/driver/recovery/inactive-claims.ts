@@ -3,8 +3,9 @@ import type { ClaimReader, KubeletPluginHelper } from '../../framework/kubeletpl
 import { type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
+import { StateError, type StoredClaim } from '../model/index.ts';
 import type { SandboxRegistry } from '../sandbox/index.ts';
-import { StateError, type Store, type StoredClaim } from '../state/index.ts';
+import type { Store } from '../state/index.ts';
 import { eachByItself } from './each-by-itself.ts';
 
 /** This many sweeps in a row: a kubelet that knows the claim repeats a failed call sooner. */

@@ -1,5 +1,5 @@
-export { createReconciler } from '../composition/create-reconciler.ts';
 export { defaultBootIdPath, endEarlierBoots, readBootId } from './boot.ts';
+export { CniCleanUp, type CniCleanUpOptions } from './cni-clean-up.ts';
 export { InactiveClaims, type InactiveClaimsOptions } from './inactive-claims.ts';
 export { ObservedVfs } from './observed-vfs.ts';
 export { OrphanedFiles } from './orphaned-files.ts';

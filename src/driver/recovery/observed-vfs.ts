@@ -2,8 +2,10 @@ import { claimKey, claimName } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { Attachments, SandboxRegistry } from '../sandbox/index.ts';
-import { isUserSpace, StateError, type Store, type StoredClaim, type StoredDevice } from '../state/index.ts';
+import { isUserSpace, StateError, type StoredClaim, type StoredDevice } from '../model/index.ts';
+import type { SandboxRegistry } from '../sandbox/index.ts';
+import type { Store } from '../state/index.ts';
+import type { Attachments } from '../vf/index.ts';
 import { eachByItself } from './each-by-itself.ts';
 
 /** The kubelet gives a sandbox four minutes to start; the component that attaches its VFs may need part of that. */

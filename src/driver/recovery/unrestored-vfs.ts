@@ -1,7 +1,8 @@
 import { explain } from '../../lib/errors.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { Store, UnrestoredVf } from '../state/index.ts';
+import type { UnrestoredVf } from '../model/index.ts';
+import type { Store } from '../state/index.ts';
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 
 export interface RestoreVfsOptions {

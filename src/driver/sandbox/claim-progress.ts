@@ -1,6 +1,6 @@
 import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
-import type { StoredClaim } from '../state/index.ts';
+import type { StoredClaim } from '../model/index.ts';
 import type { Served } from './claim-work.ts';
 
 /** Why something failed, and how many attempts have failed in a row. */

@@ -1,8 +1,13 @@
 import { type ClaimIdentity, type ClaimMetadata, claimKey } from '../../framework/metadata/index.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
-import type { DeviceProgress } from '../events/index.ts';
-import { asOneError } from '../model/sandbox-error.ts';
-import type { SandboxPlace, Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import {
+  asOneError,
+  type DeviceProgress,
+  type SandboxPlace,
+  type StoredClaim,
+  type StoredDevice,
+} from '../model/index.ts';
+import type { Store } from '../state/index.ts';
 import { type Attachments, left, type PodLinks, type VfState } from '../vf/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
 import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-writer.ts';

@@ -1,7 +1,8 @@
 import type { Container, ContainerAdjustment, PodSandbox } from '../../../nri/index.ts';
 import type { ClaimMetadata } from '../../framework/metadata/index.ts';
 import { containerEnv } from '../dialects/pod-dialects.ts';
-import type { Store, StoredClaim } from '../state/index.ts';
+import type { StoredClaim } from '../model/index.ts';
+import type { Store } from '../state/index.ts';
 
 export interface ContainerAdjustmentOptions {
   store: Pick<Store, 'claimsOfPod'>;

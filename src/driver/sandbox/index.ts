@@ -1,8 +1,3 @@
-export { SandboxError } from '../model/sandbox-error.ts';
-export { CniCleanUp, type CniCleanUpOptions } from '../recovery/cni-clean-up.ts';
-export { CniAttacher, type CniPlugins } from '../vf/cni-attacher.ts';
-export { Attachments, type VfHost } from '../vf/index.ts';
-export { KernelNetworks, type LinkConnection, type NetworkNamespace, type Networks } from '../vf/networks.ts';
 export type { MetadataCalls } from './metadata-writer.ts';
 export { NumaGuard } from './numa-guard.ts';
 export type { NumaResult } from './numa-placement.ts';

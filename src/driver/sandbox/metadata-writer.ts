@@ -6,8 +6,7 @@ import {
   type DeviceMetadata,
 } from '../../framework/metadata/index.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { asOneError } from '../model/sandbox-error.ts';
-import type { StoredDevice } from '../state/index.ts';
+import { asOneError, type StoredDevice } from '../model/index.ts';
 import type { VfState } from '../vf/index.ts';
 import type { NumaResult } from './numa-placement.ts';
 import { byRequest, toDeviceMetadata } from './pod-metadata.ts';

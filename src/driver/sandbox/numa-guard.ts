@@ -3,8 +3,8 @@ import type { DeviceCondition } from '../../framework/claimstatus/index.ts';
 import { type ClaimIdentity, type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { NumaNodes } from '../../node/numa/index.ts';
-import { SandboxError } from '../model/sandbox-error.ts';
-import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import { SandboxError, type StoredClaim, type StoredDevice } from '../model/index.ts';
+import type { Store } from '../state/index.ts';
 import {
   compareNodes,
   describePlacement,

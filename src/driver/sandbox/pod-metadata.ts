@@ -1,14 +1,14 @@
-import type {
-  ClaimIdentity,
-  ClaimMetadata,
-  DeviceAttributes,
-  DeviceMetadata,
-  NetworkDeviceData,
+import {
+  baseRequest,
+  type ClaimIdentity,
+  type ClaimMetadata,
+  type DeviceAttributes,
+  type DeviceMetadata,
+  type NetworkDeviceData,
 } from '../../framework/metadata/index.ts';
-import { baseRequest } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { VfAccess } from '../../node/sriov/index.ts';
-import type { StoredDevice, VfConfig } from '../state/index.ts';
+import type { StoredDevice, VfConfig } from '../model/index.ts';
 import type { MemberState, VfState } from '../vf/index.ts';
 import type { NumaResult } from './numa-placement.ts';
 

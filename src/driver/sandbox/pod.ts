@@ -1,6 +1,5 @@
 import type { PodSandbox } from '../../../nri/index.ts';
-import { SandboxError } from '../model/sandbox-error.ts';
-import type { SandboxPlace } from '../state/index.ts';
+import { SandboxError, type SandboxPlace } from '../model/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
 
 /** The runtime's facts about a sandbox that matter here. */

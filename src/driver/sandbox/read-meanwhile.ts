@@ -1,6 +1,5 @@
 import { type Clock, repeat } from '../../lib/clock.ts';
-import { SandboxError } from '../model/sandbox-error.ts';
-import type { StoredClaim } from '../state/index.ts';
+import { SandboxError, type StoredClaim } from '../model/index.ts';
 import type { ClaimProgress } from './claim-progress.ts';
 
 /** If the pod is not followed, tentative addresses are read again: duplicate address detection takes 1 to 3 s. */

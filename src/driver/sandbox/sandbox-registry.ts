@@ -1,5 +1,5 @@
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
-import type { Attachment, StoredClaim } from '../state/index.ts';
+import type { Attachment, StoredClaim } from '../model/index.ts';
 import type { Wanted } from './phases.ts';
 import type { SandboxFacts } from './pod.ts';
 import { Sandbox } from './sandbox.ts';

@@ -1,4 +1,4 @@
-import type { StoredClaim, StoredDevice } from '../state/index.ts';
+import type { StoredClaim, StoredDevice } from '../model/index.ts';
 import type { Attachments } from '../vf/index.ts';
 import { ClaimWork, type ClaimWorkOptions } from './claim-work.ts';
 import { type ContainerAdjustmentOptions, containerAdjustment } from './container-adjustment.ts';

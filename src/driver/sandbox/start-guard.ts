@@ -1,8 +1,8 @@
 import type { Container, PodSandbox } from '../../../nri/index.ts';
 import { type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
-import { SandboxError } from '../model/sandbox-error.ts';
-import type { Store, StoredClaim } from '../state/index.ts';
+import { SandboxError, type StoredClaim } from '../model/index.ts';
+import type { Store } from '../state/index.ts';
 import type { Sandbox } from './sandbox.ts';
 
 /** After this many failures in a row an error counts as permanent, even if it is retriable. */

@@ -2,7 +2,8 @@ import type { ClaimStatusWriter, DeviceStatus } from '../../framework/claimstatu
 import type { ClaimIdentity, ClaimMetadata, DeviceAttribute, DeviceMetadata } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { DriftRecord } from '../drift/index.ts';
-import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import type { StoredClaim, StoredDevice } from '../model/index.ts';
+import type { Store } from '../state/index.ts';
 import type { NumaGuard } from './numa-guard.ts';
 import { metadataOf } from './pod-metadata.ts';
 

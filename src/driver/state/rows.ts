@@ -1,4 +1,4 @@
-import type { StoredClaim, StoredDevice } from '../model/stored.ts';
+import type { StoredClaim, StoredDevice } from '../model/index.ts';
 
 /** A row of a table, by the names of its columns. */
 export type Row = Record<string, unknown>;

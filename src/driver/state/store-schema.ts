@@ -1,5 +1,5 @@
 import type { DatabaseSync, DatabaseSyncOptions } from 'node:sqlite';
-import { StateError } from '../model/state-error.ts';
+import { StateError } from '../model/index.ts';
 
 /** The part of a database that a store uses. */
 export type Database = Pick<DatabaseSync, 'close' | 'exec' | 'isOpen' | 'isTransaction' | 'prepare'>;

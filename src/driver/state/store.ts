@@ -4,8 +4,14 @@ import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node
 import { isDeepStrictEqual } from 'node:util';
 import { claimName } from '../../framework/metadata/index.ts';
 import { deepFreeze } from '../../lib/freeze.ts';
-import { StateError } from '../model/state-error.ts';
-import type { Attachment, StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from '../model/stored.ts';
+import {
+  type Attachment,
+  StateError,
+  type StoredClaim,
+  type StoredCondition,
+  type StoredDevice,
+  type UnrestoredVf,
+} from '../model/index.ts';
 import { type KnownRecords, RecordTable } from './record-table.ts';
 import { type Row, toClaim, toDevice } from './rows.ts';
 import { type Database, damagedHint, type OpenDatabase, openDatabase, openToRead } from './store-schema.ts';

@@ -7,7 +7,7 @@ import {
   isEthernetAddress,
   NetlinkError,
 } from '../../node/netlink/index.ts';
-import type { StoredDevice } from '../state/index.ts';
+import type { StoredDevice } from '../model/index.ts';
 import { mostPodLinks, type Networks, type Packets } from './networks.ts';
 import type { PodLinks } from './pod-links.ts';
 import type { VfState } from './strategy.ts';

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { isEthernetAddress, type Link } from '../../node/netlink/index.ts';
-import { SandboxError } from '../model/sandbox-error.ts';
-import type { VfConfig } from '../state/index.ts';
+import { SandboxError, type VfConfig } from '../model/index.ts';
 import { type LinkConnection, mostPodLinks } from './networks.ts';
 
 export type BondConfig = NonNullable<VfConfig['bond']>;

@@ -1,5 +1,5 @@
 import { isSameRoute, maxListedRoutes, NetlinkError } from '../../node/netlink/index.ts';
-import type { VfConfig } from '../state/index.ts';
+import type { VfConfig } from '../model/index.ts';
 import { interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 

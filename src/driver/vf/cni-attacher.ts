@@ -3,7 +3,7 @@ import { defined } from '../../lib/defined.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { type CniResult, type CniRoute, type CniRunner, parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
 import { maxInterfaceNameBytes, type NewRoute, scopeLink } from '../../node/netlink/index.ts';
-import { isUserSpace, type SandboxPlace, type StoredDevice } from '../state/index.ts';
+import { isUserSpace, type SandboxPlace, type StoredDevice } from '../model/index.ts';
 
 /** How long a DEL may take. The kubelet waits 45 s for unprepare, which may be behind a stop of the sandbox. */
 const removeBudgetMs = 10_000;

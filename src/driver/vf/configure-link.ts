@@ -1,5 +1,5 @@
 import { isSameRoute, type Link, maxListedRoutes, NetlinkError, type NewRoute } from '../../node/netlink/index.ts';
-import type { VfConfig } from '../state/index.ts';
+import type { VfConfig } from '../model/index.ts';
 import { duplicateDetection, interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 

@@ -1,6 +1,6 @@
 import { isEthernetAddress, type VfInfo } from '../../node/netlink/index.ts';
 import { UnknownVfStateError } from '../../node/sriov/index.ts';
-import type { StoredDevice } from '../state/index.ts';
+import type { StoredDevice } from '../model/index.ts';
 import type { VfHost } from './vf-links.ts';
 
 /** The facts of the PF that metadata has. */

@@ -7,8 +7,7 @@ import {
   toNetworkState,
   type VfIdentity,
 } from '../../node/netlink/index.ts';
-import { SandboxError } from '../model/sandbox-error.ts';
-import type { StoredDevice } from '../state/index.ts';
+import { SandboxError, type StoredDevice } from '../model/index.ts';
 import { bondOf } from './bonds.ts';
 import { type LinkConnection, mostPodLinks, type NetworkNamespace } from './networks.ts';
 import type { MemberState } from './strategy.ts';

@@ -1,4 +1,4 @@
-import type { StoredDevice } from '../state/index.ts';
+import type { StoredDevice } from '../model/index.ts';
 import type { Attachments } from './attachments.ts';
 import type { VfControl } from './host-vfs.ts';
 import { toVfWanted } from './vf-wanted.ts';

@@ -1,6 +1,6 @@
 import { defined } from '../../lib/defined.ts';
 import { canonicalCidr, maxReportedAddresses, type NetworkState } from '../../node/netlink/index.ts';
-import type { StoredDevice } from '../state/index.ts';
+import type { StoredDevice } from '../model/index.ts';
 import type { Announcements } from './announcements.ts';
 import { joinBond } from './bonds.ts';
 import { findDifferences } from './claim-differences.ts';

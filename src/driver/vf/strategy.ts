@@ -2,8 +2,7 @@ import type { NetworkDeviceData } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { NetdraError } from '../../lib/errors.ts';
 import { type LinkState, NetlinkError, type NetworkState } from '../../node/netlink/index.ts';
-import { SandboxError } from '../model/sandbox-error.ts';
-import type { Attachment, SandboxPlace, StoredDevice } from '../state/index.ts';
+import { type Attachment, SandboxError, type SandboxPlace, type StoredDevice } from '../model/index.ts';
 import type { ClaimDifferences } from './claim-differences.ts';
 import type { PodLinks } from './pod-links.ts';
 

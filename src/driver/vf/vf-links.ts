@@ -9,7 +9,7 @@ import {
   scrubLink,
 } from '../../node/netlink/index.ts';
 import { SriovError } from '../../node/sriov/index.ts';
-import type { Attachment, StoredDevice } from '../state/index.ts';
+import type { Attachment, StoredDevice } from '../model/index.ts';
 import { deleteBond } from './bonds.ts';
 import type { HostVfs } from './host-vfs.ts';
 import { type Networks, netnsDir } from './networks.ts';

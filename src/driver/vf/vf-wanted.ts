@@ -1,6 +1,6 @@
 import { defined } from '../../lib/defined.ts';
 import { simulatedDriver, type VfSnapshot, type VfWanted } from '../../node/sriov/index.ts';
-import type { VfConfig } from '../state/index.ts';
+import type { VfConfig } from '../model/index.ts';
 
 /** Changes to the VF from outside, made before it moves to a pod. */
 export function toVfWanted(config: VfConfig): VfWanted {

@@ -1,5 +1,5 @@
 export { type Address, isReachable } from './address.ts';
-export { type BondMode, bondModes, failOverMacs } from './bond.ts';
+export { type BondMode, bondModes, type FailOverMac, failOverMacs } from './bond.ts';
 export { assertInterfaceName, isEthernetAddress, maxInterfaceNameBytes, parseHardwareAddress } from './checks.ts';
 export {
   AddressFamily,

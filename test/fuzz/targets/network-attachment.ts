@@ -1,8 +1,8 @@
-import { DriverError } from '../../../src/driver/claims/index.ts';
 import {
   type NetworkAttachmentDefinition,
   resolveNetworkAttachment,
 } from '../../../src/driver/claims/network-attachments.ts';
+import { DriverError } from '../../../src/driver/model/index.ts';
 import { CniError } from '../../../src/node/cni/index.ts';
 import { buildClaim } from '../../doubles/objects.ts';
 import { expectThat, type FuzzTarget, jsonSeeds, parseJson } from '../target.ts';

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { closedFields } from '../../../src/driver/claims/index.ts';
+import { closedFields } from '../../../src/driver/model/index.ts';
 import { layoutNames } from '../../../src/framework/metadata/index.ts';
 import { namesAmong, parseDriverName, parseSeconds, parseSimulation } from '../../../src/instance/parse-flags.ts';
 import { expectThat, type FuzzTarget, isAnnounced, utf8 } from '../target.ts';

@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import type { ClassLimits } from '../../../src/driver/api/class-config.ts';
 import { configForDevice, resolveVfConfig } from '../../../src/driver/api/config.ts';
-import { closedFields, DriverError } from '../../../src/driver/claims/index.ts';
-import type { VfConfig } from '../../../src/driver/state/index.ts';
+import { closedFields, DriverError, type VfConfig } from '../../../src/driver/model/index.ts';
 import type { AllocatedClaim } from '../../../src/framework/kubeletplugin/index.ts';
 import { CniError } from '../../../src/node/cni/index.ts';
 import { encodeAddress } from '../../../src/node/netlink/address.ts';

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { PodSandbox } from '../../../nri/index.ts';
-import type { StoredDevice } from '../../../src/driver/state/index.ts';
+import type { StoredDevice } from '../../../src/driver/model/index.ts';
 import { toVfWanted } from '../../../src/driver/vf/vf-wanted.ts';
 import { formatGate } from '../../../src/framework/metadata/gate/gate.ts';
 import { KeyedMutex } from '../../../src/lib/keyed-mutex.ts';

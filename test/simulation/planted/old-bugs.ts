@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { StoredClaim } from '../../../src/driver/state/index.ts';
+import type { StoredClaim } from '../../../src/driver/model/index.ts';
 import type { ResourceSlice } from '../../../src/framework/resourceslice/index.ts';
 import { fault, pod } from './needs.ts';
 import { altered, inHelper, inPart, inRequests, inStore, onNamespaces, type Plant, type PlantedBug } from './plant.ts';

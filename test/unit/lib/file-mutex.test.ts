@@ -4,7 +4,7 @@ import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { StateError } from '../../../src/driver/state/index.ts';
+import { StateError } from '../../../src/driver/model/index.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
 import { CloseWatch, type FileWait } from '../../../src/lib/close-watch.ts';
 import { FileMutex } from '../../../src/lib/file-mutex.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { checkBonds } from '../../../../src/driver/api/bond-rules.ts';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 
 const claim = { identity: { uid: 'u', namespace: 'default', name: 'c' } } as AllocatedClaim;

@@ -1,5 +1,5 @@
 import { resolveVfConfig } from '../../../../src/driver/api/config.ts';
-import type { ClosedField } from '../../../../src/driver/claims/index.ts';
+import type { ClosedField } from '../../../../src/driver/model/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { parseCidr } from '../../../../src/node/netlink/index.ts';
 import { buildClaim, type ConfigOptions, testDriver } from '../../../doubles/objects.ts';

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { allCni, type CniRules, type NetworkAttachmentReader } from '../../../../src/driver/claims/index.ts';
+import { allCni, type CniRules } from '../../../../src/driver/api/cni-rules.ts';
+import type { NetworkAttachmentReader } from '../../../../src/driver/claims/index.ts';
 import { explain } from '../../../../src/lib/errors.ts';
 import { allocated, DriverBench, fromClass } from '../claims/driver-bench.ts';
 

@@ -1,8 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { configForDevice } from '../../../../src/driver/api/config.ts';
 import { vfConfigSchema } from '../../../../src/driver/api/vf-config.ts';
-import { type ClaimField, type ClosedField, claimFields, closedFields } from '../../../../src/driver/claims/index.ts';
-import type { VfConfig } from '../../../../src/driver/state/index.ts';
+import {
+  type ClaimField,
+  type ClosedField,
+  claimFields,
+  closedFields,
+  type VfConfig,
+} from '../../../../src/driver/model/index.ts';
 import { fromClaim, fromClass } from '../claims/driver-bench.ts';
 import { resolve } from './claim-with.ts';
 

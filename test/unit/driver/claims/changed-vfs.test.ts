@@ -1,7 +1,7 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { SriovError, type VfSnapshot } from '../../../../src/node/sriov/index.ts';
 import { buildPod } from '../../../doubles/objects.ts';

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { loadAllYaml } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import { vfConfigSchema } from '../../../../src/driver/api/vf-config.ts';
-import { closedFields } from '../../../../src/driver/claims/index.ts';
+import { closedFields } from '../../../../src/driver/model/index.ts';
 
 const page = (name: string) => readFileSync(new URL(`../../../../${name}`, import.meta.url), 'utf8');
 const text = page('docs/vfconfig.md');

@@ -1,8 +1,10 @@
 import { join } from 'node:path';
-import { allCni, type CniRules, Driver, type NetworkAttachmentReader } from '../../../../src/driver/claims/index.ts';
+import { allCni, type CniRules } from '../../../../src/driver/api/cni-rules.ts';
+import { Driver, type NetworkAttachmentReader } from '../../../../src/driver/claims/index.ts';
 import { DialectFiles } from '../../../../src/driver/dialects/index.ts';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { restoreVfs } from '../../../../src/driver/recovery/index.ts';
-import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
+import { Store } from '../../../../src/driver/state/index.ts';
 import type { VfControl } from '../../../../src/driver/vf/index.ts';
 import type { AllocatedClaim, PrepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
 import { CdiSpecs } from '../../../../src/framework/metadata/index.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { deviceHealth } from '../../../../src/driver/devices/device-health.ts';
 import { reportDevices, reportHealth } from '../../../../src/driver/devices/device-report.ts';
-import type { StoredClaim } from '../../../../src/driver/state/index.ts';
+import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import type { Device, ResourceSlice } from '../../../../src/framework/resourceslice/index.ts';
 import { planPool } from '../../../../src/framework/resourceslice/pool-plan.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';

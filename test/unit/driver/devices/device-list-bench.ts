@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, vi } from 'vitest';
 import { DeviceList, type DeviceListOptions } from '../../../../src/driver/devices/device-list.ts';
 import { heldDevices } from '../../../../src/driver/devices/held-devices.ts';
-import type { StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from '../../../../src/driver/state/index.ts';
+import type { StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from '../../../../src/driver/model/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import type { RtnlConnection } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';

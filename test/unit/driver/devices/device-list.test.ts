@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { DeviceList } from '../../../../src/driver/devices/device-list.ts';
 import { heldDevices } from '../../../../src/driver/devices/held-devices.ts';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { type Device, SliceError } from '../../../../src/framework/resourceslice/index.ts';
 import { validatePool } from '../../../../src/framework/resourceslice/validate.ts';
 import type { NetdraError } from '../../../../src/lib/errors.ts';

@@ -1,8 +1,9 @@
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { DeviceState } from '../../../../src/driver/composition/ports.ts';
+import type { DeviceState } from '../../../../src/driver/devices/device-state.ts';
 import { LacpRelay } from '../../../../src/driver/devices/lacp-relay.ts';
-import { Store, type StoredClaim } from '../../../../src/driver/state/index.ts';
+import type { StoredClaim } from '../../../../src/driver/model/index.ts';
+import { Store } from '../../../../src/driver/state/index.ts';
 import { toVfWanted } from '../../../../src/driver/vf/vf-wanted.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { DriverBinding, VfHardware } from '../../../../src/node/sriov/index.ts';

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
+import { dialectsSchema } from '../../../../src/driver/api/dialects-config.ts';
 import {
   type DialectDevice,
   deviceInfoFile,
-  dialectsSchema,
   formatEnv,
   sriovNetworkPodEnv,
   viewInDialects,

@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadYaml } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
-import { deviceInfoDir, dialectsSchema, viewInDialects } from '../../../../src/driver/dialects/index.ts';
+import { dialectsSchema } from '../../../../src/driver/api/dialects-config.ts';
+import { deviceInfoDir, viewInDialects } from '../../../../src/driver/dialects/index.ts';
 
 const docs = fileURLToPath(new URL('../../../../docs', import.meta.url));
 const page = readFileSync(join(docs, 'dialects.md'), 'utf8');

@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { DriftRecord, DriftReport, PfDriftSweep } from '../../../../src/driver/drift/index.ts';
 import { FailureEvents } from '../../../../src/driver/events/index.ts';
-import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
+import { Store } from '../../../../src/driver/state/index.ts';
 import { toVfWanted } from '../../../../src/driver/vf/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { DeviceNodes, DriverBinding, VfHardware } from '../../../../src/node/sriov/index.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { DriftRecord, DriftReport, podDriftOf } from '../../../../src/driver/drift/index.ts';
-import type { StoredClaim, StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
 import type { VfState } from '../../../../src/driver/vf/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 

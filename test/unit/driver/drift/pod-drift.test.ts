@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { describeDrift } from '../../../../src/driver/drift/drift.ts';
 import { podDriftOf } from '../../../../src/driver/drift/index.ts';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { DriftBench } from './drift-bench.ts';
 
 const config = { macAddress: '02:AA:00:00:00:01', mtu: 9000, addresses: ['192.0.2.10/24', '2001:DB8::10/64'] };

@@ -1,13 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import type { PluginHandlers } from '../../../../nri/index.ts';
-import { DriverError } from '../../../../src/driver/claims/index.ts';
 import {
   type EventReport,
   FailureEvents,
   withClaimEvents,
   withPodEvents,
 } from '../../../../src/driver/events/index.ts';
-import type { StoredClaim } from '../../../../src/driver/state/index.ts';
+import { DriverError, type StoredClaim } from '../../../../src/driver/model/index.ts';
 import { KubeError } from '../../../../src/framework/kube/index.ts';
 import type { AllocatedClaim, DraPlugin } from '../../../../src/framework/kubeletplugin/index.ts';
 

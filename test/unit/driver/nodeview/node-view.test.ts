@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { DeviceList } from '../../../../src/driver/devices/device-list.ts';
 import { heldDevices } from '../../../../src/driver/devices/held-devices.ts';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { readNodeView } from '../../../../src/driver/nodeview/index.ts';
-import { type StoredDevice, schemaVersion } from '../../../../src/driver/state/index.ts';
+import { schemaVersion } from '../../../../src/driver/state/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { NetdraError } from '../../../../src/lib/errors.ts';
 import type { RtnlConnection } from '../../../../src/node/netlink/index.ts';

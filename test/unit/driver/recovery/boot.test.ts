@@ -1,8 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { endEarlierBoots, readBootId } from '../../../../src/driver/recovery/index.ts';
-import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
+import { Store } from '../../../../src/driver/state/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { CniCleanUp } from '../../../../src/driver/sandbox/index.ts';
-import type { StoredClaim } from '../../../../src/driver/state/index.ts';
+import type { StoredClaim } from '../../../../src/driver/model/index.ts';
+import { CniCleanUp } from '../../../../src/driver/recovery/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { type CachedAttachment, CniError, parseCniNetwork } from '../../../../src/node/cni/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';

@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import { InactiveClaims } from '../../../../src/driver/recovery/index.ts';
-import { type StoredClaim, StoredRecords } from '../../../../src/driver/state/index.ts';
+import { StoredRecords } from '../../../../src/driver/state/index.ts';
 import { KubeError, type ResourceClaim } from '../../../../src/framework/kube/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { PluginCalls } from '../../../../src/framework/kubeletplugin/plugin-calls.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import type { StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
 import { ObservedVfs } from '../../../../src/driver/recovery/index.ts';
-import type { StoredClaim, StoredDevice } from '../../../../src/driver/state/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import { toDeviceStatuses } from '../../../../src/driver/sandbox/status-report.ts';
-import type { StoredClaim } from '../../../../src/driver/state/index.ts';
 
 const place = { podNamespace: 'default', podName: 'app', sandboxId: 's1', podUid: 'pod', netnsPath: '/netns/s1' };
 const device = (index: number) => ({

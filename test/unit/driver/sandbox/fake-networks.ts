@@ -1,4 +1,4 @@
-import type { NetworkNamespace, Networks } from '../../../../src/driver/sandbox/index.ts';
+import type { NetworkNamespace, Networks } from '../../../../src/driver/vf/networks.ts';
 
 /** Network namespaces of which only their existence matters. */
 export class FakeNetworks implements Networks {

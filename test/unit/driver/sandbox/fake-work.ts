@@ -1,6 +1,5 @@
-import type { DeviceProgress } from '../../../../src/driver/events/index.ts';
+import type { DeviceProgress, StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
 import type { Served } from '../../../../src/driver/sandbox/claim-work.ts';
-import type { StoredClaim, StoredDevice } from '../../../../src/driver/state/index.ts';
 import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
 
 export const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev', request: 'vf', config: {} };

@@ -1,12 +1,12 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Metrics, observeFiles } from '../../../../src/app/ops/index.ts';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import {
   type MetadataCalls,
   MetadataWriter,
   type MetadataWriterOptions,
 } from '../../../../src/driver/sandbox/metadata-writer.ts';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 import { readGate } from '../../../../src/framework/metadata/gate/gate.ts';
 import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';

@@ -1,7 +1,12 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Container, PodSandbox } from '../../../../nri/index.ts';
-import { NumaGuard, SandboxError } from '../../../../src/driver/sandbox/index.ts';
-import type { StoredClaim, StoredDevice, VfConfig } from '../../../../src/driver/state/index.ts';
+import {
+  SandboxError,
+  type StoredClaim,
+  type StoredDevice,
+  type VfConfig,
+} from '../../../../src/driver/model/index.ts';
+import { NumaGuard } from '../../../../src/driver/sandbox/index.ts';
 
 const pod = {
   id: 's1',

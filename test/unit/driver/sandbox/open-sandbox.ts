@@ -1,6 +1,6 @@
+import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import { NamespaceEnds } from '../../../../src/driver/sandbox/namespace-ends.ts';
 import { Sandbox } from '../../../../src/driver/sandbox/sandbox.ts';
-import type { StoredClaim } from '../../../../src/driver/state/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { FakeNetworks } from './fake-networks.ts';

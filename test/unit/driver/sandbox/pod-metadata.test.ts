@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { toDeviceMetadata } from '../../../../src/driver/sandbox/pod-metadata.ts';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 
 const device: StoredDevice = {

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import { NamespaceEnds } from '../../../../src/driver/sandbox/namespace-ends.ts';
 import { SandboxRegistry } from '../../../../src/driver/sandbox/sandbox-registry.ts';
-import type { StoredClaim } from '../../../../src/driver/state/index.ts';
 import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';

@@ -1,10 +1,9 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { SandboxError } from '../../../../src/driver/sandbox/index.ts';
+import { SandboxError, type StoredClaim } from '../../../../src/driver/model/index.ts';
 import { NamespaceEnds } from '../../../../src/driver/sandbox/namespace-ends.ts';
 import type { SandboxFacts } from '../../../../src/driver/sandbox/pod.ts';
 import { Sandbox } from '../../../../src/driver/sandbox/sandbox.ts';
 import type { SandboxDeps } from '../../../../src/driver/sandbox/sandbox-deps.ts';
-import type { StoredClaim } from '../../../../src/driver/state/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { FakeNetworks, turns } from './fake-networks.ts';

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { SandboxError } from '../../../../src/driver/sandbox/index.ts';
+import { SandboxError, type StoredDevice } from '../../../../src/driver/model/index.ts';
 import { StartGuard } from '../../../../src/driver/sandbox/start-guard.ts';
-import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
+import { Store } from '../../../../src/driver/state/index.ts';
 import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 

@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import type { SandboxFacts } from '../../../../src/driver/sandbox/pod.ts';
 import type { Sandbox } from '../../../../src/driver/sandbox/sandbox.ts';
 import { WaitingSandboxes } from '../../../../src/driver/sandbox/waiting-sandboxes.ts';
-import type { StoredClaim } from '../../../../src/driver/state/index.ts';
 import type { WaitingSandbox } from '../../../../src/framework/metadata/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';

@@ -2,7 +2,8 @@ import { existsSync, openSync, readFileSync, statSync, writeFileSync, writeSync 
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { it as base, describe, expect } from 'vitest';
-import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
+import { Store } from '../../../../src/driver/state/index.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 const identity = { uid: 'u', namespace: 'n', name: 'c' };

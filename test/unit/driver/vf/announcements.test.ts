@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { Announcements } from '../../../../src/driver/vf/announcements.ts';
 import type { PodLinks } from '../../../../src/driver/vf/index.ts';
 import type { NetworkNamespace } from '../../../../src/driver/vf/networks.ts';

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import type { NetworkNamespace, Networks } from '../../../../src/driver/sandbox/index.ts';
-import type { Attachment, StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { Attachment, StoredDevice } from '../../../../src/driver/model/index.ts';
 import { Attachments, type AttachmentsOptions } from '../../../../src/driver/vf/attachments.ts';
+import type { NetworkNamespace, Networks } from '../../../../src/driver/vf/networks.ts';
 import { type LinkState, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { pfSettingsOf } from '../../../../src/driver/vf/pf-settings.ts';
 import { NetlinkError, type VfInfo } from '../../../../src/node/netlink/index.ts';
 import { UnknownVfStateError } from '../../../../src/node/sriov/index.ts';

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { NetworkNamespace } from '../../../../src/driver/sandbox/index.ts';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { PodLinks } from '../../../../src/driver/vf/index.ts';
+import type { NetworkNamespace } from '../../../../src/driver/vf/networks.ts';
 import type { Link } from '../../../../src/node/netlink/index.ts';
 
 const place = { sandboxId: 's1', podUid: 'pod', netnsPath: '/netns/s1' };

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { SandboxError } from '../../../../src/driver/sandbox/index.ts';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import { SandboxError, type StoredDevice } from '../../../../src/driver/model/index.ts';
 import { restore } from '../../../../src/driver/vf/index.ts';
 import { defined } from '../../../../src/lib/defined.ts';
 

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import type { Networks } from '../../../../src/driver/sandbox/index.ts';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { StoredDevice } from '../../../../src/driver/model/index.ts';
+import type { Networks } from '../../../../src/driver/vf/networks.ts';
 import type { AttachTask } from '../../../../src/driver/vf/strategy.ts';
 import { type VfHost, VfLinks } from '../../../../src/driver/vf/vf-links.ts';
 import { type Link, type LinkState, NetlinkError } from '../../../../src/node/netlink/index.ts';

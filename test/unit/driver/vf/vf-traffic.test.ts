@@ -1,9 +1,9 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { type FactSources, nodeFacts } from '../../../../src/driver/composition/node-facts.ts';
 import type { DeviceList } from '../../../../src/driver/devices/device-list.ts';
-import type { NetworkNamespace, Networks } from '../../../../src/driver/sandbox/index.ts';
-import type { StoredClaim, StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
 import { TrafficReader } from '../../../../src/driver/vf/index.ts';
+import type { NetworkNamespace, Networks } from '../../../../src/driver/vf/networks.ts';
 import { type ClaimMetadata, MetadataError } from '../../../../src/framework/metadata/index.ts';
 import { type Link, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';

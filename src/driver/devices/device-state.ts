@@ -1,0 +1,20 @@
+import type { InventoryPolicy } from '../../node/inventory/index.ts';
+import type { HungWrite } from '../../node/sriov/index.ts';
+import type { ActiveCondition } from './condition-history.ts';
+import type { PolicyOrigin } from './policy-file.ts';
+
+/** Inputs, besides the node and the store, that determine the offered devices. Plain data. */
+export interface DeviceState {
+  /** The policy in force, if the driver has one. */
+  policy?: InventoryPolicy;
+  /** Where that is from. */
+  policyOrigin?: PolicyOrigin;
+  /** Why a newer policy is not in force. */
+  policyFault?: string;
+  /** Writes that the kernel has not returned from. */
+  hungWrites: readonly HungWrite[];
+  /** Whether the API server stores the taints of devices; otherwise these are not offered. */
+  keepsTaints: boolean;
+  /** Faults of PCI functions. */
+  conditions: readonly ActiveCondition[];
+}

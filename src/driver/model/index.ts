@@ -1,0 +1,17 @@
+export { type ClaimField, type ClosedField, claimFields, closedFields, fieldOf } from './claim-fields.ts';
+export { DeviceProgress, type DeviceProgressOptions } from './device-progress.ts';
+export type { DialectsConfig } from './dialects-config.ts';
+export { DriverError, type DriverErrorCode } from './driver-error.ts';
+export { invalidConfig, refusal } from './refusal.ts';
+export { asOneError, SandboxError, type SandboxErrorCode } from './sandbox-error.ts';
+export { StateError, type StateErrorCode } from './state-error.ts';
+export {
+  type Attachment,
+  isUserSpace,
+  type SandboxPlace,
+  type StoredClaim,
+  type StoredCondition,
+  type StoredDevice,
+  type UnrestoredVf,
+} from './stored.ts';
+export { type BondConfig, mergeVfConfigs, type RouteConfig, type VfConfig, type VfSettings } from './vf-config.ts';

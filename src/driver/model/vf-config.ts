@@ -1,0 +1,65 @@
+import type { BondMode, FailOverMac } from '../../node/netlink/index.ts';
+import type { DialectsConfig } from './dialects-config.ts';
+
+/** Settings of a VF that its PF enforces. */
+export interface VfSettings {
+  vlan?: number | undefined;
+  qos?: number | undefined;
+  vlanProto?: '802.1q' | '802.1ad' | undefined;
+  spoofCheck?: boolean | undefined;
+  trust?: boolean | undefined;
+  linkState?: 'auto' | 'enable' | 'disable' | undefined;
+  /** Mbit/s. */
+  minTxRate?: number | undefined;
+  /** Mbit/s. */
+  maxTxRate?: number | undefined;
+}
+
+/** The bond that a VF becomes a member of. */
+export interface BondConfig {
+  name: string;
+  mode?: BondMode | undefined;
+  /** Interval of link monitoring, ms. */
+  miimon?: number | undefined;
+  failOverMac?: FailOverMac | undefined;
+}
+
+export interface RouteConfig {
+  destination: string;
+  gateway?: string | undefined;
+}
+
+/**
+ * The merged settings for one device, as its DeviceClass and its claim ask for them. An absent field leaves the VF as it is.
+ * `vfConfigSchema` of `driver/api` describes each field for users, and checks that the two agree.
+ */
+export interface VfConfig {
+  attach?: 'netlink' | 'cni' | 'observe' | undefined;
+  cni?: Record<string, unknown> | undefined;
+  networkAttachmentDefinition?: { name: string; namespace?: string | undefined } | undefined;
+  ipam?: Record<string, unknown> | undefined;
+  driver?: string | undefined;
+  vhost?: boolean | undefined;
+  rdma?: boolean | undefined;
+  numa?: 'report' | 'require' | undefined;
+  vf?: VfSettings | undefined;
+  interfaceName?: string | undefined;
+  /** Bytes. */
+  mtu?: number | undefined;
+  macAddress?: string | undefined;
+  addresses?: string[] | undefined;
+  routes?: RouteConfig[] | undefined;
+  sysctls?: Record<string, string | number> | undefined;
+  bond?: BondConfig | undefined;
+  dialects?: DialectsConfig | undefined;
+}
+
+/** Returns both configurations as one. Fields of `over` win, as do its entries of `vf` and `sysctls`. */
+export function mergeVfConfigs(base: VfConfig, over: VfConfig): VfConfig {
+  const merged = { ...base, ...over };
+  for (const field of ['vf', 'sysctls'] as const) {
+    const both = { ...base[field], ...over[field] };
+    if (Object.keys(both).length > 0) Object.assign(merged, { [field]: both });
+  }
+  return merged;
+}
