@@ -26,6 +26,16 @@ const rooms: Record<string, readonly string[]> = {
   lib: [],
   nri: [],
 };
+/** Rooms of `src/driver`, from the ground floor up: each imports only rooms of lower floors. */
+const driverFloors = [
+  ['model'],
+  ['api', 'events', 'state'],
+  ['dialects', 'vf'],
+  ['claims', 'devices', 'drift'],
+  ['nodeview', 'policy', 'sandbox'],
+  ['recovery'],
+  ['composition'],
+];
 
 function filesBelow(folder: string, pattern: RegExp): string[] {
   return readdirSync(join(repo, folder), { recursive: true, withFileTypes: true })
@@ -40,16 +50,43 @@ const sources = ['src', 'nri'].flatMap((folder) => filesBelow(folder, /\.ts$/));
 
 /** First folder below `src`, or `nri`; of other files the path itself. */
 const roomOf = (path: string) => /^(?:src\/)?([^/]+)\//.exec(path)?.[1] ?? path;
+/** First folder below `src/driver`, and its floor. */
+const driverRoomOf = (path: string) => /^src\/driver\/([^/]+)/.exec(path)?.[1];
+const floorOf = (path: string) => driverFloors.findIndex((floor) => floor.includes(driverRoomOf(path) ?? ''));
 
-/** Imports that leave their room for one that the rule does not allow: `from → to`. */
+type Arrow = readonly [from: string, to: string];
+
+/** Names of the modules that a file imports or exports from. @param kind `values`: without those that only types need */
+function modulesOf(text: string, kind: 'all' | 'values'): string[] {
+  const statements = text.matchAll(/^(?:import|export)(\s+type\b)?[^;']*?\bfrom\s*'([^']+)'|\bimport\(\s*'([^']+)'/gm);
+  return [...statements]
+    .filter(([, isType]) => kind === 'all' || isType === undefined)
+    .map(([, , name = '', dynamic = name]) => dynamic);
+}
+
+/** Imports of the repository's own files. */
+function importsOf(path: string, text: string, kind: 'all' | 'values' = 'all'): Arrow[] {
+  const own = modulesOf(text, kind).filter((name) => name.startsWith('.'));
+  return own.map((name) => [path, relative(repo, resolve(repo, dirname(path), name))]);
+}
+
+/** Imports that leave their room for one that is not below it: `from → to`. */
 function forbiddenImports(path: string, text: string): string[] {
-  const allowed = rooms[roomOf(path)];
-  if (allowed === undefined) return [];
-  return [...text.matchAll(/\b(?:from|import\()\s*'(\.[^']+)'/g)]
-    .map(([, name = '']) => relative(repo, resolve(repo, dirname(path), name)))
-    .filter((target) => /^(src|nri)\//.test(target) && roomOf(target) !== roomOf(path))
-    .filter((target) => !allowed.includes(roomOf(target)))
-    .map((target) => `${path} → ${target}`);
+  const isForbidden = ([from, to]: Arrow) => {
+    if (!/^(src|nri)\//.test(to)) return false;
+    if (roomOf(to) !== roomOf(from)) return rooms[roomOf(from)]?.includes(roomOf(to)) === false;
+    return driverRoomOf(to) !== driverRoomOf(from) && floorOf(to) >= floorOf(from);
+  };
+  return importsOf(path, text)
+    .filter(isForbidden)
+    .map((arrow) => arrow.join(' → '));
+}
+
+/** Arrows that are part of a circle, or lie between two. */
+function circular(arrows: readonly Arrow[]): string[] {
+  const [from, to] = [new Set(arrows.map(([each]) => each)), new Set(arrows.map(([, each]) => each))];
+  const rest = arrows.filter((arrow) => to.has(arrow[0]) && from.has(arrow[1]));
+  return rest.length < arrows.length ? circular(rest) : rest.map((arrow) => arrow.join(' → '));
 }
 
 /** Whether the function only groups tests, like that of `describe`: the tests are functions of their own. */
@@ -91,6 +128,54 @@ describe('the rooms of src', () => {
   it('are checked by a rule that finds a forbidden import', () => {
     const text = "import { a } from '../../driver/a.ts';\nimport { b } from '../../lib/b.ts';";
     expect(forbiddenImports('src/node/sriov/x.ts', text)).toEqual(['src/node/sriov/x.ts → src/driver/a.ts']);
+    const inDriver = "import type { A } from '../sandbox/a.ts';\nexport { b } from '../model/b.ts';";
+    expect(forbiddenImports('src/driver/vf/x.ts', inDriver)).toEqual(['src/driver/vf/x.ts → src/driver/sandbox/a.ts']);
+  });
+
+  it('have floors inside driver, and every room stands on one', () => {
+    expect(readdirSync(join(repo, 'src/driver')).sort()).toEqual(driverFloors.flat().sort());
+  });
+
+  it('re-export nothing of another room of driver', () => {
+    const isForeign = ([from, to]: Arrow) => driverRoomOf(from) !== driverRoomOf(to);
+    const exported = (path: string) => importsOf(path, read(path).replaceAll(/^import\b/gm, ''));
+    expect(
+      sources
+        .filter((path) => path.startsWith('src/driver/'))
+        .flatMap(exported)
+        .filter(isForeign),
+    ).toEqual([]);
+  });
+
+  it('load no package in the ground room of driver', () => {
+    const loaded = new Set<string>();
+    const load = (path: string): string[] => {
+      if (loaded.has(path)) return [];
+      loaded.add(path);
+      const packages = modulesOf(read(path), 'values').filter((name) => !/^(\.|node:)/.test(name));
+      const next = importsOf(path, read(path), 'values').flatMap(([, to]) => load(to));
+      return [...packages.map((name) => `${path} loads ${name}`), ...next];
+    };
+    expect(filesBelow('src/driver/model', /\.ts$/).flatMap(load)).toEqual([]);
+  });
+
+  it('have no circle of files that load each other, and none of folders that import each other', () => {
+    const values = sources.flatMap((path) => importsOf(path, read(path), 'values'));
+    expect(circular(values)).toEqual([]);
+    const folderOf = (path: string) =>
+      /^src\/(?:driver|framework|node)\/[^/]+\/|^src\/[^/]+\/|^nri\//.exec(path)?.[0] ?? path;
+    const all = sources.flatMap((path) => importsOf(path, read(path)));
+    expect(
+      circular(all.map(([from, to]): Arrow => [folderOf(from), folderOf(to)]).filter(([from, to]) => from !== to)),
+    ).toEqual([]);
+    expect(
+      circular([
+        ['a', 'b'],
+        ['b', 'c'],
+        ['c', 'b'],
+        ['c', 'd'],
+      ]),
+    ).toEqual(['b → c', 'c → b']);
   });
 
   it('are not imported from the folders that are built or shipped without the tests', () => {

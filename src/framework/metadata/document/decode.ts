@@ -63,6 +63,16 @@ export function decodeStream(text: string): MetadataDocument {
   return { ...rest, request: request.name, devices: request.devices };
 }
 
+/** @returns `undefined` for a file that is missing, blank or damaged */
+export function decodeIfWhole(text: string | undefined): MetadataDocument | undefined {
+  try {
+    return text === undefined || text.trim() === '' ? undefined : decodeStream(text);
+  } catch (error) {
+    if (error instanceof MetadataError) return undefined;
+    throw error;
+  }
+}
+
 /** A byte order mark is not white space, as in Go. @throws MetadataError `metadata-malformed` */
 export function decodeUtf8(bytes: Uint8Array): string {
   try {

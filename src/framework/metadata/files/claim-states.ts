@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { decodeStream } from '../document/decode.ts';
+import { decodeIfWhole } from '../document/decode.ts';
 import type { ClaimIdentity, MetadataDocument } from '../document/document.ts';
 import { MetadataError, type MetadataErrorCode } from '../errors.ts';
 import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
@@ -132,14 +132,4 @@ function readDocuments(dataDir: string, dir: string): MetadataDocument[] {
     const files = names.map((name) => ({ ...requestDir, parts: [...requestDir.parts, name] }));
     return files.flatMap((file) => decodeIfWhole(readFileIfThere(file)) ?? []);
   });
-}
-
-/** @returns `undefined` for a file that is missing, blank or damaged */
-export function decodeIfWhole(text: string | undefined): MetadataDocument | undefined {
-  try {
-    return text === undefined || text.trim() === '' ? undefined : decodeStream(text);
-  } catch (error) {
-    if (error instanceof MetadataError) return undefined;
-    throw error;
-  }
 }

@@ -1,11 +1,11 @@
 import { defined } from '../../../lib/defined.ts';
+import { decodeIfWhole } from '../document/decode.ts';
 import type { MetadataDocument } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import { type HostDirs, type LayoutName, layoutNames, type RequestPlace } from '../layouts/layout.ts';
 import { layouts } from '../layouts/layouts.ts';
 import type { ClaimRecord } from './claim-record.ts';
 import type { ClaimState, RequestState } from './claim-state.ts';
-import { decodeIfWhole } from './claim-states.ts';
 import { type HostFile, listSubdirectories, readFileIfThere } from './host-file.ts';
 
 /** Layouts whose files carry the claim's UID and the generation. */
