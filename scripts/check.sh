@@ -7,4 +7,4 @@ tsc -p .
 biome check .
 if [ "${1-}" = --code ]; then exit 0; fi
 node scripts/commit-subjects.ts
-vitest run --project quick --silent=true test/unit/docs test/unit/deploy/{operators-page,monitoring}.test.ts test/unit/cli/troubleshooting.test.ts
+vitest run --project quick --silent=true test/unit/docs test/unit/deploy/{reference-pages,monitoring}.test.ts test/unit/cli/troubleshooting.test.ts

@@ -1,7 +1,7 @@
 /**
  * Writes docs/reference.md and docs/errors.md from the code: the flags of all commands, and the codes of all errors with
  * what to do about each. `npm run reference`.
- * Metrics, events and alerts are described where operators need them; tests compare those pages with the code.
+ * Values, metrics, events and alerts have pages of their own, which tests compare with the code.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -82,11 +82,7 @@ export function renderReference(): string {
 
 *Reference for operators.* With this page you can look up the flags of \`netdra run\`, of the tools on a node, and of \`kubectl netdra\`.
 
-Written by \`npm run reference\` from the code, and compared with it by a test. Values of the chart:
-[operators.md](operators.md#values). Metrics: [operators.md](operators.md#watch-it). Events: [troubleshooting.md](troubleshooting.md#where-to-look).
-Alerts: [troubleshooting.md](troubleshooting.md#alerts). Error codes: [errors.md](errors.md).
-
-A flag takes precedence over its variable, and the variable over the default.
+Written by \`npm run reference\` from the code, and compared with it by a test. A flag takes precedence over its variable, and the variable over the default.
 
 | flag | commands | variable | default | meaning |
 |---|---|---|---|---|

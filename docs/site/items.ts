@@ -108,7 +108,7 @@ async function listMetrics(stage: Stage, alerts: Item[]): Promise<Item[]> {
         name,
         meaning: help,
         details: [
-          `In the table of the [operators' page](../../operators.md#watch-it): ${rowOf(stage, 'docs/operators.md', name, 'metrics')}.`,
+          `In the table of [all metrics](../../metrics.md): ${rowOf(stage, 'docs/metrics.md', name, 'metrics')}.`,
           `| type | labels |\n|---|---|\n| ${type} | ${[...labels].join(', ')} |`,
           ...users.map((each) => `The alert [${each.name}](../alerts/${each.name}.md) looks at it.`),
         ],

@@ -54,10 +54,10 @@ export function formatConflist(network: PodNetwork, dataDir: string): string {
 
 /** The CNI configuration list for pods without a default network, as the page for operators shows it. */
 export function readNoNetworkConflist(): string {
-  const page = readFileSync(new URL('../../docs/operators.md', import.meta.url), 'utf8');
+  const page = readFileSync(new URL('../../docs/no-default-network.md', import.meta.url), 'utf8');
   const [, conflist] = /^```json\n(\{\n {2}"cniVersion".*?\n)```$/ms.exec(page) ?? [];
   if (conflist === undefined)
-    throw new NetdraError('no-pod-network', 'docs/operators.md has no CNI configuration list');
+    throw new NetdraError('no-pod-network', 'docs/no-default-network.md has no CNI configuration list');
   return conflist;
 }
 

@@ -90,13 +90,7 @@ export const pagePlans: PagePlan[] = [
     page: 'docs/operators.md',
     notRun: [
       [/^docker buildx build/, noEngine],
-      [/^helm (test|lint --strict)$/, mention],
-      [/^kubectl netdra$/, mention],
-      [/^npm (pack|install)/, 'test/tools/package/package.test.ts packs and installs the package'],
-      [/^netdra seccomp$/, 'a command of the image: test/unit/cli/seccomp.test.ts runs it'],
-      [/^netdra validate$/, mention],
-      [/^netdra log$/, 'a command of the image, which kubectl netdra bundle runs'],
-      [/^netdra (--version|claims)$/, mention],
+      [/^helm test$/, mention],
       [/values-openshift/, 'needs OpenShift'],
       [/ netdra-test$/, 'shows why `helm test` failed, and it does not fail'],
     ],
@@ -110,8 +104,7 @@ export const pagePlans: PagePlan[] = [
         ],
       ],
       [/^helm install .*simulate/, ['kubectl delete --filename deploy/manifests/netdra.yaml --wait --timeout=1m']],
-      [/^kubectl get nnd$/, [install, 'kubectl wait nnd/worker-1 --for=create --timeout=30s']],
-      [/^kubectl netdra status/, startPod],
+      [/get pods --selector/, [install, ...startPod]],
     ],
     after: [
       [
@@ -125,7 +118,6 @@ export const pagePlans: PagePlan[] = [
           'kubectl --namespace netdra delete secret netdra-tls',
         ],
       ],
-      [/^kubectl create clusterrolebinding/, ['kubectl delete clusterrolebinding netdra-viewers']],
       [/^kubectl get resourceclaim my-claim/, [deletePod]],
     ],
     additions: [
@@ -137,13 +129,29 @@ export const pagePlans: PagePlan[] = [
     output: [
       [/^kubectl get resourceslices/, /sriov\.netdra\.dev/],
       [/^helm test netdra/, /Phase: +Succeeded/],
+      [/^kubectl get --raw/, /\[\+\]nri ok/],
+      [/^kubectl describe pod my-pod/, /^Status: +Running$/m],
+      [/^kubectl get resourceclaim my-claim/, /driver: sriov\.netdra\.dev/],
+    ],
+  },
+  {
+    page: 'docs/monitoring.md',
+    setUp: [install],
+    notRun: [
+      [/^kubectl netdra$/, mention],
+      [/^npm (pack|install)/, 'test/tools/package/package.test.ts packs and installs the package'],
+      [/^netdra log$/, 'a command of the image, which kubectl netdra bundle runs'],
+    ],
+    before: [[/^kubectl netdra status/, ['kubectl wait nnd/worker-1 --for=create --timeout=30s', ...startPod]]],
+    after: [
+      [/^kubectl netdra metadata my-claim/, [deletePod]],
+      [/^kubectl create clusterrolebinding/, ['kubectl delete clusterrolebinding netdra-viewers']],
+    ],
+    output: [
       [/^kubectl --namespace netdra logs netdra-abcde --since/, /"to":"debug","msg":"log level changed"/],
       [/^kubectl netdra status/, /8 devices, 1 allocated, 1 in use/],
       [/^kubectl get nnd$/, /NAME +DRIVER +OFFERED[^\n]*\n\S+ +0\.1\.0 +8 +/],
       [/^kubectl netdra claims/, /my-claim/],
-      [/^kubectl get --raw/, /\[\+\]nri ok/],
-      [/^kubectl describe pod my-pod/, /^Status: +Running$/m],
-      [/^kubectl get resourceclaim my-claim/, /driver: sriov\.netdra\.dev/],
     ],
   },
   {

@@ -7,11 +7,13 @@ import { buildMetrics } from './build-metrics.ts';
 import { findObject } from './manifest-objects.ts';
 
 const repo = fileURLToPath(new URL('../../../', import.meta.url));
-const page = readFileSync(join(repo, 'docs/operators.md'), 'utf8');
+const [valuesPage = '', permissionsPage = '', metricsPage = ''] = ['values', 'permissions', 'metrics'].map((name) =>
+  readFileSync(join(repo, `docs/${name}.md`), 'utf8'),
+);
 const defaults = loadYaml<Record<string, unknown>>(readFileSync(join(repo, 'deploy/helm/netdra/values.yaml'), 'utf8'));
-describe('docs/operators.md', () => {
-  it('names every value once, and no other', () => {
-    const rows = [...page.matchAll(/^\| (`[a-zA-Z.]+`(?:, `[a-zA-Z.]+`)*) \| .* \| .* \|$/gm)].map(
+describe('the reference pages for operators', () => {
+  it('name every value of the chart once, and no other', () => {
+    const rows = [...valuesPage.matchAll(/^\| (`[a-zA-Z.]+`(?:, `[a-zA-Z.]+`)*) \| .* \| .* \|$/gm)].map(
       ([, first = '']) => first,
     );
     const named = rows.flatMap((row) => {
@@ -24,15 +26,15 @@ describe('docs/operators.md', () => {
       const entries = isLeaf ? [] : Object.entries(value);
       return entries.length === 0 ? [path.join('.')] : entries.flatMap(([key, inner]) => paths(inner, [...path, key]));
     };
-    expect(named.filter((name) => !/^(NET|SYS)_ADMIN$/.test(name)).sort()).toEqual(paths(defaults).sort());
+    expect(named.sort()).toEqual(paths(defaults).sort());
   });
 
-  it('has a reason for every capability and every mount', () => {
+  it('have a reason for every capability and every mount', () => {
     const pod = findObject<V1DaemonSet>('DaemonSet').spec?.template.spec;
     const [container] = pod?.containers ?? [];
-    const rows = (pattern: RegExp) => [...page.matchAll(pattern)].map(([, name]) => name);
+    const rows = (pattern: RegExp) => [...permissionsPage.matchAll(pattern)].map(([, name]) => name);
     expect(rows(/^\| `([A-Z]+_[A-Z]+)` \| \S/gm)).toEqual(container?.securityContext?.capabilities?.add);
-    const mounts = [...page.matchAll(/^\| `(\/[^`]+)` \| ([^|]+) \| \S/gm)].map(([, path, how = '']) => ({
+    const mounts = [...permissionsPage.matchAll(/^\| `(\/[^`]+)` \| ([^|]+) \| \S/gm)].map(([, path, how = '']) => ({
       path,
       how,
     }));
@@ -46,10 +48,10 @@ describe('docs/operators.md', () => {
     );
   });
 
-  it('names every metric, and no other', async () => {
+  it('name every metric, and no other', async () => {
     const { text } = await buildMetrics().render();
     const known = [...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
-    const named = [...page.matchAll(/`((?:netdra|dra_metadata|process|nodejs)_\w+)`/g)].map(([, name]) => name);
+    const named = [...metricsPage.matchAll(/`((?:netdra|dra_metadata|process|nodejs)_\w+)`/g)].map(([, name]) => name);
     expect(named.sort()).toEqual(known.sort());
   });
 });
