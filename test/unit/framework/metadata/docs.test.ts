@@ -32,12 +32,15 @@ function objectsOf(stream: string): unknown[] {
 describe('docs/metadata.md', () => {
   const blocks = [...text.matchAll(/<!-- (test\/golden\/\S+) -->\n```json\n([\s\S]*?)\n```\n/g)];
 
-  it('shows real files: each example is a golden file', () => {
+  it('shows golden files as examples; that of kep is the second object of v1', () => {
     for (const [, path = '', shown] of blocks) {
       expect(shown, path).toBe(readFileSync(join(root, path), 'utf8').trimEnd());
     }
     const shown = blocks.map(([, path = '']) => path);
-    for (const name of layoutNames) expect(shown).toContain(`test/golden/${name}/kernel.golden`);
+    const golden = (name: LayoutName) => `test/golden/${name}/kernel.golden`;
+    for (const name of layoutNames.filter((each) => each !== 'kep')) expect(shown).toContain(golden(name));
+    const [v1, kep] = (['v1', 'kep'] as const).map((name) => readFileSync(join(root, golden(name)), 'utf8'));
+    expect(objectsOf(v1 ?? '')[1]).toEqual(JSON.parse(kep ?? ''));
     expect(shown).toContain('test/golden/cdi/kernel-gate.golden');
     // Every JSON example is compared with a golden file.
     expect(text.match(/^```json$/gm)).toHaveLength(blocks.length);
