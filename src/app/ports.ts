@@ -2,22 +2,23 @@ import { join } from 'node:path';
 import { createPlugin } from '../../nri/index.ts';
 import type { NodePorts, NodeSettings } from '../driver/composition/ports.ts';
 import { StateError } from '../driver/model/index.ts';
-import { readBootId } from '../driver/recovery/index.ts';
 import { Store } from '../driver/state/index.ts';
-import { KernelNetworks } from '../driver/vf/networks.ts';
 import { type ApiAccess, KubeClient } from '../framework/kube/index.ts';
 import { startKubeletPlugin } from '../framework/kubeletplugin/index.ts';
 import { storePath } from '../instance/directories.ts';
 import { InstanceFile } from '../instance/instance-file.ts';
 import type { Settings } from '../instance/settings.ts';
+import { makeStateDir } from '../instance/stored-claims.ts';
 import { Backlog } from '../lib/backlog.ts';
 import { systemClock as clock } from '../lib/clock.ts';
 import { CloseWatch } from '../lib/close-watch.ts';
 import { defined } from '../lib/defined.ts';
 import { FileMutex } from '../lib/file-mutex.ts';
 import type { Logger } from '../lib/logger.ts';
+import { textFiles } from '../lib/text-files.ts';
+import { readBootId } from '../node/boot-id.ts';
 import { CniRunner } from '../node/cni/index.ts';
-import { NetworkWatch } from '../node/netlink/index.ts';
+import { KernelNetworks, NetworkWatch } from '../node/netlink/index.ts';
 import { readNearNodes, readNumaNodes } from '../node/numa/index.ts';
 import { InstanceToken, Operations, observerOf } from './ops/index.ts';
 import { openStartGate } from './start-gate.ts';
@@ -42,6 +43,7 @@ export async function openPorts(
   const ops = stack.use(await startOperations(settings, logger));
   const kube = stack.use(new KubeClient(access, { clock, userAgent: 'netdra' }));
   const bootId = await readBootId(settings.bootIdPath);
+  makeStateDir(stateDir);
   const store = stack.use(new Store(storePath(stateDir), { bootId }));
   const gate = await openStartGate(settings, { kube, dataDir, logger });
   const networks = stack.use(new KernelNetworks({ procSysDir: settings.procSysDir }));
@@ -61,7 +63,7 @@ export async function openPorts(
       nearNodes: (node) => readNearNodes(node),
     },
     // What a failed removal leaves is found by the next reconciliation.
-    disk: { bootId, store, locks, gate, later: (task) => removals.add(task) },
+    disk: { bootId, store, files: textFiles, locks, gate, later: (task) => removals.add(task) },
     kubelet: {
       serve: (plugin, options) =>
         startKubeletPlugin(plugin, {

@@ -8,6 +8,7 @@ import { PolicyFile } from '../driver/devices/policy-file.ts';
 import type { StoredClaim, UnrestoredVf } from '../driver/model/index.ts';
 import { systemClock } from '../lib/clock.ts';
 import { defined } from '../lib/defined.ts';
+import { textFiles } from '../lib/text-files.ts';
 import { Inventory, type InventoryOptions, type InventoryPolicy } from '../node/inventory/index.ts';
 import { SriovError, Sysfs } from '../node/sriov/index.ts';
 import { formatTable, type Terminal } from './terminal.ts';
@@ -61,7 +62,7 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
 
 async function readPolicy(path: string): Promise<InventoryPolicy> {
   let policy: InventoryPolicy = {};
-  await new PolicyFile(path).follow((read) => {
+  await new PolicyFile(path, textFiles).follow((read) => {
     policy = read ?? {};
   });
   return policy;

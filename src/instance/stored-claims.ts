@@ -1,4 +1,5 @@
-import type { StoredClaim, UnrestoredVf } from '../driver/model/index.ts';
+import { mkdirSync } from 'node:fs';
+import { StateError, type StoredClaim, type UnrestoredVf } from '../driver/model/index.ts';
 import { Store, StoredRecords } from '../driver/state/index.ts';
 import { type ClaimRecords, RecordFiles } from '../framework/metadata/index.ts';
 import { NetdraError } from '../lib/errors.ts';
@@ -43,4 +44,19 @@ export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: s
     records,
     [Symbol.dispose]: () => store[Symbol.dispose](),
   };
+}
+
+/** Makes the directory of the database if it is missing. @throws StateError `store-unusable` */
+export function makeStateDir(stateDir: string): void {
+  try {
+    mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    const path = storePath(stateDir);
+    throw new StateError('store-unusable', `state store ${path} cannot be used`, {
+      cause,
+      path,
+      retriable: true,
+      hint: 'check space and permissions of its directory; without it nothing is done',
+    });
+  }
 }

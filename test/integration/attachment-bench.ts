@@ -6,10 +6,9 @@ import type { SandboxPlace, StoredDevice, VfConfig } from '../../src/driver/mode
 import { Store } from '../../src/driver/state/index.ts';
 import { CniAttacher } from '../../src/driver/vf/cni-attacher.ts';
 import { Attachments } from '../../src/driver/vf/index.ts';
-import { KernelNetworks } from '../../src/driver/vf/networks.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import { CniRunner } from '../../src/node/cni/index.ts';
-import type { VfInfo } from '../../src/node/netlink/index.ts';
+import { KernelNetworks, type VfInfo } from '../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';

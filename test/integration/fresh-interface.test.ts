@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { VfConfig } from '../../src/driver/model/index.ts';
 import { type ClaimDifferences, findDifferences } from '../../src/driver/vf/claim-differences.ts';
 import { configureLink, type LinkConfig } from '../../src/driver/vf/configure-link.ts';
-import { KernelNetworks } from '../../src/driver/vf/networks.ts';
+import { KernelNetworks } from '../../src/node/netlink/index.ts';
 import { EtherType, PacketSocket } from '../../src/node/netlink/packet-socket.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { routerAdvertisement } from '../doubles/router.ts';

@@ -3,9 +3,8 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Follow } from '../../src/driver/sandbox/follow.ts';
 import { NamespaceEnds } from '../../src/driver/sandbox/namespace-ends.ts';
-import { KernelNetworks } from '../../src/driver/vf/networks.ts';
 import { systemClock } from '../../src/lib/clock.ts';
-import { NetworkWatch } from '../../src/node/netlink/index.ts';
+import { KernelNetworks, NetworkWatch } from '../../src/node/netlink/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 

@@ -9,11 +9,11 @@ import { createSandboxSide, type SandboxSide } from '../../src/driver/sandbox/in
 import { Store } from '../../src/driver/state/index.ts';
 import { CniAttacher } from '../../src/driver/vf/cni-attacher.ts';
 import { Attachments } from '../../src/driver/vf/index.ts';
-import { KernelNetworks } from '../../src/driver/vf/networks.ts';
 import { ClaimMetadata, layouts } from '../../src/framework/metadata/index.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import { KeyedMutex } from '../../src/lib/keyed-mutex.ts';
 import { CniRunner } from '../../src/node/cni/index.ts';
+import { KernelNetworks } from '../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { testDriver } from '../doubles/objects.ts';

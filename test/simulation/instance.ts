@@ -9,9 +9,11 @@ import { Store, type StoreOptions } from '../../src/driver/state/index.ts';
 import type { DeviceHealth } from '../../src/framework/kubeletplugin/index.ts';
 import { PluginCalls } from '../../src/framework/kubeletplugin/plugin-calls.ts';
 import { restoreEach } from '../../src/framework/kubeletplugin/shared-files.ts';
+import { makeStateDir } from '../../src/instance/stored-claims.ts';
 import { FileMutex } from '../../src/lib/file-mutex.ts';
 import { KeyedMutex } from '../../src/lib/keyed-mutex.ts';
 import type { Logger } from '../../src/lib/logger.ts';
+import { textFiles } from '../../src/lib/text-files.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { driverName, nodeName } from './api-server.ts';
 import { openSimCard } from './card-ports.ts';
@@ -81,7 +83,8 @@ export class Instance {
     this.#logger = loggerOf(node, process);
     const open: StoreOptions['open'] = (path, options) =>
       node.databases.open(path, options, (isRead) => node.beforeStatement(isRead));
-    const { database } = directoriesOf(node.directories);
+    const { stateDir, database } = directoriesOf(node.directories);
+    makeStateDir(stateDir);
     this.store = openStore(node, process, database, { bootId: `boot-${node.bootCount}`, open });
     process.onEnd(() => this.store[Symbol.dispose]());
   }
@@ -159,7 +162,7 @@ export class Instance {
         openCard: () => openSimCard(hardware, process, simulator, () => this.#node.readFails('card')),
         policy: this.#policyFile(),
       },
-      disk: { bootId: `boot-${bootCount}`, store: this.store, locks, gate },
+      disk: { bootId: `boot-${bootCount}`, store: this.store, files: textFiles, locks, gate },
       kube: apiServer.client(process),
       kubelet: { serve: async (plugin, options) => this.#serve(plugin, options) },
       runtime: {

@@ -115,6 +115,22 @@ function longFunctions(folders: string[], limit: number): string[] {
     .map(({ path, line, lines }) => `${path}:${line}: ${lines}`);
 }
 
+/** Modules of Node.js by which code reaches the operating system. `node:sqlite` is allowed: the store is the driver's database. */
+const systemModules =
+  /'node:(?:child_process|cluster|dgram|dns|fs|http2?|https|inspector|net|os|process|tls|worker_threads)\b/;
+
+/** What `driver` may not have: its ports reach the operating system for it. `path: line`. */
+function systemUses(path: string, text: string): string[] {
+  const opensFiles = (module: string) => systemModules.test(read(join('src/lib', module)));
+  return text
+    .split('\n')
+    .filter((line) => {
+      const [, module] = /^import (?!type ).*\/lib\/([^']+)'/.exec(line) ?? [];
+      return systemModules.test(line) || line.includes('/proc') || (module !== undefined && opensFiles(module));
+    })
+    .map((line) => `${path}: ${line.trim()}`);
+}
+
 describe('the rooms of src', () => {
   it('are those of the list, beside the entry that joins the two programs', () => {
     const folders = Object.keys(rooms).filter((room) => room !== 'nri');
@@ -176,6 +192,20 @@ describe('the rooms of src', () => {
         ['c', 'd'],
       ]),
     ).toEqual(['b → c', 'c → b']);
+  });
+
+  it('know no operating system in driver', () => {
+    const driver = sources.filter((path) => path.startsWith('src/driver/'));
+    expect(driver.flatMap((path) => systemUses(path, read(path)))).toEqual([]);
+  });
+
+  it.each([
+    "import { readFile } from 'node:fs/promises';",
+    "import type { Socket } from 'node:net';",
+    "import { replaceFile } from '../../lib/replace-file.ts';",
+    "const path = '/proc/self/ns/net';",
+  ])('are checked by a rule that finds %s', (line) => {
+    expect(systemUses('src/driver/x.ts', line)).toEqual([`src/driver/x.ts: ${line}`]);
   });
 
   it('are not imported from the folders that are built or shipped without the tests', () => {

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { DeviceList } from '../../../src/driver/devices/device-list.ts';
 import { reportDevices } from '../../../src/driver/devices/device-report.ts';
+import { PolicyFile } from '../../../src/driver/devices/policy-file.ts';
 import { Store } from '../../../src/driver/state/index.ts';
 import { ResourceApi } from '../../../src/framework/kube/index.ts';
 import {
@@ -13,6 +14,7 @@ import {
 } from '../../../src/framework/resourceslice/index.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
 import { explain } from '../../../src/lib/errors.ts';
+import { textFiles } from '../../../src/lib/text-files.ts';
 import type { RtnlConnection } from '../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { ManualClock } from '../../../test/doubles/manual-clock.ts';
@@ -90,7 +92,9 @@ async function openDriver(cluster: ApiCluster) {
     new DeviceList({
       ...{ driver: testDriver, host, clock, store, sysfsRoot: node.root },
       ...{ now: () => new Date(Date.UTC(2026, 0, 1) + clock.nowMs()), logger: new RecordingLogger() },
-      ...{ held: () => new Map(), unrestored: () => [], ...(hasCounters ? { policyPath } : {}) },
+      held: () => new Map(),
+      unrestored: () => [],
+      ...(hasCounters ? { policy: new PolicyFile(policyPath, textFiles) } : {}),
     });
   let devices = open();
   let stored: number[] = [];

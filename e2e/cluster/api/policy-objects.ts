@@ -6,6 +6,7 @@ import type { PolicyOrigin } from '../../../src/driver/devices/policy-file.ts';
 import { type NetworkDevicePolicy, PolicyObjects } from '../../../src/driver/policy/index.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
 import { explain, NetdraError } from '../../../src/lib/errors.ts';
+import { textFiles } from '../../../src/lib/text-files.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import type { ApiCluster, ApiUser } from './api-cluster.ts';
 
@@ -36,7 +37,12 @@ function follow(user: ApiUser, refuses: string[] = []) {
   const seen: (PolicyOrigin | undefined)[] = [];
   const logger = new RecordingLogger();
   const source = new PolicyObjects({
-    ...{ kube: user.client, node, clock: systemClock, logger, random: () => 0 },
+    kube: user.client,
+    node,
+    clock: systemClock,
+    logger,
+    random: () => 0,
+    files: textFiles,
     statePath: join(dir, 'policy.json'),
   });
   let fault = '';

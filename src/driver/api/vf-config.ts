@@ -104,7 +104,7 @@ const route = z
 
 /** Printable ASCII without blank, `/` and `:`, and at most one `%`, as `%d`. */
 const interfaceNamePattern = /^[!-$&-.0-9;-~]*(%d[!-$&-.0-9;-~]*)?$/;
-/** `all` and `default` are directories below `/proc/sys/net`: settings of such an interface would be those of all. */
+/** The kernel keeps sysctls of all interfaces under `all` and `default`: an interface of that name would share them. */
 const reservedInterfaceNames = ['.', '..', 'all', 'default'];
 
 /**

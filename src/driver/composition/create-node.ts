@@ -158,7 +158,7 @@ function podUidsFrom(store: Store) {
 async function findDevices(base: Base, on: Pick<ClaimMetadataOptions, 'onPending' | 'onPrepared' | 'onUnprepared'>) {
   const { disk, clock, now, logger, settings, stack } = base;
   const { networks, ...sources } = base.kernel;
-  const { driverName: driver, nodeName, dataDir, stateDir, inventoryPolicy, listAttributes } = settings;
+  const { driverName: driver, nodeName, dataDir, stateDir, listAttributes } = settings;
   const { attributesDir, downwardApiDir } = settings;
   const { store, bootId, gate, later } = disk;
   const metadata = new ClaimMetadata({
@@ -188,7 +188,7 @@ async function findDevices(base: Base, on: Pick<ClaimMetadataOptions, 'onPending
       held: heldBy(store),
       unrestored: () => store.unrestored(),
       settingsLost: () => base.drift.lost(),
-      ...defined({ ethtool, policyPath: inventoryPolicy, policy: sources.policy ?? createPolicySource(base) }),
+      ...defined({ ethtool, policy: sources.policy ?? createPolicySource(base) }),
     }),
   );
   return { metadata, devices };

@@ -5,6 +5,7 @@ import type { ClaimMetadataOptions, LayoutName, MetadataVersion } from '../../fr
 import type { Clock } from '../../lib/clock.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
+import type { TextFiles } from '../../lib/text-files.ts';
 import type { NumaNodes } from '../../node/numa/index.ts';
 import type { CniRules } from '../api/cni-rules.ts';
 import type { DeviceCounts } from '../devices/device-counts.ts';
@@ -93,6 +94,8 @@ export interface DiskPort {
   /** Of the node's current boot. */
   bootId: string;
   store: Store;
+  /** The policy file, and the driver's own text files. */
+  files: TextFiles;
   /** Shared with other instances of the driver. All work on a claim holds its `claimKey`. */
   locks: Locks;
   /** The start gate's program, once it is installed, and who runs it. */

@@ -28,7 +28,7 @@ import { unsettledDevices } from './held-devices.ts';
 import { type InventoryView, type ViewedDevices, viewInventory } from './inventory-view.ts';
 import { ListAttributes, type ListAttributesOptions } from './list-attributes.ts';
 import { offeredBandwidth, portCounters } from './offered-bandwidth.ts';
-import { PolicyFile, type PolicySource } from './policy-file.ts';
+import type { PolicySource } from './policy-file.ts';
 import { PolicyInForce } from './policy-in-force.ts';
 import { ScanSchedule, type ScanScheduleOptions } from './scan-schedule.ts';
 
@@ -39,11 +39,9 @@ export interface DeviceListOptions
     ListAttributesOptions,
     Omit<HostVfsOptions, 'assertListed' | 'deviceAt' | 'onHungChange' | 'onRatesRefused'> {
   host: HostVfsOptions['host'] & InventoryOptions['connection'];
-  /** File with an InventoryPolicy. */
-  policyPath?: string;
   /** For the time of scans. Default: the system's clock. */
   now?: () => Date;
-  /** Where the policy comes from instead. */
+  /** Where the inventory policy comes from; absent: there is none, and all VFs are offered. */
   policy?: PolicySource;
 }
 
@@ -76,7 +74,7 @@ export class DeviceList implements AsyncDisposable {
 
   constructor(options: DeviceListOptions) {
     this.#options = options;
-    const { host, clock, policyPath, held } = options;
+    const { host, clock, policy, held } = options;
     this.vfs = new HostVfs({
       ...options,
       deviceAt: (pciAddress) => this.#at(pciAddress),
@@ -87,8 +85,7 @@ export class DeviceList implements AsyncDisposable {
     const { sysfs, isSimulated: simulated } = this.vfs;
     const vfSwitch = new VfActivation({ sysfs, connection: host, clock });
     this.#inventory = new Inventory({ sysfs, connection: host, simulated, vfSwitch });
-    const source = options.policy ?? (policyPath === undefined ? undefined : new PolicyFile(policyPath));
-    this.#policy = new PolicyInForce(source, {
+    this.#policy = new PolicyInForce(policy, {
       inventory: this.#inventory,
       logger: options.logger,
       isOffering: () => this.#offered.length > 0,

@@ -1,6 +1,6 @@
-import { readFile } from 'node:fs/promises';
 import { NetdraError } from '../../lib/errors.ts';
 import { findYamlProblem } from '../../lib/json-depth.ts';
+import type { TextFiles } from '../../lib/text-files.ts';
 import { type InventoryPolicy, inventoryPolicySchema } from '../../node/inventory/index.ts';
 import { checkSchema } from '../api/schema-faults.ts';
 import { yamlPlaces } from '../api/yaml-places.ts';
@@ -33,11 +33,13 @@ export interface PolicySource {
 /** The operator's inventory policy, a YAML or JSON file that may change while the driver runs. */
 export class PolicyFile implements PolicySource {
   readonly #path: string;
+  readonly #files: Pick<TextFiles, 'read'>;
   /** Text of the policy in force. */
   #text: string | undefined;
 
-  constructor(path: string) {
+  constructor(path: string, files: Pick<TextFiles, 'read'>) {
     this.#path = path;
+    this.#files = files;
   }
 
   /**
@@ -60,7 +62,7 @@ export class PolicyFile implements PolicySource {
 
   async #read(): Promise<string> {
     try {
-      return await readFile(this.#path, 'utf8');
+      return await this.#files.read(this.#path);
     } catch (cause) {
       throw this.#invalid(`cannot read inventory policy ${this.#path}`, cause);
     }

@@ -1,9 +1,8 @@
-import { readFileSync } from 'node:fs';
 import { FollowedList, isKubeError, type ObjectMeta } from '../../framework/kube/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { errnoCode, NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { replaceFile } from '../../lib/replace-file.ts';
+import type { TextFiles } from '../../lib/text-files.ts';
 import { type InventoryPolicy, policySpecSchema } from '../../node/inventory/index.ts';
 import { labelSelector } from '../api/class-config.ts';
 import { matches } from '../api/namespace-rules.ts';
@@ -36,6 +35,7 @@ export interface PolicyObjectsOptions {
   logger: Logger;
   /** From 0 up to 1. */
   random: () => number;
+  files: TextFiles;
   /** File in which the choice is kept for the next start. */
   statePath: string;
   /** File with the policy of nodes that no object selects. */
@@ -83,9 +83,9 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   }
 
   async #start(onChange: PutInForce): Promise<void> {
-    const { clock, logger, statePath } = this.#options;
+    const { clock, logger, files, statePath } = this.#options;
     this.#isStarted = true;
-    this.#choice = readChoice(statePath, logger);
+    this.#choice = await readChoice(files, statePath, logger);
     const { policy, name, generation = 0 } = this.#choice ?? {};
     if (name !== undefined) this.#put(() => onChange(policy, { name, generation }));
     this.#objects.start();
@@ -148,8 +148,8 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   }
 
   async #followFile(onChange: PutInForce): Promise<NetdraError | undefined> {
-    const { filePath } = this.#options;
-    this.#file ??= filePath === undefined ? noFile() : new PolicyFile(filePath);
+    const { files, filePath } = this.#options;
+    this.#file ??= filePath === undefined ? noFile() : new PolicyFile(filePath, files);
     try {
       return await this.#file.follow((...args) => this.#put(() => onChange(...args)));
     } catch (error) {
@@ -161,10 +161,10 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
 
   /** Keeps the choice for the next start. A failure is only logged: that start waits for the API server, or begins with an older choice. */
   #keep(choice: StoredChoice): void {
-    const { statePath, logger } = this.#options;
+    const { files, statePath, logger } = this.#options;
     this.#choice = choice;
     try {
-      replaceFile(statePath, `${JSON.stringify(choice)}\n`, 0o600);
+      files.replace(statePath, `${JSON.stringify(choice)}\n`);
     } catch (err) {
       logger.warn({ err }, 'the inventory policy in force is not kept for the next start');
     }
@@ -216,9 +216,9 @@ function noFile(): Pick<PolicyFile, 'follow'> {
 }
 
 /** @returns `undefined` for a file that is missing or damaged: nothing is known */
-function readChoice(path: string, logger: Logger): StoredChoice | undefined {
+async function readChoice(files: TextFiles, path: string, logger: Logger): Promise<StoredChoice | undefined> {
   try {
-    const choice: StoredChoice = JSON.parse(readFileSync(path, 'utf8'));
+    const choice: StoredChoice = JSON.parse(await files.read(path));
     if (choice.name === undefined) return {};
     return { ...choice, policy: policySpecSchema.parse(choice.policy) };
   } catch (err) {

@@ -1,4 +1,4 @@
-export { defaultBootIdPath, endEarlierBoots, readBootId } from './boot.ts';
+export { endEarlierBoots } from './boot.ts';
 export { CniCleanUp, type CniCleanUpOptions } from './cni-clean-up.ts';
 export { InactiveClaims, type InactiveClaimsOptions } from './inactive-claims.ts';
 export { ObservedVfs } from './observed-vfs.ts';

@@ -1,5 +1,3 @@
-import { mkdirSync } from 'node:fs';
-import { dirname } from 'node:path';
 import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node:sqlite';
 import { isDeepStrictEqual } from 'node:util';
 import { claimName } from '../../framework/metadata/index.ts';
@@ -55,15 +53,13 @@ export class Store implements Disposable {
   /** Whether it was checked by the synchronous code that runs now, which waits for nothing that another instance does. */
   #isChecked = false;
 
-  /** @param path of the database file; it and its directory are made if missing, unless `readOnly` */
+  /** @param path of the database file, which is made if missing, unless `readOnly` */
   constructor(path: string, { bootId, readOnly = false, open = openFile }: StoreOptions = {}) {
     this.path = path;
     this.#bootId = bootId;
     this.#isReadOnly = readOnly;
     this.#database = this.#guard(() => {
-      if (readOnly) return openToRead(open, path);
-      mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-      return openDatabase(open, path);
+      return readOnly ? openToRead(open, path) : openDatabase(open, path);
     });
     this.records = new RecordTable(this.#query.bind(this), () => this.#readChanges().records);
   }

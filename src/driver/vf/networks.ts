@@ -1,19 +1,11 @@
-import { existsSync, readdirSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import {
-  EtherType,
-  EthtoolConnection,
-  type InterfaceSysctls,
-  type LinkEthtool,
-  type LinkStateConnection,
-  NetlinkError,
+import type {
+  InterfaceSysctls,
+  LinkEthtool,
+  LinkStateConnection,
   NetnsHandle,
-  NetworkWatch,
   PacketSocket,
   RtnlConnection,
-  readInterfaceSysctls,
-  type SysctlOptions,
-  writeInterfaceSysctls,
+  SysctlOptions,
 } from '../../node/netlink/index.ts';
 
 /**
@@ -79,92 +71,3 @@ export interface Networks {
 
 /** Where containerd and CRI-O mount the namespaces of sandboxes. */
 export const netnsDir = '/var/run/netns';
-
-export interface KernelNetworksOptions {
-  /** The host's `/proc/sys`, writable. */
-  procSysDir: string;
-  /** Path of the host's network namespace. Default: the one that the driver runs in. */
-  hostPath?: string;
-}
-
-/** The network namespaces of this machine. */
-export class KernelNetworks implements Networks, Disposable {
-  readonly host: {
-    readonly netns: NetnsHandle;
-    readonly connection: RtnlConnection;
-    readonly ethtool: EthtoolConnection;
-  };
-  readonly #options: KernelNetworksOptions;
-
-  /** @throws NetlinkError if the host's namespace cannot be opened */
-  constructor(options: KernelNetworksOptions) {
-    this.#options = options;
-    const { hostPath } = options;
-    const netns = hostPath === undefined ? NetnsHandle.own() : NetnsHandle.open(hostPath);
-    this.host = { netns, connection: RtnlConnection.open(netns), ethtool: EthtoolConnection.open(netns) };
-  }
-
-  open(path: string): NetworkNamespace | undefined {
-    const netns = NetnsHandle.openIfThere(path);
-    return netns && openNamespace(netns, this.host.netns, this.#options.procSysDir);
-  }
-
-  isGone(path: string): boolean {
-    try {
-      NetnsHandle.open(path)[Symbol.dispose]();
-      return false;
-    } catch (error) {
-      // Only in a directory that can be seen: the runtime's may not be mounted into our container.
-      return error instanceof NetlinkError && error.code === 'netns-missing' && existsSync(dirname(path));
-    }
-  }
-
-  /** Without opening it: every second, for each pod with a VF. */
-  isStill(identity: string, path: string): boolean {
-    try {
-      const there = statSync(path, { bigint: true, throwIfNoEntry: false });
-      return there !== undefined && identityOf(there) === identity;
-    } catch {
-      return true;
-    }
-  }
-
-  list(dir: string): string[] {
-    const names = existsSync(dir) ? readdirSync(dir) : [];
-    return names.map((name) => join(dir, name));
-  }
-
-  [Symbol.dispose](): void {
-    this.host.ethtool[Symbol.dispose]();
-    this.host.connection[Symbol.dispose]();
-    this.host.netns[Symbol.dispose]();
-  }
-}
-
-/** @param procSysDir see {@link KernelNetworksOptions} */
-function openNamespace(netns: NetnsHandle, host: NetnsHandle, procSysDir: string): NetworkNamespace {
-  let connection: RtnlConnection | undefined;
-  return {
-    netns,
-    isHost: netns.equals(host),
-    identity: identityOf(netns.inode),
-    get connection() {
-      connection ??= RtnlConnection.open(netns);
-      return connection;
-    },
-    writeSysctls: (interfaceName, settings, options) =>
-      writeInterfaceSysctls(netns, interfaceName, settings, { ...options, procSysDir }),
-    readSysctls: (interfaceName, keys) => readInterfaceSysctls(netns, interfaceName, keys, { procSysDir }),
-    packets: (index) => new PacketSocket(netns, index, EtherType.arp),
-    watch: (onChange) => NetworkWatch.open(netns, onChange),
-    [Symbol.dispose]() {
-      connection?.[Symbol.dispose]();
-      connection = undefined;
-      netns[Symbol.dispose]();
-    },
-  };
-}
-
-function identityOf({ dev, ino }: NetnsHandle['inode']): string {
-  return `${dev}:${ino}`;
-}

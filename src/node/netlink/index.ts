@@ -16,6 +16,7 @@ export {
 export { NetlinkError } from './errors.ts';
 export { EthtoolConnection, type EthtoolState, type LinkEthtool } from './ethtool.ts';
 export { FunctionLinks } from './function-links.ts';
+export { KernelNetworks } from './kernel-networks.ts';
 export type { Link, LinkChange, LinkFlag, XdpMode } from './link.ts';
 export {
   type LinkState,

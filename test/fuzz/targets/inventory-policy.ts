@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PolicyFile } from '../../../src/driver/devices/policy-file.ts';
 import { NetdraError } from '../../../src/lib/errors.ts';
+import { textFiles } from '../../../src/lib/text-files.ts';
 import { scratchDir } from '../scratch.ts';
 import { expectThat, type FuzzTarget } from '../target.ts';
 
@@ -40,7 +41,7 @@ export const target: FuzzTarget = {
   async run(input) {
     const path = join(scratchDir(), 'policy.yaml');
     writeFileSync(path, input);
-    const file = new PolicyFile(path);
+    const file = new PolicyFile(path, textFiles);
     let reports = 0;
     await file.follow((policy) => {
       reports++;

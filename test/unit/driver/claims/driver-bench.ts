@@ -131,7 +131,7 @@ export class DriverBench implements Disposable {
   readonly dir = this.#stack.use(tempDir()).path;
   readonly cdiDir = join(this.dir, 'cdi');
   readonly deviceInfoDir = join(this.dir, 'devinfo');
-  readonly store = this.#stack.use(new Store(join(this.dir, 'state/state.db')));
+  readonly store = this.#stack.use(new Store(join(this.dir, 'state.db')));
   readonly control = new FakeControl();
   readonly logger = new RecordingLogger();
   readonly clock = new ManualClock();

@@ -3,8 +3,10 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, vi } from 'vitest';
 import { DeviceList, type DeviceListOptions } from '../../../../src/driver/devices/device-list.ts';
 import { heldDevices } from '../../../../src/driver/devices/held-devices.ts';
+import { PolicyFile } from '../../../../src/driver/devices/policy-file.ts';
 import type { StoredClaim, StoredCondition, StoredDevice, UnrestoredVf } from '../../../../src/driver/model/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
+import { textFiles } from '../../../../src/lib/text-files.ts';
 import type { RtnlConnection } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import type { ManualClock } from '../../../doubles/manual-clock.ts';
@@ -42,7 +44,9 @@ export const options = (more: Partial<DeviceListOptions> = {}): DeviceListOption
 });
 
 export const open = (policyPath?: string, more: Partial<DeviceListOptions> = {}) =>
-  new DeviceList(options({ ...(policyPath === undefined ? {} : { policyPath }), ...more }));
+  new DeviceList(
+    options({ ...(policyPath === undefined ? {} : { policy: new PolicyFile(policyPath, textFiles) }), ...more }),
+  );
 
 export const scanned = async (...of: Parameters<typeof open>) => {
   const source = open(...of);

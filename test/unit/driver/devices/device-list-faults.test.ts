@@ -4,10 +4,11 @@ import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { silencedPfs } from '../../../../src/driver/devices/device-conditions.ts';
 import type { DeviceList, DeviceListOptions } from '../../../../src/driver/devices/device-list.ts';
 import { openDevices } from '../../../../src/driver/devices/open-devices.ts';
-import type { PolicySource } from '../../../../src/driver/devices/policy-file.ts';
+import { PolicyFile, type PolicySource } from '../../../../src/driver/devices/policy-file.ts';
 import { SliceError } from '../../../../src/framework/resourceslice/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { explain, NetdraError } from '../../../../src/lib/errors.ts';
+import { textFiles } from '../../../../src/lib/text-files.ts';
 import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import { NetlinkError, type RtnlConnection } from '../../../../src/node/netlink/index.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
@@ -256,7 +257,10 @@ describe('DeviceList, on a node whose devices cannot be listed', () => {
   it('does not start with an invalid policy, nor with a defect of its own', async () => {
     const path = join(node.root, 'policy.yaml');
     writeFileSync(path, 'apiVersion: broken');
-    await expect(start({ policyPath: path })).rejects.toMatchObject({ code: 'policy-invalid', path });
+    await expect(start({ policy: new PolicyFile(path, textFiles) })).rejects.toMatchObject({
+      code: 'policy-invalid',
+      path,
+    });
     links = async () => Promise.reject(new TypeError('x is not a function'));
     await expect(start()).rejects.toThrow(TypeError);
   });

@@ -2,6 +2,7 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { PolicyFile } from '../../../../src/driver/devices/policy-file.ts';
+import { textFiles } from '../../../../src/lib/text-files.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 const head = 'apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\n';
@@ -10,7 +11,7 @@ describe('PolicyFile', () => {
   it('reports a policy once, and again when the file changes', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');
-    const file = new PolicyFile(path);
+    const file = new PolicyFile(path, textFiles);
     const seen: unknown[] = [];
     writeFileSync(path, `${head}pfs:\n  - select: { name: ens1f0 }\n    vfs: 0-3\n    numVfs: 8\n`);
     await file.follow((policy) => seen.push(policy));
@@ -66,14 +67,14 @@ describe('PolicyFile', () => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');
     writeFileSync(path, text);
-    await expect(new PolicyFile(path).follow(() => undefined)).rejects.toThrow(message);
+    await expect(new PolicyFile(path, textFiles).follow(() => undefined)).rejects.toThrow(message);
   });
 
   it('tells all faults of a file at once', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');
     writeFileSync(path, `${head}pfs: [{ select: { vendor: intel }, numVfs: x }]`);
-    await expect(new PolicyFile(path).follow(() => undefined)).rejects.toMatchObject({
+    await expect(new PolicyFile(path, textFiles).follow(() => undefined)).rejects.toMatchObject({
       code: 'policy-invalid',
       path,
       message: expect.stringMatching(/pfs\.0\.select\.vendor: .*; pfs\.0\.numVfs: /),
@@ -81,7 +82,7 @@ describe('PolicyFile', () => {
   });
 
   it('says which file is missing', async () => {
-    await expect(new PolicyFile('/nowhere/policy.yaml').follow(() => undefined)).rejects.toThrow(
+    await expect(new PolicyFile('/nowhere/policy.yaml', textFiles).follow(() => undefined)).rejects.toThrow(
       '/nowhere/policy.yaml',
     );
   });
@@ -89,7 +90,7 @@ describe('PolicyFile', () => {
   it('keeps a good policy while the file is broken or missing, says why, and takes the next good one', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');
-    const file = new PolicyFile(path);
+    const file = new PolicyFile(path, textFiles);
     const seen: unknown[] = [];
     const follow = () => file.follow((policy) => seen.push(policy));
     writeFileSync(path, head);

@@ -4,6 +4,7 @@ import { describe, expect, vi } from 'vitest';
 import type { PolicyOrigin } from '../../../../src/driver/devices/policy-file.ts';
 import { type NetworkDevicePolicy, PolicyObjects } from '../../../../src/driver/policy/index.ts';
 import { NetdraError } from '../../../../src/lib/errors.ts';
+import { textFiles } from '../../../../src/lib/text-files.ts';
 import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import { itWith } from '../../../doubles/it-with.ts';
 import { startKubeBench } from '../../../doubles/kube-bench.ts';
@@ -32,7 +33,7 @@ async function startBench() {
   const statePath = join(dir.path, 'policy.json');
   const open = (path?: string) => {
     const filed = path === undefined ? {} : { filePath: path };
-    const options = { node: testNode, statePath, random: () => 0 };
+    const options = { node: testNode, files: textFiles, statePath, random: () => 0 };
     const source = stack.use(new PolicyObjects({ ...options, ...filed, kube, clock, logger }));
     return async () => {
       return await source.follow((policy: InventoryPolicy | undefined, origin) => {

@@ -1,8 +1,7 @@
-import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { StoredDevice } from '../../../../src/driver/model/index.ts';
-import { endEarlierBoots, readBootId } from '../../../../src/driver/recovery/index.ts';
+import { endEarlierBoots } from '../../../../src/driver/recovery/index.ts';
 import { Store } from '../../../../src/driver/state/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
@@ -70,18 +69,5 @@ describe('endEarlierBoots', () => {
     using store = open(dir.path, 'boot-2');
     expect(await end(store, () => Promise.reject(new Error('read-only file system')))).toBe(1);
     expect(store.claim('uid-a')?.state).toBe('preparing');
-  });
-});
-
-describe('readBootId', () => {
-  it('reads what the kernel tells, and refuses to guess', async () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'boot_id');
-    writeFileSync(path, 'd3c1…\n');
-    expect(await readBootId(path)).toBe('d3c1…');
-    writeFileSync(path, '\n');
-    await expect(readBootId(path)).rejects.toThrow(`cannot read the boot id of the node from ${path}`);
-    await expect(readBootId(join(dir.path, 'missing'))).rejects.toMatchObject({ code: 'boot-id-unknown' });
-    expect(await readBootId()).toMatch(/^[0-9a-f-]{36}$/);
   });
 });

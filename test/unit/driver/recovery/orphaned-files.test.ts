@@ -43,7 +43,7 @@ describe('OrphanedFiles', () => {
       join(dir.path, 'etc'),
     ];
     logger = new RecordingLogger();
-    store = new Store(join(dir.path, 'state/state.db'));
+    store = new Store(join(dir.path, 'state.db'));
     metadata = new ClaimMetadata({
       enabled: true,
       ...{ driver: testDriver, dataDir: dir.path, cdiDir, attributesDir, downwardApiDir },

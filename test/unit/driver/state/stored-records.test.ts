@@ -16,7 +16,7 @@ describe('records of claims in the store', () => {
   let storePath: string;
   beforeEach(() => {
     bench = new Bench();
-    storePath = join(bench.path, 'state/state.db');
+    storePath = join(bench.path, 'state.db');
   });
   afterEach(() => bench[Symbol.dispose]());
 
