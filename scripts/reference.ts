@@ -170,7 +170,8 @@ export function listErrorCodes(): ErrorCode[] {
 function listedCodes(text: string): ErrorCode[] {
   return [...text.matchAll(/^export type (\w+ErrorCode) =(.*?');$/gms)].flatMap(([, type = '', members = '']) =>
     [...members.matchAll(/(?:\/\*\*(.*?)\*\/\s*)?\| '([\w-]+)'/gs)].map(([, comment = '', code = '']) => ({
-      ...{ code, type: type.replace(/Code$/, '') },
+      code,
+      type: type.replace(/Code$/, ''),
       meaning: comment.replaceAll(/\s*\*\s+/g, ' ').trim(),
     })),
   );

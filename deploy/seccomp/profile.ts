@@ -16,20 +16,27 @@ const enosys = 38;
  * runtime and its version. Source: runc `libcontainer/standard_init_linux.go`, crun `src/libcrun/container.c`.
  */
 const runtimeCalls = [
-  ...['capget', 'capset', 'chdir', 'close_range', 'dup3', 'execve', 'execveat', 'fchdir', 'fchown', 'fstatfs'],
-  ...[
-    'getdents64',
-    'getppid',
-    'prctl',
-    'setgid',
-    'setgroups',
-    'setresgid',
-    'setresuid',
-    'setsid',
-    'setuid',
-    'statfs',
-    'umask',
-  ],
+  'capget',
+  'capset',
+  'chdir',
+  'close_range',
+  'dup3',
+  'execve',
+  'execveat',
+  'fchdir',
+  'fchown',
+  'fstatfs',
+  'getdents64',
+  'getppid',
+  'prctl',
+  'setgid',
+  'setgroups',
+  'setresgid',
+  'setresuid',
+  'setsid',
+  'setuid',
+  'statfs',
+  'umask',
 ];
 
 /** Untraced calls: those that do not return are missing in strace's summary; the last one is for nodes with SELinux. */
@@ -135,7 +142,9 @@ const families: readonly (readonly string[])[] = [
 /** Traced calls that the profile leaves out nevertheless: programs work without them if they fail. */
 const leftOut = [
   // libuv collects epoll_ctl calls in a ring if it gets one. Runtimes' default profiles do not allow these either.
-  ...['io_uring_setup', 'io_uring_enter', 'io_uring_register'],
+  'io_uring_setup',
+  'io_uring_enter',
+  'io_uring_register',
 ];
 
 /** @param traced names of calls, see `traced.json` */

@@ -221,7 +221,9 @@ export function anyFieldsDefinition(group: string, version: string, kind: string
     kind: 'CustomResourceDefinition',
     metadata: { name: `${singular}s.${group}` },
     spec: {
-      ...{ group, scope: 'Namespaced', names: { kind, plural: `${singular}s`, singular, listKind: `${kind}List` } },
+      group,
+      scope: 'Namespaced',
+      names: { kind, plural: `${singular}s`, singular, listKind: `${kind}List` },
       versions: [{ name: version, served: true, storage: true, schema }],
     },
   };

@@ -147,7 +147,8 @@ function chooseAll(flags: Flags): ProgramChoice[] {
 function choose(flags: Flags, kubernetes: KubernetesVersion, runtime: RuntimeName): ProgramChoice {
   const { kubernetesBin, crio, alpha } = flags;
   return {
-    ...{ kubernetes, runtime },
+    kubernetes,
+    runtime,
     ...(alpha === undefined ? {} : { alpha }),
     ...(kubernetesBin === undefined ? {} : { kubernetesDir: kubernetesBin }),
     ...(crio === undefined ? {} : { crioDir: crio }),

@@ -48,7 +48,15 @@ const number = (value: number, digits = 0) =>
 
 function formatOutcomes(played: readonly [side: string, outcomes: Outcome[]][], nodes: number): string {
   const head = [
-    ...['', 'publisher', 'all written, s', 'reads of a node', 'writes', 'kB in', 'kB out', 'kB of events', 'refused'],
+    '',
+    'publisher',
+    'all written, s',
+    'reads of a node',
+    'writes',
+    'kB in',
+    'kB out',
+    'kB of events',
+    'refused',
     'CPU of a node, ms',
   ];
   const kB = (bytes: number) => number(bytes / nodes / 1_000, 1);
@@ -59,14 +67,16 @@ function formatOutcomes(played: readonly [side: string, outcomes: Outcome[]][], 
       const { cost, writtenMs, cpuMs } = outcome;
       return [
         [
-          ...[text, side, writtenMs === undefined ? '' : number(writtenMs / 1_000, 1)],
-          ...[
-            number(cost.reads / nodes, 1),
-            number(cost.writes / nodes, 2),
-            kB(cost.receivedBytes),
-            kB(cost.sentBytes),
-          ],
-          ...[kB(cost.watchedBytes), number(cost.refused), number(cpuMs / nodes, 1)],
+          text,
+          side,
+          writtenMs === undefined ? '' : number(writtenMs / 1_000, 1),
+          number(cost.reads / nodes, 1),
+          number(cost.writes / nodes, 2),
+          kB(cost.receivedBytes),
+          kB(cost.sentBytes),
+          kB(cost.watchedBytes),
+          number(cost.refused),
+          number(cpuMs / nodes, 1),
         ],
       ];
     }),

@@ -109,12 +109,21 @@ export function installChart(settings: SuiteSettings, run: string): ProgramCall 
   return {
     program: 'helm',
     args: [
-      ...['upgrade', '--install', release, join(repository, 'deploy/helm/netdra')],
-      ...['--kubeconfig', kubeconfig, '--namespace', driverNamespace, '--create-namespace'],
+      'upgrade',
+      '--install',
+      release,
+      join(repository, 'deploy/helm/netdra'),
+      '--kubeconfig',
+      kubeconfig,
+      '--namespace',
+      driverNamespace,
+      '--create-namespace',
       ...values.flatMap((file) => ['--values', file]),
       ...Object.entries(set).flatMap(([key, value]) => ['--set-string', `${key}=${value}`]),
       ...(minReadySeconds === undefined ? [] : ['--set', `kubeletPlugin.minReadySeconds=${minReadySeconds}`]),
-      ...['--wait', '--timeout', installTimeout],
+      '--wait',
+      '--timeout',
+      installTimeout,
     ],
   };
 }

@@ -139,7 +139,16 @@ function kindSettings(flags: Flags, testArguments: string[], env: NodeJS.Process
   const engine = flags.engine ?? findEngine(env);
   if (engine === 'own') refuseForOwnEngine(flags);
   return {
-    ...{ mode: 'kind', engine, name, workers, nodeImage, keep, reuse, driverNamespace, testArguments, workDir },
+    mode: 'kind',
+    engine,
+    name,
+    workers,
+    nodeImage,
+    keep,
+    reuse,
+    driverNamespace,
+    testArguments,
+    workDir,
     kubeconfig: join(workDir, 'kubeconfig'),
     driverImage: ownImages.driver,
     consumerImage: ownImages.consumer,
@@ -156,7 +165,13 @@ function existingSettings(flags: Flags, testArguments: string[], env: NodeJS.Pro
     });
   }
   return {
-    ...{ mode: 'existing', install, keep, driverNamespace, values, testArguments, kubeconfig: resolve(kubeconfig) },
+    mode: 'existing',
+    install,
+    keep,
+    driverNamespace,
+    values,
+    testArguments,
+    kubeconfig: resolve(kubeconfig),
     driverImage: install ? required(flags.driverImage, '--driver-image: build and push it first') : '',
     consumerImage: required(flags.consumerImage, '--consumer-image: build and push it first'),
   };

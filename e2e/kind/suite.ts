@@ -189,7 +189,9 @@ export function targetOf(settings: SuiteSettings): ClusterTarget {
   const { kubeconfig, driverNamespace, consumerImage, values, keep } = settings;
   const { driverName, kubeletPlugin, deviceClasses, admissionPolicies } = readChartFacts(values);
   return {
-    ...{ kubeconfig, driverNamespace, consumerImage },
+    kubeconfig,
+    driverNamespace,
+    consumerImage,
     driver: driverName,
     classes: { kernel: deviceClasses.kernel.name, dpdk: deviceClasses.dpdk.name },
     simulated: kubeletPlugin.simulate !== '',

@@ -69,14 +69,19 @@ const ownSlices = (pool: Pool) =>
     actual: [],
     published: undefined,
   }).writes.map(({ name, spec }): ResourceSlice & KubeObject => ({
-    ...{ apiVersion: 'resource.k8s.io/v1', kind: 'ResourceSlice', metadata: { name }, spec },
+    apiVersion: 'resource.k8s.io/v1',
+    kind: 'ResourceSlice',
+    metadata: { name },
+    spec,
   }));
 const slicesOf = (list: DeviceList) =>
   ownSlices({ devices: list.offered(), sharedCounters: list.sharedCounters(), maxDevicesPerSlice: 64 });
 
 /** A device that claims share, each with as much of it as it requests. */
 const shared = {
-  ...{ name: 'shared', attributes: { kind: { string: 'vf' } }, allowMultipleAllocations: true },
+  name: 'shared',
+  attributes: { kind: { string: 'vf' } },
+  allowMultipleAllocations: true,
   capacity: { bandwidth: { value: '10G', requestPolicy: { default: '1G', validRange: { min: '1G', step: '1G' } } } },
 };
 
@@ -135,7 +140,8 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
     function claimWith(state: Parameters<typeof toDeviceStatuses>[1]): KubeObject {
       const own = claimOf({ name: 'vf-0', pool: testNode, config: { attach: 'netlink', vf: { vlan: 100 } } });
       const claim = buildClaim('fast-net', {
-        ...{ requests: [{ name: 'vf', devices: ['vf-0'] }], pods: [buildPod('reader')] },
+        requests: [{ name: 'vf', devices: ['vf-0'] }],
+        pods: [buildPod('reader')],
         config: [{ source: 'FromClass', parameters: { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' } }],
       });
       const devices = toDeviceStatuses(own, state).map((each) => toAllocatedStatus(testDriver, each, [], now));

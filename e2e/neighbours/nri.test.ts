@@ -91,7 +91,10 @@ describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
       const { runtime, plugin } = await stage(
         {
           synchronize: () => void connections++,
-          ...{ runPodSandbox: block, createContainer: block, stopPodSandbox: block, removePodSandbox: block },
+          runPodSandbox: block,
+          createContainer: block,
+          stopPodSandbox: block,
+          removePodSandbox: block,
         },
         { requestTimeoutMs: 400 },
         { failurePolicy: policy },

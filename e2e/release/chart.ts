@@ -34,7 +34,13 @@ export interface RenderOptions {
 export function renderChart(options: RenderOptions = {}): string {
   const { values = {}, releaseName = 'netdra', namespace = 'kube-system', version, chart = chartDir } = options;
   const args = [
-    ...['template', releaseName, chart, '--namespace', namespace, '--kube-version', kubeVersion],
+    'template',
+    releaseName,
+    chart,
+    '--namespace',
+    namespace,
+    '--kube-version',
+    kubeVersion,
     ...(chart.startsWith('oci://') ? ['--plain-http'] : []),
     ...(options.withTests ? [] : ['--skip-tests']),
     ...valueArguments(values),

@@ -68,7 +68,9 @@ function baseImages(target: Architecture): BaseImage[] {
     withNpm: true,
   };
   const other: BaseImage = {
-    ...{ name: foreignNode, architecture: target, withNode: true },
+    name: foreignNode,
+    architecture: target,
+    withNode: true,
     packages: { suite, packages: ['base-files'], without: ['mawk'] },
   };
   return [
@@ -247,13 +249,22 @@ function buildDockerfile(builderDir: string, dir: string, target: Architecture):
   runBuildah(builderDir, mounts, [
     ...storage,
     // Without the times of files and commands: the same sources give the same bytes.
-    ...['bud', '--pull-never', '--layers=false', '--timestamp', '0', '--platform', `linux/${target}`],
-    ...['--build-arg', `BUILDPLATFORM=linux/${hostArchitecture()}`],
+    'bud',
+    '--pull-never',
+    '--layers=false',
+    '--timestamp',
+    '0',
+    '--platform',
+    `linux/${target}`,
+    '--build-arg',
+    `BUILDPLATFORM=linux/${hostArchitecture()}`,
     ...(target === hostArchitecture() ? [] : ['--build-arg', `TARGET_NODE_IMAGE=${foreignNode}`]),
     ...Object.entries(volumes).flatMap(([name, path]) => ['--volume', `${insideFolders.work}/${name}:${path}:ro`]),
-    ...['--tag', driverImage, insideFolders.context],
+    '--tag',
+    driverImage,
+    insideFolders.context,
   ]);
-  runBuildah(builderDir, mounts, [...storage, ...['push', driverImage, `oci:${insideFolders.out}:${driverImage}`]]);
+  runBuildah(builderDir, mounts, [...storage, 'push', driverImage, `oci:${insideFolders.out}:${driverImage}`]);
   rmSync(work, { recursive: true });
   nameImage(join(out, 'index.json'));
   for (const name of readdirSync(out)) renameSync(join(out, name), join(dir, name));
@@ -315,7 +326,15 @@ function makeBaseImage(builderDir: string, image: BaseImage, log: Log): void {
   writeFileSync(join(context, 'Dockerfile'), `FROM scratch\nCOPY ${packageSetFiles.root} /\n`);
   runBuildah(builderDir, { store, work, context }, [
     ...storage,
-    ...['bud', '--layers=false', '--timestamp', '0', '--arch', architecture, '--tag', name, insideFolders.context],
+    'bud',
+    '--layers=false',
+    '--timestamp',
+    '0',
+    '--arch',
+    architecture,
+    '--tag',
+    name,
+    insideFolders.context,
   ]);
   for (const folder of [work, context]) rmSync(folder, { recursive: true });
 }

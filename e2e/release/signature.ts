@@ -20,7 +20,9 @@ export function signSums(sums: string, key: string, signers = releaseSigners): v
     if (!(cause instanceof CommandError)) throw cause;
     rmSync(`${sums}.sig`);
     throw new NetdraError('signer-unknown', `signatures by ${key} are not accepted`, {
-      ...{ cause, path: signers, hint: `add its public key to ${signers}, or use another one` },
+      cause,
+      path: signers,
+      hint: `add its public key to ${signers}, or use another one`,
     });
   }
 }

@@ -69,34 +69,67 @@ export function machineCommand(options: MachineOptions): [string, ...string[]] {
   const inRun = (name: string) => escapeOption(join(runDir, name));
   return [
     ...packagedProgram(qemuRoot, 'usr/bin/qemu-system-x86_64'),
-    ...['-L', join(qemuRoot, 'usr/share/qemu'), '-L', join(qemuRoot, 'usr/share/seabios')],
-    ...['-nodefaults', '-no-user-config', '-no-reboot', '-display', 'none', '-name', 'netdra-vm'],
+    '-L',
+    join(qemuRoot, 'usr/share/qemu'),
+    '-L',
+    join(qemuRoot, 'usr/share/seabios'),
+    '-nodefaults',
+    '-no-user-config',
+    '-no-reboot',
+    '-display',
+    'none',
+    '-name',
+    'netdra-vm',
     // Emulated processors: KVM does not work on many machines that are themselves virtual.
-    ...['-machine', 'q35,usb=off', '-accel', 'tcg,thread=multi', '-cpu', processor, '-smp', '2,sockets=2'],
-    ...['-m', `${memoryMib.reduce((sum, each) => sum + each)}M`],
+    '-machine',
+    'q35,usb=off',
+    '-accel',
+    'tcg,thread=multi',
+    '-cpu',
+    processor,
+    '-smp',
+    '2,sockets=2',
+    '-m',
+    `${memoryMib.reduce((sum, each) => sum + each)}M`,
     ...memoryMib.flatMap((size, node) => [
-      ...['-object', `memory-backend-ram,id=memory${node},size=${size}M`],
-      ...['-numa', `node,nodeid=${node},cpus=${node},memdev=memory${node}`],
+      '-object',
+      `memory-backend-ram,id=memory${node},size=${size}M`,
+      '-numa',
+      `node,nodeid=${node},cpus=${node},memdev=memory${node}`,
     ]),
-    ...['-device', 'intel-iommu,intremap=on,device-iotlb=on'],
-    ...['-kernel', options.kernel, '-initrd', options.firstRoot],
-    ...[
-      '-append',
-      `console=ttyS0 quiet panic=-1 intel_iommu=on iommu=pt hugepages=${hugepages} ${fasterKernel.join(' ')}`,
-    ],
-    ...['-chardev', `socket,id=${monitor},path=${inRun(monitor)}`, '-mon', `chardev=${monitor},mode=control`],
-    ...['-serial', `file:${inRun('kernel.log')}`, '-device', 'virtio-rng-pci'],
+    '-device',
+    'intel-iommu,intremap=on,device-iotlb=on',
+    '-kernel',
+    options.kernel,
+    '-initrd',
+    options.firstRoot,
+    '-append',
+    `console=ttyS0 quiet panic=-1 intel_iommu=on iommu=pt hugepages=${hugepages} ${fasterKernel.join(' ')}`,
+    '-chardev',
+    `socket,id=${monitor},path=${inRun(monitor)}`,
+    '-mon',
+    `chardev=${monitor},mode=control`,
+    '-serial',
+    `file:${inRun('kernel.log')}`,
+    '-device',
+    'virtio-rng-pci',
     ...diskArguments('root', options.disk),
     ...diskArguments('modules', options.modulesDisk),
     ...(options.dataDisk === undefined ? [] : diskArguments('data', options.dataDisk, 'off')),
     ...shareArguments('run', runDir, ''),
     ...shareArguments('repository', options.repository, ',readonly=on,multidevs=remap'),
-    ...['-device', 'virtio-serial-pci'],
+    '-device',
+    'virtio-serial-pci',
     ...ports.flatMap((port) => [
-      ...['-chardev', `socket,id=${port},path=${inRun(port)}`],
-      ...['-device', `${port === 'terminal' ? 'virtconsole' : 'virtserialport'},chardev=${port},name=${port}`],
+      '-chardev',
+      `socket,id=${port},path=${inRun(port)}`,
+      '-device',
+      `${port === 'terminal' ? 'virtconsole' : 'virtserialport'},chardev=${port},name=${port}`,
     ]),
-    ...['-netdev', managementNetwork(options.tap), '-device', 'virtio-net-pci,netdev=management,romfile='],
+    '-netdev',
+    managementNetwork(options.tap),
+    '-device',
+    'virtio-net-pci,netdev=management,romfile=',
     ...networkCardArguments(),
   ];
 }
@@ -109,25 +142,33 @@ function managementNetwork(tap: string | undefined): string {
 function diskArguments(id: string, path: string, readOnly: 'on' | 'off' = 'on'): string[] {
   const file = `file.driver=file,file.filename=${escapeOption(path)},file.read-only=${readOnly},file.locking=off`;
   return [
-    ...['-blockdev', `driver=raw,node-name=${id},read-only=${readOnly},${file}`],
-    ...['-device', `virtio-blk-pci,drive=${id},serial=${id}`],
+    '-blockdev',
+    `driver=raw,node-name=${id},read-only=${readOnly},${file}`,
+    '-device',
+    `virtio-blk-pci,drive=${id},serial=${id}`,
   ];
 }
 
 function shareArguments(tag: string, path: string, more: string): string[] {
   return [
-    ...['-fsdev', `local,id=${tag},path=${escapeOption(path)},security_model=none${more}`],
-    ...['-device', `virtio-9p-pci,fsdev=${tag},mount_tag=${tag}`],
+    '-fsdev',
+    `local,id=${tag},path=${escapeOption(path)},security_model=none${more}`,
+    '-device',
+    `virtio-9p-pci,fsdev=${tag},mount_tag=${tag}`,
   ];
 }
 
 /** Each card is below its own PCIe root complex, which tells the guest the card's NUMA node. */
 function networkCardArguments(): string[] {
   return cards.flatMap(({ node, firstBus, address }) => [
-    ...['-netdev', `hubport,id=network${node},hubid=0`],
-    ...['-device', `pxb-pcie,id=complex${node},bus=pcie.0,bus_nr=${firstBus},numa_node=${node}`],
-    ...['-device', `pcie-root-port,id=port${node},bus=complex${node},chassis=${node + 1}`],
-    ...['-device', `igb,bus=port${node},netdev=network${node},mac=${address},romfile=`],
+    '-netdev',
+    `hubport,id=network${node},hubid=0`,
+    '-device',
+    `pxb-pcie,id=complex${node},bus=pcie.0,bus_nr=${firstBus},numa_node=${node}`,
+    '-device',
+    `pcie-root-port,id=port${node},bus=complex${node},chassis=${node + 1}`,
+    '-device',
+    `igb,bus=port${node},netdev=network${node},mac=${address},romfile=`,
   ]);
 }
 

@@ -177,7 +177,8 @@ export async function readMetadata(
 ): Promise<MetadataDocument> {
   const root = '/var/run/kubernetes.io/dra-device-attributes/resourceclaims';
   const { stdout, stderr, exitCode } = await container.exec(
-    ...['cat', `${root}/${claim}/${request}/${testDriver}-metadata.json`],
+    'cat',
+    `${root}/${claim}/${request}/${testDriver}-metadata.json`,
   );
   if (exitCode !== 0) throw new Error(`no metadata for ${claim}/${request}: ${stderr}`);
   return decodeStream(stdout);

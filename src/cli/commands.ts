@@ -23,8 +23,19 @@ export function doctorCommand(): Command {
     'doctor',
     'look at this node: what keeps the driver from its work, and how to mend it; changes nothing',
     [
-      ...(['driverName', 'kubeconfig', 'kubeletPluginsDir', 'kubeletRegistryDir', 'cdiDir', 'stateDir'] as const),
-      ...(['procSysDir', 'nriSocket', 'nodeView', 'policyObjects', 'simulate', 'cniUses', 'cniBinDirs'] as const),
+      'driverName',
+      'kubeconfig',
+      'kubeletPluginsDir',
+      'kubeletRegistryDir',
+      'cdiDir',
+      'stateDir',
+      'procSysDir',
+      'nriSocket',
+      'nodeView',
+      'policyObjects',
+      'simulate',
+      'cniUses',
+      'cniBinDirs',
     ],
     async (options) => {
       const { runDoctor } = await import('./doctor.ts');

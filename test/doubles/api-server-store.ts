@@ -48,11 +48,17 @@ export const resources: readonly Resource[] = [
   { group: 'resource.k8s.io', plural: 'devicetaintrules', kind: 'DeviceTaintRule', namespaced: false },
   { group: 'resource.k8s.io', plural: 'resourceslices', kind: 'ResourceSlice', namespaced: false },
   {
-    ...{ group: 'netdra.dev', version: 'v1alpha1', plural: 'nodenetworkdevices', kind: 'NodeNetworkDevices' },
+    group: 'netdra.dev',
+    version: 'v1alpha1',
+    plural: 'nodenetworkdevices',
+    kind: 'NodeNetworkDevices',
     namespaced: false,
   },
   {
-    ...{ group: 'netdra.dev', version: 'v1alpha1', plural: 'networkdevicepolicies', kind: 'NetworkDevicePolicy' },
+    group: 'netdra.dev',
+    version: 'v1alpha1',
+    plural: 'networkdevicepolicies',
+    kind: 'NetworkDevicePolicy',
     namespaced: false,
   },
   {
@@ -136,7 +142,10 @@ export class ObjectStore {
     const metadata = {
       ...input.metadata,
       ...(namespace === undefined ? {} : { namespace }),
-      ...{ name, uid, resourceVersion: '', creationTimestamp: `${this.#now().toISOString().slice(0, 19)}Z` },
+      name,
+      uid,
+      resourceVersion: '',
+      creationTimestamp: `${this.#now().toISOString().slice(0, 19)}Z`,
     };
     return this.#put(resource, undefined, { ...input, metadata } as KubeObject);
   }

@@ -10,7 +10,12 @@ export async function startKubeBench(options: ApiServerOptions = {}) {
   const api = stack.use(await ApiServer.start(options));
   const { client, resources } = stack.use(openKube(api));
   return {
-    ...{ api, client, resources, clock: new ManualClock(), logger: new RecordingLogger(), stack },
+    api,
+    client,
+    resources,
+    clock: new ManualClock(),
+    logger: new RecordingLogger(),
+    stack,
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }

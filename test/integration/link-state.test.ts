@@ -114,8 +114,13 @@ describe('a link that a pod had', () => {
       const features = () => switches.map((struct) => setup.hostIoctl.get('ens1f0v0', struct)[0]);
       expect(features()).toEqual([1, 1, 0]);
       expect(before).toMatchObject({
-        ...{ alias: 'VF 0', altNames: ['enp59s0f0v0'], group: 5, txQueueLength: 500, qdiscs: { root: 'pfifo' } },
-        ...{ offloadLimits: { gsoMaxBytes: 40_000 }, addresses: ['198.51.100.7/24', '2001:db8::7/64'] },
+        alias: 'VF 0',
+        altNames: ['enp59s0f0v0'],
+        group: 5,
+        txQueueLength: 500,
+        qdiscs: { root: 'pfifo' },
+        offloadLimits: { gsoMaxBytes: 40_000 },
+        addresses: ['198.51.100.7/24', '2001:db8::7/64'],
         ethtool: { channels: { rx: 4, tx: 4 }, features: { 'tx-tcp-segmentation': true, 'rx-gro': false } },
       });
 
@@ -326,9 +331,16 @@ describe('a link on its way back to the host', () => {
     const changes: unknown[] = [];
     const record = async (...change: unknown[]) => void changes.push(change);
     const recording = {
-      ...{ link: hostConnection.link.bind(hostConnection), qdisc: hostConnection.qdisc.bind(hostConnection) },
-      ...{ addresses: hostConnection.addresses.bind(hostConnection), setLink: record, addAltName: record },
-      ...{ removeAltNames: record, addQdisc: record, removeQdisc: record, addAddress: record, removeAddress: record },
+      link: hostConnection.link.bind(hostConnection),
+      qdisc: hostConnection.qdisc.bind(hostConnection),
+      addresses: hostConnection.addresses.bind(hostConnection),
+      setLink: record,
+      addAltName: record,
+      removeAltNames: record,
+      addQdisc: record,
+      removeQdisc: record,
+      addAddress: record,
+      removeAddress: record,
     };
     expect(await restoreLinkState(recording, index, before, setup.hostEthtool)).toEqual([]);
     expect(changes).toEqual([]);

@@ -27,11 +27,11 @@ type Line = [step: string, outcome: string, host: unknown[], pod: unknown[]];
 
 async function linksOf({ connection }: Place, setup: Setup): Promise<unknown[]> {
   const links = (await setup.await(connection.links())).filter(({ name }) => name !== 'lo');
-  const lines: { name: string }[] = [];
+  const lines: ({ name: string } & Record<string, unknown>)[] = [];
   for (const { index, name, altNames, up, mtuBytes, alias } of links) {
     const addresses = await setup.await(connection.addresses(index));
     const global = addresses.filter(({ scope }) => scope === 'global').map(({ cidr }) => cidr);
-    lines.push({ name, ...{ altNames: altNames.sort(), up, mtuBytes, alias, addresses: global.sort() } });
+    lines.push({ name, altNames: altNames.sort(), up, mtuBytes, alias, addresses: global.sort() });
   }
   return lines.sort((left, right) => (left.name < right.name ? -1 : 1));
 }

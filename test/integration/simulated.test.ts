@@ -172,7 +172,9 @@ describe('simulated VFs', () => {
     await connection.addAddress(index, '192.0.2.2/24');
     await connection.addRoute({ destination: '0.0.0.0/0', gateway: '192.0.2.1', index });
     const { devices, excluded } = await new Inventory({
-      ...{ sysfs: nic.sysfs, connection, simulated: true },
+      sysfs: nic.sysfs,
+      connection,
+      simulated: true,
       vfSwitch: { ensure: async ({ vfs }) => ({ vfs }) },
     }).scan();
     expect(devices.map(({ pciAddress }) => pciAddress)).not.toContain(second);

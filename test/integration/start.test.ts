@@ -47,8 +47,10 @@ describe('netdra run with settings that it cannot work with', () => {
   function commandLine(args: string[], before = ''): [string, string[]] {
     const node = [process.execPath, mainPath, 'run', '--node-name=n', '--simulate=1'];
     const dirs = [
-      ...[`--kubelet-plugins-dir=${path('plugins')}`, `--kubelet-registry-dir=${path('registry')}`],
-      ...[`--cdi-dir=${path('cdi')}`, `--nri-socket=${path('nri.sock')}`],
+      `--kubelet-plugins-dir=${path('plugins')}`,
+      `--kubelet-registry-dir=${path('registry')}`,
+      `--cdi-dir=${path('cdi')}`,
+      `--nri-socket=${path('nri.sock')}`,
     ];
     const isNamed = args.some((arg) => arg.startsWith('--kubeconfig'));
     const given = isNamed ? args : [...args, `--kubeconfig=${path('kubeconfig')}`];
@@ -235,7 +237,9 @@ describe('netdra run with settings that it cannot work with', () => {
 
 function kubeconfig(server: string): string {
   return JSON.stringify({
-    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'c' },
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'c',
     clusters: [{ name: 'c', cluster: { server } }],
     users: [{ name: 'u', user: {} }],
     contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],

@@ -21,7 +21,11 @@ import { tempDir } from '../doubles/temp-dir.ts';
 
 const claimOf = (name: string) => ({ namespace: 'default', name, uid: `uid-${name}` });
 const deviceOf = (index: number, config: VfConfig) => ({
-  ...{ pciAddress: `fe00:00:02.${index}`, name: `fe00-00-02-${index}`, pool: 'node', request: 'vf', config },
+  pciAddress: `fe00:00:02.${index}`,
+  name: `fe00-00-02-${index}`,
+  pool: 'node',
+  request: 'vf',
+  config,
 });
 
 /** The sandbox side of a driver with simulated VFs, whose host is a network namespace of its own. */
@@ -47,7 +51,12 @@ class Instance implements AsyncDisposable {
     const settings = { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nsim', nodeName: 'node-1' };
     const devices = stack.use(
       await openDevices(settings as Parameters<typeof openDevices>[0], {
-        ...{ driver: testDriver, host: networks.host.connection, clock, stateDir: dir, store, logger },
+        driver: testDriver,
+        host: networks.host.connection,
+        clock,
+        stateDir: dir,
+        store,
+        logger,
         held: () => heldDevices(store.claims()),
         unrestored: () => [],
       }),
@@ -75,12 +84,20 @@ class Instance implements AsyncDisposable {
     this.logger = parts.logger;
     const metadata = new ClaimMetadata({
       enabled: true,
-      ...{ driver: testDriver, dataDir: dir, cdiDir: join(dir, 'cdi'), layouts: [layouts.v1] },
+      driver: testDriver,
+      dataDir: dir,
+      cdiDir: join(dir, 'cdi'),
+      layouts: [layouts.v1],
       gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
     });
     this.metadata = metadata;
     this.side = createSandboxSide({
-      ...{ ...parts, driver: testDriver, locks: new KeyedMutex(), metadata, clock: systemClock, liveUpdates: true },
+      ...parts,
+      driver: testDriver,
+      locks: new KeyedMutex(),
+      metadata,
+      clock: systemClock,
+      liveUpdates: true,
       files: {
         updateRequestMetadata: metadata.update.bind(metadata),
         withdrawMetadata: metadata.withdraw.bind(metadata),
@@ -149,7 +166,11 @@ afterEach(() => stack.disposeAsync());
 
 const sandbox = () =>
   ({
-    ...{ id: 's1', uid: 'pod', namespace: 'default', name: 'app', runtimeHandler: '' },
+    id: 's1',
+    uid: 'pod',
+    namespace: 'default',
+    name: 'app',
+    runtimeHandler: '',
     namespaces: [{ type: 'network', path: pod.path }],
   }) as unknown as PodSandbox;
 const call = { timeoutMs: 2_000, signal: new AbortController().signal };

@@ -770,7 +770,10 @@ export class Checks {
       : claim.devices.filter((each) => each.request === request).map(({ device }) => device);
     const expected = [uid, name, isTemplate ? 'net' : undefined, request, ...devices.sort()].join();
     const found = [
-      ...[subject.uid, subject.name, podClaimName, document.request],
+      subject.uid,
+      subject.name,
+      podClaimName,
+      document.request,
       ...document.devices.map((each) => each.name).sort(),
     ].join();
     if (found !== expected)

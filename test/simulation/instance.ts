@@ -118,7 +118,11 @@ export class Instance {
   #settings(): NodeSettings {
     const { dataDir, cdiDir, stateDir } = directoriesOf(this.#node.directories);
     return {
-      ...{ driverName, nodeName, dataDir, cdiDir, stateDir },
+      driverName,
+      nodeName,
+      dataDir,
+      cdiDir,
+      stateDir,
       ...settingsDirs(this.#node.directories),
       metadataLayouts: this.#chosen.layouts,
       metadataVersions: ['v1beta1', 'v1alpha1'],
@@ -232,9 +236,7 @@ export class Instance {
   /** The kubelet plugin helper without its sockets. */
   #serve(...[plugin, { metadata: files, claims, locks, onRegistration }]: Parameters<KubeletPort['serve']>) {
     const [clock, logger, driver] = [this.process.clock, this.#logger, driverName];
-    const calls = new PluginCalls(plugin, {
-      ...{ driver, claims, metadata: files, locks, serialize: false, clock, logger },
-    });
+    const calls = new PluginCalls(plugin, { driver, claims, metadata: files, locks, clock, logger });
     this.calls = calls;
     this.#node.simulator.schedule(5, this.process, 'registered', () => {
       this.isStarted = true;
@@ -293,8 +295,14 @@ export class Instance {
 }
 
 const storeChanges = [
-  ...['putClaim', 'setState', 'setAttachments'],
-  ...['putUnrestored', 'deleteUnrestored', 'deleteClaim', 'putCondition', 'deleteCondition'],
+  'putClaim',
+  'setState',
+  'setAttachments',
+  'putUnrestored',
+  'deleteUnrestored',
+  'deleteClaim',
+  'putCondition',
+  'deleteCondition',
 ];
 const recordChanges = ['write', 'delete'];
 const storeReads = ['claim', 'claims', 'claimsOfPod', 'holderOf', 'unrestored', 'claimsOfEarlierBoots'];

@@ -191,7 +191,10 @@ export class Kubelet {
       },
       prepare: (instance, claims, { podUid, signal }) =>
         rpc(simulator, {
-          ...{ from: this.process, to: instance.process, what: `NodePrepareResources for ${podUid}`, timeoutMs },
+          from: this.process,
+          to: instance.process,
+          what: `NodePrepareResources for ${podUid}`,
+          timeoutMs,
           ...(signal === undefined ? {} : { signal }),
           handle: (ended) => instance.call((calls) => calls.nodePrepareResources(claims, { timeoutMs, signal: ended })),
         }),

@@ -26,8 +26,11 @@ interface Connection {
 
 const nriTimeoutMs = 2_000;
 const runtimeInfo = {
-  ...{ name: 'simulated', version: '1', nriVersion: '1' },
-  ...{ registrationTimeoutMs: 5_000, requestTimeoutMs: nriTimeoutMs },
+  name: 'simulated',
+  version: '1',
+  nriVersion: '1',
+  registrationTimeoutMs: 5_000,
+  requestTimeoutMs: nriTimeoutMs,
 };
 const stateTimeoutMs = 2_000;
 const gatePollMs = 500;

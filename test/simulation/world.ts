@@ -112,8 +112,16 @@ export class Node {
   readonly pods: SimPod[] = [];
   readonly instances: Instance[] = [];
   readonly faults: Faults = {
-    ...{ lostRate: 0, lockedRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0, statementsBefore: 0 },
-    ...{ changesBefore: 0, requestsBefore: undefined, isOfChanges: false, reads: undefined },
+    lostRate: 0,
+    lockedRate: 0,
+    diskFullUntilMs: 0,
+    diskErrors: 0,
+    storeErrors: 0,
+    statementsBefore: 0,
+    changesBefore: 0,
+    requestsBefore: undefined,
+    isOfChanges: false,
+    reads: undefined,
   };
   isCalm = false;
   /** The operator's choice of devices. */

@@ -74,7 +74,9 @@ describe('netdra', () => {
   it('says in one line why its output cannot be written', () => {
     const full = openSync('/dev/full', 'w');
     const { status, stderr } = spawnSync(process.execPath, [mainPath, 'seccomp'], {
-      ...{ encoding: 'utf8', stdio: ['ignore', full, 'pipe'], env: { PATH: process.env.PATH } },
+      encoding: 'utf8',
+      stdio: ['ignore', full, 'pipe'],
+      env: { PATH: process.env.PATH },
     });
     closeSync(full);
     expect(stderr).toBe('netdra: the output cannot be written: ENOSPC: no space left on device, write\n');
@@ -108,7 +110,10 @@ describe('netdra', () => {
     const kubeconfig = join(dir.path, 'kubeconfig');
     const cluster = { server: `http://127.0.0.1:${port}`, 'insecure-skip-tls-verify': true };
     const config = {
-      ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'c', users: [{ name: 'u', user: {} }] },
+      apiVersion: 'v1',
+      kind: 'Config',
+      'current-context': 'c',
+      users: [{ name: 'u', user: {} }],
       clusters: [{ name: 'k', cluster }],
       contexts: [{ name: 'c', context: { cluster: 'k', user: 'u' } }],
     };

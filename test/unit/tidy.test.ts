@@ -99,6 +99,12 @@ function isGroupOfTests(path: string, line: number, lines: number): boolean {
   return body.some((text) => indent(text) === depth && /^(it|describe)[.(]/.test(text.trimStart()));
 }
 
+function runBiome(args: string[], cwd: string) {
+  const result = spawnSync(join(repo, 'node_modules/.bin/biome'), args, { cwd, encoding: 'utf8' });
+  if (result.error !== undefined) throw result.error;
+  return result;
+}
+
 /** Functions over the limit, with all their lines, by Biome's own parser: `path:line: lines`. */
 function longFunctions(folders: string[], limit: number): string[] {
   using dir = tempDir();
@@ -106,9 +112,7 @@ function longFunctions(folders: string[], limit: number): string[] {
   const linter = { rules: { preset: 'none', complexity: rule } };
   writeFileSync(join(dir.path, 'biome.json'), JSON.stringify({ root: true, linter, assist: { enabled: false } }));
   const args = ['lint', `--config-path=${dir.path}`, '--reporter=github', '--max-diagnostics=none', ...folders];
-  const { stdout, error } = spawnSync(join(repo, 'node_modules/.bin/biome'), args, { cwd: repo, encoding: 'utf8' });
-  if (error !== undefined) throw error;
-  return [...stdout.matchAll(/noExcessiveLinesPerFunction,file=([^,]+),line=(\d+),endLine=(\d+)/g)]
+  return [...runBiome(args, repo).stdout.matchAll(/noExcessiveLinesPerFunction,file=([^,]+),line=(\d+),endLine=(\d+)/g)]
     .map(([, path = '', line, end]) => ({ path: relative(repo, path), line, lines: Number(end) - Number(line) + 1 }))
     .filter(({ lines }) => lines > limit)
     .filter(({ path, line, lines }) => !isGroupOfTests(path, Number(line), lines))
@@ -243,6 +247,20 @@ describe('sizes and names', () => {
     const long = files.filter((path) => read(path).split('\n').length - 1 > longestTestFile);
     expect(long.sort()).toEqual(notSplit);
     expect(longFunctions(['test', 'e2e'], longestTestFunction)).toEqual([]);
+  });
+
+  it('a lint rule refuses literals that are spread into a literal', () => {
+    const refused = ['({ ...{ a }, b })', '[...[a], b]', '[...([a] as const), b]', '({ ...({ a } satisfies A), b })'];
+    const allowed = ['({ ...(a ? { b } : {}) })', '({ ...a })', '[...a.map(() => ({ a })), b]'];
+    const plugins = [join(repo, 'scripts/no-spread-literals.grit')];
+    const config = { root: true, linter: { rules: { preset: 'none' } }, plugins };
+    using dir = tempDir();
+    writeFileSync(join(dir.path, 'biome.json'), JSON.stringify(config));
+    writeFileSync(join(dir.path, 'x.ts'), [...refused, ...allowed].map((text) => `f(${text});\n`).join(''));
+    const { stdout } = runBiome(['lint', '--reporter=github', 'x.ts'], dir.path);
+    expect(
+      [...stdout.matchAll(/error title=(\w+),file=.*,line=(\d+),/g)].map(([, rule, line]) => `${rule} ${line}`),
+    ).toEqual(refused.map((_, index) => `plugin ${index + 1}`));
   });
 
   it('a class or interface of src has its name alone', () => {

@@ -7,7 +7,9 @@ import type { ApiCluster, ApiUser } from './api-cluster.ts';
 const foreignDriver = 'gpu.example.com';
 const entry = (driver: string, pool: string, device: string) => ({ driver, pool, device, data: { state: 'new' } });
 const otherPod: JsonPatchOperation = {
-  ...{ op: 'add', path: '/status/reservedFor/-', value: { resource: 'pods', name: 'other', uid: 'other' } },
+  op: 'add',
+  path: '/status/reservedFor/-',
+  value: { resource: 'pods', name: 'other', uid: 'other' },
 };
 let cluster: ApiCluster;
 let driver: ApiUser;
@@ -29,7 +31,9 @@ export function describeClaimStatusPolicy(get: () => ApiCluster): void {
       cluster = get();
       // As on Kubernetes before 1.36, or where other bindings grant more than the chart does: RBAC alone would allow these.
       await cluster.create({
-        ...{ apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'ClusterRole', metadata: { name: 'more' } },
+        apiVersion: 'rbac.authorization.k8s.io/v1',
+        kind: 'ClusterRole',
+        metadata: { name: 'more' },
         rules: [
           { apiGroups: ['resource.k8s.io'], resources: ['resourceclaims', 'resourceclaims/status'], verbs: ['*'] },
           {
@@ -40,7 +44,9 @@ export function describeClaimStatusPolicy(get: () => ApiCluster): void {
         ],
       } as never);
       await cluster.create({
-        ...{ apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'ClusterRoleBinding', metadata: { name: 'more' } },
+        apiVersion: 'rbac.authorization.k8s.io/v1',
+        kind: 'ClusterRoleBinding',
+        metadata: { name: 'more' },
         roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'more' },
         subjects: [{ kind: 'ServiceAccount', name: 'netdra', namespace: 'kube-system' }],
       } as never);

@@ -14,17 +14,19 @@ const foreignDriver = 'gpu.example.com';
 const unsorted = { kind: 'VFConfig', apiVersion: 'netdra.dev/v1alpha1', interfaceName: 'net1' };
 
 const attached: DeviceStatus = {
-  ...{
-    pool: testNode,
-    device: 'vf-0',
-    ready: true,
-    reason: 'Attached',
-    data: { pciAddress: '0000:3b:02.1', attach: 'netlink' },
-  },
+  pool: testNode,
+  device: 'vf-0',
+  ready: true,
+  reason: 'Attached',
+  data: { pciAddress: '0000:3b:02.1', attach: 'netlink' },
   networkData: { interfaceName: 'net1', ips: ['192.0.2.10/24'], hardwareAddress: '02:00:00:00:00:01' },
 };
 const ours = {
-  ...{ driver: testDriver, pool: testNode, device: 'vf-0', data: attached.data, networkData: attached.networkData },
+  driver: testDriver,
+  pool: testNode,
+  device: 'vf-0',
+  data: attached.data,
+  networkData: attached.networkData,
   conditions: [expect.objectContaining({ type: 'Ready', status: 'True', reason: 'Attached' })],
 };
 let cluster: ApiCluster;
@@ -66,7 +68,10 @@ async function writeForeign(claim: ClaimIdentity, generation: number): Promise<A
   const path = `/status/devices${entries.length === 0 ? '' : `/${index === -1 ? '-' : index}`}`;
   const patch = { op: index === -1 ? 'add' : 'replace', path, value: entries.length === 0 ? [entry] : entry };
   await cluster.admin.client.request({
-    ...{ method: 'PATCH', path: pathOf(claim), contentType: 'application/json-patch+json', body: [patch] },
+    method: 'PATCH',
+    path: pathOf(claim),
+    contentType: 'application/json-patch+json',
+    body: [patch],
   });
   return entry;
 }
@@ -74,17 +79,23 @@ async function writeForeign(claim: ClaimIdentity, generation: number): Promise<A
 function open(user: ApiUser, change = (api: ClaimStatusApi) => api) {
   const logger = new RecordingLogger();
   const eventWriter = new EventWriter(user.client, {
-    ...{ controller: testDriver, instance: testNode, clock: systemClock, logger },
+    controller: testDriver,
+    instance: testNode,
+    clock: systemClock,
+    logger,
   });
   const events = new FailureEvents(eventWriter);
   const api = change(user.resources);
   const writer = new ClaimStatusWriter(api, {
-    ...{ driver: testDriver, clock: systemClock, logger },
+    driver: testDriver,
+    clock: systemClock,
+    logger,
     onPersistentFailure: (claim, error) => events.statusNotWritten(claim, [], error),
   });
   const warnings = () => logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields.reason);
   return {
-    ...{ writer, warnings },
+    writer,
+    warnings,
     async [Symbol.asyncDispose]() {
       await writer[Symbol.asyncDispose]();
       await eventWriter[Symbol.asyncDispose]();

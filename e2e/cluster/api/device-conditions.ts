@@ -5,7 +5,7 @@ import { DeviceList } from '../../../src/driver/devices/device-list.ts';
 import { reportDevices } from '../../../src/driver/devices/device-report.ts';
 import { PolicyFile } from '../../../src/driver/devices/policy-file.ts';
 import { Store } from '../../../src/driver/state/index.ts';
-import { ResourceApi } from '../../../src/framework/kube/index.ts';
+import { type KubeClient, ResourceApi } from '../../../src/framework/kube/index.ts';
 import {
   createSliceApi,
   type Device,
@@ -38,7 +38,9 @@ const vfAt = (pf: number, index: number) => `0000:1${pf}:0${2 + Math.floor(index
 const openNode = () =>
   new TestNode(
     Array.from({ length: pfs }, (_, pf) => ({
-      ...{ pciAddress: pfAt(pf), driver: 'ice', interfaces: [{ name: `ens${pf}`, speed: '100000' }] },
+      pciAddress: pfAt(pf),
+      driver: 'ice',
+      interfaces: [{ name: `ens${pf}`, speed: '100000' }],
       totalVfs: vfsPerPf,
       vfs: Array.from({ length: vfsPerPf }, (_, index) => ({ pciAddress: vfAt(pf, index), driver: 'vfio-pci' })),
     })),
@@ -59,27 +61,51 @@ function hideVfs(root: string, pf: number, isHidden: boolean): void {
   }
 }
 
-/** The node, with a driver's device list and publisher of its slices, both in a time of their own. */
-async function openDriver(cluster: ApiCluster) {
-  await using stack = new AsyncDisposableStack();
-  const node = stack.use(openNode());
-  const clock = new ManualClock();
-  const { client } = await cluster.driverOn(nodeName);
-  let [writes, counted] = [0, 0];
-  const counting: typeof client = Object.create(client, {
+const none = () => undefined;
+/** What else gets the report of the devices. */
+const unheard = {
+  kubelet: { setHealth: none },
+  observer: { published: none, reported: none },
+  events: {
+    cardsUnhealthy: none,
+    devicesFound: none,
+    devicesHung: none,
+    devicesUnrestored: none,
+    policyRejected: none,
+  },
+};
+
+/** The same client, and how often it has written. */
+function countWrites(client: KubeClient) {
+  let writes = 0;
+  const counting: KubeClient = Object.create(client, {
     request: {
-      value: (request: Parameters<typeof client.request>[0]) => {
+      value: (request: Parameters<KubeClient['request']>[0]) => {
         if (request.method !== 'GET') writes += 1;
         return client.request(request);
       },
     },
   });
+  return { client: counting, writes: () => writes };
+}
+
+/** The node, with a driver's device list and publisher of its slices, both in a time of their own. */
+async function openDriver(cluster: ApiCluster) {
+  await using stack = new AsyncDisposableStack();
+  const node = stack.use(openNode());
+  const clock = new ManualClock();
+  const { client, writes } = countWrites((await cluster.driverOn(nodeName)).client);
+  let counted = 0;
   const errors: Error[] = [];
   let synced = Promise.withResolvers<void>();
-  const sliceApi = createSliceApi(counting, new ResourceApi(counting), { driver: testDriver, nodeName });
+  const sliceApi = createSliceApi(client, new ResourceApi(client), { driver: testDriver, nodeName });
   const publisher = stack.use(
     new SlicePublisher(sliceApi, {
-      ...{ driver: testDriver, nodeName, clock: systemClock, logger: new RecordingLogger(), random: () => 0 },
+      driver: testDriver,
+      nodeName,
+      clock: systemClock,
+      logger: new RecordingLogger(),
+      random: () => 0,
       onError: (error) => errors.push(error),
       onSynced: () => synced.resolve(),
     }),
@@ -90,43 +116,41 @@ async function openDriver(cluster: ApiCluster) {
   const host = node.connection as unknown as RtnlConnection;
   const open = () =>
     new DeviceList({
-      ...{ driver: testDriver, host, clock, store, sysfsRoot: node.root },
-      ...{ now: () => new Date(Date.UTC(2026, 0, 1) + clock.nowMs()), logger: new RecordingLogger() },
+      driver: testDriver,
+      host,
+      clock,
+      store,
+      sysfsRoot: node.root,
+      now: () => new Date(Date.UTC(2026, 0, 1) + clock.nowMs()),
+      logger: new RecordingLogger(),
       held: () => new Map(),
       unrestored: () => [],
       ...(hasCounters ? { policy: new PolicyFile(policyPath, textFiles) } : {}),
     });
   let devices = open();
   let stored: number[] = [];
-  const none = () => undefined;
-  const parts = {
-    ...{ store, publisher, kubelet: { setHealth: none }, observer: { published: none, reported: none } },
-    events: {
-      ...{ cardsUnhealthy: none, devicesFound: none, devicesHung: none },
-      ...{ devicesUnrestored: none, policyRejected: none },
-    },
-  };
   const owned = stack.move();
   return {
-    ...{ node, errors },
+    node,
+    errors,
     devices: () => devices,
     restart: () => {
       devices = open();
     },
     /** Writes so far, and those that were seen. */
-    counts: () => [writes, counted],
+    counts: () => [writes(), counted],
     setCarrier: (pf: number, carrier: boolean) => node.change(`ens${pf}`, { carrier }),
     /** What the driver does when it has looked at its devices. @returns writes since the last look, and devices with a taint */
     look: async (afterMs = 0) => {
       clock.advance(afterMs);
       await devices.scan();
       synced = Promise.withResolvers();
-      reportDevices({ node: nodeName, devices, ...parts });
+      reportDevices({ node: nodeName, devices, store, publisher, ...unheard });
       await synced.promise;
       const countOf = (all: Device[]) => [all.length, all.filter(({ taints }) => taints !== undefined).length];
       const [wanted = 0, tainted = 0] = countOf(devices.offered());
       const before = counted;
-      counted = writes;
+      counted = writes();
       // No other process writes them, and it takes a while to read 512 devices.
       if (counted > before) stored = countOf(await storedDevices(cluster, nodeName));
       expect(stored).toEqual([wanted, tainted]);
@@ -191,8 +215,13 @@ export function describeRefusedLists(get: () => ApiCluster): void {
     using store = new Store(join(node.root, 'lists.db'));
     const parts = { ...place, clock: systemClock, logger: new RecordingLogger() };
     const devices = new DeviceList({
-      ...{ ...parts, host: node.connection as unknown as RtnlConnection, store, sysfsRoot: node.root },
-      ...{ held: () => new Map(), unrestored: () => [], listAttributes: true },
+      ...parts,
+      host: node.connection as unknown as RtnlConnection,
+      store,
+      sysfsRoot: node.root,
+      held: () => new Map(),
+      unrestored: () => [],
+      listAttributes: true,
     });
     const errors: string[] = [];
     await using publisher = new SlicePublisher(createSliceApi(client, new ResourceApi(client), place), {

@@ -10,8 +10,11 @@ const { kubernetesVersion } = readPrograms(process.env);
 /** Not known, or of another meaning, before 1.36. */
 const newGates = { DRAPartitionableDevices: true, DRAListTypeAttributes: true };
 const featureGates = {
-  ...{ DRADeviceTaints: true, DRADeviceBindingConditions: true, DRAResourceClaimDeviceStatus: true },
-  ...{ DRAConsumableCapacity: true, ...(isSince(kubernetesVersion, '1.36') ? newGates : {}) },
+  DRADeviceTaints: true,
+  DRADeviceBindingConditions: true,
+  DRAResourceClaimDeviceStatus: true,
+  DRAConsumableCapacity: true,
+  ...(isSince(kubernetesVersion, '1.36') ? newGates : {}),
 };
 
 describe('with every gate and version for devices', () => {
@@ -21,7 +24,8 @@ describe('with every gate and version for devices', () => {
       featureGates,
       apiVersions: ['resource.k8s.io/v1beta1', 'resource.k8s.io/v1beta2'],
       values: {
-        ...{ admissionPolicies: { slices: false }, nodeView: { enabled: false } },
+        admissionPolicies: { slices: false },
+        nodeView: { enabled: false },
         kubeletPlugin: { openClaimFields: ['macAddress'] },
       },
     });

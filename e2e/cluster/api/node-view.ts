@@ -21,7 +21,12 @@ function openWriter(user: ApiUser) {
   const errors: string[] = [];
   const sliceApi = createSliceApi(user.client, user.resources, { driver: testDriver, nodeName: node });
   const writer = new NodeViewWriter(user.client, {
-    ...{ driver: testDriver, node, clock: systemClock, now: () => new Date(), random: () => 0, read: () => view },
+    driver: testDriver,
+    node,
+    clock: systemClock,
+    now: () => new Date(),
+    random: () => 0,
+    read: () => view,
     logger: new RecordingLogger(),
     nodeUid: (signal) => sliceApi.nodeUid(signal),
     onError: (error) => errors.push(explain(error)),
@@ -65,7 +70,8 @@ export function describeNodeView(get: () => ApiCluster): void {
       expect(own.errors).toEqual([]);
       const { metadata, status } = await read();
       const { metadata: owner } = await cluster.admin.client.request<{ metadata: ObjectMeta }>({
-        ...{ method: 'GET', path: `/api/v1/nodes/${node}` },
+        method: 'GET',
+        path: `/api/v1/nodes/${node}`,
       });
       expect(metadata.ownerReferences).toEqual([{ apiVersion: 'v1', kind: 'Node', name: node, uid: owner.uid }]);
       const { conditions, ...rest } = view;

@@ -19,7 +19,10 @@ let driver: ApiUser;
 
 const create = (name: string, spec: object, query = {}) =>
   cluster.admin.client.request<NetworkDevicePolicy>({
-    ...{ method: 'POST', path, query, body: { ...head, metadata: { name }, spec } },
+    method: 'POST',
+    path,
+    query,
+    body: { ...head, metadata: { name }, spec },
   });
 const read = (name: string) =>
   cluster.admin.client.request<NetworkDevicePolicy>({ method: 'GET', path: `${path}/${name}` });
@@ -28,7 +31,9 @@ const answer = (spec: object) =>
   create('checked', spec, { dryRun: 'All', fieldValidation: 'Strict' }).then(() => 'accepted', explain);
 const label = (value: string | null) =>
   cluster.admin.client.request({
-    ...{ method: 'PATCH', path: `/api/v1/nodes/${node}`, contentType: 'application/merge-patch+json' },
+    method: 'PATCH',
+    path: `/api/v1/nodes/${node}`,
+    contentType: 'application/merge-patch+json',
     body: { metadata: { labels: { rack: value } } },
   });
 /** A driver that refuses some policies, and looks four times in a second. */
@@ -55,7 +60,9 @@ function follow(user: ApiUser, refuses: string[] = []) {
   };
   const timer = setInterval(() => void look().catch((error: unknown) => (fault = explain(error))), 250);
   return {
-    ...{ seen, logger, fault: () => fault },
+    seen,
+    logger,
+    fault: () => fault,
     async [Symbol.asyncDispose]() {
       clearInterval(timer);
       await source[Symbol.asyncDispose]();

@@ -50,7 +50,10 @@ async function openPublisher(version: ResourceVersion = 'v1') {
   const place = { driver: testDriver, nodeName };
   const errors: Error[] = [];
   const publisher = new SlicePublisher(createSliceApi(client, new ResourceApi(client), place), {
-    ...{ ...place, clock: systemClock, logger: new RecordingLogger(), onError: (error) => errors.push(error) },
+    ...place,
+    clock: systemClock,
+    logger: new RecordingLogger(),
+    onError: (error) => errors.push(error),
   });
   const slices = async () => {
     const path = 'resourceslices';
@@ -60,7 +63,9 @@ async function openPublisher(version: ResourceVersion = 'v1') {
       .sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1));
   };
   return {
-    ...{ nodeName, errors, slices },
+    nodeName,
+    errors,
+    slices,
     publish: (pool: Pool) => publisher.publish({ pools: { [nodeName]: pool } }),
     /** Compares with the stored slices again, and waits long enough for a write. @returns the slices */
     async recheck(): Promise<ResourceSlice[]> {
@@ -101,7 +106,8 @@ export function describeResources(get: () => ApiCluster): void {
       expect(first).toMatchObject(known(fullDevice));
       // The server normalizes quantities and records the time of taints.
       expect(second).toEqual({
-        ...{ ...devices(1, more)[0], capacity: { memory: { value: '1Gi' }, share: { value: '1' } } },
+        ...devices(1, more)[0],
+        capacity: { memory: { value: '1Gi' }, share: { value: '1' } },
         taints: [{ ...taints[0], timeAdded: expect.stringMatching(/Z$/) }],
       });
       expect(stored.flatMap(({ spec }) => spec.sharedCounters ?? [])).toHaveLength(isNewest ? 20 : 0);

@@ -69,7 +69,9 @@ export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): vo
       const devices = async () => (await cluster.find<ResourceClaim>('ResourceClaim', 'fast-net'))?.status?.devices;
       await expect.poll(devices, { timeout: 20_000, interval: 250 }).toMatchObject([
         {
-          ...{ driver: cluster.target.driver, device: device?.name, networkData: device?.networkData },
+          driver: cluster.target.driver,
+          device: device?.name,
+          networkData: device?.networkData,
           conditions: [{ type: 'Ready', status: 'True', reason: 'Attached' }],
         },
       ]);

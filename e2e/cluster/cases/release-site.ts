@@ -63,11 +63,15 @@ export class ReleaseSite {
     const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...config };
     const devices = { requests, ...(config && { config: [{ opaque: { driver, parameters } }] }) };
     const container = {
-      ...{ name: 'main', image, command: ['sleep', '3600'], resources: { claims: [{ name: 'nic' }] } },
+      name: 'main',
+      image,
+      command: ['sleep', '3600'],
+      resources: { claims: [{ name: 'nic' }] },
       securityContext: { capabilities: { add: ['NET_ADMIN'] } },
     };
     const spec = {
-      ...{ resourceClaims: [{ name: 'nic', resourceClaimName: claim }], containers: [container] },
+      resourceClaims: [{ name: 'nic', resourceClaimName: claim }],
+      containers: [container],
       terminationGracePeriodSeconds: 1,
     };
     const items = [

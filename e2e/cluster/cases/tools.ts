@@ -122,7 +122,10 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
           taint: { key: 'example.com/work', effect: 'NoSchedule' },
         };
         await cluster.apply({
-          ...{ apiVersion: 'resource.k8s.io/v1', kind: 'DeviceTaintRule', metadata: { name: 'tools' }, spec },
+          apiVersion: 'resource.k8s.io/v1',
+          kind: 'DeviceTaintRule',
+          metadata: { name: 'tools' },
+          spec,
         });
         const { authority, server } = getNode().controlPlane;
         const kubeconfig = authority.kubeconfig('ann', '/CN=ann', server);

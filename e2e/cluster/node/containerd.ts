@@ -18,14 +18,21 @@ export async function startContainerdRuntime(programs: ContainerdPrograms, optio
   const tools = toolsOf(programs);
   const { dir, cdiSpecDir, nriSocketPath } = options;
   const containerd = await startContainerd({
-    ...{ version: programs.series, dir, nriSocketPath, tools },
+    version: programs.series,
+    dir,
+    nriSocketPath,
+    tools,
     cdiSpecDirs: [cdiSpecDir],
     requestTimeoutMs: nriRequestTimeoutMs,
   });
   const { socketPath, cri, network, cniBinDir } = containerd;
   let wasKilled = false;
   return {
-    ...{ dir, socketPath, cri, network, cniBinDir },
+    dir,
+    socketPath,
+    cri,
+    network,
+    cniBinDir,
     volatileDirs: [join(dir, 'state')],
     endTimeoutMs: 60_000,
     async stop(signal) {

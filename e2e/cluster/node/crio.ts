@@ -68,7 +68,12 @@ export async function startCrio(programs: CrioPrograms, options: RuntimeOptions)
   const owned = stack.move();
   let wasKilled = false;
   return {
-    ...{ dir, socketPath, cri, network, cniBinDir, provideImage },
+    dir,
+    socketPath,
+    cri,
+    network,
+    cniBinDir,
+    provideImage,
     volatileDirs: [join(dir, 'run'), ...namespaceKinds.map((kind) => join('/run', kind))],
     // A container that was created for a request of a killed kubelet is never started. As first process of its PID
     // namespace crun's `init` ignores SIGTERM: it is killed when the kubelet's timeout for StopPodSandbox ends, 2 min.

@@ -61,7 +61,10 @@ export class InstalledDriver {
     const directories = { downwardApiDirectoryPath: downwardApiDir };
     // The node's only instance: nothing waits for it to show that it stays, as Helm and `kubectl rollout status` would.
     const kubeletPlugin = {
-      ...{ simulate, extraArgs, listAttributes, minReadySeconds: 0 },
+      simulate,
+      extraArgs,
+      listAttributes,
+      minReadySeconds: 0,
       ...directories,
       ...seccompOf(process.env),
     };

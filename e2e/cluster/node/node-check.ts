@@ -169,6 +169,18 @@ function readLinks(): LinkState[] {
 }
 
 const comparedProperties = [
-  ...['address', 'permaddr', 'broadcast', 'mtu', 'txqlen', 'altnames', 'ifalias', 'group', 'master'],
-  ...['link', 'promiscuity', 'allmulti', 'qdisc', 'xdp'],
+  'address',
+  'permaddr',
+  'broadcast',
+  'mtu',
+  'txqlen',
+  'altnames',
+  'ifalias',
+  'group',
+  'master',
+  'link',
+  'promiscuity',
+  'allmulti',
+  'qdisc',
+  'xdp',
 ];

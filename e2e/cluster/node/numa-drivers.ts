@@ -74,7 +74,9 @@ export async function startNumaDrivers(
             specs.write(uid, device, { env: [`${driver.replaceAll(/\W/g, '_')}=1`, ...env(uid)] });
           return {
             devices: own.map(({ request, pool, device }) => ({
-              ...{ requests: [request], poolName: pool, deviceName: device },
+              requests: [request],
+              poolName: pool,
+              deviceName: device,
               cdiDeviceIds: [specs.deviceId(uid, device)],
             })),
           };

@@ -118,7 +118,13 @@ export class RealNode implements AsyncDisposable {
     stack.use(controlPlane);
     stack.use(runtime);
     const kubelet = await startKubelet({
-      ...{ dir, nodeName, nodeAddress, pinsCpus, program, ...gates, ...(syncFrequency && { syncFrequency }) },
+      dir,
+      nodeName,
+      nodeAddress,
+      pinsCpus,
+      program,
+      ...gates,
+      ...(syncFrequency && { syncFrequency }),
       authority: controlPlane.authority,
       server: controlPlane.server,
       runtimeSocket: runtime.socketPath,

@@ -69,7 +69,11 @@ export async function playPublishing(options: PlayOptions, devices: DeviceFiles)
 function multiply(cost: Cost, factor: number): Cost {
   const { reads, writes, receivedBytes, sentBytes, watchedBytes, refused } = cost;
   return {
-    ...{ reads: reads * factor, writes: writes * factor, receivedBytes: receivedBytes * factor },
-    ...{ sentBytes: sentBytes * factor, watchedBytes: watchedBytes * factor, refused: refused * factor },
+    reads: reads * factor,
+    writes: writes * factor,
+    receivedBytes: receivedBytes * factor,
+    sentBytes: sentBytes * factor,
+    watchedBytes: watchedBytes * factor,
+    refused: refused * factor,
   };
 }

@@ -9,7 +9,11 @@ export function cardNode(count: number): TestNode {
   const port = (at: number, vfs: number) => ({
     pciAddress: `0000:3b:00.${at}`,
     above: 'pci0000:3a/0000:3a:00.0',
-    ...{ vendor: '0x15b3', device: '0x101d', driver: 'mlx5_core', numaNode: '0', iommuGroup: String(40 + at) },
+    vendor: '0x15b3',
+    device: '0x101d',
+    driver: 'mlx5_core',
+    numaNode: '0',
+    iommuGroup: String(40 + at),
     interfaces: [
       { name: `ens1f${at}np${at}`, address: `0c:42:a1:00:00:0${8 + at}`, portName: `p${at}`, speed: '100000' },
     ],
@@ -17,13 +21,11 @@ export function cardNode(count: number): TestNode {
     totalVfs: vfs,
     vfs: Array.from({ length: vfs }, (_, index) => ({
       pciAddress: `0000:3b:${hex(2 + Math.floor((at * first + index) / 8))}.${(at * first + index) % 8}`,
-      ...{
-        vendor: '0x15b3',
-        device: '0x101e',
-        driver: 'mlx5_core',
-        numaNode: '0',
-        iommuGroup: String(42 + at * first + index),
-      },
+      vendor: '0x15b3',
+      device: '0x101e',
+      driver: 'mlx5_core',
+      numaNode: '0',
+      iommuGroup: String(42 + at * first + index),
       interfaces: [{ name: `ens1f${at}v${index}`, address: `02:00:00:3b:0${2 + at}:${hex(index)}` }],
       rdmaDevices: [`mlx5_${2 + at * first + index}`],
     })),

@@ -24,8 +24,17 @@ const seconds = (ms: number) => (ms / 1_000).toFixed(2);
 /** One line for each number of pods and kind of pod: medians of the rounds, and percentiles of all pods of all rounds. */
 export function formatTimes(batches: readonly Batch[]): string {
   const head = [
-    ...['pods at once', 'each with', 'all run, s', 'create to start p50, s', 'p99', 'binding to start p50, s', 'p99'],
-    ...['CPU of the driver for each, ms', 'besides at rest', 'rounds', 'pods tried again'],
+    'pods at once',
+    'each with',
+    'all run, s',
+    'create to start p50, s',
+    'p99',
+    'binding to start p50, s',
+    'p99',
+    'CPU of the driver for each, ms',
+    'besides at rest',
+    'rounds',
+    'pods tried again',
   ];
   const rows = group(batches).map(([count, kind, of]) => {
     const timesOf = (key: 'fromCreateMs' | 'fromBindingMs') => {
@@ -39,9 +48,14 @@ export function formatTimes(batches: readonly Batch[]): string {
       return values.length === 0 ? '' : summarize(values).median.toFixed(0);
     };
     return [
-      ...[String(count), kind, seconds(summarize(of.map(({ allRunningMs }) => allRunningMs)).median)],
-      ...[...timesOf('fromCreateMs'), ...timesOf('fromBindingMs')],
-      ...[cpuOf('cpuMs'), cpuOf('workCpuMs'), String(of.length)],
+      String(count),
+      kind,
+      seconds(summarize(of.map(({ allRunningMs }) => allRunningMs)).median),
+      ...timesOf('fromCreateMs'),
+      ...timesOf('fromBindingMs'),
+      cpuOf('cpuMs'),
+      cpuOf('workCpuMs'),
+      String(of.length),
       String(of.reduce((total, { warnings }) => total + new Set(warnings.map(({ pod }) => pod)).size, 0)),
     ];
   });

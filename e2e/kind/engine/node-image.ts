@@ -78,7 +78,10 @@ export function nodeImageEntry(parts: NodeImageParts): CacheEntry {
       const root = join(dir, 'root');
       layOutNode(root, parts);
       const bin = setUpPodman({
-        ...{ packages: parts.podmanPackages, state: join(dir, 'podman'), store: dir, imageStores: [] },
+        packages: parts.podmanPackages,
+        state: join(dir, 'podman'),
+        store: dir,
+        imageStores: [],
       });
       const change = 'ENTRYPOINT ["/sbin/init"]';
       // A node ends by the signal that systemd shuts down at.

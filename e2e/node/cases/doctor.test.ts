@@ -38,11 +38,15 @@ it.each([
   const { code, findings } = await doctor(`--nri-socket=${nriSocketPath}`, `--cri-socket=${socketPath}`);
   expect(code).toBe(1);
   expect(findings).toContainEqual({
-    ...{ check: 'NRI', level: 'problem', message: `off: there is no socket ${nriSocketPath}` },
+    check: 'NRI',
+    level: 'problem',
+    message: `off: there is no socket ${nriSocketPath}`,
     fix: expect.stringContaining('set disable = false in [plugins."io.containerd.nri.v1.nri"]'),
   });
   expect(findings).toContainEqual({
-    ...{ check: 'CDI', level: 'problem', message: 'off: containers get neither their metadata nor /dev/vfio' },
+    check: 'CDI',
+    level: 'problem',
+    message: 'off: containers get neither their metadata nor /dev/vfio',
     fix: expect.stringContaining(`enable_cdi = true in [plugins."${section}"]`),
   });
 });

@@ -27,7 +27,8 @@ describe('a bond of VFs of two cards', () => {
     for (const [index, pf] of ['pf0', 'pf1'].entries()) {
       const { ifname, address } = linkOf(vfAt(vfs, pf, 4), netnsPath)!;
       expect(after.devices[index]?.attributes).toMatchObject({
-        ...{ bondMember: { string: ifname }, mac: { string: address } },
+        bondMember: { string: ifname },
+        mac: { string: address },
       });
     }
     // A bond does not return to its first member by itself: that would be another interruption.

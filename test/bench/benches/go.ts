@@ -47,16 +47,12 @@ export const goLargeBench: Bench = {
     const isFull = options.effort === 'full';
     const vfs = isFull ? 512 : 16;
     const growing: readonly Load[] = [
-      ...([
-        [1, 1],
-        [16, 1],
-        [64, 1],
-        [1, 16],
-      ] as const),
-      ...([
-        [1, 64],
-        [1, 250],
-      ] as const),
+      [1, 1],
+      [16, 1],
+      [64, 1],
+      [1, 16],
+      [1, 64],
+      [1, 250],
     ];
     const measured = await measureNode(options, isFull ? growing : [[1, 2]], vfs);
     return {

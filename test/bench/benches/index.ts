@@ -5,7 +5,4 @@ import { restBench } from './rest.ts';
 import { startBench } from './start.ts';
 
 /** In the order in which they run. */
-export const allBenches: readonly Bench[] = [
-  ...[startBench, memoryBench, restBench],
-  ...[goBench, goHookBench, goLargeBench],
-];
+export const allBenches: readonly Bench[] = [startBench, memoryBench, restBench, goBench, goHookBench, goLargeBench];

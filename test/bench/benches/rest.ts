@@ -52,7 +52,8 @@ export const restBench: Bench = {
         row('no pods: wake-ups', 'wake-ups', summarize([alone!.wakeUps])),
         row(`${podCount} pods: CPU`, 'ms', summarize([busy!.cpuMs]), { what: looks, ...summarize([bare!.cpuMs]) }),
         row(`${podCount} pods: wake-ups`, 'wake-ups', summarize([busy!.wakeUps]), {
-          ...{ what: looks, ...summarize([bare!.wakeUps]) },
+          what: looks,
+          ...summarize([bare!.wakeUps]),
         }),
       ],
       bounds: [

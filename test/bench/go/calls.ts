@@ -106,7 +106,8 @@ async function measureCalls(
       : { rounds: 2, perRound: 2, warmUpRounds: 0 };
   const times = await interleave(sides.map(caseOf), rounds);
   return {
-    ...{ claims, calls },
+    claims,
+    calls,
     prepare: each((side) => summarize(times[sides.indexOf(side)] ?? [])),
     unprepare: each((side) => summarize(unprepared[side].slice(-rounds.rounds * rounds.perRound))),
     done: unprepared.netdra.length * claims * calls,

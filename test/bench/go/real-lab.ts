@@ -65,7 +65,10 @@ export class RealLab implements AsyncDisposable {
     for (const dir of [registryDir, cdiDir, pluginsDir, join(pluginsDir, goDriverName)]) mkdirSync(dir);
     const api = stack.use(await ApiCluster.start());
     await api.create({
-      ...{ apiVersion: 'resource.k8s.io/v1', kind: 'DeviceClass', metadata: { name: deviceClassName }, spec: {} },
+      apiVersion: 'resource.k8s.io/v1',
+      kind: 'DeviceClass',
+      metadata: { name: deviceClassName },
+      spec: {},
     });
     writeServiceAccount({ certificate: api.certificateAuthority, token: await api.driverToken(testNode) });
     const env = serviceEnv(443, apiServerAddress);

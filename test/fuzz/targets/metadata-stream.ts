@@ -9,7 +9,9 @@ function checkDocument({ claim, generation, requests }: DecodedMetadata): void {
   const devices = requests.flatMap((request) => request.devices);
   const networks = devices.map(({ networkData }) => networkData ?? {});
   const texts = [
-    ...[claim.name, claim.namespace, claim.uid],
+    claim.name,
+    claim.namespace,
+    claim.uid,
     ...requests.map(({ name }) => name),
     ...devices.flatMap((device) => [device.driver, device.pool, device.name]),
     ...networks.flatMap(({ interfaceName = '', hardwareAddress = '', ips = [] }) => [

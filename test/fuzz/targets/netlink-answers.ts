@@ -71,7 +71,9 @@ function sampleVfs(): Attribute {
 
 function sampleRoutes(): Uint8Array[] {
   const hop = Buffer.concat([
-    ...[putU16(16), Buffer.of(0, 0), putU32(7)],
+    putU16(16),
+    Buffer.of(0, 0),
+    putU32(7),
     ...encodeAttributes([{ type: 5, value: Buffer.of(10, 0, 0, 1) }]),
   ]);
   const header = Buffer.of(2, 8, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0);

@@ -9,7 +9,11 @@ const pciAddress = '0000:3b:00.0';
 const interfaceName = 'ens1';
 /** The files of a function, and of its interface, that the driver reads. */
 const files = [
-  ...['class', 'sriov_totalvfs', 'vendor', 'device', 'numa_node'],
+  'class',
+  'sriov_totalvfs',
+  'vendor',
+  'device',
+  'numa_node',
   ...['address', 'mtu', 'type', 'speed'].map((name) => `net/${interfaceName}/${name}`),
 ];
 

@@ -159,7 +159,8 @@ export const target: FuzzTarget = {
       {
         parameters: [
           {
-            ...{ apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' },
+            apiVersion: 'netdra.dev/v1alpha1',
+            kind: 'VFConfig',
             routes: Array.from({ length: 64 }, (_, n) => ({
               destination: `2001:db8:${n}::/48`,
               gateway: '2001:db8::1',

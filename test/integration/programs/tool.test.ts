@@ -111,7 +111,8 @@ describe('an extended resource', () => {
     expect(output('get', 'extended-resources/intel.com/sriov', '.requests[0].name')).toBe(`${request}\n`);
     // One request, with a line for each of its devices.
     expect(lines(output('list', '--no-headers')).map((line) => line.split('\t')[0])).toEqual([
-      ...[`${claim}/${request}`, `${claim}/${request}`],
+      `${claim}/${request}`,
+      `${claim}/${request}`,
       'other/vf',
     ]);
     expect(run('eal-args', 'intel.com/other')).toMatchObject({

@@ -33,8 +33,13 @@ const authorFiles = {
 function typeErrors(dir: string, files: Record<string, string>, tsc = join(repo, 'node_modules/.bin/tsc')): string[] {
   for (const [name, text] of Object.entries(files)) writeFileSync(join(dir, name), text);
   const compilerOptions = {
-    ...{ target: 'es2024', lib: ['es2024', 'esnext.disposable'], module: 'nodenext', types: ['node'] },
-    ...{ strict: true, noEmit: true, exactOptionalPropertyTypes: true },
+    target: 'es2024',
+    lib: ['es2024', 'esnext.disposable'],
+    module: 'nodenext',
+    types: ['node'],
+    strict: true,
+    noEmit: true,
+    exactOptionalPropertyTypes: true,
   };
   writeFileSync(join(dir, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: Object.keys(files) }));
   const { stdout, error } = spawnSync(tsc, ['-p', dir], { encoding: 'utf8' });
@@ -124,7 +129,8 @@ describe('the package', () => {
     expect([doctor.status, doctor.stderr]).toEqual([1, '']);
     const findings: Finding[] = JSON.parse(doctor.stdout);
     expect(findings.find(({ check }) => check === 'NRI')).toMatchObject({
-      ...{ level: 'problem', message: `off: there is no socket ${nowhere}` },
+      level: 'problem',
+      message: `off: there is no socket ${nowhere}`,
     });
     expect(findings.find(({ check }) => check === 'CDI directory')).toMatchObject({ level: 'problem' });
     const claims = npx('claims', `--kubelet-plugins-dir=${nowhere}`);
@@ -134,7 +140,8 @@ describe('the package', () => {
       stderr: expect.stringContaining(`stored its state in ${nowhere}`),
     });
     expect(npx('run', '--node-name=n', '--log-level=loud')).toMatchObject({
-      ...{ status: 2, stderr: expect.stringContaining("option '--log-level <level>' argument 'loud' is invalid") },
+      status: 2,
+      stderr: expect.stringContaining("option '--log-level <level>' argument 'loud' is invalid"),
     });
     expect(npx('--version')).toMatchObject({ status: 0, stdout: `${manifest.version}\n` });
     const plugin = spawnSync('npx', [...options, '--', 'kubectl-netdra', '--help'], { cwd: app.dir, encoding: 'utf8' });
@@ -145,7 +152,9 @@ describe('the package', () => {
     writeFileSync(join(app.packageDir, dirname(manifest.bin.netdra), 'older.mjs'), older);
     const args = [join(app.packageDir, dirname(manifest.bin.netdra), 'older.mjs'), 'doctor'];
     expect(spawnSync(process.execPath, args, { encoding: 'utf8' })).toMatchObject({
-      ...{ status: 1, stdout: '', stderr: 'netdra: Node.js 24 or newer is needed, this is 22.19.0\n' },
+      status: 1,
+      stdout: '',
+      stderr: 'netdra: Node.js 24 or newer is needed, this is 22.19.0\n',
     });
     expect([...command.matchAll(/^import .* from '([^']+)'/gm)].map(([, from]) => from)).toEqual(['node:module']);
     const licences = readFileSync(join(app.packageDir, dirname(manifest.bin.netdra), 'THIRD-PARTY-LICENSES'), 'utf8');
@@ -180,7 +189,8 @@ describe('the package', () => {
     const help = execFileSync(join(project, 'node_modules/.bin/netdra'), ['--help'], { encoding: 'utf8' });
     expect(help).toMatch(/^Usage: netdra /);
     const run = spawnSync(process.execPath, [join(project, 'driver.ts')], {
-      ...{ encoding: 'utf8', env: { SCRATCH_DIR: join(project, 'scratch'), KUBECONFIG: join(project, 'none') } },
+      encoding: 'utf8',
+      env: { SCRATCH_DIR: join(project, 'scratch'), KUBECONFIG: join(project, 'none') },
     });
     expect(run.stderr).toContain(`cannot load kubeconfig ${join(project, 'none')}`);
   }, 120_000);

@@ -30,7 +30,13 @@ function claim(name: string, pciAddress: string, more: Partial<StoredClaim['devi
 }
 
 const link = (name: string, parentDevice: string): Link => ({
-  ...{ index: 2, name, parentDevice, mtuBytes: 1500, up: true, carrier: true, altNames: [] },
+  index: 2,
+  name,
+  parentDevice,
+  mtuBytes: 1500,
+  up: true,
+  carrier: true,
+  altNames: [],
 });
 
 describe('openStored', () => {

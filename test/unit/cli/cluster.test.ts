@@ -46,7 +46,8 @@ async function startCluster(more: ApiServerOptions = {}) {
   const cluster = stack.use(new ClusterWithPods(kubeConfigOf(api)));
   const owned = stack.move();
   return {
-    ...{ api, cluster },
+    api,
+    cluster,
     status: () => readStatus(cluster, options),
     statusText: async () => formatStatus(plainTerminal, await readStatus(cluster, options)),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
@@ -54,7 +55,9 @@ async function startCluster(more: ApiServerOptions = {}) {
 }
 
 const vf = (index: number, more: Partial<Device> = {}): Device => ({
-  ...{ name: `vf-${index}`, attributes: { pfName: { string: 'ens1f0' } }, ...more },
+  name: `vf-${index}`,
+  attributes: { pfName: { string: 'ens1f0' } },
+  ...more,
 });
 
 function publish(api: ApiServer, nodeName: string, devices: Device[], pool = { generation: 1, resourceSliceCount: 1 }) {
@@ -104,8 +107,12 @@ describe('readStatus', () => {
       policies: [],
       nodes: [
         {
-          ...{ node: 'node-1', pod: { ...pod, name: 'netdra-node-1-sriov.netdra.dev' } },
-          ...{ ...nothing, offered: 4, allocated: 3, inUse: 2 },
+          node: 'node-1',
+          pod: { ...pod, name: 'netdra-node-1-sriov.netdra.dev' },
+          ...nothing,
+          offered: 4,
+          allocated: 3,
+          inUse: 2,
         },
         { node: 'node-2', pod: { ...pod, name: 'netdra-node-2-sriov.netdra.dev' }, ...nothing },
       ],
@@ -275,10 +282,17 @@ describe('lists of many objects', () => {
 
 describe('readClaims', () => {
   const statusOf = (device: string, more: Partial<AllocatedDeviceStatus>): AllocatedDeviceStatus => ({
-    ...{ driver: testDriver, pool: 'node-1', device, ...more },
+    driver: testDriver,
+    pool: 'node-1',
+    device,
+    ...more,
   });
   const condition = (type: string, status: 'True' | 'False', reason: string, message = '') => ({
-    ...{ type, status, reason, message, lastTransitionTime: '2026-01-01T00:00:00Z' },
+    type,
+    status,
+    reason,
+    message,
+    lastTransitionTime: '2026-01-01T00:00:00Z',
   });
 
   it('shows the pods and devices of claims, and what the driver reports of them', async () => {
@@ -296,7 +310,7 @@ describe('readClaims', () => {
       statusOf('vf-1', { conditions: [condition('Ready', 'False', 'NotAttached', 'no route')] }),
       { ...statusOf('vf-1', { conditions: [condition('Ready', 'True', 'Fine')] }), driver: 'other.example.com' },
     ];
-    const ofOther = { ...{ request: 'vf', driver: 'other.example.com' }, pool: 'node-1', device: 'vf-1' };
+    const ofOther = { request: 'vf', driver: 'other.example.com', pool: 'node-1', device: 'vf-1' };
     const report = ({ status }: ResourceV1ResourceClaim) => {
       status?.allocation?.devices?.results?.push(ofOther);
       Object.assign(status ?? {}, { devices });
@@ -304,8 +318,15 @@ describe('readClaims', () => {
     api.edit<ResourceV1ResourceClaim>('ResourceClaim', 'a', report, 'apps');
     const claims = await readClaims(cluster, { ...options, namespace: 'apps' });
     expect(claims[0]?.devices[0]).toEqual({
-      ...{ request: 'vf', node: 'node-1', device: 'vf-0', ready: true, reason: 'Attached', message: '' },
-      ...{ interfaceName: 'net1', ips: ['192.0.2.7/24'], warnings: ['NumaAligned is False: OtherNode: CPU 3'] },
+      request: 'vf',
+      node: 'node-1',
+      device: 'vf-0',
+      ready: true,
+      reason: 'Attached',
+      message: '',
+      interfaceName: 'net1',
+      ips: ['192.0.2.7/24'],
+      warnings: ['NumaAligned is False: OtherNode: CPU 3'],
     });
     expect(formatClusterClaims(plainTerminal, claims).split('\n')).toEqual([
       'CLAIM   POD  NODE    DEVICE  STATE         INTERFACE  ADDRESSES',
@@ -374,16 +395,23 @@ describe('makeBundle', () => {
     const out = join(dir.path, 'bundle');
     const bundle = await makeBundle(cluster, { ...options, out, nodes: ['node-1'] });
     expect(bundle.files).toEqual([
-      ...['claims.json', 'deviceclasses.json', 'missing.txt', 'networkdevicepolicies.json', 'nodenetworkdevices.json'],
+      'claims.json',
+      'deviceclasses.json',
+      'missing.txt',
+      'networkdevicepolicies.json',
+      'nodenetworkdevices.json',
       ...['claims.json', 'doctor.json', 'driver-debug.log', 'driver.log', 'inventory.json'].map(
         (name) => `nodes/node-1/${name}`,
       ),
-      ...['pods.json', 'resourceslices.json', 'status.json'],
+      'pods.json',
+      'resourceslices.json',
+      'status.json',
     ]);
     const texts = bundle.files.map((path) => readFileSync(join(out, path), 'utf8'));
     expect(texts.filter((text) => /hunter2|eyJ|abc\.def/.test(text))).toEqual([]);
     expect(JSON.parse(readFileSync(join(out, 'nodes/node-1/doctor.json'), 'utf8'))).toEqual({
-      ...{ args: ['--password=[removed]'], device: 'vf-0' },
+      args: ['--password=[removed]'],
+      device: 'vf-0',
     });
     expect(bundle.missing).toEqual(['nodes/node-1/driver-previous.log: previous terminated container not found']);
     expect(statSync(out).mode & 0o777).toBe(0o700);

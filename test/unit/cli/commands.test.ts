@@ -31,7 +31,9 @@ function loadedWith(path: string, seen = new Set<string>()): Set<string> {
 }
 
 const device = {
-  ...{ driver: 'sriov.netdra.dev', pool: 'node-1', name: '0000-3b-02-0' },
+  driver: 'sriov.netdra.dev',
+  pool: 'node-1',
+  name: '0000-3b-02-0',
   networkData: { interfaceName: 'net1', ips: ['192.0.2.7/24'] },
 };
 const document = (devices: object[]) => ({
@@ -49,7 +51,9 @@ describe('netdra doctor', () => {
     expect(status).toBe(1);
     const findings: Finding[] = JSON.parse(stdout);
     expect(findings.find(({ check }) => check === 'NRI')).toEqual({
-      ...{ check: 'NRI', level: 'problem', message: `off: there is no socket ${dir.path}/none` },
+      check: 'NRI',
+      level: 'problem',
+      message: `off: there is no socket ${dir.path}/none`,
       fix: expect.stringContaining('disable = false'),
     });
     // Everything that is not well says what to do.

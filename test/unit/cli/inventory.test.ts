@@ -27,7 +27,11 @@ afterEach(() => node[Symbol.dispose]());
 const device = (pciAddress: string) => ({ pciAddress, before: { driver: 'iavf', vf: {} } });
 const take = (more: object = {}) =>
   takeInventory({
-    ...{ driver: testDriver, connection: node.connection, sysfsRoot: node.root, claims: [], unrestored: [] },
+    driver: testDriver,
+    connection: node.connection,
+    sysfsRoot: node.root,
+    claims: [],
+    unrestored: [],
     ...more,
   });
 

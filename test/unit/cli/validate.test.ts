@@ -80,7 +80,8 @@ describe('validateFiles', () => {
   it('finds nothing in the files of the project', async () => {
     const examples = readdirSync(join(repo, 'examples'), { recursive: true, encoding: 'utf8' });
     const files = [
-      ...['deploy/manifests/netdra.yaml', 'deploy/helm/netdra/values.yaml'],
+      'deploy/manifests/netdra.yaml',
+      'deploy/helm/netdra/values.yaml',
       ...examples.filter((name) => name.endsWith('.yaml')).map((name) => `examples/${name}`),
     ];
     const { checked, faults, notes } = await validateFiles(

@@ -25,8 +25,14 @@ export function buildMetrics(): Metrics {
         {
           labels: { device: 'vf', namespace: 'tenant', pod: 'dpdk', claim: 'nic', interface: 'net1' },
           counters: {
-            ...{ rxBytes: 1, txBytes: 1, rxPackets: 1, txPackets: 1 },
-            ...{ rxDropped: 1, txDropped: 1, rxErrors: 1, txErrors: 1 },
+            rxBytes: 1,
+            txBytes: 1,
+            rxPackets: 1,
+            txPackets: 1,
+            rxDropped: 1,
+            txDropped: 1,
+            rxErrors: 1,
+            txErrors: 1,
           },
         },
       ],

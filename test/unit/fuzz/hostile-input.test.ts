@@ -55,7 +55,7 @@ async function startDriver(layoutNames: readonly LayoutName[] = ['v1', 'kep']) {
     readdirSync(bench.dir, { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile() && !/\.lock$|^state\.db/.test(entry.name))
       .map((entry) => relative(bench.dir, join(entry.parentPath, entry.name)));
-  return { ...{ bench, helper, kubelet, add, files }, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+  return { bench, helper, kubelet, add, files, [Symbol.asyncDispose]: () => stack.disposeAsync() };
 }
 
 const it = itWith(() => startDriver());

@@ -19,8 +19,13 @@ describe('settings', () => {
     });
     const settings = {
       ...defaultSettings(),
-      ...{ nodeName: 'n', cniUses: [], reconcileIntervalMs: 1_500, liveUpdates: false },
-      ...{ simulate: { pfs: 2, vfsPerPf: 4 }, httpAddress: ':9797', startGate: 'file' as const },
+      nodeName: 'n',
+      cniUses: [],
+      reconcileIntervalMs: 1_500,
+      liveUpdates: false,
+      simulate: { pfs: 2, vfsPerPf: 4 },
+      httpAddress: ':9797',
+      startGate: 'file' as const,
     };
     await run?.parseAsync(driverFlags(settings), { from: 'user' });
     expect(read).toEqual(settings);

@@ -8,7 +8,10 @@ describe('podEventName', () => {
       'runPodSandbox',
       'stopPodSandbox',
       'removePodSandbox',
-      ...[undefined, undefined, undefined, undefined],
+      undefined,
+      undefined,
+      undefined,
+      undefined,
     ]);
   });
 });

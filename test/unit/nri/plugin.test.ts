@@ -115,9 +115,17 @@ describe('a connected plugin', () => {
     for (const event of [2, 3, 4, 7, 14, 99]) await call('StateChange', 0x08, event);
     for (const method of ['StopPodSandbox', 'RemovePodSandbox', 'Shutdown']) await call(method);
     for (const method of [
-      ...['UpdatePodSandbox', 'PostUpdatePodSandbox', 'PostCreateContainer', 'StartContainer'],
-      ...['PostStartContainer', 'UpdateContainer', 'PostUpdateContainer', 'StopContainer', 'RemoveContainer'],
-      ...['ValidateContainerAdjustment', 'SomethingNew'],
+      'UpdatePodSandbox',
+      'PostUpdatePodSandbox',
+      'PostCreateContainer',
+      'StartContainer',
+      'PostStartContainer',
+      'UpdateContainer',
+      'PostUpdateContainer',
+      'StopContainer',
+      'RemoveContainer',
+      'ValidateContainerAdjustment',
+      'SomethingNew',
     ]) {
       await expect(call(method)).rejects.toMatchObject({ status: 12, message: `method ${method}` });
     }

@@ -53,7 +53,8 @@ describe('a schedule', () => {
       'a pod with a bond',
       (plan) => {
         const pods = plan.pods.map((pod) => ({
-          ...{ ...pod, deletedAfterMs: 5_000 },
+          ...pod,
+          deletedAfterMs: 5_000,
           claims: pod.claims.map((claim) => ({ ...claim, ...bonded })),
         }));
         return { ...plan, pods };

@@ -55,7 +55,10 @@ export async function inspectClaim(
     ...defined({ podClaimName, podUid, gate }),
     requests: Object.entries(state.requests).map(([base, { name, generation, devices, content }]) => ({
       // Without layouts, no container was given any.
-      ...{ name, base, generation: state.layouts.length === 0 ? 0 : generation, devices },
+      name,
+      base,
+      generation: state.layouts.length === 0 ? 0 : generation,
+      devices,
       ...defined({ content: content?.devices }),
     })),
     files: bases.flatMap((base) => state.layouts.map((layout) => inspectFile(driver, dirs, state, base, layout))),

@@ -94,7 +94,9 @@ function prepareRequest(
     },
   }));
   const request: RequestState = {
-    ...{ name, devices: published, generation: kept?.generation ?? 0 },
+    name,
+    devices: published,
+    generation: kept?.generation ?? 0,
     ...defined({ extendedResources, sharers }),
   };
   const known = kept?.isOver === false ? kept.content : undefined;

@@ -76,8 +76,12 @@ describe('metrics and probes by HTTPS', () => {
     await expect(fetch(`http://127.0.0.1:${server.port}/metrics`)).rejects.toThrow();
     // OpenSSL offers TLS 1.1 at this level only.
     const old = connectTls({
-      ...{ host: '127.0.0.1', port: server.port, ca: own.certificate },
-      ...{ minVersion: 'TLSv1.1', maxVersion: 'TLSv1.1', ciphers: 'ALL:@SECLEVEL=0' },
+      host: '127.0.0.1',
+      port: server.port,
+      ca: own.certificate,
+      minVersion: 'TLSv1.1',
+      maxVersion: 'TLSv1.1',
+      ciphers: 'ALL:@SECLEVEL=0',
     });
     await expect(once(old, 'secureConnect')).rejects.toThrow(/alert protocol version/);
   });

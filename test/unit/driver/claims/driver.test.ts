@@ -429,7 +429,10 @@ describe('a claim for several pods', () => {
 describe('a request with admin access', () => {
   const observed = { device: 'dev-1', adminAccess: true };
   const answer = {
-    ...{ requests: ['watch'], poolName: 'node-1', deviceName: 'dev-1', cdiDeviceIds: [] },
+    requests: ['watch'],
+    poolName: 'node-1',
+    deviceName: 'dev-1',
+    cdiDeviceIds: [],
     metadata: { attributes: { 'resource.kubernetes.io/pciBusID': { string: '0000:00:00.1' } } },
   };
   const monitor = () =>

@@ -57,13 +57,21 @@ describe('reportDevices', () => {
     };
     const parts = {
       devices: {
-        ...{ ...known, unhealthy: () => new Map(), cardConditions: () => [] },
-        ...{ isListed: true, offered: () => offered, sharedCounters: () => [], scannedAt },
+        ...known,
+        unhealthy: () => new Map(),
+        cardConditions: () => [],
+        isListed: true,
+        offered: () => offered,
+        sharedCounters: () => [],
+        scannedAt,
       },
       store: { claims: () => [], unrestored: () => [] },
       events: {
-        ...{ devicesFound: vi.fn(), devicesHung: vi.fn(), devicesUnrestored: vi.fn() },
-        ...{ policyRejected: vi.fn(), cardsUnhealthy: vi.fn() },
+        devicesFound: vi.fn(),
+        devicesHung: vi.fn(),
+        devicesUnrestored: vi.fn(),
+        policyRejected: vi.fn(),
+        cardsUnhealthy: vi.fn(),
       },
       observer: { published: vi.fn(), reported: vi.fn() },
     };

@@ -136,7 +136,8 @@ describe('DeviceList, of a card whose VFs cannot be listed', () => {
     await source.scan();
     expect(logger.lines).toEqual([
       {
-        ...{ level: 'warn', message: 'problem with a device' },
+        level: 'warn',
+        message: 'problem with a device',
         fields: { err: expect.objectContaining({ code: 'vf-state-unknown', device: '0000:17:00.0', cause: error }) },
       },
     ]);
@@ -287,7 +288,10 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     await expect(source.vfs.recreate(first)).rejects.toMatchObject({ code: 'device-hangs' });
     const owned = stack.move();
     return {
-      ...{ source, before, path: pipe.path, changes: () => changes },
+      source,
+      before,
+      path: pipe.path,
+      changes: () => changes,
       skip(ms: number) {
         skippedMs += ms;
       },

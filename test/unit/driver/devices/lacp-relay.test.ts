@@ -17,7 +17,8 @@ const stateWith = (pfs: string[]): DeviceState => ({
   conditions: pfs.map((pciAddress) => {
     return { pciAddress, kind: 'PF', condition: 'lacp-partner-lost', sinceMs: 0, holdMs: 10_000 };
   }),
-  ...{ hungWrites: [], keepsTaints: true },
+  hungWrites: [],
+  keepsTaints: true,
 });
 
 let stack: DisposableStack;

@@ -51,7 +51,9 @@ export class DriftBench implements Disposable {
     });
     events.sandboxSeen({ id: 's0', namespace: 'default', name: 'app', uid: 'p0' });
     this.report = new DriftReport({
-      ...{ record: this.record, events, logger: new RecordingLogger() },
+      record: this.record,
+      events,
+      logger: new RecordingLogger(),
       onDrift: (setting, result) => this.counts.push(`${setting} ${result}`),
       onCondition: ({ name }) => this.conditions.push(name),
     });
@@ -92,8 +94,11 @@ export class DriftBench implements Disposable {
 
   #newSweep(): PfDriftSweep {
     return new PfDriftSweep({
-      ...{ store: this.store, control: this.control, locks: this.locks },
-      ...{ clock: this.clock, logger: new RecordingLogger() },
+      store: this.store,
+      control: this.control,
+      locks: this.locks,
+      clock: this.clock,
+      logger: new RecordingLogger(),
       onRestored: (claim, device, drifts) => this.report.restored(claim, device, drifts),
       onCompared: (claim, device, found) => this.report.pfCompared(claim, device, found),
     });

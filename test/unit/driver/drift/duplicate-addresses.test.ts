@@ -5,7 +5,10 @@ import type { VfState } from '../../../../src/driver/vf/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 
 const device = {
-  ...{ pciAddress: '0000:3b:02.1', pool: 'p', name: 'dev-1', request: 'r' },
+  pciAddress: '0000:3b:02.1',
+  pool: 'p',
+  name: 'dev-1',
+  request: 'r',
   config: { addresses: ['192.0.2.10/24', '2001:db8::10/64'] },
 } as StoredDevice;
 const claim = { identity: { uid: 'u', namespace: 'default', name: 'c' }, podUids: ['pod'] } as StoredClaim;
@@ -46,7 +49,9 @@ describe('DriftReport, for an address that another host has', () => {
       'duplicateAddresses is 2001:db8::10/64, 192.0.2.10/24 (02:00:00:00:00:99) instead of none: another host of the network has the same address';
     expect(events).toEqual([expect.stringContaining(`DuplicateAddress ${what}`)]);
     expect(record.conditionOf('u', 'dev-1')).toMatchObject({
-      ...{ type: 'Configured', status: 'False', reason: 'DuplicateAddress' },
+      type: 'Configured',
+      status: 'False',
+      reason: 'DuplicateAddress',
       message: expect.stringContaining(what),
     });
     read({ ...state, ips: ['192.0.2.10/24', '2001:db8::10/64'] });

@@ -94,7 +94,9 @@ describe('PfDriftSweep', () => {
     expect(bench.card.info(0)?.vlan?.id).toBe(7);
     expect(bench.record.lost()).toEqual([]);
     expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({
-      ...{ type: 'Configured', status: 'False', reason: 'SettingsChanged' },
+      type: 'Configured',
+      status: 'False',
+      reason: 'SettingsChanged',
       message: expect.stringContaining('vlan is 7 instead of 100: netdra leaves it with attach cni'),
     });
     expect(bench.counts).toEqual(['vlan reported']);

@@ -6,11 +6,19 @@ import { DriftBench } from './drift-bench.ts';
 
 const config = { macAddress: '02:AA:00:00:00:01', mtu: 9000, addresses: ['192.0.2.10/24', '2001:DB8::10/64'] };
 const asAsked = {
-  ...{ interfaceName: 'net1', hardwareAddress: '02:aa:00:00:00:01', mtuBytes: 9000, linkUp: true },
-  ...{ ips: ['192.0.2.10/24', '2001:db8::10/64'], tentative: false },
+  interfaceName: 'net1',
+  hardwareAddress: '02:aa:00:00:00:01',
+  mtuBytes: 9000,
+  linkUp: true,
+  ips: ['192.0.2.10/24', '2001:db8::10/64'],
+  tentative: false,
 };
 const device = (more: Partial<StoredDevice['config']> = {}): StoredDevice => ({
-  ...{ pciAddress: '0000:01:10.0', pool: 'n', name: 'vf0', request: 'vf', config: { ...config, ...more } },
+  pciAddress: '0000:01:10.0',
+  pool: 'n',
+  name: 'vf0',
+  request: 'vf',
+  config: { ...config, ...more },
 });
 
 describe('podDriftOf', () => {
@@ -73,7 +81,8 @@ describe('DriftReport.podCompared', () => {
     expect(bench.counts).toEqual(['mtu reported']);
     expect(bench.record.lost()).toEqual([]);
     expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({
-      ...{ status: 'False', reason: 'SettingsChanged' },
+      status: 'False',
+      reason: 'SettingsChanged',
       message: expect.stringContaining('mtu is 1400 instead of 9000'),
     });
     bench.report.podCompared(claim!, vf, []);

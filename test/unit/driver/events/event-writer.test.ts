@@ -17,7 +17,9 @@ async function startBench() {
   const options = { controller: testDriver, instance: testNode, clock, logger, onError };
   const writer = kube.stack.use(new EventWriter(client, options));
   return {
-    ...{ ...kube, writer, errors },
+    ...kube,
+    writer,
+    errors,
     events: () => api.objects<StoredEvent>('Event'),
     counts: () => api.objects<StoredEvent>('Event').map(({ series }) => series?.count ?? 1),
     /** Waits until the writer knows that so many were written. */

@@ -21,7 +21,12 @@ async function startBench() {
   const open = () =>
     kube.stack.use(
       new NodeViewWriter(client, {
-        ...{ driver: testDriver, node: testNode, clock, logger, now: () => new Date(state.date), random: () => 0.5 },
+        driver: testDriver,
+        node: testNode,
+        clock,
+        logger,
+        now: () => new Date(state.date),
+        random: () => 0.5,
         nodeUid: async () => 'uid-of-node',
         read: () => {
           if (state.fault !== undefined) throw state.fault;
@@ -31,7 +36,11 @@ async function startBench() {
       }),
     );
   return {
-    ...{ ...kube, errors, state, open, writer: open() },
+    ...kube,
+    errors,
+    state,
+    open,
+    writer: open(),
     change: (more: Partial<NodeView>) => {
       state.view = { ...state.view, ...more };
     },
@@ -102,7 +111,9 @@ describe('NodeViewWriter', () => {
     own.clock.advance(10_000);
     await poll(() => own.requests('PATCH')).toHaveLength(2);
     await poll(() => own.stored()?.status.conditions.map((each) => each.lastTransitionTime.slice(11, 13))).toEqual([
-      ...['01', '00', '00'],
+      '01',
+      '00',
+      '00',
     ]);
     expect(own.stored()?.status.conditions[1]?.message).toBe('other');
   });

@@ -28,8 +28,12 @@ async function openView(fault?: NetdraError) {
   const policy = { pfs: [{ select: { name: 'enp1s0f0' } }, { select: { name: 'ens9' } }] };
   let known = false;
   const devices = new DeviceList({
-    ...{ driver: testDriver, host: node.connection as unknown as RtnlConnection, clock: systemClock },
-    ...{ sysfsRoot: node.root, logger: new RecordingLogger(), held: () => heldDevices(claims) },
+    driver: testDriver,
+    host: node.connection as unknown as RtnlConnection,
+    clock: systemClock,
+    sysfsRoot: node.root,
+    logger: new RecordingLogger(),
+    held: () => heldDevices(claims),
     unrestored: () => [{ device: { ...deviceOf(4), pfAddress: '0000:01:00.0' }, reason: 'the kernel said EBUSY' }],
     store: { conditions: () => [], putCondition: () => {}, deleteCondition: () => {} },
     policy: {
@@ -78,8 +82,13 @@ describe('readNodeView', () => {
       driver: { name: testDriver, version: '0.1.0', stateSchema: schemaVersion },
       devices: { offered: 3, inUse: 2, withheld: 4 },
       pfs: [0, 1].map((port) => ({
-        ...{ name: `enp1s0f${port}`, pciAddress: `0000:01:00.${port}`, driver: 'igb', link: 'Up', speedMbps: 1_000 },
-        ...{ totalVfs: 7, numVfs: 3 },
+        name: `enp1s0f${port}`,
+        pciAddress: `0000:01:00.${port}`,
+        driver: 'igb',
+        link: 'Up',
+        speedMbps: 1_000,
+        totalVfs: 7,
+        numVfs: 3,
         vfs:
           port === 0 ? { offered: 3, inUse: 2, withheld: 1, hung: 0 } : { offered: 0, inUse: 0, withheld: 3, hung: 0 },
       })),
@@ -89,11 +98,15 @@ describe('readNodeView', () => {
       ],
       withheld: [
         {
-          ...{ pf: 'enp1s0f0', reason: 'unrestored', devices: ['0000-01-10-4'] },
+          pf: 'enp1s0f0',
+          reason: 'unrestored',
+          devices: ['0000-01-10-4'],
           message: expect.stringContaining('the kernel said EBUSY'),
         },
         {
-          ...{ pf: 'enp1s0f1', reason: 'not-selected', message: 'no rule of the policy selects it' },
+          pf: 'enp1s0f1',
+          reason: 'not-selected',
+          message: 'no rule of the policy selects it',
           devices: ['0000-01-10-1', '0000-01-10-3', '0000-01-10-5'],
         },
       ],
@@ -130,7 +143,9 @@ describe('readNodeView', () => {
     using refused = await openView(new NetdraError('policy-invalid', 'pfs[0].select: unknown field "nmae" (line 4)'));
     expect(refused.view.policy).toEqual(accepted.view.policy);
     expect(refused.view.conditions[0]).toEqual({
-      ...{ type: 'PolicyAccepted', status: 'False', reason: 'Refused' },
+      type: 'PolicyAccepted',
+      status: 'False',
+      reason: 'Refused',
       message: 'the last valid policy stays in force: pfs[0].select: unknown field "nmae" (line 4)',
     });
   });

@@ -14,15 +14,22 @@ export function largestSources(): ViewSources {
   const condition = (message: string) => ({ name: 'unrestored' as const, effect: 'NoSchedule' as const, message });
   const fault = new NetdraError('policy-invalid', long);
   return {
-    ...{ driver: testDriver, version: '0.1.0' },
+    driver: testDriver,
+    version: '0.1.0',
     devices: {
-      ...{ isListed: true, failure: fault, policyFault: fault },
+      isListed: true,
+      failure: fault,
+      policyFault: fault,
       state: {
-        ...{ policy: { pfs: [{ select: {} }] }, policyOrigin: { source: '/etc/netdra/inventory-policy.yaml' } },
-        ...{ hungWrites: [], keepsTaints: true, conditions: [] },
+        policy: { pfs: [{ select: {} }] },
+        policyOrigin: { source: '/etc/netdra/inventory-policy.yaml' },
+        hungWrites: [],
+        keepsTaints: true,
+        conditions: [],
       },
       report: {
-        ...{ devices: [], readings: [] },
+        devices: [],
+        readings: [],
         excluded: names.map((name, index) => ({
           pciAddress: `0000:ff:${index}.0`,
           pfAddress: pfs[index >> 7] ?? '',
@@ -43,9 +50,13 @@ export function largestSources(): ViewSources {
       unhealthy: () => new Map(names.map((name) => [name, [condition(`${name}: ${long}`)]])),
       find: (name) => ({ kind: 'vf', name, pfAddress: pfs[0] }) as ReturnType<ViewSources['devices']['find']>,
       counts: () => ({
-        ...{ withheld: {}, inCondition: {} },
+        withheld: {},
+        inCondition: {},
         pfs: pfs.map((pciAddress) => ({
-          ...{ pf: 'ens1f0', pciAddress, hasCarrier: true, vfs: { offered: 128, used: 128, withheld: 128, hung: 0 } },
+          pf: 'ens1f0',
+          pciAddress,
+          hasCarrier: true,
+          vfs: { offered: 128, used: 128, withheld: 128, hung: 0 },
         })),
       }),
     },

@@ -16,7 +16,10 @@ const apiVersion = 'netdra.dev/v1alpha1';
 const fileText = `apiVersion: ${apiVersion}\nkind: InventoryPolicy\npfs: [{ select: { name: of-file } }]\n`;
 const pfsOf = (name: string) => ({ pfs: [{ select: { name: [name] } }] });
 const policyOf = (name: string, nodeSelector: object = {}, policy: object = pfsOf(name), generation = 1) => ({
-  ...{ apiVersion, kind, metadata: { name, generation }, spec: { nodeSelector, ...policy } },
+  apiVersion,
+  kind,
+  metadata: { name, generation },
+  spec: { nodeSelector, ...policy },
 });
 const rackA = { matchLabels: { rack: 'a' } };
 
@@ -44,7 +47,12 @@ async function startBench() {
     };
   };
   return {
-    ...{ ...bench, seen, state, filePath, statePath, open },
+    ...bench,
+    seen,
+    state,
+    filePath,
+    statePath,
+    open,
     writeFile: (text = fileText) => writeFileSync(filePath, text),
     edit: (name: string, change: (object: NetworkDevicePolicy) => void) =>
       api.edit<NetworkDevicePolicy>(kind, name, change),

@@ -215,7 +215,8 @@ describe('InactiveClaims', () => {
     Object.assign(other!, { identity: { ...stored.identity, name: 'other', uid: 'other' } });
     const handled: string[] = [];
     const inactive = new InactiveClaims({
-      ...{ driver: testDriver, pool: testNode },
+      driver: testDriver,
+      pool: testNode,
       store: { claims: () => [first!, other!], claim: () => stored },
       metadata: { isRecorded: () => true },
       sandboxes: new KnownSandboxes([{ of: podUid }]),
@@ -228,7 +229,8 @@ describe('InactiveClaims', () => {
         },
       },
       onHandedOver: () => undefined,
-      ...{ clock: systemClock, logger: new RecordingLogger() },
+      clock: systemClock,
+      logger: new RecordingLogger(),
     });
     await expect(inactive.sweep(never)).rejects.toThrow('the record is newer');
     expect(handled).toEqual(['other']);
@@ -336,29 +338,36 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
     const { store } = bench;
     const metadata = new ClaimMetadata({
-      ...{ driver: testDriver, ...dirs, layouts: [layouts.v1], enabled, gate },
+      driver: testDriver,
+      ...dirs,
+      layouts: [layouts.v1],
+      enabled,
+      gate,
       records: new StoredRecords({ store, dataDir: dirs.dataDir }),
       onPrepared: (prepared) => bench.driver.complete(prepared),
     });
     const calls = new PluginCalls(bench.driver, {
-      ...{
-        driver: testDriver,
-        claims,
-        metadata,
-        locks: new KeyedMutex(),
-        serialize: false,
-        clock: systemClock,
-        logger,
-      },
+      driver: testDriver,
+      claims,
+      metadata,
+      locks: new KeyedMutex(),
+      clock: systemClock,
+      logger,
     });
     const answers = await calls.nodePrepareResources([claim.identity], { timeoutMs: 45_000, signal: never });
     expect(answers.get(claim.identity.uid)?.error).toBeUndefined();
     counts.reads = 0;
     const inactive = new InactiveClaims({
-      ...{ driver: testDriver, pool: testNode, store, metadata, claims, helper: calls },
+      driver: testDriver,
+      pool: testNode,
+      store,
+      metadata,
+      claims,
+      helper: calls,
       sandboxes: new KnownSandboxes(claim.podUids.map((of) => ({ of }))),
       onHandedOver: () => counts.handedOver++,
-      ...{ clock: systemClock, logger },
+      clock: systemClock,
+      logger,
     });
     return { inactive, counts, logger };
   }

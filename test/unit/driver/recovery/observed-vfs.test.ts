@@ -7,12 +7,17 @@ import { ManualClock } from '../../../doubles/manual-clock.ts';
 
 const never = new AbortController().signal;
 const device: StoredDevice = {
-  ...{ pciAddress: '0000:3b:02.1', pool: 'node-1', name: 'vf-1', request: 'vf' },
+  pciAddress: '0000:3b:02.1',
+  pool: 'node-1',
+  name: 'vf-1',
+  request: 'vf',
   config: { attach: 'observe' },
 };
 const prepared: StoredClaim = {
   identity: { namespace: 'default', name: 'fast-net', uid: 'uid' },
-  ...{ podUids: ['pod'], state: 'prepared', devices: [device] },
+  podUids: ['pod'],
+  state: 'prepared',
+  devices: [device],
 };
 
 function startBench(claim = prepared) {
@@ -36,7 +41,8 @@ function startBench(claim = prepared) {
       },
     },
     locks: new KeyedMutex(),
-    ...{ clock, logger },
+    clock,
+    logger,
   });
   const sweep = async (laterMs = 0) => {
     clock.advance(laterMs);

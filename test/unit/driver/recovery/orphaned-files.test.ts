@@ -46,7 +46,11 @@ describe('OrphanedFiles', () => {
     store = new Store(join(dir.path, 'state.db'));
     metadata = new ClaimMetadata({
       enabled: true,
-      ...{ driver: testDriver, dataDir: dir.path, cdiDir, attributesDir, downwardApiDir },
+      driver: testDriver,
+      dataDir: dir.path,
+      cdiDir,
+      attributesDir,
+      downwardApiDir,
       layouts: [layouts.v1, layouts['attributes-json'], layouts['downward-api']],
       records: new StoredRecords({ store, dataDir: dir.path }),
     });

@@ -25,10 +25,15 @@ describe('the VFs of a claim', () => {
   };
   const deviceOf = (index: number): StoredDevice => ({
     pciAddress: `0000:3b:02.${index}`,
-    ...{ pool: 'n', name: `dev-${index}`, request: `vf-${index}`, config: {} },
+    pool: 'n',
+    name: `dev-${index}`,
+    request: `vf-${index}`,
+    config: {},
   });
   const stateOf = (index: number): VfState => ({
-    ...{ interfaceName: `net${index}`, hardwareAddress: `02:00:00:00:00:0${index}`, ips: [`192.0.2.${index}/24`] },
+    interfaceName: `net${index}`,
+    hardwareAddress: `02:00:00:00:00:0${index}`,
+    ips: [`192.0.2.${index}/24`],
     tentative: false,
   });
   const never = new AbortController().signal;
@@ -60,7 +65,10 @@ describe('the VFs of a claim', () => {
     alignment = undefined;
     metadata = new ClaimMetadata({
       enabled: true,
-      ...{ driver: testDriver, dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] },
+      driver: testDriver,
+      dataDir: dir.path,
+      cdiDir: join(dir.path, 'cdi'),
+      layouts: [layouts.v1],
       gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
     });
     const find = ({ name }: StoredDevice) => {
@@ -101,9 +109,13 @@ describe('the VFs of a claim', () => {
     const logger = new RecordingLogger();
     locks = new KeyedMutex();
     work = new ClaimWork({
-      ...{ store, attachments, locks },
+      store,
+      attachments,
+      locks,
       networks: { isGone: () => false },
-      ...{ files, metadata, numa: { alignmentOf: () => alignment } },
+      files,
+      metadata,
+      numa: { alignmentOf: () => alignment },
       writer: new MetadataWriter({ driver: testDriver, files, attributesOf: () => ({}), logger }),
       assure: async (_, { name, attachment }) => void calls.push(`assure ${name}, ${attachment?.sandboxId ?? 'free'}`),
     });

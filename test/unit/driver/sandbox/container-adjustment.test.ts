@@ -24,7 +24,11 @@ async function stage(bench: DriverBench, config = [fromClass({})]) {
   };
   const dataDir = join(bench.dir, 'data');
   const metadata = new ClaimMetadata({
-    ...{ enabled: true, driver: testDriver, dataDir, cdiDir: bench.cdiDir, layouts: [layouts.v1] },
+    enabled: true,
+    driver: testDriver,
+    dataDir,
+    cdiDir: bench.cdiDir,
+    layouts: [layouts.v1],
   });
   const result = await bench.prepare(claim);
   const { record, contents } = resolvePreparedClaim(testDriver, claim, result?.devices ?? []);

@@ -4,11 +4,16 @@ import { toDeviceStatuses } from '../../../../src/driver/sandbox/status-report.t
 
 const place = { podNamespace: 'default', podName: 'app', sandboxId: 's1', podUid: 'pod', netnsPath: '/netns/s1' };
 const device = (index: number) => ({
-  ...{ pciAddress: `0000:3b:02.${index}`, pool: 'n', name: `dev-${index}`, request: 'vf', config: {} },
+  pciAddress: `0000:3b:02.${index}`,
+  pool: 'n',
+  name: `dev-${index}`,
+  request: 'vf',
+  config: {},
 });
 const claim: StoredClaim = {
   identity: { namespace: 'apps', name: 'fast-net', uid: 'u' },
-  ...{ podUids: ['pod'], state: 'prepared' },
+  podUids: ['pod'],
+  state: 'prepared',
   devices: [
     { ...device(1), attachment: place },
     { ...device(2), attachment: place },

@@ -23,7 +23,7 @@ const twoSockets = new Map([
 function deviceOf(name: string, numaNode: number | undefined, numa?: VfConfig['numa']): StoredDevice {
   const offered = numaNode === undefined ? {} : { numaNode };
   const config = numa === undefined ? {} : { numa };
-  return { ...{ pciAddress: name, pool: 'n', name, request: name, config }, offered: offered as never };
+  return { pciAddress: name, pool: 'n', name, request: name, config, offered: offered as never };
 }
 
 function claimOf(name: string, devices: StoredDevice[]): StoredClaim {
@@ -129,12 +129,10 @@ describe('NumaGuard', () => {
       const error = refuse();
       expect(error).toBeInstanceOf(SandboxError);
       expect(error, `${attempt}`).toMatchObject({
-        ...{
-          code: 'numa-mismatch',
-          retriable: true,
-          claim: 'apps/nic',
-          hint: expect.stringContaining('matchAttribute'),
-        },
+        code: 'numa-mismatch',
+        retriable: true,
+        claim: 'apps/nic',
+        hint: expect.stringContaining('matchAttribute'),
         message:
           'container main cannot start with claim apps/nic, which has numa: require: its CPUs 4 are on NUMA node 1, and device vf-0 is on NUMA node 0',
       });

@@ -9,7 +9,10 @@ import { FakeNetworks, turns } from './fake-networks.ts';
 
 const pathOf = (sandboxId: string) => `/netns/${sandboxId}`;
 const facts = (sandboxId: string, podUid = `pod-${sandboxId}`) => ({
-  ...{ sandboxId, podUid, podNamespace: 'default', podName: podUid },
+  sandboxId,
+  podUid,
+  podNamespace: 'default',
+  podName: podUid,
   netnsPath: pathOf(sandboxId),
 });
 const none: ReadonlySet<string> = new Set();

@@ -27,7 +27,11 @@ describe('WaitingSandboxes', () => {
   /** A sandbox `s-{name}` of pod `{name}`, which waits for a claim of that name. */
   const announcement = (name: string, more: Partial<WaitingSandbox> = {}): WaitingSandbox => ({
     claim: { namespace: 'apps', name, uid: `claim-${name}` },
-    ...{ sandboxId: `s-${name}`, podUid: name, podNamespace: 'apps', podName: name, netnsPath: `/netns/${name}` },
+    sandboxId: `s-${name}`,
+    podUid: name,
+    podNamespace: 'apps',
+    podName: name,
+    netnsPath: `/netns/${name}`,
     ...more,
   });
   function put(name: string, state: StoredClaim['state'] = 'prepared', podUids = [name]): void {

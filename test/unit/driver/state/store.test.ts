@@ -56,7 +56,9 @@ describe('Store', () => {
     using other = new Store(path);
     const put = (uid: string, pciAddress: string) =>
       store.putClaim({
-        ...{ identity: { ...identity, uid }, podUids: [], state: 'prepared' as const },
+        identity: { ...identity, uid },
+        podUids: [],
+        state: 'prepared' as const,
         devices: [{ ...device, pciAddress }],
       });
     const uids = () => other.claims().map((claim) => claim.identity.uid);

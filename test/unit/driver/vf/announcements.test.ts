@@ -28,7 +28,10 @@ describe('a VF that is set up in its next sandbox while it is announced in the o
     const clock = new ManualClock();
     const logger = new RecordingLogger();
     const announcements = new Announcements({
-      ...{ clock, logger, networks: { open: () => undefined }, onConflict: () => undefined },
+      clock,
+      logger,
+      networks: { open: () => undefined },
+      onConflict: () => undefined,
     });
     const podIn = (packets: object) =>
       ({
@@ -60,7 +63,10 @@ describe('a network that sends frames without end', () => {
   it('has 1,024 of them read after each probe, and the addresses are announced', async () => {
     const clock = new ManualClock();
     const announcements = new Announcements({
-      ...{ clock, logger: new RecordingLogger(), networks: { open: () => undefined }, onConflict: () => undefined },
+      clock,
+      logger: new RecordingLogger(),
+      networks: { open: () => undefined },
+      onConflict: () => undefined,
     });
     const ofOthers = encodeAnnouncement('02:00:00:00:00:99', '192.0.2.99/24');
     const frames = { sent: 0, received: 0 };
@@ -116,7 +122,9 @@ describe('addresses that another host has', () => {
     clock = new ManualClock();
     [runs, readings, claimants] = [0, 0, []];
     announcements = new Announcements({
-      ...{ clock, logger: new RecordingLogger(), networks: { open: () => namespace } },
+      clock,
+      logger: new RecordingLogger(),
+      networks: { open: () => namespace },
       onConflict: () => {
         readings++;
         // Some time later, as the sandboxes do it.

@@ -8,7 +8,11 @@ import { ManualClock } from '../../../doubles/manual-clock.ts';
 it('an attachment stays stored until the interface is restored, so that detaching is repeated', async () => {
   const host: LinkState = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500, up: false };
   const device: StoredDevice = {
-    ...{ pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf', config: {} },
+    pciAddress: '0000:3b:02.1',
+    pool: 'n',
+    name: 'dev-1',
+    request: 'vf',
+    config: {},
     attachment: { podNamespace: 'default', podName: 'app', sandboxId: 's', podUid: 'u', netnsPath: '/n', host },
   };
   const stored: unknown[] = [];

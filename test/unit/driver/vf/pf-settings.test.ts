@@ -5,8 +5,13 @@ import { NetlinkError, type VfInfo } from '../../../../src/node/netlink/index.ts
 import { UnknownVfStateError } from '../../../../src/node/sriov/index.ts';
 
 const device = (more: Partial<StoredDevice>): StoredDevice => ({
-  ...{ pciAddress: '0000:3b:02.0', pfAddress: '0000:3b:00.0', vfIndex: 0 },
-  ...{ pool: 'n', name: '0000-3b-02-0', request: 'vf', config: {} },
+  pciAddress: '0000:3b:02.0',
+  pfAddress: '0000:3b:00.0',
+  vfIndex: 0,
+  pool: 'n',
+  name: '0000-3b-02-0',
+  request: 'vf',
+  config: {},
   ...more,
 });
 const answers = (answer: VfInfo | Error) => ({

@@ -7,7 +7,11 @@ import type { Link } from '../../../../src/node/netlink/index.ts';
 const place = { sandboxId: 's1', podUid: 'pod', netnsPath: '/netns/s1' };
 const host = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500 };
 const vf: StoredDevice = {
-  ...{ pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf', config: {} },
+  pciAddress: '0000:3b:02.1',
+  pool: 'n',
+  name: 'dev-1',
+  request: 'vf',
+  config: {},
   attachment: { ...place, host } as unknown as NonNullable<StoredDevice['attachment']>,
 };
 const link = (name: string, more: Partial<Link> = {}) => ({ index: 1, name, ...more }) as Link;
@@ -91,12 +95,14 @@ it('a VF that has joined its bond since the links were listed is found in it', a
       const listed = [member];
       return { all: () => listed, candidates: () => listed };
     },
-    ...{ link: async () => bond, addresses: async () => [] },
+    link: async () => bond,
+    addresses: async () => [],
   };
   const pod = new PodLinks({ connection } as unknown as NetworkNamespace, (pciAddress) => ({ pciAddress }));
   const before = (await pod.findAttached(vf)) as Link;
   member = { ...member, master: bond.index };
   expect(await pod.stateOfMember(vf, before)).toMatchObject({
-    ...{ interfaceName: 'bond0', member: { interfaceName: 'net1' } },
+    interfaceName: 'bond0',
+    member: { interfaceName: 'net1' },
   });
 });

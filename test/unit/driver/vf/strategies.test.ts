@@ -14,7 +14,9 @@ it('a bond does not get a name that another interface of the pod has: the error 
   const config = { bond: { name: 'eth0' } };
   const device = { pciAddress: '0000:3b:02.1', name: 'dev-1', pool: 'p', request: 'vf', config };
   const task = {
-    ...{ device, bond: 'netdra:bond:c/eth0', signal: new AbortController().signal },
+    device,
+    bond: 'netdra:bond:c/eth0',
+    signal: new AbortController().signal,
     place: { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' },
     pod: { namespace: { connection } },
   };

@@ -8,19 +8,28 @@ import { type Link, type LinkState, NetlinkError } from '../../../../src/node/ne
 it('a VF that has left its pod keeps its state from before the claim, also if it cannot be restored now', async () => {
   const before: LinkState = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500, up: false };
   const device: StoredDevice = {
-    ...{ pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf', config: {} },
+    pciAddress: '0000:3b:02.1',
+    pool: 'n',
+    name: 'dev-1',
+    request: 'vf',
+    config: {},
     attachment: { podNamespace: 'default', podName: 'app', sandboxId: 's', podUid: 'u', netnsPath: '/n', host: before },
   };
   // As the pod has left it.
   const link = { index: 5, name: 'net1', altNames: [], parentDevice: device.pciAddress, mtuBytes: 9000, up: true };
   const refuse = async () => Promise.reject(new NetlinkError('netlink-refused', 'cannot change', { errno: 'EBUSY' }));
   const connection = {
-    ...{ link: async () => link as unknown as Link, links: async () => [link] },
-    ...{ setLink: refuse, addAltName: refuse, removeAltNames: refuse },
-    ...{ qdisc: async () => undefined, addresses: async () => [] },
+    link: async () => link as unknown as Link,
+    links: async () => [link],
+    setLink: refuse,
+    addAltName: refuse,
+    removeAltNames: refuse,
+    qdisc: async () => undefined,
+    addresses: async () => [],
   };
   const vfs = {
-    ...{ linkKey: (pciAddress: string) => ({ pciAddress }), ensureLink: async () => undefined },
+    linkKey: (pciAddress: string) => ({ pciAddress }),
+    ensureLink: async () => undefined,
     isUnbound: async () => false,
   };
   const links = new VfLinks({
@@ -29,8 +38,11 @@ it('a VF that has left its pod keeps its state from before the claim, also if it
   });
   const calls: unknown[] = [];
   await links.snapshot({
-    ...{ device, before, signal: new AbortController().signal },
-    ...{ record: (host?: LinkState) => void calls.push(host), assure: async () => void calls.push('assured') },
+    device,
+    before,
+    signal: new AbortController().signal,
+    record: (host?: LinkState) => void calls.push(host),
+    assure: async () => void calls.push('assured'),
   } as unknown as AttachTask);
   expect(calls).toEqual(['assured', before]);
 });
@@ -53,7 +65,8 @@ it('a VF that is found in a lost sandbox comes back to the host under its old na
   const names: string[] = [];
   const pod = {
     linkTable: async () => ({ all: () => [link], candidates: () => [link] }),
-    ...{ link: async () => link, removeAltNames: async () => undefined },
+    link: async () => link,
+    removeAltNames: async () => undefined,
     setLink: async (_: number, { name }: { name?: string }) => void (name !== undefined && names.push(name)),
   };
   const host = { netns: { path: '/host' }, connection: { link: async () => (names.length > 0 ? link : undefined) } };
@@ -63,7 +76,11 @@ it('a VF that is found in a lost sandbox comes back to the host under its old na
     vfs: { linkKey: (pciAddress: string) => ({ pciAddress }), recreate: async () => undefined } as unknown as VfHost,
   });
   await links.detachLost({
-    ...{ pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf', config: { attach: 'observe' } },
+    pciAddress: '0000:3b:02.1',
+    pool: 'n',
+    name: 'dev-1',
+    request: 'vf',
+    config: { attach: 'observe' },
     before: { vf: {}, link: { name: 'ens1v0', mtuBytes: 1500, up: false } },
   });
   expect(names).toEqual(['ens1v0']);

@@ -19,7 +19,13 @@ function vf(vfIndex: number, more: Partial<StoredDevice> = {}): StoredDevice {
   const pciAddress = `0000:3b:02.${vfIndex}`;
   const place = { podUid: 'p', podNamespace: 'apps', podName: 'web-0', sandboxId: 's', netnsPath: '/netns/s' };
   return {
-    ...{ pciAddress, pfAddress: pf, vfIndex, pool: 'n', name: `vf-${vfIndex}`, request: 'vf', config: {} },
+    pciAddress,
+    pfAddress: pf,
+    vfIndex,
+    pool: 'n',
+    name: `vf-${vfIndex}`,
+    request: 'vf',
+    config: {},
     attachment: place,
     ...more,
   };
@@ -68,7 +74,8 @@ const networks = {
 
 const reader = () =>
   new TrafficReader({
-    ...{ networks, logger },
+    networks,
+    logger,
     store: {
       claims: () =>
         [{ identity: { namespace: 'apps', name: 'fast-net', uid: 'u' }, devices }] as unknown as StoredClaim[],

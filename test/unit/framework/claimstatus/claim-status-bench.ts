@@ -19,13 +19,19 @@ export async function startBench() {
   const start = (driver = testDriver, pool?: string) =>
     kube.stack.use(
       new ClaimStatusWriter(resources, {
-        ...{ driver, clock, logger, ...(pool === undefined ? {} : { pool }) },
+        driver,
+        clock,
+        logger,
+        ...(pool === undefined ? {} : { pool }),
         onPersistentFailure: ({ name }, error) => failures.push([name, error]),
         onError: ({ code }) => errors.push(code),
       }),
     );
   return {
-    ...{ ...kube, failures, errors, start },
+    ...kube,
+    failures,
+    errors,
+    start,
     warnings: () => logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields.err),
     /** A claim with devices `vf-0`, `vf-1` … of our driver, and one of another. */
     createClaim(name = 'fast-net', count = 2): ClaimIdentity {

@@ -17,16 +17,14 @@ async function startBench() {
   };
   const list = bench.stack.use(
     new FollowedList<{ metadata: ObjectMeta }>({
-      ...{
-        kube: { request, watch: kube.watch.bind(kube) },
-        path,
-        query,
-        what: 'nodes',
-        metadataOnly: true,
-        clock,
-        logger,
-        random: () => 0.5,
-      },
+      kube: { request, watch: kube.watch.bind(kube) },
+      path,
+      query,
+      what: 'nodes',
+      metadataOnly: true,
+      clock,
+      logger,
+      random: () => 0.5,
     }),
   );
   const labels = () => list.objects?.get('a')?.metadata.labels;

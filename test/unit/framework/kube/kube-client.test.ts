@@ -69,7 +69,11 @@ describe('KubeClient', () => {
 
   it('does not take a namespace that is being deleted for a lacking permission', async () => {
     const status = {
-      ...{ kind: 'Status', apiVersion: 'v1', status: 'Failure', reason: 'Forbidden', code: 403 },
+      kind: 'Status',
+      apiVersion: 'v1',
+      status: 'Failure',
+      reason: 'Forbidden',
+      code: 403,
       message:
         'events.events.k8s.io "e" is forbidden: unable to create new content in namespace n because it is being terminated',
       details: { name: 'e', causes: [{ reason: 'NamespaceTerminating', message: 'namespace n is being terminated' }] },

@@ -17,7 +17,9 @@ function write(text: string): string {
 /** A kubeconfig whose cluster has these fields. */
 const withCluster = (cluster: object) =>
   JSON.stringify({
-    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'c' },
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'c',
     clusters: [{ name: 'c', cluster }],
     users: [{ name: 'u', user: { token: 'secret' } }],
     contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],

@@ -166,8 +166,11 @@ describe('HealthBoard', () => {
     const board = new HealthBoard(() => new Date(nowMs));
     board.set([device('a'), device('b', { checkedAt: new Date(90_100), timeoutSeconds: 12 })]);
     const sent = (deviceName: string, health: string, checked: number, timeout: number, message = '') => ({
-      ...{ device: { poolName: 'node-1', deviceName }, health, lastUpdatedTime: checked },
-      ...{ healthCheckTimeoutSeconds: timeout, message },
+      device: { poolName: 'node-1', deviceName },
+      health,
+      lastUpdatedTime: checked,
+      healthCheckTimeoutSeconds: timeout,
+      message,
     });
     expect(board.snapshot()).toEqual([sent('a', 'HEALTHY', 100, 30), sent('b', 'HEALTHY', 90, 12)]);
     expect(board.expiresInMs()).toBe(1_200);

@@ -160,7 +160,9 @@ describe('the claim that the scheduler makes for extended resources', () => {
   const request = { name: 'container-0-request-0', deviceClassName: 'vfs', devices: ['dev-1'] };
   const ofResource = (name: string) => `${root}/extended-resources/${name}/${testDriver}-metadata.json`;
   const deviceClass = (name: string, extendedResourceName?: string) => ({
-    ...{ apiVersion: 'resource.k8s.io/v1', kind: 'DeviceClass', metadata: { name } },
+    apiVersion: 'resource.k8s.io/v1',
+    kind: 'DeviceClass',
+    metadata: { name },
     spec: extendedResourceName === undefined ? {} : { extendedResourceName },
   });
 

@@ -40,7 +40,10 @@ export async function startBench({ random = 0, ...options }: ApiServerOptions & 
       }),
     );
   return {
-    ...{ ...kube, node, errors, start },
+    ...kube,
+    node,
+    errors,
+    start,
     slices: () => api.objects<ResourceSlice>('ResourceSlice'),
     /** Methods of the requests that changed something, or tried to. */
     writes: () => api.log.filter(({ method }) => method !== 'GET').map(({ method }) => method),

@@ -270,7 +270,10 @@ describe('Inventory, of a PF whose VFs cannot be listed', () => {
     expect(excluded).toEqual([]);
     expect(problems).toEqual([
       expect.objectContaining({
-        ...{ code: 'vf-state-unknown', device: pfA, cause: error, hint: expect.any(String) },
+        code: 'vf-state-unknown',
+        device: pfA,
+        cause: error,
+        hint: expect.any(String),
         message: `cannot list the VFs of PF ensA (${pfA}): they are offered without the MACs that it has set`,
       }),
     ]);

@@ -7,13 +7,21 @@ const pf = '0000:3b:00.0';
 const vf = (vfIndex: number) =>
   ({ kind: 'vf', pciAddress: `0000:3b:02.${vfIndex}`, pfAddress: pf, vfIndex }) as NetworkDevice;
 const link = (name: string, more: Partial<Link> = {}): Link => ({
-  ...{ index: 1, name, mtuBytes: 1500, up: true, carrier: true, altNames: [], parentDevice: pf },
+  index: 1,
+  name,
+  mtuBytes: 1500,
+  up: true,
+  carrier: true,
+  altNames: [],
+  parentDevice: pf,
   ...more,
 });
 /** `no-carrier of PF ens1f0`; what is known to be in order has a `-` before it. */
 const read = (links: Link[], more: Partial<ConditionSources> = {}) =>
   readConditions({
-    ...{ pfs: [{ pciAddress: pf, driver: 'ice' }], devices: [vf(0), vf(1)], isHeld: () => false },
+    pfs: [{ pciAddress: pf, driver: 'ice' }],
+    devices: [vf(0), vf(1)],
+    isHeld: () => false,
     linksOf: (pciAddress) => links.filter(({ parentDevice }) => parentDevice === pciAddress),
     ...more,
   })
@@ -78,7 +86,9 @@ describe('readConditions', () => {
     const ofNic = ['no-carrier of NIC ensN', '-lacp-partner-lost of NIC ensN'];
     expect(read(links, { pfs: [], devices: [nic] })).toEqual(ofNic);
     const drivers = readConditions({
-      ...{ devices: [], linksOf: () => [], isHeld: () => false },
+      devices: [],
+      linksOf: () => [],
+      isHeld: () => false,
       pfs: [{ pciAddress: 'a', driver: 'vfio-pci' }, { pciAddress: 'b' }],
     });
     expect(drivers).toEqual([

@@ -58,7 +58,9 @@ class QuirkyNode implements Disposable {
 
   constructor() {
     const functions = cards.map((pciAddress, card) => ({
-      ...{ pciAddress, driver: 'ice', totalVfs: 8 },
+      pciAddress,
+      driver: 'ice',
+      totalVfs: 8,
       interfaces: [{ name: nameOf(card), speed: '25000', address: `02:00:00:00:0${card}:ff` }],
       vfs: vfsOf(card).map((address, index) => this.#vf(address, card, index)),
     }));

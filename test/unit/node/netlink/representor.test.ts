@@ -6,8 +6,19 @@ import { isRepresentor } from '../../../../src/node/netlink/representor.ts';
 describe('isRepresentor', () => {
   it.each([
     // Of devlink, of a DPU and of AMD and Marvell.
-    ...['pf0vf0', 'pf1vf127', 'c1pf0vf1', 'pf0sf88', 'c1pf0sf88', 'pf0', 'c1pf0', 'pf0hpf', 'p0pf0vf3', 'p0if1pf0vf2'],
-    ...['Rpf1vf0', 'p0hpf', 'vf0'],
+    'pf0vf0',
+    'pf1vf127',
+    'c1pf0vf1',
+    'pf0sf88',
+    'c1pf0sf88',
+    'pf0',
+    'c1pf0',
+    'pf0hpf',
+    'p0pf0vf3',
+    'p0if1pf0vf2',
+    'Rpf1vf0',
+    'p0hpf',
+    'vf0',
   ])('knows %s', (portName) => expect(isRepresentor({ portName })).toBe(true));
 
   it.each(['p0', 'p17', 'p0s1', 'p1s3', ''])('lets %j be the port itself', (portName) =>

@@ -27,8 +27,13 @@ describe('decodeVfTraffic', () => {
     expect(decodeVfTraffic(message([list]))).toEqual([
       { vfIndex: 0, rxPackets: 100, txPackets: 101, rxBytes: 102, txBytes: 103, rxDropped: 107, txDropped: 108 },
       {
-        ...{ vfIndex: 5, rxPackets: base, txPackets: base + 1, rxBytes: base + 2, txBytes: base + 3 },
-        ...{ rxDropped: base + 7, txDropped: base + 8 },
+        vfIndex: 5,
+        rxPackets: base,
+        txPackets: base + 1,
+        rxBytes: base + 2,
+        txBytes: base + 3,
+        rxDropped: base + 7,
+        txDropped: base + 8,
       },
     ]);
   });
@@ -44,8 +49,14 @@ describe('decodeLinkTraffic', () => {
   it('reads the counters in the order of the kernel, and nothing of a short message', () => {
     const stats = { type: 23, value: Buffer.concat(Array.from({ length: 25 }, (_, place) => counter(10 + place))) };
     expect(decodeLinkTraffic(message([stats]))).toEqual({
-      ...{ rxPackets: 10, txPackets: 11, rxBytes: 12, txBytes: 13 },
-      ...{ rxErrors: 14, txErrors: 15, rxDropped: 16, txDropped: 17 },
+      rxPackets: 10,
+      txPackets: 11,
+      rxBytes: 12,
+      txBytes: 13,
+      rxErrors: 14,
+      txErrors: 15,
+      rxDropped: 16,
+      txDropped: 17,
     });
     expect(decodeLinkTraffic(message([{ type: 23, value: Buffer.alloc(40) }]))).toBeUndefined();
     expect(decodeLinkTraffic(message([]))).toBeUndefined();

@@ -28,7 +28,8 @@ describe('user space', () => {
       for (const member of members) card.writeText(`kernel/iommu_groups/40/devices/${member}`, '');
       const before = await hardware.snapshot(card.address(0));
       await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
-        ...{ code: 'iommu-group-shared', message: expect.stringContaining(`group 40 with ${members.join(', ')}`) },
+        code: 'iommu-group-shared',
+        message: expect.stringContaining(`group 40 with ${members.join(', ')}`),
       });
       expect(await hardware.groupMembers(card.address(0))).toEqual(members);
     },
@@ -40,11 +41,9 @@ describe('user space', () => {
     rmSync(card.path('kernel/iommu_groups/40/devices'), { recursive: true });
     const before = await hardware.snapshot(card.address(0));
     await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
-      ...{
-        code: 'sysfs-unreadable',
-        retriable: true,
-        message: expect.stringContaining(`${vfAddress(0)}/iommu_group/devices`),
-      },
+      code: 'sysfs-unreadable',
+      retriable: true,
+      message: expect.stringContaining(`${vfAddress(0)}/iommu_group/devices`),
     });
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
   });
@@ -184,7 +183,10 @@ describe('a VF without an interface', () => {
     await unbound(card, 'igbvf');
     const configured = hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
     await expect(configured).rejects.toMatchObject({
-      ...{ code: 'interface-missing', device: vfAddress(0), retriable: true, hint: expect.any(String) },
+      code: 'interface-missing',
+      device: vfAddress(0),
+      retriable: true,
+      hint: expect.any(String),
       message: `${vfAddress(0)} has no interface: its driver igbvf has made none, though it was bound again`,
     });
   });
@@ -214,7 +216,8 @@ describe('a write into sysfs', () => {
     await hardware.restore(address, before);
     card.refusals.push('EIO', 'EIO');
     await expect(hardware.configure(address, { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
-      ...{ code: 'binding-failed', cause: expect.objectContaining({ code: 'EIO' }) },
+      code: 'binding-failed',
+      cause: expect.objectContaining({ code: 'EIO' }),
     });
     expect(card.refusals).toEqual(['EIO']);
   });

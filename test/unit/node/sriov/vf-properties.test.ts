@@ -209,7 +209,9 @@ describe('a VF that is restored', () => {
     const { card, state, restore } = await prepared(wanted);
     card.ignored.add(property);
     await expect(restore()).rejects.toMatchObject({
-      ...{ code: 'restore-incomplete', device: vfAddress(0), properties: [`vf.${property}`] },
+      code: 'restore-incomplete',
+      device: vfAddress(0),
+      properties: [`vf.${property}`],
       message: `${vfAddress(0)} could not be restored: vf.${property}`,
     });
     card.ignored.clear();
@@ -247,7 +249,10 @@ describe('a VF that is set up', () => {
     const before = await hardware.snapshot(address, { wanted });
     card.ignored.add(property);
     await expect(hardware.configure(address, wanted, before)).rejects.toMatchObject({
-      ...{ code: 'property-refused', device: vfAddress(0), properties: [property], retriable: true },
+      code: 'property-refused',
+      device: vfAddress(0),
+      properties: [property],
+      retriable: true,
       message: expect.stringContaining(`cannot set ${property} of VF 0`),
     });
     card.ignored.clear();
@@ -289,7 +294,8 @@ describe('a VF that is set up', () => {
     const wanted = { vf: { rate: { maxMbps } } };
     const before = await hardware.snapshot(address, { wanted });
     await expect(hardware.configure(address, wanted, before)).rejects.toMatchObject({
-      ...{ code: 'property-refused', properties: ['rate'] },
+      code: 'property-refused',
+      properties: ['rate'],
       cause: { code: 'no-effect' },
     });
   });

@@ -46,7 +46,8 @@ describe('TtrpcServer', () => {
       { streamId: 1 },
       { streamId: 3, status: reuse },
       { streamId: 4, status: { code: 3, message: 'StreamID must be odd for client initiated streams' } },
-      ...[{ streamId: 5, status: reuse }, { streamId: 5 }],
+      { streamId: 5, status: reuse },
+      { streamId: 5 },
       { streamId: 7 },
       { streamId: 9, status: { code: 3, message: 'StreamID is no longer active' } },
     ]);

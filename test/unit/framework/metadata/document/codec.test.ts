@@ -146,7 +146,8 @@ describe('decodeStream', () => {
     const nothing = { driver: '', pool: '', name: '' };
     const read = { a: {}, b: { strings: [''], ints: [0], bools: [false] } };
     expect(decodeMetadata(JSON.stringify(object))).toEqual({
-      ...{ claim, generation: 0 },
+      claim,
+      generation: 0,
       requests: [
         { name: '', devices: [] },
         { name: '', devices: [nothing, { ...nothing, attributes: read, networkData: { ips: [''] } }] },

@@ -43,8 +43,11 @@ describe('ClaimMetadata', () => {
   const open = (versions?: MetadataVersion[]) =>
     new ClaimMetadata({
       enabled: true,
-      ...{ driver, dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') },
-      ...{ layouts: [layouts.v1, layouts.kep], ...(versions && { versions }) },
+      driver,
+      dataDir: join(dir.path, 'data'),
+      cdiDir: join(dir.path, 'cdi'),
+      layouts: [layouts.v1, layouts.kep],
+      ...(versions && { versions }),
     });
 
   beforeEach(() => {
@@ -87,7 +90,11 @@ describe('ClaimMetadata', () => {
     }
     metadata = new ClaimMetadata({
       enabled: true,
-      ...{ driver, dataDir, cdiDir, layouts: [layouts.v1], records: new NotedRecords(dataDir) },
+      driver,
+      dataDir,
+      cdiDir,
+      layouts: [layouts.v1],
+      records: new NotedRecords(dataDir),
       onPrepared: ({ name }) => {
         steps.push(`prepared ${name}`);
         if (name === 'slow-net') throw new Error('its VF is taken');
@@ -99,7 +106,12 @@ describe('ClaimMetadata', () => {
     }));
     const results = await metadata.prepareAll(claims);
     expect(steps).toEqual([
-      ...['begin', 'write default_fast-net', 'prepared fast-net', 'write default_slow-net', 'prepared slow-net', 'end'],
+      'begin',
+      'write default_fast-net',
+      'prepared fast-net',
+      'write default_slow-net',
+      'prepared slow-net',
+      'end',
     ]);
     expect(Object.fromEntries(results)).toEqual({
       'f-uid': new Map([['vf', `${driver}/metadata=f-uid_vf`]]),

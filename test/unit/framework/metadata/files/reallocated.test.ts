@@ -27,7 +27,10 @@ describe.each([
     dir = tempDir();
     metadata = new ClaimMetadata({
       enabled: true,
-      ...{ driver, dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), attributesDir: join(dir.path, 'attributes') },
+      driver,
+      dataDir: dir.path,
+      cdiDir: join(dir.path, 'cdi'),
+      attributesDir: join(dir.path, 'attributes'),
       layouts: [layouts.v1, layouts.kep, layouts['attributes-json']],
       attributesOf: ({ name }) => ({ 'example.com/serial': { string: `serial-of-${name}` } }),
       ...(gate && { gate }),
