@@ -10,6 +10,7 @@ import {
 } from './cli/cluster/commands.ts';
 import {
   claimsCommand,
+  convertCommand,
   doctorCommand,
   inventoryCommand,
   logCommand,
@@ -19,8 +20,8 @@ import {
 } from './cli/commands.ts';
 
 const exitCodes = `
-Exit codes: 0 for success; 1 if the command failed, or if a check has found a fault (doctor, metadata, status, validate);
-2 for a command line that is not understood.`;
+Exit codes: 0 for success; 1 if the command failed, or if a check has found a fault (doctor, metadata, status, validate)
+or convert has left something out; 2 for a command line that is not understood.`;
 
 /** The command line of netdra. Commands load their code when they are run: the driver alone takes half a second. */
 export function createProgram(): Command {
@@ -35,6 +36,7 @@ export function createProgram(): Command {
     logCommand(),
     statusCommand(),
     validateCommand(),
+    convertCommand(),
   ]);
 }
 
@@ -48,6 +50,7 @@ export function createKubectlPlugin(): Command {
     nodeDoctorCommand(),
     bundleCommand(),
     validateCommand(),
+    convertCommand(),
   ]);
 }
 

@@ -6,9 +6,10 @@ import { parseAbsolutePath } from '../instance/parse-flags.ts';
 import { argument, type FlagName, flagOption, type Settings } from '../instance/settings.ts';
 import { defined } from '../lib/defined.ts';
 import { NetdraError } from '../lib/errors.ts';
+import type { ConvertOptions } from './convert/convert.ts';
 import { formatFindings } from './finding.ts';
 import { type OutputOptions, outputOption, runTool, writeOutput } from './run-tool.ts';
-import type { Terminal } from './terminal.ts';
+import { openTerminal, type Terminal } from './terminal.ts';
 
 // Commands load their code when they are run: what is imported above is loaded by the driver, too.
 
@@ -205,6 +206,28 @@ export function validateCommand(): Command {
         const validation = await validateFiles(files, options);
         writeOutput(options, validation, formatValidation);
         if (validation.faults.length > 0 || validation.checked === 0) process.exitCode = 1;
+      }),
+    );
+}
+
+/** `netdra convert`: objects of other SR-IOV stacks as ours. Exit code 1 if anything was not converted, and no output then. */
+export function convertCommand(): Command {
+  return new Command('convert')
+    .description('convert objects of the SR-IOV operator, its device plugin, Multus and other DRA drivers to ours')
+    .argument('<file...>', 'YAML or JSON, with any number of documents; - for standard input')
+    .addOption(flagOption('driverName'))
+    .option('--resource-prefix <domain>', 'RESOURCE_PREFIX of the SR-IOV operator (default: openshift.io)')
+    .option('--take-over', 'let netdra create the VFs, instead of the operator', false)
+    .option('--allow-partial', 'print what can be converted, exit code 0', false)
+    .action((files: string[], options: ConvertOptions & { allowPartial: boolean }) =>
+      runTool(async () => {
+        const { convertFiles } = await import('./convert/convert.ts');
+        const { formatRemarks } = await import('./convert/report.ts');
+        const conversion = await convertFiles(files, options);
+        const errors = openTerminal(process.stderr);
+        errors.write(formatRemarks(errors, conversion.remarks));
+        if (conversion.isComplete || options.allowPartial) process.stdout.write(conversion.yaml);
+        else process.exitCode = 1;
       }),
     );
 }

@@ -38,6 +38,8 @@ const foreignKinds = [
   'sriovnetwork.k8snetworkplumbingwg.io/v1alpha1 SriovResourcePolicy',
   'sriovnetwork.k8snetworkplumbingwg.io/v1alpha1 VfConfig',
   'kind.x-k8s.io/v1alpha4 Cluster',
+  // Of a device beside a NIC in one claim.
+  'gpu.example.com/v1 GpuConfig',
   // Of a virtual machine, which docs/cnf-developers.md shows.
   'kubevirt.io/v1 VirtualMachineInstance',
 ];

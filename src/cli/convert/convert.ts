@@ -1,0 +1,153 @@
+import { createReadStream } from 'node:fs';
+import * as yaml from 'js-yaml';
+import { yamlPlaces } from '../../driver/api/yaml-places.ts';
+import { explain } from '../../lib/errors.ts';
+import { findYamlProblem } from '../../lib/json-depth.ts';
+import { convertDevicePlugin, isDevicePluginConfig } from './device-plugin.ts';
+import { DraConverter } from './dra-objects.ts';
+import { Estate, type OutputObject } from './estate.ts';
+import { convertDefinition, convertSriovNetwork } from './networks.ts';
+import { convertNodePolicy, convertNodeStates, type OperatorOptions } from './operator.ts';
+import { assemble } from './output.ts';
+import { type ConversionRemark, ConversionReport, type InputObject, nameOf } from './report.ts';
+import { checkDeviceAttributes, convertResourcePolicy } from './resource-policy.ts';
+
+export interface ConvertOptions extends Partial<OperatorOptions> {
+  driverName: string;
+  /** Limit for the size of all files together. Default: 32 MiB, the objects of a cluster of some thousand nodes. */
+  mostBytes?: number;
+}
+
+export interface Conversion {
+  /** The objects as YAML; empty if there are none. */
+  yaml: string;
+  /** Number of objects in it. */
+  objects: number;
+  remarks: ConversionRemark[];
+  /** Whether everything was converted. */
+  isComplete: boolean;
+}
+
+const unsupported: Record<string, string> = {
+  OVSNetwork: 'netdra does not program Open vSwitch: leave the network to Multus and ovs-cni',
+  SriovNetworkPoolConfig:
+    'it configures the operator: leave it there, and set what it sets on the nodes before the operator goes',
+};
+/** Objects that need no counterpart. */
+const withoutCounterpart = ['SriovOperatorConfig'];
+
+/**
+ * Converts objects of other SR-IOV stacks.
+ * @param files paths; `-`: standard input
+ */
+export async function convertFiles(
+  files: readonly string[],
+  { driverName, resourcePrefix = 'openshift.io', takeOver = false, mostBytes = 32 * 1024 * 1024 }: ConvertOptions,
+): Promise<Conversion> {
+  const options = { driverName, resourcePrefix, takeOver };
+  const report = new ConversionReport();
+  const input: InputObject[] = [];
+  let left = mostBytes;
+  for (const file of files) {
+    const whole: InputObject = {
+      file,
+      placeOf: () => ({ line: 1, column: 1 }),
+      at: [],
+      kind: 'file',
+      name: file,
+      namespace: undefined,
+      value: {},
+    };
+    try {
+      const text = await readBounded(file, left);
+      left -= Buffer.byteLength(text);
+      input.push(...objectsIn(file, text));
+    } catch (error) {
+      report.lost(whole, [], `cannot be read: ${explain(error)}`, 'correct the file');
+    }
+  }
+  const objects = convertObjects(input, report, options);
+  if (input.length > 0 && objects.length === 0 && report.isComplete) {
+    const [first] = input as [InputObject];
+    report.lost(
+      { ...first, kind: 'file', name: first.file, at: [] },
+      [],
+      'has no object of another SR-IOV stack',
+      'see docs/migration.md',
+    );
+  }
+  const text = objects.map(formatObject).join('');
+  return { yaml: text, objects: objects.length, remarks: report.remarks, isComplete: report.isComplete };
+}
+
+async function readBounded(file: string, most: number): Promise<string> {
+  const parts: Buffer[] = [];
+  let size = 0;
+  for await (const part of file === '-' ? process.stdin : createReadStream(file)) {
+    size += part.length;
+    if (size > most) throw new Error('the input is too large: convert it in parts');
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
+function objectsIn(file: string, text: string): InputObject[] {
+  const places = yamlPlaces(text, yaml);
+  return yaml.loadAll(text).flatMap((document, index) => {
+    const problem = findYamlProblem(document, text);
+    if (problem !== undefined) throw new Error(`document ${index + 1} ${problem}`);
+    const placeOf = places[index] ?? (() => ({ line: 1, column: 1 }));
+    const { items } = Object(document);
+    const objects: [unknown, PropertyKey[]][] = Array.isArray(items)
+      ? items.map((item, at) => [item, ['items', at]])
+      : [[document, []]];
+    return objects.flatMap(([value, at]) => {
+      if (typeof value !== 'object' || value === null || Array.isArray(value)) return [];
+      const fields = { ...value } as Record<string, unknown>;
+      const { name = '', namespace } = Object(fields.metadata);
+      const identity = { kind: `${fields.kind}`, name: `${name}`, namespace: namespace && `${namespace}` };
+      return [{ file, placeOf, at, ...identity, value: fields }];
+    });
+  });
+}
+
+function convertObjects(
+  input: readonly InputObject[],
+  report: ConversionReport,
+  options: OperatorOptions & { driverName: string },
+): OutputObject[] {
+  const estate = new Estate(report);
+  const { driverName, resourcePrefix } = options;
+  const of = (...kinds: string[]) => input.filter(({ kind }) => kinds.includes(kind));
+  const states = of('SriovNetworkNodeState');
+  for (const each of of('SriovNetworkNodePolicy')) convertNodePolicy(estate, each, options, states.length > 0);
+  convertNodeStates(estate, states, options);
+  for (const each of of('ConfigMap').filter(isDevicePluginConfig)) convertDevicePlugin(estate, each, driverName);
+  const networks = of('SriovNetwork', 'SriovIBNetwork');
+  for (const each of networks) convertSriovNetwork(estate, each, resourcePrefix);
+  // The operator makes a definition of each of its networks.
+  const made = new Set(
+    networks.map(({ value, name, namespace }) => `${Object(value.spec).networkNamespace ?? namespace}/${name}`),
+  );
+  const definitions = of('NetworkAttachmentDefinition').filter(
+    ({ name, namespace }) => !made.has(`${namespace}/${name}`),
+  );
+  for (const each of definitions) convertDefinition(estate, each);
+  const attributes = of('DeviceAttributes');
+  for (const each of attributes) checkDeviceAttributes(estate, each);
+  for (const each of of('SriovResourcePolicy')) convertResourcePolicy(estate, each, attributes);
+  const dra = new DraConverter(estate, driverName);
+  for (const each of of('DeviceClass')) dra.convertClass(each);
+  for (const each of of('ResourceClaim', 'ResourceClaimTemplate')) dra.convertClaim(each);
+  for (const each of input) {
+    const why = unsupported[each.kind];
+    if (why !== undefined) report.lost(each, [], `${each.kind} has no counterpart`, why);
+    if (withoutCounterpart.includes(each.kind)) report.note(each, [], 'needs no counterpart');
+  }
+  return assemble(estate, driverName);
+}
+
+function formatObject({ of, value }: OutputObject): string {
+  const from = of.file === '' ? '' : `# From ${nameOf(of)}\n`;
+  return `---\n${from}${yaml.dump(value, { lineWidth: -1, noRefs: true })}`;
+}

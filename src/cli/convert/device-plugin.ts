@@ -1,0 +1,129 @@
+import type { LabelSelector } from '../../driver/api/class-config.ts';
+import type { Estate, PfRule, ResourceConfig } from './estate.ts';
+import { attributeOf, oneOf } from './expressions.ts';
+import { FieldReader } from './field-reader.ts';
+import type { InputObject } from './report.ts';
+import { splitByRange, splitRange, toLinkType } from './selectors.ts';
+
+/** Prefix that the device plugin has unless a resource names another one. */
+const defaultPrefix = 'intel.com';
+/** The key that is for all nodes; the SR-IOV operator has one with the name of each node. */
+const keyForAll = 'config.json';
+
+/** Selectors without an equivalent. Without one of them a rule would cover more devices, so that there is none. */
+const foreignSelectors = ['ddpProfiles', 'acpiIndexes', 'pKeys', 'auxTypes', 'vdpaType'];
+
+/** Whether a ConfigMap is of the SR-IOV network device plugin. */
+export function isDevicePluginConfig({ value }: InputObject): boolean {
+  return Object.values(Object(value.data)).some((text) => typeof text === 'string' && text.includes('"resourceList"'));
+}
+
+/**
+ * ConfigMaps of the SR-IOV network device plugin.
+ * Source: sriov-network-device-plugin, pkg/types/types.go `ResourceConfig` and its selectors.
+ */
+export function convertDevicePlugin(estate: Estate, of: InputObject, driver: string): void {
+  const data = new FieldReader(estate.report, of, ['data'], of.value.data);
+  for (const key of data.names()) {
+    const config = data.json(key);
+    if (config === undefined) continue;
+    const nodeSelector: LabelSelector =
+      key === keyForAll ? {} : { matchExpressions: [{ key: 'kubernetes.io/hostname', operator: 'In', values: [key] }] };
+    if (key === keyForAll)
+      data.note(key, 'the policy is for all nodes: narrow its nodeSelector to those of the device plugin');
+    for (const [index, resource] of config.objects('resourceList').entries()) {
+      convertResource({ estate, of, driver, nodeSelector, priority: index }, resource);
+    }
+    config.end();
+  }
+}
+
+interface Context {
+  estate: Estate;
+  of: InputObject;
+  driver: string;
+  nodeSelector: LabelSelector;
+  priority: number;
+}
+
+function convertResource({ estate, of, driver, nodeSelector, priority }: Context, resource: FieldReader): void {
+  const name = `${resource.text('resourcePrefix') ?? defaultPrefix}/${resource.text('resourceName')}`;
+  const type = resource.text('deviceType') ?? 'netDevice';
+  if (type !== 'netDevice') {
+    resource.lose('deviceType', `netdra has no devices of type ${type}`, 'keep the device plugin for this resource');
+    return;
+  }
+  if (resource.flag('excludeTopology'))
+    resource.note('excludeTopology', 'netdra publishes the NUMA node; only claims that ask for it depend on it');
+  resource.loseIfSet('additionalInfo', 'containers get no variables of an administrator', 'set them in the pod');
+  const selectors = resource.objects('selectors');
+  const all = selectors.filter(hasEquivalent).map((each) => readSelectors(each, driver));
+  resource.end();
+  for (const { rules, narrowedBy } of all) {
+    for (const rule of rules) {
+      estate.rules.push({ of, nodeSelector, priority, rule: { ...rule, resourceName: name }, narrowedBy });
+    }
+  }
+  for (const { config, terms } of all) estate.addResource(of, name, config, terms);
+}
+
+function hasEquivalent(selectors: FieldReader): boolean {
+  const foreign = foreignSelectors.filter((field) => selectors.isSet(field));
+  for (const field of foreign)
+    selectors.lose(field, 'netdra does not select devices by it', 'keep the device plugin for them');
+  return foreign.length === 0;
+}
+
+function readSelectors(selectors: FieldReader, driver: string) {
+  const drivers = selectors.texts('drivers');
+  const config = configOf(selectors, drivers);
+  const [devices, addresses] = [selectors.texts('devices'), selectors.texts('pciAddresses')];
+  const isRdma = selectors.flag('isRdma') === true;
+  if (isRdma && config.driver === 'kernel') config.rdma = true;
+  const terms = [
+    ...(devices ? [oneOf(attributeOf(driver, 'device'), devices)] : []),
+    ...(addresses ? [oneOf(attributeOf(driver, 'pciAddress'), addresses)] : []),
+    ...(isRdma ? [attributeOf(driver, 'rdma')] : []),
+  ];
+  const rules = rulesOf(selectors, drivers);
+  selectors.end();
+  const narrowedBy = [devices && 'devices', addresses && 'pciAddresses', isRdma && 'isRdma'].filter(Boolean).join(', ');
+  return { rules, config, terms, narrowedBy: narrowedBy || undefined };
+}
+
+function configOf(selectors: FieldReader, drivers: readonly string[] | undefined): ResourceConfig {
+  const config: ResourceConfig = {};
+  const userSpace = (drivers ?? []).filter((name) => /vfio|uio|pci-stub/.test(name));
+  const foreign = userSpace.find((name) => !name.includes('vfio'));
+  if (foreign !== undefined) {
+    selectors.lose('drivers', `netdra binds VFs to vfio only, not to ${foreign}`, 'bind the VFs to vfio-pci');
+  } else if (userSpace.length === 0) config.driver = 'kernel';
+  else if (userSpace.length === drivers?.length && userSpace[0] !== undefined) config.driver = userSpace[0];
+  if (selectors.flag('needVhostNet')) config.vhost = true;
+  return config;
+}
+
+/** `pfNames` and `rootDevices` can each have ranges: there is a rule for each pair of them. */
+function rulesOf(selectors: FieldReader, drivers: readonly string[] | undefined): PfRule[] {
+  const vendor = selectors.texts('vendors');
+  const linkType = toLinkType(selectors, 'linkTypes');
+  const names = splitByRange(selectors.texts('pfNames') ?? []);
+  const roots = selectors.texts('rootDevices') ?? [];
+  const ranged = names.some(({ vfs }) => vfs !== undefined) && roots.some((each) => splitRange(each).vfs !== undefined);
+  if (ranged) selectors.lose('rootDevices', 'pfNames has ranges of VFs, too', 'put the ranges into one of both');
+  return names.flatMap((byName) =>
+    splitByRange(roots).map((byAddress): PfRule => {
+      const vfs = byName.vfs ?? byAddress.vfs;
+      return {
+        select: {
+          ...(byName.values.length > 0 && { name: byName.values }),
+          ...(byAddress.values.length > 0 && { pciAddress: byAddress.values }),
+          ...(vendor && { vendor }),
+          ...(linkType && { linkType }),
+        },
+        ...(vfs !== undefined && { vfs }),
+        ...(drivers && { vfDriver: [...drivers] }),
+      };
+    }),
+  );
+}

@@ -1,0 +1,171 @@
+import type { VfConfig } from '../../driver/model/index.ts';
+import type { FieldReader } from './field-reader.ts';
+
+/** Another DRA driver for network devices: its names, and its parameters. */
+export interface Dialect {
+  /** Its name, which is also the domain of its attributes. */
+  driver: string;
+  /** A class that its installation makes. */
+  className: string | undefined;
+  /** CEL for each attribute that has an equivalent. `ours`: an attribute of netdra. */
+  attributes: Record<string, string>;
+  /** Settings that its classes have without saying so. */
+  defaults: VfConfig;
+  readConfig(parameters: FieldReader): VfConfig;
+}
+
+/**
+ * dra-driver-sriov. Source: pkg/consts/consts.go, pkg/api/virtualfunction/v1alpha1/api.go.
+ */
+export const draDriverSriov: Dialect = {
+  driver: 'sriovnetwork.k8snetworkplumbingwg.io',
+  className: 'sriovnetwork.k8snetworkplumbingwg.io',
+  attributes: {
+    vendor: 'vendor',
+    deviceID: 'device',
+    pciAddress: 'pciAddress',
+    pfPciAddress: 'pfPciAddress',
+    PFName: 'pfName',
+    EswitchMode: 'eswitchMode',
+    vfID: 'vfIndex',
+    linkType: 'linkType',
+    rdmaCapable: 'rdma',
+  },
+  // Its containers always have these variables.
+  defaults: { dialects: { sriovNetwork: {} } },
+  readConfig(parameters) {
+    const config: VfConfig = {};
+    parameters.skip('apiVersion', 'kind');
+    const driver = parameters.text('driver');
+    if (driver !== undefined) config.driver = driver === 'default' ? 'kernel' : driver;
+    const interfaceName = parameters.text('ifName');
+    if (interfaceName !== undefined) config.interfaceName = interfaceName;
+    if (parameters.flag('addVhostMount')) config.vhost = true;
+    const [name, namespace] = [parameters.text('netAttachDefName'), parameters.text('netAttachDefNamespace')];
+    if (name !== undefined) {
+      config.dialects = { sriovNetwork: { networkAttachmentDefinition: name } };
+      if (config.driver?.includes('vfio')) {
+        parameters.note(
+          'netAttachDefName',
+          'a VF on vfio needs no definition: its settings go into vf and ipam of the class',
+        );
+        parameters.lose(
+          'netAttachDefName',
+          'plugins attach no VF on vfio',
+          'convert the definition, too, and use its class',
+        );
+      } else {
+        config.attach = 'cni';
+        config.networkAttachmentDefinition = { name, ...(namespace !== undefined && { namespace }) };
+        parameters.note('netAttachDefName', "set cni.enabled and cni.definitionNamespaces in the chart's values");
+      }
+    }
+    parameters.end();
+    return config;
+  },
+};
+
+/**
+ * DRANET. Source: pkg/apis/attributes.go, pkg/apis/types.go.
+ */
+export const dranet: Dialect = {
+  driver: 'dra.net',
+  className: undefined,
+  attributes: {
+    // A whole NIC is its own PF.
+    ifName: 'pfName',
+    mac: 'mac',
+    mtu: 'mtu',
+    rdma: 'rdma',
+    rdmaDevice: 'rdmaDevice',
+    pciAddress: 'pciAddress',
+  },
+  defaults: {},
+  readConfig(parameters) {
+    const config: VfConfig = {};
+    readInterface(parameters.object('interface'), config);
+    const routes = parameters.objects('routes').flatMap(readRoute);
+    if (routes.length > 0) config.routes = routes;
+    const todo = 'set it in the pod, or keep DRANET for this claim';
+    parameters.loseIfSet(
+      'profile',
+      'netdra asks no provider for profiles',
+      'write the settings into the claim or class',
+    );
+    parameters.loseIfSet('rules', 'netdra sets no rules', todo);
+    parameters.loseIfSet('neighbors', 'netdra sets no neighbours', todo);
+    parameters.loseIfSet('ethtool', 'netdra changes no features of the card', 'set them on the node');
+    parameters.end();
+    return config;
+  },
+};
+
+const sysctlsOfInterface = { forwarding: 'forwarding', arpIgnore: 'arp_ignore', arpAnnounce: 'arp_announce' };
+
+function readInterface(fields: FieldReader, config: VfConfig): void {
+  const interfaceName = fields.text('name');
+  if (interfaceName !== undefined) config.interfaceName = interfaceName;
+  const [addresses, mtu, mac] = [fields.texts('addresses'), fields.number('mtu'), fields.text('hardwareAddr')];
+  if (addresses !== undefined) config.addresses = addresses;
+  if (mtu !== undefined) config.mtu = mtu;
+  if (mac !== undefined) config.macAddress = mac.toLowerCase();
+  const sysctls = Object.entries(sysctlsOfInterface).flatMap(([field, key]) => {
+    const value = fields.raw(field);
+    return value === undefined ? [] : [[`net.ipv4.conf.IFNAME.${key}`, Number(value)]];
+  });
+  if (sysctls.length > 0) config.sysctls = Object.fromEntries(sysctls);
+  fields.loseIfSet('dhcp', 'netdra leaves DHCP to an IPAM plugin', 'set ipam: { type: dhcp } in the class');
+  for (const size of ['gsoMaxSize', 'groMaxSize', 'gsoIPv4MaxSize', 'groIPv4MaxSize']) {
+    fields.loseIfSet(size, 'netdra does not change the sizes of aggregated packets', 'set them on the node');
+  }
+  fields.loseIfSet('disableEbpfPrograms', 'netdra removes no programs', 'remove them on the node');
+  fields.loseIfSet('vrf', 'netdra makes no VRF', 'make it in the pod, or keep DRANET for this claim');
+  fields.end();
+}
+
+function readRoute(fields: FieldReader): { destination: string; gateway?: string }[] {
+  const [destination, gateway] = [fields.text('destination'), fields.text('gateway')];
+  const scope = fields.number('scope');
+  // Global with a gateway, and link (253) without one, are what the kernel has by default.
+  if (scope !== undefined && scope !== (gateway === undefined ? 253 : 0)) {
+    fields.lose('scope', `a route of netdra has no scope ${scope}`, 'assign it with ipam of the class');
+  }
+  fields.loseIfSet('source', 'a route of netdra has no source address', 'set it in the pod');
+  fields.loseIfSet('table', 'a route of netdra has no table', 'assign it with ipam of the class');
+  fields.end();
+  // In the main table it would take the traffic of the pod.
+  if (destination === undefined || fields.isSet('table')) return [];
+  return [{ destination, ...(gateway !== undefined && { gateway }) }];
+}
+
+/**
+ * Rewrites CEL for devices of another driver.
+ * @returns `undefined` if it refers to something without an equivalent; `unknown` names it
+ */
+export function rewriteExpression(
+  { driver, attributes }: Dialect,
+  text: string,
+  ours: string,
+): { text: string; unknown?: undefined } | { text?: undefined; unknown: string } {
+  const name = driver.replaceAll('.', '\\.');
+  const domain = `device\\.attributes\\[["']${name}["']\\]`;
+  const all = `device.attributes["${ours}"]`;
+  const unknown = new Set<string>();
+  const rename = (name: string, form: (renamed: string) => string) => {
+    if (name === 'numaNode') return form('numaNode').replace(all, 'device.attributes["resource.kubernetes.io"]');
+    // Not an attribute of its own: the kind says it.
+    if (name === 'isSriovVf') return `(${all}.kind == "vf")`;
+    const renamed = attributes[name];
+    if (renamed === undefined) unknown.add(name);
+    return form(renamed ?? name);
+  };
+  const rewritten = text
+    .replaceAll(new RegExp(`["'](\\w+)["']\\s+in\\s+${domain}`, 'g'), (_, name) =>
+      rename(name, (each) => `"${each}" in ${all}`),
+    )
+    .replaceAll(new RegExp(`${domain}\\.(\\w+)`, 'g'), (_, name) => rename(name, (each) => `${all}.${each}`))
+    .replaceAll(new RegExp(`(device\\.driver\\s*==\\s*)["']${name}["']`, 'g'), (_, is) => `${is}"${ours}"`);
+  const [first] = unknown;
+  if (first !== undefined) return { unknown: `the attribute ${first}` };
+  return rewritten.includes(driver) ? { unknown: driver } : { text: rewritten };
+}

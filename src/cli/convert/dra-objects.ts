@@ -1,0 +1,243 @@
+import { closedFields, fieldOf, mergeVfConfigs, type VfConfig } from '../../driver/model/index.ts';
+import { type Dialect, draDriverSriov, dranet, rewriteExpression } from './dialects.ts';
+import type { Estate } from './estate.ts';
+import { FieldReader } from './field-reader.ts';
+import type { InputObject } from './report.ts';
+
+const dialects = [draDriverSriov, dranet];
+/** Names of classes, claims and templates get this, so that those of the other driver stay while its pods run. */
+const prefix = 'netdra-';
+
+/** A class of another driver, as a class of ours. */
+interface ForeignClass {
+  dialect: Dialect;
+  /** Name of our class. */
+  name: string;
+  expressions: string[];
+  config: VfConfig;
+}
+
+interface ConvertedRequest {
+  name: string;
+  value: Record<string, unknown>;
+  /** Its alternatives that have a class of another driver; `fields` are those of the alternative in `value`. */
+  foreign: (ForeignClass & { fields: Record<string, unknown> })[];
+  isComplete: boolean;
+}
+
+/** Converts DeviceClasses, ResourceClaims and ResourceClaimTemplates of other DRA drivers. */
+export class DraConverter {
+  readonly #estate: Estate;
+  readonly #driver: string;
+  readonly #classes = new Map<string, ForeignClass>();
+
+  constructor(estate: Estate, driver: string) {
+    this.#estate = estate;
+    this.#driver = driver;
+  }
+
+  /** Classes come first: claims refer to them. Classes of drivers that are unknown are left alone. */
+  convertClass(of: InputObject): void {
+    const text = JSON.stringify(of.value.spec ?? {});
+    const dialect = dialects.find(({ driver }) => text.includes(driver));
+    if (dialect === undefined) return;
+    const spec = this.#reader(of, ['spec'], of.value.spec);
+    const expressions = this.#selectors(spec, dialect);
+    const configs = spec.objects('config').map((each) => this.#configOf(each, dialect));
+    const extendedResourceName = spec.text('extendedResourceName');
+    spec.end();
+    if (extendedResourceName !== undefined) {
+      spec.note(
+        'extendedResourceName',
+        'the newest class with a resource name has it: apply this one when the nodes are moved',
+      );
+    }
+    // Without one of its selectors it would select devices of others, and claims of it are not converted, either.
+    if (expressions === undefined) return;
+    const own = configs.map(({ config }) => config);
+    // DRANET gives containers the RDMA device of each NIC that has one.
+    const rdma =
+      dialect === dranet && expressions.some((each) => /\.rdma\b(?!\s*==\s*false)/.test(each)) ? { rdma: true } : {};
+    const config = [dialect.defaults, rdma, ...own].reduce(mergeVfConfigs, {});
+    const entry = { dialect, name: `${prefix}${of.name}`, expressions, config };
+    this.#classes.set(of.name, entry);
+    this.#addClass(of, entry, extendedResourceName);
+  }
+
+  /** @param at path of the claim's specification: that of a template is one deeper */
+  convertClaim(of: InputObject): void {
+    const isTemplate = of.kind === 'ResourceClaimTemplate';
+    const path = isTemplate ? ['spec', 'spec', 'devices'] : ['spec', 'devices'];
+    const spec = Object(isTemplate ? Object(of.value.spec).spec : of.value.spec);
+    const devices = this.#reader(of, path, spec.devices);
+    const requests = devices.objects('requests').map((each) => this.#request(of, each));
+    const [ours] = requests.flatMap(({ foreign }) => foreign);
+    if (ours === undefined) return;
+    const { dialect } = ours;
+    const configs = devices.objects('config').map((each) => this.#configOf(each, dialect));
+    const constraints = devices.objects('constraints').map((each) => this.#constraint(each, dialect));
+    devices.end();
+    if (requests.some(({ isComplete }) => !isComplete)) return;
+    for (const request of requests) this.#narrow(of, request, configs);
+    const entries = configs.flatMap(({ requests: names, config, foreign }) => {
+      if (foreign !== undefined) return [foreign];
+      const open = partOf(config, (field) => !isClosed(field, config));
+      if (Object.keys(open).length === 0) return [];
+      return [{ ...(names.length > 0 && { requests: names }), ...opaqueOf(this.#driver, open) }];
+    });
+    const converted = {
+      devices: {
+        requests: requests.map(({ value }) => value),
+        ...(constraints.length > 0 && { constraints }),
+        ...(entries.length > 0 && { config: entries }),
+      },
+    };
+    const { labels } = Object(of.value.metadata);
+    const namespace = of.namespace ?? 'default';
+    this.#estate.objects.push({
+      of,
+      value: {
+        apiVersion: 'resource.k8s.io/v1',
+        kind: of.kind,
+        metadata: { name: `${prefix}${of.name}`, namespace, ...(labels && { labels }) },
+        spec: isTemplate ? { spec: converted } : converted,
+      },
+    });
+  }
+
+  #reader(of: InputObject, path: readonly PropertyKey[], value: unknown): FieldReader {
+    return new FieldReader(this.#estate.report, of, path, value);
+  }
+
+  #addClass(of: InputObject, { name, expressions, config }: ForeignClass, extendedResourceName?: string): void {
+    const spec = {
+      ...(extendedResourceName !== undefined && { extendedResourceName }),
+      selectors: expressions.map((expression) => ({ cel: { expression } })),
+      ...(Object.keys(config).length > 0 && { config: [opaqueOf(this.#driver, config)] }),
+    };
+    const value = { apiVersion: 'resource.k8s.io/v1', kind: 'DeviceClass', metadata: { name }, spec };
+    this.#estate.objects.push({ of, value });
+  }
+
+  /** @returns `undefined` if one of them has no equivalent */
+  #selectors(of: FieldReader, dialect: Dialect): string[] | undefined {
+    const expressions = of.objects('selectors').map((each) => this.#selector(each, dialect));
+    return expressions.includes(undefined) ? undefined : (expressions as string[]);
+  }
+
+  #selector(selector: FieldReader, dialect: Dialect): string | undefined {
+    const cel = selector.object('cel');
+    const expression = cel.text('expression') ?? '';
+    const { text, unknown } = rewriteExpression(dialect, expression, this.#driver);
+    if (text === undefined) {
+      cel.lose('expression', `netdra has no equivalent of ${unknown}`, 'select by an attribute of docs/inventory.md');
+    } else if (text.includes('.pfName') && dialect === dranet) {
+      cel.note(
+        'expression',
+        "ifName becomes pfName: right for whole NICs, which the policy's nics offer; a VF is pfName and vfIndex",
+      );
+    }
+    cel.end();
+    selector.end();
+    return text;
+  }
+
+  /** An entry of `config`, of this driver or of others, which stays as it is. */
+  #configOf(entry: FieldReader, { driver, readConfig }: Dialect) {
+    const requests = entry.texts('requests') ?? [];
+    const opaque = entry.object('opaque');
+    const of = opaque.text('driver');
+    if (of !== driver) {
+      const foreign = { ...(requests.length > 0 && { requests }), opaque: entry.raw('opaque') };
+      return { requests, config: {} as VfConfig, foreign };
+    }
+    const config = readConfig(opaque.object('parameters'));
+    opaque.end();
+    entry.end();
+    return { requests, config, foreign: undefined };
+  }
+
+  #constraint(constraint: FieldReader, { driver, attributes }: Dialect): Record<string, unknown> {
+    const value = Object.fromEntries(constraint.names().map((name) => [name, constraint.raw(name)]));
+    for (const field of ['matchAttribute', 'distinctAttribute']) {
+      const [domain, name = ''] = (constraint.text(field) ?? '').split('/');
+      if (domain !== driver) continue;
+      if (name === 'numaNode') value[field] = 'resource.kubernetes.io/numaNode';
+      else if (attributes[name] !== undefined) value[field] = `${this.#driver}/${attributes[name]}`;
+      else constraint.lose(field, `netdra has no equivalent of ${name}`, 'use an attribute of docs/inventory.md');
+    }
+    return value;
+  }
+
+  /** A request, with our class instead of the other driver's. */
+  #request(of: InputObject, request: FieldReader): ConvertedRequest {
+    const value = Object.fromEntries(request.names().map((name) => [name, structuredClone(request.raw(name))]));
+    const inner = [value.exactly, ...[value.firstAvailable ?? []].flat()].filter((each) => each !== undefined);
+    let isComplete = true;
+    const foreign = inner.flatMap((each) => {
+      const fields = each as Record<string, unknown>;
+      const known = this.#classOf(`${fields.deviceClassName}`);
+      if (known === undefined) return [];
+      fields.deviceClassName = known.name;
+      const reader = this.#reader(of, ['spec', 'devices', 'requests', `${value.name}`], each);
+      const expressions = this.#selectors(reader, known.dialect);
+      if (expressions === undefined) isComplete = false;
+      else if (expressions.length > 0) fields.selectors = expressions.map((expression) => ({ cel: { expression } }));
+      return [{ ...known, fields }];
+    });
+    return { value, name: `${value.name}`, foreign, isComplete };
+  }
+
+  #classOf(name: string): ForeignClass | undefined {
+    const dialect = dialects.find(({ className }) => className === name);
+    if (dialect === undefined || this.#classes.has(name)) return this.#classes.get(name);
+    const base = {
+      dialect,
+      name: `${prefix}${name}`,
+      expressions: [`device.driver == ${JSON.stringify(this.#driver)}`],
+      config: dialect.defaults,
+    };
+    this.#classes.set(name, base);
+    const of = { file: '', placeOf: () => ({ line: 1, column: 1 }), at: [], kind: 'DeviceClass', name };
+    this.#addClass({ ...of, namespace: undefined, value: {} }, base);
+    return base;
+  }
+
+  /** Gives a request a class of its own if the claim sets what only a class may set. */
+  #narrow(
+    of: InputObject,
+    { name, foreign }: ConvertedRequest,
+    configs: readonly { requests: string[]; config: VfConfig }[],
+  ): void {
+    const own = configs.filter(
+      ({ requests }) => requests.length === 0 || requests.some((each) => each.split('/')[0] === name),
+    );
+    const whole = own.map(({ config }) => config).reduce(mergeVfConfigs, {});
+    const closed = partOf(whole, (field) => isClosed(field, whole));
+    if (Object.keys(closed).length === 0) return;
+    for (const [index, { fields, ...known }] of foreign.entries()) {
+      const suffix = foreign.length === 1 ? '' : `-${index}`;
+      const narrowed = `${prefix}${of.namespace ?? 'default'}-${of.name}-${name}${suffix}`;
+      fields.deviceClassName = narrowed;
+      this.#addClass(of, { ...known, name: narrowed, config: mergeVfConfigs(known.config, closed) });
+    }
+  }
+}
+
+/** `attach` goes with the definition that it is for, and only a class sets default routes. */
+function isClosed(field: string, { routes = [] }: VfConfig): boolean {
+  if (field === 'routes') return routes.some(({ destination }) => /\/[01]$/.test(destination));
+  return field === 'attach' || closedFields.some((each) => each.split('.')[0] === field);
+}
+
+function partOf(config: VfConfig, isWanted: (field: string) => boolean): VfConfig {
+  return Object.fromEntries(
+    Object.keys(config)
+      .filter(isWanted)
+      .map((field) => [field, fieldOf(config, field)]),
+  );
+}
+
+function opaqueOf(driver: string, config: VfConfig) {
+  return { opaque: { driver, parameters: { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...config } } };
+}

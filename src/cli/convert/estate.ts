@@ -1,0 +1,75 @@
+import { isDeepStrictEqual } from 'node:util';
+import type * as z from 'zod';
+import type { ClassConfig, LabelSelector } from '../../driver/api/class-config.ts';
+import type { networkDevicePolicySpec } from '../../driver/api/policy-object.ts';
+import type { ConversionReport, InputObject } from './report.ts';
+
+export type PfRule = NonNullable<z.infer<typeof networkDevicePolicySpec>['pfs']>[number];
+
+/** A rule of a NetworkDevicePolicy, before policies are put together. */
+export interface RuleForNodes {
+  of: InputObject;
+  nodeSelector: LabelSelector;
+  /** Lower numbers come first. Rules with the same number keep their order. */
+  priority: number;
+  rule: PfRule;
+  /** What narrows the devices of the rule in the class only, since a policy has no field for it. */
+  narrowedBy?: string | undefined;
+}
+
+/** Settings of a class that several objects can set: those of the VFs of a resource. */
+export type ResourceConfig = Pick<ClassConfig, 'driver' | 'rdma' | 'vhost' | 'mtu'>;
+
+/** Devices that pods request by one name. */
+export interface Resource {
+  /** `openshift.io/dpdk`. */
+  name: string;
+  of: InputObject;
+  config: ResourceConfig;
+  /** CEL expressions that the devices satisfy besides having the resource's name. */
+  terms: string[];
+}
+
+/** A network that pods attach to with a VF of a resource. */
+export interface Network {
+  of: InputObject;
+  name: string;
+  namespace: string;
+  resourceName: string;
+  config: Omit<ClassConfig, 'limits'>;
+}
+
+/** An object that is written as it is. */
+export interface OutputObject {
+  of: InputObject;
+  value: Record<string, unknown>;
+}
+
+/** What was found in the input: the devices, by rules and resources, the networks, and objects that are complete. */
+export class Estate {
+  readonly report: ConversionReport;
+  readonly rules: RuleForNodes[] = [];
+  readonly resources = new Map<string, Resource>();
+  readonly networks: Network[] = [];
+  readonly objects: OutputObject[] = [];
+
+  constructor(report: ConversionReport) {
+    this.report = report;
+  }
+
+  /** Adds settings for the VFs of a resource. Other objects must not contradict them. */
+  addResource(of: InputObject, name: string, config: ResourceConfig, terms: readonly string[] = []): void {
+    const known = this.resources.get(name);
+    if (known === undefined) {
+      this.resources.set(name, { name, of, config, terms: [...terms] });
+      return;
+    }
+    const fields = ['driver', 'rdma', 'vhost', 'mtu'] as const;
+    const other = fields.find((field) => known.config[field] !== config[field]);
+    if (other === undefined && isDeepStrictEqual(known.terms, [...terms])) return;
+    const values = other && `${JSON.stringify(known.config[other])} and ${JSON.stringify(config[other])}`;
+    const what = other === undefined ? 'is selected in two ways' : `would have ${other} ${values}`;
+    const why = `resource ${name} ${what}: here, and in ${known.of.kind} ${known.of.name}`;
+    this.report.lost(of, [], why, 'give one of them a resource name of its own, or convert them one by one');
+  }
+}

@@ -1,0 +1,208 @@
+import { interfaceSysctlPattern } from '../../node/netlink/index.ts';
+import type { Estate, Network, ResourceConfig } from './estate.ts';
+import { FieldReader } from './field-reader.ts';
+import type { InputObject } from './report.ts';
+
+const resourceAnnotation = 'k8s.v1.cni.cncf.io/resourceName';
+/** Plugins that take a VF as `deviceID`. */
+const vfPlugins = ['sriov', 'ib-sriov', 'host-device'];
+/** Fields that every CNI plugin has, or that only concern its own log. */
+const fieldsOfCni = ['cniVersion', 'cniVersions', 'name', 'type', 'logLevel', 'logFile', 'disableCheck', 'disableGC'];
+
+/** Names that SriovNetwork and sriov-cni have for the same settings. */
+const operatorNames = {
+  spoofCheck: 'spoofChk',
+  linkState: 'linkState',
+  minTxRate: 'minTxRate',
+  maxTxRate: 'maxTxRate',
+};
+const pluginNames = {
+  spoofCheck: 'spoofchk',
+  linkState: 'link_state',
+  minTxRate: 'min_tx_rate',
+  maxTxRate: 'max_tx_rate',
+};
+
+type NetworkConfig = Network['config'];
+
+/**
+ * SriovNetworks and SriovIBNetworks.
+ * Source: sriov-network-operator, api/v1/sriovnetwork_types.go, sriovibnetwork_types.go.
+ */
+export function convertSriovNetwork(estate: Estate, of: InputObject, resourcePrefix: string): void {
+  const spec = new FieldReader(estate.report, of, ['spec'], of.value.spec);
+  const namespace = spec.text('networkNamespace') ?? of.namespace ?? 'default';
+  const resourceName = spec.text('resourceName');
+  spec.skip('logLevel', 'logFile');
+  const text = spec.text('metaPlugins');
+  const plugins = text === undefined ? [] : spec.parse('metaPlugins', `[${text}]`);
+  const rest = Array.isArray(plugins) ? plugins.map((each) => spec.nested('metaPlugins', each)) : [];
+  const config = ownConfig(spec, operatorNames);
+  Object.assign(config, withIpam(spec, spec.json('ipam')));
+  const overridable = openedBy(spec, spec.json('capabilities'), config);
+  spec.end();
+  if (resourceName === undefined) {
+    spec.lose('resourceName', 'is missing', 'correct the object');
+    return;
+  }
+  addNetwork(
+    estate,
+    { of, name: of.name, namespace, resourceName: `${resourcePrefix}/${resourceName}`, config },
+    rest,
+    {
+      reader: spec,
+      field: 'metaPlugins',
+      overridable,
+    },
+  );
+}
+
+/**
+ * NetworkAttachmentDefinitions whose plugin attaches a VF.
+ * Source: sriov-cni, pkg/types/types.go; the NetworkAttachmentDefinition specification 1.3.
+ */
+export function convertDefinition(estate: Estate, of: InputObject): void {
+  const spec = new FieldReader(estate.report, of, ['spec'], of.value.spec);
+  const whole = spec.json('config');
+  spec.end();
+  if (whole === undefined) {
+    if (!spec.isSet('config')) spec.lose('config', 'is missing', 'put the configuration into the object');
+    return;
+  }
+  const [first = whole, ...rest] = whole.isSet('plugins') ? whole.objects('plugins') : [whole];
+  const type = first.text('type') ?? '';
+  const resourceName: unknown = Object(Object(of.value.metadata).annotations)[resourceAnnotation];
+  if (resourceName === undefined && !vfPlugins.includes(type)) {
+    estate.report.note(of, [], 'has no VF: it stays with Multus');
+  } else if (typeof resourceName !== 'string') {
+    estate.report.lost(of, ['metadata', 'annotations'], `has no ${resourceAnnotation}`, 'add it');
+  } else {
+    const network = { of, name: of.name, namespace: of.namespace ?? 'default', resourceName, config: {} };
+    convertChain(estate, network, type, { whole, first, rest });
+  }
+}
+
+/** @param type of the first plugin, which gets the VF */
+function convertChain(
+  estate: Estate,
+  network: Network,
+  type: string,
+  { whole, first, rest }: { whole: FieldReader; first: FieldReader; rest: FieldReader[] },
+): void {
+  const context = { reader: whole, field: whole.isSet('plugins') ? 'plugins' : 'type' };
+  if (!vfPlugins.includes(type)) {
+    whole.lose(context.field, `netdra cannot attach a VF with the plugin ${type}`, 'leave the network to Multus');
+    return;
+  }
+  if (type !== 'sriov') {
+    // Its settings are the plugin's own, which goes on doing the work.
+    addNetwork(estate, network, [first, ...rest], context);
+    return;
+  }
+  first.skip(...fieldsOfCni, 'deviceID');
+  const config = ownConfig(first, pluginNames);
+  const mac = first.text('mac');
+  if (mac !== undefined) config.macAddress = mac;
+  first.loseIfSet('dns', 'netdra sets no name servers', 'set dnsConfig of the pod');
+  Object.assign(config, withIpam(first, first.isSet('ipam') ? first.object('ipam') : undefined));
+  const overridable = openedBy(first, first.isSet('capabilities') ? first.object('capabilities') : undefined, config);
+  first.end();
+  addNetwork(estate, { ...network, config }, rest, { ...context, overridable });
+}
+
+/** What the PF sets for the VF. Zero is written: it takes away what an earlier user left. */
+function ownConfig(fields: FieldReader, names: typeof operatorNames): NetworkConfig {
+  const vlan = fields.number('vlan');
+  const qos = fields.number('vlanQoS');
+  const vlanProto = fields.text('vlanProto')?.toLowerCase() as '802.1q' | undefined;
+  const [spoofCheck, trust] = [fields.onOff(names.spoofCheck), fields.onOff('trust')];
+  const linkState = fields.text(names.linkState) as 'auto' | undefined;
+  const [minTxRate, maxTxRate] = [fields.number(names.minTxRate), fields.number(names.maxTxRate)];
+  const vf = {
+    ...(vlan !== undefined && { vlan }),
+    // Without a VLAN they have no effect.
+    ...(vlan && qos !== undefined && { qos }),
+    ...(vlan && vlanProto !== undefined && { vlanProto }),
+    ...(spoofCheck !== undefined && { spoofCheck }),
+    ...(trust !== undefined && { trust }),
+    ...(linkState !== undefined && { linkState }),
+    ...(minTxRate !== undefined && { minTxRate }),
+    ...(maxTxRate !== undefined && { maxTxRate }),
+  };
+  return Object.keys(vf).length === 0 ? {} : { vf };
+}
+
+function withIpam(fields: FieldReader, ipam: FieldReader | undefined): NetworkConfig {
+  const type = ipam?.text('type');
+  if (ipam === undefined || type === undefined) return {};
+  fields.note('ipam', `netdra runs the plugin ${type}: set cni.enabled in the chart's values`);
+  if (type === 'dhcp') fields.note('ipam', 'the daemon of the plugin dhcp has to run on the node, as before');
+  return { ipam: Object.fromEntries(ipam.names().map((name) => [name, ipam.raw(name)])) };
+}
+
+/** Values that pods set in their annotation: claims set them instead. */
+function openedBy(fields: FieldReader, capabilities: FieldReader | undefined, { ipam }: NetworkConfig) {
+  if (capabilities === undefined) return [];
+  const [mac, ips] = [capabilities.flag('mac'), capabilities.flag('ips')];
+  capabilities.skip('deviceID', 'CNIDeviceInfoFile', 'infinibandGUID');
+  if (capabilities.isSet('infinibandGUID')) {
+    capabilities.lose('infinibandGUID', 'netdra sets no GUIDs', 'let the operator or the subnet manager set them');
+  }
+  capabilities.end();
+  if (mac || ips) fields.note('capabilities', 'pods set MAC and addresses in the claim instead of the annotation');
+  return [...(mac ? ['macAddress' as const] : []), ...(ips && ipam ? ['addresses' as const] : [])];
+}
+
+interface ChainContext {
+  reader: FieldReader;
+  /** The field of the plugins, for reports. */
+  field: string;
+  overridable?: ('macAddress' | 'addresses')[];
+}
+
+/** Adds a network whose further plugins become settings; if one of them cannot, the plugins go on doing the work. */
+function addNetwork(estate: Estate, network: Network, rest: readonly FieldReader[], context: ChainContext): void {
+  const { overridable = [], reader, field } = context;
+  const foreign = rest.find((plugin) => !isTuning(plugin))?.text('type');
+  if (rest.every(isTuning)) {
+    const tuned = rest.map((plugin) => tuningConfig(plugin));
+    const config = Object.assign({}, network.config, ...tuned);
+    if (overridable.length > 0) config.overridable = overridable;
+    estate.networks.push({ ...network, config });
+    return;
+  }
+  for (const plugin of rest) plugin.skip(...plugin.names());
+  const { name, namespace } = network;
+  const what = `netdra has no settings for the plugin ${foreign}: the network keeps its plugins`;
+  reader.note(field, `${what}, so set cni.enabled and cni.definitionNamespaces: [${namespace}] in the chart's values`);
+  const config: NetworkConfig = { attach: 'cni', networkAttachmentDefinition: { name, namespace } };
+  estate.networks.push({ ...network, config });
+}
+
+/** Whether a plugin is `tuning` with nothing but what a VFConfig has. */
+function isTuning(plugin: FieldReader): boolean {
+  const known = [...fieldsOfCni, 'capabilities', 'dataDir', 'sysctl', 'mac', 'mtu'];
+  const keys = Object.keys(plugin.labels('sysctl'));
+  return (
+    plugin.text('type') === 'tuning' &&
+    plugin.names().every((name) => known.includes(name)) &&
+    keys.every((key) => interfaceSysctlPattern.test(key))
+  );
+}
+
+function tuningConfig(plugin: FieldReader): NetworkConfig {
+  const [sysctls, macAddress, mtu] = [plugin.labels('sysctl'), plugin.text('mac'), plugin.number('mtu')];
+  return {
+    ...(Object.keys(sysctls).length > 0 && { sysctls }),
+    ...(macAddress !== undefined && { macAddress }),
+    ...(mtu !== undefined && { mtu }),
+  };
+}
+
+/** The settings of a network's class: those of its VFs, and its own. */
+export function mergedConfig(resource: ResourceConfig, network: NetworkConfig): NetworkConfig {
+  const { mtu, ...rest } = resource;
+  // Plugins set the MTU by themselves.
+  const own = network.attach === undefined && mtu !== undefined ? { mtu } : {};
+  return { ...rest, ...own, ...network };
+}

@@ -1,0 +1,74 @@
+import type { FindPlace, TextPlace } from '../../driver/api/yaml-places.ts';
+import { printable } from '../../lib/printable.ts';
+import type { Terminal } from '../terminal.ts';
+
+/** An object of another stack in a file. */
+export interface InputObject {
+  file: string;
+  placeOf: FindPlace;
+  /** Path of the object in its document: it may be an item of a list. */
+  at: readonly PropertyKey[];
+  kind: string;
+  name: string;
+  namespace: string | undefined;
+  value: Record<string, unknown>;
+}
+
+/** What the user has to know about a field. */
+export interface ConversionRemark extends TextPlace {
+  level: 'lost' | 'note';
+  file: string;
+  /** `SriovNetwork sriov/fast-net`. */
+  object: string;
+  /** `spec.linkState`; the whole object: `object`. */
+  field: string;
+  /** Why it was not converted, or what was done. */
+  message: string;
+  /** What to do about it; notes have none. */
+  todo?: string;
+}
+
+/** Collects what was not converted, and notes, in the order of the input. */
+export class ConversionReport {
+  readonly remarks: ConversionRemark[] = [];
+
+  lost(of: InputObject, path: readonly PropertyKey[], message: string, todo: string): void {
+    this.remarks.push({ level: 'lost', ...placeOf(of, path), message, todo });
+  }
+
+  note(of: InputObject, path: readonly PropertyKey[], message: string): void {
+    this.remarks.push({ level: 'note', ...placeOf(of, path), message });
+  }
+
+  get isComplete(): boolean {
+    return !this.remarks.some(({ level }) => level === 'lost');
+  }
+}
+
+export function nameOf({ kind, name, namespace }: InputObject): string {
+  return printable(`${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`, 600);
+}
+
+function placeOf(of: InputObject, path: readonly PropertyKey[]) {
+  const { file, at } = of;
+  return {
+    file,
+    ...of.placeOf([...at, ...path]),
+    object: nameOf(of),
+    field: printable(path.map(String).join('.') || 'object', 600),
+  };
+}
+
+/** Formats remarks as lines: `file:line:column: kind name: field: message; what to do`. */
+export function formatRemarks(terminal: Terminal, remarks: readonly ConversionRemark[]): string {
+  return remarks
+    .map(({ level, file, line, column, object, field, message, todo }) => {
+      const place = terminal.style('bold', `${file}:${line}:${column}`);
+      const what =
+        level === 'lost'
+          ? `${terminal.style('red', field)}: not converted: ${message}: ${todo}`
+          : `${terminal.style('yellow', field)}: note: ${message}`;
+      return `${place}: ${object}: ${what}\n`;
+    })
+    .join('');
+}

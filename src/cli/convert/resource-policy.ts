@@ -1,0 +1,88 @@
+import type { LabelSelector } from '../../driver/api/class-config.ts';
+import type { Estate, PfRule } from './estate.ts';
+import { FieldReader } from './field-reader.ts';
+import type { InputObject } from './report.ts';
+import { toLinkType } from './selectors.ts';
+
+/**
+ * SriovResourcePolicies of dra-driver-sriov, with the resource names that DeviceAttributes add.
+ * Source: dra-driver-sriov, pkg/api/sriovdra/v1alpha1/api.go.
+ */
+export function convertResourcePolicy(estate: Estate, of: InputObject, attributes: readonly InputObject[]): void {
+  const spec = new FieldReader(estate.report, of, ['spec'], of.value.spec);
+  const nodeSelector = nodeSelectorOf(spec);
+  for (const config of spec.objects('configs')) {
+    const selector = config.object('deviceAttributesSelector');
+    const labels = selector.labels('matchLabels');
+    selector.end();
+    const resourceName = resourceNameOf(attributes, labels);
+    for (const filter of config.objects('resourceFilters')) {
+      const rule = ruleOf(filter);
+      if (rule === undefined) continue;
+      estate.rules.push({ of, nodeSelector, priority: 0, rule: { ...rule, ...(resourceName && { resourceName }) } });
+    }
+    config.end();
+  }
+  spec.end();
+}
+
+/** Reports attributes other than the resource name, which netdra's devices do not have. */
+export function checkDeviceAttributes(estate: Estate, of: InputObject): void {
+  const spec = new FieldReader(estate.report, of, ['spec'], of.value.spec);
+  const attributes = spec.object('attributes');
+  for (const name of attributes.names()) {
+    if (/(^|\/)resourceName$/.test(name)) attributes.skip(name);
+    else attributes.lose(name, 'a policy of netdra adds no attributes', 'select by resourceName instead');
+  }
+  spec.end();
+}
+
+function resourceNameOf(all: readonly InputObject[], labels: Record<string, string>): string | undefined {
+  const entries = Object.entries(labels);
+  if (entries.length === 0) return undefined;
+  const found = all.find(({ value }) => {
+    const own = Object(Object(value.metadata).labels);
+    return entries.every(([key, text]) => own[key] === text);
+  });
+  const attributes = Object.entries(Object(Object(found?.value.spec).attributes));
+  const [, attribute] = attributes.find(([name]) => /(^|\/)resourceName$/.test(name)) ?? [];
+  return Object(attribute).string;
+}
+
+/** A label selector has no alternatives: only one term fits. */
+function nodeSelectorOf(spec: FieldReader): LabelSelector {
+  const terms = spec.object('nodeSelector').objects('nodeSelectorTerms');
+  const [term, ...others] = terms;
+  if (others.length > 0) {
+    spec.lose('nodeSelector', 'has several terms, and a policy of netdra has one', 'write a policy for each term');
+  }
+  if (term === undefined) return {};
+  const expressions = term.objects('matchExpressions').map((each) => {
+    const [key, operator, values] = [each.text('key') ?? '', each.text('operator') ?? '', each.texts('values')];
+    if (operator === 'Gt' || operator === 'Lt')
+      each.lose('operator', `${operator} compares no labels`, 'label the nodes');
+    each.end();
+    return { key, operator: operator as 'In', ...(values && { values }) };
+  });
+  term.loseIfSet('matchFields', 'a label selector has no fields', 'use the label kubernetes.io/hostname');
+  term.end();
+  return expressions.length === 0 ? {} : { matchExpressions: expressions };
+}
+
+function ruleOf(filter: FieldReader): PfRule | undefined {
+  const [vendor, name, pciAddress] = [filter.texts('vendors'), filter.texts('pfNames'), filter.texts('pfPciAddresses')];
+  const [linkType, vfDriver] = [toLinkType(filter, 'linkType'), filter.texts('drivers')];
+  const isNarrower = filter.isSet('devices') || filter.isSet('pciAddresses');
+  const todo = 'name the PFs by pfNames or pfPciAddresses, and VFs by vfs';
+  filter.loseIfSet('devices', "select.device of a policy is the PF's, and this one is the VF's", todo);
+  filter.loseIfSet('pciAddresses', 'a policy selects PFs, and these are VFs', todo);
+  filter.end();
+  if (isNarrower) return undefined;
+  const select = {
+    ...(name && { name }),
+    ...(pciAddress && { pciAddress }),
+    ...(vendor && { vendor }),
+    ...(linkType && { linkType }),
+  };
+  return { select, ...(vfDriver && { vfDriver }) };
+}

@@ -1,0 +1,27 @@
+import type { FieldReader } from './field-reader.ts';
+
+/** Splits `ens1f0#0-3,5`, or the address of a PF with a range, as device plugin and operator write them. */
+export function splitRange(text: string): { value: string; vfs: string | undefined } {
+  const [value = '', vfs] = text.split('#', 2);
+  return { value, vfs };
+}
+
+/** Puts together the values with the same range: `ens1f0#0-3`. Without values, one entry for all. */
+export function splitByRange(values: readonly string[]): { values: string[]; vfs: string | undefined }[] {
+  if (values.length === 0) return [{ values: [], vfs: undefined }];
+  const byRange = Map.groupBy(values.map(splitRange), ({ vfs }) => vfs);
+  return [...byRange].map(([vfs, all]) => ({ values: all.map(({ value }) => value), vfs }));
+}
+
+/** `eth`, `ether`, `ETH`, `ib`, … as a link type of ours. */
+export function toLinkType(fields: FieldReader, name: string): 'ethernet' | 'infiniband' | undefined {
+  const types = [...new Set((fields.texts(name) ?? []).map((each) => each.toLowerCase()))];
+  const [type, ...others] = types;
+  if (type === undefined) return undefined;
+  const isOf = (...known: string[]) => others.length === 0 && known.includes(type);
+  if (isOf('eth', 'ether', 'ethernet')) return 'ethernet';
+  if (isOf('ib', 'infiniband')) return 'infiniband';
+  if (types.length === 2) return undefined;
+  fields.lose(name, `${types.join(', ')} is neither Ethernet nor InfiniBand`, 'correct the object');
+  return undefined;
+}
