@@ -7,5 +7,5 @@ if (Number(current.split('.')[0]) < needed) {
 }
 const { createKubectlPlugin, createProgram } = await import('./program.ts');
 // kubectl runs it by the name of its file.
-const isPlugin = /\/kubectl-netdra(\.[a-z]+)?$/.test(process.argv[1] ?? '');
+const isPlugin = /\/kubectl(_complete)?-netdra(\.[a-z]+)?$/.test(process.argv[1] ?? '');
 await (isPlugin ? createKubectlPlugin() : createProgram()).parseAsync();

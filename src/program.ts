@@ -10,6 +10,7 @@ import {
 } from './cli/cluster/commands.ts';
 import {
   claimsCommand,
+  completionCommand,
   convertCommand,
   doctorCommand,
   inventoryCommand,
@@ -37,6 +38,7 @@ export function createProgram(): Command {
     statusCommand(),
     validateCommand(),
     convertCommand(),
+    completionCommand('bash', 'zsh', 'fish'),
   ]);
 }
 
@@ -51,6 +53,7 @@ export function createKubectlPlugin(): Command {
     bundleCommand(),
     validateCommand(),
     convertCommand(),
+    completionCommand('kubectl'),
   ]);
 }
 

@@ -1,20 +1,26 @@
 import { existsSync } from 'node:fs';
-import { Command } from 'commander';
+import { Argument, Command } from 'commander';
 import { driverDirs } from '../instance/directories.ts';
 import type { InstanceFacts } from '../instance/instance-file.ts';
 import { parseAbsolutePath } from '../instance/parse-flags.ts';
 import { argument, type FlagName, flagOption, type Settings } from '../instance/settings.ts';
 import { defined } from '../lib/defined.ts';
 import { NetdraError } from '../lib/errors.ts';
+import type { Shell } from './completion.ts';
 import type { ConvertOptions } from './convert/convert.ts';
 import { formatFindings } from './finding.ts';
-import { type OutputOptions, outputOption, runTool, writeOutput } from './run-tool.ts';
+import { type OutputOptions, outputOption, problemsOnlyOption, runTool, writeOutput } from './run-tool.ts';
 import { openTerminal, type Terminal } from './terminal.ts';
 
 // Commands load their code when they are run: what is imported above is loaded by the driver, too.
 
 /** What a tool gets: the output format, and flags of `netdra run`, by default as the driver has them. */
 type ToolOptions<Name extends FlagName> = OutputOptions & Pick<Settings, Name> & { instance?: InstanceFacts };
+
+type ValidateCommandOptions = Pick<Settings, 'driverName' | 'openClaimFields'> & {
+  output: OutputOptions['output'] | 'github' | 'sarif';
+  strict?: true;
+};
 
 const criSockets = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
 
@@ -61,11 +67,14 @@ export function doctorCommand(): Command {
             ? undefined
             : new KubeClient(await openApiAccess(kubeconfig), { clock, userAgent: 'netdra/doctor' }),
       });
-      writeOutput(options, findings, formatFindings);
+      const { problemsOnly } = command.opts<{ problemsOnly?: true }>();
+      const shown = problemsOnly ? findings.filter(({ level }) => level !== 'ok') : findings;
+      await writeOutput(options, shown, formatFindings);
       if (findings.some(({ level }) => level === 'problem')) process.exitCode = 1;
     },
   );
   return command
+    .addOption(problemsOnlyOption())
     .option('--cri-socket <path>', `the runtime's own socket (default: ${criSockets.join(', or ')})`)
     .option('--netns-dir <path>', "where the runtime mounts pods' network namespaces", '/var/run/netns');
 }
@@ -85,7 +94,7 @@ export function inventoryCommand(): Command {
       // The driver does not know what another policy would offer.
       const { askDriver } = await import('../instance/tool-socket.ts');
       const answer = policyPath === undefined ? await askDriver(dirs.dataDir, 'inventory') : undefined;
-      if (answer !== undefined) return writeOutput(options, JSON.parse(answer), formatInventory);
+      if (answer !== undefined) return await writeOutput(options, JSON.parse(answer), formatInventory);
       using stored = openStored(dirs);
       using connection = RtnlConnection.open();
       const view = await takeInventory({
@@ -96,7 +105,7 @@ export function inventoryCommand(): Command {
         unrestored: stored.unrestored,
         ...defined({ policyPath, simulatedIn: simulate && dirs.stateDir, state: instance }),
       });
-      writeOutput(options, view, formatInventory);
+      await writeOutput(options, view, formatInventory);
     },
   );
 }
@@ -119,7 +128,7 @@ export function claimsCommand(): Command {
       const { claims, records } = stored;
       const inspect = (claim: { namespace: string; name: string }) => inspectClaim(driverName, dirs, claim, records);
       const view = await viewClaims({ claims, host, inspect });
-      writeOutput(options, view, formatClaims);
+      await writeOutput(options, view, formatClaims);
     },
   );
 }
@@ -135,21 +144,21 @@ export function metadataCommand(): Command {
         './metadata.ts'
       );
       const { driverName, attributesDir, downwardApiDir } = options;
-      const show = <View extends Parameters<typeof isGood>[0]>(
+      const show = async <View extends Parameters<typeof isGood>[0]>(
         view: View,
         format: (terminal: Terminal, view: View) => string,
       ) => {
-        writeOutput(options, view, format);
+        await writeOutput(options, view, format);
         if (!isGood(view)) process.exitCode = 1;
       };
       // Names of namespaces and claims have neither slashes nor a leading dot.
       const isClaim = /^[a-z0-9][^/]*(\/[^/]+)?$/.test(subject) && !existsSync(subject);
-      if (!isClaim) return show(await viewFile(subject), formatFile);
+      if (!isClaim) return await show(await viewFile(subject), formatFile);
       const dirs = { ...driverDirs(options), attributesDir, downwardApiDir };
       const { openStoredByDriver } = await import('../instance/stored-claims.ts');
       using stored = openStoredByDriver(dirs);
       const claim = subject.includes('/') ? subject : findClaim(stored.claims, subject);
-      show(await viewClaimFiles(driverName, dirs, claim, stored.records), formatClaimFiles);
+      await show(await viewClaimFiles(driverName, dirs, claim, stored.records), formatClaimFiles);
     },
   ).argument('<path|claim>', 'path of a file, or a claim: namespace/name, or its name if no other claim here has it');
 }
@@ -197,14 +206,27 @@ export function validateCommand(): Command {
       'check inventory policies, and the VFConfigs in classes, claims and templates, before they are applied',
     )
     .argument('<file...>', 'YAML or JSON, with any number of documents; - for standard input')
-    .addOption(outputOption())
+    .addOption(outputOption('github', 'sarif'))
+    .option(
+      '--strict',
+      'count notes as faults, and report objects that are not checked because of a slip in kind or apiVersion',
+    )
     .addOption(flagOption('driverName'))
     .addOption(flagOption('openClaimFields'))
-    .action((files: string[], options: OutputOptions & Pick<Settings, 'driverName' | 'openClaimFields'>) =>
+    .action((files: string[], options: ValidateCommandOptions) =>
       runTool(async () => {
         const { formatValidation, validateFiles } = await import('./validate.ts');
         const validation = await validateFiles(files, options);
-        writeOutput(options, validation, formatValidation);
+        const { output } = options;
+        if (output === 'github' || output === 'sarif') {
+          const { formatGithub, sarifOf } = await import('./validate-reports.ts');
+          const { default: packageInfo } = await import('../../package.json', { with: { type: 'json' } });
+          const isGithub = output === 'github';
+          const report = isGithub ? validation : sarifOf(validation, packageInfo.version);
+          await writeOutput({ output: isGithub ? 'table' : 'json' }, report, () => formatGithub(validation));
+        } else {
+          await writeOutput({ output }, validation, formatValidation);
+        }
         if (validation.faults.length > 0 || validation.checked === 0) process.exitCode = 1;
       }),
     );
@@ -230,6 +252,25 @@ export function convertCommand(): Command {
         else process.exitCode = 1;
       }),
     );
+}
+
+/** `netdra completion`: the script for a shell; with words, what may follow them. */
+export function completionCommand(...shells: Shell[]): Command {
+  const command: Command = new Command('completion')
+    .description(
+      'print the script that has a shell complete commands and flags; with words after it, what may follow them',
+    )
+    .addArgument(new Argument('<shell>', 'what the script is for').choices(shells))
+    .argument('[word...]', 'words after the name of the command; the last one is incomplete')
+    .action((shell: Shell, words: string[]) =>
+      runTool(async () => {
+        const { completionScripts, completionsOf, formatCompletions } = await import('./completion.ts');
+        const { parent } = command;
+        if (words.length === 0 || parent === null) process.stdout.write(completionScripts[shell]);
+        else process.stdout.write(formatCompletions(completionsOf(parent, words)));
+      }),
+    );
+  return command;
 }
 
 /**

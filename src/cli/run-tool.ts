@@ -1,24 +1,48 @@
+import { randomUUID } from 'node:crypto';
 import { Option } from 'commander';
-import { formatExactJson } from '../framework/metadata/document/json-stream.ts';
+import { formatExactJson, parseExactJson } from '../framework/metadata/document/json-stream.ts';
 import { errnoCode, explain } from '../lib/errors.ts';
 import { openTerminal, type Terminal } from './terminal.ts';
 
 export interface OutputOptions {
-  output: 'table' | 'json';
+  output: 'table' | 'json' | 'yaml';
 }
 
-export function outputOption(): Option {
-  return new Option('-o, --output <format>', 'output format').choices(['table', 'json']).default('table');
+/** @param more formats of this command besides those of all */
+export function outputOption(...more: string[]): Option {
+  return new Option('-o, --output <format>', 'output format')
+    .choices(['table', 'json', 'yaml', ...more])
+    .default('table');
+}
+
+/** For commands that list what is well, too. */
+export function problemsOnlyOption(): Option {
+  return new Option('--problems-only', 'leave out what is well');
 }
 
 /** Writes the result of a command, for people or for programs. */
-export function writeOutput<T>(
+export async function writeOutput<T>(
   { output }: OutputOptions,
   value: T,
   format: (terminal: Terminal, value: T) => string,
-): void {
+): Promise<void> {
   const terminal = openTerminal(process.stdout);
-  terminal.write(output === 'json' ? `${formatExactJson(value)}\n` : format(terminal, value));
+  if (output === 'table') return terminal.write(format(terminal, value));
+  const json = formatExactJson(value);
+  terminal.write(output === 'json' ? `${json}\n` : await formatExactYaml(json));
+}
+
+/** As the JSON has it: js-yaml leaves a `bigint` out, so each goes in as a text that nobody else can have written. */
+async function formatExactYaml(json: string): Promise<string> {
+  const { dump } = await import('js-yaml');
+  const mark = `n${randomUUID()}`;
+  const exact = (each: unknown): unknown => {
+    if (typeof each === 'bigint') return `${mark}${each}`;
+    if (Array.isArray(each)) return each.map(exact);
+    if (typeof each !== 'object' || each === null) return each;
+    return Object.fromEntries(Object.entries(each).map(([key, value]) => [key, exact(value)]));
+  };
+  return dump(exact(parseExactJson(json)), { lineWidth: -1, noRefs: true }).replaceAll(mark, '');
 }
 
 /** Runs a command; a failure is reported in one line, with exit code 1. The process ends when its output cannot be written. */

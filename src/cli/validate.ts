@@ -15,6 +15,7 @@ import { baseRequest, type ClaimIdentity } from '../framework/metadata/index.ts'
 import { explain, NetdraError } from '../lib/errors.ts';
 import { findYamlProblem } from '../lib/json-depth.ts';
 import { inventoryPolicySchema } from '../node/inventory/index.ts';
+import { slipsIn } from './strict-checks.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Something wrong in a file. */
@@ -36,6 +37,8 @@ export interface ValidateOptions {
   driverName: string;
   /** `--open-claim-fields` of the driver. */
   openClaimFields: readonly ClosedField[];
+  /** Notes are faults, and so are objects that are not checked because of a slip. */
+  strict?: boolean;
 }
 
 interface Document {
@@ -81,7 +84,7 @@ class Validator {
   readonly #classes = new Map<string, ConfigEntry[]>();
   readonly #claims: ClaimToCheck[] = [];
   /** Notes that many objects share, each with its first place. */
-  readonly #shared = new Map<string, { place: string; more: number }>();
+  readonly #shared = new Map<string, { place: TextPlace & { file: string }; more: number }>();
 
   constructor(options: ValidateOptions) {
     this.#options = options;
@@ -93,13 +96,16 @@ class Validator {
       const before = checked + faults.length;
       for (const document of await this.#read(file)) this.#check(document, document.value, []);
       if (this.#result.checked + faults.length > before) continue;
-      this.#result.notes.push(
-        `${file}: there is no inventory policy and no VFConfig for ${this.#options.driverName} in it`,
-      );
+      const nothing = `there is no inventory policy and no VFConfig for ${this.#options.driverName} in it`;
+      if (this.#options.strict) faults.push({ file, ...start, field: 'document', message: nothing });
+      else this.#result.notes.push(`${file}: ${nothing}`);
     }
     for (const claim of this.#claims) this.#checkWithClasses(claim);
-    for (const [note, { place, more }] of this.#shared)
-      this.#result.notes.push(`${place}: ${note}${more === 0 ? '' : ` (and ${more} more)`}`);
+    for (const [note, { place, more }] of this.#shared) {
+      const message = `${note}${more === 0 ? '' : ` (and ${more} more)`}`;
+      if (this.#options.strict) this.#result.faults.push({ ...place, field: 'document', message });
+      else this.#result.notes.push(`${place.file}:${place.line}: ${message}`);
+    }
     const order = (a: FileFault, b: FileFault) => a.line - b.line || a.column - b.column;
     const inOrder = files.flatMap((file) => this.#result.faults.filter((fault) => fault.file === file).sort(order));
     return { ...this.#result, faults: inOrder };
@@ -144,12 +150,20 @@ class Validator {
         this.#checkConfigMapEntry(document, text, [...path, 'data', key]);
     } else if (String(apiVersion).startsWith('netdra.dev/') && !ownKinds.includes(String(kind))) {
       this.#reportKind(document, path, kind, ownKinds);
+    } else if (this.#options.strict && value !== null && !String(apiVersion).startsWith('netdra.dev/')) {
+      this.#report(document, slipsIn(fields), path);
     }
   }
 
   /** Checks the inventory policy that the chart keeps as text in a ConfigMap. Reports faults at the key. */
   #checkConfigMapEntry(document: Document, text: unknown, path: readonly PropertyKey[]): void {
-    if (typeof text !== 'string' || !/^kind: *["']?InventoryPolicy\b/m.test(text)) return;
+    if (typeof text !== 'string') return;
+    if (!/^kind: *["']?InventoryPolicy\b/m.test(text)) {
+      const [, kind = ''] = /^kind: *["']?([^\s"']{1,64})/m.exec(text) ?? [];
+      if (this.#options.strict && /^(pfs|nics):|^apiVersion: *["']?netdra\.dev/m.test(text))
+        this.#reportKind(document, path, kind, ['InventoryPolicy']);
+      return;
+    }
     try {
       const place = document.placeOf(path);
       const policy = yaml.load(text);
@@ -171,7 +185,7 @@ class Validator {
   #note({ file, placeOf }: Document, path: readonly PropertyKey[], note: string): void {
     const shared = this.#shared.get(note);
     if (shared !== undefined) shared.more++;
-    else this.#shared.set(note, { place: `${file}:${placeOf(path).line}`, more: 0 });
+    else this.#shared.set(note, { place: { file, ...placeOf(path) }, more: 0 });
   }
 
   #checkPolicy(

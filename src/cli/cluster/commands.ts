@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander';
 import { flagOption } from '../../instance/settings.ts';
 import { defined } from '../../lib/defined.ts';
-import { type OutputOptions, outputOption, runTool, writeOutput } from '../run-tool.ts';
+import { type OutputOptions, outputOption, problemsOnlyOption, runTool, writeOutput } from '../run-tool.ts';
 import { openTerminal } from '../terminal.ts';
 import { defaultDriverNamespace } from './driver-pods.ts';
 import type { Cluster, ClusterOptions } from './open-cluster.ts';
@@ -10,31 +10,36 @@ import type { ExecResult } from './pod-exec.ts';
 // Commands load their code when they are run: what is imported above is loaded by the driver, too.
 
 type Options = OutputOptions & ClusterOptions & { driverName: string };
+type ProblemsOnly = { problemsOnly?: true };
 
 /** `kubectl netdra status`: the driver and its devices on all nodes. Exit code 1 if anything needs attention. */
 export function statusCommand(): Command {
-  return podsCommand(
+  return podsCommand<ProblemsOnly>(
     'status',
     'list the nodes of the cluster with the driver and its devices, and what needs attention; exits with 1 if anything does',
     async (cluster, options) => {
       const { formatStatus, readStatus } = await import('./status.ts');
       const status = await readStatus(cluster, options);
-      writeOutput(options, status, formatStatus);
+      const nodes = status.nodes.filter(({ problems }) => !options.problemsOnly || problems.length > 0);
+      await writeOutput(options, { ...status, nodes }, formatStatus);
       if (status.nodes.some(({ problems }) => problems.length > 0)) process.exitCode = 1;
     },
-  );
+  ).addOption(problemsOnlyOption());
 }
 
 /** `kubectl netdra doctor NODE`: `netdra doctor` in the driver's pod of a node, with its exit code. */
 export function nodeDoctorCommand(): Command {
-  return podsCommand(
+  return podsCommand<ProblemsOnly>(
     'doctor',
     "run netdra doctor in the driver's pod of a node: what keeps the driver from its work there; exits as it does",
     async (cluster, options, node = '') => {
       const { runOnNode } = await import('./remote.ts');
-      writeResult(await runOnNode(cluster, options, node, ['doctor', `--output=${options.output}`]));
+      const flags = options.problemsOnly ? ['--problems-only'] : [];
+      writeResult(await runOnNode(cluster, options, node, ['doctor', `--output=${options.output}`, ...flags]));
     },
-  ).argument('<node>', 'name of the node');
+  )
+    .argument('<node>', 'name of the node')
+    .addOption(problemsOnlyOption());
 }
 
 /** `kubectl netdra metadata CLAIM`: `netdra metadata` in the driver's pod of the claim's node, with its exit code. */
@@ -63,7 +68,7 @@ export function bundleCommand(): Command {
     async (cluster, options, ...nodes) => {
       const { makeBundle } = await import('./bundle.ts');
       const bundle = await makeBundle(cluster, { ...options, nodes });
-      writeOutput(options, bundle, (_, { out, files, missing }) =>
+      await writeOutput(options, bundle, (_, { out, files, missing }) =>
         [
           ...missing.map((text) => `missing: ${text}\n`),
           `${files.length} files in ${out}: look at them before you pass them on\n`,
@@ -112,7 +117,7 @@ export function clusterClaimsCommand(): Command {
       const place = allNamespaces ? undefined : namespace;
       const claims = await readClaims(cluster, { driverName, namespace: place });
       const where = place === undefined ? 'in the cluster' : `in namespace ${place}; -A shows all namespaces`;
-      writeOutput(options, claims, (terminal) =>
+      await writeOutput(options, claims, (terminal) =>
         claims.length === 0
           ? `no claim has devices of ${driverName} ${where}\n`
           : formatClusterClaims(terminal, claims),

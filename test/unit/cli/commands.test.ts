@@ -62,6 +62,18 @@ describe('netdra doctor', () => {
 });
 
 describe('netdra metadata', () => {
+  it('prints YAML with all digits of large numbers', () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'metadata.json');
+    const large = '{ "int": 9007199254740993 }';
+    const text = JSON.stringify(document([{ ...device, attributes: { serial: 'LARGE' } }]));
+    writeFileSync(path, text.replace('"LARGE"', large));
+    const { stdout, stderr } = netdra(['metadata', path, '-o', 'yaml']);
+    expect(stderr).toBe('');
+    expect(stdout).toMatch(/^ *int: 9007199254740993$/m);
+    expect(stdout).toMatch(/^ *interfaceName: net1$/m);
+  });
+
   it('shows a file with colours only where they are wanted, and says by its code whether it is valid', () => {
     using dir = tempDir();
     const path = join(dir.path, 'metadata.json');

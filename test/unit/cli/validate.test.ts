@@ -243,3 +243,64 @@ spec:
     );
   });
 });
+
+describe('validateFiles, strict', () => {
+  const strict = async (text: string) => (await linesFor([text], { strict: true })).slice(0, -1);
+
+  it.each([
+    [
+      'a slip in a kind of Kubernetes',
+      'apiVersion: v1\nkind: ResourceClam\n',
+      /^0:2:1: kind: "ResourceClam": is ResourceClaim meant\?/,
+    ],
+    [
+      'a slip in a group',
+      'apiVersion: resource.k8.io/v1\nkind: ResourceClaim\n',
+      /^0:1:1: apiVersion: .* is resource\.k8s\.io meant\?/,
+    ],
+    [
+      'a slip in our group',
+      'apiVersion: netdra.def/v1alpha1\nkind: NodeNetworkDevices\n',
+      /^0:1:1: apiVersion: .* is netdra\.dev meant/,
+    ],
+    [
+      'a kind in another group',
+      'apiVersion: v1\nkind: DeviceClass\n',
+      /^0:1:1: apiVersion: "v1": is resource\.k8s\.io meant\?/,
+    ],
+    ['no object', 'colour: red\n', /^0:1:1: document: is not checked: it has no apiVersion and kind/],
+    [
+      'a VFConfig for a driver with a slip',
+      claim('c', 'mtu: 1500').replace(testDriver, `${testDriver}x`),
+      /not checked/,
+    ],
+    [
+      'a claim whose class is not there',
+      claim('c', 'mtu: 1500'),
+      /^0:\d+:\d+: document: DeviceClass c is in none of the files/,
+    ],
+    [
+      'a policy with a slip in a ConfigMap',
+      configMap('apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicie\npfs: []'),
+      /^0:4:3: kind: "InventoryPolicie"/,
+    ],
+    ['a ConfigMap whose policy has no kind', configMap('pfs: []'), /^0:4:3: kind: "" is not a kind/],
+    [
+      'a file without anything of ours',
+      'apiVersion: v1\nkind: Pod\n',
+      /^0:1:1: document: there is no inventory policy/,
+    ],
+  ])('finds %s', async (_, text, expected) => {
+    expect((await strict(text)).join('\n')).toMatch(expected);
+    // These pass otherwise, with a note at most.
+    const notes = (await linesFor([text])).slice(0, -1);
+    expect(notes.filter((line) => !line.startsWith('note: '))).toEqual([]);
+  });
+
+  it('leaves objects alone that have nothing to do with it, beside those that have', async () => {
+    const pod =
+      'apiVersion: v1\nkind: Pod\n---\napiVersion: apps/v1\nkind: Deployment\n---\napiVersion: v1\nkind: ConfigMap\ndata: { a: b }\n';
+    expect(await strict(`${pod}---${policy('pfs: []')}`.replace('---api', '---\napi'))).toEqual([]);
+    expect(await strict(`${deviceClass('c', 'mtu: 9000')}---${claim('c', 'interfaceName: net1')}`)).toEqual([]);
+  });
+});

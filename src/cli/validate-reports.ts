@@ -1,0 +1,53 @@
+import type { FileFault, Validation } from './validate.ts';
+
+/**
+ * Annotations of a run in GitHub Actions: https://docs.github.com/actions/reference/workflow-commands-for-github-actions.
+ * Notes are notices without a place.
+ */
+export function formatGithub({ faults, notes }: Validation): string {
+  const lines = faults.map(({ file, line, column, field, message }) => {
+    const place = `file=${property(file)},line=${line},col=${column}`;
+    return `::error ${place},title=netdra validate::${data(`${field}: ${message}`)}\n`;
+  });
+  return [...lines, ...notes.map((note) => `::notice title=netdra validate::${data(note)}\n`)].join('');
+}
+
+const data = (text: string) => text.replaceAll('%', '%25').replaceAll('\r', '%0D').replaceAll('\n', '%0A');
+const property = (text: string) => data(text).replaceAll(':', '%3A').replaceAll(',', '%2C');
+
+const ruleId = 'netdra-validate';
+
+/** A log of SARIF 2.1.0, as code scanning reads it: https://docs.oasis-open.org/sarif/sarif/v2.1.0. */
+export function sarifOf({ faults, notes }: Validation, version: string): object {
+  const driver = {
+    ...{ name: 'netdra', version },
+    rules: [{ id: ruleId, shortDescription: { text: 'The driver or the API server would refuse this object.' } }],
+  };
+  return {
+    $schema: 'https://json.schemastore.org/sarif-2.1.0.json',
+    version: '2.1.0',
+    runs: [
+      {
+        tool: { driver },
+        columnKind: 'utf16CodeUnits',
+        results: faults.map(resultOf),
+        invocations: [
+          {
+            executionSuccessful: true,
+            toolExecutionNotifications: notes.map((text) => ({ level: 'note', message: { text } })),
+          },
+        ],
+      },
+    ],
+  };
+}
+
+function resultOf({ file, line, column, field, message }: FileFault): object {
+  const region = { startLine: line, startColumn: column };
+  // A relative path stays one; `-` is standard input.
+  const artifactLocation = { uri: encodeURI(file) };
+  return {
+    ...{ ruleId, level: 'error', message: { text: `${field}: ${message}` } },
+    locations: [{ physicalLocation: { artifactLocation, region } }],
+  };
+}
