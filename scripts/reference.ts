@@ -9,6 +9,7 @@ import type { Option } from 'commander';
 import { createKubectlPlugin, createProgram } from '../src/program.ts';
 import { remedies } from './error-remedies.ts';
 import { repository } from './run-command.ts';
+import { wrongInputs } from './wrong-inputs.ts';
 
 /** Codes that no type lists, since the program that throws them, or the library `nri/`, does not tell them apart. */
 const otherCodes: Record<string, string> = {
@@ -87,7 +88,23 @@ Written by \`npm run reference\` from the code, and compared with it by a test. 
 | flag | commands | variable | default | meaning |
 |---|---|---|---|---|
 ${rows.join('\n')}
+
+## Wrong input
+What the commands answer to it, and their exit code. A test runs each.
+
+| input | command | exit code | message |
+|---|---|---|---|
+${renderWrongInputs()}
 `;
+}
+
+function renderWrongInputs(): string {
+  const rows = wrongInputs.map(({ what, args, isPlugin, exitCode, message }) => {
+    const command = [isPlugin ? 'kubectl netdra' : 'netdra', ...args].join(' ');
+    // Not as code: pages may have only commands that there are.
+    return row(what, command, `${exitCode}`, `\`${message}\``);
+  });
+  return rows.join('\n');
 }
 
 /** docs/errors.md, as it should be. @throws Error for a code that is not described, or is described and gone */

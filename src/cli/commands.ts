@@ -215,7 +215,7 @@ export function validateCommand(): Command {
     .addOption(flagOption('openClaimFields'))
     .action((files: string[], options: ValidateCommandOptions) =>
       runTool(async () => {
-        const { formatValidation, validateFiles } = await import('./validate.ts');
+        const { formatValidation, isValid, validateFiles } = await import('./validate.ts');
         const validation = await validateFiles(files, options);
         const { output } = options;
         if (output === 'github' || output === 'sarif') {
@@ -227,7 +227,7 @@ export function validateCommand(): Command {
         } else {
           await writeOutput({ output }, validation, formatValidation);
         }
-        if (validation.faults.length > 0 || validation.checked === 0) process.exitCode = 1;
+        if (!isValid(validation)) process.exitCode = 1;
       }),
     );
 }

@@ -20,7 +20,8 @@ const ruleId = 'netdra-validate';
 /** A log of SARIF 2.1.0, as code scanning reads it: https://docs.oasis-open.org/sarif/sarif/v2.1.0. */
 export function sarifOf({ faults, notes }: Validation, version: string): object {
   const driver = {
-    ...{ name: 'netdra', version },
+    name: 'netdra',
+    version,
     rules: [{ id: ruleId, shortDescription: { text: 'The driver or the API server would refuse this object.' } }],
   };
   return {
@@ -47,7 +48,9 @@ function resultOf({ file, line, column, field, message }: FileFault): object {
   // A relative path stays one; `-` is standard input.
   const artifactLocation = { uri: encodeURI(file) };
   return {
-    ...{ ruleId, level: 'error', message: { text: `${field}: ${message}` } },
+    ruleId,
+    level: 'error',
+    message: { text: `${field}: ${message}` },
     locations: [{ physicalLocation: { artifactLocation, region } }],
   };
 }

@@ -336,6 +336,11 @@ function requestsOf({ requests }: Record<string, unknown>) {
   });
 }
 
+/** Whether something was checked, and nothing is wrong with it. */
+export function isValid({ checked, faults }: Validation): boolean {
+  return checked > 0 && faults.length === 0;
+}
+
 function fieldsOf(value: unknown): Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {};
 }

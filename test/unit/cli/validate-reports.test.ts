@@ -27,7 +27,9 @@ describe('reports of netdra validate', () => {
           tool: { driver: { name: 'netdra', version: '1.2.3', rules: [rule] } },
           results: [
             {
-              ...{ ruleId: rule.id, level: 'error', message: { text: 'mtu: is 100 %\nof nothing' } },
+              ruleId: rule.id,
+              level: 'error',
+              message: { text: 'mtu: is 100 %\nof nothing' },
               locations: [{ physicalLocation: { artifactLocation: { uri: 'a,b:c.yaml' }, region } }],
             },
           ],
