@@ -10,7 +10,7 @@ import {
   parseHardwareAddress,
   parseIpAddress,
 } from '../../node/netlink/index.ts';
-import type { BondConfig, RouteConfig, VfConfig, VfSettings } from '../model/index.ts';
+import { attachModes, type BondConfig, type RouteConfig, type VfConfig, type VfSettings } from '../model/index.ts';
 import { dialectsSchema } from './dialects-config.ts';
 import type { FieldsOf } from './fields-of.ts';
 
@@ -115,7 +115,7 @@ export const vfConfigSchema = z.strictObject({
   apiVersion: z.literal('netdra.dev/v1alpha1'),
   kind: z.literal('VFConfig'),
   attach: z
-    .enum(['netlink', 'cni', 'observe'])
+    .enum(attachModes)
     .describe('Who moves the VF into the pod: netdra, a chain of CNI plugins, or another component such as Multus.')
     .optional(),
   cni: z

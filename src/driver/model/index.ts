@@ -14,4 +14,12 @@ export {
   type StoredDevice,
   type UnrestoredVf,
 } from './stored.ts';
-export { type BondConfig, mergeVfConfigs, type RouteConfig, type VfConfig, type VfSettings } from './vf-config.ts';
+export {
+  type AttachMode,
+  attachModes,
+  type BondConfig,
+  mergeVfConfigs,
+  type RouteConfig,
+  type VfConfig,
+  type VfSettings,
+} from './vf-config.ts';

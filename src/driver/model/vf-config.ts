@@ -1,6 +1,10 @@
 import type { BondMode, FailOverMac } from '../../node/netlink/index.ts';
 import type { DialectsConfig } from './dialects-config.ts';
 
+/** Who moves a VF into its pod: netdra, the CNI plugins of the claim, or another component. */
+export const attachModes = ['netlink', 'cni', 'observe'] as const;
+export type AttachMode = (typeof attachModes)[number];
+
 /** Settings of a VF that its PF enforces. */
 export interface VfSettings {
   vlan?: number | undefined;
@@ -34,7 +38,7 @@ export interface RouteConfig {
  * `vfConfigSchema` of `driver/api` describes each field for users, and checks that the two agree.
  */
 export interface VfConfig {
-  attach?: 'netlink' | 'cni' | 'observe' | undefined;
+  attach?: AttachMode | undefined;
   cni?: Record<string, unknown> | undefined;
   networkAttachmentDefinition?: { name: string; namespace?: string | undefined } | undefined;
   ipam?: Record<string, unknown> | undefined;

@@ -9,7 +9,7 @@ import { bondAlias } from './bonds.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import type { NetworkNamespace, Networks } from './networks.ts';
 import { PodLinks } from './pod-links.ts';
-import { cniStrategy, netlinkStrategy, observeStrategy, userSpaceStrategy } from './strategies.ts';
+import { createStrategies, type Strategies } from './strategies.ts';
 import { type AttachStrategy, nameTaken, podOf, type VfState } from './strategy.ts';
 import { type VfHost, VfLinks } from './vf-links.ts';
 
@@ -36,29 +36,19 @@ export interface AttachmentsOptions {
 export class Attachments {
   readonly #options: AttachmentsOptions;
   readonly #links: VfLinks;
-  readonly #strategies: Record<'netlink' | 'cni' | 'observe' | 'user-space', AttachStrategy>;
+  readonly #strategies: Strategies;
 
   constructor(options: AttachmentsOptions) {
     this.#options = options;
     const { networks, vfs, cni, clock, logger, onConflict } = options;
-    const links = new VfLinks({ networks, vfs });
-    this.#links = links;
-    this.#strategies = {
-      netlink: netlinkStrategy({
-        links,
-        vfs,
-        cni,
-        announcements: new Announcements({
-          networks,
-          clock,
-          logger,
-          onConflict: ({ attachment }) => attachment && onConflict(attachment.podUid),
-        }),
-      }),
-      cni: cniStrategy({ links, vfs, cni }),
-      observe: observeStrategy({ vfs }),
-      'user-space': userSpaceStrategy({ vfs, cni }),
-    };
+    this.#links = new VfLinks({ networks, vfs });
+    const announcements = new Announcements({
+      networks,
+      clock,
+      logger,
+      onConflict: ({ attachment }) => attachment && onConflict(attachment.podUid),
+    });
+    this.#strategies = createStrategies({ links: this.#links, vfs, cni, announcements });
   }
 
   /** The links of a pod, for one pass over its VFs. @param follow see {@link PodLinks} */

@@ -1,6 +1,6 @@
 import { defined } from '../../lib/defined.ts';
 import { canonicalCidr, maxReportedAddresses, type NetworkState } from '../../node/netlink/index.ts';
-import type { StoredDevice } from '../model/index.ts';
+import type { AttachMode, StoredDevice } from '../model/index.ts';
 import type { Announcements } from './announcements.ts';
 import { joinBond } from './bonds.ts';
 import { findDifferences } from './claim-differences.ts';
@@ -18,8 +18,20 @@ interface StrategyParts {
   announcements: Announcements;
 }
 
+/** A strategy for each value of `attach`, and the one of VFs that user space drives. */
+export type Strategies = Readonly<Record<AttachMode | 'user-space', AttachStrategy>>;
+
+export function createStrategies(parts: StrategyParts): Strategies {
+  return {
+    netlink: netlinkStrategy(parts),
+    cni: cniStrategy(parts),
+    observe: observeStrategy(parts),
+    'user-space': userSpaceStrategy(parts),
+  };
+}
+
 /** `attach: netlink`: the driver moves the VF and configures it; an IPAM plugin may give it addresses. */
-export function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): AttachStrategy {
+function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): AttachStrategy {
   const readInterface = readerOfInterfaces(vfs);
   const detach = detacher(links, cni);
   return {
@@ -68,7 +80,7 @@ export function netlinkStrategy({ links, vfs, cni, announcements }: StrategyPart
 }
 
 /** `attach: cni`: the plugins of the claim's network move the VF, configure it, and move it back. */
-export function cniStrategy({ links, vfs, cni }: Omit<StrategyParts, 'announcements'>): AttachStrategy {
+function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
   return {
     async attach(task) {
       const { device, place, pod, signal } = task;
@@ -90,7 +102,7 @@ export function cniStrategy({ links, vfs, cni }: Omit<StrategyParts, 'announceme
 }
 
 /** `attach: observe`: another component, such as Multus, moves the VF into the pod and back. */
-export function observeStrategy({ vfs }: Pick<StrategyParts, 'vfs'>): AttachStrategy {
+function observeStrategy({ vfs }: StrategyParts): AttachStrategy {
   const read = readerOfInterfaces(vfs);
   return {
     async attach({ device, place, pod, record }) {
@@ -108,7 +120,7 @@ export function observeStrategy({ vfs }: Pick<StrategyParts, 'vfs'>): AttachStra
 }
 
 /** A VF that is bound to vfio has no interface to move: the application configures it from the metadata. */
-export function userSpaceStrategy({ vfs, cni }: Pick<StrategyParts, 'vfs' | 'cni'>): AttachStrategy {
+function userSpaceStrategy({ vfs, cni }: StrategyParts): AttachStrategy {
   /** @param given addresses of the IPAM plugin */
   const describe = async (device: StoredDevice, given: readonly string[]): Promise<VfState> => {
     const { interfaceName, addresses = [], mtu } = device.config;

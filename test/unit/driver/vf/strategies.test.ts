@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { netlinkStrategy, userSpaceStrategy } from '../../../../src/driver/vf/strategies.ts';
+import { createStrategies } from '../../../../src/driver/vf/strategies.ts';
 import type { AttachTask } from '../../../../src/driver/vf/strategy.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
 
@@ -20,11 +20,11 @@ it('a bond does not get a name that another interface of the pod has: the error 
     place: { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' },
     pod: { namespace: { connection } },
   };
-  const { attach } = netlinkStrategy({
+  const { netlink } = createStrategies({
     links: { snapshot: async () => ({}), attach: async () => ({ index: 5, name: 'net1' }) },
     cni: { addresses: async () => ({ addresses: [], routes: [] }) },
-  } as unknown as Parameters<typeof netlinkStrategy>[0]);
-  await expect(attach(task as unknown as AttachTask)).rejects.toMatchObject({
+  } as unknown as Parameters<typeof createStrategies>[0]);
+  await expect(netlink.attach(task as unknown as AttachTask)).rejects.toMatchObject({
     code: 'interface-name-taken',
     message: expect.stringMatching(/^device dev-1 \(0000:3b:02\.1\) cannot be eth0 in pod default\/app/),
   });
@@ -32,16 +32,16 @@ it('a bond does not get a name that another interface of the pod has: the error 
 
 it('a VF in user space is configured again before it is in the next sandbox: its PF may have been reset since', async () => {
   const calls: string[] = [];
-  const { attach } = userSpaceStrategy({
+  const { 'user-space': userSpace } = createStrategies({
     vfs: { adminInfo: async () => undefined },
     cni: { addresses: async () => ({ addresses: [], routes: [] }) },
-  } as unknown as Parameters<typeof userSpaceStrategy>[0]);
+  } as unknown as Parameters<typeof createStrategies>[0]);
   const place = { podUid: 'u', sandboxId: 's2', netnsPath: '/n2' };
   const attachTo = async (attachment?: object) => {
     calls.length = 0;
     const device = { pciAddress: '0000:3b:02.1', name: 'dev-1', pool: 'p', request: 'vf', config: {}, attachment };
     const steps = { assure: async () => void calls.push('assure'), record: () => void calls.push('record') };
-    await attach({ device, place, ...steps } as unknown as AttachTask);
+    await userSpace.attach({ device, place, ...steps } as unknown as AttachTask);
     return calls;
   };
   expect(await attachTo({ ...place, sandboxId: 's1', netnsPath: '/n1' })).toEqual(['assure', 'record']);
