@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { buildMetrics } from '../deploy/build-metrics.ts';
 import { repo } from './pages.ts';
 
@@ -15,10 +15,14 @@ export async function listMetrics(): Promise<string[]> {
 }
 
 /**
- * What is wrong with code within a line that has the form of a name: a metric that the driver does not serve, or a value that
- * the chart does not have.
+ * What is wrong with code within a line that has the form of a name: a metric that the driver does not serve, a value that
+ * the chart does not have, or a file that is neither in the repository nor beside the page.
  */
-export function findNameProblem(code: string, metrics: readonly string[]): string | undefined {
+export function findNameProblem(code: string, metrics: readonly string[], page = ''): string | undefined {
+  if (/^(src|nri|test|e2e|deploy|scripts|programs|proto|examples)\/[\w./-]+\.\w+$/.test(code)) {
+    const folders = [repo, dirname(join(repo, page))];
+    return folders.some((folder) => existsSync(join(folder, code))) ? undefined : `there is no file ${code}`;
+  }
   const [, metric] = /^((?:netdra|dra_metadata)_\w+)(?:\{.*\})?$/.exec(code) ?? [];
   if (metric !== undefined) {
     const isKnown = metrics.includes(metric) || metrics.includes(metric.replace(/_(bucket|sum|count)$/, ''));
