@@ -16,15 +16,15 @@ const otherCodes: Record<string, string> = {
   'address-invalid': 'The address to serve metrics and probes at is not an address.',
   'address-unavailable':
     'Another process listens at the address for metrics and probes, or the system does not allow it.',
-  'bad-option': 'An option of the NRI plugin could never work.',
+  'bad-option': 'An option of the NRI plugin is invalid.',
   'boot-id-unknown': "The kernel's boot ID cannot be read.",
   'bundle-exists': 'The folder for a bundle exists, or cannot be made.',
   'call-timeout': 'The runtime did not answer a call over NRI in time.',
-  'claim-ambiguous': 'Claims of several namespaces have the name that was given.',
-  'claim-invalid': 'What was given is neither the name of a claim nor `namespace/name`.',
+  'claim-ambiguous': 'Claims of several namespaces have this name.',
+  'claim-invalid': 'The argument is neither the name of a claim nor `namespace/name`.',
   'claim-not-allocated': 'The claim has no device of the driver.',
   'claim-not-prepared': 'The claim is not prepared on this node.',
-  'connection-closed': 'The NRI connection is closed, and what was asked over it has no answer.',
+  'connection-closed': 'The NRI connection was closed before the answer came.',
   'cri-unavailable': "The runtime's own socket does not answer.",
   'devices-unlisted': 'The devices of the node have not been listed yet.',
   'directory-unwritable': 'The driver cannot write to one of its directories.',
@@ -35,7 +35,7 @@ const otherCodes: Record<string, string> = {
   'kubeconfig-missing': 'No API server is known: there is neither a service account nor a kubeconfig.',
   'kubeconfig-unusable': 'The kubeconfig cannot be read, or has something that is not supported.',
   'list-forbidden': 'The role of the user does not allow to list what the command shows.',
-  'mux-frame-too-long': 'What answers at the NRI socket is not an NRI runtime.',
+  'mux-frame-too-long': 'The process at the NRI socket is not an NRI runtime.',
   'no-driver-pod': 'No pod of the driver is on the node.',
   'no-effect': 'The PF has accepted a setting of a VF, and still reports another value.',
   'not-an-error': 'Code that uses the NRI library has thrown something that is not an error.',
@@ -46,7 +46,7 @@ const otherCodes: Record<string, string> = {
   'policy-refused': 'A NetworkDevicePolicy does not suit the node, or several select it.',
   'policy-unread': 'The NetworkDevicePolicies of the API server are not known yet, or may not be read.',
   'proto-not-loaded': 'A wire contract is missing in the installation.',
-  'proto-type-missing': 'A wire contract is of another version than the program.',
+  'proto-type-missing': 'A wire contract and the program have different versions.',
   'registration-failed': 'The runtime refused the NRI plugin.',
   'seccomp-not-installed': 'The seccomp profile cannot be written.',
   'selinux-label': 'SELinux refuses the label that containers need to read a file.',
@@ -111,14 +111,14 @@ function renderWrongInputs(): string {
 export function renderErrors(): string {
   const sections = [...Map.groupBy(listErrorCodes(), ({ code }) => code)].map(([code, entries]) => {
     const meanings = entries.map(({ type, meaning }) => (entries.length > 1 ? `${type}: ${meaning}` : meaning));
-    return `## ${code}\n${meanings.join('\n')}\n\n**What to do:** ${remedies[code]}\n`;
+    return `## ${code}\n${meanings.join('\n')}\n\n**Remedy:** ${remedies[code]}\n`;
   });
   return `# Error codes
 
 *Reference for operators.* With this page you can look up an error code and what to do about it.
 
-Log lines (\`err.code\`), events, and the labels \`code\` and \`error_type\` of metrics have these codes. Messages change between versions, codes do
-not. Errors of other programs have the label \`other\`. Written by \`npm run reference\` from the code, and compared with it by a test.
+Log lines (\`err.code\`), events, and the labels \`code\` and \`error_type\` of metrics have these codes, which no version changes. Errors of other
+programs have the label \`other\`. Written by \`npm run reference\` from the code.
 
 ${sections.join('\n')}`;
 }
