@@ -13,7 +13,7 @@ const usage = `usage: npm run simulate -- [--schedules 20000] [--from 1 | random
        npm run simulate -- --planted all|NAME,NAME [--schedules 16000] [--keep]
 
 Runs the driver's code on a simulated node, with faults and delays chosen by a seed, and checks after every step that no
-rule is broken: see docs/simulation.md.
+rule is broken: see README.md.
 
 --schedules  how many, each with a seed of its own
 --from       the first seed; random: another one each time

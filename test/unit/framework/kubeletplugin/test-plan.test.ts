@@ -2,14 +2,14 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
-const plan = readFileSync(new URL('../../../../docs/test-plan.md', import.meta.url), 'utf8');
+const plan = readFileSync(new URL('../../../REQUIREMENTS.md', import.meta.url), 'utf8');
 /** `[name](../path): *part of a title*` */
 const references = [...plan.matchAll(/\]\(\.\.\/([^)]+)\)(?:: \*([^*|]+)\*)?/g)].map(([, path = '', title = '']) => ({
   path,
   title,
 }));
 
-describe('docs/test-plan.md', () => {
+describe('test/REQUIREMENTS.md', () => {
   it('names tests that are there', () => {
     const missing = references.filter(({ path, title }) => {
       const text = readFileSync(new URL(`../../../../${path}`, import.meta.url), 'utf8');
