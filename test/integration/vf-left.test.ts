@@ -115,7 +115,7 @@ class Instance implements AsyncDisposable {
       runsHooks: () => true,
       onFailure: ({ name }, reason) => this.failures.push(`${name}: ${reason}`),
       onFlapping: () => undefined,
-      onAttached: () => undefined,
+      onWaited: () => undefined,
       onSlow: () => undefined,
       onSynchronized: () => undefined,
       onOtherPod: () => undefined,

@@ -284,7 +284,7 @@ export class Instance {
       connected: (peer, failure) => this.readiness.set(peer, state(failure)),
       published: (failure) => this.readiness.set('slices', state(failure)),
       writeFailed: () => undefined,
-      attached: () => undefined,
+      waited: () => undefined,
       attachFailed: () => undefined,
       numaCompared: () => undefined,
       drifted: (setting, result) => void this.drifts.push(`${setting} ${result}`),

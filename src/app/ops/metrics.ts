@@ -61,6 +61,8 @@ export class Metrics {
       this.own.connected.set({ peer }, 0);
       this.own.connects.inc({ peer }, 0);
     }
+    // Absent without TLS.
+    this.own.certificateExpiry.remove();
     // From 0 on, so that the first one counts as an increase.
     for (const result of ['aligned', 'misaligned', 'unknown', 'refused']) this.own.numaContainers.inc({ result }, 0);
     for (const setting of driftSettings.pf) {
@@ -95,7 +97,12 @@ export class Metrics {
     const unhealthy = 'Devices with which something is wrong, by condition, whatever the inventory policy makes of it.';
     this.#readBy('condition', 'netdra_devices_unhealthy', unhealthy, async () => (await counts()).inCondition);
     this.#readPfs(counts);
+    const free =
+      'Devices that new claims can get: offered, of no claim, and with nothing wrong that keeps claims away.';
+    this.#read('netdra_devices_free', free, async () => (await counts()).free);
+    this.#read('netdra_devices_used', 'Devices that claims have.', sources.devicesUsed);
     this.#read('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
+    this.#readWaits(sources);
     this.#read('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
     const claims = 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.';
     const none = { preparing: 0, prepared: 0, unpreparing: 0 };
@@ -103,10 +110,16 @@ export class Metrics {
     this.#readBy('state', 'netdra_claims', claims, () => ({ ...none, ...sources.claimsByState() }));
   }
 
+  #readWaits({ waitsMs }: NodeFacts): void {
+    this.#read('netdra_sandboxes_waiting', 'Pods that wait for their VFs.', () => waitsMs().length);
+    const longest = 'How long the pod has waited that waits longest for its VFs; 0 if none waits.';
+    this.#read('netdra_sandbox_wait_max_seconds', longest, () => Math.max(0, ...waitsMs()) / 1_000);
+  }
+
   #readPfs(counts: () => Promise<DeviceCounts>): void {
     const ofPf = ['pf', 'pf_address'];
     const vfsHelp =
-      'VFs of a PF: offered to the scheduler, used by claims, withheld from new claims, hung. A VF can be in several states.';
+      'VFs of a PF: offered to the scheduler, used by claims, free or withheld for new claims, hung. A VF can be in several states.';
     this.#readAll('netdra_pf_vfs', vfsHelp, [...ofPf, 'state'], async () =>
       (await counts()).pfs.flatMap(({ pf, pciAddress, vfs }) =>
         Object.entries(vfs).map(([state, count]) => [{ pf, pf_address: pciAddress, state }, count] as const),
@@ -237,7 +250,7 @@ function createOwnMetrics(registers: Registry[]) {
   const writeTime = 'Time to write the metadata of one request.';
   const callTime = "Duration of prepare and unprepare calls, without the framework's part.";
   const hookTime = 'Duration of NRI hooks, for pods with and without claims.';
-  const attachTime = 'Time from the start of the sandbox of a pod until all of its VFs were attached.';
+  const attachTime = 'Time from the start of the sandbox of a pod until all of its VFs were ready, or the pod ended.';
   const attachErrors = 'Failed attempts to attach the VFs of a claim, by reason. The driver retries them.';
   const registrations = 'Registrations with the kubelet, connections to the runtime.';
   const published = 'Whether the API server has the ResourceSlices as wanted: 0 or 1.';
@@ -245,6 +258,7 @@ function createOwnMetrics(registers: Registry[]) {
   const numa = 'Containers with exclusive CPUs and devices that were created, or refused, by where their devices are.';
   const drifts =
     'Settings of VFs in pods that differed from class and claim: restored, lost at the PF, or changed and reported.';
+  const expiry = 'When the certificate for metrics and probes expires, Unix time in seconds.';
   const stalls = 'Seconds in which the event loop stalled beyond the threshold.';
   return {
     metadataWrites: counter('dra_metadata_writes_total', 'Metadata writes, including updates.'),
@@ -257,7 +271,7 @@ function createOwnMetrics(registers: Registry[]) {
     claimErrors: counter('netdra_claim_errors_total', 'Claims that failed, by reason.', ['operation', 'code']),
     hookSeconds: histogram('netdra_hook_duration_seconds', hookTime, callBuckets, ['hook', 'result']),
     hookErrors: counter('netdra_hook_errors_total', 'Events that were refused, by reason.', ['hook', 'code']),
-    attachSeconds: histogram('netdra_attach_duration_seconds', attachTime, attachBuckets),
+    attachSeconds: histogram('netdra_attach_duration_seconds', attachTime, attachBuckets, ['result', 'phase']),
     attachErrors: counter('netdra_attach_errors_total', attachErrors, ['code']),
     numaContainers: counter('netdra_numa_containers_total', numa, ['result']),
     drifts: counter('netdra_settings_drift_total', drifts, ['setting', 'result']),
@@ -265,6 +279,7 @@ function createOwnMetrics(registers: Registry[]) {
     connects: counter('netdra_connects_total', registrations, ['peer']),
     published: gauge('netdra_slices_published', published),
     apiWriteErrors: counter('netdra_api_write_errors_total', apiErrors, ['object', 'code']),
+    certificateExpiry: gauge('netdra_certificate_expiry_timestamp_seconds', expiry),
     stalls: counter('netdra_event_loop_stalls_total', stalls),
     longestStallSeconds: gauge('netdra_event_loop_stall_max_seconds', 'The longest stall since the start.'),
   };

@@ -97,7 +97,9 @@ export function observerOf(
     connected: (peer, failure) => ops.setConnected(peer, failure),
     published: (failure) => ops.setPublished(failure),
     writeFailed: (object, error) => own.apiWriteErrors.inc({ object, code: codeOf(error) }),
-    attached: (seconds) => own.attachSeconds.observe(seconds),
+    waited: (result, times) => {
+      for (const [phase, ms] of Object.entries(times)) own.attachSeconds.observe({ result, phase }, ms / 1_000);
+    },
     attachFailed: (error) => own.attachErrors.inc({ code: codeOf(error) }),
     numaCompared: (result) => own.numaContainers.inc({ result }),
     drifted: (setting, result) => own.drifts.inc({ setting, result }),

@@ -84,6 +84,7 @@ export class Operations implements AsyncDisposable {
       if (change === undefined) return;
       this.#tls = { cert: change.cert, key: change.key };
       this.#server?.setTls(this.#tls);
+      this.metrics.own.certificateExpiry.set(change.notAfter.getTime() / 1_000);
       const isExpired = change.notAfter.getTime() < Date.now();
       const message = `certificate for metrics and probes ${isExpired ? 'has expired' : 'in use'}`;
       logger[isExpired ? 'warn' : 'info']({ notAfter: change.notAfter.toISOString() }, message);

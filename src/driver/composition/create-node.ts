@@ -135,7 +135,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
         reportHealth(reported);
         follow();
       });
-      observer.started(nodeFacts(base, devices, metadata));
+      observer.started(nodeFacts({ ...base, devices, metadata, sandboxes: registry }));
       logger.info({ driver, node, devices: devices.offered().length }, 'driver started');
     },
     whenConnected: async () => void (await runtime.whenConnected()),
@@ -353,7 +353,7 @@ function createSandboxes(
     runsHooks: gate.runsHooks,
     liveUpdates: settings.liveUpdates,
     onWritten: (claim, isSettled) => status.report(claim, isSettled),
-    onAttached: (waitedMs) => observer.attached(waitedMs / 1000),
+    onWaited: (result, times) => observer.waited(result, times),
     onFailure: (claim, reason, error) => {
       observer.attachFailed(error);
       status.report(claim, true, reason);

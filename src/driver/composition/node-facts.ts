@@ -1,20 +1,23 @@
 import type { ClaimMetadata } from '../../framework/metadata/index.ts';
 import { shared } from '../../lib/shared.ts';
 import type { DeviceList } from '../devices/device-list.ts';
-import { metadataOf } from '../sandbox/index.ts';
+import { metadataOf, type SandboxRegistry } from '../sandbox/index.ts';
 import { TrafficReader, type TrafficReaderOptions } from '../vf/index.ts';
 import type { NodeFacts, NodePorts, NodeSettings } from './ports.ts';
 
 export interface FactSources extends Pick<NodePorts, 'clock' | 'disk' | 'kernel' | 'logger'> {
   settings: NodeSettings;
+  devices: DeviceList;
+  metadata: ClaimMetadata;
+  sandboxes: Pick<SandboxRegistry, 'waitsMs'>;
 }
 
 /** PFs are asked at most this often, however often metrics are scraped: cards answer slowly, and the kernel waits for them. */
 const trafficKeptMs = 1_000;
 
 /** The figures of a node, read when they are asked for. */
-export function nodeFacts(sources: FactSources, devices: DeviceList, metadata: ClaimMetadata): NodeFacts {
-  const { clock, disk, kernel, settings, logger } = sources;
+export function nodeFacts(sources: FactSources): NodeFacts {
+  const { clock, devices, disk, kernel, logger, metadata, sandboxes, settings } = sources;
   const { store } = disk;
   const interfaceNameOf: TrafficReaderOptions['interfaceNameOf'] = (claim, device) =>
     metadataOf(metadata, claim, device)?.networkData?.interfaceName;
@@ -29,7 +32,9 @@ export function nodeFacts(sources: FactSources, devices: DeviceList, metadata: C
       const byState = Map.groupBy(store.claims(), ({ state }) => state);
       return Object.fromEntries([...byState].map(([state, claims]) => [state, claims.length]));
     },
+    devicesUsed: () => new Set(held().map(({ name }) => name)).size,
     devicesAttached: () => held().filter(({ attachment }) => attachment !== undefined).length,
+    waitsMs: () => sandboxes.waitsMs(),
     metadataFiles: () => metadata.countFiles(),
     ...(settings.vfTraffic ? { vfTraffic: shared(() => traffic.read(), { ms: trafficKeptMs, clock }) } : {}),
   };

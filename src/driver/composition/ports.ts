@@ -14,7 +14,7 @@ import type { OpenDevicesOptions, SimulationSettings } from '../devices/open-dev
 import type { DriftResult } from '../drift/index.ts';
 import type { ClosedField } from '../model/index.ts';
 import type { CniCleanUpOptions, InactiveClaimsOptions, ReconcileTask } from '../recovery/index.ts';
-import type { MetadataCalls, NumaResult } from '../sandbox/index.ts';
+import type { MetadataCalls, NumaResult, WaitResult, WaitTimes } from '../sandbox/index.ts';
 import type { Store } from '../state/index.ts';
 import type { CniPlugins } from '../vf/cni-attacher.ts';
 import type { TrafficReport, VfControl, VfHost } from '../vf/index.ts';
@@ -141,8 +141,8 @@ export interface NodeObserver {
   published(failure?: string): void;
   /** A write to the API server has failed, and is logged. */
   writeFailed(object: ApiObject, error: unknown): void;
-  /** Counts a pod whose VFs are all attached. @param seconds how long the pod has waited for them */
-  attached(seconds: number): void;
+  /** Counts a pod that no longer waits for its VFs. */
+  waited(result: WaitResult, times: WaitTimes): void;
   /** Counts a failed attempt to attach the VFs of a claim. */
   attachFailed(error: unknown): void;
   /** A container with exclusive CPUs was compared with the NUMA nodes of its devices. */
@@ -169,8 +169,12 @@ export interface NodeFacts {
   isPolicyValid(): boolean;
   /** How many claims are in each state of the store. */
   claimsByState(): Record<string, number>;
+  /** How many devices claims have. */
+  devicesUsed(): number;
   /** How many devices are in a pod's sandbox now. */
   devicesAttached(): number;
+  /** How long each pod that waits for its VFs has waited, ms. */
+  waitsMs(): number[];
   /** Absent: it is not wanted. */
   vfTraffic?: () => Promise<TrafficReport>;
   /** How many requests have a metadata file. */

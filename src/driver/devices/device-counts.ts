@@ -10,8 +10,8 @@ export interface PfCounts {
   hasCarrier?: boolean;
   /** Its interface is down, and its VFs are offered. */
   isDown?: true;
-  /** How many of its VFs are in slices, of claims, not for new claims, and hung. */
-  vfs: Record<'offered' | 'used' | 'withheld' | 'hung', number>;
+  /** How many of its VFs are in slices, of claims, what new claims can get, not for new claims, and hung. */
+  vfs: Record<'offered' | 'used' | 'free' | 'withheld' | 'hung', number>;
 }
 
 /** Numbers of devices. */
@@ -20,6 +20,8 @@ export interface DeviceCounts {
   withheld: Record<string, number>;
   /** How many devices are in each condition; each one is there. */
   inCondition: Record<string, number>;
+  /** How many devices new claims can get. */
+  free: number;
   pfs: PfCounts[];
 }
 
@@ -41,17 +43,23 @@ export function countDevices(counted: CountedDevices): DeviceCounts {
   return {
     withheld: { unrestored: counted.unrestored, hung: conditions.hung.length, ...ofCards, ...excluded },
     inCondition: { ...Object.fromEntries(conditionNames.map((name) => [name, 0])), ...conditions.counts(devices) },
+    free: devices.filter((device) => isFree(device, counted)).length,
     pfs: report.pfs.map((pf) => countVfs(pf, counted)),
   };
 }
 
-function countVfs(
-  { pciAddress, names: [name] }: InventoryReport['pfs'][number],
-  { report, devices, conditions, held }: CountedDevices,
-): PfCounts {
+function isTainted(device: NetworkDevice, { conditions }: Pick<CountedDevices, 'conditions'>): boolean {
+  return conditions.of(device).some(({ effect }) => effect !== 'None');
+}
+
+function isFree(device: NetworkDevice, counted: CountedDevices): boolean {
+  return !counted.held.has(device.pciAddress) && !isTainted(device, counted);
+}
+
+function countVfs({ pciAddress, names: [name] }: InventoryReport['pfs'][number], counted: CountedDevices): PfCounts {
+  const { report, devices, conditions, held } = counted;
   const vfs = devices.filter((device) => device.kind === 'vf' && device.pfAddress === pciAddress);
   const withdrawn = conditions.withdrawals(vfs);
-  const isWithheld = (vf: NetworkDevice) => conditions.of(vf).some(({ effect }) => effect !== 'None');
   const isSeen = report.readings.some((each) => each.condition === 'no-carrier' && each.pciAddress === pciAddress);
   // Looked at more often than the report is made.
   const names = conditions.of({ pciAddress }).map((each) => each.name);
@@ -64,8 +72,10 @@ function countVfs(
     vfs: {
       offered: vfs.length - withdrawn.size,
       used: vfs.filter((vf) => held.has(vf.pciAddress)).length,
+      free: vfs.filter((vf) => isFree(vf, counted)).length,
       withheld:
-        vfs.filter(isWithheld).length + report.excluded.filter(({ pfAddress }) => pfAddress === pciAddress).length,
+        vfs.filter((vf) => isTainted(vf, counted)).length +
+        report.excluded.filter(({ pfAddress }) => pfAddress === pciAddress).length,
       hung: vfs.filter((vf) => conditions.isHung(vf.pciAddress)).length,
     },
   };

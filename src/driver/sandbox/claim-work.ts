@@ -31,6 +31,9 @@ export interface ClaimWorkOptions {
   onRead?: (claim: StoredClaim, device: StoredDevice, state: VfState) => void;
 }
 
+/** Told of each device that is attached or read. */
+export type DeviceSteps = Pick<DeviceProgress<StoredClaim>, 'deviceBegins' | 'deviceReady'>;
+
 /**
  * What became of a claim that was served: `ready`; `tentative` if its addresses will change soon; `gone` if it is not prepared
  * for the pod any more; `withdrawn`, and why, if its metadata is not there any more, so that no container can start with it.
@@ -61,7 +64,7 @@ export class ClaimWork {
     place: SandboxPlace,
     pod: PodLinks,
     signal: AbortSignal,
-    progress: Pick<DeviceProgress<StoredClaim>, 'deviceBegins' | 'deviceReady'>,
+    progress: DeviceSteps,
   ): Promise<Served> {
     const { locks, writer, files, networks, attachments, numa } = this.#options;
     return await locks.run(claimKey(identity), async () => {

@@ -6,17 +6,16 @@ import type { Networks } from '../vf/networks.ts';
 import type { ClaimWork } from './claim-work.ts';
 import type { NamespaceEnds } from './namespace-ends.ts';
 import type { SandboxFacts } from './pod.ts';
+import type { PodWaitOptions } from './pod-wait.ts';
 
 /** Dependencies of a sandbox. */
-export interface SandboxDeps {
+export interface SandboxDeps extends Pick<PodWaitOptions, 'onWaited'> {
   store: Pick<Store, 'claims' | 'claimsOfPod'>;
   claims: Pick<ClaimWork, 'detach' | 'end' | 'hold' | 'podLinks' | 'serve' | 'serveWithoutVfs'>;
   networks: Networks;
   ends: Pick<NamespaceEnds, 'watch'>;
   /** Called for each claim that is not ready after an attempt to attach it. @param reason the error for people */
   onFailure: (claim: ClaimIdentity, reason: string, error: unknown) => void;
-  /** Called when all VFs of a pod are attached, unless they were when the driver started. @param waitedMs how long the pod has waited */
-  onAttached: (waitedMs: number) => void;
   /** Called for each claim of a pod whose links and addresses change all the time, so that the sandbox reads it less often. */
   onFlapping: (claim: ClaimIdentity) => void;
   /** Called once when a pod waits long for its devices. @param progress how far the work is, and with which device of the claim */

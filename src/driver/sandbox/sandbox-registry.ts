@@ -83,6 +83,11 @@ export class SandboxRegistry implements AsyncDisposable {
     return [...this.#entries.values()].flatMap(({ sandbox }) => (sandbox.phase === 'attaching' ? [sandbox] : []));
   }
 
+  /** How long each pod that waits for its VFs has waited, ms. */
+  waitsMs(): number[] {
+    return [...this.#entries.values()].flatMap(({ sandbox }) => sandbox.waitedMs ?? []);
+  }
+
   /**
    * Whether a sandbox of which nothing but a waiting container is known may be the pod's current one. Not while there is
    * another one which the runtime has shown as such, or has the pod's VFs.

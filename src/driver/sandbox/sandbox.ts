@@ -10,6 +10,7 @@ import type { Served } from './claim-work.ts';
 import { Follow } from './follow.ts';
 import { finality, type Phase, type Wanted } from './phases.ts';
 import { isLocatedSoon, openNamespaceOf, type SandboxFacts } from './pod.ts';
+import { PodWait } from './pod-wait.ts';
 import { readMeanwhile, tentative, unreported } from './read-meanwhile.ts';
 import type { SandboxDeps } from './sandbox-deps.ts';
 
@@ -27,8 +28,7 @@ export class Sandbox implements AsyncDisposable {
   readonly #left = new Map<string, Wanted>();
   #facts: SandboxFacts;
   readonly #knownSinceMs: number;
-  /** Since when the pod waits for VFs; `undefined` while it does not. */
-  #waitsSinceMs: number | undefined;
+  readonly #wait: PodWait;
   #phase: Phase = 'pending';
   #lastError: unknown;
   /** Whether the last pass has failed as a whole. */
@@ -49,6 +49,7 @@ export class Sandbox implements AsyncDisposable {
   constructor(facts: SandboxFacts, deps: SandboxDeps) {
     this.#facts = facts;
     this.#deps = deps;
+    this.#wait = new PodWait(deps);
     this.#knownSinceMs = deps.clock.nowMs();
     this.#log = { pod: `${facts.podNamespace}/${facts.podName}`, podUid: facts.podUid, sandbox: facts.sandboxId };
     this.#retry = new Backoff(deps.clock, pauses.sandbox, () => {
@@ -86,6 +87,11 @@ export class Sandbox implements AsyncDisposable {
     return !this.isEnding && this.#progress.isReady(claimUid);
   }
 
+  /** How long the pod has waited for its VFs, ms; `undefined` while it does not. */
+  get waitedMs(): number | undefined {
+    return this.#wait.waitedMs;
+  }
+
   /** Its VFs are being detached for good: if the sandbox turns out to be alive, a new object serves it. */
   get isEnding(): boolean {
     return this.#wanted !== 'ready';
@@ -99,6 +105,7 @@ export class Sandbox implements AsyncDisposable {
   async want(desired: Wanted): Promise<void> {
     if (finality[desired] > finality[this.#wanted]) {
       this.#wanted = desired;
+      this.#wait.end('ended');
       this.#attaching.abort(new SandboxError('not-ready', `sandbox ${this.facts.sandboxId} is being stopped`));
     }
     if (this.#isReached()) return;
@@ -185,12 +192,13 @@ export class Sandbox implements AsyncDisposable {
     const claims = this.#claims();
     this.#progress.forgetAllBut(claims);
     if (claims.length === 0) {
+      this.#wait.end('ended');
       this.#unfollow();
       return [];
     }
     const startedAt = clock.nowMs();
     if (claims.some((claim) => this.#isAwaited(claim))) {
-      this.#waitsSinceMs ??= this.#phase === 'pending' ? this.#knownSinceMs : startedAt;
+      this.#wait.begin(this.#phase === 'pending' ? this.#knownSinceMs : startedAt);
     }
     if (this.#phase !== 'ready') this.#phase = 'attaching';
     const due = claims.filter(({ identity }) => this.#progress.isDue(identity.uid, pass));
@@ -211,9 +219,7 @@ export class Sandbox implements AsyncDisposable {
 
   #allAttached(): void {
     this.#isSlowReported = false;
-    if (this.#waitsSinceMs === undefined) return;
-    this.#deps.onAttached(this.#deps.clock.nowMs() - this.#waitsSinceMs);
-    this.#waitsSinceMs = undefined;
+    this.#wait.end('ready');
   }
 
   /** @param all those that are due, and the others, which are read if they change meanwhile */
@@ -233,6 +239,8 @@ export class Sandbox implements AsyncDisposable {
       } catch (error) {
         signal.throwIfAborted();
         failed.push(await this.#fail(identity, error));
+      } finally {
+        this.#wait.enter('queued');
       }
     };
     const withVfs = due.filter(({ devices }) => devices.length > 0);
@@ -258,7 +266,7 @@ export class Sandbox implements AsyncDisposable {
         const others = this.#progress.isReady(claim.identity.uid)
           ? []
           : all.filter((each) => each !== claim && each.devices.length > 0);
-        const work = serve(claim, claims.serve(claim.identity, place, pod, signal, progress));
+        const work = serve(claim, claims.serve(claim.identity, place, pod, signal, this.#wait.timed(progress)));
         await readMeanwhile(work, others, meanwhile);
       }
     } catch (error) {

@@ -9,12 +9,13 @@ export function buildMetrics(): Metrics {
     deviceCounts: () => ({
       withheld: { unrestored: 1 },
       inCondition: { 'no-carrier': 1 },
+      free: 7,
       pfs: [
         {
           pf: 'ens1f0',
           pciAddress: '0000:3b:00.0',
           hasCarrier: true,
-          vfs: { offered: 8, used: 1, withheld: 0, hung: 0 },
+          vfs: { offered: 8, used: 1, free: 7, withheld: 0, hung: 0 },
         },
       ],
     }),
@@ -40,7 +41,9 @@ export function buildMetrics(): Metrics {
       failures: [],
     }),
     claimsByState: () => ({}),
+    devicesUsed: () => 1,
     devicesAttached: () => 1,
+    waitsMs: () => [1_500],
     metadataFiles: async () => 1,
   });
   return metrics;
@@ -58,7 +61,8 @@ export function buildBusyMetrics(): Metrics {
   own.claimErrors.inc({ operation: 'prepare', code: 'busy' });
   own.hookSeconds.observe({ hook: 'runPodSandbox', result: 'error' }, 1);
   own.hookErrors.inc({ hook: 'runPodSandbox', code: 'busy' });
-  own.attachSeconds.observe(1);
+  own.attachSeconds.observe({ result: 'ready', phase: 'total' }, 1);
+  own.certificateExpiry.set(1);
   own.attachErrors.inc({ code: 'vf-missing' });
   own.apiWriteErrors.inc({ object: 'status', code: 'busy' });
   return metrics;

@@ -11,11 +11,13 @@ function create() {
 
 const facts: NodeFacts = {
   devicesOffered: () => 0,
-  deviceCounts: () => ({ withheld: {}, inCondition: {}, pfs: [] }),
+  deviceCounts: () => ({ withheld: {}, inCondition: {}, free: 0, pfs: [] }),
   deviceProblems: () => 0,
   isPolicyValid: () => true,
   claimsByState: () => ({}),
+  devicesUsed: () => 0,
   devicesAttached: () => 0,
+  waitsMs: () => [],
   metadataFiles: async () => 0,
 };
 
@@ -80,6 +82,18 @@ describe('Metrics', () => {
     expect(unreadable(after)).toEqual([]);
   });
 
+  it('says how many pods wait for their VFs, and how long at most', async () => {
+    const metrics = create();
+    let waits = [1_500, 40_000, 20];
+    metrics.readFrom({ ...facts, waitsMs: () => waits });
+    const names = ['netdra_sandboxes_waiting', 'netdra_sandbox_wait_max_seconds'];
+    const before = await scrape(metrics);
+    expect(names.map((name) => before.get(name))).toEqual([3, 40]);
+    waits = [];
+    const after = await scrape(metrics);
+    expect(names.map((name) => after.get(name))).toEqual([0, 0]);
+  });
+
   it('says which driver, version and Node.js it is about', async () => {
     const { text } = await create().render();
     expect(text).toMatch(
@@ -102,7 +116,7 @@ describe('Metrics', () => {
     const metrics = create();
     let withheld: Record<string, number> = { unrestored: 0, hung: 1, 'not-selected': 4 };
     let isPolicyValid = true;
-    const vfs = { offered: 8, used: 2, withheld: 1, hung: 1 };
+    const vfs = { offered: 8, used: 2, free: 5, withheld: 1, hung: 1 };
     let pfs: DeviceCounts['pfs'] = [
       { pf: 'ens1f0', pciAddress: '0000:3b:00.0', hasCarrier: false, vfs },
       { pf: '0000:3c:00.0', pciAddress: '0000:3c:00.0', vfs: { ...vfs, offered: 0 } },
@@ -110,7 +124,7 @@ describe('Metrics', () => {
     let reads = 0;
     const deviceCounts = () => {
       reads += 1;
-      return { withheld, inCondition: { 'no-carrier': 7, hung: 0 }, pfs };
+      return { withheld, inCondition: { 'no-carrier': 7, hung: 0 }, free: 5, pfs };
     };
     const more = { deviceCounts, isPolicyValid: () => isPolicyValid, deviceProblems: () => 2 };
     metrics.readFrom({ ...facts, ...more });

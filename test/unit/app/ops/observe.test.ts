@@ -153,7 +153,7 @@ describe('observeHandlers', () => {
 });
 
 describe('observerOf', () => {
-  it('counts connections and failed writes, and has the present state of both', async () => {
+  it('counts waits, connections and failed writes, and has the present state of the last two', async () => {
     const more = { clock: createClock(), logger: new RecordingLogger() };
     await using ops = await Operations.start({ driver: 'd', version: '1', metadataEnabled: true, ...more });
     const observer = observerOf(ops, createClock());
@@ -164,6 +164,22 @@ describe('observerOf', () => {
     for (const object of ['status', 'events', 'events'] as const) {
       observer.writeFailed(object, new NetdraError('api-forbidden', 'no'));
     }
+    observer.waited('ready', { queued: 100, attach: 2_000, write: 400, total: 2_500 });
+    observer.waited('ended', { queued: 9_000, attach: 0, write: 0, total: 9_000 });
+    expect(
+      (await series('netdra_attach_duration_seconds_sum')).map((line) => line.replace(/.*result/, 'result')),
+    ).toEqual([
+      'result="ready",phase="queued"} 0.1',
+      'result="ready",phase="attach"} 2',
+      'result="ready",phase="write"} 0.4',
+      'result="ready",phase="total"} 2.5',
+      'result="ended",phase="queued"} 9',
+      'result="ended",phase="attach"} 0',
+      'result="ended",phase="write"} 0',
+      'result="ended",phase="total"} 9',
+    ]);
+    // Without TLS there is no certificate.
+    expect((await series('netdra_certificate_expiry')).filter((line) => !line.startsWith('#'))).toEqual([]);
     expect(await series('netdra_connects_total{peer="nri"')).toEqual(['netdra_connects_total{peer="nri"} 2']);
     expect(await series('netdra_connected')).toEqual([
       'netdra_connected{peer="kubelet"} 0',

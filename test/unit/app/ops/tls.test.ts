@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { get } from 'node:https';
@@ -11,6 +12,7 @@ import { type Certificate, createCertificate } from '../../../doubles/certificat
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
+import { parseScrape } from '../../../doubles/prometheus.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 let dir: ReturnType<typeof tempDir>;
@@ -103,12 +105,18 @@ describe('metrics and probes by HTTPS', () => {
     const [first, second] = [createCertificate('first'), createCertificate('second')];
     mount(filesOf(first));
     await using server = await start();
+    const expiry = async (ca: Certificate) => {
+      const { text } = await ask(server.port, '/metrics', ca.certificate);
+      return parseScrape(text).get('netdra_certificate_expiry_timestamp_seconds');
+    };
+    const notAfter = ({ certificate }: Certificate) => Date.parse(new X509Certificate(certificate).validTo) / 1_000;
     const subject = async (ca: Certificate) => (await ask(server.port, '/healthz', ca.certificate)).subject;
     const reread = async () => {
       clock.advance(10_000);
       await new Promise(setImmediate);
     };
     expect(await subject(first)).toBe('first');
+    expect(await expiry(first)).toBe(notAfter(first));
     mount({ 'tls.crt': second.certificate, 'tls.key': first.key });
     await reread();
     await reread();
@@ -117,6 +125,7 @@ describe('metrics and probes by HTTPS', () => {
     mount(filesOf(second));
     await reread();
     expect(await subject(second)).toBe('second');
+    expect(await expiry(second)).toBe(notAfter(second));
     await expect(subject(first)).rejects.toThrow();
   });
 

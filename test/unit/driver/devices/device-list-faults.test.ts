@@ -413,7 +413,7 @@ describe('DeviceList, of a card whose link is lost', () => {
     expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 0, 'no-carrier': 3 });
     expect(source.counts().inCondition).toMatchObject({ 'no-carrier': 3, hung: 0, unrestored: 0 });
     const [pf] = source.counts().pfs;
-    const vfs = { offered: 3, used: 0, withheld: 3, hung: 0 };
+    const vfs = { offered: 3, used: 0, free: 0, withheld: 3, hung: 0 };
     expect(pf).toEqual({ pf: 'enp1s0f0', pciAddress: '0000:01:00.0', hasCarrier: false, vfs });
     expect(source.findUsable('0000-01-10-0')).toBeDefined();
     change({ carrier: true });
@@ -421,7 +421,7 @@ describe('DeviceList, of a card whose link is lost', () => {
     expect(tainted(source)).toHaveLength(3);
     await pass(2);
     expect(source.offered()).toEqual(before);
-    expect(source.counts().pfs[0]).toEqual({ ...pf, hasCarrier: true, vfs: { ...vfs, withheld: 0 } });
+    expect(source.counts().pfs[0]).toEqual({ ...pf, hasCarrier: true, vfs: { ...vfs, free: 3, withheld: 0 } });
     expect(count()[0]).toBe(changes + 2);
   });
 

@@ -132,9 +132,9 @@ describe('readNodeView', () => {
     [undefined, {}],
   ])('shows the link of a PF as %s', (link, counted) => {
     const sources = largestSources();
-    const { withheld, inCondition, pfs } = sources.devices.counts();
+    const { pfs, ...others } = sources.devices.counts();
     const [{ hasCarrier: _carrier, ...pf }] = pfs as [(typeof pfs)[number]];
-    const counts = () => ({ withheld, inCondition, pfs: [{ ...pf, ...counted }] });
+    const counts = () => ({ ...others, pfs: [{ ...pf, ...counted }] });
     expect(readNodeView({ ...sources, devices: { ...sources.devices, counts } }).pfs[0]?.link).toBe(link);
   });
 

@@ -52,11 +52,12 @@ export function largestSources(): ViewSources {
       counts: () => ({
         withheld: {},
         inCondition: {},
+        free: 0,
         pfs: pfs.map((pciAddress) => ({
           pf: 'ens1f0',
           pciAddress,
           hasCarrier: true,
-          vfs: { offered: 128, used: 128, withheld: 128, hung: 0 },
+          vfs: { offered: 128, used: 128, free: 0, withheld: 128, hung: 0 },
         })),
       }),
     },

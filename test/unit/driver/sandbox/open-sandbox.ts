@@ -1,4 +1,5 @@
 import type { StoredClaim } from '../../../../src/driver/model/index.ts';
+import type { WaitResult, WaitTimes } from '../../../../src/driver/sandbox/index.ts';
 import { NamespaceEnds } from '../../../../src/driver/sandbox/namespace-ends.ts';
 import { Sandbox } from '../../../../src/driver/sandbox/sandbox.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
@@ -11,7 +12,7 @@ export function openSandbox(claims: StoredClaim[], { liveUpdates = false } = {})
   const clock = new ManualClock();
   const networks = new FakeNetworks('/netns/s1');
   const work = new FakeWork();
-  const waitedMs: number[] = [];
+  const waits: [WaitResult, WaitTimes][] = [];
   const slow: string[] = [];
   const facts = { sandboxId: 's1', podUid: 'pod', podNamespace: 'apps', podName: 'web-0', netnsPath: '/netns/s1' };
   const sandbox = new Sandbox(facts, {
@@ -26,7 +27,7 @@ export function openSandbox(claims: StoredClaim[], { liveUpdates = false } = {})
     },
     networks,
     ends: new NamespaceEnds({ networks, clock }),
-    onAttached: (ms) => waitedMs.push(ms),
+    onWaited: (...wait) => waits.push(wait),
     onFailure: () => undefined,
     onFlapping: () => undefined,
     onSlow: (_, __, progress) => slow.push(progress),
@@ -34,5 +35,5 @@ export function openSandbox(claims: StoredClaim[], { liveUpdates = false } = {})
     clock,
     logger: new RecordingLogger(),
   });
-  return { sandbox, work, clock, networks, waitedMs, slow };
+  return { sandbox, work, clock, networks, waits, slow };
 }

@@ -68,7 +68,7 @@ describe('SandboxRegistry', () => {
       ends: new NamespaceEnds({ networks, clock }),
       onFailure: () => undefined,
       onFlapping: () => undefined,
-      onAttached: () => undefined,
+      onWaited: () => undefined,
       onSlow: () => undefined,
       liveUpdates: false,
       clock,

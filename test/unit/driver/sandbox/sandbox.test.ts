@@ -41,7 +41,7 @@ describe('Sandbox', () => {
       networks,
       ends: new NamespaceEnds({ networks, clock }),
       onFailure: ({ name }, reason) => failures.push(`${name}: ${reason}`),
-      onAttached: () => undefined,
+      onWaited: () => undefined,
       onFlapping: () => undefined,
       onSlow: ({ podUid }, { name }, progress) => reported.push(`${podUid}, ${name}: ${progress}`),
       liveUpdates,

@@ -1,10 +1,9 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { type FactSources, nodeFacts } from '../../../../src/driver/composition/node-facts.ts';
-import type { DeviceList } from '../../../../src/driver/devices/device-list.ts';
 import type { StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
 import { TrafficReader } from '../../../../src/driver/vf/index.ts';
 import type { NetworkNamespace, Networks } from '../../../../src/driver/vf/networks.ts';
-import { type ClaimMetadata, MetadataError } from '../../../../src/framework/metadata/index.ts';
+import { MetadataError } from '../../../../src/framework/metadata/index.ts';
 import { type Link, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
@@ -191,11 +190,8 @@ describe('nodeFacts', () => {
     const claims = [{ identity: { namespace: 'apps', name: 'fast-net', uid: 'u' }, devices: [inUserSpace(0)] }];
     const sources = { clock, logger, kernel: { networks }, disk: { store: { claims: () => claims } } };
     const deviceList = { vfs: { isSimulated: false, linkKey: (pciAddress: string) => ({ pciAddress }) } };
-    const facts = nodeFacts(
-      { ...sources, settings: { vfTraffic: true } } as unknown as FactSources,
-      deviceList as unknown as DeviceList,
-      { read: () => undefined } as unknown as ClaimMetadata,
-    );
+    const others = { devices: deviceList, metadata: { read: () => undefined }, settings: { vfTraffic: true } };
+    const facts = nodeFacts({ ...sources, ...others } as unknown as FactSources);
     for (let count = 0; count < 3; count++) expect((await facts.vfTraffic?.())?.samples).toHaveLength(1);
     expect(reads).toBe(1);
     clock.advance(1_000);

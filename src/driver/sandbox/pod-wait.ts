@@ -1,0 +1,76 @@
+import type { Clock } from '../../lib/clock.ts';
+import type { DeviceSteps } from './claim-work.ts';
+
+/**
+ * What a pod waits for: `queued` is the time before the work on its devices begins, between failed attempts, and until other
+ * work on the same claim has ended; in `attach` VFs are moved, configured and read; in `write` the metadata is written and the
+ * start gates are opened.
+ */
+export type WaitPhase = 'queued' | 'attach' | 'write';
+
+/** `ended`: the sandbox or its claims ended before all devices were ready. */
+export type WaitResult = 'ready' | 'ended';
+
+/** Milliseconds by phase; `total` is the sum of the others. */
+export type WaitTimes = Record<WaitPhase | 'total', number>;
+
+export interface PodWaitOptions {
+  clock: Pick<Clock, 'nowMs'>;
+  /** Called when a pod no longer waits for its VFs. Not for VFs that were attached when the driver started. */
+  onWaited: (result: WaitResult, times: WaitTimes) => void;
+}
+
+/** How long a pod waits for its devices, from the start of its sandbox on. */
+export class PodWait {
+  readonly #options: PodWaitOptions;
+  /** `undefined` while the pod does not wait. */
+  #spent: WaitTimes | undefined;
+  #phase: WaitPhase = 'queued';
+  #enteredMs = 0;
+
+  constructor(options: PodWaitOptions) {
+    this.#options = options;
+  }
+
+  /** Unless the pod waits already. */
+  begin(sinceMs: number): void {
+    if (this.#spent !== undefined) return;
+    this.#spent = { queued: 0, attach: 0, write: 0, total: 0 };
+    this.#phase = 'queued';
+    this.#enteredMs = sinceMs;
+  }
+
+  enter(phase: WaitPhase): void {
+    if (this.#spent === undefined) return;
+    const nowMs = this.#options.clock.nowMs();
+    for (const each of [this.#phase, 'total'] as const) this.#spent[each] += nowMs - this.#enteredMs;
+    this.#enteredMs = nowMs;
+    this.#phase = phase;
+  }
+
+  end(result: WaitResult): void {
+    this.enter('queued');
+    if (this.#spent !== undefined) this.#options.onWaited(result, this.#spent);
+    this.#spent = undefined;
+  }
+
+  /** So far, ms; `undefined` while the pod does not wait. */
+  get waitedMs(): number | undefined {
+    this.enter(this.#phase);
+    return this.#spent?.total;
+  }
+
+  /** Enters the phases of the work on a claim as its devices are attached. */
+  timed(steps: DeviceSteps): DeviceSteps {
+    return {
+      deviceBegins: (device) => {
+        this.enter('attach');
+        steps.deviceBegins(device);
+      },
+      deviceReady: () => {
+        this.enter('write');
+        steps.deviceReady();
+      },
+    };
+  }
+}
