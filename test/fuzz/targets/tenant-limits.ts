@@ -21,7 +21,7 @@ import { expectThat, type FuzzTarget, jsonSeeds, parseJson } from '../target.ts'
 
 /** CPU time that the event loop may be held. */
 const longestMs = 50;
-const attempts = 3;
+const attempts = 10;
 /** All that the API takes: requests and configurations of a claim, and bytes of parameters of a configuration. */
 const most = { requests: 32, configs: 32, parameters: 10_240, environment: 1_048_576, claims: 128 };
 
