@@ -88,36 +88,38 @@ Written by \`npm run reference\` from the code, and compared with it by a test. 
 | flag | commands | variable | default | meaning |
 |---|---|---|---|---|
 ${rows.join('\n')}
-
-## Wrong input
-What the commands answer to it, and their exit code. A test runs each.
-
-| input | command | exit code | message |
-|---|---|---|---|
-${renderWrongInputs()}
 `;
 }
 
-function renderWrongInputs(): string {
+/** test/golden/wrong-inputs.md, as it should be. */
+export function renderWrongInputs(): string {
   const rows = wrongInputs.map(({ what, args, isPlugin, exitCode, message }) => {
     const command = [isPlugin ? 'kubectl netdra' : 'netdra', ...args].join(' ');
     // Not as code: pages may have only commands that there are.
     return row(what, command, `${exitCode}`, `\`${message}\``);
   });
-  return rows.join('\n');
+  return `# Wrong input
+
+For contributors: what the commands answer to wrong input, and their exit code. Written by \`npm run reference\` from
+\`scripts/wrong-inputs.ts\`; a test runs each.
+
+| input | command | exit code | message |
+|---|---|---|---|
+${rows.join('\n')}
+`;
 }
 
 /** docs/errors.md, as it should be. @throws Error for a code that is not described, or is described and gone */
 export function renderErrors(): string {
   const sections = [...Map.groupBy(listErrorCodes(), ({ code }) => code)].map(([code, entries]) => {
     const meanings = entries.map(({ type, meaning }) => (entries.length > 1 ? `${type}: ${meaning}` : meaning));
-    return `## ${code}\n${meanings.join('\n')}\n\n**Remedy:** ${remedies[code]}\n`;
+    return `## ${code}\n${meanings.join('\n')}\n\n${remedies[code]}\n`;
   });
   return `# Error codes
 
 *Reference for operators.* With this page you can look up an error code and what to do about it.
 
-Log lines (\`err.code\`), events, and the labels \`code\` and \`error_type\` of metrics have these codes, which no version changes. Errors of other
+Log lines (\`err.code\`), events, and the labels \`code\` and \`error_type\` of metrics have these codes, which no version changes. Each section says what happened, then what to do. Errors of other
 programs have the label \`other\`. Written by \`npm run reference\` from the code.
 
 ${sections.join('\n')}`;
@@ -210,4 +212,5 @@ function thrownCodes(text: string): string[] {
 if (process.argv[1] === import.meta.filename) {
   writeFileSync(join(repository, 'docs/reference.md'), renderReference());
   writeFileSync(join(repository, 'docs/errors.md'), renderErrors());
+  writeFileSync(join(repository, 'test/golden/wrong-inputs.md'), renderWrongInputs());
 }

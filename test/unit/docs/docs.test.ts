@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { renderErrors, renderReference } from '../../../scripts/reference.ts';
+import { renderErrors, renderReference, renderWrongInputs } from '../../../scripts/reference.ts';
 import { findCommandProblem } from './check-command.ts';
 import { executed, findSnippetProblems } from './check-snippet.ts';
 import { findKindProblems } from './kinds.ts';
@@ -80,6 +80,7 @@ it('docs/dependencies.md has a row for each package that the driver needs', () =
 it.each([
   ['docs/reference.md', 'the flags', renderReference],
   ['docs/errors.md', 'the error codes', renderErrors],
+  ['test/golden/wrong-inputs.md', 'the answers to wrong input', renderWrongInputs],
 ])('%s has %s of the code: npm run reference', (page, _, render) => {
   expect(readFileSync(join(repo, page), 'utf8')).toBe(render());
 });
