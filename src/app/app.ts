@@ -15,7 +15,10 @@ import { labelDirectories } from './selinux.ts';
 import { checkWritableDirectories, driverDirectories, layoutDirectories } from './writable-directories.ts';
 
 /** The running driver. Disposing stops it; prepared claims stay prepared. */
-export type App = Pick<NetworkNode, 'whenConnected'> & AsyncDisposable;
+export interface App extends AsyncDisposable {
+  /** Waits until the runtime delivers pod events. @throws ConnectionClosedError if the driver stops first */
+  whenConnected(): Promise<void>;
+}
 
 /** Read before the store is opened for writing: the driver may not be able to start here. */
 async function layoutsToWrite(settings: Settings, dirs: { dataDir: string; stateDir: string }) {

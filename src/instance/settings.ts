@@ -18,15 +18,19 @@ import {
   parseSimulation,
 } from './parse-flags.ts';
 
-/** A flag of `netdra run`, and the setting that it becomes. */
-interface Flag {
-  /** Its value in the help, such as `<path>`; `[bool]` may be left out. */
-  value: string;
-  help: string;
+/** Where the value of a flag comes from that is not on the command line. */
+interface FlagSource {
   /** Environment variable; it applies to all commands, so that in the driver's container the tools use the same settings. */
   env?: string;
   /** As on the command line. Absent: the setting is `undefined` unless the flag is given. */
   default?: string;
+}
+
+/** A flag of `netdra run`, and the setting that it becomes. */
+interface Flag extends FlagSource {
+  /** Its value in the help, such as `<path>`; `[bool]` may be left out. */
+  value: string;
+  help: string;
   /** Default: the setting is the text. */
   parse?: (text: string) => unknown;
   choices?: readonly string[];
@@ -37,12 +41,12 @@ interface Flag {
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
 /** The setting is an absolute path. */
-function directory<Options extends Pick<Flag, 'env' | 'default'>>(help: string, options: Options) {
+function directory<Options extends FlagSource>(help: string, options: Options) {
   return { value: '<path>', help, parse: parseAbsolutePath, ...options };
 }
 
 /** Off by default. */
-function toggle(help: string, options: Pick<Flag, 'env' | 'default'> = {}) {
+function toggle(help: string, options: FlagSource = {}) {
   return { value: '[bool]', help, default: 'false', parse: parseBoolean, ...options };
 }
 

@@ -7,10 +7,15 @@ interface Queue {
 }
 
 /** What tasks of one process, or of several, wait in. */
-export type Locks = Pick<KeyedMutex, 'run' | 'acquireAll' | 'waiting'>;
+export interface Locks {
+  /** How many tasks of this process wait for one another. */
+  readonly waiting: number;
+  run<T>(key: string, task: () => Promise<T>, signal?: AbortSignal): Promise<T>;
+  acquireAll(keys: readonly string[], signal?: AbortSignal): Promise<Disposable>;
+}
 
 /** Runs tasks with the same key one after the other, in the order of the calls; other keys do not wait. */
-export class KeyedMutex {
+export class KeyedMutex implements Locks {
   readonly #limit: number;
   readonly #queues = new Map<string, Queue>();
 

@@ -20,7 +20,10 @@ export interface RuntimeCheck {
 /** How to recover a containerd that does not start because of sandboxes that it has leaked. */
 const leakedSandboxesPage = '"containerd does not start any more" in docs/troubleshooting.md';
 
-type Runtime = Pick<CriRuntime, 'name' | 'version'>;
+interface Runtime {
+  name: string;
+  version: string;
+}
 
 /** First releases with NRI as the driver needs it. */
 const oldest: Readonly<Record<string, [major: number, minor: number]>> = { containerd: [1, 7], 'cri-o': [1, 26] };

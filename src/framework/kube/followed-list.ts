@@ -4,12 +4,15 @@ import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import { isKubeError, retryPauseMs } from './errors.ts';
-import type { KubeApi, KubeRequest } from './kube-client.ts';
+import type { KubeApi } from './kube-client.ts';
 import { ListWatch } from './list-watch.ts';
 import type { KubeList, ObjectMeta } from './types.ts';
 
-export interface FollowedListOptions extends Pick<KubeRequest, 'path' | 'query'> {
-  kube: Pick<KubeApi, 'request' | 'watch'>;
+export interface FollowedListOptions {
+  kube: KubeApi;
+  /** Of the list, from the root. */
+  path: string;
+  query?: Record<string, string>;
   /** What is followed, for the log: `device classes`. */
   what: string;
   /** Only metadata is wanted, which is a small part of a Node. */
@@ -109,7 +112,7 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
     }
   }
 
-  #accept(kind: string): Pick<KubeRequest, 'accept'> {
+  #accept(kind: string): { accept?: string } {
     const type = `application/json;as=${kind};g=meta.k8s.io;v=v1`;
     return this.#options.metadataOnly ? { accept: `${type},application/json` } : {};
   }

@@ -1,7 +1,14 @@
 export { type ApiAccess, openApiAccess } from './api-access.ts';
 export { isKubeError, KubeError, type KubeErrorCode, namespaceTerminating, retryPauseMs } from './errors.ts';
 export { FollowedList, type FollowedListOptions } from './followed-list.ts';
-export { type KubeApi, KubeClient, type KubeClientOptions, type KubeRequest, type WatchEvent } from './kube-client.ts';
+export {
+  type KubeApi,
+  KubeClient,
+  type KubeClientOptions,
+  type KubeRequest,
+  type KubeRequests,
+  type WatchEvent,
+} from './kube-client.ts';
 export { listAll } from './list-all.ts';
 export { ListWatch, type ListWatchOptions } from './list-watch.ts';
 export { isPodWanted } from './pods.ts';

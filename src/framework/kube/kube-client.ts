@@ -15,18 +15,22 @@ const longestWatchMs = 70 * 60_000;
 /** A server that asks us to retry later gets this many attempts before its refusal is passed on. */
 const maxAttempts = 5;
 
-export interface KubeRequest {
-  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+/** What is read or watched. */
+export interface KubeQuery {
   /** From the root: `/api/v1/nodes/n`. */
   path: string;
   query?: Record<string, string>;
+  /** Wanted type of the answer; default `application/json`. */
+  accept?: string;
+  signal?: AbortSignal;
+}
+
+export interface KubeRequest extends KubeQuery {
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   body?: object;
   /** Type of the body; default `application/json`. */
   contentType?: string;
-  /** Wanted type of the answer; default `application/json`. */
-  accept?: string;
   timeoutMs?: number;
-  signal?: AbortSignal;
 }
 
 export interface WatchEvent<T> {
@@ -34,7 +38,14 @@ export interface WatchEvent<T> {
   object: T;
 }
 
-export type KubeApi = Pick<KubeClient, 'request' | 'watch'>;
+/** Single requests to the API server: see {@link KubeClient}. */
+export interface KubeRequests {
+  request<T>(request: KubeRequest): Promise<T>;
+}
+
+export interface KubeApi extends KubeRequests {
+  watch<T>(request: KubeQuery): AsyncGenerator<WatchEvent<T>, void, void>;
+}
 
 export interface KubeClientOptions {
   clock: Clock;
@@ -46,7 +57,7 @@ export interface KubeClientOptions {
  * The Kubernetes API as it is on the wire: JSON in, JSON out, no models in between. Why not the generated client:
  * docs/decisions/0008-plain-json-api-client.md.
  */
-export class KubeClient implements Disposable {
+export class KubeClient implements KubeApi, Disposable {
   readonly #connection: KubeConnection;
   readonly #options: KubeClientOptions;
 
@@ -85,9 +96,7 @@ export class KubeClient implements Disposable {
    * @param request path and query of the list, with the `resourceVersion` to start from
    * @throws KubeError, also for an `ERROR` event: `api-expired` when the version is too old
    */
-  async *watch<T>(
-    request: Pick<KubeRequest, 'path' | 'query' | 'accept' | 'signal'>,
-  ): AsyncGenerator<WatchEvent<T>, void, void> {
+  async *watch<T>(request: KubeQuery): AsyncGenerator<WatchEvent<T>, void, void> {
     const query = { ...request.query, watch: '1', allowWatchBookmarks: 'true' };
     const subject = `WATCH ${request.path}`;
     const { clock } = this.#options;

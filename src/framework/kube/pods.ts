@@ -1,5 +1,5 @@
 import { isKubeError } from './errors.ts';
-import type { KubeClient } from './kube-client.ts';
+import type { KubeRequests } from './kube-client.ts';
 
 interface Pod {
   metadata?: { uid?: string; deletionTimestamp?: string };
@@ -11,7 +11,7 @@ interface Pod {
  * @throws KubeError if the API server does not give an answer
  */
 export async function isPodWanted(
-  client: Pick<KubeClient, 'request'>,
+  client: KubeRequests,
   { namespace, name, uid }: { namespace: string; name: string; uid: string },
   signal: AbortSignal,
 ): Promise<boolean> {

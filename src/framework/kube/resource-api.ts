@@ -1,6 +1,6 @@
 import { defined } from '../../lib/defined.ts';
 import { isKubeError, KubeError } from './errors.ts';
-import type { KubeApi, KubeRequest, WatchEvent } from './kube-client.ts';
+import type { KubeApi, KubeQuery, KubeRequest, WatchEvent } from './kube-client.ts';
 import { fromResourceVersion, type ResourceVersion, resourceVersions, toResourceVersion } from './resource-versions.ts';
 import type { DeviceClass, JsonPatchOperation, KubeList, PodResources, ResourceClaim } from './types.ts';
 
@@ -8,10 +8,10 @@ import type { DeviceClass, JsonPatchOperation, KubeList, PodResources, ResourceC
  * A request below `/apis/resource.k8s.io/<version>/`. Its body, an object with its `kind`, and the response have the v1
  * shape. A JSON patch, which is a list, is sent unchanged: it must name only status, which is the same in all versions.
  */
-export type ResourceRequest = Omit<KubeRequest, 'path'> & {
+export interface ResourceRequest extends KubeRequest {
   /** `resourceslices/s`, `namespaces/default/resourceclaims/c/status` */
   path: string;
-};
+}
 
 /**
  * resource.k8s.io in the best version that the cluster serves. There is no discovery: a request in a version unknown to
@@ -36,15 +36,14 @@ export class ResourceApi {
     return fromResourceVersion(answer, version);
   }
 
-  async list<T extends object>(request: Omit<ResourceRequest, 'method'>): Promise<KubeList<T>> {
+  /** @param request path and query below those of the API group, as in {@link ResourceRequest} */
+  async list<T extends object>(request: KubeQuery): Promise<KubeList<T>> {
     const { answer, version } = await this.#ask<KubeList<T>>({ ...request, method: 'GET' });
     return { metadata: answer.metadata, items: answer.items.map((item) => fromResourceVersion(item, version)) };
   }
 
   /** Uses the version of the last successful request: a watch follows a list. */
-  async *watch<T extends object>(
-    request: Pick<ResourceRequest, 'path' | 'query' | 'signal'>,
-  ): AsyncGenerator<WatchEvent<T>, void, void> {
+  async *watch<T extends object>(request: KubeQuery): AsyncGenerator<WatchEvent<T>, void, void> {
     const version = this.#version;
     const events = this.#client.watch<T>({ ...request, path: `/apis/resource.k8s.io/${version}/${request.path}` });
     for await (const { type, object } of events) yield { type, object: fromResourceVersion(object, version) };

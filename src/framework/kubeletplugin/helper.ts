@@ -87,7 +87,11 @@ export interface MetadataUpdater {
  * hook until their sandbox is served, and fail when the hook times out. Calls about claims without a gate do nothing;
  * without device metadata, no call does anything.
  */
-export type StartGate = Pick<ClaimMetadata, 'openGate' | 'holdGate' | 'endGate'>;
+export interface StartGate {
+  openGate: ClaimMetadata['openGate'];
+  holdGate: ClaimMetadata['holdGate'];
+  endGate: ClaimMetadata['endGate'];
+}
 
 /**
  * A driver that is served to the kubelet. Disposing stops it: the registration socket is removed first, so that the

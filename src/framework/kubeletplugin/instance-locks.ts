@@ -4,7 +4,6 @@ import { CloseWatch } from '../../lib/close-watch.ts';
 import { type Extent, FileMutex } from '../../lib/file-mutex.ts';
 import { KeyedMutex, type Locks } from '../../lib/keyed-mutex.ts';
 import { KubeletPluginError } from './errors.ts';
-import type { KubeletPluginOptions } from './helper.ts';
 
 /** Locks of one instance of a driver; disposing releases them. */
 export interface InstanceLocks extends Disposable {
@@ -21,7 +20,7 @@ export interface InstanceLocks extends Disposable {
  * @throws KubeletPluginError `lock-unavailable`
  */
 export function openInstanceLocks(
-  { dataDir, podUid, locks }: Pick<KubeletPluginOptions, 'dataDir' | 'podUid' | 'locks'>,
+  { dataDir, podUid, locks }: { dataDir: string; podUid?: string | undefined; locks?: Locks },
   clock: Clock,
 ): InstanceLocks {
   if (podUid === undefined || locks !== undefined) {

@@ -1,13 +1,14 @@
 import { abortable, onAbort } from '../../lib/abort.ts';
+import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain, toError } from '../../lib/errors.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
+import type { Logger } from '../../lib/logger.ts';
 import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimKey, claimName } from '../metadata/index.ts';
-import { fetchClaims } from './claims.ts';
+import { type ClaimReader, fetchClaims } from './claims.ts';
 import type { CallContext, WireDevice } from './dra-service.ts';
 import { checkResults, checkUnprepared, devicesOf, hasSucceeded, type Results } from './driver-answers.ts';
 import { KubeletPluginError } from './errors.ts';
-import type { KubeletPluginOptions } from './helper.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
 import { type PreparedClaim, resolvePreparedClaim } from './prepared-claim.ts';
 
@@ -25,15 +26,18 @@ export type MetadataFiles = Pick<
   'prepareAll' | 'restore' | 'update' | 'withdraw' | 'openGate' | 'holdGate' | 'endGate' | 'unprepareAll'
 >;
 
-export type PluginCallsOptions = Pick<KubeletPluginOptions, 'driver' | 'claims' | 'logger'> &
-  Required<Pick<KubeletPluginOptions, 'clock'>> & {
-    /** Absent: device metadata is off, no CDI specs and no files. */
-    metadata: MetadataFiles | undefined;
-    /** Of the claims that a call is about, by `claimKey`, held while it is at work. */
-    locks: Locks;
-    /** Of calls that run one at a time. Absent: only calls about the same claim wait for each other. */
-    turns?: Locks;
-  };
+export interface PluginCallsOptions {
+  driver: string;
+  claims: ClaimReader;
+  /** Absent: device metadata is off, no CDI specs and no files. */
+  metadata: MetadataFiles | undefined;
+  /** Of the claims that a call is about, by `claimKey`, held while it is at work. */
+  locks: Locks;
+  /** Of calls that run one at a time. Absent: only calls about the same claim wait for each other. */
+  turns?: Locks;
+  clock: Clock;
+  logger: Logger;
+}
 
 interface CallFacts {
   requestId: number;

@@ -1,18 +1,22 @@
 import { type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
 import { abortable } from '../../lib/abort.ts';
+import type { Logger } from '../../lib/logger.ts';
 import { lazyService } from '../../lib/proto.ts';
 import { KubeletPluginError } from './errors.ts';
-import type { KubeletPluginOptions } from './helper.ts';
 
 export type RegistrationStatus = { registered: true } | { registered: false; error: string };
 
-export type RegistrationOptions = Pick<KubeletPluginOptions, 'driver' | 'logger' | 'protoDir'> & {
+export interface RegistrationOptions {
+  driver: string;
+  logger: Logger;
+  /** See `KubeletPluginOptions`. */
+  protoDir?: string;
   /** Absolute path of the DRA socket; the kubelet must see it under the same path. */
   endpoint: string;
   /** Service names, preferred first: the kubelet uses the first one that it knows. */
   services: string[];
   onStatus: (status: RegistrationStatus) => void;
-};
+}
 
 /**
  * The service on the registration socket, and its result. A kubelet that refuses us retries by itself, at growing

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { isAbsolute, join } from 'node:path';
 import { KubeletPluginError } from './errors.ts';
-import type { KubeletPluginOptions } from './helper.ts';
 
 /** `sizeof(sockaddr_un.sun_path)` minus the terminating zero byte: linux/un.h. */
 const maxSocketPathBytes = 107;
@@ -9,7 +8,13 @@ const maxSocketPathBytes = 107;
 /** The kubelet dials `unix:` and the path as a URL, and from 1.38 on refuses plugins whose path has such characters. */
 const changedByUrls = /[%?#\p{Cc}]/u;
 
-type SocketPlace = Pick<KubeletPluginOptions, 'driver' | 'dataDir' | 'registryDir' | 'podUid'>;
+/** As in `KubeletPluginOptions`. */
+interface SocketPlace {
+  driver: string;
+  dataDir: string;
+  registryDir: string;
+  podUid?: string | undefined;
+}
 
 export interface SocketPaths {
   dra: string;

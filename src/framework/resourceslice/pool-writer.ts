@@ -1,17 +1,20 @@
+import type { Logger } from '../../lib/logger.ts';
 import { isKubeError, type OwnerReference } from '../kube/index.ts';
 import { copyTaintTimes, findDroppedFields, isSameSpec } from './compare.ts';
 import { formatProblems, SliceError, type SliceProblem } from './errors.ts';
 import type { Pool, ResourceSlice, SliceSpec } from './model.ts';
 import { type PoolPlan, type PublishedPool, planPool } from './pool-plan.ts';
-import type { PublisherOptions } from './publisher.ts';
 import type { SliceApi } from './slice-api.ts';
 
 /** Enough for the events of recent writes, which are still on their way. */
 const maxRemembered = 1_000;
 
-export type PoolWriterOptions = Pick<PublisherOptions, 'driver' | 'nodeName' | 'logger'> & {
+export interface PoolWriterOptions {
+  driver: string;
+  nodeName: string;
+  logger: Logger;
   report: (error: SliceError) => void;
-};
+}
 
 /** Writes single pools to the API server with no more writes than needed, and keeps track of its writes. */
 export class PoolWriter {

@@ -1,4 +1,4 @@
-import { isKubeError, type KubeApi, type ObjectMeta, type ResourceApi, type WatchEvent } from '../kube/index.ts';
+import { isKubeError, type KubeRequests, type ObjectMeta, type ResourceApi, type WatchEvent } from '../kube/index.ts';
 import { SliceError } from './errors.ts';
 import type { ResourceSlice } from './model.ts';
 
@@ -18,7 +18,7 @@ export interface SliceApi {
 }
 
 export function createSliceApi(
-  client: Pick<KubeApi, 'request'>,
+  client: KubeRequests,
   resources: ResourceApi,
   { driver, nodeName }: { driver: string; nodeName: string },
 ): SliceApi {
@@ -50,7 +50,7 @@ function withKind(slice: ResourceSlice) {
   return { ...rest, kind: 'ResourceSlice' };
 }
 
-async function readNodeUid(client: Pick<KubeApi, 'request'>, nodeName: string, signal: AbortSignal): Promise<string> {
+async function readNodeUid(client: KubeRequests, nodeName: string, signal: AbortSignal): Promise<string> {
   let node: { metadata?: ObjectMeta };
   try {
     node = await client.request({ method: 'GET', path: `/api/v1/nodes/${nodeName}`, signal });

@@ -1,10 +1,16 @@
-import { ListWatch, type ListWatchOptions } from '../kube/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { ListWatch } from '../kube/index.ts';
 import type { ResourceSlice } from './model.ts';
 import type { SliceApi } from './slice-api.ts';
 
-type SliceWatchOptions = Pick<ListWatchOptions<ResourceSlice>, 'clock' | 'logger' | 'random'> & {
+interface SliceWatchOptions {
+  clock: Clock;
+  logger: Logger;
+  /** See `ListWatchOptions`. */
+  random?: () => number;
   onChange: () => void;
-};
+}
 
 /**
  * Reports changes of our slices by others. It may miss some, since the slices are read every few minutes anyway, and it
