@@ -1,4 +1,3 @@
-import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node:sqlite';
 import { isDeepStrictEqual } from 'node:util';
 import { claimName } from '../../framework/metadata/index.ts';
 import { deepFreeze } from '../../lib/freeze.ts';
@@ -10,58 +9,48 @@ import {
   type StoredDevice,
   type UnrestoredVf,
 } from '../model/index.ts';
-import { type KnownRecords, RecordTable } from './record-table.ts';
+import { ContentCache } from './content-cache.ts';
+import { RecordTable } from './record-table.ts';
 import { type Row, toClaim, toDevice } from './rows.ts';
-import { type Database, damagedHint, type OpenDatabase, openDatabase, openToRead } from './store-schema.ts';
+import { StoreDatabase, type StoreDatabaseOptions } from './store-database.ts';
 
-export interface StoreOptions {
+export interface StoreOptions extends StoreDatabaseOptions {
   /** Current boot of the node, with which rows are marked. Absent: boots are not distinguished. */
   bootId?: string;
-  /** For tools beside the driver: nothing is created or changed, and no writer has to wait. */
-  readOnly?: boolean;
-  /** Default: the file at the path, by `node:sqlite`. */
-  open?: OpenDatabase;
 }
-
-/** SQLite's codes for a file that is damaged or not a database. Source: sqlite.org/rescode.html. */
-const damageCodes = [11, 26];
-/** Statements that begin, commit and undo a transaction, and a nested one. */
-const outerSteps = ['BEGIN IMMEDIATE', 'COMMIT', 'ROLLBACK'] as const;
-const innerSteps = ['SAVEPOINT part', 'RELEASE part', 'ROLLBACK TO part; RELEASE part'] as const;
 
 /**
  * The state that survives a restart: claims with their VFs, and where each VF is. Written before the host is
- * changed. SQLite in WAL mode, since two instances of the driver share it during a rolling update; one device belongs to
- * at most one claim, which the primary key enforces.
+ * changed. Two instances of the driver share it during a rolling update; one device belongs to at most one claim, which the primary
+ * key enforces.
  * @throws StateError `store-unusable`: a store that cannot be read is an error, never "empty"
  */
 export class Store implements Disposable {
-  readonly #database: Database;
-  /** Of the database file. */
-  readonly path: string;
+  readonly #database: StoreDatabase;
+  readonly #content: ContentCache;
   readonly #bootId: string | undefined;
-  readonly #isReadOnly: boolean;
   /** The framework's records of claims. */
   readonly records: RecordTable;
-  readonly #statements = new Map<string, StatementSync>();
-  /** What was read last; absent if all has to be read again. */
-  #known: KnownContent | undefined;
-  /** UIDs of claims that this instance has changed since. */
-  readonly #changed = new Set<string>();
-  /** Whether the store was checked for writes of other instances in the open transaction, which keeps them waiting. */
-  #isAlone = false;
-  /** Whether it was checked by the synchronous code that runs now, which waits for nothing that another instance does. */
-  #isChecked = false;
 
   /** @param path of the database file, which is made if missing, unless `readOnly` */
-  constructor(path: string, { bootId, readOnly = false, open = openFile }: StoreOptions = {}) {
-    this.path = path;
+  constructor(path: string, { bootId, ...options }: StoreOptions = {}) {
     this.#bootId = bootId;
-    this.#isReadOnly = readOnly;
-    this.#database = this.#guard(() => {
-      return readOnly ? openToRead(open, path) : openDatabase(open, path);
+    const database = new StoreDatabase(path, options);
+    this.#database = database;
+    this.#content = new ContentCache({
+      dataVersion: () => database.query('PRAGMA data_version')[0]?.data_version,
+      isTransaction: () => database.isTransaction,
+      claims: (uid) => (uid === undefined ? this.#claims('') : this.#claims('WHERE uid = ?', uid)),
     });
-    this.records = new RecordTable(this.#query.bind(this), () => this.#readChanges().records);
+    this.records = new RecordTable(
+      (sql, ...values) => database.query(sql, ...values),
+      () => this.#content.read().records,
+    );
+  }
+
+  /** Of the database file. */
+  get path(): string {
+    return this.#database.path;
   }
 
   claim(uid: string): StoredClaim | undefined {
@@ -73,7 +62,7 @@ export class Store implements Disposable {
    * this instance has changed, or all if another instance has written.
    */
   claims(): readonly StoredClaim[] {
-    return this.#readChanges().claims;
+    return this.#content.read().claims;
   }
 
   /** The claims that were last written in another boot of the node. */
@@ -84,8 +73,8 @@ export class Store implements Disposable {
 
   /** Deletes unrestored VFs of earlier boots of the node: the kernel has created them anew since. */
   forgetUnrestoredOfEarlierBoots(): void {
-    if (this.#bootId !== undefined) this.#query('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId);
-    delete this.#known?.unrestored;
+    if (this.#bootId !== undefined) this.#database.query('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId);
+    this.#content.forget('unrestored');
   }
 
   /** The claims that are prepared for a pod, whatever their state. */
@@ -125,10 +114,10 @@ export class Store implements Disposable {
 
   /** Changes only the state of claims; those that are not stored are ignored. */
   setState(uids: readonly string[], state: StoredClaim['state']): void {
-    for (const uid of uids) this.#changed.add(uid);
+    for (const uid of uids) this.#content.changed(uid);
     const which = 'uid IN (SELECT value FROM json_each(?))';
     const update = `UPDATE claims SET state = ?, boot_id = ? WHERE ${which}`;
-    this.#query(update, state, this.#bootId ?? null, JSON.stringify(uids));
+    this.#database.query(update, state, this.#bootId ?? null, JSON.stringify(uids));
   }
 
   /**
@@ -137,21 +126,17 @@ export class Store implements Disposable {
    * @throws the error of the task
    */
   together(task: () => void): void {
-    const isInner = this.#database.isTransaction;
-    const [begin, commit, undo] = isInner ? innerSteps : outerSteps;
-    this.#query(begin);
-    // Another instance may have written while this one waited.
-    this.#isChecked &&= isInner;
+    const isNested = this.#database.isTransaction;
     try {
-      task();
-      this.#query(commit);
+      this.#database.transaction(() => {
+        this.#content.begun(isNested);
+        task();
+      });
     } catch (error) {
-      this.#known = undefined;
-      // A full disk ends the transaction by itself.
-      if (this.#database.isTransaction) this.#guard(() => this.#database.exec(undo));
+      this.#content.undone();
       throw error;
     } finally {
-      this.#isAlone &&= isInner;
+      this.#content.ended(isNested);
     }
   }
 
@@ -163,18 +148,18 @@ export class Store implements Disposable {
     if (changes.size === 0) return;
     this.together(() => {
       const devices = this.#devicesOf(claimUid);
-      this.#changed.add(claimUid);
+      this.#content.changed(claimUid);
       for (const { pciAddress, ...rest } of devices) {
         if (!changes.has(pciAddress)) continue;
         const data = JSON.stringify({ ...rest, attachment: changes.get(pciAddress) });
-        this.#query('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
+        this.#database.query('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
       }
     });
   }
 
   /** VFs that are not available until they are restored, frozen. Each look at the devices asks for them. */
   unrestored(): readonly UnrestoredVf[] {
-    const known = this.#readChanges();
+    const known = this.#content.read();
     known.unrestored ??= this.#unrestored();
     return known.unrestored;
   }
@@ -182,54 +167,59 @@ export class Store implements Disposable {
   /** Adds a VF, or updates why it is not restored. */
   putUnrestored({ device: { pciAddress, ...rest }, reason }: UnrestoredVf): void {
     const statement = 'INSERT OR REPLACE INTO unrestored (pci_address, data, reason, boot_id) VALUES (?, ?, ?, ?)';
-    this.#query(statement, pciAddress, JSON.stringify(rest), reason, this.#bootId ?? null);
-    delete this.#known?.unrestored;
+    this.#database.query(statement, pciAddress, JSON.stringify(rest), reason, this.#bootId ?? null);
+    this.#content.forget('unrestored');
   }
 
   deleteUnrestored(pciAddress: string): void {
-    this.#query('DELETE FROM unrestored WHERE pci_address = ?', pciAddress);
-    delete this.#known?.unrestored;
+    this.#database.query('DELETE FROM unrestored WHERE pci_address = ?', pciAddress);
+    this.#content.forget('unrestored');
   }
 
   /** What is or was wrong with functions of cards, in the order of their addresses. */
   conditions(): readonly StoredCondition[] {
-    const known = this.#readChanges();
+    const known = this.#content.read();
     known.conditions ??= this.#conditions();
     return known.conditions;
   }
 
   putCondition({ pciAddress, condition, ...rest }: StoredCondition): void {
     const statement = 'INSERT OR REPLACE INTO conditions (pci_address, condition, data) VALUES (?, ?, ?)';
-    this.#query(statement, pciAddress, condition, JSON.stringify(rest));
-    delete this.#known?.conditions;
+    this.#database.query(statement, pciAddress, condition, JSON.stringify(rest));
+    this.#content.forget('conditions');
   }
 
   deleteCondition({ pciAddress, condition }: Pick<StoredCondition, 'pciAddress' | 'condition'>): void {
-    this.#query('DELETE FROM conditions WHERE pci_address = ? AND condition = ?', pciAddress, condition);
-    delete this.#known?.conditions;
+    this.#database.query('DELETE FROM conditions WHERE pci_address = ? AND condition = ?', pciAddress, condition);
+    this.#content.forget('conditions');
   }
 
   /** Deletes a claim and keeps those of its devices that could not be restored, in one transaction. */
   deleteClaim(uid: string, unrestored: readonly UnrestoredVf[] = []): void {
     this.together(() => {
       for (const each of unrestored) this.putUnrestored(each);
-      this.#changed.add(uid);
-      this.#query('DELETE FROM claims WHERE uid = ?', uid);
+      this.#content.changed(uid);
+      this.#database.query('DELETE FROM claims WHERE uid = ?', uid);
     });
   }
 
   [Symbol.dispose](): void {
-    if (this.#database.isOpen) this.#database.close();
+    this.#database[Symbol.dispose]();
   }
 
   #putClaimRow({ identity: { uid, namespace, name }, podUids, state, allocation }: StoredClaim): void {
-    this.#changed.add(uid);
-    this.#query(
+    this.#content.changed(uid);
+    this.#database.query(
       `INSERT INTO claims (uid, namespace, name, pod_uids, state, boot_id, allocation) VALUES (?, ?, ?, ?, ?, ?, ?)
        ON CONFLICT (uid) DO UPDATE SET namespace = excluded.namespace, name = excluded.name, pod_uids = excluded.pod_uids,
          state = excluded.state, boot_id = excluded.boot_id, allocation = excluded.allocation`,
-      ...[uid, namespace, name, JSON.stringify(podUids), state],
-      ...[this.#bootId ?? null, allocation ?? null],
+      uid,
+      namespace,
+      name,
+      JSON.stringify(podUids),
+      state,
+      this.#bootId ?? null,
+      allocation ?? null,
     );
   }
 
@@ -240,13 +230,19 @@ export class Store implements Disposable {
       [...stored.keys()],
     );
     // The rows of a claim are in the order of its allocation.
-    if (!isSame) this.#query('DELETE FROM devices WHERE claim_uid = ?', uid);
+    if (!isSame) this.#database.query('DELETE FROM devices WHERE claim_uid = ?', uid);
     for (const { pciAddress, attachment: given, ...rest } of devices) {
       const known = stored.get(pciAddress);
       const attachment = known === undefined ? given : known.attachment;
       const data = JSON.stringify({ ...rest, attachment });
-      if (isSame) this.#query('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
-      else this.#query('INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)', pciAddress, uid, data);
+      if (isSame) this.#database.query('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
+      else
+        this.#database.query(
+          'INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)',
+          pciAddress,
+          uid,
+          data,
+        );
     }
   }
 
@@ -267,47 +263,28 @@ export class Store implements Disposable {
     }
   }
 
-  #readChanges() {
-    // Changes with each commit of another instance.
-    const read = () => this.#query('PRAGMA data_version')[0]?.data_version;
-    const dataVersion = this.#isAlone || this.#isChecked ? this.#known?.dataVersion : read();
-    this.#isAlone = this.#database.isTransaction;
-    if (!this.#isChecked)
-      void endOfTurn.then(() => {
-        this.#isChecked = false;
-      });
-    this.#isChecked = true;
-    if (this.#known === undefined || this.#known.dataVersion !== dataVersion) {
-      this.#known = { dataVersion, claims: this.#claims(''), records: { texts: new Map(), names: undefined } };
-    } else if (this.#changed.size > 0) {
-      const others = this.#known.claims.filter(({ identity }) => !this.#changed.has(identity.uid));
-      const own = [...this.#changed].flatMap((uid) => this.#claims('WHERE uid = ?', uid));
-      this.#known.claims = own.length === 0 ? others : [...others, ...own].sort(byName);
-    }
-    this.#changed.clear();
-    return this.#known;
-  }
-
   #unrestored(): readonly UnrestoredVf[] {
-    const rows = this.#query('SELECT * FROM unrestored ORDER BY pci_address');
-    return this.#guard(() => deepFreeze(rows.map((row) => ({ device: toDevice(row), reason: String(row.reason) }))));
+    const rows = this.#database.query('SELECT * FROM unrestored ORDER BY pci_address');
+    return this.#database.guard(() =>
+      deepFreeze(rows.map((row) => ({ device: toDevice(row), reason: String(row.reason) }))),
+    );
   }
 
   #conditions(): readonly StoredCondition[] {
-    const rows = this.#query('SELECT * FROM conditions ORDER BY pci_address, condition');
+    const rows = this.#database.query('SELECT * FROM conditions ORDER BY pci_address, condition');
     const read = ({ pci_address, condition, data }: Row): StoredCondition => {
       return { pciAddress: String(pci_address), condition, ...JSON.parse(String(data)) };
     };
-    return this.#guard(() => rows.map(read));
+    return this.#database.guard(() => rows.map(read));
   }
 
   /** In one statement, for a consistent view: another instance may be writing. */
   #claims(where: string, ...parameters: string[]): StoredClaim[] {
     const tables = 'claims LEFT JOIN devices ON claim_uid = uid';
     const order = 'ORDER BY namespace, name, devices.rowid';
-    const rows = this.#query(`SELECT * FROM ${tables} ${where} ${order}`, ...parameters);
+    const rows = this.#database.query(`SELECT * FROM ${tables} ${where} ${order}`, ...parameters);
     const claims = new Map<string, StoredClaim>();
-    this.#guard(() => {
+    this.#database.guard(() => {
       for (const row of rows) {
         const uid = String(row.uid);
         const claim = claims.get(uid) ?? toClaim(row);
@@ -321,56 +298,4 @@ export class Store implements Disposable {
   #devicesOf(claimUid: string): readonly StoredDevice[] {
     return this.claim(claimUid)?.devices ?? [];
   }
-
-  /** Runs a statement. It is kept: there are only a handful of them. */
-  #query(sql: string, ...parameters: (string | null)[]): Row[] {
-    return this.#guard(() => {
-      const statement = this.#statements.get(sql) ?? this.#database.prepare(sql);
-      this.#statements.set(sql, statement);
-      return statement.all(...parameters);
-    });
-  }
-
-  #guard<T>(task: () => T): T {
-    try {
-      return task();
-    } catch (cause) {
-      if (cause instanceof StateError) throw cause;
-      const details = { cause, path: this.path, retriable: !isDamage(cause), hint: this.#hintFor(cause) };
-      throw new StateError('store-unusable', `state store ${this.path} cannot be used`, details);
-    }
-  }
-
-  #hintFor(cause: unknown): string {
-    if (isDamage(cause)) return damagedHint;
-    if (this.#isReadOnly) return 'run this as root, in the same version as the driver';
-    return 'check space and permissions of its directory; without it nothing is done';
-  }
-}
-
-/** What waits for it runs after the synchronous code that runs now. */
-const endOfTurn = Promise.resolve();
-
-/** What was read of a version of the database; what is absent has to be read again. */
-interface KnownContent {
-  dataVersion: unknown;
-  claims: readonly StoredClaim[];
-  unrestored?: readonly UnrestoredVf[];
-  conditions?: readonly StoredCondition[];
-  records: KnownRecords;
-}
-
-function byName({ identity: one }: StoredClaim, { identity: other }: StoredClaim): number {
-  const [a, b] = one.namespace === other.namespace ? [one.name, other.name] : [one.namespace, other.namespace];
-  return a < b ? -1 : Number(a > b);
-}
-
-/** Whether the file is damaged: SQLite says so, or the driver cannot have written its content. */
-function isDamage(error: unknown): boolean {
-  if (error instanceof SyntaxError) return true;
-  return error instanceof Error && 'errcode' in error && damageCodes.includes(Number(error.errcode) & 0xff);
-}
-
-function openFile(path: string, options: DatabaseSyncOptions): Database {
-  return new DatabaseSync(path, options);
 }

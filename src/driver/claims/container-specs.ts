@@ -1,0 +1,78 @@
+import type { AllocatedClaim, PreparedDevice } from '../../framework/kubeletplugin/index.ts';
+import { baseRequest, type CdiSpecs, type DeviceAttributes } from '../../framework/metadata/index.ts';
+import type { DialectFiles } from '../dialects/index.ts';
+import { PodDialects } from '../dialects/pod-dialects.ts';
+import type { StoredClaim, StoredDevice } from '../model/index.ts';
+import type { Store } from '../state/index.ts';
+import type { DeviceResolver } from './device-resolver.ts';
+
+export interface ContainerSpecsOptions {
+  store: Store;
+  resolver: Pick<DeviceResolver, 'observed'>;
+  /** What a device's ResourceSlice says of it. */
+  attributesOf: (pciAddress: string) => DeviceAttributes;
+  /** CDI specs for what containers need besides the metadata. */
+  deviceSpecs: CdiSpecs;
+  /** Files and variables for software that does not read the metadata. */
+  dialectFiles: Pick<DialectFiles, 'write' | 'removeClaim'>;
+}
+
+/** What containers of a claim get besides the metadata: device files, and variables and files of older dialects. */
+export class ContainerSpecs {
+  readonly #options: ContainerSpecsOptions;
+  readonly #dialects: PodDialects;
+
+  constructor(options: ContainerSpecsOptions) {
+    this.#options = options;
+    this.#dialects = new PodDialects({ store: options.store, files: options.dialectFiles });
+  }
+
+  /** @throws DriverError `config-invalid` if a variable of the claim has another value in its pod */
+  check(claim: AllocatedClaim, devices: StoredDevice[]): void {
+    this.#dialects.check(claim, devices);
+  }
+
+  /** Writes CDI specs. @returns the devices of those requests that have some: the framework knows those of the others */
+  write(claim: Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>): PreparedDevice[] {
+    const { uid } = claim.identity;
+    const dialectIds = new Map(this.#dialects.layDown(claim));
+    const prepared: PreparedDevice[] = [];
+    for (const device of claim.devices) {
+      const { request, pool, name } = device;
+      const dialectId = dialectIds.get(baseRequest(request));
+      // With the first device: a container with the request has all of its devices.
+      dialectIds.delete(baseRequest(request));
+      const cdiDeviceIds = [...this.#writeSpec(uid, device), ...(dialectId === undefined ? [] : [dialectId])];
+      prepared.push({ requests: [request], poolName: pool, deviceName: name, cdiDeviceIds, metadata: 'deferred' });
+    }
+    const withSpecs = new Set(prepared.flatMap((each) => (each.cdiDeviceIds.length > 0 ? each.requests : [])));
+    return prepared.filter(({ requests }) => requests.some((request) => withSpecs.has(request)));
+  }
+
+  /** Describes the devices of requests with `adminAccess`, which belong to other claims or to none. */
+  observed(claim: AllocatedClaim): PreparedDevice[] {
+    return this.#options.resolver.observed(claim).map(({ request, pool, name, pciAddress }) => {
+      const metadata = { attributes: this.#options.attributesOf(pciAddress) };
+      return { requests: [request], poolName: pool, deviceName: name, cdiDeviceIds: [], metadata };
+    });
+  }
+
+  /** Removes the CDI specs of device files. @param uids of claims */
+  removeDevices(uids: readonly string[]): void {
+    this.#options.deviceSpecs.removeClaims(uids);
+  }
+
+  /** Removes the variables and files of older dialects. */
+  removeDialects(claim: Parameters<PodDialects['remove']>[0]): void {
+    this.#dialects.remove(claim);
+  }
+
+  /** @returns the CDI device id for the device's files, if it has any */
+  #writeSpec(claimUid: string, { name, access }: StoredDevice): string[] {
+    const { deviceSpecs } = this.#options;
+    const nodes = [...new Set(access?.nodes)];
+    if (nodes.length === 0) return [];
+    deviceSpecs.write(claimUid, name, { deviceNodes: nodes.map((path) => ({ path, permissions: 'rw' })) });
+    return [deviceSpecs.deviceId(claimUid, name)];
+  }
+}

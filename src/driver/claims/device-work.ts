@@ -1,0 +1,112 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
+import { explain } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { isVfio, SriovError, type VfAccess, type VfSnapshot } from '../../node/sriov/index.ts';
+import { findUserSpaceProblems } from '../api/config-rules.ts';
+import { invalidConfig, type StoredDevice, type UnrestoredVf } from '../model/index.ts';
+import type { Store } from '../state/index.ts';
+import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
+import { toVfWanted } from '../vf/vf-wanted.ts';
+import { checkGroups, groupsOf } from './iommu-groups.ts';
+
+export interface DeviceWorkOptions {
+  store: Pick<Store, 'holderOf'>;
+  attachments: VfDetacher;
+  control: Pick<VfControl, 'access' | 'configure' | 'groupMembers' | 'mtuLimits' | 'restore' | 'snapshot'>;
+  logger: Logger;
+}
+
+/** What prepare and unprepare do with a single VF on the host: snapshot, configure, open to containers, restore. */
+export class DeviceWork {
+  readonly #options: DeviceWorkOptions;
+  /** Why VFs could not be given the interface that their claim needs, by PCI address. */
+  readonly #withoutInterface = new Map<string, string>();
+
+  constructor(options: DeviceWorkOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Returns the device with its snapshot, also if the claim changes nothing from outside: a CNI plugin may. An earlier snapshot stays.
+   * @throws DriverError `config-invalid` for an MTU that the VF cannot have; SriovError, NetlinkError
+   */
+  async snapshot(claim: AllocatedClaim, device: StoredDevice): Promise<StoredDevice> {
+    const byOthers = (device.config.attach ?? 'netlink') !== 'netlink';
+    const options = { wanted: toVfWanted(device.config), byOthers };
+    const before = device.before ?? (await this.#options.control.snapshot(device, options));
+    await this.#checkMtu(claim, device, before);
+    return { ...device, before };
+  }
+
+  /** Configures a VF from outside as its claim asks. @throws DriverError `device-in-use`; SriovError, NetlinkError */
+  async configure(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
+    const { store, control } = this.#options;
+    const { before, pciAddress } = device;
+    const wanted = toVfWanted(device.config);
+    if (before === undefined) return;
+    // It gets `auto` when the LACP partner of its PF is back.
+    if (device.isSilenced) delete wanted.vf?.linkState;
+    const isToUserSpace = wanted.driver !== undefined && wanted.driver !== 'default';
+    const getsInterface = before.driver === undefined || (isVfio(before.driver) && wanted.driver === 'default');
+    if (isToUserSpace || getsInterface) {
+      checkGroups(store, claim, await groupsOf(control, [device]), isToUserSpace);
+    }
+    try {
+      await control.configure(device, wanted, before);
+      this.#withoutInterface.delete(pciAddress);
+    } catch (error) {
+      const isUnusable = error instanceof SriovError && error.code === 'interface-missing';
+      if (isUnusable) this.#withoutInterface.set(pciAddress, explain(error));
+      throw error;
+    }
+  }
+
+  /** Returns how containers access a configured VF. @throws DriverError `config-invalid`; SriovError */
+  async access(claim: AllocatedClaim, device: StoredDevice): Promise<VfAccess> {
+    const { vhost = false, rdma = false } = device.config;
+    const access = await this.#options.control.access(device, { vhost, rdma });
+    if (access.vfio === undefined) return access;
+    // Checked again, for a VF that an administrator has bound to vfio and a claim that leaves the driver alone.
+    const problems = findUserSpaceProblems(device.config, access.driver ?? 'vfio');
+    if (problems.length > 0) throw invalidConfig(claim, problems);
+    return access;
+  }
+
+  /** Detaches and restores the devices of a claim. @returns those that no claim may get until they are restored */
+  async restoreAll(identity: ClaimIdentity, devices: readonly StoredDevice[]): Promise<UnrestoredVf[]> {
+    const { attachments, control, logger } = this.#options;
+    const unrestored: UnrestoredVf[] = [];
+    for (const stored of devices) {
+      const device = { ...stored };
+      const fields = { claim: claimName(identity), device: device.name };
+      const lacking = this.#withoutInterface.get(device.pciAddress);
+      try {
+        await restore({ attachments, control }, identity.uid, device);
+        if (lacking === undefined) continue;
+        logger.error({ ...fields, reason: lacking }, 'VF is unavailable until it can have an interface');
+        unrestored.push({ device: { ...device, lacksInterface: true }, reason: lacking });
+      } catch (error) {
+        logger.error({ ...fields, err: error }, 'VF is unavailable until it is restored');
+        unrestored.push({ device, reason: explain(error) });
+      }
+    }
+    return unrestored;
+  }
+
+  /** The store has the VFs that could not be restored. */
+  stored(unrestored: readonly UnrestoredVf[]): void {
+    for (const { device } of unrestored) this.#withoutInterface.delete(device.pciAddress);
+  }
+
+  /** @throws DriverError `config-invalid`; without an interface the MTU is only reported */
+  async #checkMtu(claim: AllocatedClaim, device: StoredDevice, before: VfSnapshot): Promise<void> {
+    const { mtu, driver = before.driver ?? 'kernel' } = device.config;
+    if (mtu === undefined || isVfio(driver)) return;
+    for (const { minBytes, maxBytes, of } of await this.#options.control.mtuLimits(device)) {
+      if (mtu >= minBytes && mtu <= maxBytes) continue;
+      const limits = `is not within ${minBytes} and ${maxBytes}, which ${of} allows device ${device.name}`;
+      throw invalidConfig(claim, [`mtu: ${mtu} ${limits}; a VF can have no more than its PF`]);
+    }
+  }
+}

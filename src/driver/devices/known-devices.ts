@@ -1,0 +1,171 @@
+import { isDeepStrictEqual } from 'node:util';
+import { explain, NetdraError } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import {
+  emptyReport,
+  type HeldDevices,
+  type HeldFacts,
+  type InventoryReport,
+  type NetworkDevice,
+  whyNothing,
+} from '../../node/inventory/index.ts';
+import type { UnrestoredVf } from '../model/index.ts';
+import { unsettledDevices } from './held-devices.ts';
+
+export interface KnownDevicesOptions {
+  inventory: { scan(held: HeldDevices): Promise<InventoryReport> };
+  /** Devices that are prepared for claims now. */
+  held: () => HeldDevices;
+  /** VFs that no claim gets until they are restored. */
+  unrestored: () => readonly UnrestoredVf[];
+  isHung: (pciAddress: string) => boolean;
+  /** For the time of scans. Default: the system's clock. */
+  now?: () => Date;
+  /** Called when a scan begins, also when it begins again. */
+  onStart: () => void;
+  /** Called with what a scan has read, before it counts. What it throws fails the scan. */
+  onRead: (report: InventoryReport) => void;
+  /** Called when another scan is to follow soon. */
+  onUnsettled: () => void;
+  logger: Logger;
+}
+
+/**
+ * The devices of the node, as the scans found them. Devices of claims stay as they were first seen, because a claim's changes are not
+ * properties of the device. So do devices to be restored, and hung ones, whatever sysfs shows of them meanwhile.
+ */
+export class KnownDevices {
+  readonly #options: KnownDevicesOptions;
+  #all: readonly NetworkDevice[] = [];
+  #isListed = false;
+  #scannedAt = new Date(0);
+  /** Why the last scan failed; absent: it did not. */
+  #failure: unknown;
+  /** Of the last scan that did not fail. */
+  #report: InventoryReport = emptyReport();
+  /** What was logged of the last scan. */
+  #logged = '';
+
+  constructor(options: KnownDevicesOptions) {
+    this.#options = options;
+  }
+
+  /** Sorted by PCI address. */
+  get all(): readonly NetworkDevice[] {
+    return this.#all;
+  }
+
+  /** Whether the node's devices were ever listed; if not, nothing is known of any of them. */
+  get isListed(): boolean {
+    return this.#isListed;
+  }
+
+  /** When the last scan that succeeded began. */
+  get scannedAt(): Date {
+    return this.#scannedAt;
+  }
+
+  /** Why the devices could not be listed last time. */
+  get failure(): unknown {
+    return this.#failure;
+  }
+
+  /** Of the last scan that did not fail. */
+  get report(): Readonly<InventoryReport> {
+    return this.#report;
+  }
+
+  find(name: string): NetworkDevice | undefined {
+    return this.#all.find((device) => device.name === name);
+  }
+
+  at(pciAddress: string): NetworkDevice | undefined {
+    return this.#all.find((device) => device.pciAddress === pciAddress);
+  }
+
+  /** @throws NetdraError `devices-unlisted` */
+  assertListed(): void {
+    if (this.#isListed) return;
+    const { hint = 'the driver tries again every two seconds' } =
+      this.#failure instanceof NetdraError ? this.#failure : {};
+    const details = { cause: this.#failure, retriable: true, hint };
+    throw new NetdraError('devices-unlisted', 'the devices of this node could not be listed yet', details);
+  }
+
+  /**
+   * Lists the node's devices.
+   * @param follow uses the new list, which counts once it has returned
+   * @returns what `follow` does
+   * @throws SriovError, NetlinkError; what `onRead` or `follow` throws
+   */
+  async scan<T>(follow: () => T): Promise<T> {
+    this.#options.onStart();
+    const startedAt = this.#options.now?.() ?? new Date();
+    const known = new Map(this.#all.map((device) => [device.pciAddress, device]));
+    const before = this.#heldNow();
+    const report = await this.#options.inventory.scan(before);
+    const after = this.#heldNow();
+    // What the scan saw of a VF that another instance prepared meanwhile may be what its claim made of it.
+    const isMixed = ({ pciAddress }: NetworkDevice) =>
+      !known.has(pciAddress) && !isDeepStrictEqual(before.get(pciAddress), after.get(pciAddress));
+    if (report.devices.some(isMixed)) return await this.scan(follow);
+    this.#options.onRead(report);
+    this.#readReport(report);
+    const isHeld = ({ pciAddress }: NetworkDevice) => before.has(pciAddress) || after.has(pciAddress);
+    const seen = report.devices.map((device) => (isHeld(device) && known.get(device.pciAddress)) || device);
+    const isKept = (device: NetworkDevice) =>
+      this.#options.isHung(device.pciAddress) || (report.functions === undefined && isHeld(device));
+    this.#all = [...seen, ...this.#unseen(seen).filter(isKept)].sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
+    const result = follow();
+    this.#isListed = true;
+    this.#scannedAt = startedAt;
+    this.#failure = undefined;
+    return result;
+  }
+
+  /** Keeps why a scan failed, and logs each failure once. */
+  failed(error: unknown, level: 'warn' | 'error'): void {
+    this.#options.onUnsettled();
+    const isKnown = this.#failure !== undefined && explain(this.#failure) === explain(error);
+    this.#failure = error;
+    if (!isKnown) this.#options.logger[level]({ err: error }, 'devices cannot be listed');
+  }
+
+  #heldNow(): Map<string, HeldFacts> {
+    const { held, unrestored, isHung } = this.#options;
+    const hung = this.#all.map(({ pciAddress }) => pciAddress).filter(isHung);
+    return unsettledDevices(held(), unrestored(), hung);
+  }
+
+  #readReport(report: InventoryReport): void {
+    this.#report = report;
+    // A device that could not be read may be readable a moment later. A problem that stays is no reason to scan more often.
+    if (this.#log(report) && report.problems.length > 0) this.#options.onUnsettled();
+  }
+
+  /**
+   * Logs why devices are not offered, unless that was logged after the last scan already.
+   * @returns whether it was logged
+   */
+  #log(report: InventoryReport): boolean {
+    const { devices, excluded, problems, warnings } = report;
+    const { logger } = this.#options;
+    const text = JSON.stringify([excluded, problems.map(({ message }) => message), warnings, devices.length === 0]);
+    if (text === this.#logged) return false;
+    this.#logged = text;
+    for (const exclusion of excluded) logger.info({ ...exclusion }, 'device not offered');
+    for (const problem of problems) logger.warn({ err: problem }, 'problem with a device');
+    for (const warning of warnings) logger.warn({}, warning);
+    if (devices.length === 0) logger.warn({ reason: whyNothing(report) }, 'no device is offered');
+    return true;
+  }
+
+  /**
+   * Devices that were there before. A hung one can be missing from sysfs halfway through an unbind, and what a claim has is not gone
+   * because it cannot be read.
+   */
+  #unseen(seen: readonly NetworkDevice[]): NetworkDevice[] {
+    const isSeen = new Set(seen.map(({ pciAddress }) => pciAddress));
+    return this.#all.filter(({ pciAddress }) => !isSeen.has(pciAddress));
+  }
+}
