@@ -5,13 +5,10 @@ import { defined } from '../../lib/defined.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import {
   deviceAttributes,
-  emptyReport,
-  type HeldFacts,
   Inventory,
   type InventoryOptions,
   type InventoryReport,
   type NetworkDevice,
-  whyNothing,
 } from '../../node/inventory/index.ts';
 import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
 import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
@@ -24,8 +21,8 @@ import {
 } from './device-conditions.ts';
 import { countDevices, type DeviceCounts } from './device-counts.ts';
 import type { DeviceState } from './device-state.ts';
-import { unsettledDevices } from './held-devices.ts';
 import { type InventoryView, type ViewedDevices, viewInventory } from './inventory-view.ts';
+import { KnownDevices } from './known-devices.ts';
 import { ListAttributes, type ListAttributesOptions } from './list-attributes.ts';
 import { offeredBandwidth, portCounters } from './offered-bandwidth.ts';
 import type { PolicySource } from './policy-file.ts';
@@ -51,24 +48,17 @@ export class DeviceList implements AsyncDisposable {
   readonly vfs: HostVfs;
   readonly #options: DeviceListOptions;
   readonly #inventory: Inventory;
+  readonly #known: KnownDevices;
   readonly #policy: PolicyInForce;
   readonly #history: ConditionHistory;
   readonly #conditions: DeviceConditions;
   readonly #lists: ListAttributes;
   readonly #schedule: ScanSchedule;
   readonly #stop = new AbortController();
-  #devices: NetworkDevice[] = [];
-  #isListed = false;
   /** Whether a change has yet to be reported: the store can fail meanwhile. */
   #isUnreported = false;
-  #scannedAt = new Date(0);
-  /** What the last scan offered, and what was logged of it. */
+  /** What the last scan offered. */
   #offered: Device[] = [];
-  #logged = '';
-  /** Why the last scan failed; absent: it did not. */
-  #failure: unknown;
-  /** Of the last scan that did not fail. */
-  #report: InventoryReport = emptyReport();
   #watching: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
 
@@ -77,8 +67,8 @@ export class DeviceList implements AsyncDisposable {
     const { host, clock, policy, held } = options;
     this.vfs = new HostVfs({
       ...options,
-      deviceAt: (pciAddress) => this.#at(pciAddress),
-      assertListed: () => this.#assertListed(),
+      deviceAt: (pciAddress) => this.#known.at(pciAddress),
+      assertListed: () => this.#known.assertListed(),
       onHungChange: (hung) => this.#hungChanged(hung),
       onRatesRefused: (pciAddress, isFinal) => this.#inventory.ratesRefused(pciAddress, isFinal),
     });
@@ -99,21 +89,31 @@ export class DeviceList implements AsyncDisposable {
     this.#lists = new ListAttributes(options);
     const quarantine = () => [this.#conditions.fingerprint(), ...this.#inventory.refusals].join();
     this.#schedule = new ScanSchedule(options, () => ({ held: held(), quarantine: quarantine() }));
+    this.#known = new KnownDevices({
+      ...options,
+      inventory: this.#inventory,
+      isHung: (pciAddress) => this.#conditions.isHung(pciAddress),
+      onStart: () => this.#schedule.started(),
+      onRead: ({ readings, functions }) => {
+        if (this.#history.observe(readings, functions)) this.#isUnreported = true;
+      },
+      onUnsettled: () => this.#schedule.request(),
+    });
   }
 
   /** Whether the node's devices were ever listed; if not, nothing is known of any of them. */
   get isListed(): boolean {
-    return this.#isListed;
+    return this.#known.isListed;
   }
 
   /** When the last scan that succeeded began. */
   get scannedAt(): Date {
-    return this.#scannedAt;
+    return this.#known.scannedAt;
   }
 
   /** Why the devices could not be listed last time. */
   get failure(): unknown {
-    return this.#failure;
+    return this.#known.failure;
   }
 
   /** Why the newest policy is not in force; the last valid one is, if there was one. */
@@ -134,12 +134,12 @@ export class DeviceList implements AsyncDisposable {
 
   /** Of the last scan that did not fail. */
   get report(): Readonly<InventoryReport> {
-    return this.#report;
+    return this.#known.report;
   }
 
   /** How many problems there are with reading the node's devices. */
   get problemCount(): number {
-    return this.#report.problems.length + (this.#failure === undefined ? 0 : 1);
+    return this.#known.report.problems.length + (this.#known.failure === undefined ? 0 : 1);
   }
 
   /**
@@ -150,13 +150,12 @@ export class DeviceList implements AsyncDisposable {
   async start(): Promise<void> {
     await this.scan().catch((error: unknown) => {
       if (!(error instanceof NetdraError) || error.code === 'policy-invalid') throw error;
-      this.#failed(error, 'error');
+      this.#known.failed(error, 'error');
     });
   }
 
   /**
-   * Lists the node's devices. Devices of claims stay as they were first seen, because a claim's changes are not
-   * properties of the device. So do devices to be restored, and hung ones, whatever sysfs shows of them meanwhile.
+   * Lists the node's devices, see {@link KnownDevices}.
    * @returns whether the offered devices changed
    * @throws NetdraError `policy-invalid`, `policy-refused`, `policy-unread` if there is no valid earlier policy; SriovError, NetlinkError
    */
@@ -183,7 +182,7 @@ export class DeviceList implements AsyncDisposable {
           else if (isScan) onScan();
           this.#isUnreported = false;
         } catch (error) {
-          this.#failed(error, 'warn');
+          this.#known.failed(error, 'warn');
         }
       }
     };
@@ -201,8 +200,8 @@ export class DeviceList implements AsyncDisposable {
 
   /** Offered devices, sorted by PCI address. Those that new claims are to avoid have a taint. */
   offered(): Device[] {
-    const withdrawn = this.#conditions.withdrawals(this.#devices);
-    const devices = this.#devices.filter(({ pciAddress }) => !withdrawn.has(pciAddress));
+    const withdrawn = this.#conditions.withdrawals(this.#known.all);
+    const devices = this.#known.all.filter(({ pciAddress }) => !withdrawn.has(pciAddress));
     return devices.map((device) => ({
       name: device.name,
       attributes: this.#lists.offered(deviceAttributes(device)),
@@ -213,19 +212,23 @@ export class DeviceList implements AsyncDisposable {
 
   /** The ports whose bandwidth the offered devices share. */
   sharedCounters(): CounterSet[] {
-    return portCounters(this.#devices);
+    return portCounters(this.#known.all);
   }
 
   /** What is wrong with devices, by their names. */
   unhealthy(): Map<string, DeviceCondition[]> {
-    const all = this.#devices.map((device): [string, DeviceCondition[]] => [device.name, this.#conditions.of(device)]);
+    const all = this.#known.all.map((device): [string, DeviceCondition[]] => [
+      device.name,
+      this.#conditions.of(device),
+    ]);
     return new Map(all.filter(([, conditions]) => conditions.length > 0));
   }
 
   /** What tools show. @throws NetdraError `devices-unlisted` */
   view(claims: ViewedDevices['claims']): InventoryView {
-    this.#assertListed();
-    const [report, devices, conditions] = [this.#report, this.#devices, this.#conditions];
+    this.#known.assertListed();
+    const { report, all: devices } = this.#known;
+    const conditions = this.#conditions;
     return viewInventory({ report, devices, conditions, claims, ...defined({ policyFault: this.state.policyFault }) });
   }
 
@@ -235,9 +238,9 @@ export class DeviceList implements AsyncDisposable {
   }
 
   counts(): DeviceCounts {
-    const [devices, unrestored] = [this.#devices, this.#options.unrestored().length];
-    const held = this.#options.held();
-    return countDevices({ report: this.#report, devices, conditions: this.#conditions, unrestored, held });
+    const { report, all: devices } = this.#known;
+    const unrestored = this.#options.unrestored().length;
+    return countDevices({ report, devices, conditions: this.#conditions, unrestored, held: this.#options.held() });
   }
 
   /** Offers less if the error says that the API server stores no taints, or no lists. */
@@ -246,7 +249,7 @@ export class DeviceList implements AsyncDisposable {
   }
 
   find(name: string): NetworkDevice | undefined {
-    return this.#devices.find((device) => device.name === name);
+    return this.#known.find(name);
   }
 
   /**
@@ -254,7 +257,7 @@ export class DeviceList implements AsyncDisposable {
    * @throws SriovError `device-hangs`; NetdraError `devices-unlisted`
    */
   findUsable(name: string): NetworkDevice | undefined {
-    this.#assertListed();
+    this.#known.assertListed();
     const device = this.find(name);
     if (device !== undefined) this.#conditions.check(device.pciAddress);
     return device;
@@ -262,8 +265,8 @@ export class DeviceList implements AsyncDisposable {
 
   /** @throws NetdraError `devices-unlisted` */
   attributesOf(pciAddress: string): DeviceAttributes {
-    this.#assertListed();
-    const device = this.#at(pciAddress);
+    this.#known.assertListed();
+    const device = this.#known.at(pciAddress);
     return device === undefined ? {} : deviceAttributes(device);
   }
 
@@ -273,44 +276,20 @@ export class DeviceList implements AsyncDisposable {
    */
   async recreateLost(signal: AbortSignal): Promise<void> {
     if (!this.vfs.isSimulated) return;
-    const elsewhere = this.#report.excluded.filter(({ reason }) => reason === 'interface-elsewhere');
+    const elsewhere = this.#known.report.excluded.filter(({ reason }) => reason === 'interface-elsewhere');
     for (const { pciAddress } of elsewhere) {
       if (signal.aborted) return;
       if (!this.#options.held().has(pciAddress)) await this.vfs.recreate(pciAddress);
     }
   }
 
-  #at(pciAddress: string): NetworkDevice | undefined {
-    return this.#devices.find((device) => device.pciAddress === pciAddress);
-  }
-
   async #scan(): Promise<boolean> {
-    this.#schedule.started();
-    const startedAt = this.#options.now?.() ?? new Date();
-    const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
-    const before = this.#heldNow();
-    const report = await this.#inventory.scan(before);
-    const after = this.#heldNow();
-    // What the scan saw of a VF that another instance prepared meanwhile may be what its claim made of it.
-    const isMixed = ({ pciAddress }: NetworkDevice) =>
-      !known.has(pciAddress) && !isDeepStrictEqual(before.get(pciAddress), after.get(pciAddress));
-    if (report.devices.some(isMixed)) return await this.#scan();
-    if (this.#history.observe(report.readings, report.functions)) this.#isUnreported = true;
-    this.#readReport(report);
-    const isHeld = ({ pciAddress }: NetworkDevice) => before.has(pciAddress) || after.has(pciAddress);
-    const seen = report.devices.map((device) => (isHeld(device) && known.get(device.pciAddress)) || device);
-    const isKept = (device: NetworkDevice) =>
-      this.#conditions.isHung(device.pciAddress) || (report.functions === undefined && isHeld(device));
-    this.#devices = [...seen, ...this.#unseen(seen).filter(isKept)].sort((a, b) =>
-      a.pciAddress < b.pciAddress ? -1 : 1,
-    );
-    const offered = this.offered();
-    const changed = this.#isUnreported || !isDeepStrictEqual(offered, this.#offered) || !this.#isListed;
-    this.#offered = offered;
-    this.#isListed = true;
-    this.#scannedAt = startedAt;
-    this.#failure = undefined;
-    return changed;
+    return await this.#known.scan(() => {
+      const offered = this.offered();
+      const changed = this.#isUnreported || !isDeepStrictEqual(offered, this.#offered) || !this.#known.isListed;
+      this.#offered = offered;
+      return changed;
+    });
   }
 
   /**
@@ -319,65 +298,11 @@ export class DeviceList implements AsyncDisposable {
    * @returns whether other conditions are in force than before
    */
   async #look(hasNews: boolean): Promise<boolean> {
-    const isAsked = hasNews || this.#report.readings.some(({ isSilent }) => isSilent);
+    const isAsked = hasNews || this.#known.report.readings.some(({ isSilent }) => isSilent);
     const isOther = this.#history.observe(isAsked ? await this.#inventory.readConditions(this.#options.held()) : []);
     this.#isUnreported ||= isOther;
     if (isOther) this.#offered = this.offered();
     return isOther;
-  }
-
-  #heldNow(): Map<string, HeldFacts> {
-    const { held, unrestored } = this.#options;
-    const hung = this.#devices.map(({ pciAddress }) => pciAddress).filter((each) => this.#conditions.isHung(each));
-    return unsettledDevices(held(), unrestored(), hung);
-  }
-
-  #readReport(report: InventoryReport): void {
-    this.#report = report;
-    // A device that could not be read may be readable a moment later. A problem that stays is no reason to scan more often.
-    if (this.#log(report) && report.problems.length > 0) this.#schedule.request();
-  }
-
-  /**
-   * Logs why devices are not offered, unless that was logged after the last scan already.
-   * @returns whether it was logged
-   */
-  #log(report: InventoryReport): boolean {
-    const { devices, excluded, problems, warnings } = report;
-    const { logger } = this.#options;
-    const text = JSON.stringify([excluded, problems.map(({ message }) => message), warnings, devices.length === 0]);
-    if (text === this.#logged) return false;
-    this.#logged = text;
-    for (const exclusion of excluded) logger.info({ ...exclusion }, 'device not offered');
-    for (const problem of problems) logger.warn({ err: problem }, 'problem with a device');
-    for (const warning of warnings) logger.warn({}, warning);
-    if (devices.length === 0) logger.warn({ reason: whyNothing(report) }, 'no device is offered');
-    return true;
-  }
-
-  /** Logs each failure once. */
-  #failed(error: unknown, level: 'warn' | 'error'): void {
-    this.#schedule.request();
-    const isKnown = this.#failure !== undefined && explain(this.#failure) === explain(error);
-    this.#failure = error;
-    if (!isKnown) this.#options.logger[level]({ err: error }, 'devices cannot be listed');
-  }
-
-  #assertListed(): void {
-    if (this.#isListed) return;
-    const { hint = 'the driver tries again every two seconds' } =
-      this.#failure instanceof NetdraError ? this.#failure : {};
-    const details = { cause: this.#failure, retriable: true, hint };
-    throw new NetdraError('devices-unlisted', 'the devices of this node could not be listed yet', details);
-  }
-
-  /**
-   * Devices that were there before. A hung one can be missing from sysfs halfway through an unbind, and what a claim has is not gone
-   * because it cannot be read.
-   */
-  #unseen(seen: readonly NetworkDevice[]): NetworkDevice[] {
-    const isSeen = new Set(seen.map(({ pciAddress }) => pciAddress));
-    return this.#devices.filter(({ pciAddress }) => !isSeen.has(pciAddress));
   }
 
   #hungChanged(hung: readonly HungWrite[]): void {
