@@ -46,8 +46,12 @@ function describeIssue(issue: Issue, names: { page: string; root: string }, abov
 }
 
 const kinds: Partial<Record<string, string>> = {
-  ...{ array: 'a list', object: 'a map of fields', string: 'text', boolean: 'true or false' },
-  ...{ int: 'a whole number', number: 'a whole number' },
+  array: 'a list',
+  object: 'a map of fields',
+  string: 'text',
+  boolean: 'true or false',
+  int: 'a whole number',
+  number: 'a whole number',
 };
 
 function inPlainWords(issue: z.core.$ZodRawIssue): string | undefined {

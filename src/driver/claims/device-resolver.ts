@@ -88,7 +88,11 @@ export class DeviceResolver {
       const [extendedResource] = claim.extendedResources?.get(baseRequest(request)) ?? [];
       const sharers = claim.sharers?.get(baseRequest(request));
       return {
-        ...{ pciAddress, pool, name, request, offered },
+        pciAddress,
+        pool,
+        name,
+        request,
+        offered,
         ...defined({ pfAddress, vfIndex, extendedResource, sharers }),
         config: extendedResource === undefined ? config : withVariables(config, extendedResource),
       };

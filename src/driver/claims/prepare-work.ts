@@ -38,7 +38,14 @@ export function toWork(
   const podUids = isAgain ? nextPods(known, claim) : claim.podUids;
   const isHandedOver = isAgain && !podUids.some((uid) => known.podUids.includes(uid));
   return {
-    ...{ uid: claim.identity.uid, claim, allocation, isAgain, isHandedOver, known, podUids, progress },
+    uid: claim.identity.uid,
+    claim,
+    allocation,
+    isAgain,
+    isHandedOver,
+    known,
+    podUids,
+    progress,
     earlier: known?.devices ?? [],
     unrestored: [],
     devices: isAgain ? known.devices : [],

@@ -17,7 +17,13 @@ export function createNodeView(parts: NodeViewParts): NodeViewWriter | undefined
   if (!settings.nodeView) return undefined;
   const sources = { driver, version, devices, store: disk.store, slicesFailure };
   return new NodeViewWriter(kube, {
-    ...{ driver, node, clock, now, logger, random, read: () => readNodeView(sources) },
+    driver,
+    node,
+    clock,
+    now,
+    logger,
+    random,
+    read: () => readNodeView(sources),
     nodeUid: (signal) => sliceApi.nodeUid(signal),
     onError: (error) => observer.writeFailed('nodes', error),
   });

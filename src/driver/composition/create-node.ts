@@ -162,7 +162,12 @@ async function findDevices(base: Base, on: Pick<ClaimMetadataOptions, 'onPending
   const { attributesDir, downwardApiDir } = settings;
   const { store, bootId, gate, later } = disk;
   const metadata = new ClaimMetadata({
-    ...{ driver, dataDir, cdiDir: settings.cdiDir, bootId, now, marker: 'NETDRA_CLAIM_' },
+    driver,
+    dataDir,
+    cdiDir: settings.cdiDir,
+    bootId,
+    now,
+    marker: 'NETDRA_CLAIM_',
     layouts: settings.metadataLayouts.map((name) => layouts[name]),
     versions: settings.metadataVersions,
     // Claims that already have metadata keep it, so the object is always built.
@@ -184,7 +189,15 @@ async function findDevices(base: Base, on: Pick<ClaimMetadataOptions, 'onPending
   const { connection: host, ethtool } = networks.host;
   const devices = stack.use(
     await openDevices(settings, {
-      ...{ driver, host, stateDir, store, clock, now, logger, listAttributes, ...sources },
+      driver,
+      host,
+      stateDir,
+      store,
+      clock,
+      now,
+      logger,
+      listAttributes,
+      ...sources,
       held: heldBy(store),
       unrestored: () => store.unrestored(),
       settingsLost: () => base.drift.lost(),
@@ -229,7 +242,11 @@ function createReports(
   let slicesFailure: string | undefined | null = null;
   const publisher = stack.use(
     new SlicePublisher(sliceApi, {
-      ...{ driver, nodeName, clock, logger, random },
+      driver,
+      nodeName,
+      clock,
+      logger,
+      random,
       onError: (error) => {
         slicesFailure = explain(error);
         observer.published(slicesFailure);
@@ -246,14 +263,20 @@ function createReports(
   );
   const statusWriter = stack.use(
     new ClaimStatusWriter(resources, {
-      ...{ driver, pool: nodeName, clock, logger, random },
+      driver,
+      pool: nodeName,
+      clock,
+      logger,
+      random,
       onPersistentFailure: (claim, error) => events.statusNotWritten(claim, podUidsOf(claim), error),
       onError: (error) => observer.writeFailed('status', error),
     }),
   );
   const { store } = disk;
   const numa = new NumaGuard({
-    ...{ store, metadata, numaNodes: base.kernel.numaNodes },
+    store,
+    metadata,
+    numaNodes: base.kernel.numaNodes,
     onCompared: (result) => observer.numaCompared(result),
     onMisaligned: (pod, claim, reason) => events.numaMisaligned(pod, claim, reason),
     onCondition: (claim) => {
@@ -266,7 +289,9 @@ function createReports(
   });
   const status = new StatusReport({ store, metadata, writer: statusWriter, numa, drift });
   const drifted = new DriftReport({
-    ...{ record: drift, events, logger },
+    record: drift,
+    events,
+    logger,
     onDrift: (setting, result) => observer.drifted(setting, result),
     onCondition: (claim) => status.report(claim),
   });
@@ -293,7 +318,14 @@ function createClaims(
   });
   const classes = stack.use(new DeviceClasses({ resources, clock, logger, random }));
   const networkDriver = new Driver({
-    ...{ driver, store, attachments, control, deviceSpecs, dialectFiles, clock, logger },
+    driver,
+    store,
+    attachments,
+    control,
+    deviceSpecs,
+    dialectFiles,
+    clock,
+    logger,
     inventory: { pool: nodeName, find: (name) => devices.findUsable(name) },
     withdrawMetadata: (claim) => metadata.withdraw(claim),
     isShownByContainers: (claim) => metadata.isShownByContainers(claim),
@@ -325,7 +357,11 @@ async function serveKubelet(
   const { driverName: driver, dataDir } = settings;
   return stack.use(
     await kubelet.serve(plugin, {
-      ...{ driver, dataDir, claims: resources, metadata, locks },
+      driver,
+      dataDir,
+      claims: resources,
+      metadata,
+      locks,
       // The kubelet deletes our slices while the driver is unavailable.
       onRegistration: (registration) => {
         observer.connected('kubelet', registration.registered ? undefined : `refused: ${registration.error}`);
@@ -344,8 +380,16 @@ function createSandboxes(
   const { devices, metadata, attachments, events, status, numa, driver, kubelet, drifted } = parts;
   const { clock, logger, observer } = base;
   const side = createSandboxSide({
-    ...{ driver: settings.driverName, store, locks, attachments, networks: kernel.networks, metadata, clock, logger },
-    ...{ files: observer.files(kubelet), numa },
+    driver: settings.driverName,
+    store,
+    locks,
+    attachments,
+    networks: kernel.networks,
+    metadata,
+    clock,
+    logger,
+    files: observer.files(kubelet),
+    numa,
     attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     assure: (claim, device) => driver.assure(claim, device),
     onRead: (claim, device, state) => drifted.podCompared(claim, device, podDriftOf(device, state)),

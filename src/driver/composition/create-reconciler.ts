@@ -41,7 +41,15 @@ export function createReconciler(parts: ReconcilerParts): Reconciler {
   const { devices, metadata, attachments, control, drift, drifted, kubelet: helper } = parts;
   const sandboxes = decorate('sandboxes', registry);
   const inactive = new InactiveClaims({
-    ...{ driver, pool, store, metadata, sandboxes, claims: resources, helper, clock, logger },
+    driver,
+    pool,
+    store,
+    metadata,
+    sandboxes,
+    claims: resources,
+    helper,
+    clock,
+    logger,
     // The next pod may already exist.
     onHandedOver: nudge,
   });
@@ -50,7 +58,11 @@ export function createReconciler(parts: ReconcilerParts): Reconciler {
   const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
   const vfs = { store, attachments, control, locks, logger };
   const settingsOfVfs = new PfDriftSweep({
-    ...{ store, control, locks, clock, logger },
+    store,
+    control,
+    locks,
+    clock,
+    logger,
     onRestored: (claim, device, drifts) => drifted.restored(claim, device, drifts),
     onCompared: (claim, device, found) => drifted.pfCompared(claim, device, found),
   });

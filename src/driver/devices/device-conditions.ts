@@ -208,7 +208,10 @@ export class DeviceConditions {
     if (hung === undefined) return;
     const { device, path } = hung;
     throw new SriovError('device-hangs', `${device}: the kernel has not returned from an earlier write to ${path}`, {
-      ...{ device, path, retriable: true, hint: hungWriteHint },
+      device,
+      path,
+      retriable: true,
+      hint: hungWriteHint,
     });
   }
 

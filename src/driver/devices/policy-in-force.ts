@@ -65,7 +65,7 @@ export class PolicyInForce {
     return { isChanged, isReported: isChanged || isNewFault, failure };
   }
 
-  #put(...[policy, origin = {}]: Parameters<PutInForce>): void {
+  #put(policy: InventoryPolicy | undefined, origin: PolicyOrigin = {}): void {
     const { inventory, logger, isOffering } = this.#options;
     // Most often a mistake. To offer nothing on purpose, there is a list without rules.
     if (policy !== undefined && origin.name !== undefined && isOffering() && !inventory.offersSome(policy)) {

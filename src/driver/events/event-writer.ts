@@ -177,7 +177,9 @@ export class EventWriter implements AsyncDisposable {
     const { event, count, lastSeen } = entry;
     try {
       await this.#kube.request({
-        ...{ method: 'PATCH', path: `${pathOf(event)}/${event.metadata.name}`, signal },
+        method: 'PATCH',
+        path: `${pathOf(event)}/${event.metadata.name}`,
+        signal,
         contentType: 'application/merge-patch+json',
         body: { series: { count, lastObservedTime: formatMicroTime(lastSeen) } },
       });

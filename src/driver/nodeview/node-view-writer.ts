@@ -132,7 +132,10 @@ export class NodeViewWriter implements AsyncDisposable {
       this.#stored = undefined;
       const owner = { apiVersion: 'v1', kind: 'Node', name: node, uid: nodeUid };
       await this.#kube.request({
-        ...{ method: 'PATCH', path: this.#path, contentType: 'application/apply-patch+yaml', signal },
+        method: 'PATCH',
+        path: this.#path,
+        contentType: 'application/apply-patch+yaml',
+        signal,
         query: { fieldManager: driver, force: 'true' },
         body: { apiVersion, kind, metadata: { name: node, ownerReferences: [owner] }, status },
       });
@@ -147,7 +150,9 @@ export class NodeViewWriter implements AsyncDisposable {
     const nodeUid = await this.#options.nodeUid(signal);
     try {
       const { metadata, status } = await this.#kube.request<{ metadata: ObjectMeta; status?: StoredView }>({
-        ...{ method: 'GET', path: this.#path, signal },
+        method: 'GET',
+        path: this.#path,
+        signal,
       });
       const isOfNode = metadata.ownerReferences?.some(({ uid }) => uid === nodeUid) === true;
       return { nodeUid, status: isOfNode ? status : undefined };

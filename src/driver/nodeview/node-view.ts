@@ -83,7 +83,8 @@ export function readNodeView(sources: ViewSources): NodeView {
   const claims = store
     .claims()
     .map(({ identity, devices: all }) => ({
-      ...{ namespace: identity.namespace, name: identity.name },
+      namespace: identity.namespace,
+      name: identity.name,
       devices: all.map((device) => device.name),
     }))
     .sort((a, b) => (claimName(a) < claimName(b) ? -1 : 1));
@@ -114,7 +115,11 @@ function toPfView(counts: PfCounts, { report }: ViewSources['devices']): PfView 
   const { driver, linkSpeedMbps, totalVfs, numVfs } = report.pfs.find((each) => each.pciAddress === pciAddress)!;
   const { offered, used: inUse, withheld, hung } = vfs;
   return {
-    ...{ name: text(pf), pciAddress, totalVfs, numVfs, vfs: { offered, inUse, withheld, hung } },
+    name: text(pf),
+    pciAddress,
+    totalVfs,
+    numVfs,
+    vfs: { offered, inUse, withheld, hung },
     ...defined({ link: linkOf(counts), driver, speedMbps: linkSpeedMbps }),
   };
 }

@@ -65,7 +65,11 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
     this.#objects = new FollowedList({ ...options, path: policiesPath, what: 'NetworkDevicePolicies' });
     const query = { fieldSelector: `metadata.name=${node}` };
     this.#node = new FollowedList({
-      ...{ ...options, path: '/api/v1/nodes', query, what: 'the labels of the Node', metadataOnly: true },
+      ...options,
+      path: '/api/v1/nodes',
+      query,
+      what: 'the labels of the Node',
+      metadataOnly: true,
     });
   }
 

@@ -98,8 +98,10 @@ function toAccessAttributes({ driver, vfio, rdmaDevice }: VfAccess): DeviceAttri
     ...(driver !== undefined && { driver: { string: driver } }),
     ...(rdmaDevice !== undefined && { rdma: { bool: true }, rdmaDevice: { string: rdmaDevice } }),
     ...(vfio !== undefined && {
-      ...{ iommuGroup: { string: vfio.iommuGroup }, vfioDevice: { string: vfio.device } },
-      ...{ rdma: { bool: false }, rdmaDevice: { string: '' } },
+      iommuGroup: { string: vfio.iommuGroup },
+      vfioDevice: { string: vfio.device },
+      rdma: { bool: false },
+      rdmaDevice: { string: '' },
     }),
   };
 }

@@ -77,7 +77,11 @@ export class Attachments {
     const interfaceName = device.config.attach === 'cni' ? await this.#cniName(device, place, pod) : undefined;
     const bond = device.config.bond && bondAlias(claimUid, device.config.bond);
     return await this.#strategyOf(device).attach({
-      ...{ device, place, pod, assure, signal: deadline.signal },
+      device,
+      place,
+      pod,
+      assure,
+      signal: deadline.signal,
       ...defined({ before: old?.host, bond }),
       record: (host) => this.#record(claimUid, device, { ...place, ...defined({ host, interfaceName, bond }) }),
     });

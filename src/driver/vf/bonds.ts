@@ -69,7 +69,10 @@ async function makeBond(
   const temporary = temporaryName(alias);
   if (unfinished === undefined) {
     await connection.createBond({
-      ...{ name: temporary, mtuBytes: mtu ?? member.mtuBytes, mode, miimonMs: miimon },
+      name: temporary,
+      mtuBytes: mtu ?? member.mtuBytes,
+      mode,
+      miimonMs: miimon,
       // With the default of the kernel the other members would need the address of the first one, which most PFs refuse.
       ...(isBackup && { failOverMac: failOverMac ?? 'active' }),
     });

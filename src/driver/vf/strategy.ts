@@ -115,7 +115,9 @@ export function left(devices: readonly StoredDevice[], place: SandboxPlace, caus
   const bonds = devices.flatMap(({ config }) => (config.bond === undefined ? [] : ` and in ${config.bond.name}`));
   const where = `the network namespace of ${podOf(place)}${[...new Set(bonds)].join('')}`;
   return new SandboxError('vf-left', `${text} no longer in ${where}`, {
-    ...{ cause, device: devices.map(({ name }) => name).join(', '), retriable: true },
+    cause,
+    device: devices.map(({ name }) => name).join(', '),
+    retriable: true,
     hint: 'the card was reset, or a process in the pod has moved or deleted the interface or the bond; it is attached again once it is back',
   });
 }

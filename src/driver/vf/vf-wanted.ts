@@ -23,7 +23,9 @@ function toProperties({ macAddress, vf = {} }: VfConfig): NonNullable<VfWanted['
   return defined({
     hardwareAddress: macAddress?.toLowerCase(),
     vlan: vlan === undefined ? undefined : { id: vlan, priority: qos, ...defined({ protocol: vlanProto }) },
-    ...{ spoofCheck, trust, linkState },
+    spoofCheck,
+    trust,
+    linkState,
     rate: Object.keys(rate).length === 0 ? undefined : rate,
   });
 }
