@@ -1,7 +1,7 @@
 import { NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Inventory, InventoryPolicy } from '../../node/inventory/index.ts';
-import type { PolicyOrigin, PolicySource, PutInForce } from './policy-file.ts';
+import type { PolicyOrigin, PolicySource } from './policy-file.ts';
 
 interface PolicyInForceOptions {
   /** Gets the policy. */

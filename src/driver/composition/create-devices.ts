@@ -1,0 +1,68 @@
+import { ClaimMetadata, type ClaimMetadataOptions, claimName, layouts } from '../../framework/metadata/index.ts';
+import { defined } from '../../lib/defined.ts';
+import type { DeviceList } from '../devices/device-list.ts';
+import { heldBy } from '../devices/held-devices.ts';
+import { openDevices } from '../devices/open-devices.ts';
+import { endEarlierBoots } from '../recovery/index.ts';
+import { StoredRecords } from '../state/index.ts';
+import { createPolicySource } from './create-policy-source.ts';
+import type { NodeContext } from './node-context.ts';
+
+/** What the metadata of claims tells parts that are created after it. */
+export type MetadataEvents = Pick<ClaimMetadataOptions, 'onPending' | 'onPrepared' | 'onUnprepared'>;
+
+/** Finds the devices of the node. Before, the claims of earlier boots are ended, which takes their metadata. */
+export async function createDevices(
+  context: NodeContext,
+  on: MetadataEvents,
+): Promise<{ metadata: ClaimMetadata; devices: DeviceList }> {
+  const { disk, clock, now, logger, settings, stack } = context;
+  const { networks, ...sources } = context.kernel;
+  const { driverName: driver, nodeName, dataDir, stateDir, listAttributes } = settings;
+  const { attributesDir, downwardApiDir } = settings;
+  const { store, bootId, gate, later } = disk;
+  const metadata = new ClaimMetadata({
+    driver,
+    dataDir,
+    cdiDir: settings.cdiDir,
+    bootId,
+    now,
+    marker: 'NETDRA_CLAIM_',
+    layouts: settings.metadataLayouts.map((name) => layouts[name]),
+    versions: settings.metadataVersions,
+    // Claims that already have metadata keep it, so the object is always built.
+    enabled: settings.enableDeviceMetadata,
+    attributesOf: ({ pool, name }) => {
+      const device = pool === nodeName ? devices.find(name) : undefined;
+      return device && devices.attributesOf(device.pciAddress);
+    },
+    onRecovered: (claim, err) => {
+      const log = { claim: claimName(claim), claimUid: claim.uid, err };
+      logger.warn(log, 'damaged record of a claim is written anew');
+    },
+    records: new StoredRecords({ store, dataDir }),
+    ...on,
+    ...defined({ later, gate: gate.hook, attributesDir, downwardApiDir }),
+  });
+  // Must run before anything reads the VF snapshots of an earlier boot.
+  await endEarlierBoots({ store, withdraw: (claim) => metadata.withdraw(claim), logger });
+  const { connection: host, ethtool } = networks.host;
+  const devices = stack.use(
+    await openDevices(settings, {
+      driver,
+      host,
+      stateDir,
+      store,
+      clock,
+      now,
+      logger,
+      listAttributes,
+      ...sources,
+      held: heldBy(store),
+      unrestored: () => store.unrestored(),
+      settingsLost: () => context.drift.lost(),
+      ...defined({ ethtool, policy: sources.policy ?? createPolicySource(context) }),
+    }),
+  );
+  return { metadata, devices };
+}

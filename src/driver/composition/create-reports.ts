@@ -1,0 +1,100 @@
+import { ClaimStatusWriter } from '../../framework/claimstatus/index.ts';
+import { type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
+import { createSliceApi, type SliceApi, SlicePublisher } from '../../framework/resourceslice/index.ts';
+import { explain } from '../../lib/errors.ts';
+import type { DeviceList } from '../devices/device-list.ts';
+import { DriftReport } from '../drift/index.ts';
+import { EventWriter, FailureEvents } from '../events/index.ts';
+import { NumaGuard, StatusReport } from '../sandbox/index.ts';
+import type { NodeContext } from './node-context.ts';
+
+/** What reports to the API server. */
+export interface NodeReports {
+  sliceApi: SliceApi;
+  publisher: SlicePublisher;
+  /** Why the API server does not have the slices; `undefined`: it has them; `null`: not known yet. */
+  slicesFailure: () => string | undefined | null;
+  events: FailureEvents;
+  statusWriter: ClaimStatusWriter;
+  status: StatusReport;
+  numa: NumaGuard;
+  drifted: DriftReport;
+}
+
+/** Reports to the API server; they may be late. */
+export function createReports(context: NodeContext, devices: DeviceList, metadata: ClaimMetadata): NodeReports {
+  const { kube, resources, observer, stack, podUidsOf, drift, clock, logger, random, disk, settings } = context;
+  const { driverName: driver, nodeName } = settings;
+  const options = { controller: driver, instance: nodeName, clock, logger };
+  const onError = (error: unknown) => observer.writeFailed('events', error);
+  const events = new FailureEvents(stack.use(new EventWriter(kube, { ...options, onError })));
+  const slices = createSlices(context, devices, events);
+  const statusWriter = stack.use(
+    new ClaimStatusWriter(resources, {
+      driver,
+      pool: nodeName,
+      clock,
+      logger,
+      random,
+      onPersistentFailure: (claim, error) => events.statusNotWritten(claim, podUidsOf(claim), error),
+      onError: (error) => observer.writeFailed('status', error),
+    }),
+  );
+  const { store } = disk;
+  const numa = new NumaGuard({
+    store,
+    metadata,
+    numaNodes: context.kernel.numaNodes,
+    onCompared: (result) => observer.numaCompared(result),
+    onMisaligned: (pod, claim, reason) => events.numaMisaligned(pod, claim, reason),
+    onCondition: (claim) => {
+      try {
+        status.report(claim);
+      } catch (err) {
+        logger.warn({ claim: claimName(claim), err }, 'claim status not updated');
+      }
+    },
+  });
+  const status = new StatusReport({ store, metadata, writer: statusWriter, numa, drift });
+  const drifted = new DriftReport({
+    record: drift,
+    events,
+    logger,
+    onDrift: (setting, result) => observer.drifted(setting, result),
+    onCondition: (claim) => status.report(claim),
+  });
+  return { ...slices, events, statusWriter, status, numa, drifted };
+}
+
+/** The slices of the node, and whether the API server has them. */
+function createSlices(
+  { kube, resources, observer, stack, clock, logger, random, settings }: NodeContext,
+  devices: DeviceList,
+  events: FailureEvents,
+): Pick<NodeReports, 'sliceApi' | 'publisher' | 'slicesFailure'> {
+  const { driverName: driver, nodeName } = settings;
+  const sliceApi = createSliceApi(kube, resources, { driver, nodeName });
+  let slicesFailure: string | undefined | null = null;
+  const publisher = stack.use(
+    new SlicePublisher(sliceApi, {
+      driver,
+      nodeName,
+      clock,
+      logger,
+      random,
+      onError: (error) => {
+        slicesFailure = explain(error);
+        observer.published(slicesFailure);
+        observer.writeFailed('slices', error);
+        events.slicesNotPublished(nodeName, error);
+        devices.notPublished(error);
+      },
+      onSynced: () => {
+        slicesFailure = undefined;
+        observer.published();
+        events.slicesNotPublished(nodeName, undefined);
+      },
+    }),
+  );
+  return { sliceApi, publisher, slicesFailure: () => slicesFailure };
+}

@@ -1,0 +1,65 @@
+import { isPodWanted } from '../../framework/kube/index.ts';
+import type { ClaimMetadata } from '../../framework/metadata/index.ts';
+import type { Driver } from '../claims/index.ts';
+import type { DeviceList } from '../devices/device-list.ts';
+import { podDriftOf } from '../drift/index.ts';
+import { createSandboxSide, type SandboxSide } from '../sandbox/index.ts';
+import type { Attachments } from '../vf/index.ts';
+import type { NodeReports } from './create-reports.ts';
+import type { NodeContext } from './node-context.ts';
+import type { KubeletSide } from './ports.ts';
+
+/** What sandboxes are served with. */
+export interface SandboxParts {
+  devices: DeviceList;
+  metadata: ClaimMetadata;
+  attachments: Attachments;
+  events: NodeReports['events'];
+  status: NodeReports['status'];
+  numa: NodeReports['numa'];
+  drifted: NodeReports['drifted'];
+  driver: Driver;
+  kubelet: KubeletSide;
+}
+
+/** The driver towards the container runtime. @param nudge asks for a round of the reconciler */
+export function createSandboxes(
+  { kube, kernel, disk, settings, stack, podUidsOf, ...base }: NodeContext,
+  parts: SandboxParts,
+  nudge: () => void,
+): SandboxSide {
+  const { store, locks, gate } = disk;
+  const { devices, metadata, attachments, events, status, numa, driver, kubelet, drifted } = parts;
+  const { clock, logger, observer } = base;
+  const side = createSandboxSide({
+    driver: settings.driverName,
+    store,
+    locks,
+    attachments,
+    networks: kernel.networks,
+    metadata,
+    clock,
+    logger,
+    files: observer.files(kubelet),
+    numa,
+    attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
+    assure: (claim, device) => driver.assure(claim, device),
+    onRead: (claim, device, state) => drifted.podCompared(claim, device, podDriftOf(device, state)),
+    isWanted: (pod, signal) => isPodWanted(kube, pod, signal),
+    runsHooks: gate.runsHooks,
+    liveUpdates: settings.liveUpdates,
+    onWritten: (claim, isSettled) => status.report(claim, isSettled),
+    onWaited: (result, times) => observer.waited(result, times),
+    onFailure: (claim, reason, error) => {
+      observer.attachFailed(error);
+      status.report(claim, true, reason);
+      events.notAttached(claim, podUidsOf(claim), reason);
+    },
+    onFlapping: (claim) => events.flapping(claim, podUidsOf(claim)),
+    onSlow: (pod, claim, progress) => events.slowToAttach(pod, claim, progress),
+    onSynchronized: nudge,
+    onOtherPod: nudge,
+  });
+  for (const part of [side.registry, side.deletedPods, side.waitingSandboxes]) stack.use(part);
+  return side;
+}

@@ -1,0 +1,16 @@
+import type { ResourceApi } from '../../framework/kube/index.ts';
+import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import type { DriftRecord } from '../drift/index.ts';
+import type { NodePorts, NodeSettings } from './ports.ts';
+
+/** What each step of the composition needs: the ports and settings, and what is there before any part. */
+export interface NodeContext extends NodePorts {
+  settings: NodeSettings;
+  /** Owner of the parts. */
+  stack: AsyncDisposableStack;
+  decorate: NonNullable<NodePorts['decorate']>;
+  resources: ResourceApi;
+  podUidsOf: (claim: ClaimIdentity) => string[];
+  /** Settings of VFs in pods that differ from class and claim. */
+  drift: DriftRecord;
+}
