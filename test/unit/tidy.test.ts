@@ -7,8 +7,15 @@ import { schemaVersion } from '../../src/driver/state/store-schema.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
 const repo = fileURLToPath(new URL('../../', import.meta.url));
-const longestFunction = 70;
-const longestFile = 400;
+const longestFunction = 60;
+const longestFile = 350;
+/** Files that were longer when the limit was set. */
+const stillLong = [
+  'src/framework/metadata/files/claim-metadata.ts',
+  'src/node/inventory/inventory.ts',
+  'src/node/netlink/rtnl.ts',
+  'src/node/sriov/vf-hardware.ts',
+];
 /** Tests: a set-up and its cases are read together. */
 const longestTestFunction = 80;
 const longestTestFile = 500;
@@ -242,7 +249,7 @@ describe('sizes and names', () => {
 
   it(`no file has more than ${longestFile} lines`, () => {
     const lines = (path: string) => read(path).split('\n').length - 1;
-    expect(sources.filter((path) => lines(path) > longestFile)).toEqual([]);
+    expect(sources.filter((path) => lines(path) > longestFile).sort()).toEqual(stillLong);
   });
 
   it(

@@ -7,9 +7,9 @@ import { reportDevices, reportHealth } from '../devices/device-report.ts';
 import type { InventoryView } from '../devices/inventory-view.ts';
 import { LacpRelay } from '../devices/lacp-relay.ts';
 import { DriftRecord } from '../drift/index.ts';
-import { withClaimEvents, withPodEvents } from '../events/index.ts';
+import { type FailureEvents, withClaimEvents, withPodEvents } from '../events/index.ts';
 import { RecordedFiles } from '../recovery/index.ts';
-import type { SandboxRegistry } from '../sandbox/index.ts';
+import type { SandboxRegistry, SandboxSide } from '../sandbox/index.ts';
 import type { Store } from '../state/index.ts';
 import type { VfControl } from '../vf/index.ts';
 import { createAttachments } from './create-attachments.ts';
@@ -62,16 +62,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   const parts = { ...moving, ...reports, ...claims, devices, metadata, kubelet };
   const { hooks, registry, deletedPods, waitingSandboxes } = createSandboxes(context, parts, () => reconciler.nudge());
   sandboxes = registry;
-  const runtime = stack.use(
-    ports.runtime.connect({
-      ...observer.handlers(withPodEvents(hooks, events)),
-      connected: () => observer.connected('nri'),
-      disconnected: (error) => {
-        hooks.disconnected();
-        observer.connected('nri', error === undefined ? 'closed' : explain(error));
-      },
-    }),
-  );
+  const runtime = connectRuntime(context, hooks, events);
   const files = new RecordedFiles(kubelet, logger);
   const reconciler = createReconciler({ ...context, ...parts, files, registry, nudge: () => reconciler.nudge() });
   const reported = { node, devices, store, publisher, kubelet, events, observer };
@@ -101,6 +92,20 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
     inventory: () => devices.view(store.claims()),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+/** A plugin for the container runtime, which connects once it is started. */
+function connectRuntime({ runtime, observer, stack }: NodeContext, hooks: SandboxSide['hooks'], events: FailureEvents) {
+  return stack.use(
+    runtime.connect({
+      ...observer.handlers(withPodEvents(hooks, events)),
+      connected: () => observer.connected('nri'),
+      disconnected: (error) => {
+        hooks.disconnected();
+        observer.connected('nri', error === undefined ? 'closed' : explain(error));
+      },
+    }),
+  );
 }
 
 /** Pods of a claim; none if the store cannot be read, which the work that needs it reports. */

@@ -1,7 +1,9 @@
 import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
-import type { StoredClaim } from '../model/index.ts';
+import { asOneError, type StoredClaim } from '../model/index.ts';
 import type { Served } from './claim-work.ts';
+import type { Wanted } from './phases.ts';
+import type { SandboxFacts } from './pod.ts';
 
 /** Why something failed, and how many attempts have failed in a row. */
 export interface Failure {
@@ -25,6 +27,8 @@ export class ClaimProgress {
   readonly #tentative = new Set<string>();
   /** Until they are served or detached. One that is ready could not be read again; the others wait. */
   readonly #failures = new Map<string, Failure & { claim: string }>();
+  /** What was wanted when it was detached. */
+  readonly #detached = new Map<string, Wanted>();
   #changes = 1;
   #changesRead = 0;
 
@@ -53,6 +57,11 @@ export class ClaimProgress {
 
   isReady(uid: string): boolean {
     return this.#ready.has(uid);
+  }
+
+  /** Whether the pod waits for VFs of a claim. Those of a pod that ran before the driver started are attached already. */
+  isAwaited({ identity, devices }: StoredClaim): boolean {
+    return !this.#ready.has(identity.uid) && devices.some(({ attachment }) => attachment === undefined);
   }
 
   /** Whether its addresses will change soon. */
@@ -111,7 +120,14 @@ export class ClaimProgress {
     return { error, claim, isRepeated: before !== undefined && explain(before.error) === explain(error) };
   }
 
-  detached(uid: string): void {
+  /** Whether a claim has VFs in the sandbox, or containers that wait for it and were not ended. */
+  isToLeave({ devices, podUids, identity }: StoredClaim, facts: SandboxFacts, goal: Wanted): boolean {
+    if (devices.some(({ attachment }) => attachment?.sandboxId === facts.sandboxId)) return true;
+    return podUids.includes(facts.podUid) && this.#detached.get(identity.uid) !== goal;
+  }
+
+  detached(uid: string, goal: Wanted): void {
+    this.#detached.set(uid, goal);
     this.withdrawn(uid);
     this.#failures.delete(uid);
   }
@@ -126,4 +142,13 @@ export class ClaimProgress {
       for (const uid of known.keys()) if (!uids.has(uid)) known.delete(uid);
     }
   }
+}
+
+/** One error for all that has failed, which names the claims; `undefined` if nothing has. */
+export function errorOf(failed: readonly FailedWork[]): unknown {
+  const texts = failed.map(({ claim, error }) => `${claim === undefined ? '' : `claim ${claim}: `}${explain(error)}`);
+  return asOneError(
+    failed.map(({ error }) => error),
+    texts,
+  );
 }

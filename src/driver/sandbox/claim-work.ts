@@ -66,61 +66,71 @@ export class ClaimWork {
     signal: AbortSignal,
     progress: DeviceSteps,
   ): Promise<Served> {
-    const { locks, writer, files, networks, attachments, numa } = this.#options;
-    return await locks.run(claimKey(identity), async () => {
+    return await this.#options.locks.run(claimKey(identity), async () => {
       signal.throwIfAborted();
       // Until now another instance may have worked on the claim.
       pod.changed();
-      const claim = this.#preparedFor(place.podUid, identity.uid);
-      if (claim === undefined) return 'gone';
-      const { devices } = claim;
-      const isElsewhere = devices.some(({ attachment }) => attachment && attachment.sandboxId !== place.sandboxId);
-      // The other instance may have served the pod's next sandbox.
-      if (isElsewhere && networks.isGone(place.netnsPath)) throw netnsMissing(place);
-      const isStale = (device: StoredDevice) =>
-        device.attachment && this.#knownOf(identity, device, place) === undefined;
-      const stale = isElsewhere ? devices : devices.filter(isStale);
-      // First, so that no container starts with the metadata of an earlier sandbox of the pod, or with what the record no longer has:
-      // the disk may have been full when it was withdrawn.
-      if (stale.length > 0) await files.withdrawMetadata(identity, requestsOf(stale));
-      const readings: DeviceReading[] = [];
-      const lost: StoredDevice[] = [];
-      const errors: unknown[] = [];
-      let isDescribed = true;
-      for (const stored of devices) {
-        const device = { ...stored };
-        const known = this.#knownOf(identity, device, place);
-        isDescribed &&= known !== undefined;
-        const alignment = numa.alignmentOf(identity.uid, place.sandboxId, device.name) ?? alignmentIn(known);
-        const reading: DeviceReading = { request: device.request, device, state: undefined, alignment };
-        readings.push(reading);
-        progress.deviceBegins(device);
-        try {
-          reading.state = await (known === undefined
-            ? this.#attach(claim, device, place, pod, signal)
-            : attachments.read(device, pod, known.networkData));
-          if (reading.state !== undefined) {
-            if (known !== undefined) this.#options.onRead?.(claim, device, reading.state);
-            progress.deviceReady();
-            continue;
-          }
-          lost.push(device);
-          // The next call finds no metadata of it, and attaches it again.
-          await files.withdrawMetadata(identity, requestsOf([device]));
-        } catch (error) {
-          signal.throwIfAborted();
-          errors.push(error);
-        }
-      }
-      signal.throwIfAborted();
-      if (!isDescribed) await this.#readBonds(readings, place, pod).catch((error: unknown) => errors.push(error));
-      await writer.write(identity, place.sandboxId, readings).catch((error: unknown) => errors.push(error));
-      if (lost.length > 0) return { withdrawn: left(lost, place, asOneError(errors)) };
-      // Perhaps another instance of the driver has withdrawn it since: a claim that was ready is not.
-      if (errors.length > 0 && !isDescribed) return { withdrawn: asOneError(errors) };
-      if (errors.length > 0) throw asOneError(errors);
-      return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
+      return await this.#serve(identity, place, pod, signal, progress);
     });
+  }
+
+  /** With the lock of the claim held. */
+  async #serve(
+    identity: ClaimIdentity,
+    place: SandboxPlace,
+    pod: PodLinks,
+    signal: AbortSignal,
+    progress: DeviceSteps,
+  ): Promise<Served> {
+    const { writer, files, networks, attachments, numa } = this.#options;
+    const claim = this.#preparedFor(place.podUid, identity.uid);
+    if (claim === undefined) return 'gone';
+    const { devices } = claim;
+    const isElsewhere = devices.some(({ attachment }) => attachment && attachment.sandboxId !== place.sandboxId);
+    // The other instance may have served the pod's next sandbox.
+    if (isElsewhere && networks.isGone(place.netnsPath)) throw netnsMissing(place);
+    const isStale = (device: StoredDevice) => device.attachment && this.#knownOf(identity, device, place) === undefined;
+    const stale = isElsewhere ? devices : devices.filter(isStale);
+    // First, so that no container starts with the metadata of an earlier sandbox of the pod, or with what the record no longer has:
+    // the disk may have been full when it was withdrawn.
+    if (stale.length > 0) await files.withdrawMetadata(identity, requestsOf(stale));
+    const readings: DeviceReading[] = [];
+    const lost: StoredDevice[] = [];
+    const errors: unknown[] = [];
+    let isDescribed = true;
+    for (const stored of devices) {
+      const device = { ...stored };
+      const known = this.#knownOf(identity, device, place);
+      isDescribed &&= known !== undefined;
+      const alignment = numa.alignmentOf(identity.uid, place.sandboxId, device.name) ?? alignmentIn(known);
+      const reading: DeviceReading = { request: device.request, device, state: undefined, alignment };
+      readings.push(reading);
+      progress.deviceBegins(device);
+      try {
+        reading.state = await (known === undefined
+          ? this.#attach(claim, device, place, pod, signal)
+          : attachments.read(device, pod, known.networkData));
+        if (reading.state !== undefined) {
+          if (known !== undefined) this.#options.onRead?.(claim, device, reading.state);
+          progress.deviceReady();
+          continue;
+        }
+        lost.push(device);
+        // The next call finds no metadata of it, and attaches it again.
+        await files.withdrawMetadata(identity, requestsOf([device]));
+      } catch (error) {
+        signal.throwIfAborted();
+        errors.push(error);
+      }
+    }
+    signal.throwIfAborted();
+    if (!isDescribed) await this.#readBonds(readings, place, pod).catch((error: unknown) => errors.push(error));
+    await writer.write(identity, place.sandboxId, readings).catch((error: unknown) => errors.push(error));
+    if (lost.length > 0) return { withdrawn: left(lost, place, asOneError(errors)) };
+    // Perhaps another instance of the driver has withdrawn it since: a claim that was ready is not.
+    if (errors.length > 0 && !isDescribed) return { withdrawn: asOneError(errors) };
+    if (errors.length > 0) throw asOneError(errors);
+    return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
   }
 
   /** Each member that joins a bond can change its address and its active member, so all are read after the last one. */

@@ -27,6 +27,7 @@ export class PodWait {
   #spent: WaitTimes | undefined;
   #phase: WaitPhase = 'queued';
   #enteredMs = 0;
+  #isSlow = false;
 
   constructor(options: PodWaitOptions) {
     this.#options = options;
@@ -49,9 +50,17 @@ export class PodWait {
   }
 
   end(result: WaitResult): void {
+    this.#isSlow = false;
     this.enter('queued');
     if (this.#spent !== undefined) this.#options.onWaited(result, this.#spent);
     this.#spent = undefined;
+  }
+
+  /** The pod waits long. @returns whether that is new since the last wait ended */
+  becomesSlow(): boolean {
+    const isNew = !this.#isSlow;
+    this.#isSlow = true;
+    return isNew;
   }
 
   /** So far, ms; `undefined` while the pod does not wait. */

@@ -4,14 +4,13 @@ import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import { asOneError, DeviceProgress, SandboxError, type StoredClaim } from '../model/index.ts';
-import type { NetworkNamespace } from '../vf/networks.ts';
-import { ClaimProgress, type FailedWork, type Failure } from './claim-progress.ts';
+import { ClaimProgress, errorOf, type FailedWork, type Failure } from './claim-progress.ts';
 import type { Served } from './claim-work.ts';
-import { Follow } from './follow.ts';
 import { finality, type Phase, type Wanted } from './phases.ts';
 import { isLocatedSoon, openNamespaceOf, type SandboxFacts } from './pod.ts';
+import { PodChanges } from './pod-changes.ts';
 import { PodWait } from './pod-wait.ts';
-import { readMeanwhile, tentative, unreported } from './read-meanwhile.ts';
+import { readMeanwhile, unreported } from './read-meanwhile.ts';
 import type { SandboxDeps } from './sandbox-deps.ts';
 
 /**
@@ -24,11 +23,10 @@ export class Sandbox implements AsyncDisposable {
   readonly #log: object;
   readonly #retry: Backoff;
   readonly #progress = new ClaimProgress();
-  /** By UID of the claim: what was wanted when it was detached. */
-  readonly #left = new Map<string, Wanted>();
   #facts: SandboxFacts;
   readonly #knownSinceMs: number;
   readonly #wait: PodWait;
+  readonly #changes: PodChanges;
   #phase: Phase = 'pending';
   #lastError: unknown;
   /** Whether the last pass has failed as a whole. */
@@ -38,13 +36,9 @@ export class Sandbox implements AsyncDisposable {
   #isTryDue = true;
   /** Whether the pass under way tries them. */
   #isTrying = false;
-  #tentativeReads = 0;
-  /** Whether `onSlow` was called since all claims were last ready. */
-  #isSlowReported = false;
   /** Ends attempts to attach. */
   readonly #attaching = new AbortController();
   #pass: Promise<void> | undefined;
-  #follow: Follow | undefined;
 
   constructor(facts: SandboxFacts, deps: SandboxDeps) {
     this.#facts = facts;
@@ -52,6 +46,8 @@ export class Sandbox implements AsyncDisposable {
     this.#wait = new PodWait(deps);
     this.#knownSinceMs = deps.clock.nowMs();
     this.#log = { pod: `${facts.podNamespace}/${facts.podName}`, podUid: facts.podUid, sandbox: facts.sandboxId };
+    const [onChange, onFlapping] = [() => this.#changed(), () => this.#flapping()];
+    this.#changes = new PodChanges({ deps, log: this.#log, onChange, onFlapping });
     this.#retry = new Backoff(deps.clock, pauses.sandbox, () => {
       this.#isTryDue = true;
       if (this.#hasReadNothing) this.#progress.changed();
@@ -132,10 +128,10 @@ export class Sandbox implements AsyncDisposable {
   /** Stops all work; VFs stay where they are. */
   async [Symbol.asyncDispose]() {
     this.#retry[Symbol.dispose]();
-    this.#follow?.[Symbol.dispose]();
+    this.#changes.unfollow();
     this.#attaching.abort(new SandboxError('not-ready', 'the driver is being stopped'));
     await this.#pass?.catch(() => undefined);
-    this.#unfollow();
+    this.#changes.unfollow();
   }
 
   #isReached(): boolean {
@@ -193,33 +189,23 @@ export class Sandbox implements AsyncDisposable {
     this.#progress.forgetAllBut(claims);
     if (claims.length === 0) {
       this.#wait.end('ended');
-      this.#unfollow();
+      this.#changes.unfollow();
       return [];
     }
     const startedAt = clock.nowMs();
-    if (claims.some((claim) => this.#isAwaited(claim))) {
+    if (claims.some((claim) => this.#progress.isAwaited(claim))) {
       this.#wait.begin(this.#phase === 'pending' ? this.#knownSinceMs : startedAt);
     }
     if (this.#phase !== 'ready') this.#phase = 'attaching';
     const due = claims.filter(({ identity }) => this.#progress.isDue(identity.uid, pass));
     const failed = due.length === 0 ? [] : await this.#serveAll(due, claims);
     const isWaiting = claims.some(({ identity }) => this.failureOf(identity.uid) !== undefined);
-    if (!isWaiting) this.#allAttached();
+    if (!isWaiting) this.#wait.end('ready');
     if (this.#phase !== 'ready' && !isWaiting) {
       this.#phase = 'ready';
       logger.info({ ...this.#log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox ready');
     }
     return failed;
-  }
-
-  /** Whether the pod waits for VFs of a claim. Those of a pod that ran before the driver started are attached already. */
-  #isAwaited({ identity, devices }: StoredClaim): boolean {
-    return !this.#progress.isReady(identity.uid) && devices.some(({ attachment }) => attachment === undefined);
-  }
-
-  #allAttached(): void {
-    this.#isSlowReported = false;
-    this.#wait.end('ready');
   }
 
   /** @param all those that are due, and the others, which are read if they change meanwhile */
@@ -251,12 +237,12 @@ export class Sandbox implements AsyncDisposable {
     try {
       using namespace = openNamespaceOf(this.facts, networks);
       const place = { ...this.facts, netnsPath: namespace.netns.path };
-      const podLinks = () => claims.podLinks(namespace, () => this.#startFollowing(namespace));
+      const podLinks = () => claims.podLinks(namespace, () => this.#changes.follow(namespace));
       const pod = podLinks();
       const meanwhile = {
         clock,
         progress: this.#progress,
-        isFollowed: () => this.#follow !== undefined,
+        isFollowed: () => this.#changes.isFollowed,
         read: (claim: StoredClaim) => serve(claim, claims.serve(claim.identity, place, podLinks(), signal, unreported)),
       };
       // First those that are ready: they are only read, and attaching the others may take long.
@@ -278,8 +264,7 @@ export class Sandbox implements AsyncDisposable {
   }
 
   #reportSlow(claim: ClaimIdentity, progress: string): void {
-    if (this.#isSlowReported || this.isEnding || this.#progress.isReady(claim.uid)) return;
-    this.#isSlowReported = true;
+    if (this.isEnding || this.#progress.isReady(claim.uid) || !this.#wait.becomesSlow()) return;
     const { onSlow, logger } = this.#deps;
     logger.info({ ...this.#log, progress }, 'the pod waits for its devices');
     onSlow(this.#facts, claim, progress);
@@ -291,16 +276,15 @@ export class Sandbox implements AsyncDisposable {
     const { sandboxId } = this.facts;
     if (this.#phase !== 'detaching') this.#progress.forgetFailures();
     this.#phase = 'detaching';
-    this.#unfollow();
+    this.#changes.unfollow();
     const failed: FailedWork[] = [];
     let count = 0;
-    const due = store.claims().filter((claim) => this.#isToLeave(claim, goal));
+    const due = store.claims().filter((claim) => this.#progress.isToLeave(claim, this.facts, goal));
     this.#progress.forgetAllBut(due);
     for (const { identity } of due) {
       try {
         count += await claims.detach(identity, sandboxId, goal);
-        this.#left.set(identity.uid, goal);
-        this.#progress.detached(identity.uid);
+        this.#progress.detached(identity.uid, goal);
       } catch (error) {
         failed.push(await this.#fail(identity, error));
       }
@@ -335,16 +319,14 @@ export class Sandbox implements AsyncDisposable {
     const ofAll = failed.filter(({ claim }) => claim === undefined);
     this.#hasReadNothing = ofAll.length > 0;
     const all = [...ofAll, ...this.#progress.failures];
-    const texts = all.map(({ claim, error }) => `${claim === undefined ? '' : `claim ${claim}: `}${explain(error)}`);
-    const errors = all.map(({ error }) => error);
-    this.#lastError = asOneError(errors, texts);
+    this.#lastError = errorOf(all);
     if (all.length === 0) {
       this.#retry.reset();
-      if (!this.isEnding) this.#readLater();
+      if (!this.isEnding) this.#changes.readLater(this.#progress.isAnyTentative, this.#retry);
       return;
     }
     // Nothing is read that could change.
-    if (!this.#progress.isAnyReady) this.#unfollow();
+    if (!this.#progress.isAnyReady) this.#changes.unfollow();
     if (failed.length === 0) return;
     const retry = this.#retry.isScheduled ? {} : { retryMs: this.#retry.schedule() };
     const message = this.isEnding ? 'VFs not detached yet' : 'sandbox not ready yet';
@@ -354,43 +336,13 @@ export class Sandbox implements AsyncDisposable {
     }
   }
 
-  /** Whether the claim has VFs here, or containers that wait for it and were not ended. */
-  #isToLeave(claim: StoredClaim, goal: Wanted): boolean {
-    const { devices, podUids, identity } = claim;
-    if (devices.some(({ attachment }) => attachment?.sandboxId === this.facts.sandboxId)) return true;
-    return podUids.includes(this.facts.podUid) && this.#left.get(identity.uid) !== goal;
-  }
-
   /** Prepared claims of the pod. @throws StateError `store-unusable` */
   #claims(): StoredClaim[] {
     return this.#deps.store.claimsOfPod(this.facts.podUid).filter(({ state }) => state === 'prepared');
   }
 
-  #unfollow(): void {
-    this.#follow?.[Symbol.dispose]();
-    this.#follow = undefined;
-  }
-
-  /** From now on, a change in the namespace causes another pass. */
-  #startFollowing(namespace: NetworkNamespace): void {
-    const { liveUpdates, networks, ends, clock, logger } = this.#deps;
-    if (!liveUpdates || this.#follow !== undefined) return;
-    const onChange = () => this.#changed();
-    const onFlapping = () => {
-      logger.warn(this.#log, 'pod network is flapping; reading it less often');
-      for (const { identity } of this.#claims()) this.#deps.onFlapping(identity);
-    };
-    try {
-      this.#follow = new Follow(namespace, { networks, ends, clock, onChange, onFlapping });
-    } catch (error) {
-      logger.warn({ ...this.#log, err: error }, 'changes of the pod are not followed');
-    }
-  }
-
-  /** If addresses will change soon. If the pod is followed, the kernel reports that. */
-  #readLater(): void {
-    const isAwaited = this.#progress.isAnyTentative && this.#follow === undefined;
-    this.#tentativeReads = isAwaited ? this.#tentativeReads + 1 : 0;
-    if (isAwaited && this.#tentativeReads <= tentative.reads) this.#retry.after(tentative.everyMs);
+  #flapping(): void {
+    this.#deps.logger.warn(this.#log, 'pod network is flapping; reading it less often');
+    for (const { identity } of this.#claims()) this.#deps.onFlapping(identity);
   }
 }

@@ -1,0 +1,55 @@
+import type { Backoff } from '../../lib/backoff.ts';
+import type { NetworkNamespace } from '../vf/networks.ts';
+import { Follow } from './follow.ts';
+import { tentative } from './read-meanwhile.ts';
+import type { SandboxDeps } from './sandbox-deps.ts';
+
+export interface PodChangesOptions {
+  deps: Pick<SandboxDeps, 'liveUpdates' | 'networks' | 'ends' | 'clock' | 'logger'>;
+  /** Fields that name the pod. */
+  log: object;
+  /** Called when something in the pod has changed. */
+  onChange: () => void;
+  /** Called when the pod changes all the time, so that it is read less often. */
+  onFlapping: () => void;
+}
+
+/** When a pod whose VFs are attached is read again: after a change in its namespace, or soon if its addresses are tentative. */
+export class PodChanges {
+  readonly #options: PodChangesOptions;
+  #follow: Follow | undefined;
+  /** How often tentative addresses were read since they were last settled. */
+  #tentativeReads = 0;
+
+  constructor(options: PodChangesOptions) {
+    this.#options = options;
+  }
+
+  get isFollowed(): boolean {
+    return this.#follow !== undefined;
+  }
+
+  /** From now on, a change in the namespace is reported. */
+  follow(namespace: NetworkNamespace): void {
+    const { deps, log, onChange, onFlapping } = this.#options;
+    const { liveUpdates, networks, ends, clock, logger } = deps;
+    if (!liveUpdates || this.#follow !== undefined) return;
+    try {
+      this.#follow = new Follow(namespace, { networks, ends, clock, onChange, onFlapping });
+    } catch (error) {
+      logger.warn({ ...log, err: error }, 'changes of the pod are not followed');
+    }
+  }
+
+  unfollow(): void {
+    this.#follow?.[Symbol.dispose]();
+    this.#follow = undefined;
+  }
+
+  /** Schedules another pass if addresses will change soon. If the pod is followed, the kernel reports that. */
+  readLater(isAnyTentative: boolean, retry: Pick<Backoff, 'after'>): void {
+    const isAwaited = isAnyTentative && this.#follow === undefined;
+    this.#tentativeReads = isAwaited ? this.#tentativeReads + 1 : 0;
+    if (isAwaited && this.#tentativeReads <= tentative.reads) retry.after(tentative.everyMs);
+  }
+}
