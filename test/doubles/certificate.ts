@@ -15,13 +15,13 @@ const oids = {
 };
 
 /**
- * Generates a certificate for 127.0.0.1, valid for a day either way, so that no key is stored in the repository.
+ * Generates a certificate for 127.0.0.1, valid since a day and for some days more, so that no key is stored in the repository.
  * Source: RFC 5280, section 4.1.
  */
-export function createCertificate(commonName: string): Certificate {
+export function createCertificate(commonName: string, days = 1): Certificate {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const algorithm = der(tags.sequence, oid(oids.ecdsaWithSha256));
-  const body = certificateBody(commonName, publicKey, algorithm);
+  const body = certificateBody(commonName, days, publicKey, algorithm);
   const signature = der(tags.bits, Buffer.from([0]), sign('sha256', body, privateKey));
   const encoded = der(tags.sequence, body, algorithm, signature)
     .toString('base64')
@@ -32,11 +32,11 @@ export function createCertificate(commonName: string): Certificate {
   };
 }
 
-function certificateBody(commonName: string, publicKey: KeyObject, algorithm: Buffer): Buffer {
+function certificateBody(commonName: string, days: number, publicKey: KeyObject, algorithm: Buffer): Buffer {
   const attribute = der(tags.sequence, oid(oids.commonName), der(tags.utf8, Buffer.from(commonName)));
   const name = der(tags.sequence, der(tags.set, attribute));
   const dayMs = 86_400_000;
-  const validity = der(tags.sequence, utcTime(Date.now() - dayMs), utcTime(Date.now() + dayMs));
+  const validity = der(tags.sequence, utcTime(Date.now() - dayMs), utcTime(Date.now() + days * dayMs));
   const isAuthority = der(tags.sequence, der(tags.bool, Buffer.from([0xff])));
   // Context tag 7: an IP address.
   const address = der(tags.sequence, der(0x87, Buffer.from([127, 0, 0, 1])));

@@ -11,10 +11,11 @@ import { pushChart } from '../../release/chart.ts';
 import { hostArchitecture, locateDriverImage } from '../../release/driver-image.ts';
 import { valueArguments } from '../../release/helm.ts';
 import { dashboardExpressions } from '../../release/prometheus.ts';
+import { Prometheus } from '../../release/prometheus-server.ts';
 import { driverNamespace } from '../node/driver.ts';
 import { nodeName, nodePaths } from '../node/real-node.ts';
 import { anyFieldsDefinition } from '../objects.ts';
-import { Prometheus, type PrometheusRule, type ServiceMonitor } from '../prometheus.ts';
+import { type PrometheusRule, type ServiceMonitor, scrapesOf } from '../prometheus.ts';
 import { bandwidthPolicy, describeBandwidth } from './bandwidth.ts';
 import { describeLayouts } from './layouts.ts';
 import { type ReleaseSite, waitArguments } from './release-site.ts';
@@ -88,13 +89,12 @@ export function describeRelease(get: () => ReleaseSite): void {
       const find = <T>(kind: string) => get().find<T>(kind, 'netdra');
       const list = <T>(kind: string) => JSON.parse(kubectl('get', kind, '--output', 'json')).items as T[];
       const rule = find<PrometheusRule>('prometheusrule');
-      await using prometheus = await Prometheus.start({
-        dir: node.dir,
-        monitor: find<ServiceMonitor>('servicemonitor'),
-        services: list<V1Service>('services'),
-        slices: list<V1EndpointSlice>('endpointslices'),
-        rule,
-      });
+      const scrapes = scrapesOf(
+        find<ServiceMonitor>('servicemonitor'),
+        list<V1Service>('services'),
+        list<V1EndpointSlice>('endpointslices'),
+      );
+      await using prometheus = await Prometheus.start({ dir: node.dir, rules: rule.spec, scrapes });
       const query = async (expression: string) =>
         (await prometheus.query(expression)).map(({ metric, value }) => [metric.node, Number(value[1])]);
 
