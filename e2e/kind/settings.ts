@@ -215,6 +215,7 @@ export interface ChartFacts {
   kubeletPlugin: {
     simulate: string;
     openClaimFields: string[];
+    kubeletRootDirectoryPath: string;
     kubeletPluginsDirectoryPath: string;
     cdiDirectoryPath: string;
   };

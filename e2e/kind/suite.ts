@@ -188,6 +188,7 @@ function failure(call: ProgramCall, cause: unknown): SuiteError {
 export function targetOf(settings: SuiteSettings): ClusterTarget {
   const { kubeconfig, driverNamespace, consumerImage, values, keep } = settings;
   const { driverName, kubeletPlugin, deviceClasses, admissionPolicies } = readChartFacts(values);
+  const { kubeletRootDirectoryPath, kubeletPluginsDirectoryPath } = kubeletPlugin;
   return {
     kubeconfig,
     driverNamespace,
@@ -195,7 +196,10 @@ export function targetOf(settings: SuiteSettings): ClusterTarget {
     driver: driverName,
     classes: { kernel: deviceClasses.kernel.name, dpdk: deviceClasses.dpdk.name },
     simulated: kubeletPlugin.simulate !== '',
-    paths: { kubeletPlugins: kubeletPlugin.kubeletPluginsDirectoryPath, cdi: kubeletPlugin.cdiDirectoryPath },
+    paths: {
+      kubeletPlugins: kubeletPluginsDirectoryPath || `${kubeletRootDirectoryPath}/plugins`,
+      cdi: kubeletPlugin.cdiDirectoryPath,
+    },
     admissionPolicies: admissionPolicies.vfConfig && !kubeletPlugin.openClaimFields.includes('macAddress'),
     // A cluster that is kept is left as it was.
     keepFailed: settings.mode === 'kind' || keep,

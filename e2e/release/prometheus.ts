@@ -26,7 +26,7 @@ export function locatePrometheus(program: (typeof programs)[number], cacheDir: s
 
 /** What the panels of the dashboard ask Prometheus, for all nodes. */
 export function dashboardExpressions(): string[] {
-  const path = fileURLToPath(new URL('../../deploy/dashboards/netdra.json', import.meta.url));
+  const path = fileURLToPath(new URL('../../deploy/helm/netdra/dashboard.json', import.meta.url));
   const { panels } = JSON.parse(readFileSync(path, 'utf8')) as { panels: { targets?: { expr: string }[] }[] };
   const expressions = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
   return expressions.map((expr) => expr.replaceAll('$__rate_interval', '5m').replaceAll('$instance', '.*'));

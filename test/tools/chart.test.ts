@@ -16,7 +16,6 @@ import {
   packageChart,
   parseObjects,
   pushChart,
-  type RenderOptions,
   renderChart,
   renderManifest,
   renderObjects,
@@ -30,13 +29,9 @@ import { defaultHooklessHandlers, startGateModes } from '../../src/framework/met
 import { layoutNames, metadataVersions } from '../../src/framework/metadata/index.ts';
 import { parseSimulation } from '../../src/instance/parse-flags.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
-import { findTypeProblems } from '../unit/deploy/kubernetes-types.ts';
-import { find, podOf, read } from './chart-objects.ts';
+import { find, podOf, problemsOf, read } from './chart-objects.ts';
 
 const schema = JSON.parse(read('helm/netdra/values.schema.json'));
-
-/** Kinds that Kubernetes itself does not have. */
-const custom = ['ServiceMonitor', 'PrometheusRule', 'SecurityContextConstraints'];
 
 const everythingOn = {
   imagePullSecrets: [{ name: 'registry' }],
@@ -59,16 +54,6 @@ const everythingOn = {
   networkPolicy: { enabled: true },
   openshift: { securityContextConstraints: true },
 };
-
-/** @returns problems of the rendered objects, as `kind: path: problem` */
-function problemsOf(options: RenderOptions): string[] {
-  const text = renderChart({ ...options, withTests: true });
-  // What Helm prints for a value that is not there.
-  expect(text).not.toContain('<no value>');
-  return parseObjects(text)
-    .filter(({ kind = '' }) => !custom.includes(kind))
-    .flatMap((object) => findTypeProblems(object, `V1${object.kind}`).map((problem) => `${object.kind}: ${problem}`));
-}
 
 describe('the chart', () => {
   it('is what deploy/manifests/netdra.yaml was made from', () => {
@@ -183,7 +168,7 @@ describe('the chart', () => {
       known.includes(path) || typeof value !== 'object' || value === null
         ? [path]
         : Object.entries(value).flatMap(([key, inner]) => inValues(inner, path === '' ? key : `${path}.${key}`));
-    expect(inValues(values, '').sort()).toEqual(known.filter((path) => !['global', 'enabled'].includes(path)).sort());
+    expect(inValues(values, '').sort()).toEqual(known.filter((path) => path !== 'enabled').sort());
   });
 
   it('offers in its schema what the driver takes', () => {

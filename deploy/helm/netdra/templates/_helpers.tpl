@@ -1,5 +1,12 @@
 {{- define "netdra.name" -}}
-{{- default .Release.Name .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
+{{- $suffix := .Values.nameOverride -}}
+{{- $name := .Release.Name -}}
+{{- if and $suffix (not (contains $suffix $name)) }}{{ $name = printf "%s-%s" $name $suffix }}{{ end -}}
+{{- default $name .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "netdra.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
 {{/* A Service cannot have every name that a release can have: it has no dots, and begins with a letter. */}}
@@ -23,28 +30,49 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 
 {{- define "netdra.labels" -}}
 {{ include "netdra.selectorLabels" . }}
+{{ include "netdra.otherLabels" . }}
+{{- end -}}
+
+{{- define "netdra.otherLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* Not the labels of the driver's pods: the DaemonSet and the metrics Service would take the test's pod for one of them. */}}
 {{- define "netdra.testLabels" -}}
 app.kubernetes.io/name: netdra-test
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{ include "netdra.otherLabels" . }}
 {{- end -}}
 
 {{- define "netdra.seccompProfile" -}}
 {{- default (printf "%s/%s.json" .Values.driverName (default (default .Chart.AppVersion .Values.image.tag) (trimPrefix "sha256:" .Values.image.digest))) .Values.kubeletPlugin.seccomp.localhostProfile -}}
 {{- end -}}
 
+{{/* global.imageRegistry takes the place of the registry, which the schema of the values asks for. */}}
 {{- define "netdra.image" -}}
+{{- $repository := .Values.image.repository -}}
+{{- with (.Values.global | default dict).imageRegistry }}{{ $repository = regexReplaceAll "^[^/]*" $repository (trimSuffix "/" .) }}{{ end -}}
 {{- if .Values.image.digest -}}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- printf "%s@%s" $repository .Values.image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- printf "%s:%s" $repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
+{{- end -}}
+
+{{- define "netdra.pluginsDirectory" -}}
+{{- default (printf "%s/plugins" .Values.kubeletPlugin.kubeletRootDirectoryPath) .Values.kubeletPlugin.kubeletPluginsDirectoryPath -}}
+{{- end -}}
+
+{{- define "netdra.registrarDirectory" -}}
+{{- default (printf "%s/plugins_registry" .Values.kubeletPlugin.kubeletRootDirectoryPath) .Values.kubeletPlugin.kubeletRegistrarDirectoryPath -}}
+{{- end -}}
+
+{{- define "netdra.seccompDirectory" -}}
+{{- default (printf "%s/seccomp" .Values.kubeletPlugin.kubeletRootDirectoryPath) .Values.kubeletPlugin.seccomp.directoryPath -}}
 {{- end -}}
 
 {{/* Addresses are taken with and without the brackets of IPv6. */}}
