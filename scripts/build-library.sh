@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the content of the package: JavaScript and types of the framework for DRA drivers and of nri/, for other projects,
-# and the commands `netdra` and `kubectl-netdra`.
+# and the commands `netdra` and `kubectl-netdra`, with `kubectl_complete-netdra`.
 # Node.js strips types only from sources outside node_modules, so a package has to be JavaScript.
 #
 #   bash scripts/build-library.sh [FOLDER]      default dist/lib

@@ -1,5 +1,5 @@
 /**
- * Builds the commands of the npm package, `netdra` in FILE and `kubectl-netdra` beside it:
+ * Builds the commands of the npm package, `netdra` in FILE, `kubectl-netdra` and `kubectl_complete-netdra` beside it:
  *
  *   node scripts/build-program.ts FILE
  *

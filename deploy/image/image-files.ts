@@ -87,7 +87,11 @@ export async function makePackageProgram(outfile: string): Promise<void> {
   // A file of its own: package managers that start commands by a script keep no name of a link.
   const plugin = join(outdir, 'kubectl-netdra.mjs');
   writeFileSync(plugin, `#!/usr/bin/env node\nimport './${basename(outfile)}';\n`);
-  for (const command of [outfile, plugin]) chmodSync(command, 0o755);
+  // kubectl asks it what may follow: https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins.
+  const completion = join(outdir, 'kubectl_complete-netdra.mjs');
+  const words = "process.argv.splice(2, 0, 'completion', 'kubectl', '--');";
+  writeFileSync(completion, `#!/usr/bin/env node\n${words}\nawait import('./${basename(outfile)}');\n`);
+  for (const command of [outfile, plugin, completion]) chmodSync(command, 0o755);
   writeFileSync(join(outdir, 'THIRD-PARTY-LICENSES'), collectLicences(packages));
 }
 
