@@ -43,3 +43,45 @@ it('no example uses host-local, which assigns the same addresses on each node', 
   const names = readdirSync(join(repo, 'examples')).filter((name) => name.endsWith('.yaml'));
   expect(names.filter((name) => /type: host-local/.test(read(name)))).toEqual([]);
 });
+
+interface Example {
+  kind?: string;
+  metadata?: { name?: string };
+  spec?: Record<string, unknown> & { replicas?: number; template?: { spec?: V1Pod['spec'] } };
+}
+
+/** Each address that a VFConfig of the object gives, without its prefix length. */
+const addressesIn = (object: Example) =>
+  [...JSON.stringify(object).matchAll(/"addresses":\[([^\]]*)\]/g)].flatMap(([, list = '']) =>
+    [...list.matchAll(/"(?:address":")?([0-9a-f.:]+)\/\d+"/g)].map(([, address = '']) => address),
+  );
+
+describe('addresses of the examples', () => {
+  const objects = readdirSync(join(repo, 'examples'))
+    .filter((name) => name.endsWith('.yaml'))
+    .map((name) => ({ name, objects: loadAllYaml(read(name)) as Example[] }));
+  const claims = objects.flatMap(({ name, objects }) =>
+    objects.filter(({ kind }) => /^ResourceClaim(Template)?$/.test(kind ?? '')).map((object) => ({ name, object })),
+  );
+
+  it('are each of one claim, of all examples together', () => {
+    const all = claims.flatMap(({ object }) => addressesIn(object));
+    expect(all.length).toBeGreaterThan(5);
+    expect(all.filter((address, index) => all.indexOf(address) !== index)).toEqual([]);
+  });
+
+  it('are not in templates, whose pods would all have them, and claims with some are of one pod', () => {
+    const withSome = claims.filter(({ object }) => addressesIn(object).length > 0);
+    expect(withSome.filter(({ object }) => object.kind === 'ResourceClaimTemplate').map(({ name }) => name)).toEqual(
+      [],
+    );
+    for (const { name, object } of withSome) {
+      const users = objects
+        .filter((each) => each.name === name)
+        .flatMap((each) => each.objects)
+        .filter((each) => JSON.stringify(each).includes(`"resourceClaimName":"${object.metadata?.name}"`));
+      const pods = users.reduce((sum, { spec }) => sum + (spec?.replicas ?? 1), 0);
+      expect(pods, name).toBeLessThanOrEqual(1);
+    }
+  });
+});
