@@ -6,7 +6,7 @@ import { pauses } from '../../lib/waiting-times.ts';
 import { asOneError, DeviceProgress, SandboxError, type StoredClaim } from '../model/index.ts';
 import { ClaimProgress, errorOf, type FailedWork, type Failure } from './claim-progress.ts';
 import type { Served } from './claim-work.ts';
-import { finality, type Phase, type Wanted } from './phases.ts';
+import { finality, type Phase, SandboxPhase, type Wanted } from './phases.ts';
 import { isLocatedSoon, openNamespaceOf, type SandboxFacts } from './pod.ts';
 import { PodChanges } from './pod-changes.ts';
 import { PodWait } from './pod-wait.ts';
@@ -27,7 +27,7 @@ export class Sandbox implements AsyncDisposable {
   readonly #knownSinceMs: number;
   readonly #wait: PodWait;
   readonly #changes: PodChanges;
-  #phase: Phase = 'pending';
+  readonly #phase = new SandboxPhase();
   #lastError: unknown;
   /** Whether the last pass has failed as a whole. */
   #hasReadNothing = false;
@@ -65,7 +65,7 @@ export class Sandbox implements AsyncDisposable {
   }
 
   get phase(): Phase {
-    return this.#phase;
+    return this.#phase.current;
   }
 
   /** Why the last pass failed, for whatever claim, and how many have failed in a row. */
@@ -135,8 +135,8 @@ export class Sandbox implements AsyncDisposable {
   }
 
   #isReached(): boolean {
-    if (this.#phase === 'gone') return true;
-    if (this.isEnding || this.#phase !== 'ready' || this.#progress.isDirty || this.#isTryDue) return false;
+    if (this.#phase.current === 'gone') return true;
+    if (this.isEnding || this.#phase.current !== 'ready' || this.#progress.isDirty || this.#isTryDue) return false;
     return this.#claims().every(({ identity }) => this.#progress.isReady(identity.uid));
   }
 
@@ -148,7 +148,7 @@ export class Sandbox implements AsyncDisposable {
 
   /** Failures are logged where they happen. */
   #inBackground(): void {
-    if (this.#phase !== 'gone') void this.#work().catch(() => undefined);
+    if (this.#phase.current !== 'gone') void this.#work().catch(() => undefined);
   }
 
   async #work(): Promise<void> {
@@ -194,15 +194,15 @@ export class Sandbox implements AsyncDisposable {
     }
     const startedAt = clock.nowMs();
     if (claims.some((claim) => this.#progress.isAwaited(claim))) {
-      this.#wait.begin(this.#phase === 'pending' ? this.#knownSinceMs : startedAt);
+      this.#wait.begin(this.#phase.current === 'pending' ? this.#knownSinceMs : startedAt);
     }
-    if (this.#phase !== 'ready') this.#phase = 'attaching';
+    if (this.#phase.current !== 'ready') this.#phase.enter('attaching');
     const due = claims.filter(({ identity }) => this.#progress.isDue(identity.uid, pass));
     const failed = due.length === 0 ? [] : await this.#serveAll(due, claims);
     const isWaiting = claims.some(({ identity }) => this.failureOf(identity.uid) !== undefined);
     if (!isWaiting) this.#wait.end('ready');
-    if (this.#phase !== 'ready' && !isWaiting) {
-      this.#phase = 'ready';
+    if (this.#phase.current !== 'ready' && !isWaiting) {
+      this.#phase.enter('ready');
       logger.info({ ...this.#log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox ready');
     }
     return failed;
@@ -274,8 +274,8 @@ export class Sandbox implements AsyncDisposable {
   async #detach(goal: Exclude<Wanted, 'ready'>): Promise<FailedWork[]> {
     const { store, claims, logger } = this.#deps;
     const { sandboxId } = this.facts;
-    if (this.#phase !== 'detaching') this.#progress.forgetFailures();
-    this.#phase = 'detaching';
+    if (this.#phase.current !== 'detaching') this.#progress.forgetFailures();
+    this.#phase.enter('detaching');
     this.#changes.unfollow();
     const failed: FailedWork[] = [];
     let count = 0;
@@ -289,7 +289,7 @@ export class Sandbox implements AsyncDisposable {
         failed.push(await this.#fail(identity, error));
       }
     }
-    if (failed.length === 0) this.#phase = 'gone';
+    if (failed.length === 0) this.#phase.enter('gone');
     if (count > 0) logger.info({ ...this.#log, devices: count }, 'VFs detached');
     return failed;
   }
@@ -299,7 +299,7 @@ export class Sandbox implements AsyncDisposable {
     const { onFailure, logger, claims, clock } = this.#deps;
     const failed = this.#progress.failed(identity, error);
     if (this.isEnding || this.#progress.isReady(identity.uid)) return failed;
-    this.#phase = 'attaching';
+    this.#phase.enter('attaching');
     const reason = explain(error);
     const log = { ...this.#log, claim: failed.claim };
     try {

@@ -1,0 +1,56 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { SandboxError } from '../../../../src/driver/model/index.ts';
+import { SandboxPhase, transitions } from '../../../../src/driver/sandbox/phases.ts';
+import { turns } from './fake-networks.ts';
+import { claim } from './fake-work.ts';
+import { openSandbox } from './open-sandbox.ts';
+
+describe('the phases of a sandbox', () => {
+  const seen = new Set<string>();
+
+  beforeEach(() => {
+    const enter = SandboxPhase.prototype.enter;
+    vi.spyOn(SandboxPhase.prototype, 'enter').mockImplementation(function (this: SandboxPhase, next) {
+      if (next !== this.current) seen.add(`${this.current} → ${next}`);
+      enter.call(this, next);
+    });
+  });
+
+  afterEach(() => vi.restoreAllMocks());
+
+  it('follow each other as the table says, each transition of it in one of these lives', async () => {
+    const whole = openSandbox([claim('a')]);
+    await whole.sandbox.want('ready');
+    whole.work.answer = { withdrawn: new SandboxError('vf-left', 'it has left') };
+    await expect(whole.sandbox.refresh()).rejects.toThrow('it has left');
+    await whole.sandbox.want('gone');
+
+    const cutShort = openSandbox([claim('a')]);
+    cutShort.work.hold = new Promise(() => undefined);
+    const attaching = cutShort.sandbox.want('ready');
+    await turns();
+    await Promise.all([attaching, cutShort.sandbox.want('away')]);
+
+    const early = openSandbox([claim('a')]);
+    // Its end is reported while the first pass detaches its VFs.
+    await Promise.all([early.sandbox.want('away'), early.sandbox.want('gone')]);
+
+    const later = openSandbox([claim('a')]);
+    await later.sandbox.want('ready');
+    await later.sandbox.want('gone');
+
+    const table = Object.entries(transitions).flatMap(([from, all]) => all.map((to) => `${from} → ${to}`));
+    expect([...seen].sort()).toEqual(table.sort());
+  });
+
+  it.each([
+    ['ready', 'attaching'],
+    ['gone', 'detaching'],
+  ] as const)('never skip one: %s follows %s only', (next, before) => {
+    const phase = new SandboxPhase();
+    expect(() => phase.enter(next)).toThrow(`a sandbox cannot become ${next} while it is pending`);
+    phase.enter(before);
+    phase.enter(next);
+    expect(phase.current).toBe(next);
+  });
+});
