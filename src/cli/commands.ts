@@ -28,7 +28,7 @@ const criSockets = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
 export function doctorCommand(): Command {
   const command = toolCommand(
     'doctor',
-    'look at this node: what keeps the driver from its work, and how to mend it; changes nothing',
+    'diagnose this node (read-only)',
     [
       'driverName',
       'kubeconfig',
@@ -83,7 +83,7 @@ export function doctorCommand(): Command {
 export function inventoryCommand(): Command {
   return toolCommand(
     'inventory',
-    'list the devices of this node as they are offered, and why others are not; changes nothing',
+    'list the offered devices of this node, and why others are excluded (read-only)',
     ['driverName', 'kubeletPluginsDir', 'stateDir', 'inventoryPolicy', 'simulate'],
     async (options) => {
       const { formatInventory, takeInventory } = await import('./inventory.ts');
@@ -114,7 +114,7 @@ export function inventoryCommand(): Command {
 export function claimsCommand(): Command {
   return toolCommand(
     'claims',
-    'list the claims that are prepared on this node, and where their devices are; changes nothing',
+    'list the claims prepared on this node, and where their devices are (read-only)',
     ['driverName', 'kubeletPluginsDir', 'stateDir', 'attributesDir', 'downwardApiDir'],
     async (options) => {
       const { formatClaims, viewClaims } = await import('./claims.ts');

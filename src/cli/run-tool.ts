@@ -17,7 +17,7 @@ export function outputOption(...more: string[]): Option {
 
 /** For commands that list what is well, too. */
 export function problemsOnlyOption(): Option {
-  return new Option('--problems-only', 'leave out what is well');
+  return new Option('--problems-only', 'print problems only');
 }
 
 /** Writes the result of a command, for people or for programs. */

@@ -153,7 +153,7 @@ const flags = {
     env: 'NETDRA_START_GATE',
     default: 'auto',
     choices: startGateModes,
-    help: 'containers that start before their devices are ready: wait in an OCI hook (hook), have no metadata file and fail (file), or what the runtime handlers of the node allow (auto)',
+    help: 'how containers wait for their devices: in an OCI hook (hook), by failing until their metadata file exists (file), or as the runtime handlers of the node allow (auto)',
   },
   gateProgram: {
     value: '<path>',

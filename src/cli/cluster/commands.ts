@@ -31,7 +31,7 @@ export function statusCommand(): Command {
 export function nodeDoctorCommand(): Command {
   return podsCommand<ProblemsOnly>(
     'doctor',
-    "run netdra doctor in the driver's pod of a node: what keeps the driver from its work there; exits as it does",
+    "run netdra doctor in the driver's pod of a node; exits with its code",
     async (cluster, options, node = '') => {
       const { runOnNode } = await import('./remote.ts');
       const flags = options.problemsOnly ? ['--problems-only'] : [];
@@ -46,7 +46,7 @@ export function nodeDoctorCommand(): Command {
 export function claimMetadataCommand(): Command {
   return podsCommand<{ namespace?: string }>(
     'metadata',
-    "run netdra metadata in the driver's pod of a claim's node: show and check the claim's files; exits as it does",
+    "show and check a claim's files: netdra metadata in the driver's pod of its node; exits with its code",
     async (cluster, { namespace = cluster.namespace, ...options }, text = '') => {
       const { nodeOfClaim, parseClaim, runOnNode } = await import('./remote.ts');
       const { claimName } = await import('../../framework/metadata/index.ts');
@@ -64,7 +64,7 @@ export function claimMetadataCommand(): Command {
 export function bundleCommand(): Command {
   return podsCommand<{ out: string }>(
     'bundle',
-    'collect the objects of the driver, and from nodes what its tools show and its logs, in a new folder; what looks like a secret is removed',
+    "collect the driver's objects, tool output and logs in a new directory; likely secrets are removed",
     async (cluster, options, ...nodes) => {
       const { makeBundle } = await import('./bundle.ts');
       const bundle = await makeBundle(cluster, { ...options, nodes });
@@ -78,7 +78,7 @@ export function bundleCommand(): Command {
   )
     .argument('[node...]', 'names of nodes (default: all)')
     .addOption(
-      new Option('--out <folder>', 'folder to make').default(
+      new Option('--out <folder>', 'output directory').default(
         `netdra-bundle-${new Date().toISOString().slice(0, 19).replaceAll(':', '')}`,
         'netdra-bundle- and the time',
       ),
@@ -110,7 +110,7 @@ function podsCommand<More extends object = object>(
 export function clusterClaimsCommand(): Command {
   return clusterCommand<{ namespace?: string; allNamespaces?: true }>(
     'claims',
-    'list the claims that have devices of the driver: their pods and nodes, and what the driver reports of them',
+    'list the claims with devices of the driver: pods, nodes and reported status',
     async (cluster, { namespace = cluster.namespace, allNamespaces, ...options }) => {
       const { formatClusterClaims, readClaims } = await import('./claims.ts');
       const { driverName } = options;

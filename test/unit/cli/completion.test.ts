@@ -69,7 +69,7 @@ describe('completionsOf', () => {
 
   it('tells kubectl in the form of cobra, with a last line for files', () => {
     expect(formatCompletions(completionsOf(createKubectlPlugin(), ['doctor', '--prob']))).toBe(
-      '--problems-only\tleave out what is well\n:4\n',
+      '--problems-only\tprint problems only\n:4\n',
     );
     expect(formatCompletions(completionsOf(createKubectlPlugin(), ['validate', 'x']))).toBe(':0\n');
   });
