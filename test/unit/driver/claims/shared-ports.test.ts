@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { checkPorts } from '../../../../src/driver/claims/shared-ports.ts';
+import type { StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
 import { allocated, DriverBench, fromClass } from './driver-bench.ts';
 
 /** A claim with a bond over the two PFs of the bench. */
@@ -77,5 +79,36 @@ describe('checkPorts', () => {
     expect(bench.shared).toEqual([
       expect.stringMatching(`^${problem}.* on PF 0000:01:00.0 .*of device dev-0 of claim default/web-0$`),
     ]);
+  });
+
+  it('looks at each device of the node once, and names one other device for each problem', () => {
+    let reads = 0;
+    const deviceOf = (index: number): StoredDevice => {
+      const addresses = Array.from({ length: 16 }, (_, n) => `2001:db8::${n + 1}/64`);
+      const config = { addresses };
+      const name = `dev-${index}`;
+      const device = { name, pciAddress: name, pool: 'node-1', request: 'r', pfAddress: '0000:01:00.0', config };
+      const get = () => {
+        reads++;
+        return config;
+      };
+      return Object.defineProperty(device, 'config', { get });
+    };
+    const claimOf = (name: string, first: number, count: number): StoredClaim => {
+      const devices = Array.from({ length: count }, (_, n) => deviceOf(first + n));
+      return { identity: { namespace: 'apps', name, uid: name }, podUids: [], state: 'prepared', devices };
+    };
+    const { devices: own } = claimOf('own', 0, 32);
+    const others = Array.from({ length: 16 }, (_, n) => claimOf(`other-${n}`, 32 * (n + 1), 32));
+    const count = (claims: StoredClaim[]) => {
+      reads = 0;
+      const problems = checkPorts(allocated('own', []), own, () => claims);
+      return { reads, problems };
+    };
+    const [alone, all] = [count([]), count(others)];
+    expect(alone.problems).toHaveLength(16);
+    expect(all.problems).toHaveLength(16);
+    // Whether it is in a bond, and its addresses.
+    expect(all.reads - alone.reads).toBe(2 * 16 * 32);
   });
 });
