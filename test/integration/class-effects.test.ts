@@ -98,7 +98,7 @@ class Bench implements Disposable {
   /** @throws NetlinkError for what the kernel does not take */
   async apply({ routes: wantedRoutes = [], ...config }: VfConfig): Promise<Effects> {
     const link = await this.#emptyLink();
-    await configureLink({ connection: this.#pod, writeSysctls: () => [] }, link, {
+    await configureLink({ connection: this.#pod, writeSysctls: async () => [] }, link, {
       ...config,
       routes: wantedRoutes,
     });

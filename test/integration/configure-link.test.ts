@@ -19,7 +19,7 @@ async function podWithTwoLinks() {
   own.exec('ip', 'route', 'add', 'default', 'via', '10.0.0.1');
   const link = await pod.link({ name: 'net1' });
   if (link === undefined) throw new Error('net1 was not made');
-  const network = { connection: pod, writeSysctls: () => [] };
+  const network = { connection: pod, writeSysctls: async () => [] };
   return { own, network, link, [Symbol.dispose]: () => stack.dispose() };
 }
 

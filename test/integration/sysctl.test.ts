@@ -1,11 +1,14 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { configureLink } from '../../src/driver/vf/configure-link.ts';
 import { type InterfaceSysctls, RtnlConnection, writeInterfaceSysctls } from '../../src/node/netlink/index.ts';
+import { fullPipe } from '../doubles/full-pipe.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
+
+const openDescriptors = () => readdirSync('/proc/self/fd').length;
 
 /** A pod and a host of the test's own, each with an interface of the same name. */
 async function openBench(name = 'net1') {
@@ -40,7 +43,7 @@ describe('writeInterfaceSysctls', () => {
     using bench = await openBench();
     const { netns, other, read } = bench;
     const onHost = readFileSync('/proc/sys/net/ipv4/conf/lo/arp_ignore', 'utf8');
-    writeInterfaceSysctls(netns, 'net1', {
+    await writeInterfaceSysctls(netns, 'net1', {
       'net.ipv4.conf.IFNAME.arp_ignore': 2,
       'net.ipv6.conf.IFNAME.accept_ra': '0',
       'net.ipv4.neigh.IFNAME.gc_stale_time': 77,
@@ -60,7 +63,7 @@ describe('writeInterfaceSysctls', () => {
 
   it('knows an interface whose name holds dots', async () => {
     using bench = await openBench('net1.7');
-    writeInterfaceSysctls(bench.netns, 'net1.7', { 'net.ipv4.conf.IFNAME.arp_notify': 1 });
+    await writeInterfaceSysctls(bench.netns, 'net1.7', { 'net.ipv4.conf.IFNAME.arp_notify': 1 });
     expect(bench.read('ipv4/conf/net1.7/arp_notify')).toBe('1');
   });
 
@@ -72,22 +75,22 @@ describe('writeInterfaceSysctls', () => {
     [{ 'net.ipv4.conf.IFNAME.../all/forwarding': 1 }, /cannot set/],
   ])('refuses %j and names the key', async (sysctls, message) => {
     using bench = await openBench();
-    const write = () => writeInterfaceSysctls(bench.netns, 'net1', sysctls as Record<string, number | string>);
-    expect(write).toThrow(expect.objectContaining({ code: 'sysctl-refused', message: expect.stringMatching(message) }));
+    const write = writeInterfaceSysctls(bench.netns, 'net1', sysctls as Record<string, number | string>);
+    await expect(write).rejects.toMatchObject({ code: 'sysctl-refused', message: expect.stringMatching(message) });
     expect(bench.read('ipv4/conf/all/forwarding')).toBe('0');
   });
 
   it.each(['..', 'a/b', '../all'])('refuses the interface name %j', async (name) => {
     using bench = await openBench();
-    const write = () => writeInterfaceSysctls(bench.netns, name, { 'net.ipv4.conf.IFNAME.forwarding': 1 });
-    expect(write).toThrow(/is not an interface name/);
+    const write = writeInterfaceSysctls(bench.netns, name, { 'net.ipv4.conf.IFNAME.forwarding': 1 });
+    await expect(write).rejects.toThrow(/is not an interface name/);
     expect(bench.read('ipv4/conf/all/forwarding')).toBe('0');
   });
 
   it("writes through the host's /proc/sys where that is mounted in a container", async () => {
     using bench = await openBench();
     using elsewhere = mountElsewhere();
-    writeInterfaceSysctls(
+    await writeInterfaceSysctls(
       bench.netns,
       'net1',
       { 'net.ipv4.conf.IFNAME.arp_announce': 2 },
@@ -100,14 +103,34 @@ describe('writeInterfaceSysctls', () => {
     using bench = await openBench();
     using elsewhere = mountElsewhere();
     execFileSync('mount', ['-o', 'remount,bind,ro', elsewhere.mounted]);
-    expect(() =>
+    await expect(
       writeInterfaceSysctls(
         bench.netns,
         'net1',
         { 'net.ipv4.conf.IFNAME.arp_announce': 2 },
         { procSysDir: elsewhere.path },
       ),
-    ).toThrow(expect.objectContaining({ errno: 'EROFS', hint: expect.stringContaining('--proc-sys-dir') }));
+    ).rejects.toMatchObject({ errno: 'EROFS', hint: expect.stringContaining('--proc-sys-dir') });
+  });
+
+  it('lets the event loop go on while the kernel does not finish a write, and gives up in time', async () => {
+    using bench = await openBench();
+    using dir = tempDir();
+    const folder = join(dir.path, 'net/ipv4/conf/net1');
+    mkdirSync(folder, { recursive: true });
+    using pipe = await fullPipe(join(folder, 'arp_announce'));
+    const before = openDescriptors();
+    const settings = { 'net.ipv4.conf.IFNAME.arp_announce': 2 };
+    const writing = writeInterfaceSysctls(bench.netns, 'net1', settings, { procSysDir: dir.path, timeoutMs: 100 });
+    await expect(writing).rejects.toMatchObject({
+      code: 'sysctl-refused',
+      retriable: true,
+      message: expect.stringMatching(
+        /cannot set net\.ipv4\.conf\.IFNAME\.arp_announce to 2 .* has not finished within 100 ms/,
+      ),
+    });
+    pipe.drain();
+    await expect.poll(openDescriptors).toBeLessThanOrEqual(before);
   });
 });
 

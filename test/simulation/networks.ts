@@ -261,7 +261,7 @@ export class SimNetworks implements Networks {
       connection: new SimConnection(this.#options, namespace, resolve),
       isHost: namespace.isHost,
       identity: identityOf(namespace),
-      writeSysctls: (name: string, settings: InterfaceSysctls) => {
+      writeSysctls: async (name: string, settings: InterfaceSysctls) => {
         process.point('write sysctls');
         const sysctls = namespace.byName(name)?.sysctls;
         for (const [key, value] of Object.entries(settings)) sysctls?.set(key, `${value}`);

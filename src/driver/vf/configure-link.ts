@@ -26,9 +26,9 @@ export async function configureLink(
   };
   if (Object.keys(change).length > 0) await pod.setLink(link.index, change);
   const { needed, asked } = interfaceSettings(config);
-  const skipped = namespace.writeSysctls(link.name, needed, { skipMissing: true });
+  const skipped = await namespace.writeSysctls(link.name, needed, { skipMissing: true });
   const detection = duplicateDetection(skipped);
-  if (Object.keys(asked).length > 0) namespace.writeSysctls(link.name, asked);
+  if (Object.keys(asked).length > 0) await namespace.writeSysctls(link.name, asked);
   // All are sent at once, and executed in this order.
   await Promise.all([
     ...addresses.map((cidr) =>

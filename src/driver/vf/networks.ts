@@ -40,7 +40,7 @@ export interface NetworkNamespace extends Disposable {
     interfaceName: string,
     settings: InterfaceSysctls,
     options?: Pick<SysctlOptions, 'skipMissing'>,
-  ): string[];
+  ): Promise<string[]>;
   /** @returns by key, without those that cannot be read @throws NetlinkError */
   readSysctls(interfaceName: string, keys: readonly string[]): ReadonlyMap<string, string>;
   /** Frames on one of its interfaces. @throws NetlinkError `packet-refused` */

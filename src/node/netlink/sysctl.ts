@@ -1,5 +1,7 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, write } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { resolvesWithin, systemClock } from '../../lib/clock.ts';
 import { errnoCode } from '../../lib/errors.ts';
 import { assertInterfaceName } from './checks.ts';
 import { NetlinkError, otherHint } from './errors.ts';
@@ -16,38 +18,63 @@ export interface SysctlOptions {
   procSysDir?: string;
   /** Skips keys that the kernel does not have for this interface, such as those of IPv6 on a node without it. */
   skipMissing?: boolean;
+  /** How long the kernel may take to set a key, in ms. Default: 10 s. */
+  timeoutMs?: number;
+}
+
+/** A key, and the open file that sets it. */
+interface Setting {
+  key: string;
+  value: string | number;
+  fd: number;
 }
 
 /**
  * Sets kernel settings of an interface, in their order. The kernel assigns a file below `/proc/sys/net` to the
- * namespace of the thread that opens it, so it is opened and written inside the namespace, in one synchronous step.
+ * namespace of the thread that opens it, so all are opened inside the namespace, in one synchronous step. They are written by
+ * other threads: for some keys the kernel waits for its lock of all links, which others may hold for seconds.
  * @returns the keys that were skipped
- * @throws NetlinkError `sysctl-refused` with the key; earlier keys are already set then
+ * @throws NetlinkError `sysctl-refused` with the key; earlier keys are already set then, unless this one cannot be opened
  */
-export function writeInterfaceSysctls(
+export async function writeInterfaceSysctls(
   netns: NetnsHandle,
   interfaceName: string,
   sysctls: InterfaceSysctls,
-  { procSysDir = '/proc/sys', skipMissing = false }: SysctlOptions = {},
-): string[] {
+  { procSysDir = '/proc/sys', skipMissing = false, timeoutMs = 10_000 }: SysctlOptions = {},
+): Promise<string[]> {
   const files = Object.entries(sysctls).map(([key, value]) => {
     const path = pathOf(key, interfaceName, procSysDir);
     if (path === undefined) throw refused(key, value, netns, undefined);
     return { key, value, path };
   });
-  return openInNetns(netns, () => {
-    const skipped: string[] = [];
-    for (const { key, value, path } of files) {
-      try {
-        // Never created: a missing file is a key that the kernel does not know.
-        writeFileSync(path, String(value), { flag: 'r+' });
-      } catch (cause) {
-        if (!skipMissing || errnoCode(cause) !== 'ENOENT') throw refused(key, value, netns, cause);
-        skipped.push(key);
+  const [settings, skipped]: [Setting[], string[]] = [[], []];
+  try {
+    openInNetns(netns, () => {
+      for (const { key, value, path } of files) {
+        try {
+          // Never created: a missing file is a key that the kernel does not know.
+          settings.push({ key, value, fd: openSync(path, 'r+') });
+        } catch (cause) {
+          if (!skipMissing || errnoCode(cause) !== 'ENOENT') throw refused(key, value, netns, cause);
+          skipped.push(key);
+        }
       }
-    }
+    });
+    for (let next = settings.shift(); next !== undefined; next = settings.shift())
+      await writeSetting(next, netns, timeoutMs);
     return skipped;
+  } finally {
+    for (const { fd } of settings) closeSync(fd);
+  }
+}
+
+/** Closes the file when the kernel has finished, which may be after the time is over. */
+async function writeSetting({ key, value, fd }: Setting, netns: NetnsHandle, timeoutMs: number): Promise<void> {
+  const written = promisify(write)(fd, String(value)).finally(() => closeSync(fd));
+  const isDone = await resolvesWithin(systemClock, timeoutMs, written).catch((cause: unknown) => {
+    throw refused(key, value, netns, cause);
   });
+  if (!isDone) throw late(key, value, netns, timeoutMs);
 }
 
 /**
@@ -98,4 +125,10 @@ function refused(key: string, value: string | number, netns: NetnsHandle, cause:
   const reason = errno === undefined ? '' : ` (${errno})`;
   const message = `cannot set ${key} to ${JSON.stringify(value)} in ${netns.path}${reason}`;
   return new NetlinkError('sysctl-refused', message, { netns: netns.path, path: netns.path, errno, hint });
+}
+
+function late(key: string, value: string | number, { path }: NetnsHandle, timeoutMs: number): NetlinkError {
+  const message = `cannot set ${key} to ${JSON.stringify(value)} in ${path}: the kernel has not finished within ${timeoutMs} ms`;
+  const hint = 'programs that change many links or routes keep the kernel busy; the write is tried again';
+  return new NetlinkError('sysctl-refused', message, { netns: path, path, hint, retriable: true });
 }

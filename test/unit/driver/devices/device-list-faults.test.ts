@@ -11,9 +11,9 @@ import { explain, NetdraError } from '../../../../src/lib/errors.ts';
 import { textFiles } from '../../../../src/lib/text-files.ts';
 import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import { NetlinkError, type RtnlConnection } from '../../../../src/node/netlink/index.ts';
+import { fullPipe } from '../../../doubles/full-pipe.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
-import { fullPipe } from '../../node/sriov/full-pipe.ts';
 import { TestNode } from '../../node/sriov/test-node.ts';
 import {
   claimOf,

@@ -27,7 +27,7 @@ export class FakeNetworks implements Networks {
       connection: {} as NetworkNamespace['connection'],
       isHost: this.isHost,
       identity: this.identity,
-      writeSysctls: () => [],
+      writeSysctls: async () => [],
       readSysctls: () => new Map(),
       packets: () => ({ send: () => undefined, receive: () => undefined, [Symbol.dispose]: () => undefined }),
       watch: (onChange) => {

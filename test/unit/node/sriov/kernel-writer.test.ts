@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { type HungWrite, KernelWriter } from '../../../../src/node/sriov/kernel-writer.ts';
+import { fullPipe } from '../../../doubles/full-pipe.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
-import { fullPipe } from './full-pipe.ts';
 
 const stack = new DisposableStack();
 afterAll(() => stack.dispose());
