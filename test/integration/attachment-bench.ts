@@ -6,6 +6,7 @@ import type { SandboxPlace, StoredDevice, VfConfig } from '../../src/driver/mode
 import { Store } from '../../src/driver/state/index.ts';
 import { CniAttacher } from '../../src/driver/vf/cni-attacher.ts';
 import { Attachments } from '../../src/driver/vf/index.ts';
+import type { NetworkDeviceData } from '../../src/framework/metadata/index.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import { CniRunner } from '../../src/node/cni/index.ts';
 import { KernelNetworks, type VfInfo } from '../../src/node/netlink/index.ts';
@@ -132,11 +133,11 @@ export class AttachmentBench implements AsyncDisposable {
   }
 
   /** What a sandbox does after a change in the pod. */
-  async read(claim: string, pod: TestNetns) {
+  async read(claim: string, pod: TestNetns, known?: NetworkDeviceData) {
     using namespace = this.#networks.open(pod.path);
     if (namespace === undefined) throw new Error(`there is no namespace at ${pod.path}`);
     const links = this.#attachments.podLinks(namespace);
-    return await Promise.all(this.devices(claim).map((device) => this.#attachments.read(device, links)));
+    return await Promise.all(this.devices(claim).map((device) => this.#attachments.read(device, links, known)));
   }
 
   async detach(claim: string): Promise<void> {

@@ -151,3 +151,20 @@ describe('a VF without a kernel driver, after a reset of its card', () => {
     expect(states).toMatchObject([{ interfaceName: 'net1' }]);
   });
 });
+
+describe('a VF whose pod has removed a route of its claim', () => {
+  it('is compared with its claim once its state is known, and not in the first reading', async () => {
+    bench.createVf(1);
+    const routes = [{ destination: '198.51.100.0/24' }];
+    bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', addresses: ['192.0.2.10/24'], routes } }]);
+    const pod = bench.newPod();
+    await bench.attach('c', pod);
+    pod.exec('ip', 'route', 'del', '198.51.100.0/24');
+    const [first] = await bench.read('c', pod);
+    expect(first).toMatchObject({ interfaceName: 'net1' });
+    expect(first?.differences).toBeUndefined();
+    expect(await bench.read('c', pod, { interfaceName: 'net1' })).toMatchObject([
+      { differences: { missingRoutes: ['198.51.100.0/24'], otherSysctls: [] } },
+    ]);
+  });
+});

@@ -109,7 +109,7 @@ export class PfDriftSweep {
       known.driver = {
         drifts: [{ setting: 'driver', wanted, found }],
         reason:
-          'another program has bound the VF, and the pod has lost it: delete the pod, so that the VF is prepared anew',
+          'another program has bound the VF, or its card was reset, and the pod has lost it: delete the pod, so that the VF is prepared anew',
       };
     if (propertiesOf(keptBy(device)).length === 0) this.#compared(vf, {});
   }

@@ -138,7 +138,7 @@ export class ClaimWork {
     for (const reading of readings) {
       const { device, state } = reading;
       if (device.config.bond === undefined || state === undefined) continue;
-      reading.state = await this.#options.attachments.read(device, pod, {});
+      reading.state = await this.#options.attachments.read(device, pod);
       if (reading.state === undefined) throw left([device], place);
     }
   }

@@ -89,11 +89,11 @@ export class Attachments {
 
   /**
    * Reads an attached VF.
-   * @param known what was read last
+   * @param known what was read last; without it, routes and kernel settings are not compared with the claim, which has just set them
    * @returns `undefined` if it has left the pod
    * @throws SandboxError `vf-unknown`; NetlinkError
    */
-  async read(device: StoredDevice, pod: PodLinks, known: NetworkDeviceData = {}): Promise<VfState | undefined> {
+  async read(device: StoredDevice, pod: PodLinks, known?: NetworkDeviceData): Promise<VfState | undefined> {
     return await this.#strategyOf(device).read(device, pod, known);
   }
 

@@ -58,18 +58,19 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
       if (bond !== undefined) pod.changed();
       const state = await (bond === undefined
         ? withHostFacts(vfs, device, await pod.stateAfterChange(device, link))
-        : readInterface(device, pod, {}));
+        : readInterface(device, pod));
       if (state === undefined) throw missing(task, `${used.name} has lost it`);
       await announcements.configured(device, pod, state);
       return state;
     },
     async read(device, pod, known) {
-      const state = await readInterface(device, pod, known);
+      const state = await readInterface(device, pod);
       if (state === undefined) return undefined;
       await announcements.read(device, pod, state);
       const conflicts = announcements.conflictsOf(device);
       const { interfaceName } = state;
-      const differences = interfaceName && (await findDifferences(pod.namespace, interfaceName, device.config));
+      const differences =
+        known && interfaceName && (await findDifferences(pod.namespace, interfaceName, device.config));
       return { ...state, ...(conflicts.size > 0 && { conflicts }), ...(differences && { differences }) };
     },
     async detach(device, attachment) {
@@ -106,7 +107,7 @@ function observeStrategy({ vfs }: StrategyParts): AttachStrategy {
   const read = readerOfInterfaces(vfs);
   return {
     async attach({ device, place, pod, record }) {
-      const state = await read(device, pod, {});
+      const state = await read(device, pod);
       if (state === undefined) {
         throw missing({ device, place }, `no component has moved it into ${place.netnsPath}, and attach is "observe"`);
       }
@@ -140,7 +141,7 @@ function userSpaceStrategy({ vfs, cni }: StrategyParts): AttachStrategy {
       const { addresses } = await cni.addresses(device, place, signal);
       return await describe(device, addresses);
     },
-    read: async (device, _, known) => device.attachment && (await describe(device, known.ips ?? [])),
+    read: async (device, _, known) => device.attachment && (await describe(device, known?.ips ?? [])),
     detach: (device, attachment) => cni.remove(device, attachment),
   };
 }

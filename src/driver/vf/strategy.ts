@@ -55,10 +55,10 @@ export interface AttachStrategy {
   attach(task: AttachTask): Promise<VfState>;
   /**
    * The VF's state in the pod; `undefined` if it is certainly not there.
-   * @param known what was read last
+   * @param known what was read last; without it, routes and kernel settings are not compared with the claim
    * @throws SandboxError `vf-unknown`; NetlinkError
    */
-  read(device: StoredDevice, pod: PodLinks, known: NetworkDeviceData): Promise<VfState | undefined>;
+  read(device: StoredDevice, pod: PodLinks, known?: NetworkDeviceData): Promise<VfState | undefined>;
   /**
    * Detaches the VF from the pod, wherever it is now. Idempotent. Afterwards it is in the host's network namespace, if this
    * strategy has moved it.
