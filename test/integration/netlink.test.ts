@@ -159,6 +159,19 @@ describe('a link on its way into a pod and back', () => {
     expect(await setup.podConnection.link({ name: 'net1' })).toBeUndefined();
   });
 
+  it('stays in its pod if the pod has given its index to another link', async () => {
+    const vf = await setup.createPair();
+    const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1' });
+    using nested = new TestNetns('nested');
+    setup.pod.exec('ip', 'link', 'set', 'net1', 'netns', nested.path);
+    setup.pod.exec('ip', 'link', 'add', 'net1', 'index', `${moved.index}`, 'type', 'bridge');
+    await expect(
+      moveLink(setup.podConnection, moved, setup.hostTarget, { name: 'vf0' }, { acceptOtherName: true }),
+    ).rejects.toMatchObject({ errno: 'ENODEV', interfaceName: `#${moved.index}` });
+    expect(await setup.hostConnection.link({ name: 'vf0' })).toBeUndefined();
+    expect(await setup.podConnection.link({ name: 'net1' })).toMatchObject({ kind: 'bridge' });
+  });
+
   it('may have a name in the pod that another link has on the host', async () => {
     const vf = await setup.createPair();
     await setup.hostConnection.createBridge({ name: 'net1' });

@@ -16,8 +16,8 @@ const attempts = 20;
  * Alternative names stay behind: since Linux 6.7 one that is taken in the target makes the move fail, and before that
  * it would exist there twice. The kernel sets the link down, takes it out of its bridge or bond, and
  * drops its addresses, routes and qdiscs. VLANs and macvlans on top of it stay in their namespace. Its index may change.
- * @param link as it was read last. The kernel is asked by its index only, since a change by name could meet another link of that name. An
- * index comes again only if the link was deleted and one with its index was moved in from another namespace between reading and moving
+ * @param link as it was read last. The kernel moves by index, and a process in a pod can move the link away and create another one
+ * with its index: the link is compared before each attempt and once it is in the target
  * @param change applied in the target; without a name the link keeps its own
  * @param options.acceptOtherName whether a name that is taken in the target is replaced by a free one. For the way back to the
  * host, which must not fail because a pod or the host has given the name to another link. A process in the pod that keeps adding
@@ -33,10 +33,8 @@ export async function moveLink(
   { acceptOtherName = false } = {},
 ): Promise<Link> {
   const { index } = link;
-  let now: Link | undefined = link;
+  let now = link;
   for (let attempt = 1; ; attempt++) {
-    if (attempt > 1) now = await from.link({ index });
-    if (now === undefined) throw missing(`#${index}`, undefined, 'it is gone or was moved: list the links again');
     // If a failure here matters, the move reports it.
     if (now.altNames.length > 0) await from.removeAltNames(index).catch(() => undefined);
     const wanted = change.name ?? now.name;
@@ -44,6 +42,10 @@ export async function moveLink(
     const isTaken = (await to.connection.link({ name: wanted })) !== undefined;
     if (isTaken && !acceptOtherName) throw nameTaken(wanted, to.netns.path);
     const name = isTaken ? await freeName(to.connection, index) : wanted;
+    const found = await from.link({ index });
+    if (found === undefined || !isSameLink(found, link))
+      throw missing(`#${index}`, undefined, 'it is gone or was moved: list the links again');
+    now = found;
     try {
       await from.setLink(index, { ...change, name, netns: to.netns });
     } catch (error) {
@@ -54,7 +56,8 @@ export async function moveLink(
       continue;
     }
     const moved = await to.connection.link({ name });
-    if (moved === undefined) throw missing(name, to.netns.path, 'a process in the namespace took or renamed it');
+    if (moved === undefined || !isSameDevice(moved, link))
+      throw missing(name, to.netns.path, 'a process in one of the namespaces took, renamed or replaced it');
     return moved;
   }
 }
@@ -62,13 +65,22 @@ export async function moveLink(
 /** The kernel moves before it renames: if the new name was taken in between, the link is already in the target. */
 async function findUnderOldName(
   from: Pick<RtnlConnection, 'link'>,
-  { index, name, parentDevice, hardwareAddress }: Link,
+  now: Link,
   to: MoveTarget,
 ): Promise<Link | undefined> {
-  if ((await from.link({ index })) !== undefined) return undefined;
-  const found = await to.connection.link({ name });
-  const isSame = found?.parentDevice === parentDevice && found?.hardwareAddress === hardwareAddress;
-  return isSame ? found : undefined;
+  if ((await from.link({ index: now.index })) !== undefined) return undefined;
+  const found = await to.connection.link({ name: now.name });
+  return found !== undefined && isSameLink(found, now) ? found : undefined;
+}
+
+/** A pod can change the MAC address of a link, but not the device that it is of. */
+function isSameDevice(one: Link, other: Link): boolean {
+  return one.parentDevice === other.parentDevice && one.kind === other.kind;
+}
+
+/** Links of simulated VFs have no device, and before Linux 5.14 no link has one: of those the MAC address has to be the same, too. */
+function isSameLink(one: Link, other: Link): boolean {
+  return isSameDevice(one, other) && (one.parentDevice !== undefined || one.hardwareAddress === other.hardwareAddress);
 }
 
 function nameTaken(name: string, netns: string): NetlinkError {

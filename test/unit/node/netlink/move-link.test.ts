@@ -92,3 +92,23 @@ describe('moveLink, when a name is taken while it moves', () => {
     await expect(open({ onMove: refuse }).move(true)).rejects.toMatchObject({ errno: 'EPERM' });
   });
 });
+
+describe('moveLink, when another link of the pod has the index of the VF by now', () => {
+  it.each<[string, Partial<Link>]>([
+    ['of another device', { ...vf, parentDevice: '0000:3b:02.1' }],
+    ['of no device, with the MAC address of the VF', { hardwareAddress: vf.hardwareAddress, kind: 'dummy' }],
+  ])('does not move that link: one %s', async (_what, other) => {
+    const { pod, host, move } = open({ onMove: () => undefined });
+    const index = pod.links.pop()!.index;
+    pod.add('net1', { index, ...other });
+    await expect(move(true)).rejects.toMatchObject({ errno: 'ENODEV', interfaceName: `#${index}` });
+    expect(host.links.map(({ name }) => name)).toEqual(['lo', 'pf0']);
+  });
+
+  it('reports a link that has taken the name in the target', async () => {
+    const { host, move } = open({
+      onMove: (_host, { name = '' }) => host.add(name, { parentDevice: '0000:3b:02.7' }),
+    });
+    await expect(move(true)).rejects.toMatchObject({ errno: 'ENODEV', interfaceName: 'ens1f0v0' });
+  });
+});
