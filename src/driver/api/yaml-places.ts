@@ -12,67 +12,99 @@ export interface TextPlace {
 /** @returns the place of a field; of one that is missing, that of what should have it */
 export type FindPlace = (path: readonly PropertyKey[]) => TextPlace;
 
+/** A value of a document, with those in it. */
+interface YamlValue {
+  offset: number;
+  fields: Map<string, YamlValue>;
+}
+
+/** A list or a mapping that is being read. */
+interface OpenValue {
+  place: YamlValue;
+  isMapping: boolean;
+  /** Number of values in it so far. */
+  length: number;
+  /** The key that was read last, until its value has been. */
+  key?: { name: string; offset: number };
+}
+
 /**
- * Finds the places of the fields of YAML documents. js-yaml keeps no positions of what it has read.
+ * Finds the places of the fields of YAML documents. js-yaml keeps no positions of what it has read. The work grows with the text,
+ * not with its depth or the number of places that are asked for.
  * @returns one for each document
  * @throws YAMLException
  */
 export function yamlPlaces(text: string, parser: Parser): FindPlace[] {
   const { EVENT_ID } = parser;
-  const events = parser.parseEvents(text, {});
-  const documents: FindPlace[] = [];
-  let offsets = new Map<string, number>();
-  let next = 0;
-  const read = (path: readonly PropertyKey[]): void => {
-    const event = events[next++];
-    if (event?.type === EVENT_ID.SEQUENCE) {
-      for (let index = 0; !isEnd(events[next], EVENT_ID.POP); index++) {
-        offsets.set(keyOf([...path, index]), startOf(events[next]));
-        read([...path, index]);
-      }
-      next++;
-    } else if (event?.type === EVENT_ID.MAPPING) {
-      while (!isEnd(events[next], EVENT_ID.POP)) {
-        const key = events[next];
-        const name = key?.type === EVENT_ID.SCALAR ? parser.getScalarValue(text, key) : '';
-        // A key that is no scalar has parts of its own.
-        read([]);
-        offsets.set(keyOf([...path, name]), startOf(key));
-        read([...path, name]);
-      }
-      next++;
+  const lines = lineStarts(text);
+  const documents: YamlValue[] = [];
+  const open: OpenValue[] = [];
+  for (const event of parser.parseEvents(text, {})) {
+    if (event.type === EVENT_ID.POP) {
+      open.pop();
+      continue;
     }
-  };
-  while (next < events.length) {
-    // The document's own event, and its end.
-    next++;
-    offsets = new Map([[keyOf([]), startOf(events[next])]]);
-    if (!isEnd(events[next], EVENT_ID.POP)) read([]);
-    next++;
-    documents.push(placeIn(text, offsets));
+    const within = open.at(-1);
+    let place: YamlValue = { offset: startOf(event), fields: new Map() };
+    if (within === undefined) documents.push(place);
+    else if (open.length === 1) within.place.offset = place.offset;
+    else
+      place = placeWithin(within, place, () =>
+        event.type === EVENT_ID.SCALAR ? parser.getScalarValue(text, event) : '',
+      );
+    // The value of a document has the document's place.
+    if (open.length === 1 && within !== undefined) place = within.place;
+    if (within === undefined || event.type === EVENT_ID.SEQUENCE || event.type === EVENT_ID.MAPPING)
+      open.push({ place, isMapping: event.type === EVENT_ID.MAPPING, length: 0 });
   }
-  return documents;
+  return documents.map((document) => (path) => placeAt(lines, offsetOf(document, path)));
 }
 
-function placeIn(text: string, offsets: ReadonlyMap<string, number>): FindPlace {
-  return (path) => {
-    const known = [...path, ''].map((_, length) => keyOf(path.slice(0, path.length - length)));
-    const offset = offsets.get(known.find((each) => offsets.has(each)) ?? '') ?? 0;
-    const lines = text.slice(0, offset).split('\n');
-    return { line: lines.length, column: (lines.at(-1)?.length ?? 0) + 1 };
-  };
+/** Adds an item, a key or a value. @returns its place, in which a key that is no scalar has parts of its own */
+function placeWithin(within: OpenValue, place: YamlValue, nameOf: () => string): YamlValue {
+  if (!within.isMapping) {
+    within.place.fields.set(`${within.length++}`, place);
+    return place;
+  }
+  const { key } = within;
+  if (key === undefined) {
+    within.key = { name: nameOf(), offset: place.offset };
+    return place;
+  }
+  delete within.key;
+  const value = { offset: key.offset, fields: place.fields };
+  within.place.fields.set(key.name, value);
+  return value;
 }
 
-function keyOf(path: readonly PropertyKey[]): string {
-  return path.map(String).join('\n');
+function offsetOf(document: YamlValue, path: readonly PropertyKey[]): number {
+  let place = document;
+  for (const each of path) {
+    const next = place.fields.get(String(each));
+    if (next === undefined) break;
+    place = next;
+  }
+  return place.offset;
 }
 
-function isEnd(event: Event | undefined, pop: number): boolean {
-  return event === undefined || event.type === pop;
+/** Offsets at which lines begin, in order. */
+function lineStarts(text: string): number[] {
+  const starts = [0];
+  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) starts.push(at + 1);
+  return starts;
 }
 
-function startOf(event: Event | undefined): number {
-  if (event === undefined) return 0;
+function placeAt(starts: readonly number[], offset: number): TextPlace {
+  let [low, high] = [0, starts.length];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if ((starts[middle] ?? 0) <= offset) low = middle;
+    else high = middle;
+  }
+  return { line: low + 1, column: offset - (starts[low] ?? 0) + 1 };
+}
+
+function startOf(event: Event): number {
   if ('valueStart' in event) return event.valueStart;
   if ('start' in event) return event.start;
   // Of an alias, without its asterisk.
