@@ -59,14 +59,14 @@ function checkDestinations(
   }
 }
 
-/** Without `limits.routes` of the class: neither default routes, in one piece or two, nor routes to the node. */
+/** Without `limits.routes` of the class: neither default routes, nor parts of them with prefixes shorter than 8, nor routes to the node. */
 function checkUnlimited(claim: AllocatedClaim, route: AddedRoute, nodeNetworks: readonly Cidr[]): void {
   const { network, destination, address } = route;
   const refuse = (what: string) => {
     const asked = address === undefined ? `a route to ${destination}` : `the address ${address}, ${adding(route)}`;
     return refusal(claim, 'config-invalid', ` may not set ${asked}, ${what}`, { hint: hintFor(route) });
   };
-  if (isDefault(network)) throw refuse('a default route');
+  if (isDefault(network)) throw refuse(network.prefixLength === 0 ? 'a default route' : 'a part of a default route');
   if (nodeNetworks.some((own) => isWithin(network, own) || isWithin(own, network))) {
     throw refuse('a network of the node');
   }
@@ -82,9 +82,9 @@ function adding({ destination }: AddedRoute): string {
   return `which adds a route to ${destination}`;
 }
 
-/** In one piece, or one of two halves. */
+/** In one piece, or a large part of one: a few such routes together reach nearly everything. */
 function isDefault({ prefixLength }: Cidr): boolean {
-  return prefixLength <= 1;
+  return prefixLength < 8;
 }
 
 /** Whether one of the ranges, in CIDR notation, has all of the network. */

@@ -27,6 +27,7 @@ import {
 } from '../model/index.ts';
 import { withGuarantee } from './guarantees.ts';
 import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
+import { checkPodRoutes } from './pod-routes.ts';
 
 /** The node's VFs, by their names in the ResourceSlice. */
 export interface DeviceFinder {
@@ -158,33 +159,39 @@ export class DeviceResolver {
   }
 
   /**
-   * Two interfaces of a pod cannot have the same name; that is checked here, before one of them is in the pod. A name that the
-   * claim leaves open is chosen when the VF is attached.
+   * Two interfaces of a pod cannot have the same name, nor routes to the same destination; that is checked here, before one of them is
+   * in the pod. A name that the claim leaves open is chosen when the VF is attached.
    * @param passing claims of the same call that pass to another pod: the store has them for their earlier pods
    * @throws DriverError `config-invalid`
    */
-  checkInterfaceNames(claim: AllocatedClaim, devices: readonly StoredDevice[], passing: readonly PassingClaim[]): void {
-    const taken = this.#namesOfOtherClaims(claim, passing);
+  checkInterfaces(claim: AllocatedClaim, devices: readonly StoredDevice[], passing: readonly PassingClaim[]): void {
+    const others = this.#otherClaims(claim, passing);
+    const taken = namesOf(others);
     for (const { field, name, device } of interfacesOf(devices)) {
       const [subject, owner] = [device === undefined ? 'the bond' : `device ${device}`, taken.get(name)];
       if (owner !== undefined)
         throw invalidConfig(claim, [`${field}: ${subject} cannot be ${name}, which ${owner} is`]);
       taken.set(name, device ?? 'a bond');
     }
+    checkPodRoutes(claim, devices, others);
   }
 
-  /** Interface names in the claim's pod, and the devices that have them. */
-  #namesOfOtherClaims({ identity, podUids }: AllocatedClaim, passing: readonly PassingClaim[]): Map<string, string> {
+  /** The other claims of the claim's pods. */
+  #otherClaims({ identity, podUids }: AllocatedClaim, passing: readonly PassingClaim[]): PassingClaim[] {
     const stored = podUids.flatMap((podUid) => this.#options.claimsOfPod(podUid));
-    const names = [...stored, ...passing.filter((other) => other.podUids.some((uid) => podUids.includes(uid)))]
-      .filter((other) => other.identity.uid !== identity.uid)
-      .flatMap((other) =>
-        interfacesOf(other.devices).map(({ name, device = 'a bond' }): [string, string] => {
-          return [name, `${device} of claim ${claimName(other.identity)}`];
-        }),
-      );
-    return new Map(names);
+    const others = [...stored, ...passing.filter((other) => other.podUids.some((uid) => podUids.includes(uid)))];
+    return others.filter((other) => other.identity.uid !== identity.uid);
   }
+}
+
+/** Interface names of claims, and the devices that have them. */
+function namesOf(claims: readonly PassingClaim[]): Map<string, string> {
+  const names = claims.flatMap(({ identity, devices }) =>
+    interfacesOf(devices).map(({ name, device = 'a bond' }): [string, string] => {
+      return [name, `${device} of claim ${claimName(identity)}`];
+    }),
+  );
+  return new Map(names);
 }
 
 /** The names that a claim gives to interfaces of its devices, and to bonds. */

@@ -176,7 +176,7 @@ export class Driver implements DraPlugin {
   /** Before VFs are read: until its earlier claim is unprepared, a VF is still being restored. */
   #reserve(work: PrepareWork, passing: readonly PassingClaim[]): void {
     if (work.isHandedOver || !work.isAgain) {
-      this.#resolver.checkInterfaceNames(work.claim, work.devices, passing);
+      this.#resolver.checkInterfaces(work.claim, work.devices, passing);
     }
     if (work.isAgain) return;
     // The first snapshot counts: an earlier attempt may have changed the VF.

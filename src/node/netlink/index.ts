@@ -12,6 +12,7 @@ export {
   networkOf,
   parseCidr,
   parseIpAddress,
+  quickCanonicalAddress,
 } from './cidr.ts';
 export { NetlinkError } from './errors.ts';
 export { EthtoolConnection, type EthtoolState, type LinkEthtool } from './ethtool.ts';

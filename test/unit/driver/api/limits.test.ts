@@ -96,7 +96,7 @@ describe('limits of a class', () => {
     [
       { maxRoutes: 0 },
       { addresses: ['192.0.2.10/32', '2001:db8::10/128'] },
-      { addresses: ['192.0.2.10/2'] },
+      { addresses: ['192.0.2.10/9'] },
       'maxRoutes',
     ],
     [
@@ -148,7 +148,7 @@ describe('limits of a class', () => {
     [
       { addressRanges: ['0.0.0.0/0'] },
       '192.0.2.10/1',
-      'claim default/fast-net may not set the address 192.0.2.10/1, which adds a route to 128.0.0.0/1, a default route',
+      'claim default/fast-net may not set the address 192.0.2.10/1, which adds a route to 128.0.0.0/1, a part of a default route',
     ],
     [
       {},
@@ -166,19 +166,28 @@ describe('limits of a class', () => {
     );
   });
 
-  it.each(['0.0.0.0/0', '::/0', '0.0.0.0/1', '128.0.0.0/1', '10.1.2.0/24', '10.0.0.0/8', '2001:db8:1::/80'])(
-    'of routes are the default: not %s',
-    (destination) => {
-      expect(() => resolve([fromClaim({ routes: [{ destination }] })])).toThrow(
-        /may not set a route to \S+, (a default route|a network of the node)$/,
-      );
-      expect(resolve([fromClass({ routes: [{ destination }] })])).toEqual({ routes: [{ destination }] });
-    },
-  );
+  it.each([
+    '0.0.0.0/0',
+    '::/0',
+    '0.0.0.0/1',
+    '64.0.0.0/2',
+    '128.0.0.0/7',
+    '2000::/3',
+    '10.1.2.0/24',
+    '10.0.0.0/8',
+    '2001:db8:1::/80',
+  ])('of routes are the default: not %s', (destination) => {
+    expect(() => resolve([fromClaim({ routes: [{ destination }] })])).toThrow(
+      /may not set a route to \S+, (a default route|a part of a default route|a network of the node)$/,
+    );
+    expect(resolve([fromClass({ routes: [{ destination }] })])).toEqual({ routes: [{ destination }] });
+  });
 
   it.each([
     '192.0.2.10/0',
     '192.0.2.10/1',
+    '192.0.2.10/7',
+    '2001:db8::1/3',
     '2001:db8::1/0',
     '2001:db8::1/1',
     '10.1.2.10/24',
@@ -188,7 +197,7 @@ describe('limits of a class', () => {
   ])('of routes are the default for the networks of addresses, too: not %s', (address) => {
     const addresses = [address];
     expect(() => resolve([fromClaim({ addresses })])).toThrow(
-      /may not set the address \S+, which adds a route to \S+, (a default route|a network of the node)$/,
+      /may not set the address \S+, which adds a route to \S+, (a default route|a part of a default route|a network of the node)$/,
     );
     expect(resolve([fromClass({ addresses })])).toEqual({ addresses });
     const routes = ['0.0.0.0/0', '::/0'];

@@ -1,0 +1,69 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
+import { quickCanonicalAddress } from '../../node/netlink/index.ts';
+import { invalidConfig, type StoredDevice } from '../model/index.ts';
+import type { PassingClaim } from './device-resolver.ts';
+
+/** A route of an interface. */
+interface HeldRoute {
+  gateway: string | undefined;
+  device: StoredDevice;
+  /** What has the interface, for users. */
+  owner: string;
+}
+
+/**
+ * Checks that no two interfaces of a pod have a route to the same destination: the kernel refuses the second one, in each attempt.
+ * @param others the other claims of the claim's pods
+ * @throws DriverError `config-invalid` with both routes
+ */
+export function checkPodRoutes(
+  claim: AllocatedClaim,
+  devices: readonly StoredDevice[],
+  others: readonly Pick<PassingClaim, 'identity' | 'devices'>[],
+): void {
+  if (devices.every(({ config: { routes = [] } }) => routes.length === 0)) return;
+  const canonical = canonicalDestinations();
+  const held = new Map<string, HeldRoute>();
+  for (const { identity, devices: itsDevices } of others) {
+    for (const device of itsDevices) {
+      const owner = `${device.name} of claim ${claimName(identity)}`;
+      for (const { destination, gateway } of device.config.routes ?? [])
+        held.set(canonical(destination), { gateway, device, owner });
+    }
+  }
+  for (const device of devices) {
+    for (const { destination, gateway } of device.config.routes ?? []) {
+      const key = canonical(destination);
+      const other = held.get(key);
+      if (other === undefined) held.set(key, { gateway, device, owner: device.name });
+      else if (!areOneInterface(device, other.device)) {
+        const problem = `routes: device ${device.name} cannot have a route to ${destination} ${by(gateway)}, which ${other.owner} has ${by(other.gateway)}`;
+        throw invalidConfig(claim, [problem]);
+      }
+    }
+  }
+}
+
+/** Whether both are one device, or members of one bond, which has the routes. A name of a bond is used once in a pod. */
+function areOneInterface(one: StoredDevice, other: StoredDevice): boolean {
+  if (one.pciAddress === other.pciAddress) return true;
+  return one.config.bond !== undefined && one.config.bond.name === other.config.bond?.name;
+}
+
+function by(gateway: string | undefined): string {
+  return gateway === undefined ? 'on its link' : `by ${gateway}`;
+}
+
+/** All devices of a request have the same routes: each text is parsed once. */
+function canonicalDestinations(): (destination: string) => string {
+  const known = new Map<string, string>();
+  return (destination) => {
+    const found = known.get(destination);
+    if (found !== undefined) return found;
+    const [address = '', prefixLength] = destination.split('/');
+    const text = `${quickCanonicalAddress(address)}/${prefixLength}`;
+    known.set(destination, text);
+    return text;
+  };
+}
