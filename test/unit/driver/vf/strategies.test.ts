@@ -48,3 +48,30 @@ it('a VF in user space is configured again before it is in the next sandbox: its
   // Its containers may be running.
   expect(await attachTo(place)).toEqual(['record']);
 });
+
+it.each([
+  ['the plugins of its network', 'cni'],
+  ['its IPAM plugin', 'netlink'],
+] as const)(
+  'a VF stays in its pod until the DEL of %s has ended: it may need the interface',
+  async (_what, strategy) => {
+    const calls: string[] = [];
+    const strategies = createStrategies({
+      links: { detach: async () => void calls.push('VF leaves') },
+      cni: {
+        remove: async () => {
+          calls.push('DEL begins');
+          await Promise.resolve();
+          calls.push('DEL ends');
+        },
+      },
+      announcements: { forget: () => undefined },
+    } as unknown as Parameters<typeof createStrategies>[0]);
+    const attachment = { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' };
+    await strategies[strategy].detach(
+      { pciAddress: '0000:3b:02.1', name: 'dev-1', pool: 'p', request: 'vf', config: {} },
+      attachment,
+    );
+    expect(calls).toEqual(['DEL begins', 'DEL ends', 'VF leaves']);
+  },
+);

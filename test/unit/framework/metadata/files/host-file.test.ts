@@ -188,6 +188,17 @@ describe('files and directories', () => {
     }
   });
 
+  it('can be read by every user also if the driver runs with a strict umask, as far as they are files', async () => {
+    const before = process.umask(0o077);
+    try {
+      await metadata.prepare(record, new Map());
+      await metadata.update(claim, 'vf', devices);
+    } finally {
+      process.umask(before);
+    }
+    for (const file of bench.files()) expect(statSync(join(bench.path, file)).mode & 0o777).toBe(0o644);
+  });
+
   it('leave nothing temporary behind when a write fails', async () => {
     await metadata.prepare(record, new Map());
     mkdirSync(join(claimDir(), 'vf/metadata.json'), { recursive: true });
