@@ -33,7 +33,7 @@ export default defineConfig({
         test: {
           name: 'quick',
           include: ['test/unit/**/*.test.ts'],
-          testTimeout: 15_000,
+          testTimeout: 60_000,
           expect: patient,
           env: { TMPDIR: memoryDir },
           ...sharedModules,
