@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { Argument, Command } from 'commander';
-import { driverDirs } from '../instance/directories.ts';
+import { devicePluginCheckpoint, driverDirs } from '../instance/directories.ts';
 import type { InstanceFacts } from '../instance/instance-file.ts';
 import { parseAbsolutePath } from '../instance/parse-flags.ts';
 import { argument, type FlagName, flagOption, type Settings } from '../instance/settings.ts';
@@ -88,6 +88,7 @@ export function inventoryCommand(): Command {
     async (options) => {
       const { formatInventory, takeInventory } = await import('./inventory.ts');
       const { openStored } = await import('../instance/stored-claims.ts');
+      const { DevicePlugins } = await import('../node/inventory/index.ts');
       const { RtnlConnection } = await import('../node/netlink/index.ts');
       const dirs = driverDirs(options);
       const { driverName: driver, inventoryPolicy: policyPath, simulate, instance } = options;
@@ -100,6 +101,7 @@ export function inventoryCommand(): Command {
       const view = await takeInventory({
         driver,
         connection,
+        devicePlugins: new DevicePlugins(devicePluginCheckpoint(options)),
         sysfsRoot: '/sys',
         claims: stored.claims,
         unrestored: stored.unrestored,

@@ -11,7 +11,7 @@ import {
   type DirectoriesCheck,
 } from './checks/access.ts';
 import { checkApiServer, type DriverPermissions } from './checks/api-server.ts';
-import { type Cards, checkModules, checkSriov, readCards } from './checks/cards.ts';
+import { type Cards, checkDevicePlugins, checkModules, checkSriov, readCards } from './checks/cards.ts';
 import { checkHugepages, checkIommu, checkKernel } from './checks/machine.ts';
 import { checkRuntime, type RuntimeCheck } from './checks/runtime.ts';
 import { type Finding, problem, type Verdict } from './finding.ts';
@@ -27,6 +27,7 @@ export interface DoctorOptions extends RuntimeCheck, DirectoriesCheck, DriverPer
   cniBinDirs: readonly string[];
   /** The driver runs with `--simulate`. */
   simulated: boolean;
+  kubeletPluginsDir: string;
   /** @returns `undefined` if there is no configuration to reach it; @throws NetdraError */
   openKube(): Promise<KubeClient | undefined>;
 }
@@ -39,6 +40,7 @@ export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
     ['kernel', () => checkKernel(procDir, simulated)],
     ['IOMMU', () => checkIommu(sysDir, procDir, cards)],
     ['SR-IOV', () => checkSriov(cards, simulated)],
+    ['device plugins', () => checkDevicePlugins(cards, options)],
     ['modules', () => checkModules(sysDir, cards)],
     ['hugepages', () => checkHugepages(sysDir)],
     ['runtime', () => checkRuntime(options)],

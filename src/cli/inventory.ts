@@ -17,6 +17,7 @@ export interface InventoryToolOptions {
   /** Name of the driver. */
   driver: string;
   connection: InventoryOptions['connection'];
+  devicePlugins?: InventoryOptions['devicePlugins'];
   /** Where sysfs is mounted. */
   sysfsRoot: string;
   /** The driver's state directory, to list simulated VFs; absent: real ones are listed. */
@@ -52,7 +53,9 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
       return { vfs };
     },
   };
-  const inventory = new Inventory({ sysfs, connection, simulated: simulatedIn !== undefined, policy, vfSwitch });
+  const simulated = simulatedIn !== undefined;
+  const devicePlugins = simulated ? undefined : options.devicePlugins;
+  const inventory = new Inventory({ sysfs, connection, simulated, policy, vfSwitch, ...defined({ devicePlugins }) });
   const asFound = heldDevices([...claims, { devices: unrestored.map(({ device }) => device) }]);
   const report = await inventory.scan(asFound);
   const { policyFault } = policyPath === undefined ? (state ?? {}) : {};

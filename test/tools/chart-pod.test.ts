@@ -32,9 +32,9 @@ describe('the pod of the chart', () => {
   it('mounts more only for what needs it', () => {
     const paths = (values: Record<string, unknown>) =>
       podOf(values)?.containers[0]?.volumeMounts?.map((each) => each.mountPath);
-    expect(paths({})).toHaveLength(12);
-    expect(paths({ cni: { enabled: true } })?.slice(12)).toEqual(['/opt/cni/bin', '/var/lib/cni']);
-    expect(paths({ inventoryPolicy: { pfs: [] } })?.slice(12)).toEqual(['/etc/netdra']);
+    expect(paths({})).toHaveLength(13);
+    expect(paths({ cni: { enabled: true } })?.slice(13)).toEqual(['/opt/cni/bin', '/var/lib/cni']);
+    expect(paths({ inventoryPolicy: { pfs: [] } })?.slice(13)).toEqual(['/etc/netdra']);
     const rule = { apiGroups: ['k8s.cni.cncf.io'], resources: ['network-attachment-definitions'], verbs: ['get'] };
     const roles = (values: Record<string, unknown>) =>
       renderObjects({ values }).filter(({ kind }) => kind === 'ClusterRole') as V1ClusterRole[];

@@ -1,5 +1,7 @@
 import { join } from 'node:path';
+import { devicePluginCheckpoint } from '../../instance/directories.ts';
 import { explain } from '../../lib/errors.ts';
+import { DevicePlugins } from '../../node/inventory/index.ts';
 import { type Pf, SriovError, type Sysfs, type Vf } from '../../node/sriov/index.ts';
 import { listNames } from '../files.ts';
 import { named, ok, problem, type Verdict, warning } from '../finding.ts';
@@ -92,4 +94,22 @@ function checkUnbound(vfs: Cards['vfs']): Verdict[] {
   const message = `${unbound.length} VFs have no driver, and so no interface: ${unbound[0]}${unbound.length > 1 ? ' …' : ''}`;
   const fix = `echo ${unbound[0]} > /sys/bus/pci/drivers_probe; if it stays so, the log of the kernel says why`;
   return [named('VF drivers', warning(message, fix))];
+}
+
+/** VFs that a device plugin of the kubelet gives out, and netdra therefore does not offer. */
+export async function checkDevicePlugins(
+  { pfs, vfs }: Cards,
+  directories: { kubeletPluginsDir: string },
+): Promise<Verdict[]> {
+  const { givenOut, problem: failure } = await new DevicePlugins(devicePluginCheckpoint(directories)).read();
+  const unread = failure === undefined ? [] : [warning(failure, 'look at the kubelet, which writes the file')];
+  const functions = [...pfs, ...vfs].map(({ pciAddress }) => pciAddress).filter((each) => givenOut.has(each));
+  const byResource = Map.groupBy(functions, (pciAddress) => givenOut.get(pciAddress) ?? '');
+  const taken = [...byResource].map(([resource, [first, ...others]]) => {
+    const count = others.length === 0 ? `${first}` : `${first} and ${others.length} more`;
+    const fix =
+      'leave them to one of both: select others in the inventory policy, or in the ConfigMap of the device plugin';
+    return warning(`${resource} gives out ${count}, so that netdra does not offer them`, fix);
+  });
+  return [...unread, ...taken];
 }

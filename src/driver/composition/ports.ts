@@ -82,7 +82,7 @@ export interface NodePorts {
   decorate?: <Name extends keyof NodeParts>(name: Name, part: NodeParts[Name]) => NodeParts[Name];
 }
 
-export interface KernelPort extends Pick<OpenDevicesOptions, 'openCard' | 'policy' | 'nearNodes'> {
+export interface KernelPort extends Pick<OpenDevicesOptions, 'openCard' | 'policy' | 'nearNodes' | 'devicePlugins'> {
   networks: Networks & { readonly host: { readonly connection: OpenDevicesOptions['host'] } };
   /** The NUMA nodes of the machine. @throws Error if they cannot be read */
   numaNodes: () => NumaNodes;

@@ -36,6 +36,7 @@ export interface DeviceListOptions
     ListAttributesOptions,
     Omit<HostVfsOptions, 'assertListed' | 'deviceAt' | 'onHungChange' | 'onRatesRefused'> {
   host: HostVfsOptions['host'] & InventoryOptions['connection'];
+  devicePlugins?: InventoryOptions['devicePlugins'];
   /** For the time of scans. Default: the system's clock. */
   now?: () => Date;
   /** Where the inventory policy comes from; absent: there is none, and all VFs are offered. */
@@ -74,7 +75,9 @@ export class DeviceList implements AsyncDisposable {
     });
     const { sysfs, isSimulated: simulated } = this.vfs;
     const vfSwitch = new VfActivation({ sysfs, connection: host, clock });
-    this.#inventory = new Inventory({ sysfs, connection: host, simulated, vfSwitch });
+    const { devicePlugins } = options;
+    const inventory = { sysfs, connection: host, simulated, vfSwitch };
+    this.#inventory = new Inventory({ ...inventory, ...(devicePlugins && !simulated && { devicePlugins }) });
     this.#policy = new PolicyInForce(policy, {
       inventory: this.#inventory,
       logger: options.logger,

@@ -1,3 +1,4 @@
+import { printable } from '../../lib/printable.ts';
 import { hasNoInterface } from '../sriov/driver-binding.ts';
 import type { Bandwidth } from './bandwidth.ts';
 import type { NicDevice } from './device.ts';
@@ -24,6 +25,8 @@ export type ExclusionReason =
   | 'virtio'
   /** The interface is in another network namespace, and not for one of our claims. */
   | 'interface-elsewhere'
+  /** A device plugin of the kubelet gives it out. */
+  | 'device-plugin'
   /** The policy guarantees bandwidth of a port whose speed it does not give, and the kernel does not know. */
   | 'port-speed-unknown'
   /** The policy guarantees more than the port has. */
@@ -41,6 +44,8 @@ export interface Exclusion {
   interfaceName?: string;
   /** The guarantee that its port is too slow for. */
   bandwidth?: Bandwidth;
+  /** The resource of the device plugin that gives it out. */
+  resourceName?: string;
   /** The field of the policy that cannot be fulfilled, such as `pfs[0].bandwidth.burst`. */
   field?: string;
 }
@@ -56,6 +61,7 @@ const explanations: Record<ExclusionReason, string> = {
   'has-vfs': 'its VFs are on, or switched on by the policy, and are offered in its place',
   virtio: 'a virtual device of the hypervisor; there is no card to offer',
   'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
+  'device-plugin': 'a device plugin gives it out; one of both has to leave it to the other',
   'port-speed-unknown': 'the speed of its port is not known; the policy can say portMbps',
   'guarantee-above-port': 'the policy guarantees it more than its port has',
   'rates-unsupported': 'its card does not take the rates of its guarantee; change the rule of the policy',
@@ -66,7 +72,9 @@ export function explainExclusion({
   reason,
   bandwidth,
   field,
-}: Pick<Exclusion, 'reason' | 'bandwidth' | 'field'>): string {
+  resourceName,
+}: Pick<Exclusion, 'reason' | 'bandwidth' | 'field' | 'resourceName'>): string {
+  if (resourceName !== undefined) return `${explanations[reason]}: ${printable(resourceName, 128)}`;
   if (field !== undefined) return `${explanations[reason]}: ${field}`;
   if (bandwidth === undefined) return explanations[reason];
   return `${explanations[reason]}: ${bandwidth.guaranteedMbps} of ${bandwidth.portMbps} Mbit/s`;

@@ -6,6 +6,7 @@ import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
 import type { VfActivation } from '../sriov/vf-activation.ts';
 import { bandwidthOf } from './bandwidth.ts';
 import { type EswitchMode, linkIdentity, type NetworkDevice, type VfDevice } from './device.ts';
+import type { DevicePlugins, GivenOut } from './device-plugins.ts';
 import { type Exclusion, type ExclusionReason, judgeNic, judgeVf } from './exclusion.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
 import {
@@ -56,6 +57,8 @@ export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'simulat
   connection: SurveyOptions['connection'] & Pick<RtnlConnection, 'linkTable'>;
   policy?: InventoryPolicy;
   vfSwitch: Pick<VfActivation, 'ensure'>;
+  /** Absent: there are none, as for simulated devices. */
+  devicePlugins?: Pick<DevicePlugins, 'read'>;
 }
 
 /** Shared state of a scan. */
@@ -72,6 +75,7 @@ interface Scan {
   found: { pf: Seen<Pf>; vfs: Pick<VfDevice, 'pciAddress' | 'vfIndex' | 'driver'>[] }[];
   /** Whether every function could be read. */
   isComplete: boolean;
+  givenOut: GivenOut;
 }
 
 /** A PF, the policy's rules for it, and how the node uses it. */
@@ -115,11 +119,13 @@ export class Inventory {
     this.#steady.begin();
     const report = emptyReport();
     const isComplete = survey.functions.problems === undefined;
+    const { givenOut = new Map(), problem } = (await this.#options.devicePlugins?.read()) ?? {};
     const scan: Scan = {
       survey,
       held,
       report,
       isComplete,
+      givenOut,
       elsewhere: new Set(),
       matched: new Set(),
       selectable: [],
@@ -132,7 +138,7 @@ export class Inventory {
     this.#elsewhere = scan.elsewhere;
     this.#found = scan.found;
     if (scan.isComplete) {
-      report.warnings = warningsOf(this.policy, scan);
+      report.warnings = [...warningsOf(this.policy, scan), ...(problem === undefined ? [] : [problem])];
       report.functions = new Set([...survey.functions.pfs, ...survey.functions.others, ...survey.remembered.keys()]);
     }
     report.devices.sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
@@ -253,7 +259,10 @@ export class Inventory {
     const field = rule !== undefined && refusal?.reason === 'rates-unsupported' ? { field: this.#fieldOf(rule) } : {};
     const verdict = held.has(pciAddress)
       ? undefined
-      : (judgeVf(rule, survey.ownUsageOf(seen), usage) ?? this.#judgePlace(seen, scan) ?? refusal);
+      : (judgeVf(rule, survey.ownUsageOf(seen), usage) ??
+        judgePlugin(seen, scan) ??
+        this.#judgePlace(seen, scan) ??
+        refusal);
     if (verdict !== undefined)
       report.excluded.push({ pciAddress, pfAddress, ...verdict, ...(verdict === refusal ? field : {}) });
     else {
@@ -287,7 +296,7 @@ export class Inventory {
     const isHeld = held.has(pciAddress);
     if (rule === undefined && !isHeld) return;
     const nic = { ...withoutVfs(seen), ...this.#common(seen, rule, survey) };
-    const verdict = isHeld ? undefined : judgeNic(nic, usage, hasVfs);
+    const verdict = isHeld ? undefined : (judgeNic(nic, usage, hasVfs) ?? judgePlugin(seen, scan));
     if (verdict !== undefined) report.excluded.push({ pciAddress, ...verdict });
     else report.devices.push(held.get(pciAddress)?.offered ?? { ...nic, kind: 'nic' });
   }
@@ -302,6 +311,14 @@ export class Inventory {
       ...defined({ resourceName }),
     };
   }
+}
+
+function judgePlugin(
+  { pciAddress }: PciFunction,
+  { givenOut }: Scan,
+): Pick<Exclusion, 'reason' | 'resourceName'> | undefined {
+  const resourceName = givenOut.get(pciAddress);
+  return resourceName === undefined ? undefined : { reason: 'device-plugin', resourceName };
 }
 
 /**

@@ -85,6 +85,7 @@ export class BrokenNode implements Disposable {
       sysDir: this.root,
       procSysDir: this.path('proc/sys'),
       netnsDir: this.path('netns'),
+      kubeletPluginsDir: this.path('plugins'),
       dataDir: this.path('plugins/sriov.netdra.dev'),
       kubeletRegistryDir: this.path('registry'),
       cdiDir: this.path('cdi'),

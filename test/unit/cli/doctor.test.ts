@@ -72,6 +72,16 @@ describe('runDoctor', () => {
     expect((await findingOf('CDI', faults))?.fix).toContain(`enable_cdi = true in [plugins."${section}"]`);
   });
 
+  it('names VFs that a device plugin gives out, and are therefore not offered', async () => {
+    using node = new BrokenNode();
+    const RegisteredDevices = { 'intel.com/sriov': ['0000:3b:02.0', '0000:3b:02.1'], 'gpu.example.com/gpu': ['GPU-1'] };
+    node.write('device-plugins/kubelet_internal_checkpoint', JSON.stringify({ Data: { RegisteredDevices } }));
+    expect(await node.findingOf('device plugins')).toMatchObject({
+      level: 'warning',
+      message: 'intel.com/sriov gives out 0000:3b:02.0 and 1 more, so that netdra does not offer them',
+    });
+  });
+
   it('says that the node would not run the start gate', async () => {
     using node = new BrokenNode();
     const mount = (path: string, options: string) => `25 1 8:1 / ${path} ${options} - ext4 /dev/sda1 rw\n`;

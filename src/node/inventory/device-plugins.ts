@@ -1,0 +1,88 @@
+import { constants } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { isDeepStrictEqual } from 'node:util';
+import { errnoCode, explain } from '../../lib/errors.ts';
+import { isTooDeep } from '../../lib/json-depth.ts';
+import { pciAddressPattern } from '../sriov/pci-address.ts';
+
+/** Bytes. A node with 1,000 devices and 500 containers that have some has less than 1 MiB. */
+const mostBytes = 4 * 1024 * 1024;
+
+/** Devices that the kubelet's device plugins give out: the resource of each, by PCI address. */
+export type GivenOut = ReadonlyMap<string, string>;
+
+const none: GivenOut = new Map();
+
+/**
+ * Reads which PCI functions device plugins give out, from the kubelet's checkpoint. The SR-IOV network device plugin has PCI addresses
+ * as device ids. The kubelet updates the file when it gives out a device, and some minutes after a plugin has gone.
+ * Source: Kubernetes, pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go.
+ */
+export class DevicePlugins {
+  readonly #path: string;
+  #known: { file: object; givenOut: GivenOut } | undefined;
+
+  /** @param path `kubelet_internal_checkpoint` below the kubelet's `device-plugins` */
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /**
+   * Reads the file again if it has changed.
+   * @returns `problem` says why it cannot be read; then `givenOut` is as it was before
+   */
+  async read(): Promise<{ givenOut: GivenOut; problem?: string }> {
+    let file: FileHandle | undefined;
+    try {
+      file = await open(this.#path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
+      const { size, mtimeMs, ino, isFile } = await statOf(file);
+      if (!isFile || size > mostBytes) throw new Error(isFile ? `it has ${size} bytes` : 'it is no file');
+      const identity = { size, mtimeMs, ino };
+      if (!isDeepStrictEqual(this.#known?.file, identity)) {
+        this.#known = { file: identity, givenOut: parseCheckpoint(await readAtMost(file, size)) };
+      }
+      return { givenOut: this.#known?.givenOut ?? none };
+    } catch (error) {
+      // A kubelet that has never had a device plugin has no such file.
+      if (errnoCode(error) === 'ENOENT') this.#known = undefined;
+      const givenOut = this.#known?.givenOut ?? none;
+      if (errnoCode(error) === 'ENOENT') return { givenOut };
+      const problem = `${this.#path} cannot be read (${explain(error)}): VFs that device plugins give out may be offered`;
+      return { givenOut, problem };
+    } finally {
+      await file?.close();
+    }
+  }
+}
+
+async function statOf(file: FileHandle) {
+  const stats = await file.stat();
+  return { size: stats.size, mtimeMs: stats.mtimeMs, ino: stats.ino, isFile: stats.isFile() };
+}
+
+async function readAtMost(file: FileHandle, size: number): Promise<string> {
+  const buffer = Buffer.alloc(size);
+  const { bytesRead } = await file.read(buffer, 0, size, 0);
+  return buffer.toString('utf8', 0, bytesRead);
+}
+
+/** @throws Error if it is no checkpoint */
+function parseCheckpoint(text: string): GivenOut {
+  const checkpoint: unknown = JSON.parse(text);
+  if (isTooDeep(checkpoint)) throw new Error('it is nested too deep');
+  const data = Object(Object(checkpoint).Data);
+  const givenOut = new Map<string, string>();
+  const add = (resource: unknown, ids: unknown) => {
+    for (const id of Array.isArray(ids) ? ids : []) {
+      if (typeof id === 'string' && pciAddressPattern.test(id)) givenOut.set(id, `${resource}`);
+    }
+  };
+  for (const [resource, ids] of Object.entries(Object(data.RegisteredDevices))) add(resource, ids);
+  // Containers keep their devices after the plugin has gone.
+  for (const entry of Array.isArray(data.PodDeviceEntries) ? data.PodDeviceEntries : []) {
+    const { ResourceName: resource, DeviceIDs: ids } = Object(entry);
+    // By NUMA node; before Kubernetes 1.20 a list.
+    for (const each of Array.isArray(ids) ? [ids] : Object.values(Object(ids))) add(resource, each);
+  }
+  return givenOut;
+}

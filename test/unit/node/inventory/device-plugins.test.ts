@@ -1,0 +1,124 @@
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { DevicePlugins, explainExclusion, Inventory } from '../../../../src/node/inventory/index.ts';
+import { Sysfs, VfActivation } from '../../../../src/node/sriov/index.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+import { a0, a1, addresses, b0, node, pfA, useTwoCards } from './two-cards.ts';
+
+const resource = 'intel.com/sriov';
+
+/** As the kubelet of Kubernetes 1.20 or newer writes it. */
+const checkpointOf = (registered: Record<string, string[]>, inUse: Record<string, string[]> = {}) =>
+  JSON.stringify({
+    Data: {
+      PodDeviceEntries: Object.entries(inUse).map(([ResourceName, ids]) => {
+        return { PodUID: 'p', ContainerName: 'c', ResourceName, DeviceIDs: { '-1': ids }, AllocResp: 'AA==' };
+      }),
+      RegisteredDevices: registered,
+    },
+    Checksum: 1,
+  });
+
+let dir: ReturnType<typeof tempDir>;
+let path: string;
+beforeEach(() => {
+  dir = tempDir();
+  path = join(dir.path, 'kubelet_internal_checkpoint');
+});
+afterEach(() => dir[Symbol.dispose]());
+
+describe('DevicePlugins', () => {
+  it('reads devices that plugins offer, and those that containers still have', async () => {
+    writeFileSync(
+      path,
+      checkpointOf({ [resource]: [a0], 'gpu.example.com/gpu': ['GPU-7'] }, { 'intel.com/old': [a1] }),
+    );
+    const { givenOut, problem } = await new DevicePlugins(path).read();
+    expect([...givenOut]).toEqual([
+      [a0, resource],
+      [a1, 'intel.com/old'],
+    ]);
+    expect(problem).toBeUndefined();
+  });
+
+  it('reads lists of devices without NUMA nodes, as of older kubelets', async () => {
+    const entry = { ResourceName: resource, DeviceIDs: [a0] };
+    writeFileSync(path, JSON.stringify({ Data: { PodDeviceEntries: [entry], RegisteredDevices: null } }));
+    expect([...(await new DevicePlugins(path).read()).givenOut]).toEqual([[a0, resource]]);
+  });
+
+  it('follows changes of the file, and its removal', async () => {
+    const plugins = new DevicePlugins(path);
+    expect((await plugins.read()).givenOut.size).toBe(0);
+    writeFileSync(path, checkpointOf({ [resource]: [a0] }));
+    expect((await plugins.read()).givenOut.size).toBe(1);
+    writeFileSync(path, checkpointOf({ [resource]: [a0, a1] }));
+    expect((await plugins.read()).givenOut.size).toBe(2);
+    rmSync(path);
+    expect(await plugins.read()).toEqual({ givenOut: new Map() });
+  });
+
+  it.each([
+    ['no JSON', () => writeFileSync(path, '{"Data":')],
+    ['JSON that is nested too deep', () => writeFileSync(path, `${'['.repeat(9_000)}${']'.repeat(9_000)}`)],
+    ['more than its limit', () => writeFileSync(path, ' '.repeat(5 * 1024 * 1024))],
+    ['a directory', () => mkdirSync(path)],
+    ['a link', () => symlinkSync('/dev/zero', path)],
+  ])('keeps what it knows, and says why, when the file is %s', async (_, damage) => {
+    const plugins = new DevicePlugins(path);
+    writeFileSync(path, checkpointOf({ [resource]: [a0] }));
+    await plugins.read();
+    rmSync(path);
+    damage();
+    const { givenOut, problem } = await plugins.read();
+    expect([...givenOut]).toEqual([[a0, resource]]);
+    expect(problem).toContain(`${path} cannot be read`);
+  });
+
+  it.each([
+    '7',
+    'null',
+    '{"Data":{"RegisteredDevices":[[7]],"PodDeviceEntries":{"length":9}}}',
+    `{"Data":{"RegisteredDevices":{"x":"${a0}","y":[{}],"__proto__":["${a0}"]},"PodDeviceEntries":[null,7,{"DeviceIDs":7}]}}`,
+  ])('takes nothing but addresses from %s', async (text) => {
+    writeFileSync(path, text);
+    const { givenOut } = await new DevicePlugins(path).read();
+    expect([...givenOut.keys()].every((each) => each === a0)).toBe(true);
+  });
+});
+
+describe('Inventory, with device plugins', () => {
+  useTwoCards();
+
+  const inventoryOf = () => {
+    const sysfs = new Sysfs(node.root);
+    const vfSwitch = new VfActivation({ sysfs, connection: node.connection, clock: systemClock });
+    const devicePlugins = new DevicePlugins(path);
+    return new Inventory({ sysfs, connection: node.connection, simulated: false, vfSwitch, devicePlugins });
+  };
+
+  it('does not offer a VF that a device plugin gives out, and says which resource has it', async () => {
+    writeFileSync(path, checkpointOf({ [resource]: [a0] }));
+    const report = await inventoryOf().scan();
+    expect(addresses(report)).toEqual([a1, b0]);
+    expect(report.excluded).toEqual([
+      { pciAddress: a0, pfAddress: pfA, reason: 'device-plugin', resourceName: resource },
+    ]);
+    const explained = 'a device plugin gives it out; one of both has to leave it to the other: intel.com/sriov';
+    expect(report.excluded.map(explainExclusion)).toEqual([explained]);
+  });
+
+  it('goes on offering a VF that a claim has', async () => {
+    writeFileSync(path, checkpointOf({ [resource]: [a0] }));
+    expect(addresses(await inventoryOf().scan(new Map([[a0, {}]])))).toContain(a0);
+  });
+
+  it('warns when it cannot read the checkpoint, and offers the VFs', async () => {
+    writeFileSync(path, '{');
+    const report = await inventoryOf().scan();
+    expect(report.warnings).toEqual([expect.stringContaining('VFs that device plugins give out may be offered')]);
+    expect(addresses(report)).toEqual([a0, a1, b0]);
+  });
+});
