@@ -283,6 +283,7 @@ export class Instance {
       handlers: (handlers) => handlers,
       connected: (peer, failure) => this.readiness.set(peer, state(failure)),
       published: (failure) => this.readiness.set('slices', state(failure)),
+      metadataFailed: () => undefined,
       writeFailed: () => undefined,
       waited: () => undefined,
       attachFailed: () => undefined,

@@ -96,6 +96,7 @@ export function observerOf(
     handlers: (handlers) => observeHandlers(handlers, metrics, clock),
     connected: (peer, failure) => ops.setConnected(peer, failure),
     published: (failure) => ops.setPublished(failure),
+    metadataFailed: (error) => own.metadataWriteErrors.inc({ error_type: codeOf(error) }),
     writeFailed: (object, error) => own.apiWriteErrors.inc({ object, code: codeOf(error) }),
     waited: (result, times) => {
       for (const [phase, ms] of Object.entries(times)) own.attachSeconds.observe({ result, phase }, ms / 1_000);

@@ -86,6 +86,7 @@ export async function serveKubelet(
       claims: resources,
       metadata,
       locks,
+      onMetadataError: (error) => observer.metadataFailed(error),
       // The kubelet deletes our slices while the driver is unavailable.
       onRegistration: (registration) => {
         observer.connected('kubelet', registration.registered ? undefined : `refused: ${registration.error}`);

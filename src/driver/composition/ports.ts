@@ -116,7 +116,7 @@ export interface KubeletPort {
   /** Serves a plugin to the kubelet until disposed. */
   serve(
     plugin: DraPlugin,
-    options: Pick<KubeletPluginOptions, 'driver' | 'dataDir' | 'claims' | 'onRegistration'> &
+    options: Pick<KubeletPluginOptions, 'driver' | 'dataDir' | 'claims' | 'onMetadataError' | 'onRegistration'> &
       Required<Pick<KubeletPluginOptions, 'metadata' | 'locks'>>,
   ): Promise<KubeletSide>;
 }
@@ -139,6 +139,8 @@ export interface NodeObserver {
   connected(peer: 'kubelet' | 'nri', failure?: string): void;
   /** @param failure why the API server does not have the slices as wanted */
   published(failure?: string): void;
+  /** Counts a claim that was not prepared, since its metadata or its CDI specs could not be written. */
+  metadataFailed(error: Error): void;
   /** A write to the API server has failed, and is logged. */
   writeFailed(object: ApiObject, error: unknown): void;
   /** Counts a pod that no longer waits for its VFs. */

@@ -43,6 +43,8 @@ export interface KubeletPluginOptions {
   claims: ClaimReader;
   /** Absent: device metadata is off, no CDI specs and no files. */
   metadata?: ClaimMetadata;
+  /** Called with each error that keeps the metadata or the CDI specs of a prepared claim from being written. The claim fails with it. */
+  onMetadataError?: (error: Error) => void;
   /**
    * `metadata.uid` of the driver's own pod, for rolling updates (kubelet 1.33 and later): the new instance serves
    * beside the old one, on its own sockets, and locks keep them from preparing at once. Absent: a second instance is
@@ -210,6 +212,7 @@ class Running {
       clock,
       logger,
       metadata: this.#metadata,
+      ...defined({ onMetadataError: options.onMetadataError }),
       locks: this.#locks,
       ...(serialize && { turns: locks.turns }),
     });

@@ -4,6 +4,7 @@ import { defined } from '../../lib/defined.ts';
 import { explain, toError } from '../../lib/errors.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
+import { notify } from '../../lib/notify.ts';
 import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimKey, claimName } from '../metadata/index.ts';
 import { type ClaimReader, fetchClaims } from './claims.ts';
 import type { CallContext, WireDevice } from './dra-service.ts';
@@ -37,6 +38,8 @@ export interface PluginCallsOptions {
   turns?: Locks;
   clock: Clock;
   logger: Logger;
+  /** See `KubeletPluginOptions`. */
+  onMetadataError?: (error: Error) => void;
 }
 
 interface CallFacts {
@@ -221,7 +224,7 @@ export class PluginCalls {
 
   /** Writes CDI specs and the metadata known so far. @returns by UID: the answer for a claim, or why it is not prepared */
   async #layDown(claims: AllocatedClaim[], results: Results<PrepareResult>) {
-    const { metadata, driver } = this.#options;
+    const { metadata, driver, logger, onMetadataError } = this.#options;
     const answers = new Map<string, WireDevice[] | Error>();
     const prepared: PreparedClaim[] = [];
     for (const claim of claims) {
@@ -235,7 +238,16 @@ export class PluginCalls {
     for (const { record, devices } of prepared) {
       const { uid } = record.claim;
       const ids = metadata === undefined ? new Map<string, string>() : laid?.get(uid);
-      answers.set(uid, ids instanceof Map ? devices.flatMap((device) => toWire(device, ids)) : toError(ids));
+      if (ids instanceof Map) {
+        answers.set(
+          uid,
+          devices.flatMap((device) => toWire(device, ids)),
+        );
+        continue;
+      }
+      const error = toError(ids);
+      answers.set(uid, error);
+      notify(logger, 'onMetadataError', onMetadataError, error);
     }
     return answers;
   }

@@ -180,6 +180,10 @@ describe('observerOf', () => {
     ]);
     // Without TLS there is no certificate.
     expect((await series('netdra_certificate_expiry')).filter((line) => !line.startsWith('#'))).toEqual([]);
+    observer.metadataFailed(new NetdraError('metadata-unwritable', 'no space left'));
+    expect(await series('dra_metadata_write_errors_total')).toContain(
+      'dra_metadata_write_errors_total{error_type="metadata-unwritable"} 1',
+    );
     expect(await series('netdra_connects_total{peer="nri"')).toEqual(['netdra_connects_total{peer="nri"} 2']);
     expect(await series('netdra_connected')).toEqual([
       'netdra_connected{peer="kubelet"} 0',

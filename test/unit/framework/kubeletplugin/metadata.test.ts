@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect } from 'vitest';
 import { decodeMetadata } from '../../../../src/framework/metadata/document/decode.ts';
@@ -344,5 +344,22 @@ describe('metadata off', () => {
     expect(decode(bench.mountsOf(pod)[pathOf('a', 'vf')]).generation).toBe(1);
     await bench.kubelet.unprepare(pod);
     expect([bench.cdiSpecs(), bench.claimDirs()]).toEqual([[], []]);
+  });
+});
+
+describe('metadata that cannot be written', () => {
+  it('is reported to the driver, and its claim is not prepared until it can', async () => {
+    const errors: Error[] = [];
+    const options = { onMetadataError: (error: Error) => void errors.push(error) };
+    await using bench = await startBench({ devices: [preparedDevice('dev-a')] }, options);
+    const { pod } = bench.addPod('a');
+    rmSync(bench.cdiDir, { recursive: true, force: true });
+    writeFileSync(bench.cdiDir, 'no folder');
+    await expect(bench.kubelet.prepare(pod)).rejects.toThrow(/cannot read .*cdi.*ENOTDIR/);
+    expect(errors).toMatchObject([{ message: expect.stringContaining(bench.cdiDir) }]);
+    rmSync(bench.cdiDir);
+    mkdirSync(bench.cdiDir);
+    await bench.kubelet.prepare(pod);
+    expect(errors).toHaveLength(1);
   });
 });
