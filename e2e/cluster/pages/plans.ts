@@ -141,6 +141,7 @@ export const pagePlans: PagePlan[] = [
       [/^kubectl netdra$/, mention],
       [/^npm (pack|install)/, 'test/tools/package/package.test.ts packs and installs the package'],
       [/^netdra log$/, 'a command of the image, which kubectl netdra bundle runs'],
+      [/^netdra completion bash$/, 'test/unit/cli/completion.test.ts runs it'],
     ],
     before: [[/^kubectl netdra status/, ['kubectl wait nnd/worker-1 --for=create --timeout=30s', ...startPod]]],
     after: [

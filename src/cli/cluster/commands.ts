@@ -21,7 +21,7 @@ export function statusCommand(): Command {
       const { formatStatus, readStatus } = await import('./status.ts');
       const status = await readStatus(cluster, options);
       const nodes = status.nodes.filter(({ problems }) => !options.problemsOnly || problems.length > 0);
-      await writeOutput(options, { ...status, nodes }, formatStatus);
+      await writeOutput(options, { ...status, nodes }, (terminal) => formatStatus(terminal, status, nodes));
       if (status.nodes.some(({ problems }) => problems.length > 0)) process.exitCode = 1;
     },
   ).addOption(problemsOnlyOption());

@@ -199,17 +199,22 @@ function formatPolicy({ name, generation, inForce, earlierInForce }: PolicyStatu
   return `policy ${name}, generation ${generation}: in force on ${inForce} nodes${earlier}\n`;
 }
 
-export function formatStatus(terminal: Terminal, { driver, nodes, policies }: ClusterStatus): string {
+/** @param shown nodes that get a line; the counts are of all of them */
+export function formatStatus(
+  terminal: Terminal,
+  { driver, nodes, policies }: ClusterStatus,
+  shown: readonly NodeStatus[] = nodes,
+): string {
   if (nodes.length === 0) {
     return `no node has a pod or a device of ${driver}: is it installed, and its name the one of --driver-name?\n`;
   }
   const head = ['NODE', 'VERSION', 'READY', 'OFFERED', 'ALLOCATED', 'IN USE', 'TAINTED'];
-  const rows = nodes.map(({ node, pod, offered, allocated, inUse, tainted }) => {
+  const rows = shown.map(({ node, pod, offered, allocated, inUse, tainted }) => {
     const isReady = pod?.ready ? 'yes' : terminal.style('red', pod === undefined ? 'no pod' : 'no');
     const ofTainted = tainted === 0 ? '0' : terminal.style('yellow', `${tainted}`);
     return [node, pod?.version ?? '', isReady, `${offered}`, `${allocated}`, `${inUse}`, ofTainted];
   });
-  const problems = nodes.flatMap(({ node, problems, withheld = [] }) => {
+  const problems = shown.flatMap(({ node, problems, withheld = [] }) => {
     return [...problems, ...withheld].map((text) => `${terminal.style('bold', node)}: ${text}\n`);
   });
   const sum = (key: 'offered' | 'allocated' | 'inUse' | 'tainted') =>
@@ -218,5 +223,6 @@ export function formatStatus(terminal: Terminal, { driver, nodes, policies }: Cl
   const counts = `${sum('offered')} devices, ${sum('allocated')} allocated, ${sum('inUse')} in use, ${sum('tainted')} tainted`;
   const total = `${nodes.length} nodes, the driver ready on ${ready}: ${counts}\n`;
   const below = [...problems, ...policies.map(formatPolicy)];
-  return [formatTable(terminal, head, rows), ...(below.length === 0 ? [] : ['\n', ...below]), '\n', total].join('');
+  const blocks = [rows.length === 0 ? '' : formatTable(terminal, head, rows), below.join(''), total];
+  return blocks.filter((block) => block !== '').join('\n');
 }

@@ -128,6 +128,26 @@ describe('readStatus', () => {
     );
   });
 
+  it('counts all nodes where it lists those with problems only', async () => {
+    await using bench = await startCluster();
+    const { api } = bench;
+    installOn(api, 'node-1');
+    publish(api, 'node-1', [vf(0)]);
+    const listed = async () => {
+      const status = await bench.status();
+      const withProblems = status.nodes.filter(({ problems }) => problems.length > 0);
+      return formatStatus(plainTerminal, status, withProblems);
+    };
+    expect(await listed()).toBe('1 nodes, the driver ready on 1: 1 devices, 0 allocated, 0 in use, 0 tainted\n');
+    publish(api, 'node-2', [vf(1)]);
+    const lines = (await listed()).split('\n');
+    expect(lines.filter((line) => line.startsWith('node-'))).toEqual([
+      expect.stringMatching(/^node-2 .* no pod /),
+      expect.stringMatching(/^node-2: /),
+    ]);
+    expect(lines.at(-2)).toBe('2 nodes, the driver ready on 1: 2 devices, 0 allocated, 0 in use, 0 tainted');
+  });
+
   it('says of each node what needs attention, and why', async () => {
     await using bench = await startCluster({ draVersions: ['v1beta2'] });
     const { api } = bench;
