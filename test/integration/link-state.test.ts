@@ -42,7 +42,10 @@ class Setup extends HostAndPod {
     return { before, inPod: await moveLink(this.hostConnection, link, target, { name, up: true }) };
   }
 
-  async back(link: Link, name = 'ens1f0v0'): Promise<Link> {
+  /** As the driver does, by what the link is now: the pod may have changed its MAC address. */
+  async back({ index }: Link, name = 'ens1f0v0'): Promise<Link> {
+    const link = await this.podConnection.link({ index });
+    if (link === undefined) throw new Error(`no link of the pod has the index ${index}`);
     const target = { netns: this.hostHandle, connection: this.hostConnection };
     return await moveLink(this.podConnection, link, target, { name }, { acceptOtherName: true });
   }
