@@ -33,7 +33,7 @@ const common: Record<string, Record<string, unknown>> = {
   dashboard: { dashboard: { enabled: true, namespace: 'grafana', annotations: { 'grafana-folder': 'Network' } } },
   extraObjects: {
     extraObjects: [
-      { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'mine' } },
+      { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'mine' }, data: { text: '{{ $labels.node }}' } },
       'apiVersion: v1\nkind: ConfigMap\nmetadata: { name: {{ include "netdra.name" . }}-mine }',
     ],
   },
@@ -159,9 +159,8 @@ describe('values of the chart that most charts have', () => {
   });
 
   it('render objects of your own, those that are text as templates', () => {
-    const names = renderObjects({ values: common.extraObjects ?? {} })
-      .filter(({ kind }) => kind === 'ConfigMap')
-      .map(({ metadata }) => metadata?.name);
-    expect(names).toEqual(['mine', 'netdra-mine']);
+    const maps = renderObjects({ values: common.extraObjects ?? {} }).filter(({ kind }) => kind === 'ConfigMap');
+    expect(maps.map(({ metadata }) => metadata?.name)).toEqual(['mine', 'netdra-mine']);
+    expect(maps[0]).toMatchObject({ data: { text: '{{ $labels.node }}' } });
   });
 });
