@@ -5,7 +5,7 @@ import { StateError } from '../driver/model/index.ts';
 import { Store } from '../driver/state/index.ts';
 import { type ApiAccess, KubeClient } from '../framework/kube/index.ts';
 import { startKubeletPlugin } from '../framework/kubeletplugin/index.ts';
-import { devicePluginCheckpoint, storePath } from '../instance/directories.ts';
+import { storePath } from '../instance/directories.ts';
 import { InstanceFile } from '../instance/instance-file.ts';
 import type { Settings } from '../instance/settings.ts';
 import { makeStateDir } from '../instance/stored-claims.ts';
@@ -18,7 +18,7 @@ import type { Logger } from '../lib/logger.ts';
 import { textFiles } from '../lib/text-files.ts';
 import { readBootId } from '../node/boot-id.ts';
 import { CniRunner } from '../node/cni/index.ts';
-import { DevicePlugins } from '../node/inventory/index.ts';
+import { DevicePlugins, kubeletCheckpoint } from '../node/inventory/index.ts';
 import { KernelNetworks, NetworkWatch } from '../node/netlink/index.ts';
 import { readNearNodes, readNumaNodes } from '../node/numa/index.ts';
 import { InstanceToken, Operations, observerOf } from './ops/index.ts';
@@ -62,7 +62,7 @@ export async function openPorts(
       watchHost: (onChange) => NetworkWatch.openHost(onChange),
       numaNodes: () => readNumaNodes(),
       nearNodes: (node) => readNearNodes(node),
-      devicePlugins: new DevicePlugins(devicePluginCheckpoint(settings)),
+      devicePlugins: new DevicePlugins(kubeletCheckpoint),
     },
     // What a failed removal leaves is found by the next reconciliation.
     disk: { bootId, store, files: textFiles, locks, gate, later: (task) => removals.add(task) },

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { Argument, Command } from 'commander';
-import { devicePluginCheckpoint, driverDirs } from '../instance/directories.ts';
+import { driverDirs } from '../instance/directories.ts';
 import type { InstanceFacts } from '../instance/instance-file.ts';
 import { parseAbsolutePath } from '../instance/parse-flags.ts';
 import { argument, type FlagName, flagOption, type Settings } from '../instance/settings.ts';
@@ -48,6 +48,7 @@ export function doctorCommand(): Command {
       const { runDoctor } = await import('./doctor.ts');
       const { readCriRuntime } = await import('./cri-runtime.ts');
       const { probeNri } = await import('./nri-probe.ts');
+      const { kubeletCheckpoint } = await import('../node/inventory/index.ts');
       const { hasServiceAccount, KubeClient, openApiAccess } = await import('../framework/kube/index.ts');
       const { systemClock: clock } = await import('../lib/clock.ts');
       const { kubeconfig, simulate } = options;
@@ -55,6 +56,7 @@ export function doctorCommand(): Command {
       const findings = await runDoctor({
         ...options,
         ...driverDirs(options),
+        checkpoint: kubeletCheckpoint,
         netnsDir,
         procDir: '/proc',
         sysDir: '/sys',
@@ -88,7 +90,7 @@ export function inventoryCommand(): Command {
     async (options) => {
       const { formatInventory, takeInventory } = await import('./inventory.ts');
       const { openStored } = await import('../instance/stored-claims.ts');
-      const { DevicePlugins } = await import('../node/inventory/index.ts');
+      const { DevicePlugins, kubeletCheckpoint } = await import('../node/inventory/index.ts');
       const { RtnlConnection } = await import('../node/netlink/index.ts');
       const dirs = driverDirs(options);
       const { driverName: driver, inventoryPolicy: policyPath, simulate, instance } = options;
@@ -101,7 +103,7 @@ export function inventoryCommand(): Command {
       const view = await takeInventory({
         driver,
         connection,
-        devicePlugins: new DevicePlugins(devicePluginCheckpoint(options)),
+        devicePlugins: new DevicePlugins(kubeletCheckpoint),
         sysfsRoot: '/sys',
         claims: stored.claims,
         unrestored: stored.unrestored,

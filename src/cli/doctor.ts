@@ -27,7 +27,8 @@ export interface DoctorOptions extends RuntimeCheck, DirectoriesCheck, DriverPer
   cniBinDirs: readonly string[];
   /** The driver runs with `--simulate`. */
   simulated: boolean;
-  kubeletPluginsDir: string;
+  /** The kubelet's record of its device plugins. */
+  checkpoint: string;
   /** @returns `undefined` if there is no configuration to reach it; @throws NetdraError */
   openKube(): Promise<KubeClient | undefined>;
 }
@@ -40,7 +41,7 @@ export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
     ['kernel', () => checkKernel(procDir, simulated)],
     ['IOMMU', () => checkIommu(sysDir, procDir, cards)],
     ['SR-IOV', () => checkSriov(cards, simulated)],
-    ['device plugins', () => checkDevicePlugins(cards, options)],
+    ['device plugins', () => checkDevicePlugins(cards, options.checkpoint)],
     ['modules', () => checkModules(sysDir, cards)],
     ['hugepages', () => checkHugepages(sysDir)],
     ['runtime', () => checkRuntime(options)],

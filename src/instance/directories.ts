@@ -1,4 +1,4 @@
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 
 /** The flags from which the directories of an instance follow. */
 interface DirectorySettings {
@@ -11,11 +11,6 @@ interface DirectorySettings {
 export function driverDirs({ driverName, kubeletPluginsDir, stateDir }: DirectorySettings) {
   const dataDir = join(kubeletPluginsDir, driverName);
   return { dataDir, stateDir: stateDir ?? dataDir };
-}
-
-/** The kubelet's record of the devices that its device plugins give out. */
-export function devicePluginCheckpoint({ kubeletPluginsDir }: Pick<DirectorySettings, 'kubeletPluginsDir'>): string {
-  return join(dirname(kubeletPluginsDir), 'device-plugins/kubelet_internal_checkpoint');
 }
 
 /** The driver's database. */

@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import { devicePluginCheckpoint } from '../../instance/directories.ts';
 import { explain } from '../../lib/errors.ts';
 import { DevicePlugins } from '../../node/inventory/index.ts';
 import { type Pf, SriovError, type Sysfs, type Vf } from '../../node/sriov/index.ts';
@@ -97,11 +96,8 @@ function checkUnbound(vfs: Cards['vfs']): Verdict[] {
 }
 
 /** VFs that a device plugin of the kubelet gives out, and netdra therefore does not offer. */
-export async function checkDevicePlugins(
-  { pfs, vfs }: Cards,
-  directories: { kubeletPluginsDir: string },
-): Promise<Verdict[]> {
-  const { givenOut, problem: failure } = await new DevicePlugins(devicePluginCheckpoint(directories)).read();
+export async function checkDevicePlugins({ pfs, vfs }: Cards, checkpoint: string): Promise<Verdict[]> {
+  const { givenOut, problem: failure } = await new DevicePlugins(checkpoint).read();
   const unread = failure === undefined ? [] : [warning(failure, 'look at the kubelet, which writes the file')];
   const functions = [...pfs, ...vfs].map(({ pciAddress }) => pciAddress).filter((each) => givenOut.has(each));
   const byResource = Map.groupBy(functions, (pciAddress) => givenOut.get(pciAddress) ?? '');

@@ -5,8 +5,11 @@ import { errnoCode, explain } from '../../lib/errors.ts';
 import { isTooDeep } from '../../lib/json-depth.ts';
 import { pciAddressPattern } from '../sriov/pci-address.ts';
 
-/** Bytes. A node with 1,000 devices and 500 containers that have some has less than 1 MiB. */
-const mostBytes = 4 * 1024 * 1024;
+/** The kubelet has this path whatever its `--root-dir` is: Kubernetes, `DevicePluginPath` of the device plugin API. */
+export const kubeletCheckpoint = '/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint';
+
+/** 1,000 VFs and 500 containers take less than 1 MiB; plugins that share GPUs have many more devices. */
+const mostMebibytes = 16;
 
 /** Devices that the kubelet's device plugins give out: the resource of each, by PCI address. */
 export type GivenOut = ReadonlyMap<string, string>;
@@ -15,7 +18,7 @@ const none: GivenOut = new Map();
 
 /**
  * Reads which PCI functions device plugins give out, from the kubelet's checkpoint. The SR-IOV network device plugin has PCI addresses
- * as device ids. The kubelet updates the file when it gives out a device, and some minutes after a plugin has gone.
+ * as device ids. The kubelet updates the file when it gives out a device, and five minutes after a plugin has gone.
  * Source: Kubernetes, pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go.
  */
 export class DevicePlugins {
@@ -36,10 +39,14 @@ export class DevicePlugins {
     try {
       file = await open(this.#path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
       const { size, mtimeMs, ino, isFile } = await statOf(file);
-      if (!isFile || size > mostBytes) throw new Error(isFile ? `it has ${size} bytes` : 'it is no file');
+      if (!isFile) throw new Error('it is no file');
+      if (size > mostMebibytes << 20) throw new Error(`it has more than ${mostMebibytes} MiB`);
       const identity = { size, mtimeMs, ino };
       if (!isDeepStrictEqual(this.#known?.file, identity)) {
-        this.#known = { file: identity, givenOut: parseCheckpoint(await readAtMost(file, size)) };
+        this.#known = {
+          file: identity,
+          givenOut: parseCheckpoint(await readAtMost(file, size), this.#known?.givenOut),
+        };
       }
       return { givenOut: this.#known?.givenOut ?? none };
     } catch (error) {
@@ -66,8 +73,11 @@ async function readAtMost(file: FileHandle, size: number): Promise<string> {
   return buffer.toString('utf8', 0, bytesRead);
 }
 
-/** @throws Error if it is no checkpoint */
-function parseCheckpoint(text: string): GivenOut {
+/**
+ * @param before what the file said earlier
+ * @throws Error if it is no checkpoint
+ */
+function parseCheckpoint(text: string, before = none): GivenOut {
   const checkpoint: unknown = JSON.parse(text);
   if (isTooDeep(checkpoint)) throw new Error('it is nested too deep');
   const data = Object(Object(checkpoint).Data);
@@ -77,10 +87,16 @@ function parseCheckpoint(text: string): GivenOut {
       if (typeof id === 'string' && pciAddressPattern.test(id)) givenOut.set(id, `${resource}`);
     }
   };
-  for (const [resource, ids] of Object.entries(Object(data.RegisteredDevices))) add(resource, ids);
-  // Containers keep their devices after the plugin has gone.
+  const registered: object = Object(data.RegisteredDevices);
+  const earlier = Map.groupBy(before.keys(), (id) => before.get(id));
+  for (const [resource, ids] of Object.entries(registered)) {
+    // None: kubelet or plugin has restarted, and the plugin has not registered again.
+    add(resource, Array.isArray(ids) && ids.length === 0 ? earlier.get(resource) : ids);
+  }
   for (const entry of Array.isArray(data.PodDeviceEntries) ? data.PodDeviceEntries : []) {
     const { ResourceName: resource, DeviceIDs: ids } = Object(entry);
+    // Without its plugin: the kubelet removes entries of pods that are gone only when another pod asks for such a resource.
+    if (!Object.hasOwn(registered, resource)) continue;
     // By NUMA node; before Kubernetes 1.20 a list.
     for (const each of Array.isArray(ids) ? [ids] : Object.values(Object(ids))) add(resource, each);
   }

@@ -1,7 +1,7 @@
 /** The devices that a node can offer: SR-IOV functions and plain NICs, what excludes them, and what slices say of them. */
 export { deviceAttributes, type InventoryAttribute } from './attributes.ts';
 export { linkIdentity, type NetworkDevice } from './device.ts';
-export { DevicePlugins } from './device-plugins.ts';
+export { DevicePlugins, kubeletCheckpoint } from './device-plugins.ts';
 export { type Exclusion, type ExclusionReason, explainExclusion } from './exclusion.ts';
 export { emptyReport, Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
 export { type InventoryPolicy, inventoryPolicySchema, policySpecSchema } from './inventory-policy.ts';

@@ -85,7 +85,7 @@ export class BrokenNode implements Disposable {
       sysDir: this.root,
       procSysDir: this.path('proc/sys'),
       netnsDir: this.path('netns'),
-      kubeletPluginsDir: this.path('plugins'),
+      checkpoint: this.path('device-plugins/kubelet_internal_checkpoint'),
       dataDir: this.path('plugins/sriov.netdra.dev'),
       kubeletRegistryDir: this.path('registry'),
       cdiDir: this.path('cdi'),

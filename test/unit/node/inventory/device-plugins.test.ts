@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../src/lib/clock.ts';
@@ -33,19 +33,33 @@ describe('DevicePlugins', () => {
   it('reads devices that plugins offer, and those that containers still have', async () => {
     writeFileSync(
       path,
-      checkpointOf({ [resource]: [a0], 'gpu.example.com/gpu': ['GPU-7'] }, { 'intel.com/old': [a1] }),
+      checkpointOf({ [resource]: [a0], 'gpu.example.com/gpu': ['GPU-7'] }, { [resource]: [a1], 'intel.com/old': [b0] }),
     );
     const { givenOut, problem } = await new DevicePlugins(path).read();
+    // The kubelet keeps entries of pods that are gone, until another pod asks for the resource.
     expect([...givenOut]).toEqual([
       [a0, resource],
-      [a1, 'intel.com/old'],
+      [a1, resource],
     ]);
     expect(problem).toBeUndefined();
   });
 
+  it('keeps the devices of a resource without any until its plugin has registered again, or has gone', async () => {
+    const plugins = new DevicePlugins(path);
+    const given = async (registered: Record<string, string[]>) => {
+      writeFileSync(path, checkpointOf(registered));
+      return [...(await plugins.read()).givenOut.keys()];
+    };
+    expect(await given({ [resource]: [a0, a1], other: [b0] })).toEqual([a0, a1, b0]);
+    expect(await given({ [resource]: [], other: [b0] })).toEqual([a0, a1, b0]);
+    expect(await given({ [resource]: [a1], other: [], third: [] })).toEqual([a1, b0]);
+    expect(await given({ other: [b0] })).toEqual([b0]);
+  });
+
   it('reads lists of devices without NUMA nodes, as of older kubelets', async () => {
     const entry = { ResourceName: resource, DeviceIDs: [a0] };
-    writeFileSync(path, JSON.stringify({ Data: { PodDeviceEntries: [entry], RegisteredDevices: null } }));
+    const data = { PodDeviceEntries: [entry], RegisteredDevices: { [resource]: [] } };
+    writeFileSync(path, JSON.stringify({ Data: data }));
     expect([...(await new DevicePlugins(path).read()).givenOut]).toEqual([[a0, resource]]);
   });
 
@@ -63,7 +77,13 @@ describe('DevicePlugins', () => {
   it.each([
     ['no JSON', () => writeFileSync(path, '{"Data":')],
     ['JSON that is nested too deep', () => writeFileSync(path, `${'['.repeat(9_000)}${']'.repeat(9_000)}`)],
-    ['more than its limit', () => writeFileSync(path, ' '.repeat(5 * 1024 * 1024))],
+    [
+      'more than its limit',
+      () => {
+        writeFileSync(path, '');
+        truncateSync(path, 17 << 20);
+      },
+    ],
     ['a directory', () => mkdirSync(path)],
     ['a link', () => symlinkSync('/dev/zero', path)],
   ])('keeps what it knows, and says why, when the file is %s', async (_, damage) => {
