@@ -1,5 +1,5 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { type Cidr, formatCidr, isWithin, networkOf, parseCidr } from '../../node/netlink/index.ts';
+import { AddressFamily, type Cidr, formatCidr, isWithin, networkOf, parseCidr } from '../../node/netlink/index.ts';
 import { type DriverError, refusal, type VfConfig } from '../model/index.ts';
 import type { ClassLimits } from './class-config.ts';
 
@@ -26,7 +26,7 @@ export function checkRoutes(
 ): void {
   const ranges = limits.flatMap(({ addressRanges }) => (addressRanges === undefined ? [] : [addressRanges]));
   const isOnLink = ({ network }: AddedRoute) =>
-    !isDefault(network) && ranges.length > 0 && ranges.every((each) => isInOne(network, each));
+    !isDefaultRoute(network) && ranges.length > 0 && ranges.every((each) => isInOne(network, each));
   const ofAddresses = addresses.flatMap(routeOf).filter((route) => !isOnLink(route));
   const added = [
     ...routes.map(({ destination }) => ({ network: parseCidr(destination), destination })),
@@ -59,14 +59,15 @@ function checkDestinations(
   }
 }
 
-/** Without `limits.routes` of the class: neither default routes, nor parts of them with prefixes shorter than 8, nor routes to the node. */
+/** Without `limits.routes` of the class: neither default routes, nor large parts of them, nor routes to the node. */
 function checkUnlimited(claim: AllocatedClaim, route: AddedRoute, nodeNetworks: readonly Cidr[]): void {
   const { network, destination, address } = route;
   const refuse = (what: string) => {
     const asked = address === undefined ? `a route to ${destination}` : `the address ${address}, ${adding(route)}`;
     return refusal(claim, 'config-invalid', ` may not set ${asked}, ${what}`, { hint: hintFor(route) });
   };
-  if (isDefault(network)) throw refuse(network.prefixLength === 0 ? 'a default route' : 'a part of a default route');
+  if (isDefaultRoute(network))
+    throw refuse(network.prefixLength === 0 ? 'a default route' : 'a part of a default route');
   if (nodeNetworks.some((own) => isWithin(network, own) || isWithin(own, network))) {
     throw refuse('a network of the node');
   }
@@ -74,7 +75,7 @@ function checkUnlimited(claim: AllocatedClaim, route: AddedRoute, nodeNetworks: 
 
 function hintFor({ network, address }: AddedRoute): string {
   if (address === undefined) return 'an administrator can allow it in limits.routes of the DeviceClass';
-  const field = isDefault(network) ? 'limits.routes' : 'limits.addressRanges';
+  const field = isDefaultRoute(network) ? 'limits.routes' : 'limits.addressRanges';
   return `use a longer prefix, or let an administrator list the network in ${field} of the DeviceClass`;
 }
 
@@ -82,9 +83,9 @@ function adding({ destination }: AddedRoute): string {
   return `which adds a route to ${destination}`;
 }
 
-/** In one piece, or a large part of one: a few such routes together reach nearly everything. */
-function isDefault({ prefixLength }: Cidr): boolean {
-  return prefixLength < 8;
+/** In one piece, or a large part of one: a few such routes together reach nearly everything. `fc00::/7` has all local addresses. */
+export function isDefaultRoute({ family, prefixLength }: Cidr): boolean {
+  return prefixLength < (family === AddressFamily.ipv4 ? 8 : 7);
 }
 
 /** Whether one of the ranges, in CIDR notation, has all of the network. */

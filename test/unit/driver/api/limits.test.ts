@@ -173,6 +173,7 @@ describe('limits of a class', () => {
     '64.0.0.0/2',
     '128.0.0.0/7',
     '2000::/3',
+    '2000::/6',
     '10.1.2.0/24',
     '10.0.0.0/8',
     '2001:db8:1::/80',
@@ -181,6 +182,11 @@ describe('limits of a class', () => {
       /may not set a route to \S+, (a default route|a part of a default route|a network of the node)$/,
     );
     expect(resolve([fromClass({ routes: [{ destination }] })])).toEqual({ routes: [{ destination }] });
+  });
+
+  it('of routes are the default, which allow all local IPv6 networks', () => {
+    const routes = [{ destination: 'fc00::/7' }];
+    expect(resolve([fromClaim({ routes })])).toEqual({ routes });
   });
 
   it.each([
