@@ -138,6 +138,20 @@ function readRoute(fields: FieldReader): { destination: string; gateway?: string
   return [{ destination, ...(gateway !== undefined && { gateway }) }];
 }
 
+const listOf = (value: unknown): unknown[] => [value ?? []].flat();
+const isQuoted = (driver: string, text: string) => ['"', "'"].some((quote) => text.includes(quote + driver + quote));
+
+/** Whether devices of the driver are meant: `config` names it, or a CEL expression of `selectors` has its name in quotes. */
+export function isMeant(
+  { driver }: Dialect,
+  { config, selectors }: { readonly config?: unknown; readonly selectors?: unknown },
+): boolean {
+  return (
+    listOf(config).some((each) => Object(Object(each).opaque).driver === driver) ||
+    listOf(selectors).some((each) => isQuoted(driver, `${Object(Object(each).cel).expression}`))
+  );
+}
+
 /**
  * Rewrites CEL for devices of another driver.
  * @returns `undefined` if it refers to something without an equivalent; `unknown` names it

@@ -1,5 +1,5 @@
 import { closedFields, fieldOf, mergeVfConfigs, type VfConfig } from '../../driver/model/index.ts';
-import { type Dialect, draDriverSriov, dranet, rewriteExpression } from './dialects.ts';
+import { type Dialect, draDriverSriov, dranet, isMeant, rewriteExpression } from './dialects.ts';
 import type { Estate } from './estate.ts';
 import { FieldReader } from './field-reader.ts';
 import type { InputObject } from './report.ts';
@@ -19,6 +19,8 @@ interface ForeignClass {
 
 interface ConvertedRequest {
   name: string;
+  /** Names of the classes of its alternatives. */
+  classes: string[];
   value: Record<string, unknown>;
   /** Its alternatives that have a class of another driver; `fields` are those of the alternative in `value`. */
   foreign: (ForeignClass & { fields: Record<string, unknown> })[];
@@ -29,7 +31,8 @@ interface ConvertedRequest {
 export class DraConverter {
   readonly #estate: Estate;
   readonly #driver: string;
-  readonly #classes = new Map<string, ForeignClass>();
+  /** `undefined`: a class of another driver that was not converted. */
+  readonly #classes = new Map<string, ForeignClass | undefined>();
 
   constructor(estate: Estate, driver: string) {
     this.#estate = estate;
@@ -53,6 +56,7 @@ export class DraConverter {
       );
     }
     // Without one of its selectors it would select devices of others, and claims of it are not converted, either.
+    this.#classes.set(of.name, undefined);
     if (expressions === undefined) return;
     const own = configs.map(({ config }) => config);
     // DRANET gives containers the RDMA device of each NIC that has one.
@@ -70,14 +74,16 @@ export class DraConverter {
     const path = isTemplate ? ['spec', 'spec', 'devices'] : ['spec', 'devices'];
     const spec = Object(isTemplate ? Object(of.value.spec).spec : of.value.spec);
     const devices = this.#reader(of, path, spec.devices);
-    const requests = devices.objects('requests').map((each) => this.#request(of, each));
+    const requests = devices.objects('requests').map((each) => this.#request(each));
+    const given = devices.objects('config');
+    const areKnown = given.map((each) => hasKnownClass(each, requests)).every(Boolean);
     const [ours] = requests.flatMap(({ foreign }) => foreign);
     if (ours === undefined) return;
     const { dialect } = ours;
-    const configs = devices.objects('config').map((each) => this.#configOf(each, dialect));
+    const configs = given.map((each) => this.#configOf(each, dialect));
     const constraints = devices.objects('constraints').map((each) => this.#constraint(each, dialect));
     devices.end();
-    if (requests.some(({ isComplete }) => !isComplete)) return;
+    if (!areKnown || requests.some(({ isComplete }) => !isComplete)) return;
     for (const request of requests) this.#narrow(of, request, configs);
     const entries = configs.flatMap(({ requests: names, config, foreign }) => {
       if (foreign !== undefined) return [foreign];
@@ -170,22 +176,48 @@ export class DraConverter {
   }
 
   /** A request, with our class instead of the other driver's. */
-  #request(of: InputObject, request: FieldReader): ConvertedRequest {
+  #request(request: FieldReader): ConvertedRequest {
     const value = Object.fromEntries(request.names().map((name) => [name, structuredClone(request.raw(name))]));
-    const inner = [value.exactly, ...[value.firstAvailable ?? []].flat()].filter((each) => each !== undefined);
-    let isComplete = true;
-    const foreign = inner.flatMap((each) => {
-      const fields = each as Record<string, unknown>;
-      const known = this.#classOf(`${fields.deviceClassName}`);
+    const readers = [...request.objects('exactly'), ...request.objects('firstAvailable')];
+    const inner = [value.exactly, value.firstAvailable].flat().filter((each) => each !== undefined);
+    const own = this.#knownClassOf(request, value);
+    if (own !== undefined && own !== 'missing') {
+      request.lose(
+        'deviceClassName',
+        'is below exactly since resource.k8s.io/v1beta2',
+        'convert the object to v1 first',
+      );
+    }
+    let isComplete = own === undefined;
+    const foreign = readers.flatMap((reader, index) => {
+      const fields: Record<string, unknown> = Object(inner[index]);
+      const known = this.#knownClassOf(reader, fields);
       if (known === undefined) return [];
+      if (known === 'missing') {
+        isComplete = false;
+        return [];
+      }
       fields.deviceClassName = known.name;
-      const reader = this.#reader(of, ['spec', 'devices', 'requests', `${value.name}`], each);
       const expressions = this.#selectors(reader, known.dialect);
       if (expressions === undefined) isComplete = false;
       else if (expressions.length > 0) fields.selectors = expressions.map((expression) => ({ cel: { expression } }));
       return [{ ...known, fields }];
     });
-    return { value, name: `${value.name}`, foreign, isComplete };
+    const classes = [request, ...readers].flatMap((reader) => reader.text('deviceClassName') ?? []);
+    return { value, name: `${value.name}`, classes, foreign, isComplete };
+  }
+
+  /** @returns `missing`: a class of another driver that is not known, which was reported; `undefined`: none of theirs */
+  #knownClassOf(reader: FieldReader, fields: Record<string, unknown>): ForeignClass | 'missing' | undefined {
+    const name = `${fields.deviceClassName}`;
+    const known = this.#classOf(name);
+    if (known !== undefined) return known;
+    const dialect = dialects.find((each) => isMeant(each, fields));
+    if (this.#classes.has(name)) {
+      reader.lose('deviceClassName', `its DeviceClass ${name} is not converted`, 'correct the class first');
+    } else if (dialect !== undefined) loseForClass(reader, 'deviceClassName', dialect.driver, [name]);
+    else return undefined;
+    return 'missing';
   }
 
   #classOf(name: string): ForeignClass | undefined {
@@ -209,9 +241,7 @@ export class DraConverter {
     { name, foreign }: ConvertedRequest,
     configs: readonly { requests: string[]; config: VfConfig }[],
   ): void {
-    const own = configs.filter(
-      ({ requests }) => requests.length === 0 || requests.some((each) => each.split('/')[0] === name),
-    );
+    const own = configs.filter(({ requests }) => isFor(requests, name));
     const whole = own.map(({ config }) => config).reduce(mergeVfConfigs, {});
     const closed = partOf(whole, (field) => isClosed(field, whole));
     if (Object.keys(closed).length === 0) return;
@@ -222,6 +252,31 @@ export class DraConverter {
       this.#addClass(of, { ...known, name: narrowed, config: mergeVfConfigs(known.config, closed) });
     }
   }
+}
+
+/** Whether an entry of `config` is for a request. */
+function isFor(requests: readonly string[], name: string): boolean {
+  return requests.length === 0 || requests.some((each) => each.split('/')[0] === name);
+}
+
+/** Reports an entry of `config` for another driver if no class of its requests is known as one of that driver. */
+function hasKnownClass(entry: FieldReader, requests: readonly ConvertedRequest[]): boolean {
+  const { driver } = Object(entry.raw('opaque'));
+  if (!dialects.some((each) => each.driver === driver)) return true;
+  const names = entry.texts('requests') ?? [];
+  const own = requests.filter(({ name }) => isFor(names, name));
+  if (own.some(({ foreign, isComplete }) => foreign.length > 0 || !isComplete)) return true;
+  const classes = own.flatMap((each) => each.classes);
+  loseForClass(entry, 'opaque', driver, classes);
+  return false;
+}
+
+function loseForClass(fields: FieldReader, field: string, driver: string, classes: readonly string[]): void {
+  fields.lose(
+    field,
+    `the input has no DeviceClass ${classes.map((each) => `${each} `).join('or ')}of ${driver}`,
+    'add the DeviceClass to the input',
+  );
 }
 
 /** `attach` goes with the definition that it is for, and only a class sets default routes. */

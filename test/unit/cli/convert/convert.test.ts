@@ -27,6 +27,12 @@ async function convertText(text: string, more: Partial<ConvertOptions> = {}) {
 const policy = (spec: string) =>
   `apiVersion: sriovnetwork.openshift.io/v1\nkind: SriovNetworkNodePolicy\nmetadata: { name: p, namespace: sriov }\nspec: ${spec}\n`;
 
+const deviceClass = (expression: string, more = '') =>
+  `apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: { name: c }\nspec: { selectors: [{ cel: { expression: '${expression}' } }]${more} }\n`;
+
+const claim = (requests: string, config: string) =>
+  `apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: { name: c, namespace: apps }\nspec: { devices: { requests: ${requests}, config: ${config} } }\n`;
+
 describe('netdra convert', () => {
   it('has ten estates to convert', () => {
     expect(estates).toHaveLength(10);
@@ -73,11 +79,62 @@ describe('netdra convert', () => {
   });
 
   it('writes no class that would select the devices of others', async () => {
-    const expression = `device.attributes["dra.net"].alias == "x"`;
-    const text = `{ apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: { name: c }, spec: { selectors: [{ cel: { expression: '${expression}' } }] } }`;
-    const { yaml, remarks } = await convertText(text);
+    const { yaml, remarks } = await convertText(deviceClass('device.attributes["dra.net"].alias == "x"'));
     expect(yaml).toBe('');
     expect(remarks).toContain('netdra has no equivalent of the attribute alias');
+  });
+
+  const dranetConfig = `{ opaque: { driver: dra.net, parameters: { interface: { name: eth1 } } } }`;
+  it.each([
+    ['a configuration names the driver', `{ deviceClassName: nics }`, `[${dranetConfig}]`],
+    [
+      'a selector names the driver',
+      `{ deviceClassName: nics, selectors: [{ cel: { expression: 'device.driver == "dra.net"' } }] }`,
+      '[]',
+    ],
+  ])('reports a claim whose class is not in the input when %s', async (_, exactly, config) => {
+    const { yaml, isComplete, remarks } = await convertText(claim(`[{ name: nic, exactly: ${exactly} }]`, config));
+    expect({ yaml, isComplete }).toEqual({ yaml: '', isComplete: false });
+    expect(remarks).toContain('ResourceClaim apps/c: spec.devices.');
+    expect(remarks).toMatch(/nics\b.* dra\.net.*: add the DeviceClass to the input/);
+  });
+
+  it('reports a request without its class beside one that is converted', async () => {
+    const own = 'deviceClassName: sriovnetwork.k8snetworkplumbingwg.io';
+    const requests = `[{ name: vf, exactly: { ${own} } }, { name: nic, exactly: { deviceClassName: nics } }]`;
+    const config = `[{ requests: [nic], ${dranetConfig.slice(1)}]`;
+    const { yaml, remarks } = await convertText(claim(requests, config));
+    expect(yaml).not.toContain('kind: ResourceClaim');
+    expect(remarks).toContain('spec.devices.config.0.opaque: not converted: ');
+  });
+
+  it('reports a claim whose class could not be converted', async () => {
+    const text = `${deviceClass('device.attributes["dra.net"].alias == "x"')}---\n${claim('[{ name: nic, exactly: { deviceClassName: c } }]', `[${dranetConfig}]`)}`;
+    const { remarks } = await convertText(text);
+    expect(remarks.split('\n').filter((each) => each.includes('ResourceClaim apps/c'))).toEqual([
+      expect.stringContaining('its DeviceClass c is not converted: correct the class first'),
+    ]);
+  });
+
+  it.each([
+    [
+      'of v1beta1',
+      '{ name: vf, deviceClassName: sriovnetwork.k8snetworkplumbingwg.io }',
+      'convert the object to v1 first',
+    ],
+    ['of v1beta1 without its class', '{ name: vf, deviceClassName: nics }', 'no DeviceClass nics of dra.net'],
+    ['with an empty alternative', '{ name: vf, firstAvailable: [null] }', 'no DeviceClass of dra.net'],
+  ])('reports a request %s', async (_, request, reason) => {
+    const { isComplete, remarks } = await convertText(claim(`[${request}]`, `[${dranetConfig}]`));
+    expect(isComplete).toBe(false);
+    expect(remarks).toContain(reason);
+  });
+
+  it("leaves alone claims for other drivers' devices", async () => {
+    const config = '[{ opaque: { driver: gpu.example.com, parameters: { sharing: none } } }]';
+    const gpu = claim('[{ name: gpu, exactly: { deviceClassName: gpu.example.com } }]', config);
+    const { remarks } = await convertText(`${policy('{ resourceName: nic, nicSelector: {} }')}---\n${gpu}`);
+    expect(remarks).not.toContain('ResourceClaim');
   });
 
   it('reports input without any object of another stack', async () => {
