@@ -181,5 +181,5 @@ export function rewriteExpression(
     .replaceAll(new RegExp(`(device\\.driver\\s*==\\s*)["']${name}["']`, 'g'), (_, is) => `${is}"${ours}"`);
   const [first] = unknown;
   if (first !== undefined) return { unknown: `the attribute ${first}` };
-  return rewritten.includes(driver) ? { unknown: driver } : { text: rewritten };
+  return isQuoted(driver, rewritten) ? { unknown: driver } : { text: rewritten };
 }

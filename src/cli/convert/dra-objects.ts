@@ -41,8 +41,7 @@ export class DraConverter {
 
   /** Classes come first: claims refer to them. Classes of drivers that are unknown are left alone. */
   convertClass(of: InputObject): void {
-    const text = JSON.stringify(of.value.spec ?? {});
-    const dialect = dialects.find(({ driver }) => text.includes(driver));
+    const dialect = dialects.find((each) => isMeant(each, Object(of.value.spec)));
     if (dialect === undefined) return;
     const spec = this.#reader(of, ['spec'], of.value.spec);
     const expressions = this.#selectors(spec, dialect);

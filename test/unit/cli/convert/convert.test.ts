@@ -130,6 +130,29 @@ describe('netdra convert', () => {
     expect(remarks).toContain(reason);
   });
 
+  it.each([
+    ['a driver whose name contains it', 'device.driver == "gpu.dra.net"', ''],
+    ['a resource name that contains it', 'device.driver == "gpu.example.com"', ', extendedResourceName: dra.net/gpu'],
+    ['a driver that only mentions it', 'device.driver == "gpu.example.com" && device.attributes["x.dra.net"].a', ''],
+  ])('takes a class for one of DRANET only by the name of the driver, not by %s', async (_, expression, more) => {
+    const { yaml, remarks } = await convertText(deviceClass(expression, more));
+    expect(yaml).toBe('');
+    expect(remarks).not.toContain('DeviceClass');
+  });
+
+  it('converts a class whose expressions have the name of the other driver in another name', async () => {
+    const own = { driverName: 'sriov.dra.net' };
+    const text = deviceClass('device.driver == "dra.net" && device.attributes["dra.net"].mac != "x.dra.net"');
+    const { yaml, isComplete } = await convertText(text, own);
+    expect(isComplete).toBe(true);
+    expect(yaml).toContain('device.driver == "sriov.dra.net" && device.attributes["sriov.dra.net"].mac != "x.dra.net"');
+  });
+
+  it('takes a class for one of DRANET by the driver of its configuration', async () => {
+    const { yaml } = await convertText(deviceClass('true', `, config: [${dranetConfig}]`));
+    expect(yaml).toContain('interfaceName: eth1');
+  });
+
   it("leaves alone claims for other drivers' devices", async () => {
     const config = '[{ opaque: { driver: gpu.example.com, parameters: { sharing: none } } }]';
     const gpu = claim('[{ name: gpu, exactly: { deviceClassName: gpu.example.com } }]', config);
