@@ -12,10 +12,13 @@ export function convertResourcePolicy(estate: Estate, of: InputObject, attribute
   const spec = new FieldReader(estate.report, of, ['spec'], of.value.spec);
   const nodeSelector = nodeSelectorOf(spec);
   for (const config of spec.objects('configs')) {
-    const selector = config.object('deviceAttributesSelector');
-    const labels = selector.labels('matchLabels');
-    selector.end();
-    const resourceName = resourceNameOf(attributes, labels);
+    const resourceName = resourceNameOf(config, attributes);
+    if (!config.isSet('resourceFilters'))
+      config.lose(
+        'resourceFilters',
+        'is empty, and a rule of netdra selects PFs',
+        'add a filter with pfNames or vendors',
+      );
     for (const filter of config.objects('resourceFilters')) {
       const rule = ruleOf(filter);
       if (rule === undefined) continue;
@@ -37,14 +40,27 @@ export function checkDeviceAttributes(estate: Estate, of: InputObject): void {
   spec.end();
 }
 
-function resourceNameOf(all: readonly InputObject[], labels: Record<string, string>): string | undefined {
-  const entries = Object.entries(labels);
-  if (entries.length === 0) return undefined;
-  const found = all.find(({ value }) => {
+/** The resource name of the DeviceAttributes with the labels that the selector of a `configs` entry names. */
+function resourceNameOf(config: FieldReader, all: readonly InputObject[]): string | undefined {
+  const selector = config.object('deviceAttributesSelector');
+  const labels = Object.entries(selector.labels('matchLabels'));
+  selector.end();
+  if (labels.length === 0) return undefined;
+  const [found, ...others] = all.filter(({ value }) => {
     const own = Object(Object(value.metadata).labels);
-    return entries.every(([key, text]) => own[key] === text);
+    return labels.every(([key, text]) => own[key] === text);
   });
-  const attributes = Object.entries(Object(Object(found?.value.spec).attributes));
+  if (found === undefined || others.length > 0) {
+    const wanted = `the labels ${labels.map((each) => each.join('=')).join(', ')}`;
+    const names = [found, ...others].map((each) => each?.name).join(', ');
+    const why =
+      found === undefined
+        ? `no DeviceAttributes of the input has ${wanted}`
+        : `DeviceAttributes ${names} have ${wanted}`;
+    config.lose('deviceAttributesSelector', why, 'select exactly one DeviceAttributes, and add it to the input');
+    return undefined;
+  }
+  const attributes = Object.entries(Object(Object(found.value.spec).attributes));
   const [, attribute] = attributes.find(([name]) => /(^|\/)resourceName$/.test(name)) ?? [];
   return Object(attribute).string;
 }

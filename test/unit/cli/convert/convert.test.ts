@@ -160,6 +160,27 @@ describe('netdra convert', () => {
     expect(remarks).not.toContain('ResourceClaim');
   });
 
+  const attributesOf = (name: string) =>
+    `---\nkind: DeviceAttributes\nmetadata: { name: ${name}, labels: { pool: fast } }\nspec: { attributes: { k8s.cni.cncf.io/resourceName: { string: example.com/${name} } } }\n`;
+  const resourcePolicy = (config: string) =>
+    `kind: SriovResourcePolicy\nmetadata: { name: p }\nspec: { configs: [${config}] }\n`;
+  it.each([
+    ['none', '', 'no DeviceAttributes of the input has the labels pool=fast'],
+    ['two', attributesOf('a') + attributesOf('b'), 'DeviceAttributes a, b have the labels pool=fast'],
+  ])('reports a selector of DeviceAttributes that matches %s', async (_, attributes, reason) => {
+    const config =
+      '{ deviceAttributesSelector: { matchLabels: { pool: fast } }, resourceFilters: [{ vendors: ["8086"] }] }';
+    const { yaml, remarks } = await convertText(resourcePolicy(config) + attributes);
+    expect(yaml).not.toContain('resourceName');
+    expect(remarks).toContain(`spec.configs.0.deviceAttributesSelector: not converted: ${reason}`);
+  });
+
+  it('reports configs of a SriovResourcePolicy without filters', async () => {
+    const { yaml, remarks } = await convertText(resourcePolicy('{ deviceAttributesSelector: {} }'));
+    expect(yaml).toBe('');
+    expect(remarks).toContain('SriovResourcePolicy p: spec.configs.0.resourceFilters: not converted: ');
+  });
+
   it('reports input without any object of another stack', async () => {
     const { isComplete, remarks } = await convertText('{ apiVersion: v1, kind: Service, metadata: { name: s } }');
     expect(isComplete).toBe(false);
