@@ -64,7 +64,12 @@ function convertResource({ estate, of, driver, nodeSelector, priority }: Context
       estate.rules.push({ of, nodeSelector, priority, rule: { ...rule, resourceName: name }, narrowedBy });
     }
   }
-  for (const { config, terms } of all) estate.addResource(of, name, config, terms);
+  // The rules of the policy have the driver of each selector: the class sets one only if all of them do.
+  const isDriverOpen = all.some(({ config }) => config.driver === undefined);
+  for (const { config, terms } of all) {
+    const { driver: own, ...others } = config;
+    estate.addResource(of, name, { ...(own && !isDriverOpen && { driver: own }), ...others }, terms);
+  }
 }
 
 function hasEquivalent(selectors: FieldReader): boolean {
@@ -79,7 +84,7 @@ function readSelectors(selectors: FieldReader, driver: string) {
   const config = configOf(selectors, drivers);
   const [devices, addresses] = [selectors.texts('devices'), selectors.texts('pciAddresses')];
   const isRdma = selectors.flag('isRdma') === true;
-  if (isRdma && config.driver === 'kernel') config.rdma = true;
+  if (isRdma && !config.driver?.includes('vfio')) config.rdma = true;
   const terms = [
     ...(devices ? [oneOf(attributeOf(driver, 'device'), devices)] : []),
     ...(addresses ? [oneOf(attributeOf(driver, 'pciAddress'), addresses)] : []),
@@ -91,14 +96,18 @@ function readSelectors(selectors: FieldReader, driver: string) {
   return { rules, config, terms, narrowedBy: narrowedBy || undefined };
 }
 
-function configOf(selectors: FieldReader, drivers: readonly string[] | undefined): ResourceConfig {
+function configOf(selectors: FieldReader, drivers: readonly string[] = []): ResourceConfig {
   const config: ResourceConfig = {};
-  const userSpace = (drivers ?? []).filter((name) => /vfio|uio|pci-stub/.test(name));
+  const userSpace = drivers.filter((name) => /vfio|uio|pci-stub/.test(name));
   const foreign = userSpace.find((name) => !name.includes('vfio'));
   if (foreign !== undefined) {
     selectors.lose('drivers', `netdra binds VFs to vfio only, not to ${foreign}`, 'bind the VFs to vfio-pci');
-  } else if (userSpace.length === 0) config.driver = 'kernel';
-  else if (userSpace.length === drivers?.length && userSpace[0] !== undefined) config.driver = userSpace[0];
+  } else if (drivers.length === 0 || (userSpace.length > 0 && userSpace.length < drivers.length)) {
+    selectors.note(
+      'drivers',
+      'the class sets no driver: each VF keeps the one that it is bound to, as in the device plugin',
+    );
+  } else config.driver = userSpace[0] ?? 'kernel';
   if (selectors.flag('needVhostNet')) config.vhost = true;
   return config;
 }

@@ -181,6 +181,21 @@ describe('netdra convert', () => {
     expect(remarks).toContain('SriovResourcePolicy p: spec.configs.0.resourceFilters: not converted: ');
   });
 
+  it.each([
+    ['', undefined, true],
+    ['"drivers": ["iavf"], "pfNames": ["a"]}, {"pfNames": ["b"], ', undefined, true],
+    ['"drivers": ["iavf", "vfio-pci"], ', undefined, true],
+    ['"drivers": ["iavf", "mlx5_core"], ', 'driver: kernel', false],
+    ['"drivers": ["vfio-pci"], ', 'driver: vfio-pci', false],
+  ])('sets the driver for selectors of the device plugin with {%s} to %s', async (drivers, line, hasNote) => {
+    const config = `{"resourceList": [{"resourceName": "nic", "selectors": [{${drivers}"vendors": ["8086"]}]}]}`;
+    const text = `{ kind: ConfigMap, metadata: { name: c }, data: { config.json: '${config}' } }`;
+    const { yaml, remarks } = await convertText(text);
+    expect(remarks).not.toContain('not converted');
+    expect(/^ *(driver: (?!sriov).*)$/m.exec(yaml)?.[1]).toBe(line);
+    expect(remarks.includes('drivers: note: the class sets no driver')).toBe(hasNote);
+  });
+
   it('reports input without any object of another stack', async () => {
     const { isComplete, remarks } = await convertText('{ apiVersion: v1, kind: Service, metadata: { name: s } }');
     expect(isComplete).toBe(false);
