@@ -1,4 +1,5 @@
 import type { VfConfig } from '../../driver/model/index.ts';
+import { parseCidr } from '../../node/netlink/index.ts';
 import type { FieldReader } from './field-reader.ts';
 
 /** Another DRA driver for network devices: its names, and its parameters. */
@@ -135,6 +136,12 @@ function readRoute(fields: FieldReader): { destination: string; gateway?: string
   fields.end();
   // In the main table it would take the traffic of the pod.
   if (destination === undefined || fields.isSet('table')) return [];
+  try {
+    parseCidr(destination);
+  } catch (error) {
+    fields.lose('destination', (error as Error).message, 'correct the object');
+    return [];
+  }
   return [{ destination, ...(gateway !== undefined && { gateway }) }];
 }
 

@@ -1,4 +1,6 @@
+import { isDefaultRoute } from '../../driver/api/route-limits.ts';
 import { closedFields, fieldOf, mergeVfConfigs, type VfConfig } from '../../driver/model/index.ts';
+import { parseCidr } from '../../node/netlink/index.ts';
 import { type Dialect, draDriverSriov, dranet, isMeant, rewriteExpression } from './dialects.ts';
 import type { Estate } from './estate.ts';
 import { FieldReader } from './field-reader.ts';
@@ -278,9 +280,9 @@ function loseForClass(fields: FieldReader, field: string, driver: string, classe
   );
 }
 
-/** `attach` goes with the definition that it is for, and only a class sets default routes. */
+/** `attach` goes with the definition that it is for, and only a class sets default routes and parts of them. */
 function isClosed(field: string, { routes = [] }: VfConfig): boolean {
-  if (field === 'routes') return routes.some(({ destination }) => /\/[01]$/.test(destination));
+  if (field === 'routes') return routes.some(({ destination }) => isDefaultRoute(parseCidr(destination)));
   return field === 'attach' || closedFields.some((each) => each.split('.')[0] === field);
 }
 

@@ -196,6 +196,29 @@ describe('netdra convert', () => {
     expect(remarks.includes('drivers: note: the class sets no driver')).toBe(hasNote);
   });
 
+  const routeTo = (destination: string) =>
+    `${deviceClass('device.driver == "dra.net"')}---\n${claim(
+      '[{ name: nic, exactly: { deviceClassName: c } }]',
+      `[{ opaque: { driver: dra.net, parameters: { routes: [{ destination: "${destination}", gateway: "${destination.includes(':') ? '2001:db8::1' : '192.0.2.1'}" }] } } }]`,
+    )}`;
+  it.each([
+    ['0.0.0.0/0', 'DeviceClass'],
+    ['0.0.0.0/7', 'DeviceClass'],
+    ['::/0', 'DeviceClass'],
+    ['198.51.100.0/24', 'ResourceClaim'],
+  ])('writes a route to %s into a %s, as the limits of routes require', async (destination, kind) => {
+    const { yaml } = await convertText(routeTo(destination));
+    const withRoute = yaml.split('---\n').filter((each) => each.includes('destination: '));
+    expect(withRoute.map((each) => /^kind: (.*)$/m.exec(each)?.[1])).toEqual([kind]);
+  });
+
+  it('reports a route whose destination is no network', async () => {
+    const { remarks } = await convertText(routeTo('x/0'));
+    expect(remarks).toContain(
+      'parameters.routes.0.destination: not converted: "x/0" is not an address with prefix length',
+    );
+  });
+
   it('reports input without any object of another stack', async () => {
     const { isComplete, remarks } = await convertText('{ apiVersion: v1, kind: Service, metadata: { name: s } }');
     expect(isComplete).toBe(false);
