@@ -15,8 +15,14 @@ interface ForeignClass {
   dialect: Dialect;
   /** Name of our class. */
   name: string;
+  metadata: Metadata;
   expressions: string[];
   config: VfConfig;
+}
+
+interface Metadata {
+  labels?: Record<string, string>;
+  annotations?: Record<string, string>;
 }
 
 interface ConvertedRequest {
@@ -64,7 +70,7 @@ export class DraConverter {
     const rdma =
       dialect === dranet && expressions.some((each) => /\.rdma\b(?!\s*==\s*false)/.test(each)) ? { rdma: true } : {};
     const config = [dialect.defaults, rdma, ...own].reduce(mergeVfConfigs, {});
-    const entry = { dialect, name: `${prefix}${of.name}`, expressions, config };
+    const entry = { dialect, name: `${prefix}${of.name}`, metadata: this.#metadataOf(of), expressions, config };
     this.#classes.set(of.name, entry);
     this.#addClass(of, entry, extendedResourceName);
   }
@@ -99,15 +105,17 @@ export class DraConverter {
         ...(entries.length > 0 && { config: entries }),
       },
     };
-    const { labels } = Object(of.value.metadata);
+    const inner = isTemplate ? this.#reader(of, ['spec', 'metadata'], Object(of.value.spec).metadata) : undefined;
+    const metadata = inner && metadataOf(inner);
+    inner?.end();
     const namespace = of.namespace ?? 'default';
     this.#estate.objects.push({
       of,
       value: {
         apiVersion: 'resource.k8s.io/v1',
         kind: of.kind,
-        metadata: { name: `${prefix}${of.name}`, namespace, ...(labels && { labels }) },
-        spec: isTemplate ? { spec: converted } : converted,
+        metadata: { name: `${prefix}${of.name}`, namespace, ...this.#metadataOf(of) },
+        spec: isTemplate ? { ...(metadata && { metadata }), spec: converted } : converted,
       },
     });
   }
@@ -116,13 +124,21 @@ export class DraConverter {
     return new FieldReader(this.#estate.report, of, path, value);
   }
 
-  #addClass(of: InputObject, { name, expressions, config }: ForeignClass, extendedResourceName?: string): void {
+  #metadataOf(of: InputObject): Metadata {
+    return metadataOf(this.#reader(of, ['metadata'], of.value.metadata)) ?? {};
+  }
+
+  #addClass(
+    of: InputObject,
+    { name, metadata, expressions, config }: ForeignClass,
+    extendedResourceName?: string,
+  ): void {
     const spec = {
       ...(extendedResourceName !== undefined && { extendedResourceName }),
       selectors: expressions.map((expression) => ({ cel: { expression } })),
       ...(Object.keys(config).length > 0 && { config: [opaqueOf(this.#driver, config)] }),
     };
-    const value = { apiVersion: 'resource.k8s.io/v1', kind: 'DeviceClass', metadata: { name }, spec };
+    const value = { apiVersion: 'resource.k8s.io/v1', kind: 'DeviceClass', metadata: { name, ...metadata }, spec };
     this.#estate.objects.push({ of, value });
   }
 
@@ -227,6 +243,7 @@ export class DraConverter {
     const base = {
       dialect,
       name: `${prefix}${name}`,
+      metadata: {},
       expressions: [`device.driver == ${JSON.stringify(this.#driver)}`],
       config: dialect.defaults,
     };
@@ -253,6 +270,14 @@ export class DraConverter {
       this.#addClass(of, { ...known, name: narrowed, config: mergeVfConfigs(known.config, closed) });
     }
   }
+}
+
+/** Labels and annotations, if there are any; without the annotation in which kubectl keeps the whole object. */
+function metadataOf(fields: FieldReader): Metadata | undefined {
+  const { 'kubectl.kubernetes.io/last-applied-configuration': _, ...annotations } = fields.labels('annotations');
+  const entries = Object.entries({ labels: fields.labels('labels'), annotations });
+  const given = entries.filter(([, values]) => Object.keys(values).length > 0);
+  return given.length === 0 ? undefined : Object.fromEntries(given);
 }
 
 /** Whether an entry of `config` is for a request. */

@@ -219,6 +219,26 @@ describe('netdra convert', () => {
     );
   });
 
+  it('copies labels and annotations of classes, claims, templates and the claims of templates', async () => {
+    const last = 'kubectl.kubernetes.io/last-applied-configuration';
+    const metadata = (name: string) =>
+      `labels: { of: ${name} }, annotations: { example.com/of: ${name}, ${last}: old }`;
+    const devices = 'devices: { requests: [{ name: nic, exactly: { deviceClassName: c } }] }';
+    const { yaml, remarks } = await convertText(
+      [
+        deviceClass('device.driver == "dra.net"').replace('name: c', `name: c, ${metadata('class')}`),
+        `kind: ResourceClaim\nmetadata: { name: a, ${metadata('claim')} }\nspec: { ${devices} }\n`,
+        `kind: ResourceClaimTemplate\nmetadata: { name: t, ${metadata('template')} }\nspec: { metadata: { ${metadata('inner')}, finalizers: [x] }, spec: { ${devices} } }\n`,
+      ].join('---\n'),
+    );
+    expect(
+      [...yaml.matchAll(/labels:\s+of: (\w+)\s+annotations:\s+example.com\/of: (\w+)\n/g)].map(String),
+    ).toHaveLength(4);
+    for (const name of ['class', 'claim', 'template', 'inner']) expect(yaml).toContain(`example.com/of: ${name}`);
+    expect(yaml).not.toContain(last);
+    expect(remarks).toContain('ResourceClaimTemplate t: spec.metadata.finalizers: not converted: ');
+  });
+
   it('reports input without any object of another stack', async () => {
     const { isComplete, remarks } = await convertText('{ apiVersion: v1, kind: Service, metadata: { name: s } }');
     expect(isComplete).toBe(false);
