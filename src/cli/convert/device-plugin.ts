@@ -3,7 +3,7 @@ import type { Estate, PfRule, ResourceConfig } from './estate.ts';
 import { attributeOf, oneOf } from './expressions.ts';
 import { FieldReader } from './field-reader.ts';
 import type { InputObject } from './report.ts';
-import { splitByRange, splitRange, toLinkType } from './selectors.ts';
+import { selectNodes, splitByRange, splitRange, toLinkType } from './selectors.ts';
 
 /** Prefix that the device plugin has unless a resource names another one. */
 const defaultPrefix = 'intel.com';
@@ -27,8 +27,7 @@ export function convertDevicePlugin(estate: Estate, of: InputObject, driver: str
   for (const key of data.names()) {
     const config = data.json(key);
     if (config === undefined) continue;
-    const nodeSelector: LabelSelector =
-      key === keyForAll ? {} : { matchExpressions: [{ key: 'kubernetes.io/hostname', operator: 'In', values: [key] }] };
+    const nodeSelector = key === keyForAll ? {} : selectNodes(data, key, [key]);
     if (key === keyForAll)
       data.note(key, 'the policy is for all nodes: narrow its nodeSelector to those of the device plugin');
     for (const [index, resource] of config.objects('resourceList').entries()) {

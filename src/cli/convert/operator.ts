@@ -1,8 +1,7 @@
-import type { LabelSelector } from '../../driver/api/class-config.ts';
 import type { Estate, PfRule, ResourceConfig } from './estate.ts';
 import { FieldReader } from './field-reader.ts';
 import type { InputObject } from './report.ts';
-import { splitByRange, toLinkType } from './selectors.ts';
+import { selectNodes, splitByRange, toLinkType } from './selectors.ts';
 
 export interface OperatorOptions {
   /** Prefix of the resource names, `RESOURCE_PREFIX` of the operator. Default: `openshift.io`. */
@@ -121,9 +120,9 @@ export function convertNodeStates(estate: Estate, states: readonly InputObject[]
       const some = group.slice(first, first + mostNodes);
       const [{ of, rules }] = some as [(typeof some)[0]];
       const values = some.map((each) => each.of.name).sort();
-      const nodeSelector: LabelSelector = {
-        matchExpressions: [{ key: 'kubernetes.io/hostname', operator: 'In', values }],
-      };
+      if (rules.length === 0) continue;
+      const spec = new FieldReader(estate.report, of, ['spec'], of.value.spec);
+      const nodeSelector = selectNodes(spec, 'interfaces', values);
       for (const rule of rules) estate.rules.push({ of, nodeSelector, priority: 0, rule });
     }
   }

@@ -1,4 +1,14 @@
+import type { LabelSelector } from '../../driver/api/class-config.ts';
 import type { FieldReader } from './field-reader.ts';
+
+/** Selects nodes by their names, and notes at a field that the label for it is not always the name. */
+export function selectNodes(fields: FieldReader, field: string, names: readonly string[]): LabelSelector {
+  fields.note(
+    field,
+    'the policy selects nodes by kubernetes.io/hostname, which may differ from the name of the node: compare with kubectl get nodes --label-columns kubernetes.io/hostname',
+  );
+  return { matchExpressions: [{ key: 'kubernetes.io/hostname', operator: 'In', values: [...names] }] };
+}
 
 /** Splits `ens1f0#0-3,5`, or the address of a PF with a range, as device plugin and operator write them. */
 export function splitRange(text: string): { value: string; vfs: string | undefined } {

@@ -239,6 +239,19 @@ describe('netdra convert', () => {
     expect(remarks).toContain('ResourceClaimTemplate t: spec.metadata.finalizers: not converted: ');
   });
 
+  const resourceList = '{"resourceList": [{"resourceName": "nic", "selectors": {"vendors": ["8086"]}}]}';
+  it.each([
+    [
+      'SriovNetworkNodeState worker-0: spec.interfaces',
+      'kind: SriovNetworkNodeState\nmetadata: { name: worker-0 }\nspec: { interfaces: [{ pciAddress: "0000:3b:00.0", vfGroups: [{ resourceName: nic }] }] }\n',
+    ],
+    ['ConfigMap c: data.worker-0', `{ kind: ConfigMap, metadata: { name: c }, data: { worker-0: '${resourceList}' } }`],
+  ])('notes that the hostname label may differ from the name of the node at %s', async (place, text) => {
+    const { yaml, remarks } = await convertText(text);
+    expect(yaml).toContain('key: kubernetes.io/hostname');
+    expect(remarks).toContain(`${place}: note: the policy selects nodes by kubernetes.io/hostname`);
+  });
+
   it('reports input without any object of another stack', async () => {
     const { isComplete, remarks } = await convertText('{ apiVersion: v1, kind: Service, metadata: { name: s } }');
     expect(isComplete).toBe(false);
