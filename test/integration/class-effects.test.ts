@@ -187,7 +187,9 @@ function violations({ addresses, routes, vlan }: Effects, limits: Limits, asked:
       (network) => /^(0\.0\.0\.0|::)\//.test(network) && !routes.some(({ destination }) => destination === network),
     )
     .map((destination) => ({ destination, isConnected: true }));
-  const isDefault = (destination: string) => Number(destination.split('/')[1]) <= 1;
+  const isDefault = (destination: string) => {
+    return Number(destination.split('/')[1]) < (destination.includes(':') ? 7 : 8);
+  };
   const counted = [...routes, ...ofZero].filter(({ destination, isConnected }) => {
     if (isConnected && destination === linkLocal && !asksForLinkLocal) return false;
     return !(isConnected && !isDefault(destination) && addressRanges && isInAny(destination, addressRanges));
