@@ -149,7 +149,7 @@ const faults = repeatable({
   name: 'containerd, faults',
   versions: 'containerd 2.1 and 1.7',
   command: onNode('--project', 'e2e-node', '--exclude', '**/main-job.test.ts'),
-  seconds: 60,
+  seconds: 400,
   needs: [root, debian, compiler],
 });
 
