@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import type { ClassLimits } from '../../../src/driver/api/class-config.ts';
 import { configForDevice, resolveVfConfig } from '../../../src/driver/api/config.ts';
+import { checkNesting } from '../../../src/driver/claims/nesting.ts';
 import { closedFields, DriverError, type VfConfig } from '../../../src/driver/model/index.ts';
 import type { AllocatedClaim } from '../../../src/framework/kubeletplugin/index.ts';
 import { CniError } from '../../../src/node/cni/index.ts';
@@ -171,7 +172,9 @@ export const target: FuzzTarget = {
     const entries: ConfigOptions[] = [];
     if (Object.hasOwn(value, 'claim')) entries.push({ source: 'FromClaim', parameters: value.claim as object });
     if (Object.hasOwn(value, 'class')) entries.push({ source: 'FromClass', parameters: value.class as object });
-    const config = resolveVfConfig(testDriver, claimWith(entries), 'vf', {
+    const claim = claimWith(entries);
+    checkNesting(testDriver, claim);
+    const config = resolveVfConfig(testDriver, claim, 'vf', {
       open: value.open ? closedFields : [],
       nodeNetworks,
     });
