@@ -64,7 +64,7 @@ function spanOf({ octets, prefixLength }: Cidr): [bigint, bigint] {
 
 /** What an accepted claim reaches with its routes and with the networks of its addresses is within the class's limits. */
 function checkReached(ofClass: { limits?: ClassLimits } | undefined, claim: VfConfig | undefined): void {
-  const { routes, addressRanges, maxRoutes = 64 } = ofClass?.limits ?? {};
+  const { routes, addressRanges, maxRoutes = Number.POSITIVE_INFINITY } = ofClass?.limits ?? {};
   const isIn = (network: Cidr, ranges: string[]) =>
     ranges.some((range) => {
       const [[first, last], [from, to]] = [spanOf(network), spanOf(parseCidr(range))];
