@@ -51,11 +51,12 @@ export class DevicePlugins {
       return { givenOut: this.#known?.givenOut ?? none };
     } catch (error) {
       // A kubelet that has never had a device plugin has no such file.
-      if (errnoCode(error) === 'ENOENT') this.#known = undefined;
-      const givenOut = this.#known?.givenOut ?? none;
-      if (errnoCode(error) === 'ENOENT') return { givenOut };
+      if (errnoCode(error) === 'ENOENT') {
+        this.#known = undefined;
+        return { givenOut: none };
+      }
       const problem = `${this.#path} cannot be read (${explain(error)}): VFs that device plugins give out may be offered`;
-      return { givenOut, problem };
+      return { givenOut: this.#known?.givenOut ?? none, problem };
     } finally {
       await file?.close();
     }
