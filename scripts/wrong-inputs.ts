@@ -72,11 +72,11 @@ export const wrongInputs: readonly WrongInput[] = [
     1,
     'addresses.0: "192.0.2.1" is not an address with prefix length, such as 192.0.2.7/24',
   ]),
-  inFile('an address that is none', claimWith('addresses: [192.0.2.300/24]'), [
+  inFile('an invalid address', claimWith('addresses: [192.0.2.300/24]'), [
     1,
     'addresses.0: "192.0.2.300/24" is not an address with prefix length, such as 192.0.2.7/24',
   ]),
-  inFile('addresses that are no list', claimWith('addresses: 192.0.2.1/24'), [1, 'addresses: a list is needed']),
+  inFile('addresses that are not a list', claimWith('addresses: 192.0.2.1/24'), [1, 'addresses: a list is needed']),
   inFile(
     'a gateway of the other family',
     claimWith('routes: [{ destination: 192.0.2.0/24, gateway: "2001:db8::1" }]'),
@@ -153,7 +153,7 @@ export const wrongInputs: readonly WrongInput[] = [
     1,
     'pfs.0.select.vendor: four lower-case hexadecimal digits, such as 8086',
   ]),
-  inFile('rules that are no list', policyWith('pfs: all'), [1, 'pfs: a list is needed']),
+  inFile('rules that are not a list', policyWith('pfs: all'), [1, 'pfs: a list is needed']),
   inFile('a number of VFs that is negative', policyWith('pfs: [{ select: {}, numVfs: -1 }]'), [
     1,
     'pfs.0.numVfs: must be at least 0',
@@ -239,7 +239,7 @@ export const wrongInputs: readonly WrongInput[] = [
     './missing.json: not valid: cannot read metadata file ./missing.json: ENOENT: no such file or directory',
   ]),
   {
-    what: 'a metadata file that is none',
+    what: 'a file without metadata',
     args: ['metadata', './FILE'],
     text: '{}',
     exitCode: 1,

@@ -32,7 +32,7 @@ export async function writeOutput<T>(
   terminal.write(output === 'json' ? `${json}\n` : await formatExactYaml(json));
 }
 
-/** As the JSON has it: js-yaml leaves a `bigint` out, so each goes in as a text that nobody else can have written. */
+/** Keeps the numbers of the JSON: js-yaml leaves a `bigint` out, so each is written as a unique mark and replaced afterwards. */
 async function formatExactYaml(json: string): Promise<string> {
   const { dump } = await import('js-yaml');
   const mark = `n${randomUUID()}`;

@@ -111,7 +111,7 @@ describe('alerts', { timeout: 900_000 }, () => {
     await expect.poll(left, patient).toEqual([]);
   }
 
-  /** Pods whose VFs nobody moves into them. */
+  /** Pods that wait, since no component moves their VFs into them. */
   async function startWaitingPods(count: number): Promise<[VfPod, Sandbox][]> {
     const pods: [VfPod, Sandbox][] = [];
     for (let index = 0; index < count; index++) {

@@ -92,9 +92,9 @@ describe.each(containerdSeries)('Multus with the devices of claims, on container
       ['second', 'net2'],
     ] as const) {
       const path = `/var/run/kubernetes.io/dra-device-attributes/${folder}/${request}/${testDriver}-metadata.json`;
-      const { devices: told } = decodeStream((await container.exec('cat', path)).stdout);
+      const { devices: published } = decodeStream((await container.exec('cat', path)).stdout);
       const link = links.find(({ ifname }) => ifname === interfaceName);
-      expect(told.map(({ networkData }) => networkData)).toEqual([expectedNetworkData(link)]);
+      expect(published.map(({ networkData }) => networkData)).toEqual([expectedNetworkData(link)]);
     }
   }
 

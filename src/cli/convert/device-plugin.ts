@@ -10,7 +10,7 @@ const defaultPrefix = 'intel.com';
 /** The key that is for all nodes; the SR-IOV operator has one with the name of each node. */
 const keyForAll = 'config.json';
 
-/** Selectors without an equivalent. Without one of them a rule would cover more devices, so that there is none. */
+/** Selectors without an equivalent. A rule without one of them would cover more devices, so none is written. */
 const foreignSelectors = ['ddpProfiles', 'acpiIndexes', 'pKeys', 'auxTypes', 'vdpaType'];
 
 /** Whether a ConfigMap is of the SR-IOV network device plugin. */

@@ -85,7 +85,7 @@ export class FieldReader {
       : [this.#nested([name], value)];
   }
 
-  /** Fields of JSON that is the text of a field. `undefined`: there is none, or it was reported. */
+  /** Parses a field that holds JSON text, and returns its fields. `undefined`: the field is absent, or was reported. */
   json(name: string): FieldReader | undefined {
     const text = this.text(name);
     const value = text === undefined ? undefined : this.parse(name, text);
