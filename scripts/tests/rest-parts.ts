@@ -180,7 +180,7 @@ const cards: Part = {
 export const restStages: readonly Stage[] = [
   [[restOfSimulation]],
   [
-    [machine, kind, machineWithKubelet, site],
-    [newestCluster, release, oldestCluster, faults, upgrade, tools, neighbours, cards],
+    [machine, faults, kind, machineWithKubelet, site],
+    [newestCluster, release, oldestCluster, upgrade, tools, neighbours, cards],
   ],
 ];
