@@ -16,7 +16,9 @@ const nameOf = ({ kubernetesVersion, runtimeLabel }: ClusterPrograms) => `${kube
 const pairs = `Kubernetes ${nameOf(older)} to ${nameOf(newer)}`;
 
 /** The control plane has the newer version from the start, as the order of an upgrade prescribes. */
-it(`pods keep their VFs and files while their node goes from ${pairs}, and back`, { timeout: 900_000 }, async () => {
+it(`pods keep their VFs and files while their node is upgraded across ${pairs}, and downgraded`, {
+  timeout: 900_000,
+}, async () => {
   await using stack = new AsyncDisposableStack();
   const kubelet = kubeletOf(older);
   const node = stack.use(await RealNode.start({ ...newer, kubelet, runtime: older.runtime }));

@@ -31,7 +31,7 @@ const names = Object.keys(samples);
 const sampleOf = (name: string) => samples[name] ?? expect.fail(`no sample ${name}`);
 
 describe.each(deviceMetadata)(
-  'device metadata by k8s.io/dynamic-resource-allocation v$version',
+  'compatibility with k8s.io/dynamic-resource-allocation v$version',
   ({ module, writes, validates }) => {
     let program: string;
     beforeAll(async () => {
@@ -74,29 +74,32 @@ describe.each(deviceMetadata)(
     }
 
     describe.each(names)('%s', (name) => {
-      it.each(['v1', 'kep'] as const)('decodes our file of the layout %s, after updates in place', async (layout) => {
-        const dataDir = temporaryFolder();
-        const sample = sampleOf(name);
-        const { claim, request, devices } = documentOf(sample);
-        const metadata = new ClaimMetadata({
-          enabled: true,
-          driver: place(sample).driver,
-          dataDir,
-          cdiDir: join(dataDir, 'cdi'),
-          layouts: [layouts[layout]],
-        });
-        await metadata.prepare(recordOf(sample), new Map([[baseRequest(request), devices]]));
-        await metadata.update(claim, request, devices.map(withLongAttributes));
-        await metadata.update(claim, request, devices);
-        const path = hostPath(layouts[layout].hostFile({ ...unusedDirs, dataDir }, place(sample)));
-        // The rest of the longer content is overwritten with blanks.
-        expect(readFileSync(path, 'utf8')).toMatch(/\}\n {100,}$/);
-        const document = { ...documentOf(sample), generation: 3 };
-        expect(readByGo([path])).toEqual([expectedOf(document)]);
-        expect(await readMetadataFile(path)).toEqual(document);
-      });
+      it.each(['v1', 'kep'] as const)(
+        'the Go library decodes our layout %s, also after updates in place',
+        async (layout) => {
+          const dataDir = temporaryFolder();
+          const sample = sampleOf(name);
+          const { claim, request, devices } = documentOf(sample);
+          const metadata = new ClaimMetadata({
+            enabled: true,
+            driver: place(sample).driver,
+            dataDir,
+            cdiDir: join(dataDir, 'cdi'),
+            layouts: [layouts[layout]],
+          });
+          await metadata.prepare(recordOf(sample), new Map([[baseRequest(request), devices]]));
+          await metadata.update(claim, request, devices.map(withLongAttributes));
+          await metadata.update(claim, request, devices);
+          const path = hostPath(layouts[layout].hostFile({ ...unusedDirs, dataDir }, place(sample)));
+          // The rest of the longer content is overwritten with blanks.
+          expect(readFileSync(path, 'utf8')).toMatch(/\}\n {100,}$/);
+          const document = { ...documentOf(sample), generation: 3 };
+          expect(readByGo([path])).toEqual([expectedOf(document)]);
+          expect(await readMetadataFile(path)).toEqual(document);
+        },
+      );
 
-      it('is written by the helper in the bytes that we write, and where we write it', async () => {
+      it('the Go helper writes the same bytes to the same paths as we do', async () => {
         const dataDir = temporaryFolder();
         const sample = sampleOf(name);
         const document = documentOf(sample);
@@ -111,7 +114,7 @@ describe.each(deviceMetadata)(
         );
       });
 
-      it('is read by us as the helper updates it', async () => {
+      it('we read what the Go helper updates', async () => {
         const dataDir = temporaryFolder();
         const sample = sampleOf(name);
         const document = documentOf(sample);
@@ -122,7 +125,7 @@ describe.each(deviceMetadata)(
       });
     });
 
-    it('decodes any document that we would write', () => {
+    it('the Go library decodes any document that we would write', () => {
       const folder = temporaryFolder();
       const documents = fc.sample(arbitraries.document, { numRuns: 300, seed: 5304 });
       const paths = documents.map((_, index) => join(folder, `${index}.json`));
@@ -160,7 +163,7 @@ describe.each(deviceMetadata)(
         return { notes, prepareTheirs, prepareOurs: () => bench.preparePod('ours') };
       }
 
-      it('delays our calls while the Go helper prepares', async () => {
+      it('our calls wait while the Go helper prepares', async () => {
         const { notes, prepareOurs, prepareTheirs } = await startBoth();
         const theirs = prepareTheirs();
         await vi.waitFor(() => expect(notes).toEqual(['theirs begins']), 5_000);
@@ -168,7 +171,7 @@ describe.each(deviceMetadata)(
         expect(notes).toEqual(['theirs begins', 'theirs ends', 'ours begins', 'ours ends']);
       });
 
-      it('delays calls of the Go helper while we prepare', async () => {
+      it('calls of the Go helper wait while we prepare', async () => {
         const { notes, prepareOurs, prepareTheirs } = await startBoth();
         const ours = prepareOurs();
         await vi.waitFor(() => expect(notes).toEqual(['ours begins']), 5_000);
@@ -177,14 +180,14 @@ describe.each(deviceMetadata)(
       });
     });
 
-    it.each(names)('decodes our file of the layout kep strictly, as the consumer in KEP-5304 does: %s', (name) => {
+    it.each(names)('the strict decoder of the consumer in KEP-5304 accepts our layout kep: %s', (name) => {
       const document = documentOf(sampleOf(name));
       const path = join(temporaryFolder(), 'kep.json');
       writeFileSync(path, layouts.kep.encode({ ...sampleOf(name).content, document }) ?? '');
       expect(parseExact(runGo(['strict', path]))).toEqual({ document: asGoPrints(document) });
     });
 
-    it('refuses a file that ends too early', () => {
+    it('the Go library rejects a truncated file', () => {
       const path = join(temporaryFolder(), 'cut.json');
       writeFileSync(path, encodeVersions(documentOf(sampleOf('kernel'))).slice(0, 500));
       expect(() => readByGo([path])).toThrow(/unexpected EOF/);

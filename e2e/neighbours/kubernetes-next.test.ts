@@ -85,7 +85,7 @@ const shared = {
   capacity: { bandwidth: { value: '10G', requestPolicy: { default: '1G', validRange: { min: '1G', step: '1G' } } } },
 };
 
-describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, before its release`, () => {
+describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, unreleased`, () => {
   useCards();
   let program: string;
   beforeAll(async () => {
@@ -116,7 +116,7 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
   }
 
   describe('the API server', () => {
-    it.each(files.filter((file) => objectsIn(file).length > 0))('stores all of %s', async (file) => {
+    it.each(files.filter((file) => objectsIn(file).length > 0))('stores every field of %s', async (file) => {
       await expectStored(objectsIn(file));
     });
 
@@ -131,7 +131,7 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
       await expectStored(slices, ...gates);
     });
 
-    it('stores devices at all limits, and devices that claims share', async () => {
+    it('stores devices at all limits, and shared devices', async () => {
       await expectStored(ownSlices({ devices: [fullDevice, shared], sharedCounters }), lists);
     });
 
@@ -149,7 +149,7 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
     }
     const attached = (ips: string[]) => claimWith(() => ({ networkData: { ...deviceData, ips } }));
 
-    it('stores the status of claims', async () => {
+    it('stores claim status', async () => {
       await expectStored([attached(['192.0.2.7/24', '2001:db8::7/64']), claimWith('the device is gone')]);
     });
 
@@ -174,16 +174,16 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
         spoilt('examples/bond.yaml', 'ResourceClaim', 'dev/pf', 'dev/a/pf'),
         /distinctAttribute.*more than one slash/,
       ],
-    ])('refuses %s', async (_what, create, reason) => {
+    ])('rejects %s', async (_what, create, reason) => {
       expect((await ask([{ create }]))[0]?.refused).toMatch(reason);
     });
   });
 
-  describe('the API server, or the driver helper before it', () => {
+  describe('the API server, or the kubelet plugin helper before it', () => {
     const ofHelper = ["the driver's own domain", 'an unknown counter set', 'an unknown counter'];
     // No JSON can hold a bigint, and only JavaScript cannot represent a number beyond 2^53.
     const bad = badDevices.filter(([what]) => !['a bigint', 'a number beyond 2^53'].includes(what));
-    it.each(bad)('refuses %s, as we do', async (what, more) => {
+    it.each(bad)('rejects %s, as we do', async (what, more) => {
       const devices = [{ name: 'vf', ...more }];
       const [plain] = ownSlices({ devices: [] });
       const create = { ...plain, spec: { ...plain?.spec, devices } };
@@ -228,13 +228,13 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
       expect(refused).toMatch(new RegExp(`^claim .*-${count} cannot be allocated`));
     });
 
-    it('allocates VFs of two PFs to a bond', async () => {
+    it('allocates VFs of two PFs for a bond', async () => {
       const { results, refused } = await allocate(slicesOf(await scanned()), claimsIn('bond.yaml'));
       expect(refused).toBeUndefined();
       expect(new Set(results.flat().map(({ device }) => device.slice(0, 7) + device.slice(-1))).size).toBe(2);
     });
 
-    it('allocates VFs whose lists of NUMA nodes have a node in common', async () => {
+    it('allocates VFs whose lists of NUMA nodes overlap', async () => {
       const list = await scanned(undefined, { listAttributes: true, nearNodes: (own) => [own, 0] });
       const { results, refused } = await allocate(slicesOf(list), claimsIn('multi-nic.yaml'), lists);
       expect(refused).toBeUndefined();
@@ -245,7 +245,7 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
       ]);
     });
 
-    it('allocates shares of a device as long as it has capacity', async () => {
+    it('allocates shares of a device up to its capacity', async () => {
       const claims = many(3, (n) => ({
         metadata: { name: `share-${n}`, namespace: 'default', uid: `share-${n}` },
         spec: {
@@ -288,7 +288,7 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, befo
       else expect(choose).toThrow(KubeletPluginError);
     });
 
-    it('registers our helper, and has it prepare and unprepare the claims of a pod', async () => {
+    it('registers our helper, which prepares and unprepares the claims of a pod', async () => {
       const bench = await Bench.start();
       onTestFinished(() => bench[Symbol.asyncDispose]());
       bench.api.create(buildNode());

@@ -17,7 +17,7 @@ import { nriRuntimes } from './programs.ts';
 
 const launchedPlugin = fileURLToPath(new URL('../../test/unit/nri/fixtures/launched-plugin.ts', import.meta.url));
 
-describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
+describe.each(nriRuntimes)('the runtime side of NRI $version', (runtimeOf) => {
   const { module, knowsFailurePolicy } = runtimeOf;
   let program: string;
   beforeAll(async () => {
@@ -60,7 +60,7 @@ describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
     return { path, runtime, plugin };
   }
 
-  it('reads a refusal of any length: its reader takes a frame of the multiplexer in one read of 4096 bytes', async () => {
+  it('reads a rejection of any length, although it reads a multiplexer frame in one read of 4096 bytes', async () => {
     const { runtime, plugin } = await stage({
       runPodSandbox: ({ annotations }) => {
         throw new Error('x'.repeat(Number(annotations.length)));
@@ -82,7 +82,7 @@ describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
   ];
   // A runtime that does not know policies does the same with each: the strictest one is enough.
   it.each(knowsFailurePolicy ? policies : policies.slice(-1))(
-    'of failRequest $failRequest, keepConnected $keepConnected does what it knows when an event loop is blocked',
+    'with failRequest $failRequest, keepConnected $keepConnected treats a blocked event loop as documented',
     async (policy) => {
       let connections = 0;
       const block = ({ id }: { id: string }) => {
@@ -121,7 +121,7 @@ describe.each(nriRuntimes)('the runtime of NRI $version', (runtimeOf) => {
     },
   );
 
-  it('starts a plugin by itself, with its configuration, and is not survived by it', async () => {
+  it('launches a plugin with its configuration, and ends it when it ends', async () => {
     const path = socketPath();
     const [pluginDir, output] = [join(dirname(path), 'plugins'), join(dirname(path), 'output')];
     mkdirSync(join(pluginDir, 'conf.d'), { recursive: true });

@@ -26,7 +26,7 @@ async function answer(user: ApiUser, body: JsonPatchOperation[], subresource = '
 
 /** Leaves the driver's account with more permissions than the chart gives it. */
 export function describeClaimStatusPolicy(get: () => ApiCluster): void {
-  describe("the driver's token, in the status of claims", () => {
+  describe("admission of claim status written with the driver's token", () => {
     beforeAll(async () => {
       cluster = get();
       // As on Kubernetes before 1.36, or where other bindings grant more than the chart does: RBAC alone would allow these.
@@ -64,19 +64,19 @@ export function describeClaimStatusPolicy(get: () => ApiCluster): void {
       await vi.waitFor(async () => expect(await forbidden()).toContain('for whom'), { timeout: 30_000, interval: 250 });
     });
 
-    it('writes entries of its own devices on its own node', async () => {
+    it("accepts entries for the driver's own devices on its own node", async () => {
       const value = [entry(testDriver, testNode, 'vf-0')];
       expect(await answer(driver, [{ op: 'add', path: '/status/devices', value }])).toBe('accepted');
     });
 
-    it('on another node writes none of them', async () => {
+    it('rejects entries written from another node', async () => {
       const value = [entry(testDriver, testNode, 'vf-0')];
       expect(await answer(elsewhere, [{ op: 'add', path: '/status/devices', value }])).toContain(
         'netdra on node elsewhere may not write entries of devices on other nodes',
       );
     });
 
-    it('writes no entries of other drivers', async () => {
+    it('rejects entries for other drivers', async () => {
       const value = [entry(foreignDriver, testNode, 'gpu-0')];
       expect(await answer(driver, [{ op: 'add', path: '/status/devices', value }])).toContain(
         `netdra may write entries of ${testDriver} in status.devices only`,
@@ -95,7 +95,7 @@ export function describeClaimStatusPolicy(get: () => ApiCluster): void {
       ['other device', { op: 'replace', path: '/status/allocation/devices/results/0/device', value: 'vf-1' }],
       ['lack of an allocation', { op: 'remove', path: '/status/allocation' }],
       ['other pod', otherPod],
-    ])('puts no %s into it', async (what, patch) => {
+    ])('rejects %s in an entry', async (what, patch) => {
       const refusal = await answer(driver, [patch]);
       expect(refusal).not.toBe('accepted');
       // Some are refused as invalid before any policy is evaluated.
@@ -104,7 +104,7 @@ export function describeClaimStatusPolicy(get: () => ApiCluster): void {
       }
     });
 
-    it('changes nothing but status', async () => {
+    it('rejects changes outside status', async () => {
       const patch: JsonPatchOperation = { op: 'add', path: '/metadata/labels', value: { a: 'b' } };
       expect(await answer(driver, [patch], '')).toContain('netdra may write the status of ResourceClaims only');
     });

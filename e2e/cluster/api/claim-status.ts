@@ -106,13 +106,13 @@ function open(user: ApiUser, change = (api: ClaimStatusApi) => api) {
 const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 60_000, interval: 50 });
 
 export function describeClaimStatus(get: () => ApiCluster): void {
-  describe('claim status on a real API server, with the permissions of the driver', () => {
+  describe("claim status on a real API server, with the driver's permissions", () => {
     beforeAll(async () => {
       cluster = get();
       driver = await cluster.driverOn(testNode);
     });
 
-    it('is written where the opaque parameters of the allocation are not sorted', async () => {
+    it('is written for an allocation whose opaque parameters are not sorted', async () => {
       const claim = await createClaim('unsorted');
       await using status = open(driver);
       status.writer.set(claim, [attached]);
@@ -122,7 +122,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       });
     });
 
-    it('leaves the entries of other drivers as they are, when it is written, changed and removed', async () => {
+    it('leaves entries of other drivers untouched when it is written, changed and removed', async () => {
       const claim = await createClaim('shared');
       const foreign = expect.objectContaining(await writeForeign(claim, 1));
       await using status = open(driver);
@@ -136,7 +136,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       expect(status.warnings()).toEqual([]);
     });
 
-    it('leaves numbers of other drivers exact that JavaScript would round', async () => {
+    it('preserves numbers of other drivers that JavaScript would round', async () => {
       const claim = await createClaim('exact');
       await writeForeign(claim, 1);
       const exact = '18446744073709551615';
@@ -150,7 +150,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       expect(status.warnings()).toEqual([]);
     });
 
-    it('loses nothing when another driver writes at the same moment', async () => {
+    it('loses nothing when another driver writes at the same time', async () => {
       const claim = await createClaim('contended');
       let generation = 0;
       const conflicts: number[] = [];
@@ -175,7 +175,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       expect(status.warnings()).toEqual([]);
     });
 
-    it('is made anew when the list has become shorter since it was read', async () => {
+    it('is written again if the list has become shorter since it was read', async () => {
       const claim = await createClaim('shorter');
       await writeForeign(claim, 1);
       await using status = open(driver);
@@ -195,7 +195,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       expect(status.warnings()).toEqual([]);
     });
 
-    it('is not written to another claim of the same name', async () => {
+    it('is not written to another claim with the same name', async () => {
       const claim = await createClaim('replaced');
       await using status = open(driver);
       status.writer.set(claim, [attached]);
@@ -209,7 +209,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       expect(status.warnings()).toEqual([]);
     });
 
-    it('is refused to the driver of another node since Kubernetes 1.36', async ({ skip }) => {
+    it('may not be written by the driver of another node since Kubernetes 1.36', async ({ skip }) => {
       skip((await cluster.minorVersion()) < 36, 'older API servers do not compare the node');
       const claim = await createClaim('elsewhere');
       await using status = open(await cluster.driverOn('node-2'));
@@ -220,7 +220,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       expect(await entriesOf(claim)).toEqual([]);
     });
 
-    it('is not said to lack a permission where the entry of another driver is taken for changed', async ({ skip }) => {
+    it('reports a changed entry of another driver as a conflict, not as a missing permission', async ({ skip }) => {
       skip((await cluster.minorVersion()) < 36, 'older API servers do not compare entries');
       const claim = await createClaim('foreign-form');
       const stored = JSON.parse(await cluster.send('GET', pathOf(claim)));
@@ -234,7 +234,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       ]);
     });
 
-    it('leaves out a device that is not allocated, whose entry the API server refuses', async () => {
+    it('omits a device that is not allocated, whose entry the API server would reject', async () => {
       const claim = await createClaim('unallocated');
       await using status = open(driver);
       status.writer.set(claim, [{ ...attached, device: 'vf-9' }, attached]);
@@ -242,7 +242,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       expect(status.warnings()).toEqual([]);
     });
 
-    it('waits for the permission on its entries, where the API server asks for one, and names it', async ({ skip }) => {
+    it('waits for the missing permission on driver entries, and names it', async ({ skip }) => {
       skip((await cluster.minorVersion()) < 36, 'Kubernetes 1.36 and newer have it');
       const path = '/apis/rbac.authorization.k8s.io/v1/clusterroles';
       const { items } = await cluster.admin.client.request<KubeList<V1ClusterRole>>({ method: 'GET', path });
@@ -265,7 +265,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       await eventually(() => entriesOf(claim)).toEqual([ours]);
     });
 
-    it('is reported in an event of the claim where the API server takes its parameters for changed', async () => {
+    it('is reported in an event of the claim if the API server considers its parameters changed', async () => {
       const claim = await createClaim('escaped', { ...unsorted, interfaceName: 'net<1' });
       await using status = open(driver);
       status.writer.set(claim, [attached]);

@@ -6,7 +6,7 @@ import { describeRefusedLists } from './device-conditions.ts';
 import { describeNodeView } from './node-view.ts';
 import { describePolicyObjects } from './policy-objects.ts';
 
-describe('with the gates of its version', () => {
+describe('with the default feature gates', () => {
   let cluster: ApiCluster;
   beforeAll(async () => {
     cluster = await ApiCluster.start();

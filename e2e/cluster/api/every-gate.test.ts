@@ -17,7 +17,7 @@ const featureGates = {
   ...(isSince(kubernetesVersion, '1.36') ? newGates : {}),
 };
 
-describe('with every gate and version for devices', () => {
+describe('with all DRA feature gates and API versions', () => {
   let cluster: ApiCluster;
   beforeAll(async () => {
     cluster = await ApiCluster.start({

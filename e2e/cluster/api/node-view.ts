@@ -63,7 +63,7 @@ export function describeNodeView(get: () => ApiCluster): void {
       });
     });
 
-    it('are stored as the driver wants them, even the largest, with their Node as owner and few field owners', async () => {
+    it('are stored unchanged up to the largest size, owned by their Node, with few field owners', async () => {
       await using own = openWriter(driver);
       own.writer.note();
       await expect.poll(read, { timeout: 20_000, interval: 250 }).toBeDefined();
@@ -79,7 +79,7 @@ export function describeNodeView(get: () => ApiCluster): void {
       expect(JSON.stringify(metadata.managedFields).length).toBeLessThan(2_000);
     });
 
-    it('cost no write when the driver restarts and nothing has changed', async () => {
+    it('are not written again after a restart without changes', async () => {
       const before = await read();
       await using own = openWriter(driver);
       own.writer.note();
@@ -88,7 +88,7 @@ export function describeNodeView(get: () => ApiCluster): void {
       expect(await read()).toEqual(before);
     });
 
-    it('are shown by kubectl, a line for each node', () => {
+    it('are printed by kubectl as one line per node', () => {
       const [head = '', line = ''] = cluster.kubectl('get', 'nnd').split('\n');
       expect(head.split(/ {2,}/)).toEqual([
         'NAME',
@@ -105,7 +105,7 @@ export function describeNodeView(get: () => ApiCluster): void {
       expect(cluster.kubectl(...isRefused)).toContain('condition met');
     });
 
-    it("are written by the token of the driver on their node, not by another node's or one of no node", async () => {
+    it('can be written with the token of the driver on their node only', async () => {
       expect(await answer(driver.client, node)).toBe('accepted');
       const elsewhere = await cluster.driverOn('viewed-elsewhere');
       const refusal = `netdra on node viewed-elsewhere may not write the NodeNetworkDevices of node ${node}`;
@@ -114,7 +114,7 @@ export function describeNodeView(get: () => ApiCluster): void {
       expect(await answer(client, node)).toContain('the token of netdra is bound to no node');
     });
 
-    it('of an unknown form are refused, so that a driver notices a definition of another version', async () => {
+    it('with an unknown structure are rejected, so that the driver notices another version of the definition', async () => {
       const body = {
         apiVersion: 'netdra.dev/v1alpha1',
         kind: 'NodeNetworkDevices',
@@ -134,8 +134,8 @@ export function describeNodeView(get: () => ApiCluster): void {
 
 /** @param get a cluster with a chart that does not show nodes */
 export function describeNoNodeViews(get: () => ApiCluster): void {
-  describe('NodeNetworkDevices in a cluster without their definition', () => {
-    it('are unknown, or forbidden: so the driver knows what to say', async () => {
+  describe('a NodeNetworkDevices request in a cluster without the definition', () => {
+    it('is answered with not found or forbidden, which the driver reports', async () => {
       const { admin } = get();
       for (const { client, code } of [
         { client: admin.client, code: 'api-unserved' },

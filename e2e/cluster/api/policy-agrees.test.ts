@@ -229,14 +229,14 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
     }
   });
 
-  it('leave members that the claim does not have to the API server', async () => {
+  it("leave a bond member that the claim lacks to the API server's own validation", async () => {
     const requests = [{ name: 'left', exactly: { deviceClassName: className } }];
     const config = [{ requests: ['left', 'lost'], opaque: { driver: testDriver, parameters: { ...head, bond } } }];
     expect(await ofApiServer(requests, config)).toMatch(/lost.*must be the name of a request/);
   });
 
   it(
-    'agree on the form of every VFConfig',
+    'agree on the syntax of every VFConfig',
     async () => {
       const counts = { taken: 0, refused: 0 };
       await fc.assert(
@@ -255,7 +255,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
     timeoutMs,
   );
 
-  it('ignore a claim for another driver, whatever its parameters are', async () => {
+  it('ignore claims for other drivers, whatever their parameters', async () => {
     const requests = [{ name: 'gpu', exactly: { deviceClassName: 'gpu.example.com' } }];
     const parameters = { kind: 'VFConfig', bond: 1, mtu: 'much' };
     expect(await ofApiServer(requests, [{ opaque: { driver: 'gpu.example.com', parameters } }])).toBeUndefined();

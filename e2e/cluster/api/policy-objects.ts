@@ -104,11 +104,11 @@ export function describePolicyObjects(get: () => ApiCluster): void {
       ['spec.nics\\[0\\].select: Invalid value.*at least 1 prop', { nodeSelector: {}, nics: [{ select: {} }] }],
       ['spec.taints.hung: Unsupported value', { nodeSelector: {}, taints: { hung: 'None' } }],
       ['unknown field "spec.pfs\\[0\\].colour"', { nodeSelector: {}, pfs: [{ select: {}, colour: 'red' }] }],
-    ])('are refused by the API server with %s', async (message, spec) => {
+    ])('are rejected by the API server with %s', async (message, spec) => {
       expect(await answer(spec)).toMatch(new RegExp(message));
     });
 
-    it('take effect when the label of the Node changes; a policy that the node refuses leaves the earlier one in force', async () => {
+    it('take effect when a Node label changes; a policy that the node rejects leaves the previous one in force', async () => {
       await using own = follow(driver, ['wrong']);
       await expect.poll(() => own.seen, settled).toEqual([undefined]);
       await create('racks', {

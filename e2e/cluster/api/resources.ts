@@ -91,8 +91,8 @@ export function describeResources(get: () => ApiCluster): void {
     cluster = get();
   });
 
-  describe('slices that the driver publishes to a real API server', () => {
-    it('are stored as they are, 512 devices with all that devices can have, and are written once', async () => {
+  describe('ResourceSlices published to a real API server', () => {
+    it('are stored unchanged with 512 devices and all possible fields, and are written once', async () => {
       await using node = await openPublisher();
       const capacity = { memory: { value: '1024Mi' }, share: { value: '1000m' } };
       const more = { capacity, taints, allowMultipleAllocations: true };
@@ -114,27 +114,24 @@ export function describeResources(get: () => ApiCluster): void {
       expect(await node.recheck()).toEqual(stored);
     });
 
-    it.each(resourceVersions)(
-      'come back as they were, and change in place, where only %s is served',
-      async (version) => {
-        await using node = await openPublisher(version);
-        node.publish({ devices: devices(2, { taints }) });
-        await eventually(async () => (await node.slices()).length).toBe(1);
-        const [before] = await node.slices();
-        expect(before?.spec.devices).toMatchObject(devices(2, { taints }));
-        expect(await node.recheck()).toEqual([before]);
-        node.publish({ devices: devices(3, { taints }) });
-        await eventually(async () => (await node.slices())[0]?.spec.devices?.length).toBe(3);
-        const [after] = await node.slices();
-        expect(after?.metadata.uid).toBe(before?.metadata.uid);
-        // The watch reports slices that others remove.
-        await cluster.admin.resources.request({ method: 'DELETE', path: `resourceslices/${after?.metadata.name}` });
-        await eventually(async () => (await node.slices())[0]?.spec.devices?.length).toBe(3);
-        expect(node.errors).toEqual([]);
-      },
-    );
+    it.each(resourceVersions)('are read back unchanged and updated in place if only %s is served', async (version) => {
+      await using node = await openPublisher(version);
+      node.publish({ devices: devices(2, { taints }) });
+      await eventually(async () => (await node.slices()).length).toBe(1);
+      const [before] = await node.slices();
+      expect(before?.spec.devices).toMatchObject(devices(2, { taints }));
+      expect(await node.recheck()).toEqual([before]);
+      node.publish({ devices: devices(3, { taints }) });
+      await eventually(async () => (await node.slices())[0]?.spec.devices?.length).toBe(3);
+      const [after] = await node.slices();
+      expect(after?.metadata.uid).toBe(before?.metadata.uid);
+      // The watch reports slices that others remove.
+      await cluster.admin.resources.request({ method: 'DELETE', path: `resourceslices/${after?.metadata.name}` });
+      await eventually(async () => (await node.slices())[0]?.spec.devices?.length).toBe(3);
+      expect(node.errors).toEqual([]);
+    });
 
-    it.each(resourceVersions)('belong to claims that are read the same where only %s is served', async (version) => {
+    it.each(resourceVersions)('belong to claims that are read the same way if only %s is served', async (version) => {
       const pod = buildPod(`reader-${version}`);
       const requests = [
         { name: 'plain', deviceClassName: 'netdra-kernel', devices: ['vf-0'] },
@@ -156,7 +153,7 @@ export function describeResources(get: () => ApiCluster): void {
     });
   });
 
-  describe("the driver's own validation of devices, and that of a real API server", () => {
+  describe('device validation by the driver and by a real API server', () => {
     /** The server's reason to refuse a slice with the device; `undefined` if it accepts the slice. */
     async function refusal(user: ApiUser, device: Device): Promise<string | undefined> {
       const { driver, nodeName } = { driver: testDriver, nodeName: 'validated' };
@@ -167,7 +164,7 @@ export function describeResources(get: () => ApiCluster): void {
       return await user.resources.request(request).then(() => undefined, explain);
     }
 
-    it('agree on what is just within the limits', async () => {
+    it('accepts the same values just within the limits', async () => {
       expect(validatePool('validated', { devices: [fullDevice], sharedCounters }, testDriver)).toEqual([]);
       expect(await refusal(cluster.admin, known(fullDevice))).toBeUndefined();
     });
@@ -193,7 +190,7 @@ export function describeResources(get: () => ApiCluster): void {
       return isNewest || !(hasList || taints || consumesCounters);
     });
 
-    it.each(judged)('agree on %s', async (what, more) => {
+    it.each(judged)('agrees on %s', async (what, more) => {
       const device = { name: 'vf', ...more };
       expect(validatePool('validated', { devices: [device], sharedCounters }, testDriver)).toHaveLength(1);
       const refused = await refusal(cluster.admin, device);

@@ -59,8 +59,8 @@ export function describeSlicesPolicy(get: () => ApiCluster): void {
     });
   });
 
-  describe("the driver's token, with ResourceSlices", () => {
-    it("offers devices in the pool of its own node only, not another node's devices on its own", async () => {
+  describe("admission of ResourceSlices written with the driver's token", () => {
+    it("accepts devices in the pool of the driver's node only, and rejects another node's devices on its own node", async () => {
       expect(await answer(driver, 'POST', slice({}))).toBe('accepted');
       const refusal = `a ResourceSlice of ${testDriver} for node '${testNode}' may not have pool '${otherNode}'`;
       expect(await answer(driver, 'POST', slice(poolOf(otherNode)))).toContain(refusal);
@@ -91,20 +91,20 @@ export function describeSlicesPolicy(get: () => ApiCluster): void {
         isNewest,
       ],
       ['another node by one of its devices', { devices: [{ name: 'vf-0', nodeName: otherNode }] }, isNewest],
-    ])('offers nothing on %s', async (_where, spec, isKnown) => {
+    ])('rejects devices on %s', async (_where, spec, isKnown) => {
       // Fields that the API server does not know are dropped, and what is left is the node's own.
       if (!isKnown) return;
       expect(await answer(driver, 'POST', slice(spec))).not.toBe('accepted');
     });
 
-    it('offers nothing if it is bound to no node', async () => {
+    it('rejects devices from a token that is bound to no node', async () => {
       const { client } = await cluster.driverOnNoNode();
       expect(await answer(client, 'POST', slice({}))).toContain(
         'the token of netdra is bound to no node; it must be that of a pod',
       );
     });
 
-    it('changes and deletes none of another node, of all nodes, or of another driver', async () => {
+    it('rejects changes to and deletion of slices of other nodes, of all nodes and of other drivers', async () => {
       const kept = [
         slice({ nodeName: otherNode, ...poolOf(otherNode) }, 'other-node'),
         slice({ driver: foreignDriver, nodeName: undefined, allNodes: true }, 'all-nodes'),
@@ -124,8 +124,8 @@ export function describeSlicesPolicy(get: () => ApiCluster): void {
     });
   });
 
-  describe('the pool of a ResourceSlice', () => {
-    it("is the node's own, whichever account writes the slice", async () => {
+  describe("admission of a ResourceSlice's pool", () => {
+    it("requires the node's own pool from every account", async () => {
       for (const user of [kubelet, cluster.admin.client]) {
         expect(await answer(user, 'POST', slice({}))).toBe('accepted');
         expect(await answer(user, 'POST', slice(poolOf(otherNode)))).toContain(
@@ -136,14 +136,14 @@ export function describeSlicesPolicy(get: () => ApiCluster): void {
       expect(await answer(cluster.admin.client, 'POST', everywhere)).toContain(`may not have pool '${testNode}'`);
     });
 
-    it("may be another node's in a slice that is deleted, by the driver or the kubelet, but not in one that is changed", async () => {
+    it("allows the driver and the kubelet to delete a slice with another node's pool, but not to change it", async () => {
       for (const user of [driver, kubelet]) {
         expect(await answer(user, 'DELETE', misnamed)).toBe('accepted');
         expect(await answer(user, 'PUT', misnamed)).toContain(`may not have pool '${otherNode}'`);
       }
     });
 
-    it('is free to other drivers', async () => {
+    it('allows other drivers any pool', async () => {
       const { client } = cluster.admin;
       const everywhere = slice({ driver: foreignDriver, nodeName: undefined, allNodes: true, ...poolOf('shared') });
       expect(await answer(client, 'POST', everywhere)).toBe('accepted');

@@ -30,8 +30,8 @@ export function describeAlphaGates(get: GetCluster, getNode: () => RealNode): vo
     return (await cluster.devices()).find(({ name }) => name === vf?.device)?.attributes ?? {};
   }
 
-  describe('attributes that are lists', () => {
-    it('of NUMA nodes are in the slices, and the scheduler finds VFs that have a value in common with other devices', async () => {
+  describe('list attributes', () => {
+    it('for NUMA nodes are published, and the scheduler matches VFs that share a value with other devices', async () => {
       const { cluster } = get();
       const nodes = async () => {
         const all = (await cluster.devices()).map(({ attributes = {} }) => JSON.stringify(attributes[numaNode]));

@@ -12,7 +12,7 @@ import { readJson } from './tools.ts';
 /** Pods in whose network namespace the runtime makes no interface: `lo` and their VFs are all they have. */
 export function describeDefaultNetwork(get: GetCluster, getNode: () => RealNode, simulate: string): void {
   describe('pods without a default network', () => {
-    it('no-default-network.yaml: the VF is eth0, with an address from IPAM and the default route', async ({ skip }) => {
+    it('no-default-network.yaml: have the VF as eth0, with an IPAM address and the default route', async ({ skip }) => {
       const { cluster, view } = get();
       const { nodeInfo } = await cluster.nodeStatus();
       const isContainerd = nodeInfo?.containerRuntimeVersion.startsWith('containerd:') === true;
@@ -52,7 +52,7 @@ export function describeDefaultNetwork(get: GetCluster, getNode: () => RealNode,
       await cluster.remove('Pod', 'no-default-network');
     });
 
-    it('only there is the name eth0 free: elsewhere the pod waits, and the event says why', {
+    it('can use the name eth0; on other nodes such a pod waits, and an event says why', {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();

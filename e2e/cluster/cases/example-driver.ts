@@ -37,7 +37,7 @@ function loadExample(cluster: Cluster): KubernetesObject[] {
 /** The driver of the guide for authors of drivers, installed from the npm package, with a real kubelet. */
 export function describeExampleDriver(get: GetCluster, getNode: () => RealNode): void {
   describe('the example driver', { tags: 'newest' }, () => {
-    it('serves a container that finds what its metadata says, also when killed, and releases its devices', async () => {
+    it('serves a container that finds its device in the metadata, survives a kill, and releases its devices', async () => {
       const { cluster, view } = get();
       const node = getNode();
       await using stack = new AsyncDisposableStack();

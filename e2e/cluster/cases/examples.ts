@@ -123,7 +123,7 @@ async function createAgainUntilScheduled(cluster: Cluster, file: string, name: s
 /** The examples in the documentation: the API server checks all of them, and those that can run are run. */
 export function describeExamples(get: GetCluster): void {
   describe('the examples', () => {
-    it.for(files)('%s is accepted by the API server', async (file, { skip }) => {
+    it.for(files)('include %s, which the API server accepts', async (file, { skip }) => {
       const { cluster } = get();
       const objects = loadExample(cluster, file);
       const isDistinct = JSON.stringify(objects).includes('"distinctAttribute"');
@@ -142,7 +142,7 @@ export function describeExamples(get: GetCluster): void {
       for (const object of known) await cluster.check(object);
     });
 
-    it('kernel-mode.yaml: the pod says what it has been given', { tags: 'newest' }, async () => {
+    it('kernel-mode.yaml: the pod prints the device that it got', { tags: 'newest' }, async () => {
       const { cluster } = get();
       await startExample(cluster, 'kernel-mode.yaml');
       const { status } = await cluster.waitUntilEnded('kernel-mode');
@@ -152,7 +152,7 @@ export function describeExamples(get: GetCluster): void {
       expect(log).toMatch(/^\d+: net1 +inet 192\.0\.2\.10\/24 /m);
     });
 
-    it('unchanged-pod.yaml: a pod of the device plugin runs when its class is there', async ({ skip }) => {
+    it('unchanged-pod.yaml: a pod written for a device plugin runs once its class exists', async ({ skip }) => {
       const { cluster } = get();
       skip(!(await cluster.features()).has('DRAExtendedResource'), 'the feature gate DRAExtendedResource is off');
       await using _class = {
@@ -167,7 +167,7 @@ export function describeExamples(get: GetCluster): void {
       expect(log).toMatch(new RegExp(`^VFs ${address},${address}\n"interfaceName": *"[^"]+"\n$`));
     });
 
-    it('deployment.yaml, statefulset.yaml: each pod has a VF, and the next pod of an ordinal the address of the one before', {
+    it('deployment.yaml, statefulset.yaml: each pod has a VF, and a replaced StatefulSet pod keeps its address', {
       tags: 'newest',
     }, async () => {
       const { cluster, view } = get();
@@ -203,7 +203,7 @@ export function describeExamples(get: GetCluster): void {
       expect(log.trim().split('\n').slice(1).sort()).toEqual(addresses.sort());
     });
 
-    it('dpdk-testpmd.yaml: testpmd forwards on the VF', { tags: 'newest' }, async () => {
+    it('dpdk-testpmd.yaml: testpmd forwards packets on the VF', { tags: 'newest' }, async () => {
       const { cluster } = get();
       await startExample(cluster, 'dpdk-testpmd.yaml');
       await cluster.waitUntilRunning('dpdk-testpmd');
@@ -212,7 +212,7 @@ export function describeExamples(get: GetCluster): void {
         .toMatch(/NIC statistics for port 0/);
     });
 
-    it('multi-nic.yaml: testpmd has two VFs, the control container the third one', { tags: 'newest' }, async () => {
+    it('multi-nic.yaml: testpmd gets two VFs and the control container the third', { tags: 'newest' }, async () => {
       const { cluster } = get();
       await startExample(cluster, 'multi-nic.yaml');
       await cluster.waitUntilRunning('gateway');

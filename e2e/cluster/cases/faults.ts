@@ -10,7 +10,7 @@ export const faultPods = 12;
 /** Pods that come and go on a real node while parts of it are killed or replaced. */
 export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
   describe('faults of a node', () => {
-    it('pods that are created while the kubelet is down run when it is back', { tags: 'oldest' }, async () => {
+    it('pods created while the kubelet is down run once it is back', { tags: 'oldest' }, async () => {
       const { cluster } = get();
       const { kubelet } = getNode();
       await kubelet.stop('SIGKILL');
@@ -32,7 +32,7 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       { name: 'all of them', turns: [nodeParts] },
     ];
     it.each(faults)(
-      `${faultPods} pods run, though $name is killed with SIGKILL while they are created`,
+      `${faultPods} pods run although $name is killed with SIGKILL during their creation`,
       { tags: 'oldest' },
       async ({ turns }) => {
         const { cluster } = get();
@@ -50,7 +50,7 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       },
     );
 
-    it('force deletion of pods that run, or are being created, leaves nothing behind', { tags: 'oldest' }, async () => {
+    it('force-deleting running pods and pods being created leaves nothing behind', { tags: 'oldest' }, async () => {
       const { cluster } = get();
       const running = await createPods(cluster, 5);
       await expectServed(get(), running);

@@ -12,7 +12,7 @@ import { createPodWithClaim, testClass } from '../objects.ts';
 
 /** The driver's privileges from the chart's DaemonSet, as found on the node. */
 export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode): void {
-  describe('the driver as the chart installs it', () => {
+  describe('the driver as installed by the chart', () => {
     it('has three capabilities and a seccomp profile, cannot gain privileges, and can write only to its mounts', () => {
       const [pid] = getNode().driverPids();
       const status = readFileSync(`/proc/${pid}/status`, 'utf8');
@@ -36,7 +36,7 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
 
     // Not while the profile is being made: scripts/seccomp.ts.
     it.skipIf(process.env.NETDRA_SECCOMP !== undefined)(
-      'runs with the seccomp profile that its image has put on the node',
+      'runs with the seccomp profile that its image installed on the node',
       () => {
         const path = '{.items[0].spec.containers[0].securityContext.seccompProfile.localhostProfile}';
         const pods = ['get', 'pods', '--namespace', driverNamespace, '--output', `jsonpath=${path}`];
@@ -47,7 +47,7 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
       },
     );
 
-    it("sets what a class may: the node's IPAM plugins, settings of the kernel, older dialects", async () => {
+    it('applies what a class allows: IPAM plugins of the node, kernel settings, older dialects', async () => {
       const { cluster, view } = get();
       const range = { subnet: '198.18.9.0/24', rangeStart: '198.18.9.5', rangeEnd: '198.18.9.5' };
       const resourceName = 'example.com/nic';

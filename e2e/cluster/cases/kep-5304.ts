@@ -10,7 +10,7 @@ import { testClaim, testClass, testPod } from '../objects.ts';
 /** The e2e tests that KEP-5304 requires, by their names there, and related ones. */
 export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): void {
   describe('KEP-5304', () => {
-    it('Metadata file mounted, Correct content, CDI integration: the file says what `ip` says of the VF, in a read-only mount of its own', async () => {
+    it('Metadata file mounted, Correct content, CDI integration: the metadata matches `ip`, in its own read-only mount', async () => {
       const { cluster, view } = get();
       const macClass = testClass(cluster, 'mac', { macAddress: '02:11:22:33:44:55' });
       await cluster.create(macClass);
@@ -77,7 +77,7 @@ export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): vo
       ]);
     });
 
-    it('Per-request isolation: a container sees its own requests only, without the claim nothing', async () => {
+    it('Per-request isolation: a container sees only its own requests, and nothing without a claim', async () => {
       const { cluster, view } = get();
       const config = (address: string) => ({ addresses: [address] });
       const requests = [
@@ -103,7 +103,7 @@ export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): vo
       expect(await seen('none')).toEqual([]);
     });
 
-    it('Multi-device request: three VFs of one claim, by three requests or by one', { tags: 'newest' }, async () => {
+    it('Multi-device request: one claim gets three VFs, by three requests or by one', { tags: 'newest' }, async () => {
       const { cluster, view } = get();
       const config = (index: number) => ({ interfaceName: `net${index}`, addresses: [`192.0.2.${index + 1}/24`] });
       const each = [0, 1, 2].map((index) => ({ name: `vf-${index}`, config: config(index) }));
@@ -134,7 +134,7 @@ export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): vo
       if (simulated) expect((await container.metadata('resourceclaims/all', 'vfs')).generation).toBeGreaterThan(1);
     });
 
-    it('Cleanup on delete: files and specs are gone from the node, and the VF can be had again', {
+    it('Cleanup on delete: files and CDI specs are removed from the node, and the VF can be allocated again', {
       tags: 'newest',
     }, async () => {
       const { cluster, nodeFiles } = get();

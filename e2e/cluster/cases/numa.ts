@@ -45,7 +45,7 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
   }
 
   describe('CPUs and devices', () => {
-    it('are on one NUMA node if the claim asks for that, with memory and devices of other drivers', {
+    it('are on one NUMA node if the claim requires it, with memory and devices of other drivers', {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();
@@ -62,7 +62,7 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
       await cluster.remove('Pod', 'numa-aligned');
     });
 
-    it('are reported if they are on different nodes, and the container starts', { tags: 'oldest' }, async () => {
+    it('on different NUMA nodes are reported, and the container starts', { tags: 'oldest' }, async () => {
       const { cluster, view } = get();
       await startPinned('far', 1);
       await cluster.waitUntilRunning('far');
@@ -86,7 +86,9 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
       await cluster.remove('Pod', 'near');
     });
 
-    it('keep a container from starting if its class requires it, and mark the claim', { tags: 'oldest' }, async () => {
+    it('on different NUMA nodes keep a container from starting if its class requires alignment, and mark the claim', {
+      tags: 'oldest',
+    }, async () => {
       const { cluster } = get();
       const { metadata } = await cluster.create(testClass(cluster, 'near', { numa: 'require' }));
       try {

@@ -28,7 +28,7 @@ const programs = readPrograms(process.env);
 /** Runs every command on the operators' pages, verbatim, with the real programs. Once: on the newest Kubernetes. */
 export function describePages(get: () => ReleaseSite): void {
   const isNewest = programs.kubernetesVersion === kubernetesVersions[0];
-  describe.runIf(isNewest)('the pages for operators', () => {
+  describe.runIf(isNewest)('the operator pages', () => {
     let shell: Shell;
     let site: Site;
 
@@ -65,7 +65,7 @@ export function describePages(get: () => ReleaseSite): void {
         for (const command of plan.tearDown ?? []) await runInShell(command, shell, site);
       });
 
-      it('are those that the plan speaks of', () => {
+      it('are all covered by the test plan', () => {
         expect(findStalePatterns(plan)).toEqual([]);
       });
 

@@ -21,7 +21,7 @@ const claims = [{ name: 'nic', resourceClaimTemplateName: 'nics' }];
 /** Kinds of pods and containers, and claims that pass from pod to pod: these need a real scheduler and kubelet. */
 export function describePods(get: GetCluster): void {
   describe('pods of all kinds', () => {
-    it('init containers, sidecars and containers of a template claim read the same file, under the name that the pod gave it', async () => {
+    it("init containers, sidecars and containers with a template claim read the same file, under the pod's name for the claim", async () => {
       const { cluster, view } = get();
       await cluster.create(testTemplate(cluster, 'nics', [{ name: 'vf', config }]));
       const initContainers: ContainerSpec[] = [
@@ -46,7 +46,7 @@ export function describePods(get: GetCluster): void {
     });
 
     // Its kubelet may know a pod sooner than the node authorizer of the API server does: `nodesReadClaims` in the chart.
-    it('30 pods at once, or one for each VF, run, and none is tried again', { tags: 'newest' }, async () => {
+    it('30 pods at once, or one per VF, run without any retry', { tags: 'newest' }, async () => {
       const { cluster } = get();
       const many = (await cluster.devices()).slice(0, 30).map((_, index) => `many-${index}`);
       const create = async (name: string) => {
@@ -76,7 +76,7 @@ export function describePods(get: GetCluster): void {
       await expect.poll(() => nodeFiles.simulatedVfs(), { timeout: 20_000, interval: 250 }).toEqual(before);
     });
 
-    it('the file follows each change of the interface with a new generation, also while the driver is replaced, and new pods get theirs', {
+    it('the file follows each change of the interface with a new generation, also during a driver rollout, and new pods get theirs', {
       tags: 'newest',
     }, async () => {
       const { cluster, nodeFiles, view } = get();
@@ -144,7 +144,7 @@ export function describePods(get: GetCluster): void {
       expect(devices[0]?.networkData).toEqual(expectedNetworkData(link));
     });
 
-    it('a named claim passes to the next pod when its pod is gone', { tags: 'newest' }, async () => {
+    it('a named claim passes to the next pod after its pod is deleted', { tags: 'newest' }, async () => {
       const { cluster, view } = get();
       await cluster.create(testClaim(cluster, 'passed', [{ name: 'vf', config }]));
       const create = (name: string) =>

@@ -77,13 +77,13 @@ export function describeRelease(get: () => ReleaseSite): void {
       await expect.poll(offered).toHaveLength(4);
     });
 
-    it('passes its test: a pod gets a VF and reads its file; nothing of it stays', () => {
+    it('passes its helm test: a pod gets a VF and reads its file, and all test objects are removed', () => {
       expect(helm('test', 'netdra')).toMatch(/TEST SUITE: +netdra-test\n.*\n.*\nPhase: +Succeeded/);
       const selector = ['--selector', 'app.kubernetes.io/name=netdra-test'];
       expect(kubectl('get', 'pods,resourceclaimtemplates', ...selector)).toContain('No resources found');
     });
 
-    it('is scraped by Prometheus, with the traffic of a pod, and fires no alert', async () => {
+    it('is scraped by Prometheus, including the traffic of a pod, and fires no alert', async () => {
       const { node } = get();
       get().holdReady('holder');
       const find = <T>(kind: string) => get().find<T>(kind, 'netdra');
@@ -110,7 +110,7 @@ export function describeRelease(get: () => ReleaseSite): void {
       for (const expression of dashboardExpressions()) await prometheus.query(expression);
     });
 
-    it('is upgraded to another image and rolled back under a pod with a VF, which goes on as it was', async () => {
+    it('is upgraded to another image and rolled back while a pod keeps its VF unchanged', async () => {
       const { node } = get();
       const image = `${node.registry.address}/netdra`;
       get().holdReady('holder');
@@ -143,7 +143,7 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(links()).toBe(linksBefore);
     });
 
-    it('shows its node to kubectl: the VF of a claim, and that a policy is refused until it is mended', async () => {
+    it('shows its node in kubectl: the VF of a claim, and a rejected policy until it is corrected', async () => {
       get().holdReady('holder');
       const read = () => get().find<{ status: StoredView }>('nodenetworkdevices', nodeName).status;
       const claims = [{ namespace: driverNamespace, name: 'holder', devices: [expect.any(String)] }];
@@ -168,7 +168,7 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(until('PolicyAccepted')).toContain('condition met');
     });
 
-    it('applies a NetworkDevicePolicy, and reports a refused one by condition and metric while pods run on', async () => {
+    it('applies a NetworkDevicePolicy, and reports a rejected one by condition and metric while pods run', async () => {
       get().holdReady('holder');
       const before = holder();
       const view = () => get().find<{ status: StoredView }>('nodenetworkdevices', nodeName).status;

@@ -10,7 +10,7 @@ const podLinks = ['lo', 'eth0'];
 /** Ways to request devices besides a claim with plain requests. */
 export function describeRequests(get: GetCluster): void {
   describe('requests of all kinds', () => {
-    it('firstAvailable: the path has the name of the request, the file that of the alternative, too; and an entry of config for several requests is for each', async () => {
+    it("firstAvailable: the path has the request's name, the file also that of the alternative; a config entry for several requests applies to each", async () => {
       const { cluster, view } = get();
       const { kernel } = cluster.target.classes;
       const never = [{ cel: { expression: 'device.attributes["resource.kubernetes.io"].pciBusID == "none"' } }];
@@ -46,7 +46,7 @@ export function describeRequests(get: GetCluster): void {
       expect(Object.fromEntries(mtus)).toEqual({ net0: 1400, net1: 1400, data: 1400, last: 1300 });
     });
 
-    it('extended resources: the files of the claim that the scheduler makes are found by the name of the resource', async ({
+    it('extended resources: the files of the claim that the scheduler creates are found by resource name', async ({
       skip,
     }) => {
       const { cluster, view } = get();
@@ -92,7 +92,7 @@ export function describeRequests(get: GetCluster): void {
       expect(seen.sort()).toEqual(links.map(({ address }) => address).sort());
     });
 
-    it('adminAccess: a claim that looks at a VF sees what it is, and takes nothing from the pod that has it', async () => {
+    it('adminAccess: a claim reads the state of a VF without disturbing the pod that holds it', async () => {
       const { cluster, view } = get();
       const path = { claim: 'resourceclaims/used', request: 'vf' };
       await cluster.create(

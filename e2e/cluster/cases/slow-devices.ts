@@ -29,7 +29,9 @@ function slowPlugin(node: RealNode, name: string): Disposable {
 /** Devices of which each takes long, while the runtime waits 2 s for a plugin. */
 export function describeSlowDevices(get: GetCluster, getNode: () => RealNode): void {
   describe('slow devices', () => {
-    it('a pod starts with all of its slow VFs, and one event says what it waits for', { tags: 'newest' }, async () => {
+    it('delay a pod until all its VFs are ready, and one event says what it waits for', {
+      tags: 'newest',
+    }, async () => {
       const { cluster, view } = get();
       const node = getNode();
       using _plugin = slowPlugin(node, 'dhcp');

@@ -42,8 +42,8 @@ export async function readJson<T>(...args: string[]): Promise<T> {
 
 /** The tools for operators, beside the installed driver. */
 export function describeTools(get: GetCluster, getNode: () => RealNode, simulate: string): void {
-  describe('the tools on the node of a driver', () => {
-    it('doctor finds nothing that keeps the driver from its work, and a wrong CDI directory', async () => {
+  describe("the tools on the driver's node", () => {
+    it('doctor finds no problem on a working node, and reports a wrong CDI directory', async () => {
       const { runtime, controlPlane } = getNode();
       const node = [`--cri-socket=${runtime.socketPath}`, `--kubeconfig=${controlPlane.adminKubeconfig}`];
       const findings = await readJson<Finding[]>('doctor', ...node, `--simulate=${simulate}`);
@@ -55,7 +55,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       expect(elsewhere).toContainEqual(expect.objectContaining({ check: 'CDI', level: 'problem', message }));
     });
 
-    it('claims, inventory and metadata show a VF where it is; from outside status and claims to those who may list them, too', {
+    it('claims, inventory and metadata locate a VF; status and claims also run off-cluster for users who may list objects', {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();
@@ -114,7 +114,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
     });
 
     it.runIf(isSince(readPrograms(process.env).kubernetesVersion, '1.37'))(
-      'status counts the devices that a DeviceTaintRule taints, which are served since 1.37',
+      'status counts the devices tainted by a DeviceTaintRule, which is served since 1.37',
       async () => {
         const { cluster } = get();
         const spec = {

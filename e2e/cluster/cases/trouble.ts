@@ -24,7 +24,7 @@ async function healthOf({ cluster }: TestCluster, pod: string) {
 
 export function describeTrouble(get: GetCluster, { simulated }: CaseOptions): void {
   describe('when something goes wrong', () => {
-    it('a claim that cannot be prepared says why, on the claim and on the pod', async () => {
+    it('a claim that cannot be prepared has events with the reason on claim and pod', async () => {
       const { cluster } = get();
       // The API server accepts it: only the driver compares names of interfaces.
       const requests = ['one', 'two'].map((name) => ({ name, config: { interfaceName: 'net1' } }));
@@ -36,9 +36,7 @@ export function describeTrouble(get: GetCluster, { simulated }: CaseOptions): vo
       await cluster.remove('Pod', 'slip');
     });
 
-    it('a VF that vanishes is reported on claim and pod, and is unhealthy in the status of its container', async ({
-      skip,
-    }) => {
+    it('a vanished VF is reported on claim and pod, and is unhealthy in the container status', async ({ skip }) => {
       skip(!simulated, 'a real VF is not taken away from its card');
       const { cluster, nodeFiles, view } = get();
       await cluster.create(testClaim(cluster, 'lost', [{ name: 'vf' }]));
@@ -68,7 +66,7 @@ export function describeTrouble(get: GetCluster, { simulated }: CaseOptions): vo
       await expect.poll(async () => (await cluster.devices()).length, slow).toBe(offered);
     });
 
-    it('a card without a carrier is avoided by new pods, or withdrawn where there are no taints, until it has one', {
+    it('new pods avoid a card without carrier; without taints it is withdrawn until the carrier is back', {
       tags: 'newest',
     }, async ({ skip }) => {
       skip(!simulated, 'the cable of a real card is not pulled');

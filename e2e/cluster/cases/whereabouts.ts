@@ -65,7 +65,7 @@ function installWhereabouts(node: RealNode): Disposable {
 /** Claims with addresses from the IPAM plugin whereabouts, which stores them in objects of the API server. */
 export function describeWhereabouts(get: GetCluster, getNode: () => RealNode): void {
   describe('IPAM by whereabouts', () => {
-    it('gives each pod an address of its own, and takes it back', async ({ skip }) => {
+    it('assigns each pod its own address, and releases it', async ({ skip }) => {
       const plugin = findForeignPlugin('whereabouts', process.env);
       if ('missing' in plugin) return skip(plugin.missing);
       const { cluster, view } = get();

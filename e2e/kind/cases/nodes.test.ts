@@ -18,7 +18,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
   });
   afterAll(async () => await kind?.[Symbol.asyncDispose]());
 
-  it('a Deployment is restarted, emptied, and filled while a kubelet and a runtime end: each pod has a VF of its node', async () => {
+  it('a Deployment is restarted, scaled to zero and scaled up while a kubelet and a runtime are killed: each pod has a VF of its node', async () => {
     const [first = '', , second = ''] = kind.nodes;
     await kind.deploy(12, 'first');
     await kind.expectAgreement(await kind.settled());
@@ -37,7 +37,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await kind.expectAgreement(await kind.settled());
   });
 
-  it('pods of a killed node and of a drained one run elsewhere, with a named claim too, and later on both again', async () => {
+  it('pods of a killed and of a drained node run elsewhere, also with a named claim, and later on both nodes again', async () => {
     const { cluster } = kind;
     const [, killed = '', drained = ''] = kind.nodes;
     // As many as the last node has room for.
@@ -77,7 +77,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
   it.each([
     ['deleted', 1],
     ['deleted by force', 0],
-  ])('a named claim goes from node to node when its pod is %s', async (_, gracePeriodSeconds) => {
+  ])('a named claim moves to another node when its pod is %s', async (_, gracePeriodSeconds) => {
     await kind.createNamedClaim('named');
     for (const node of kind.nodes) {
       await kind.cluster.remove('Pod', await kind.hold('named', node), gracePeriodSeconds);
@@ -85,7 +85,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await kind.cluster.remove('ResourceClaim', 'named');
   });
 
-  it("the token of one node's driver changes neither slices nor claims of another node", async () => {
+  it('the driver token of one node can change neither slices nor claims of another node', async () => {
     const { cluster } = kind;
     const [own = '', other = ''] = kind.nodes;
     await kind.createNamedClaim('named');
@@ -124,7 +124,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await cluster.removeWithClaims([holder, 'named']);
   });
 
-  it('values change, and change back, while pods come and go: one that stays notices nothing', async () => {
+  it('chart values change and change back under traffic: a running pod is not disturbed', async () => {
     await kind.createNamedClaim('named');
     const holder = await kind.hold('named', kind.nodes.at(-1)!);
     const before = await kind.stateOf(holder, 'named');

@@ -121,7 +121,7 @@ describe('alerts', { timeout: 900_000 }, () => {
     return pods;
   }
 
-  it('fire while all devices have an owner and pods wait for them in vain', async () => {
+  it('fire while all devices are allocated and pods wait for them', async () => {
     const pods = await startWaitingPods(8);
     const [[pod, sandbox]] = pods as [[VfPod, Sandbox]];
     await fires('NetdraHooksFail', () => bench.createContainer(sandbox, pod).catch(() => undefined));
@@ -135,7 +135,7 @@ describe('alerts', { timeout: 900_000 }, () => {
     await ends('NetdraHooksFail', 'NetdraAttachFails', 'NetdraNoFreeDevices', 'NetdraPodsWait', 'NetdraSlow');
   });
 
-  it('fire while claims fail, and while the API server refuses slices and status', async () => {
+  it('fire while claims fail, and while the API server rejects slices and status', async () => {
     const wrong = await addVfPod(bench, 'wrong', 0, { mtu: 1 });
     await fires('NetdraClaimsFail', () => bench.prepare(wrong).catch(() => undefined));
     await bench.endPod(wrong);
@@ -159,7 +159,7 @@ describe('alerts', { timeout: 900_000 }, () => {
     await ends('NetdraClaimsFail', 'NetdraSlicesNotPublished', 'NetdraApiWritesFail');
   });
 
-  it('fire while the policy is wrong, a PF is down, and the certificate expires soon', async () => {
+  it('fire while the policy is invalid, a PF is down, and the certificate expires soon', async () => {
     const pf = `${bench.settings.simulatePrefix}0`;
     writePolicy('pfs: none');
     execFileSync('ip', ['link', 'set', pf, 'down']);
@@ -172,7 +172,7 @@ describe('alerts', { timeout: 900_000 }, () => {
     await ends('NetdraPolicyRejected', 'NetdraDevicesUnhealthy', 'NetdraCertificateExpires');
   });
 
-  it('fire while the node writes no files', async () => {
+  it('fire while files cannot be written on the node', async () => {
     const pod = await addVfPod(bench, 'running', 0);
     const { netnsPath } = await bench.startPod(pod);
     const next = await addVfPod(bench, 'next', 1);
@@ -193,7 +193,7 @@ describe('alerts', { timeout: 900_000 }, () => {
     await ends('NetdraClaimsStuck', 'NetdraMetadataWritesFail');
   });
 
-  it('fire while the runtime or the kubelet does not know the driver, and while it or its target is gone', async () => {
+  it('fire while the driver is not registered with the runtime or kubelet, and while it or its scrape target is missing', async () => {
     const { kubeletRegistryDir } = bench.settings;
     await fires('NetdraReconnects', async () => {
       const [socket = ''] = readdirSync(kubeletRegistryDir).filter((name) => name.startsWith(testDriver));
@@ -226,7 +226,7 @@ describe('alerts', { timeout: 900_000 }, () => {
   /** What only hardware does, and what these cases would need the card of e2e/vm for. */
   const ofHardware = ['NetdraDevicesNotRestored', 'NetdraDevicesHung', 'NetdraDevicesUnreadable'];
 
-  it('are all tried here, but those of real hardware', () => {
+  it('are all covered here, except those that need hardware', () => {
     const names = rules.groups.flatMap((group) => group.rules.map(({ alert }) => alert));
     expect(names.filter((name) => !ofHardware.includes(name) && !seen.has(name))).toEqual([]);
   });

@@ -21,7 +21,7 @@ async function doctor(...args: string[]): Promise<{ code: number; findings: Find
 it.each([
   ['1.7', 'as it comes, with both off', /^(disable|enable_cdi) = .*$/gm, 'io.containerd.grpc.v1.cri'],
   ['2.1', 'with both switched off', undefined, 'io.containerd.cri.v1.runtime'],
-] as const)('netdra doctor says where NRI and CDI of containerd %s are switched on: %s', async (...args) => {
+] as const)('netdra doctor tells where to enable NRI and CDI of containerd %s: %s', async (...args) => {
   const [version, , defaults, section] = args;
   using dir = tempDir();
   const containerdDir = join(dir.path, 'containerd');

@@ -14,8 +14,8 @@ const claimFile = `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/o
 
 type PublishedDevice = { name: string; attributes: Record<string, { string?: string }> };
 
-describe.each(containerdSeries)('CNI plugins of other projects on containerd %s', (version) => {
-  it('reports with attach: observe a VF that Multus has attached, and leaves it to Multus', async (context) => {
+describe.each(containerdSeries)('third-party CNI plugins on containerd %s', (version) => {
+  it('attach: observe reports a VF that Multus attached, and leaves it to Multus', async (context) => {
     const multus = findForeignPlugin('multus', process.env);
     if ('missing' in multus) return context.skip(multus.missing);
     await using stack = new AsyncDisposableStack();

@@ -19,7 +19,7 @@ afterAll(async () => await containerd?.[Symbol.asyncDispose]());
 const podNames = async () =>
   (await containerd.cri.call('ListPodSandbox', {})).items.map(({ metadata }) => metadata.name).sort();
 
-it('containerd 2.1 that does not start for leaked sandboxes starts again after the commands of docs/troubleshooting.md', async () => {
+it('containerd 2.1 that cannot start because of leaked sandboxes starts again after the commands in docs/troubleshooting.md', async () => {
   await runPod(containerd.cri, { ...app, name: 'other', uid: 'other-uid' });
   {
     const runPodSandbox = () => Promise.reject(new Error('refused'));

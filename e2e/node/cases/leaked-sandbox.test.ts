@@ -15,7 +15,7 @@ const netnsDir = '/var/run/netns';
  * Simulates the kubelet's death in RunPodSandbox: the call is cancelled while the driver's hook runs. containerd then
  * removes the path of the network namespace; 2.1 keeps the sandbox's process alive, and with it the namespace.
  */
-describe.each(containerdSeries)('a RunPodSandbox that is cancelled on containerd %s', (version) => {
+describe.each(containerdSeries)('a cancelled RunPodSandbox on containerd %s', (version) => {
   let bench: Bench;
   /** Configures addresses of a VF that is already in the pod. */
   let ipam: HeldPlugin;
@@ -77,7 +77,7 @@ describe.each(containerdSeries)('a RunPodSandbox that is cancelled on containerd
       ? { ipam: { type: ipam.type } }
       : { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'moves', type: mover.type, device: 'nsim0v0' } };
 
-  it.each(['moves', 'has moved'] as const)('does not cost the VF that its hook %s', async (how) => {
+  it.each(['moves', 'has moved'] as const)('does not lose the VF that its hook %s', async (how) => {
     const plugin = how === 'moves' ? mover : ipam;
     const name = how.replace(' ', '-');
     await startDriver(plugin);
@@ -93,7 +93,7 @@ describe.each(containerdSeries)('a RunPodSandbox that is cancelled on containerd
     expect(await expectTruth(bench, sandbox, next)).toBe(1);
   });
 
-  it('does not keep its pod from getting the VF in its next sandbox', async () => {
+  it('does not prevent the pod from getting the VF in its next sandbox', async () => {
     await startDriver(ipam);
     const pod = await addVfPod(bench, 'again', 2, fieldsFor('has moved'));
     await cancelIn(ipam, pod);

@@ -43,7 +43,7 @@ const annotated = (pod: Identified<V1Pod>) => {
   return pod;
 };
 
-describe.each(containerdSeries)('Multus with the devices of claims, on containerd %s', (version) => {
+describe.each(containerdSeries)('Multus with claim devices on containerd %s', (version) => {
   const stack = new AsyncDisposableStack();
   let bench: Bench;
   let devices: PublishedDevice[];
@@ -98,7 +98,7 @@ describe.each(containerdSeries)('Multus with the devices of claims, on container
     }
   }
 
-  it('gives the networks of a pod the devices of its claim, in the order of the results', async () => {
+  it("attaches the devices of a claim to the pod's networks, in the order of the allocation results", async () => {
     const pod = annotated(
       buildPod('by-template', { resourceClaims: [{ name: 'nics', resourceClaimTemplateName: 't' }] }),
     );
@@ -114,7 +114,7 @@ describe.each(containerdSeries)('Multus with the devices of claims, on container
     expect(bench.hostVfs()).toHaveLength(8);
   });
 
-  it('gives them the devices of an extended resource, by its requestMappings', async () => {
+  it('attaches the devices of an extended resource by its requestMappings', async () => {
     const pod = annotated(buildPod('by-limit', { resourceClaims: [{ name: 'nics', resourceClaimName: 'by-limit' }] }));
     // Others than before: host-device takes away the alias by which the stand-in finds a simulated VF.
     const chosen = devices.filter(({ attributes }) => attributes['k8s.cni.cncf.io/resourceName']?.string === fast);

@@ -16,7 +16,7 @@ const reconcileIntervalMs = 500;
 /** Space for all files that the driver writes for a pod, in pages. */
 const enoughPages = 64;
 
-describe('a node that runs out of something', () => {
+describe('a node that runs out of resources', () => {
   let bench: Bench;
   let root: string;
   let plugins: SmallDisk;
@@ -76,7 +76,7 @@ describe('a node that runs out of something', () => {
 
   const noSpace = /no space left|disk is full|disk I\/O error|ENOSPC/i;
 
-  it('ENOSPC at each write of prepare, hook, stop and unprepare: a clear error, nothing lost, and then it works', async () => {
+  it('ENOSPC on each write of prepare, hook, stop and unprepare: reported clearly, nothing is lost, and a retry succeeds', async () => {
     await bench.startDriver();
     const pod = await addVfPod(bench, 'full-disk', 0);
     const prepared = await squeeze(plugins, () => bench.prepare(pod));
@@ -100,7 +100,7 @@ describe('a node that runs out of something', () => {
     await expectClean(bench);
   });
 
-  it('ENOSPC where CDI specs go: the claim is not prepared, and says why', async () => {
+  it('ENOSPC in the CDI directory: the claim is not prepared, and an error says why', async () => {
     await bench.startDriver();
     const pod = await addVfPod(bench, 'full-cdi', 0);
     const { failures } = await squeeze(cdi, () => bench.prepare(pod));
@@ -109,7 +109,7 @@ describe('a node that runs out of something', () => {
     await expectTruth(bench, await bench.runSandbox(pod), pod);
   });
 
-  it('read-only directories: nothing is prepared or served, nothing is lost, and then it works', async () => {
+  it('read-only directories: nothing is prepared or served, nothing is lost, and a retry succeeds', async () => {
     await bench.startDriver();
     const pod = await addVfPod(bench, 'read-only', 0);
     cdi.setReadOnly(true);
@@ -120,7 +120,7 @@ describe('a node that runs out of something', () => {
     await bench.endPod(pod);
   });
 
-  it('directories that another process has removed are created again', async () => {
+  it('recreates directories that another process removed', async () => {
     // The interval ensures that no reconciliation recreates them before the container's first attempt.
     await bench.startDriver({ reconcileIntervalMs: 60_000 });
     const [pod, next] = [await addVfPod(bench, 'first', 0), await addVfPod(bench, 'second', 1)];
@@ -134,7 +134,7 @@ describe('a node that runs out of something', () => {
     await expectTruth(bench, await bench.runSandbox(next), next);
   });
 
-  it('EMFILE: containers wait while there is no descriptor left, and start when there is', async () => {
+  it('EMFILE: containers wait until file descriptors are available again', async () => {
     await using driver = await bench.startProcess();
     const pod = await addVfPod(bench, 'no-descriptors', 0);
     await bench.prepare(pod);

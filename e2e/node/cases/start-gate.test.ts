@@ -75,7 +75,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
   }
   const create = async (sandbox: Sandbox, pod: VfPod) => new Starting(await bench.createContainer(sandbox, pod));
 
-  it('wait for a slow IPAM plugin, which no sandbox is refused for, and hold no other pod up', async () => {
+  it('wait for a slow IPAM plugin without failing their sandbox or delaying other pods', async () => {
     await startDriver();
     const pod = await addVfPod(bench, 'slow', 0, ipam());
     plugin.hold('ADD');
@@ -90,7 +90,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(generation).toBe(1);
   });
 
-  it('do not wait for a driver that is dead when their sandbox was served: a container restarts', async () => {
+  it('restart without waiting for a dead driver if their sandbox was served', async () => {
     await startDriver();
     const pod = await addVfPod(bench, 'restarted', 0);
     const sandbox = await bench.startPod(pod);
@@ -117,7 +117,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(await expectTold(await starting.started, sandbox, pod)).toBeGreaterThan(1);
   });
 
-  it('wait with no content file mounted, with metadata off', async () => {
+  it('wait with no content file mounted if metadata is off', async () => {
     const settings = { enableDeviceMetadata: false };
     await startDriver(settings);
     const pod = await addVfPod(bench, 'no-file', 0, ipam());
@@ -133,7 +133,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(ipLinks(sandbox).map(({ ifname }) => ifname)).toContain('net1');
   });
 
-  it('are refused before they are started where waiting is in vain, with the reason, and start when it is not', async () => {
+  it('are rejected at creation while waiting is pointless, with the reason, and start afterwards', async () => {
     await startDriver();
     const onHost = await addVfPod(bench, 'on-host', 0);
     const hostSandbox = await bench.startPod(onHost, { hostNetwork: true });
@@ -173,7 +173,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(performance.now() - deletedAt).toBeLessThan(50_000);
   });
 
-  it('start while the driver cannot connect over NRI, and it keeps them when it does', async () => {
+  it('start while the driver cannot connect to NRI, and survive its connection', async () => {
     await startDriver();
     const pods = await Promise.all([0, 1].map((index) => addVfPod(bench, `cut-off-${index}`, index)));
     for (const pod of pods) await bench.prepare(pod);
@@ -201,7 +201,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     await expectServed();
   });
 
-  it('keep their pod from ending no longer than they wait, with the driver dead', async () => {
+  it('delay the end of their pod no longer than their timeout while the driver is dead', async () => {
     await startDriver();
     const pod = await addVfPod(bench, 'ended', 0, ipam());
     await bench.prepare(pod);
@@ -222,7 +222,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     await expect(starting.started).rejects.toThrow(/netdra-gate: the devices of the claim were not ready in time/);
   });
 
-  it('fail without their file, and start on a later try, with --start-gate=file', async () => {
+  it('fail without their file and start on a retry, with --start-gate=file', async () => {
     await startDriver({ startGate: 'file' });
     const pod = await addVfPod(bench, 'by-file', 0, ipam());
     plugin.hold('ADD');
@@ -235,7 +235,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(await retry(() => expectTruth(bench, sandbox, pod))).toBe(1);
   });
 
-  it('are the only ones that failed: no sandbox was refused, no event was cut off', () => {
+  it('were the only failures: no sandbox was rejected, no event was cut off', () => {
     const log = bench.containerd.logTail(Number.POSITIVE_INFINITY);
     expect(log).not.toMatch(/RunPodSandbox for .* failed/);
     expect(log).not.toMatch(/netdra.*(timed out|deadline exceeded)/);

@@ -7,8 +7,8 @@ import { classConfig, vfConfig } from '../vf-config.ts';
 import { hostVfStates, linkOf, networkDataOf, vfAt } from '../vfs.ts';
 import { it } from '../vm-test.ts';
 
-describe('a VF that others attach', () => {
-  it('is attached by the CNI plugin host-device, and taken back by its DEL', async ({ node, vfs, onTestFinished }) => {
+describe('a VF attached by another component', () => {
+  it('is attached by the CNI plugin host-device, and returned by its DEL', async ({ node, vfs, onTestFinished }) => {
     const vf = vfAt(vfs, 'pf0', 2);
     const dataDir = node.createFolder('leases');
     /** Files that are named after an address. */
@@ -35,7 +35,7 @@ describe('a VF that others attach', () => {
     expect(hostVfStates()).toEqual(vfs);
   });
 
-  it('is attached by sriov-cni, and taken back by its DEL', async ({ node, vfs, skip }) => {
+  it('is attached by sriov-cni, and returned by its DEL', async ({ node, vfs, skip }) => {
     const sriov = findForeignPlugin('sriov', process.env);
     if ('missing' in sriov) return skip(sriov.missing);
     symlinkSync(sriov.path, join(node.multus.binDir, 'sriov'));
@@ -53,7 +53,10 @@ describe('a VF that others attach', () => {
     expect(hostVfStates()).toEqual(vfs);
   });
 
-  it('is reported as a network plugin has attached it before our hook, and left to that', async ({ node, vfs }) => {
+  it('is reported as attached if a network plugin moved it before our hook, and is left alone', async ({
+    node,
+    vfs,
+  }) => {
     const vf = vfAt(vfs, 'pf1', 3);
     node.multus.attach('observed', vf.pciAddress, '192.0.2.77/24');
     const running = await node.startPod('observed', vf, [vfConfig({ attach: 'observe' })]);

@@ -7,7 +7,7 @@ import { it } from '../vm-test.ts';
 const seenWithinMs = 30_000;
 
 describe('discovery on two cards with seven VFs each', () => {
-  it('offers every VF with what the kernel says of it', async ({ node, vfs }) => {
+  it('offers every VF with the attributes that the kernel reports', async ({ node, vfs }) => {
     const expected = vfs.map((vf) => ({
       name: deviceName(vf),
       attributes: {
@@ -41,12 +41,12 @@ describe('discovery on two cards with seven VFs each', () => {
       .toMatchObject(expected.sort((a, b) => (a.name < b.name ? -1 : 1)));
   });
 
-  it('has each VF in an IOMMU group of its own', ({ node }) => {
+  it('sees each VF in its own IOMMU group', ({ node }) => {
     const groups = node.offeredDevices().map(({ attributes }) => JSON.stringify(attributes?.iommuGroup));
     expect(new Set(groups).size).toBe(14);
   });
 
-  it('does not offer what carries the default route', ({ node }) => {
+  it('does not offer the NIC of the default route', ({ node }) => {
     const management = detailedLinks().find(({ ifname }) => ifname === 'mgmt0');
     expect(management).toMatchObject({ flags: expect.arrayContaining(['UP']) });
     const offered = JSON.stringify(node.offeredDevices());

@@ -26,7 +26,7 @@ echo "addresses $PCIDEVICE_INTEL_COM_DPDK"
 echo "info $PCIDEVICE_INTEL_COM_DPDK_INFO"
 stat -c 'file %F' /dev/vfio/*`;
 
-it('two VFs for DPDK are those that dpdk-testpmd waits for and gets, one of them is in the variables of the device plugin', async ({
+it("dpdk-testpmd waits for its two VFs and gets them, one of them also in the device plugin's variables", async ({
   node: { bench },
   vfs,
 }) => {

@@ -18,8 +18,8 @@ function run(script: string): void {
   execFileSync('bash', ['-euc', script]);
 }
 
-describe('a PF that is the port of a bond', () => {
-  it('has a taint on its VFs while it has no LACP partner; a card that sets no link states is reported', {
+describe('a PF that is a bond port', () => {
+  it('taints its VFs while it has no LACP partner; a card that cannot set link states is reported', {
     timeout: 600_000,
   }, async ({ node, vfs }) => {
     const ofPf0 = vfs.filter(({ pf }) => pf === 'pf0').map(deviceName);

@@ -25,8 +25,8 @@ async function startPod(node: VmNode, name: string, vf: VfState) {
 }
 
 /** Where that is only reported, and on containerd 1.7: e2e/cluster/cases/numa.ts. */
-describe('a container with a CPU and memory of its own', () => {
-  it('is refused on another node than its VF, whether its CPU is there or its memory, and starts beside it', async ({
+describe('a container with exclusive CPU and memory', () => {
+  it('is rejected if its CPU or its memory is on another NUMA node than its VF, and starts on the same node', async ({
     node,
     vfs,
   }) => {

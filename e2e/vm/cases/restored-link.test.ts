@@ -115,7 +115,7 @@ async function misuse({ host, pod, podHandle, vf }: Setup): Promise<void> {
   ip('link', 'set', vf.pf, 'vf', String(vf.index), 'vlan', '7', 'qos', '3', 'spoofchk', 'off', 'trust', 'on');
 }
 
-describe('a VF that a pod has changed in every way', () => {
+describe('a VF with every setting changed by its pod', () => {
   let seen: object;
   let vfBefore: VfSnapshot;
   beforeEach(async () => {
@@ -125,7 +125,7 @@ describe('a VF that a pod has changed in every way', () => {
     await misuse(setup);
   });
 
-  it('is in its original state after it was taken back', async () => {
+  it('is restored after its pod ends', async () => {
     const { host, hostHandle, podHandle, vf, hardware, address } = setup;
     {
       using pod = RtnlConnection.open(podHandle);
@@ -142,7 +142,7 @@ describe('a VF that a pod has changed in every way', () => {
     ip('link', 'set', vf.name, 'address', vf.address);
   });
 
-  it('is in its original state after its namespace ended, nothing was scrubbed, and it was reset', async () => {
+  it('is restored after its namespace was deleted without cleanup and the VF was reset', async () => {
     const { vf, hardware, address } = setup;
     setup.endPod();
     await expect.poll(() => linkOf(vf), { timeout: 30_000 }).toMatchObject({ address: '02:66:66:66:66:66' });

@@ -35,8 +35,8 @@ function holdNetns(): Disposable & { pid: number } {
 }
 
 /** When the pod is stopped: kernel-mode.test.ts. The fixture compares all VFs once more after all pods have ended. */
-describe('after unprepare a VF is in its original state', () => {
-  it('when its pod never got a sandbox', async ({ node, vfs }) => {
+describe('unprepare restores a VF', () => {
+  it('whose pod never had a sandbox', async ({ node, vfs }) => {
     const vf = vfs[3]!;
     const pod = createPod(node, 'no-sandbox', vf);
     await node.bench.prepare(pod);
@@ -45,7 +45,7 @@ describe('after unprepare a VF is in its original state', () => {
     expect(hostVfStates()).toEqual(vfs);
   });
 
-  it('when the network namespace is deleted first', async ({ node, vfs }) => {
+  it('whose network namespace was deleted first', async ({ node, vfs }) => {
     const vf = vfs[3]!;
     const { pod, sandbox, container } = await node.runPod(createPod(node, 'no-netns', vf));
     // The namespace's last processes and its last path.
@@ -59,10 +59,7 @@ describe('after unprepare a VF is in its original state', () => {
     expect(hostVfStates()).toEqual(vfs);
   });
 
-  it('when the path of the network namespace is removed and the sandbox lives on, also for a driver started since', async ({
-    node,
-    vfs,
-  }) => {
+  it('whose namespace path was removed while the sandbox lives, also after a driver restart', async ({ node, vfs }) => {
     // One with an address from its claim, and one whose address is lost when its driver is rebound.
     const [changed, plain] = [vfs[3]!, vfs[4]!];
     const pods = [
@@ -89,7 +86,7 @@ describe('after unprepare a VF is in its original state', () => {
     for (const pod of pods) await retry(() => node.bench.endPod(pod));
   });
 
-  it('when another component loses it, by the commands of docs/troubleshooting.md; it is not offered until then', async ({
+  it('that another component lost, by the commands in docs/troubleshooting.md, and does not offer it before', async ({
     node,
     vfs,
   }) => {

@@ -26,7 +26,7 @@ const log = (line: string) => console.error(`${Math.round((performance.now() - s
 
 const ipv4 = (index: number) => `198.51.100.${index + 1}/24`;
 
-describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual machine`, () => {
+describe(`Kubernetes ${programs.kubernetesVersion} with its kubelet in the virtual machine`, () => {
   const stack = new AsyncDisposableStack();
   let node: GuestCluster;
   let cluster: Cluster;
@@ -85,7 +85,7 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
     return claim?.status?.devices?.[0]?.networkData;
   }
 
-  it('a pod with an interface and one with DPDK get VFs of the cards, and packets go between them', async () => {
+  it('a kernel-mode pod and a DPDK pod get VFs of the cards and exchange packets', async () => {
     // Only a class may choose the VLAN and the kernel's driver.
     const createClass = async (name: string, config: object) =>
       (await cluster.create(testClass(cluster, name, { vf: { vlan: 7 }, ...config }))).metadata.name;
@@ -146,7 +146,7 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
     expect(Number(sent)).toBeGreaterThanOrEqual(6);
   });
 
-  it('pods are served and no VF is lost when kubelet and driver are killed while pods are created; a bond of VFs of two cards, which the scheduler chooses, survives the loss of a cable, too', async () => {
+  it('pods are served and no VF is lost when kubelet and driver are killed during pod creation; a bond of VFs of two cards, chosen by the scheduler, also survives the loss of a cable', async () => {
     const { driver } = cluster.target;
     const requests = ['left', 'right'];
     const shared = { requests, config: { bond: { name: 'bond0' }, addresses: [ipv4(0)] }, distinct: 'pfPciAddress' };
@@ -203,7 +203,7 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
     await expect.poll(tainted, slow).toEqual([]);
   });
 
-  it('VFs of a card that was reset are offered again once they are created anew, and packets go through them', async () => {
+  it('VFs of a reset card are offered again once recreated, and carry packets', async () => {
     // Even without netdra, VFs of an igb card have no link after a reset of their PF until they are recreated.
     await node.resetPf('pf1');
     const half = vfCount / 2;
