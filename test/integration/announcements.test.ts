@@ -61,7 +61,7 @@ describe('announcements for an attached VF', () => {
     await expect.poll(network.frames).toContainEqual(expect.stringMatching(arpOf(vfMac, '0a59070a')));
   });
 
-  it('replace the MAC address that neighbours remember from the VF that had the addresses before', async () => {
+  it("replace the stale MAC address in the neighbours' caches", async () => {
     ip('address', 'add', '192.0.2.1/24', 'dev', 'peer1');
     ip('address', 'add', '2001:db8::1/64', 'dev', 'peer1', 'nodad');
     for (const address of ['192.0.2.10', '2001:db8::10']) {

@@ -18,7 +18,7 @@ const inPod = (pod: TestNetns) =>
 describe('a VF in user space', () => {
   const config = { interfaceName: 'dpdk0', mtu: 9000, addresses: ['2001:DB8:0::7/64'] };
 
-  it('is described by data of the PF, the claim and the IPAM plugin, and has no interface', async () => {
+  it('is described by data of the PF, the claim and the IPAM plugin, without an interface', async () => {
     bench.adminInfo = { hardwareAddress: '02:bb:00:00:00:07', vlan: { id: 7, priority: 0 } };
     bench.prepare('dpdk', [{ index: 1, config: { ...config, ipam: bench.ipam() }, userSpace: true }]);
     const pod = bench.newPod();
@@ -39,7 +39,7 @@ describe('a VF in user space', () => {
     expect(bench.leases()).toEqual([]);
   });
 
-  it('gives the address back that it had in an earlier sandbox of its pod', async () => {
+  it('releases the address of an earlier sandbox of its pod', async () => {
     bench.prepare('dpdk', [{ index: 1, config: { ipam: bench.ipam() }, userSpace: true }]);
     await bench.attach('dpdk', bench.newPod(), 'sandbox1');
     const [state] = await bench.attach('dpdk', bench.newPod(), 'sandbox2');
@@ -49,7 +49,7 @@ describe('a VF in user space', () => {
   });
 });
 
-describe('a VF that CNI plugins attach', () => {
+describe('a VF attached by CNI plugins', () => {
   const chain = () => ({
     cniVersion: '1.0.0',
     name: 'fast',
@@ -65,7 +65,7 @@ describe('a VF that CNI plugins attach', () => {
     macAddress: '02:aa:00:00:00:01',
   });
 
-  it('is reported as it is in the pod, and goes back as it was, with its address', async () => {
+  it('is reported as seen in the pod, and is restored and releases its address afterwards', async () => {
     bench.createVf(1);
     bench.prepare('c', [{ index: 1, config: config() }]);
     const pod = bench.newPod();
@@ -96,7 +96,7 @@ describe('a VF that CNI plugins attach', () => {
     expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
   });
 
-  it('gets the next name that neither the pod nor another claim has, keeps it, and takes no name of another component', async () => {
+  it('gets the next name that is free in the pod, its claims and other components, and keeps it', async () => {
     for (const index of [1, 2]) bench.createVf(index);
     const pod = bench.newPod();
     pod.exec('ip', 'link', 'add', 'net1', 'type', 'veth', 'peer', 'name', 'net1p');
@@ -127,7 +127,7 @@ describe('a pod without a default network', () => {
   const routes = [{ destination: '0.0.0.0/0', gateway: '10.89.7.1' }, { destination: '::/0' }];
   const config = (): VfConfig => ({ interfaceName: 'eth0', ipam: bench.ipam(), routes });
 
-  it('has the VF as eth0 with both default routes, and again in its next sandbox', async () => {
+  it('has the VF as eth0 with both default routes, also in its next sandbox', async () => {
     bench.createVf(1);
     bench.prepare('c', [{ index: 1, config: config() }]);
     for (const sandbox of ['sandbox1', 'sandbox2']) {
@@ -144,7 +144,7 @@ describe('a pod without a default network', () => {
 });
 
 describe('a VF without a kernel driver, after a reset of its card', () => {
-  it('is configured from outside again before it moves to its pod', async () => {
+  it('is configured through its PF again before it moves to its pod', async () => {
     bench.isUnbound = true;
     bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1' } }]);
     const states = await bench.attach('c', bench.newPod(), 'sandbox1', 'pod-uid', async () => bench.createVf(1));
@@ -152,8 +152,8 @@ describe('a VF without a kernel driver, after a reset of its card', () => {
   });
 });
 
-describe('a VF whose pod has removed a route of its claim', () => {
-  it('is compared with its claim once its state is known, and not in the first reading', async () => {
+describe('a VF whose pod removed a route of its claim', () => {
+  it('is compared with its claim from the second reading on', async () => {
     bench.createVf(1);
     const routes = [{ destination: '198.51.100.0/24' }];
     bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', addresses: ['192.0.2.10/24'], routes } }]);

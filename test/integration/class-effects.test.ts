@@ -243,7 +243,7 @@ describe('the limits of a class', () => {
   afterAll(() => bench[Symbol.dispose]());
 
   it.runIf(isMachineRoot)(
-    'hold for what a configuration does in the kernel, and refuse nothing else',
+    'restrict what a configuration does in the kernel, and reject nothing else',
     async () => {
       const counts = { taken: 0, refused: 0, byKernel: 0 };
       await fc.assert(

@@ -121,8 +121,8 @@ const globalAddresses = (link: { addr_info: AddressInfo[] }) =>
     .map(({ local, prefixlen }) => `${local}/${prefixlen}`)
     .sort();
 
-describe('host-local on its own', () => {
-  it('gives an IPv4 and an IPv6 address from its ranges, another one to each container, and takes them back', async () => {
+describe('host-local alone', () => {
+  it('assigns an IPv4 and an IPv6 address from its ranges, different ones per container, and releases them', async () => {
     const ipam = parseCniIpam(setup.ipam(), 'test', { name: 'fast' });
     const attachment = { ipam, containerId: 'sandbox1', netnsPath: setup.pod.path, ifName: 'net1' };
     const other = { ...attachment, containerId: 'sandbox2' };
@@ -145,7 +145,7 @@ describe('host-local on its own', () => {
     expect(setup.leases()).toEqual([]);
   });
 
-  it('gives the address that is asked for by capability', async () => {
+  it('assigns the address requested by capability', async () => {
     const ipam = parseCniIpam(setup.ipam(), 'test', { name: 'fast' });
     const rest = { containerId: 'sandbox1', netnsPath: setup.pod.path, ifName: 'net1' };
     const capabilities = { ips: ['10.89.7.15/24'] };
@@ -154,7 +154,7 @@ describe('host-local on its own', () => {
     await setup.runner.ipamDelete({ ipam, ...rest, capabilities }, never);
   });
 
-  it('says in its own words that there is no address left, and keeps none', async () => {
+  it("reports the plugin's own error when no address is left, and leaves no lease", async () => {
     const ranges = [[{ subnet: '10.89.8.0/30', rangeStart: '10.89.8.2', rangeEnd: '10.89.8.2' }]];
     const ipam = parseCniIpam(setup.ipam({ ranges }), 'test', { name: 'fast' });
     const attachment = { ipam, containerId: 'sandbox1', netnsPath: setup.pod.path, ifName: 'net1' };
@@ -175,29 +175,32 @@ describe('a device moved by host-device and set up by tuning', () => {
   ];
 
   // The results of all versions: test/unit/node/cni/result.test.ts.
-  it.each(['0.3.0', '1.1.0'])('is in the pod as a result of %s says, and back after DEL', async (cniVersion) => {
-    using _vf = createVf();
-    const attachment = setup.attachment(chainOf(), { cniVersion, args: { K8S_POD_NAME: 'app' } });
-    const result = await setup.runner.add(attachment, never);
-    const link = setup.inPod('net1');
-    expect(link).toMatchObject({ mtu: 1400, address: '02:00:00:00:00:aa' });
-    expect(result.cniVersion).toBe(cniVersion);
-    expect(result.ips.map(({ address }) => address).sort()).toEqual(globalAddresses(link));
-    const [route] = setup.pod.ip('route', 'show', 'default');
-    expect(route).toMatchObject({ gateway: result.ips[0]!.gateway, dev: 'net1' });
-    expect(setup.pod.exec('cat', '/proc/sys/net/ipv4/conf/net1/arp_notify').trim()).toBe('1');
-    expect(hostLinks()).not.toContain('vf0');
-    expect(setup.leases()).toHaveLength(2);
+  it.each(['0.3.0', '1.1.0'])(
+    'is in the pod as the result of %s describes it, and back after DEL',
+    async (cniVersion) => {
+      using _vf = createVf();
+      const attachment = setup.attachment(chainOf(), { cniVersion, args: { K8S_POD_NAME: 'app' } });
+      const result = await setup.runner.add(attachment, never);
+      const link = setup.inPod('net1');
+      expect(link).toMatchObject({ mtu: 1400, address: '02:00:00:00:00:aa' });
+      expect(result.cniVersion).toBe(cniVersion);
+      expect(result.ips.map(({ address }) => address).sort()).toEqual(globalAddresses(link));
+      const [route] = setup.pod.ip('route', 'show', 'default');
+      expect(route).toMatchObject({ gateway: result.ips[0]!.gateway, dev: 'net1' });
+      expect(setup.pod.exec('cat', '/proc/sys/net/ipv4/conf/net1/arp_notify').trim()).toBe('1');
+      expect(hostLinks()).not.toContain('vf0');
+      expect(setup.leases()).toHaveLength(2);
 
-    await setup.runner.delete(attachment, never);
-    expect(setup.inPod('net1')).toBeUndefined();
-    expect(hostLinks()).toContain('vf0');
-    expect(setup.leases()).toEqual([]);
-    expect((await setup.runner.cachedAttachments()).attachments).toEqual([]);
-    await setup.runner.delete(attachment, never); // nothing there any more, and no error
-  });
+      await setup.runner.delete(attachment, never);
+      expect(setup.inPod('net1')).toBeUndefined();
+      expect(hostLinks()).toContain('vf0');
+      expect(setup.leases()).toEqual([]);
+      expect((await setup.runner.cachedAttachments()).attachments).toEqual([]);
+      await setup.runner.delete(attachment, never); // nothing there any more, and no error
+    },
+  );
 
-  it('leaves no lease when the namespace is gone before DEL', async () => {
+  it('leaves no lease if the namespace is deleted before DEL', async () => {
     using _vf = createVf();
     const attachment = setup.attachment(chainOf());
     await setup.runner.add(attachment, never);
@@ -208,7 +211,7 @@ describe('a device moved by host-device and set up by tuning', () => {
     expect((await setup.runner.cachedAttachments()).attachments).toEqual([]);
   });
 
-  it('comes back when the driver was killed in the middle of ADD, by the cache alone', async () => {
+  it('comes back from the CNI cache alone after the driver was killed during ADD', async () => {
     using _vf = createVf();
     const pidFile = setup.writeHangingPlugin();
     const attachment = setup.attachment([...chainOf(), { type: 'hang' }]);

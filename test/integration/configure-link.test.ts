@@ -24,7 +24,7 @@ async function podWithTwoLinks() {
 }
 
 describe('configureLink', () => {
-  it('can be repeated', async () => {
+  it('is idempotent', async () => {
     using bench = await podWithTwoLinks();
     const config = {
       mtu: 1400,
@@ -39,7 +39,7 @@ describe('configureLink', () => {
     expect(bench.own.exec('ip', '-6', 'route', 'show', 'dev', 'net1')).toContain('2001:db8:1::/48');
   });
 
-  it('adds the route to a gateway before the routes through it, whatever order the claim has', async () => {
+  it('adds the route to a gateway before the routes through it, in any order of the claim', async () => {
     using bench = await podWithTwoLinks();
     const routes = [
       { destination: '198.51.100.0/24', gateway: '203.0.113.1' },
@@ -55,7 +55,7 @@ describe('configureLink', () => {
   it.each([
     ['an MTU below 1280', ['ip', 'link', 'set', 'net1', 'mtu', '1200']],
     ['disable_ipv6', ['sh', '-c', 'echo 1 >/proc/sys/net/ipv6/conf/net1/disable_ipv6']],
-  ])('says that IPv6 is off for an interface with %s', async (_what, [command = '', ...args]) => {
+  ])('reports that IPv6 is off for an interface with %s', async (_what, [command = '', ...args]) => {
     using bench = await podWithTwoLinks();
     bench.own.exec(command, ...args);
     await expect(configureLink(bench.network, bench.link, { addresses: ['2001:db8::2/64'] })).rejects.toMatchObject({
@@ -64,7 +64,7 @@ describe('configureLink', () => {
     });
   });
 
-  it('says so when another interface has the route already', async () => {
+  it('reports that another interface already has the route', async () => {
     using bench = await podWithTwoLinks();
     const config = { addresses: ['192.0.2.2/24'], routes: [{ destination: '0.0.0.0/0', gateway: '192.0.2.1' }] };
     await expect(configureLink(bench.network, bench.link, config)).rejects.toThrow(
@@ -72,7 +72,7 @@ describe('configureLink', () => {
     );
   });
 
-  it('applies every field of the routes that an IPAM plugin gives, and names what a pod does not get', async () => {
+  it('applies every route field of an IPAM plugin, and names what a pod does not get', async () => {
     using bench = await podWithTwoLinks();
     const logger = new RecordingLogger();
     const given = await ipamResult(logger, {

@@ -12,7 +12,7 @@ import { buildTimeoutMs } from './programs/checked-tool.ts';
 import { ContainerRoot, runProgram, vf } from './programs/container-root.ts';
 
 /** The tool as it is shipped; its behaviour is tested with sanitizers in test/integration/programs. */
-describe('the static netdra-metadata', () => {
+describe('the static netdra-metadata binary', () => {
   let tool: string;
   let root: ContainerRoot;
   const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
@@ -25,20 +25,20 @@ describe('the static netdra-metadata', () => {
   });
   afterEach(() => root[Symbol.dispose]());
 
-  it('is one small program that needs nothing', () => {
+  it('is small and has no dependencies', () => {
     expect(isStaticProgram(tool)).toBe(true);
     expect(statSync(tool).size).toBeLessThan(200_000);
     expect(runProgram(tool, ['version'], {}).stdout).toBe(`${version}\n`);
   });
 
-  it.runIf(isMachineRoot)('runs in a root that has nothing but it and the files, for any user', async () => {
+  it.runIf(isMachineRoot)('runs in a root file system with only itself and the files, for any user', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)] });
     copyFileSync(tool, join(root.path, 'tool'));
     const { stdout, stderr, exitCode } = runProgram('chroot', ['--userspec=107:107', root.path, '/tool', 'eal-args']);
     expect({ stdout, stderr, exitCode }).toEqual({ stdout: '-a 0000:3b:02.1\n', stderr: '', exitCode: 0 });
   });
 
-  it('never shows parts of two versions of a file beside a writer that does not pause', async () => {
+  it('never prints parts of two versions of a file beside a continuous writer', async () => {
     const devices = (index: number) => ({
       attributes: Object.fromEntries(
         Array.from({ length: 30 }, (_unused, attribute) => [

@@ -20,7 +20,7 @@ function doctor(before: string, flags: string[] = []): (check: string) => Findin
 }
 
 describe('netdra doctor', () => {
-  it('knows what a process of root may do, and may not, and whether /proc/sys is read-only, as in containers', () => {
+  it('reports which capabilities a root process has or lacks, and whether /proc/sys is read-only', () => {
     const plain = doctor('');
     for (const check of ['capabilities', 'sysctls']) expect(plain(check), check).toMatchObject({ level: 'ok' });
     const without = doctor('setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin');
@@ -35,7 +35,7 @@ describe('netdra doctor', () => {
     });
   });
 
-  it('sees whether mounts of the host come into a mount of its own', () => {
+  it('detects whether host mounts propagate into its own mount', () => {
     using dir = tempDir();
     const flags = [`--netns-dir=${dir.path}`];
     const mount = (propagation: string) =>
@@ -47,7 +47,7 @@ describe('netdra doctor', () => {
     });
   });
 
-  it('sees that a directory is on a read-only file system', () => {
+  it('detects a directory on a read-only file system', () => {
     using dir = tempDir();
     const plugins = join(dir.path, 'plugins');
     mkdirSync(plugins);
@@ -61,7 +61,7 @@ describe('netdra doctor', () => {
     });
   });
 
-  it('has colours on a terminal only, and not with NO_COLOR', () => {
+  it('uses colours on a terminal only, and not with NO_COLOR', () => {
     const command = `'${process.execPath}' '${mainPath}' doctor --cri-socket=/nowhere --nri-socket=/nowhere || true`;
     const onTerminal = (env: Record<string, string>) => {
       // Node.js takes machines that set CI for ones without colours.

@@ -83,7 +83,7 @@ describe('configureLink on an interface that a router advertises to', () => {
     ['IPv6 addresses', { addresses: ['2001:db8::10/64'] }, ['2001:db8::10']],
     ['no addresses', {}, []],
     ['a sysctl of its own', { sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1 } }, []],
-  ])('gives a claim with %s no others, and no default route', async (_what, config, expected) => {
+  ])('gives a claim with %s neither other addresses nor a default route', async (_what, config, expected) => {
     using network = new Network();
     await network.configure(config);
     await network.advertise();
@@ -110,7 +110,7 @@ describe('configureLink on a node that disables IPv6 for new interfaces', () => 
     expect(network.addresses()).toEqual(['2001:db8::10']);
   });
 
-  it('leaves IPv6 off for a claim without IPv6 addresses and routes', async () => {
+  it('keeps IPv6 off for a claim without IPv6 addresses and routes', async () => {
     using network = new Network();
     network.pod.exec('sh', '-c', 'echo 1 >/proc/sys/net/ipv6/conf/net1/disable_ipv6');
     await network.configure({ addresses: ['192.0.2.10/24'] });
@@ -121,14 +121,14 @@ describe('configureLink on a node that disables IPv6 for new interfaces', () => 
 describe('configureLink in a namespace whose interfaces announce addresses', () => {
   const keys = ['ipv4/conf/net1/arp_notify', 'ipv6/conf/net1/ndisc_notify'];
 
-  it('leaves that to netdra, which does not announce addresses of other hosts', async () => {
+  it('leaves announcements to netdra, which skips addresses of other hosts', async () => {
     using network = new Network();
     for (const key of keys) network.pod.exec('sh', '-c', `echo 1 >/proc/sys/net/${key}`);
     await network.configure({ addresses: ['192.0.2.10/24', '2001:db8::10/64'] });
     expect(keys.map((key) => network.sysctl(key))).toEqual(['0', '0']);
   });
 
-  it('lets the kernel announce them if the claim asks for that', async () => {
+  it('leaves announcements to the kernel if the claim asks for it', async () => {
     using network = new Network();
     await network.configure({ sysctls: { 'net.ipv4.conf.IFNAME.arp_notify': 1 } });
     expect(keys.map((key) => network.sysctl(key))).toEqual(['1', '0']);
@@ -136,7 +136,7 @@ describe('configureLink in a namespace whose interfaces announce addresses', () 
 });
 
 describe('configureLink on a node without IPv6', () => {
-  it('skips IPv6 settings that the kernel does not have', async () => {
+  it('skips IPv6 settings that the kernel lacks', async () => {
     using network = new Network();
     // The kernel removes them from an interface whose MTU is below 1280.
     await network.configure({ mtu: 1200, addresses: ['192.0.2.10/24'] });
@@ -163,14 +163,14 @@ describe('findDifferences', () => {
     },
   };
 
-  it('finds none on an interface that was just configured, in any notation and with the rounding of the kernel', async () => {
+  it("finds nothing on a freshly configured interface, in any notation and with the kernel's rounding", async () => {
     using network = new Network();
     await network.configure(config);
     expect(await network.differences(config)).toEqual({ missingRoutes: [], otherSysctls: [] });
     expect(await network.differences({})).toEqual({ otherSysctls: [] });
   });
 
-  it('names routes that are missing and settings that are different', async () => {
+  it('names missing routes and changed settings', async () => {
     using network = new Network();
     await network.configure(config);
     for (const route of [['198.51.100.0/24'], ['-6', '2001:db8:1::/48']])
@@ -190,7 +190,7 @@ describe('findDifferences', () => {
     });
   });
 
-  it('does not take a route for missing that is beyond 100,000 others, and does not hold the event loop', async () => {
+  it('finds a route behind 100,000 others without blocking the event loop', async () => {
     using network = new Network();
     await network.configure(config);
     network.addRoutes('net1', 100_000);

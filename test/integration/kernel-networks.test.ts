@@ -17,7 +17,7 @@ describe('KernelNetworks', () => {
     dir[Symbol.dispose]();
   });
 
-  it("tells the host's own namespace, by whatever path", () => {
+  it("recognizes the host's own namespace under any path", () => {
     using host = networks.open('/proc/self/ns/net');
     expect(host?.isHost).toBe(true);
     using own = new TestNetns();
@@ -25,20 +25,20 @@ describe('KernelNetworks', () => {
     expect([pod?.isHost, pod?.identity === host?.identity]).toEqual([false, false]);
   });
 
-  it('lists the links of the namespace that it has opened', async () => {
+  it('lists the links of the namespace that it opened', async () => {
     using own = new TestNetns();
     own.exec('ip', 'link', 'add', 'vf0', 'type', 'veth', 'peer', 'name', 'peer0');
     using pod = networks.open(own.path);
     expect((await pod?.connection.links())?.map(({ name }) => name)).toEqual(['lo', 'peer0', 'vf0']);
   });
 
-  it('has none where there is none, and takes a file that is no namespace for what a killed runtime has left', () => {
+  it('finds no namespace behind a missing path or a stale file of a killed runtime', () => {
     const file = join(dir.path, 'file');
     writeFileSync(file, '');
     expect([networks.open('/run/netns/gone'), networks.open(file)]).toEqual([undefined, undefined]);
   });
 
-  it('knows that a namespace is gone only where it can see its directory', () => {
+  it('reports a namespace as gone only if its directory is visible', () => {
     const file = join(dir.path, 'file');
     writeFileSync(file, '');
     const gone = [join(dir.path, 'gone'), file, join(dir.path, 'nowhere/netns'), '/proc/self/ns/net'];

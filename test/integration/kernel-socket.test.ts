@@ -9,7 +9,7 @@ const routeProtocol = 0;
 const openDescriptors = () => readdirSync('/proc/self/fd').length;
 
 describe('KernelSocket', () => {
-  it('leaves the event loop alone while the kernel moves a link', async () => {
+  it('does not block the event loop while the kernel moves a link', async () => {
     using host = new TestNetns('host');
     using pod = new TestNetns('pod');
     using hostHandle = host.open();
@@ -34,7 +34,7 @@ describe('KernelSocket', () => {
     expect(turns).toBeGreaterThan(200);
   });
 
-  it('gives answers to requests that go together, also when one of them is refused', async () => {
+  it('answers requests sent together, also if one of them fails', async () => {
     using netns = new TestNetns();
     using handle = netns.open();
     using connection = RtnlConnection.open(handle);
@@ -61,7 +61,7 @@ describe('KernelSocket', () => {
     expect(answers.every(([link]) => link?.name === 'lo')).toBe(true);
   });
 
-  it('gets the addresses of one link from the kernel, and not those of all', async () => {
+  it('asks the kernel for the addresses of one link, not of all', async () => {
     using netns = new TestNetns();
     using handle = netns.open();
     const socket = openInNetns(handle, () => new KernelSocket(routeProtocol));
@@ -87,7 +87,7 @@ describe('KernelSocket', () => {
     expect(await connection.addresses(999)).toEqual([]);
   });
 
-  it('closes its descriptor once, after what is under way', async () => {
+  it('closes its descriptor once, after pending requests', async () => {
     using own = NetnsHandle.own();
     const before = openDescriptors();
     const connection = RtnlConnection.open(own);
@@ -99,7 +99,7 @@ describe('KernelSocket', () => {
     await expect.poll(openDescriptors).toBeLessThanOrEqual(before);
   });
 
-  it('says so when the kernel has no such protocol', () => {
+  it('reports a protocol that the kernel lacks', () => {
     expect(() => new KernelSocket(31)).toThrow(expect.objectContaining({ code: 'netlink-lost', retriable: true }));
     new KernelSocket(routeProtocol).close();
   });

@@ -17,7 +17,7 @@ describe('e2e/kind/kind.yaml', () => {
     2: 'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd]\n  default_runtime_name = "runc"\n',
     3: "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\n  default_runtime_name = 'runc'\n",
   };
-  it.each([2, 3] as const)('switches NRI and CDI on in containerd 2 with a configuration of version %i', (version) => {
+  it.each([2, 3] as const)('enables NRI and CDI in containerd 2 with configuration version %i', (version) => {
     using dir = tempDir();
     const dump = (patches: string[]) => {
       const path = join(dir.path, 'config.toml');

@@ -100,7 +100,7 @@ async function changeEverything({ pod, podEthtool, podIoctl }: Setup, index: num
   await attachXdp(setup.podHandle, index);
 }
 
-describe('a link that a pod had', () => {
+describe('a link returned by a pod', () => {
   it.runIf(isMachineRoot)(
     'regains names, MAC, MTU, flags, group, queues, limits, features, channels, XDP, qdiscs, addresses',
     async () => {
@@ -139,11 +139,11 @@ describe('a link that a pod had', () => {
   );
 });
 
-describe('a link that leaves its pod', () => {
+describe('a link that moves out of its pod', () => {
   const inOwnSysfs = (netns: TestNetns, script: string) =>
     netns.exec('unshare', '--mount', 'sh', '-c', `mount -t sysfs sysfs /sys && cd /sys/class/net && ${script}`).trim();
 
-  it('leaves behind what belongs to the namespace: the kernel removes it during the move', async () => {
+  it('leaves namespace-bound state behind, which the kernel removes during the move', async () => {
     const { pod, host } = setup;
     const { before, inPod } = await setup.toPod();
     const sysctl = (netns: TestNetns, name: string) => netns.exec('cat', `/proc/sys/net/ipv4/conf/${name}/arp_ignore`);
@@ -174,7 +174,7 @@ describe('a link that leaves its pod', () => {
   });
 
   // docs/reliability.md names these: of a VF, the driver is bound again, which replaces the interface.
-  it('keeps what neither a move nor a restore undoes: settings in sysfs, and a macvlan on top of it', async () => {
+  it('keeps what neither a move nor a restore resets: sysfs settings, and a macvlan on top of it', async () => {
     const { pod, host } = setup;
     const { before, inPod } = await setup.toPod();
     pod.exec('ip', 'link', 'add', 'link', 'net1', 'name', 'mv0', 'type', 'macvlan');
@@ -188,7 +188,7 @@ describe('a link that leaves its pod', () => {
 });
 
 describe('ethtool', () => {
-  it.runIf(isMachineRoot)('reads and sets what its ioctls do', async () => {
+  it.runIf(isMachineRoot)('reads and writes settings through its ioctls', async () => {
     const { host, hostEthtool, hostIoctl } = setup;
     host.exec('ip', 'tuntap', 'add', 'tap0', 'mode', 'tap');
     const { index } = (await setup.hostConnection.link({ name: 'tap0' }))!;
@@ -205,7 +205,7 @@ describe('ethtool', () => {
     expect(hostIoctl.get('tap0', 'genericReceiveOffload')).toEqual([1]);
   });
 
-  it('refuses what the driver does not have, and a link that is gone', async () => {
+  it('reports operations that the driver lacks, and a missing link', async () => {
     const { index } = await setup.vf();
     await expect(setup.hostEthtool.set(index, 'coalescing', { rxUsecs: 3 })).rejects.toMatchObject({
       code: 'netlink-refused',
@@ -228,7 +228,7 @@ describe('a link on its way back to the host', () => {
     return link;
   }
 
-  it('brings no alternative names along, so that it neither fails nor takes names from the host', async () => {
+  it('drops alternative names, so that the move neither fails nor takes names from the host', async () => {
     const { before, inPod: link } = await setup.toPod();
     // peer0 is another link of the host: since Linux 6.7 a link with such a name cannot be moved.
     for (const name of ['br-ex', 'peer0', 'x'.repeat(127)]) inPod('property', 'add', 'dev', 'net1', 'altname', name);
@@ -238,7 +238,7 @@ describe('a link on its way back to the host', () => {
     onHost('add', 'br-ex', 'type', 'bridge');
   });
 
-  it('loses alternative names that are not text, too', async () => {
+  it('drops alternative names that are not valid text', async () => {
     const { before, inPod: link } = await setup.toPod();
     setup.pod.exec('bash', '-c', "ip link property add dev net1 altname $'caf\\xe9' altname $'\\xff\\xfe'");
     expect((await setup.podConnection.link({ index: link.index }))?.altNames).toHaveLength(2);
@@ -250,7 +250,7 @@ describe('a link on its way back to the host', () => {
     expect(await setup.state(back.index)).toEqual(before);
   });
 
-  it('gets its name though udev has made it an alternative name of its own', async () => {
+  it('gets its name back although udev made it an alternative name', async () => {
     const { before, inPod: link } = await setup.toPod();
     const back = await comesBackByItself(link.index, 'net1');
     onHost('property', 'add', 'dev', 'net1', 'altname', 'ens1f0v0');
@@ -274,7 +274,7 @@ describe('a link on its way back to the host', () => {
       'is the alternative name of another link',
       (taken: string) => onHost('property', 'add', 'dev', 'peer0', 'altname', taken),
     ],
-  ])('takes a free name if its own %s, says so, and gets its own when that is free', async (_, take) => {
+  ])('takes a free name if its own %s, reports it, and gets its own when that is free', async (_, take) => {
     const { before, inPod: link } = await setup.toPod();
     take('ens1f0v0');
     const back = await setup.back(link);
@@ -296,7 +296,7 @@ describe('a link on its way back to the host', () => {
     expect(await setup.state(back.index)).toEqual(before);
   });
 
-  it('does not keep a name that its pod has chosen if its own is taken', async () => {
+  it('does not keep a name chosen by its pod if its own is taken', async () => {
     const { before, inPod: link } = await setup.toPod();
     onHost('add', 'ens1f0v0', 'type', 'bridge');
     onHost('add', 'netdra1', 'type', 'bridge');
@@ -305,14 +305,14 @@ describe('a link on its way back to the host', () => {
     expect((await setup.hostConnection.link({ index: back.index }))?.name).toMatch(/^netdra\d+$/);
   });
 
-  it('arrives although the name that the pod gave it is taken on the host', async () => {
+  it('moves although its name in the pod is taken on the host', async () => {
     const { before, inPod: link } = await setup.toPod('peer0');
     const back = await setup.back(link);
     expect(await setup.restore(back.index, before)).toEqual([]);
     expect(await setup.state(back.index)).toEqual(before);
   });
 
-  it('arrives although a process in the pod goes on giving it names of the host', async () => {
+  it('moves although a process in the pod keeps giving it names of the host', async () => {
     const { inPod: link } = await setup.toPod();
     const loop = 'while sleep 0.001; do ip link property add dev net1 altname peer0 || true; done';
     const tenant = spawn('nsenter', [`--net=${setup.pod.path}`, 'bash', '-c', loop], { stdio: 'ignore' });
@@ -326,7 +326,7 @@ describe('a link on its way back to the host', () => {
     }
   });
 
-  it('is left alone if it is in its original state', async () => {
+  it('is not touched if it is already in its original state', async () => {
     const { index } = await setup.vf();
     await setup.hostConnection.setLink(index, { up: true });
     const before = await setup.state(index);
@@ -352,7 +352,7 @@ describe('a link on its way back to the host', () => {
     expect(changes).toEqual([[index, { mtuBytes: 1500 }]]);
   });
 
-  it('that is gone is said to be gone', async () => {
+  it('that was deleted is reported as missing', async () => {
     const before = await setup.state((await setup.vf()).index);
     expect(await setup.restore(4711, before)).toMatchObject([{ property: 'link', error: { errno: 'ENODEV' } }]);
     await expect(setup.state(4711)).rejects.toMatchObject({ errno: 'ENODEV' });

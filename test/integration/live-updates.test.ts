@@ -48,7 +48,7 @@ describe('NetworkWatch', () => {
     await expect.poll(() => changes).toBeGreaterThan(before);
   });
 
-  it('says nothing of other namespaces, and nothing more once it is closed', async () => {
+  it('ignores other namespaces, and reports nothing after it is closed', async () => {
     let changes = 0;
     using other = new TestNetns('other');
     using handle = netns.open();
@@ -63,8 +63,8 @@ describe('NetworkWatch', () => {
   });
 });
 
-describe('NetworkWatch, when more changes than its socket has room for', () => {
-  it('goes on, and reports later changes', async () => {
+describe('NetworkWatch, after its socket buffer overflowed', () => {
+  it('reports later changes', async () => {
     let changes = 0;
     using handle = netns.open();
     using _watch = NetworkWatch.open(handle, () => changes++);
@@ -92,14 +92,14 @@ describe('Follow', () => {
     return new Follow(namespace, { networks, ends, onChange, clock: systemClock });
   };
 
-  it('reports a change of the kernel', async () => {
+  it('reports a change in the kernel', async () => {
     let changes = 0;
     using _ = follow(() => changes++);
     netns.exec('ip', 'addr', 'add', '192.0.2.1/32', 'dev', 'vf0');
     await expect.poll(() => changes).toBe(1);
   });
 
-  it('releases a namespace that the runtime has released, and leaks no descriptor', async () => {
+  it('releases a namespace that the runtime released, and leaks no descriptor', async () => {
     const before = openDescriptors();
     using _ = follow(() => undefined);
     expect(openDescriptors()).toBeGreaterThan(before);

@@ -101,8 +101,8 @@ function expectedFiles(models: Model[]): string[] {
   });
 }
 
-describe('prepare, update and unprepare that come all at once', () => {
-  it(`end as if they had come one after the other: ${rounds} rounds of ${operationsPerRound} for ${claimCount} claims`, async () => {
+describe('concurrent prepare, update and unprepare', () => {
+  it(`end in the state of some sequential order: ${rounds} rounds of ${operationsPerRound} operations on ${claimCount} claims`, async () => {
     let round = 0;
     const everySeen = new Set<Kind>();
     const scenario = fc.array(operation, { minLength: operationsPerRound, maxLength: operationsPerRound });

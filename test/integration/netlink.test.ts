@@ -57,7 +57,7 @@ const ownNetns = () => readlinkSync('/proc/self/ns/net');
 const openDescriptors = () => readdirSync('/proc/self/fd').length;
 
 describe('a link on its way into a pod and back', () => {
-  it('lists only the links that can be those of a VF, which finds the same one', async () => {
+  it('is found among links that are listed by the index, name and MAC of a VF', async () => {
     await setup.createPair();
     const { hostConnection: host } = setup;
     const vf = (await host.link({ name: 'vf0' }))!;
@@ -77,7 +77,7 @@ describe('a link on its way into a pod and back', () => {
     expect(await host.links([])).toEqual([]);
   });
 
-  it('arrives with the name, MAC, MTU, addresses and routes that iproute2 sees too', async () => {
+  it('has the name, MAC, MTU, addresses and routes that iproute2 shows too', async () => {
     const vf = await setup.createPair();
     const { podConnection, pod } = setup;
     const change = { name: 'net1', hardwareAddress: '02:00:00:00:00:aa', mtuBytes: 1400, up: true };
@@ -127,7 +127,7 @@ describe('a link on its way into a pod and back', () => {
     expect(defaults.map(({ destination }) => destination).sort()).toEqual(['0.0.0.0/0', '::/0']);
   });
 
-  it('reaches with an address the network of its prefix, which class limits count as a route, and nothing else', async () => {
+  it('reaches by an address only the network of its prefix, which class limits count as a route', async () => {
     const vf = await setup.createPair();
     const { podConnection } = setup;
     const { index } = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1', up: true });
@@ -144,7 +144,7 @@ describe('a link on its way into a pod and back', () => {
     expect(reached.sort()).toEqual(networks.filter((each) => !isHost(each)).sort());
   });
 
-  it('comes back under its old name, without addresses, still known by its alias', async () => {
+  it('returns under its old name, without addresses, and is found by its alias', async () => {
     const vf = await setup.createPair();
     await setup.hostConnection.setLink(vf.index, { alias: 'netdra:fe00:00:02.0' });
     const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1', up: true });
@@ -159,7 +159,7 @@ describe('a link on its way into a pod and back', () => {
     expect(await setup.podConnection.link({ name: 'net1' })).toBeUndefined();
   });
 
-  it('stays in its pod if the pod has given its index to another link', async () => {
+  it('stays in its pod if the pod gave its index to another link', async () => {
     const vf = await setup.createPair();
     const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1' });
     using nested = new TestNetns('nested');
@@ -172,21 +172,21 @@ describe('a link on its way into a pod and back', () => {
     expect(await setup.podConnection.link({ name: 'net1' })).toMatchObject({ kind: 'bridge' });
   });
 
-  it('may have a name in the pod that another link has on the host', async () => {
+  it('can have a name in the pod that another link has on the host', async () => {
     const vf = await setup.createPair();
     await setup.hostConnection.createBridge({ name: 'net1' });
     const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1' });
     expect(moved.kind).toBe('veth');
   });
 
-  it('may have had a name on the host that another link has in the pod', async () => {
+  it('returns although another link in the pod has its host name', async () => {
     const vf = await setup.createPair();
     await setup.podConnection.createBridge({ name: 'vf0' });
     const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1' });
     expect(moved).toMatchObject({ name: 'net1', kind: 'veth' });
   });
 
-  it('stays on the host, as it was, if its name is taken in the pod', async () => {
+  it('stays on the host unchanged if its name is taken in the pod', async () => {
     const vf = await setup.createPair();
     await setup.podConnection.createBridge({ name: 'net1' });
     await expect(
@@ -195,7 +195,7 @@ describe('a link on its way into a pod and back', () => {
     expect(await setup.hostConnection.link({ index: vf.index })).toEqual(vf);
   });
 
-  it('gives another index if its own is taken in the pod', async () => {
+  it('gets and reports another index if its own is taken in the pod', async () => {
     const vf = await setup.createPair();
     while (!(await setup.podConnection.links()).some(({ index }) => index >= vf.index)) {
       await setup.podConnection.createBridge({ name: `br${(await setup.podConnection.links()).length}` });
@@ -207,7 +207,7 @@ describe('a link on its way into a pod and back', () => {
 });
 
 describe('reading', () => {
-  it('sees all the links that iproute2 sees', async () => {
+  it('lists all links that iproute2 lists', async () => {
     const vf = await setup.createPair();
     await setup.hostConnection.createBridge({ name: 'br0', hardwareAddress: '02:00:00:00:00:b0', mtuBytes: 1300 });
     const bridge = (await setup.hostConnection.link({ name: 'br0' }))!;
@@ -245,7 +245,7 @@ describe('reading', () => {
     expect((await setup.hostConnection.link({ index: vf.index }))?.master).toBeUndefined();
   });
 
-  it('holds an address back while duplicate address detection runs, then reports it', async () => {
+  it('omits an address during duplicate address detection, and reports it afterwards', async () => {
     const vf = await setup.createPair();
     await setup.hostConnection.setLink(vf.index, { up: true });
     await setup.hostConnection.addAddress(vf.index, '2001:db8::9/64');
@@ -256,7 +256,7 @@ describe('reading', () => {
       .toMatchObject({ ips: ['2001:db8::9/64'], tentative: false });
   });
 
-  it('never reports an address that the neighbour has too', async () => {
+  it('never reports an address that a neighbour has', async () => {
     const vf = await setup.createPair();
     const peer = (await setup.hostConnection.link({ name: 'peer0' }))!;
     const inPod = await moveLink(setup.hostConnection, peer, setup.podTarget, { up: true });
@@ -268,7 +268,7 @@ describe('reading', () => {
     expect((await readNetworkState(setup.hostConnection, vf.index)).ips).not.toContain('2001:db8::9/64');
   });
 
-  it('reads 1024 of the addresses of a link that has 3,000, and goes on with the next request', async () => {
+  it('returns 1024 of the 3,000 addresses of a link, and handles the next request', async () => {
     const vf = await setup.createPair();
     const hostNetns = setup.host.path;
     const lines = Array.from({ length: 3_000 }, (_, i) => `addr add 10.${i >> 8}.${i & 255}.1/32 dev vf0`);
@@ -279,7 +279,7 @@ describe('reading', () => {
     expect(await setup.hostConnection.addresses()).toHaveLength(3_000);
   });
 
-  it('keeps fifty readers apart that each look into a namespace of their own', async () => {
+  it('separates fifty concurrent readers of different namespaces', async () => {
     await setup.createPair();
     await setup.podConnection.createBridge({ name: 'inpod' });
     const names = await Promise.all(
@@ -336,7 +336,7 @@ describe('reading a pod with thousands of links that have the alias of its VF', 
 });
 
 describe('traffic', () => {
-  it('is what the kernel has counted on a link, and nothing of a link that is gone', async () => {
+  it("is read from the kernel's counters of a link, and missing for a deleted link", async () => {
     const { host, hostConnection } = setup;
     const vf = await setup.createPair();
     await hostConnection.setLink(vf.index, { up: true });
@@ -384,7 +384,7 @@ describe('errors', () => {
   it.each([
     ['0.0.0.0/0', '192.0.2.1'],
     ['::/0', '2001:db8::1'],
-  ])('tell that the gateway of a route to %s is out of reach', async (destination, gateway) => {
+  ])('say that the gateway of a route to %s is unreachable', async (destination, gateway) => {
     const vf = await setup.createPair();
     await setup.hostConnection.setLink(vf.index, { up: true });
     await expect(setup.hostConnection.addRoute({ destination, gateway, index: vf.index })).rejects.toMatchObject({
@@ -392,7 +392,7 @@ describe('errors', () => {
       hint: expect.stringContaining('gateway'),
     });
   });
-  it('come before anything reaches the kernel when an argument cannot be right', async () => {
+  it('are raised for invalid arguments before the kernel is called', async () => {
     const vf = await setup.createPair();
     const connection = setup.hostConnection;
     const attempts = [
@@ -416,7 +416,7 @@ describe('network namespaces', () => {
     expect(setup.podHandle.inode.ino).toBe(statSync(setup.pod.path, { bigint: true }).ino);
   });
 
-  it('that are gone are said to be gone', () => {
+  it('that are deleted are reported as missing', () => {
     expect(() => NetnsHandle.open('/proc/self/ns/no-such')).toThrow(
       expect.objectContaining({ code: 'netns-missing', path: '/proc/self/ns/no-such' }),
     );
@@ -434,7 +434,7 @@ describe('network namespaces', () => {
     expect(() => openInNetns(mounts, () => expect.unreachable())).toThrow('/proc/self/ns/uts');
   });
 
-  it('stay alive, and reachable, as long as a connection is open', async () => {
+  it('stay alive and reachable as long as a connection is open', async () => {
     const vf = await setup.createPair();
     using pod = new TestNetns('short-lived');
     const handle = pod.open();
@@ -448,7 +448,7 @@ describe('network namespaces', () => {
     await expect.poll(() => setup.hostConnection.link({ name: 'peer0' })).toBeUndefined();
   });
 
-  it('are left again, whatever happens inside', () => {
+  it('are left again even if the operation inside fails', () => {
     const before = ownNetns();
     const inside = openInNetns(setup.podHandle, () => readlinkSync('/proc/thread-self/ns/net'));
     expect(inside).toBe(`net:[${setup.podHandle.inode.ino}]`);
@@ -461,7 +461,7 @@ describe('network namespaces', () => {
     expect(ownNetns()).toBe(before);
   });
 
-  it('can be opened again and again without leaving descriptors behind', async () => {
+  it('can be opened repeatedly without leaking descriptors', async () => {
     const cycle = async () => {
       using handle = setup.pod.open();
       using connection = RtnlConnection.open(handle);
@@ -474,7 +474,7 @@ describe('network namespaces', () => {
     await expect.poll(openDescriptors).toBeLessThanOrEqual(before);
   });
 
-  it('end the process if there is no way back', () => {
+  it('end the process if the thread cannot return to its own', () => {
     const program = `
       import { closeSync, readdirSync, readlinkSync, writeSync } from 'node:fs';
       import { NetnsHandle, openInNetns } from ${JSON.stringify(netlinkModule)};

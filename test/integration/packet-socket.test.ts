@@ -16,7 +16,7 @@ function sockets(): number[] {
   });
 }
 
-it('does not hold the event loop while the kernel closes packet sockets, and leaves none open', async () => {
+it('closing packet sockets does not block the event loop, and leaves none open', async () => {
   using netns = NetnsHandle.own();
   const before = sockets();
   const opened = Array.from({ length: 11 }, () => new PacketSocket(netns, loopback, EtherType.arp));

@@ -59,7 +59,7 @@ function runConfined(args: string[], { env = {}, input = '' }: { env?: Record<st
 }
 
 describe.runIf(isMachineRoot)('deploy/seccomp/netdra.json, loaded by runc', () => {
-  it('lets the driver run: its program, and children that write to sysfs and run programs', () => {
+  it("allows the driver's program, and children that write sysfs and execute programs", () => {
     expect(runConfined([process.execPath, 'src/main.ts', '--help'])).toMatchObject({
       status: 0,
       stdout: expect.stringContaining('Usage: netdra'),
@@ -68,7 +68,7 @@ describe.runIf(isMachineRoot)('deploy/seccomp/netdra.json, loaded by runc', () =
   });
 
   // The Go runtime: without exit_group, for one, its programs cannot end.
-  it('lets CNI plugins run', () => {
+  it('allows CNI plugins', () => {
     using state = tempDir();
     const ipam = { type: 'host-local', dataDir: state.path, ranges: [[{ subnet: '198.18.9.0/24' }]] };
     const env = {
@@ -91,7 +91,7 @@ describe.runIf(isMachineRoot)('deploy/seccomp/netdra.json, loaded by runc', () =
     }
   });
 
-  it('refuses mounts, new namespaces and BPF to a process with SYS_ADMIN, as if the kernel did not have them', () => {
+  it('denies mounts, new namespaces and BPF with ENOSYS, even to a process with SYS_ADMIN', () => {
     const script = (call: string) => `
       const koffi = require('koffi');
       const call = koffi.load(null).func('long syscall(long number, long a, long b, long c)');

@@ -15,7 +15,7 @@ function labelOf(path: string): string | undefined {
 }
 
 describe('labelForContainers', () => {
-  it('labels directories and all that is in them, made if need be, and nothing that a link leads to', () => {
+  it('labels directories with their contents, created if missing, and follows no symlink', () => {
     using dir = tempDir();
     const at = (path: string) => join(dir.path, path);
     mkdirSync(at('metadata/claim'), { recursive: true });
@@ -28,13 +28,13 @@ describe('labelForContainers', () => {
     expect(labelOf(at('outside'))).toBeUndefined();
   });
 
-  it('leaves all as it is where SELinux is off', () => {
+  it('changes nothing if SELinux is off', () => {
     using dir = tempDir();
     labelForContainers([join(dir.path, 'bin')], { enforce: join(dir.path, 'enforce') });
     expect(existsSync(join(dir.path, 'bin'))).toBe(false);
   });
 
-  it('says which file cannot be labelled, and what to set', () => {
+  it('names a file that cannot be labelled, and the setting to change', () => {
     using dir = tempDir();
     writeFileSync(join(dir.path, 'enforce'), '');
     // A file system without such attributes.

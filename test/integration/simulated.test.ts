@@ -55,7 +55,7 @@ async function putIntoPod(pciAddress: string, name = 'net1') {
 const lasting = (links: Link[]) => links.map(({ carrier: _carrier, ...rest }) => rest);
 
 describe('SimulatedNic.start', () => {
-  it('leaves a VF alone that is in a pod', async () => {
+  it('leaves a VF in a pod alone', async () => {
     await startNic();
     const { inPod, link } = await putIntoPod(first);
     const before = await connection.links();
@@ -64,7 +64,7 @@ describe('SimulatedNic.start', () => {
     expect(lasting([vfOf(await inPod.links(), first)!])).toEqual(lasting([link]));
   });
 
-  it('does not mistake a link of the host for a VF whose index in its pod is the same', async () => {
+  it('does not confuse a host link with a VF that has the same index in its pod', async () => {
     const nic = await startNic();
     const pod = stack.use(new TestNetns('pod'));
     const handle = stack.use(pod.open());
@@ -80,7 +80,7 @@ describe('SimulatedNic.start', () => {
     expect(lasting(await connection.links())).toEqual(lasting(before));
   });
 
-  it('restores links that another process has deleted or taken down', async () => {
+  it('restores links that another process deleted or took down', async () => {
     await startNic();
     const at = async (name: string) => (await connection.link({ name }))!.index;
     await connection.deleteLink(await at('nsim0v2'));
@@ -96,7 +96,7 @@ describe('SimulatedNic.start', () => {
     expect(vfOf(links, 'fe00:00:02.2')?.name).toBe('nsim0v2');
   });
 
-  it('takes away what a larger simulation left, except for what is in a pod', async () => {
+  it('removes the VFs of a larger simulation, except those in pods', async () => {
     await startNic({ pfs: 3, vfsPerPf: 3 });
     const { inPod } = await putIntoPod('fe00:01:02.1');
     const nic = await startNic({ pfs: 1, vfsPerPf: 2 });
@@ -114,7 +114,7 @@ describe('SimulatedNic.start', () => {
     expect((await nic.sysfs.networkFunctions()).pfs).toEqual(['fe00:00:00.0']);
   });
 
-  it.each(['nsim0', 'nsim0p0', 'nsim0v0'])('does not take over an interface %s that is not ours', async (name) => {
+  it.each(['nsim0', 'nsim0p0', 'nsim0v0'])('does not take over a foreign interface %s', async (name) => {
     await connection.createVeth({ name, peer: { name: 'other' } });
     await expect(startNic()).rejects.toMatchObject({ code: 'simulation-name-taken', device: name });
     expect((await connection.link({ name }))?.master).toBeUndefined();
@@ -122,7 +122,7 @@ describe('SimulatedNic.start', () => {
 });
 
 describe('SimulatedNic.ensureVf', () => {
-  it('makes the pair again, with the same MAC, after it died with its pod', async () => {
+  it('recreates the pair with the same MAC after it was deleted with its pod', async () => {
     const nic = await startNic();
     const { pod, close, vf } = await putIntoPod(first);
     close();
@@ -143,7 +143,7 @@ describe('SimulatedNic.ensureVf', () => {
     expect(vfOf(await connection.links(), first)).toBeUndefined();
   });
 
-  it('renames a VF that came back under the name of its pod', async () => {
+  it('renames a VF that returned under its name in the pod', async () => {
     const nic = await startNic();
     const { inPod, link } = await putIntoPod(first, 'fast0');
     await inPod.setLink(link.index, { netns: hostHandle, up: true });
@@ -151,21 +151,21 @@ describe('SimulatedNic.ensureVf', () => {
     expect(vfOf(await connection.links(), first)?.name).toBe('nsim0v0');
   });
 
-  it('changes nothing for a VF that is in its place', async () => {
+  it('changes nothing on a VF that is in place', async () => {
     const nic = await startNic();
     const before = await connection.links();
     await nic.ensureVf(second);
     expect(lasting(await connection.links())).toEqual(lasting(before));
   });
 
-  it('knows its own VFs only', async () => {
+  it('ignores foreign VFs', async () => {
     const nic = await startNic();
     await expect(nic.ensureVf('0000:3b:02.0')).rejects.toMatchObject({ code: 'vf-missing', device: '0000:3b:02.0' });
   });
 });
 
 describe('simulated VFs', () => {
-  it('are not offered once the host leaves by one', async () => {
+  it('are withdrawn when a default route uses one', async () => {
     const nic = await startNic();
     const { index } = vfOf(await connection.links(), second)!;
     await connection.setLink(index, { up: true });

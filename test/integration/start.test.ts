@@ -23,7 +23,7 @@ interface LogLine {
   err?: { message: string; code?: string };
 }
 
-describe('netdra run with settings that it cannot work with', () => {
+describe('netdra run with unusable settings', () => {
   let dir: ReturnType<typeof tempDir>;
   beforeEach(() => {
     dir = tempDir();
@@ -76,7 +76,7 @@ describe('netdra run with settings that it cannot work with', () => {
     expect(log).not.toContain('cannot start');
   }
 
-  it('says what is wrong with an inventory policy', () => {
+  it('reports an invalid inventory policy', () => {
     const policy = write('policy', 'kind: Pod');
     expectOneLine(
       start([`--inventory-policy=${policy}`]),
@@ -84,7 +84,7 @@ describe('netdra run with settings that it cannot work with', () => {
     );
   });
 
-  it('says what is wrong with a kubeconfig, or that there is none outside of a cluster', () => {
+  it('reports an invalid kubeconfig, or none outside of a cluster', () => {
     expectOneLine(start([`--kubeconfig=${path('none')}`]), /cannot load kubeconfig \S+\/none: ENOENT/);
     expectOneLine(start([`--kubeconfig=${write('broken', 'clusters: [')}`]), /cannot load kubeconfig \S+\/broken: /);
     const plain = write('plain', kubeconfig('http://127.0.0.1:1'));
@@ -102,19 +102,19 @@ describe('netdra run with settings that it cannot work with', () => {
     ['plugins', '--kubelet-plugins-dir', 'plugins/sriov.netdra.dev, which would be made in \\S+/plugins'],
     ['registry', '--kubelet-registry-dir', 'registry'],
     ['cdi', '--cdi-dir', 'cdi'],
-  ])('says that it may not write to its directory %s', (name, flag, shown) => {
+  ])('reports that it may not write to its directory %s', (name, flag, shown) => {
     chownSync(path(name), unprivileged, unprivileged);
     const line = new RegExp(`cannot write to \\S+/${shown} \\(EACCES\\) \\(.*${flag}\\)\n$`);
     expectOneLine(start([]), line);
   });
 
-  it.runIf(isMachineRoot)('says that it may not write to a directory that only a flag brings in', () => {
+  it.runIf(isMachineRoot)('reports that it may not write to a directory that only a flag requires', () => {
     chownSync(path('attributes'), unprivileged, unprivileged);
     const state = start([`--state-dir=${path('attributes', 'state')}`]);
     expectOneLine(state, /cannot write to \S+\/state, which would be made in \S+\/attributes \(EACCES\) .*--state-dir/);
   });
 
-  it('says that its port is taken', () => {
+  it('reports that its port is taken', () => {
     const other = `require("net").createServer().listen(9797, () => require("fs").writeFileSync("${path('up')}", ""))`;
     const wait = `until [ -e '${path('up')}' ]; do sleep 0.1; done`;
     // What goes on in the background ends with the network's last process of ours.
@@ -128,7 +128,7 @@ describe('netdra run with settings that it cannot work with', () => {
     return [program, ['--mount', ...words.filter((word) => word !== '--simulate=1')]];
   }
 
-  it('goes on if the devices of the node cannot be listed, and publishes none until they are', async () => {
+  it('keeps running if the devices of the node cannot be listed, and publishes them once they are', async () => {
     const [program, words] = withoutSysfs();
     const child = spawn(program, words, { env, stdio: ['ignore', 'pipe', 'inherit'] });
     const exit = once(child, 'exit');
@@ -158,7 +158,7 @@ describe('netdra run with settings that it cannot work with', () => {
     expect(await exit).toEqual([0, null]);
   }, 60_000);
 
-  it('goes on without API server and runtime, says so, and when it asks again', async () => {
+  it('keeps running without API server and runtime, and logs this and the next attempt', async () => {
     const [program, words] = commandLine(['--driver-name=nic.example.com']);
     const child: ChildProcess = spawn(program, words, { env, stdio: ['ignore', 'pipe', 'pipe'] });
     const exit = once(child, 'exit');
@@ -203,7 +203,7 @@ describe('netdra run with settings that it cannot work with', () => {
     expect(stderr).toBe('');
   }, 40_000);
 
-  it('logs everything after SIGUSR2, and after the next one what it did before', async () => {
+  it('logs at debug level after SIGUSR2, and at the old level after the next one', async () => {
     const [program, words] = commandLine(['--log-level=error']);
     const child = spawn(program, words, { env: { PATH: process.env.PATH }, stdio: ['ignore', 'pipe', 'inherit'] });
     const exit = once(child, 'exit');

@@ -39,7 +39,7 @@ function mountElsewhere() {
 }
 
 describe('writeInterfaceSysctls', () => {
-  it('sets keys of the interface in its own namespace, and nothing anywhere else', async () => {
+  it('sets keys of the interface in its namespace only', async () => {
     using bench = await openBench();
     const { netns, other, read } = bench;
     const onHost = readFileSync('/proc/sys/net/ipv4/conf/lo/arp_ignore', 'utf8');
@@ -61,7 +61,7 @@ describe('writeInterfaceSysctls', () => {
     expect(() => readFileSync('/proc/sys/net/ipv4/conf/peer/arp_ignore')).toThrow(/ENOENT/);
   });
 
-  it('knows an interface whose name holds dots', async () => {
+  it('handles interface names with dots', async () => {
     using bench = await openBench('net1.7');
     await writeInterfaceSysctls(bench.netns, 'net1.7', { 'net.ipv4.conf.IFNAME.arp_notify': 1 });
     expect(bench.read('ipv4/conf/net1.7/arp_notify')).toBe('1');
@@ -73,21 +73,21 @@ describe('writeInterfaceSysctls', () => {
     [{ 'net.ipv4.ip_forward': 1 }, /net\.ipv4\.ip_forward/],
     [{ 'net.ipv4.conf.all.forwarding': 1 }, /net\.ipv4\.conf\.all\.forwarding/],
     [{ 'net.ipv4.conf.IFNAME.../all/forwarding': 1 }, /cannot set/],
-  ])('refuses %j and names the key', async (sysctls, message) => {
+  ])('rejects %j and names the key', async (sysctls, message) => {
     using bench = await openBench();
     const write = writeInterfaceSysctls(bench.netns, 'net1', sysctls as Record<string, number | string>);
     await expect(write).rejects.toMatchObject({ code: 'sysctl-refused', message: expect.stringMatching(message) });
     expect(bench.read('ipv4/conf/all/forwarding')).toBe('0');
   });
 
-  it.each(['..', 'a/b', '../all'])('refuses the interface name %j', async (name) => {
+  it.each(['..', 'a/b', '../all'])('rejects the interface name %j', async (name) => {
     using bench = await openBench();
     const write = writeInterfaceSysctls(bench.netns, name, { 'net.ipv4.conf.IFNAME.forwarding': 1 });
     await expect(write).rejects.toThrow(/is not an interface name/);
     expect(bench.read('ipv4/conf/all/forwarding')).toBe('0');
   });
 
-  it("writes through the host's /proc/sys where that is mounted in a container", async () => {
+  it("writes through the host's /proc/sys if that is mounted", async () => {
     using bench = await openBench();
     using elsewhere = mountElsewhere();
     await writeInterfaceSysctls(
@@ -99,7 +99,7 @@ describe('writeInterfaceSysctls', () => {
     expect(bench.read('ipv4/conf/net1/arp_announce')).toBe('2');
   });
 
-  it('says that /proc/sys is read-only, as it is in most containers, and what to do', async () => {
+  it('reports that /proc/sys is read-only, as in most containers, and the remedy', async () => {
     using bench = await openBench();
     using elsewhere = mountElsewhere();
     execFileSync('mount', ['-o', 'remount,bind,ro', elsewhere.mounted]);
@@ -113,7 +113,7 @@ describe('writeInterfaceSysctls', () => {
     ).rejects.toMatchObject({ errno: 'EROFS', hint: expect.stringContaining('--proc-sys-dir') });
   });
 
-  it('lets the event loop go on while the kernel does not finish a write, and gives up in time', async () => {
+  it('does not block the event loop during a stuck write, and gives up after its timeout', async () => {
     using bench = await openBench();
     using dir = tempDir();
     const folder = join(dir.path, 'net/ipv4/conf/net1');
@@ -135,7 +135,7 @@ describe('writeInterfaceSysctls', () => {
 });
 
 describe('configureLink', () => {
-  it('sets kernel settings before addresses, so that those of IPv6 find it switched off or on', async () => {
+  it('sets kernel settings before addresses, so that IPv6 is already enabled or disabled', async () => {
     using bench = await openBench();
     const { pod, netns, link, read, own } = bench;
     const network = {

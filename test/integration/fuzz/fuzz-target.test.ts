@@ -10,7 +10,7 @@ it.each([
   ['endless-loop', /no end after/],
   ['memory', /heap out of memory/],
   ['wrong-error', /TypeError: not announced/],
-])('finds a target with %s, and its input', { timeout: 120_000 }, async (defect, message) => {
+])('the fuzzer reports a target with %s, and its input', { timeout: 120_000 }, async (defect, message) => {
   process.env.PLANTED_DEFECT = defect;
   const { findings } = await fuzzTarget(plantedUrl, 1, 1, 2);
   expect(findings).toHaveLength(1);

@@ -17,20 +17,20 @@ describe('docs/cnf-developers.md', () => {
   const blocks = fencedBlocks(page);
   const extendedResourceScript = blocks.find(({ content }) => content.includes('$NIC_COUNT'));
 
-  it('shows the examples as they are', () => {
+  it('quotes the examples verbatim', () => {
     const shown = blocks.filter(({ file }) => file !== undefined);
     expect(shown.length).toBeGreaterThanOrEqual(8);
     for (const { file = '', content } of shown) expect(content, file).toBe(readFileSync(join(repo, file), 'utf8'));
   });
 
-  it('has nothing else in blocks but commands that are run here', () => {
+  it('has only commands that run here in its code blocks', () => {
     const others = blocks.filter(({ file, language }) => file === undefined && language !== 'console');
     expect(others).toEqual([extendedResourceScript]);
     // A block that the expression above did not see would not be tested.
     expect(page.match(/^```/gm)).toHaveLength(2 * blocks.length);
   });
 
-  describe('has commands that print what it says', () => {
+  describe('shows the real output of', () => {
     let tool: string;
     beforeAll(() => {
       ({ tool } = checkedTool());
@@ -74,6 +74,6 @@ describe('docs/cnf-developers.md', () => {
       return `${stdout}${stderr.replaceAll(root.path, '')}`.replaceAll('\t', ' ');
     }
 
-    it('that are many enough to be the page', () => expect(commands.length).toBeGreaterThan(10));
+    it('all its commands, as their number shows', () => expect(commands.length).toBeGreaterThan(10));
   });
 });

@@ -14,7 +14,7 @@ beforeAll(() => {
 }, buildTimeoutMs);
 
 describe('the parsers', () => {
-  it('survive inputs that no writer writes', async () => {
+  it('survive inputs that no writer produces', async () => {
     const seed = fc.sample(fc.nat(), 1)[0] ?? 0;
     // `npm run fuzz` runs longer.
     const { counts, failure } = await fuzzPrograms(built, 10_000, seed);
@@ -41,7 +41,7 @@ describe('the parsers', () => {
     ),
   })).value;
 
-  it('read what JSON.parse reads', () => {
+  it('accept what JSON.parse accepts', () => {
     using root = new ContainerRoot();
     fc.assert(
       fc.property(json, fc.constantFrom(0, 2, '\t'), (value, indent) => {
@@ -63,7 +63,7 @@ describe('the parsers', () => {
     );
   });
 
-  it('refuse what JSON.parse refuses', () => {
+  it('reject what JSON.parse rejects', () => {
     using root = new ContainerRoot();
     const whole = JSON.stringify({
       claims: [{ claimName: 'nic', requests: [{ requestName: 'vf', attributes: { a: 'x\\"\u00e9', n: '-1.5e+3' } }] }],

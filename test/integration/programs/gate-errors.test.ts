@@ -25,7 +25,7 @@ import {
 
 useGateProgram();
 
-describe('what cannot be understood fails at once', () => {
+describe('netdra-gate fails at once on invalid input', () => {
   it.each<[string, string | Buffer, string]>([
     ['nothing', '', 'the runtime says nothing of the container on standard input'],
     ['no JSON', 'pid=1', "the state of the container is malformed: no JSON: a value expected, but 'p' at offset 0"],
@@ -59,7 +59,7 @@ describe('what cannot be understood fails at once', () => {
     expect(stderr).toMatch(/^netdra-gate: [ -~]+\n$/);
   });
 
-  it('a state that does not end', async () => {
+  it('a container state without an end', async () => {
     const child = spawn(program, ['--claim-dir', claimDir, '--timeout', '0.5'], { stdio: ['pipe', 'ignore', 'pipe'] });
     const stderr = text(child.stderr);
     child.stdin.write(stateOf());
@@ -68,7 +68,7 @@ describe('what cannot be understood fails at once', () => {
   });
 });
 
-describe('a gate that cannot be understood', () => {
+describe('netdra-gate with an unreadable gate', () => {
   const refused = 'the file gate cannot be understood: ';
   it.each<[string, string | Buffer, string]>([
     ['of another version', `netdra-gate 2\nserved ${sandbox}\n`, 'it is of another version of the driver, or damaged'],
@@ -80,12 +80,12 @@ describe('a gate that cannot be understood', () => {
     ['with an empty sandbox', 'netdra-gate 1\nserved  x\n', 'it names no sandbox'],
     ['with a long sandbox', `netdra-gate 1\nserved ${'a'.repeat(129)}\n`, 'it names no sandbox'],
     ['too long', `netdra-gate 1\nwaiting a ${'x'.repeat(5000)}\n`, 'it is too long'],
-  ])('%s: the container waits, and says so when its time is over', async (_what, gate, reason) => {
+  ])('%s: waits, and says so at its timeout', async (_what, gate, reason) => {
     writeFileSync(join(claimDir, 'gate'), gate);
     expect(await run()).toMatchObject({ code: 4, stderr: message(`${late}: ${refused}${reason}`) });
   });
 
-  it('a newer version that an older one replaces: the container starts', async () => {
+  it('starts the container when an older driver replaces a gate of a newer version', async () => {
     writeFileSync(join(claimDir, 'gate'), `netdra-gate 2\nwaiting ${sandbox}\n`);
     const waiter = await waiting();
     await metadata.withdraw(claim);
@@ -93,7 +93,7 @@ describe('a gate that cannot be understood', () => {
     expect(await waiter.outcome).toMatchObject({ code: 0, stderr: '' });
   });
 
-  it('no file: a directory, a link, a pipe', async () => {
+  it('rejects a directory, a link and a pipe as a gate', async () => {
     const gate = join(claimDir, 'gate');
     const irregular = { code: 4, stderr: message(`${late}: ${refused}it is not a regular file`) };
     mkdirSync(gate);
@@ -108,8 +108,8 @@ describe('a gate that cannot be understood', () => {
   });
 });
 
-describe('text that another process wrote into the gate', () => {
-  it('reaches no terminal', async () => {
+describe('gate text written by another process', () => {
+  it('is never printed to a terminal', async () => {
     const gate = Buffer.from(`netdra-gate 1\nwaiting ${sandbox} \x1b[31mred\u202e ä\x07${'x'.repeat(2000)}\n`);
     writeFileSync(join(claimDir, 'gate'), gate);
     const { stderr } = await run();
@@ -119,7 +119,7 @@ describe('text that another process wrote into the gate', () => {
   });
 });
 
-describe('the command line', () => {
+describe('the command line of netdra-gate', () => {
   it.each([
     [[]],
     [['--claim-dir']],
@@ -128,7 +128,7 @@ describe('the command line', () => {
     [['--claim-dir', '/x', '--timeout', 'soon']],
     [['--claim-dir', '/x', '--timeout', '-1']],
     [['--claim-dir', '/x', 'more']],
-  ])('refuses %j', async (args) => {
+  ])('rejects %j', async (args) => {
     const { code, stderr } = await new Run('', '', args).outcome;
     expect({ code, stderr }).toEqual({
       code: 2,
@@ -136,7 +136,7 @@ describe('the command line', () => {
     });
   });
 
-  it('says what the file system refuses', async () => {
+  it('reports errors of the file system', async () => {
     const long = ['--claim-dir', `/${'x'.repeat(300)}`, '--timeout', '5'];
     expect(await new Run(stateOf(), '', long).outcome).toMatchObject({
       code: 5,

@@ -88,7 +88,7 @@ function damage(gate: Gate, how: Damage): Buffer {
 }
 
 describe('netdra-gate and the driver', () => {
-  it('read a gate alike', async () => {
+  it('read a gate in the same way', async () => {
     await check(60, gates, async (gate) => {
       const { code, stderr } = await run(formatGate(gate), '0.1');
       const isOurs = gate.sandboxId === sandbox;
@@ -100,7 +100,7 @@ describe('netdra-gate and the driver', () => {
     });
   });
 
-  it('let no container start by a gate that is damaged', async () => {
+  it('never start a container from a damaged gate', async () => {
     await check(120, fc.tuple(gates, damages), async ([gate, how]) => {
       const bytes = damage(gate, how);
       const { code, stderr } = await run(bytes, '0.1');
@@ -129,7 +129,7 @@ const temporary = ['EMFILE', 'ENFILE', 'ENOMEM', 'EIO', 'EINTR', 'EAGAIN'] as co
 const lasting = ['EACCES', 'EPERM', 'ELOOP', 'ENOSPC', 'ESTALE', 'ENOENT'] as const;
 
 describe('netdra-gate, when system calls fail', () => {
-  it.each(repeatable)('starts a container that is served although %s fails for a moment', async (call) => {
+  it.each(repeatable)('starts a served container although %s fails temporarily', async (call) => {
     const faults = fc.tuple(fc.constantFrom(...temporary), fc.integer({ min: 1, max: 3 }));
     await check(8, faults, async ([name, first]) => {
       const fault = `${call}:${constants.errno[name]}:${first}-${first + 3}`;
@@ -138,7 +138,7 @@ describe('netdra-gate, when system calls fail', () => {
     });
   });
 
-  it('never starts one that is not served, and ends with a reason', async () => {
+  it('never starts an unserved container, and ends with a reason', async () => {
     const isShut = ({ state, sandboxId }: Gate) => state !== 'served' || sandboxId !== sandbox;
     const cases = fc.tuple(
       fc.option(gates.filter(isShut), { nil: undefined }),

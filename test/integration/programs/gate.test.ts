@@ -55,20 +55,20 @@ describe('a container whose sandbox is served', () => {
     expect(ms).toBeLessThan(25_000);
   });
 
-  it('starts whatever its first process does, and without its id', async () => {
+  it('starts whatever its first process does, and without its process ID', async () => {
     await serve();
     expect(await run(stateOf(containerd, { pid: undefined }))).toMatchObject({ code: 0, stderr: '' });
   });
 
-  it('starts with all the annotations that a pod can have, which CRI-O copies, and in Go six bytes for each byte', async () => {
+  it('starts with the largest set of pod annotations, which CRI-O copies and Go escapes to six bytes per byte', async () => {
     await serve();
     const state = stateOf({ ...containerd, a: '@' }).replace('@', '\\u003c'.repeat(2 ** 18));
     expect(await run(state)).toMatchObject({ code: 0, stderr: '' });
   });
 });
 
-describe('a container that comes too early', () => {
-  it('waits, and starts as soon as its sandbox is served', async () => {
+describe('a container that starts before its sandbox is served', () => {
+  it('waits, and starts as soon as the sandbox is served', async () => {
     const waiter = await waiting();
     await metadata.holdGate(claim, sandbox, 'the VF is in another pod');
     expect(waiter.isOver).toBe(false);
@@ -90,7 +90,7 @@ describe('a container that comes too early', () => {
     expect(await waiter.outcome).toMatchObject({ code: 0 });
   });
 
-  it('reads what is written without a rename, too', async () => {
+  it('also reads a gate that is written without a rename', async () => {
     const waiter = await waiting();
     writeFileSync(join(claimDir, 'gate'), `netdra-gate 1\nserved ${sandbox}\n`);
     expect(await waiter.outcome).toMatchObject({ code: 0 });
@@ -114,14 +114,14 @@ describe('a container that comes too early', () => {
       () => metadata.holdGate(claim, other, 'not yours'),
       `${late}: the driver has said nothing about this sandbox, it may not be running`,
     ],
-  ])('fails when its time is over: %s', async (_what, prepareGate, reason) => {
+  ])('fails at its timeout: %s', async (_what, prepareGate, reason) => {
     await prepareGate();
     const { code, stderr, ms } = await run();
     expect({ code, stderr }).toEqual({ code: 4, stderr: message(reason) });
     expect(ms).toBeGreaterThanOrEqual(300);
   });
 
-  it('has one deadline for all its hooks: so many seconds after its first process has started', async () => {
+  it('has one deadline for all its hooks, counted from the start of its first process', async () => {
     // The first process of these tests is older than the timeout, which the program's own time is far from.
     const state = stateOf(containerd, { pid: 1 });
     const timeout = String(Math.floor(ageSecondsOf(1)));
@@ -133,7 +133,7 @@ describe('a container that comes too early', () => {
     expect(await run(state, timeout)).toMatchObject({ code: 0 });
   });
 
-  it('remembers what the driver said last of its sandbox', async () => {
+  it("reports the driver's last message about its sandbox", async () => {
     await metadata.holdGate(claim, sandbox, 'CNI is slow');
     const waiter = new Run(stateOf(ofContainerd), '3');
     await untilWaiting(waiter);
@@ -142,7 +142,7 @@ describe('a container that comes too early', () => {
   });
 });
 
-describe('a container for which nothing will come', () => {
+describe('a container that can never be served', () => {
   it('fails at once when its sandbox has ended', async () => {
     await metadata.endGate(claim, sandbox);
     const { code, stderr, ms } = await run(stateOf(), '50');
@@ -161,14 +161,14 @@ describe('a container for which nothing will come', () => {
     // The same path, another directory.
     ['is prepared for another claim of that name', () => prepare('next-uid')],
     ['is moved away', async () => renameSync(claimDir, `${claimDir}-x`)],
-  ])('fails when its claim %s while it waits', async (_what, end) => {
+  ])('fails if its claim %s while it waits', async (_what, end) => {
     const waiter = await waiting();
     await end();
     const stderr = message('the claim is not prepared on this node any more');
     expect(await waiter.outcome).toMatchObject({ code: 1, stderr });
   });
 
-  it('fails at once when its claim is not prepared', async () => {
+  it('fails at once if its claim is not prepared', async () => {
     await metadata.unprepare(claim);
     const stderr = message('the claim is not prepared on this node any more');
     expect(await run(stateOf(), '50')).toMatchObject({ code: 1, stderr });
@@ -177,14 +177,14 @@ describe('a container for which nothing will come', () => {
     expect(await run(stateOf(), '50')).toMatchObject({ code: 1, stderr });
   });
 
-  it('ends when the first process of the container does', async () => {
+  it('ends with the first process of the container', async () => {
     const init = spawn('sleep', ['1000'], { stdio: 'ignore' });
     const waiter = await waiting(stateOf(containerd, { pid: init.pid }));
     init.kill('SIGKILL');
     expect(await waiter.outcome).toMatchObject({ code: 1, stderr: message('the container has ended') });
   });
 
-  it('ends when that process is dead but its parent has not reaped it', async () => {
+  it('ends when that process is dead but not reaped', async () => {
     // A shell that becomes a program which does not wait for its children.
     const script = 'sleep 1000 & echo $!; exec sleep 1000';
     const parent = spawn('sh', ['-c', script], { stdio: ['ignore', 'pipe', 'ignore'] });
@@ -199,7 +199,7 @@ describe('a container for which nothing will come', () => {
     await once(parent, 'close');
   });
 
-  it('ends when the runtime that called it does', async () => {
+  it('ends with the runtime that called it', async () => {
     const state = join(dir.path, 'state');
     writeFileSync(state, stateOf(ofContainerd));
     const script = '"$0" --claim-dir "$1" --timeout 50 < "$2" & exec sleep 1000';
@@ -210,7 +210,7 @@ describe('a container for which nothing will come', () => {
     expect(await stderr).toBe(message('the container runtime has given the container up'));
   });
 
-  it('ends by SIGTERM at once', async () => {
+  it('ends at once on SIGTERM', async () => {
     const waiter = await waiting();
     waiter.child.kill('SIGTERM');
     const { ms, ...outcome } = await waiter.outcome;
@@ -219,7 +219,7 @@ describe('a container for which nothing will come', () => {
   });
 });
 
-describe('a container that waits announces its sandbox', () => {
+describe('a waiting container announces its sandbox', () => {
   const ofCrio = {
     'io.kubernetes.cri-o.SandboxID': sandbox,
     'io.kubernetes.pod.uid': pod.podUid,
@@ -232,7 +232,7 @@ describe('a container that waits announces its sandbox', () => {
   it.each([
     ['containerd', ofContainerd],
     ['CRI-O', ofCrio],
-  ])('which the driver reads, until it is served: %s', async (_runtime, annotations) => {
+  ])('to the driver, which reads it, until it is served: %s', async (_runtime, annotations) => {
     const waiter = await waiting(stateOf(annotations));
     expect(announced()).toEqual([nameOf(waiter)]);
     expect(statSync(join(claimDir, nameOf(waiter))).mode & 0o777).toBe(0o600);
@@ -262,7 +262,7 @@ describe('a container that waits announces its sandbox', () => {
     }
   });
 
-  it('for as long as it waits', async () => {
+  it('as long as it waits', async () => {
     const waiter = await waiting(stateOf(ofContainerd));
     const longAgo = new Date('2026-01-01');
     utimesSync(join(claimDir, nameOf(waiter)), longAgo, longAgo);
@@ -281,12 +281,12 @@ describe('a container that waits announces its sandbox', () => {
     expect(announced()).toEqual([]);
   });
 
-  it('and when its time is over', async () => {
+  it('until its timeout', async () => {
     expect(await run(stateOf(ofContainerd))).toMatchObject({ code: 4 });
     expect(announced()).toEqual([]);
   });
 
-  it('also when another one of the sandbox has ended', async () => {
+  it('also after another container of the sandbox ended', async () => {
     const [first, second] = [await waiting(stateOf(ofContainerd)), await waiting(stateOf(ofContainerd))];
     first.child.kill('SIGTERM');
     await first.outcome;
@@ -297,7 +297,7 @@ describe('a container that waits announces its sandbox', () => {
     expect(announced()).toEqual([]);
   });
 
-  it('over what one that was killed has left', async () => {
+  it('in place of a stale announcement of a killed container', async () => {
     const script =
       'for name in "waiting.$1.$$" ".waiting.$1.$$.tmp"; do ln -s /nowhere "$2/$name"; done; exec "$0" --claim-dir "$2" --timeout 50';
     const child = spawn('sh', ['-c', script, program, sandbox, claimDir], { stdio: ['pipe', 'ignore', 'inherit'] });
@@ -316,14 +316,14 @@ describe('a container that waits announces its sandbox', () => {
     ['the name is too long', { ...ofContainerd, 'io.kubernetes.cri.sandbox-name': 'a'.repeat(254) }],
     ['the name is empty', { ...ofContainerd, 'io.kubernetes.cri.sandbox-name': '' }],
     ['the sandbox would be another directory', { ...ofContainerd, 'io.kubernetes.cri.sandbox-id': '../a' }],
-  ])('unless %s: it waits all the same', async (_why, annotations) => {
+  ])('except if %s; it waits all the same', async (_why, annotations) => {
     const waiter = await waiting(stateOf(annotations));
     expect(announced()).toEqual([]);
     await metadata.unprepare(claim);
     expect(await waiter.outcome).toMatchObject({ code: 1 });
   });
 
-  it('unless it cannot: it waits all the same, and says nothing of that', async () => {
+  it('if it can; otherwise it waits silently', async () => {
     const script = 'mkdir "$2/.waiting.$1.$$.tmp"; exec "$0" --claim-dir "$2" --timeout 50';
     const child = spawn('sh', ['-c', script, program, sandbox, claimDir], { stdio: ['pipe', 'ignore', 'pipe'] });
     const stderr = text(child.stderr);
@@ -333,7 +333,7 @@ describe('a container that waits announces its sandbox', () => {
     expect([...(await once(child, 'close')), await stderr]).toEqual([0, null, '']);
   });
 
-  it('and does not when it need not wait', async () => {
+  it('only if it has to wait', async () => {
     await serve();
     utimesSync(claimDir, new Date(0), new Date(0));
     expect(await run(stateOf(ofContainerd))).toMatchObject({ code: 0 });

@@ -17,8 +17,8 @@ function evaluate(assignments: string, ...names: string[]): string[] {
   return stdout.split('\0').slice(0, -1);
 }
 
-describe('env', () => {
-  it('has a variable for each fact of each device', async () => {
+describe('netdra-metadata env', () => {
+  it('prints a variable for each attribute of each device', async () => {
     await root.prepare({ claim: 'fast-net', devices: [vf(1), vf(2, 'igbvf')] });
     const { stdout } = run('env');
     const names = ['PCI', 'INTERFACE', 'MAC', 'IPS', 'MTU', 'VLAN', 'NUMA_NODE', 'DRIVER', 'VFIO_DEVICE'];
@@ -45,7 +45,7 @@ describe('env', () => {
     ]);
   });
 
-  it('has short names for one request with a prefix of its own', async () => {
+  it('prints short names for one request with its own prefix', async () => {
     await root.prepare({ claim: 'left', devices: [vf(1)] });
     await root.prepare({ claim: 'right', devices: [vf(2)] });
     expect(evaluate(run('env', 'right/vf', '--prefix', 'NET1').stdout, 'NET1_PCI', 'NET1_COUNT')).toEqual([
@@ -58,7 +58,7 @@ describe('env', () => {
     ]);
   });
 
-  it('refuses names that become the same, rather than have one overwrite the other', async () => {
+  it('rejects names that become equal instead of overwriting one', async () => {
     await root.prepare({ claim: 'a-b', devices: [vf(1)] });
     await root.prepare({ claim: 'a.b', devices: [vf(2)] });
     expect(run('env')).toMatchObject({
@@ -69,7 +69,7 @@ describe('env', () => {
     expect(run('env', 'a.b/vf').exitCode).toBe(0);
   });
 
-  it('survives eval whatever the values are', () => {
+  it('prints values that are safe to eval', () => {
     const text = fc.string({ unit: codePoint, minLength: 1, maxLength: 40 }).filter((each) => !each.includes('\0'));
     const nasty = fc.constantFrom(
       "'; touch /tmp/x; '",
@@ -94,8 +94,8 @@ describe('env', () => {
   });
 });
 
-describe('eal-args', () => {
-  it('leaves out what stays with the kernel, unless it is asked for', async () => {
+describe('netdra-metadata eal-args', () => {
+  it('omits kernel devices unless requested', async () => {
     await root.prepare({ claim: 'dpdk', devices: [vf(1)] });
     await root.prepare({ claim: 'kernel', devices: [vf(2, 'igbvf')] });
     expect(run('eal-args').stdout).toBe('-a 0000:3b:02.1\n');
@@ -111,14 +111,14 @@ describe('eal-args', () => {
   });
 
   it.each(['mlx5_core', 'mlx5_vfio_pci', 'igb_uio', 'uio_pci_generic', 'mana'])(
-    'takes one bound to %s',
+    'includes a device bound to %s',
     async (driver) => {
       await root.prepare({ claim: 'dpdk', devices: [vf(1, driver)] });
       expect(run('eal-args').stdout).toBe('-a 0000:3b:02.1\n');
     },
   );
 
-  it('fails rather than print nothing: DPDK would take every device', async () => {
+  it('fails rather than print nothing, since DPDK would then take every device', async () => {
     await root.prepare({ claim: 'kernel', devices: [vf(1, 'iavf')] });
     expect(run('eal-args')).toMatchObject({
       exitCode: 1,
@@ -136,7 +136,7 @@ describe('eal-args', () => {
     ['', 3],
     ['10000:e1:00.0', 0],
     ['ABCD:3B:02.1', 0],
-  ])('with PCI address %j ends with %d', (address, exitCode) => {
+  ])('exits for PCI address %j with %d', (address, exitCode) => {
     writeDevice({ attributes: { 'resource.kubernetes.io/pciBusID': { string: address } } });
     const result = run('eal-args');
     expect(result).toMatchObject({ exitCode, stdout: exitCode === 0 ? `-a ${address}\n` : '' });
@@ -151,7 +151,7 @@ describe('eal-args', () => {
     expect(run('eal-args', 'nic/vf').stdout).toBe('-a 0000:3b:02.1\n');
   });
 
-  it('says so when a device has no address', () => {
+  it('reports a device without an address', () => {
     writeDevice({ attributes: { model: { string: 'x' } } });
     expect(run('eal-args', 'nic/vf')).toMatchObject({
       exitCode: 1,
@@ -160,13 +160,13 @@ describe('eal-args', () => {
   });
 });
 
-describe('a hundred devices', () => {
+describe('netdra-metadata with a hundred devices', () => {
   const devices = Array.from({ length: 100 }, (_unused, index) => ({
     attributes: { 'resource.kubernetes.io/pciBusID': { string: `0000:${(0x10 + index).toString(16)}:00.1` } },
     networkData: { interfaceName: `net${index}` },
   }));
 
-  it('in as many claims', async () => {
+  it('lists them in as many claims', async () => {
     for (const [index, each] of devices.entries()) {
       await root.prepare({ claim: `nic-${index}`, devices: [each], layouts: [index % 2 === 0 ? 'v1' : 'kep'] });
     }

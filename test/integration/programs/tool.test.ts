@@ -25,8 +25,8 @@ const device = (fields: object) => ({
   requests: [{ name: 'vf', devices: [{ driver: 'd', pool: 'p', name: 'n', ...fields }] }],
 });
 
-describe('every layout', () => {
-  it.each(allLayouts)('%s: lists what it tells, and serves each command', async (layout) => {
+describe('netdra-metadata with every layout', () => {
+  it.each(allLayouts)('%s: lists its contents, and serves each command', async (layout) => {
     await root.prepare({ claim: 'nic', devices: [vf(1), vf(2)], layouts: [layout] });
     const columns = lines(output('--layout', layout, 'list', '--no-headers')).map((line) => line.split('\t'));
     const networkData = (index: number) =>
@@ -47,7 +47,7 @@ describe('every layout', () => {
     expect(output('--layout', layout, 'wait', '--timeout', '0')).toBe('');
   });
 
-  it.each(allLayouts)('%s: is known by its content when a path is given', async (layout) => {
+  it.each(allLayouts)('%s: is recognized by its content if a path is given', async (layout) => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: [layout] });
     const [file = ''] = root.files();
     const { stdout, exitCode } = runProgram(tool, ['--path', join(root.path, file), 'eal-args', 'nic/vf']);
@@ -55,7 +55,7 @@ describe('every layout', () => {
   });
 
   it.each(['v1', 'kep', 'downward-api'] as const)(
-    "%s: has a claim of a template once, by the pod's name",
+    "%s: lists a template claim once, under the pod's name for it",
     async (layout) => {
       await root.prepare({ claim: 'a-nic-x7k2p', podClaimName: 'nic', devices: [vf(1)], layouts: [layout] });
       expect(lines(output('--layout', layout, 'list', '--no-headers'))).toEqual([expect.stringMatching(/^nic\/vf\t/)]);
@@ -63,7 +63,7 @@ describe('every layout', () => {
     },
   );
 
-  it('finds a folder of any layout by --path, and says what is not there', async () => {
+  it('finds a folder of any layout by --path, and names missing files', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: ['downward-api'] });
     await root.prepare({ claim: 'other', devices: [vf(2)], layouts: ['kep'] });
     const at = (path: string) => runProgram(tool, ['--path', join(root.path, path), 'eal-args']);
@@ -72,7 +72,7 @@ describe('every layout', () => {
     expect(at('/nowhere')).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('/nowhere: No such file') });
   });
 
-  it('reads v1 and kep by default, v1 first, and a device that both have once', async () => {
+  it('reads v1 and kep by default, v1 first, and lists a device of both once', async () => {
     await root.prepare({ claim: 'a-nic-x7k2p', podClaimName: 'nic', devices: [vf(1)] });
     await root.prepare({ claim: 'fast-net', devices: [vf(2)], layouts: ['kep'] });
     expect(root.files().filter((path) => path.includes('nic'))).toHaveLength(3);
@@ -83,7 +83,7 @@ describe('every layout', () => {
     expect(output('eal-args', 'a-nic-x7k2p/vf')).toBe('-a 0000:3b:02.1\n');
   });
 
-  it('tells a claim from a claim of a template that has the same name', async () => {
+  it('distinguishes a claim from a template claim of the same name', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: ['v1'] });
     await root.prepare({ claim: 'a-nic-x7k2p', podClaimName: 'nic', devices: [vf(2)], layouts: ['v1'] });
     expect(run('eal-args', 'nic/vf')).toMatchObject({
@@ -99,11 +99,11 @@ describe('every layout', () => {
   });
 });
 
-describe('an extended resource', () => {
+describe('netdra-metadata with an extended resource', () => {
   const claim = 'app-extended-resources-x7k2p';
   const request = 'container-0-request-0';
 
-  it('is found by its name, whatever the scheduler has called its claim and its request', async () => {
+  it('finds it by resource name, whatever the scheduler called its claim and request', async () => {
     await root.prepare({ claim, request, extendedResources: ['intel.com/sriov'], devices: [vf(1), vf(2)] });
     await root.prepare({ claim: 'other', devices: [vf(3)] });
     expect(output('eal-args', 'intel.com/sriov')).toBe('-a 0000:3b:02.1 -a 0000:3b:02.2\n');
@@ -121,7 +121,7 @@ describe('an extended resource', () => {
     });
   });
 
-  it('is not taken for a claim of that name', async () => {
+  it('does not treat it as a claim of that name', async () => {
     await root.prepare({ claim, request, extendedResources: ['intel.com/vf'], devices: [vf(1)], layouts: ['v1'] });
     await root.prepare({ claim: 'intel.com', devices: [vf(2)], layouts: ['v1'] });
     expect(run('eal-args', 'intel.com/vf')).toMatchObject({
@@ -132,7 +132,7 @@ describe('an extended resource', () => {
   });
 });
 
-describe('several drivers', () => {
+describe('netdra-metadata with several drivers', () => {
   it('merges their files of a request: all devices, the lowest generation', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], driver: 'b.example' });
     const update = await root.prepare({ claim: 'nic', devices: [vf(2)], driver: 'a.example' });
@@ -146,29 +146,29 @@ describe('several drivers', () => {
     expect(run('wait', '--generation', '2', '--timeout', '0').exitCode).toBe(4);
   });
 
-  it('joins one that writes layout kep only with one that writes both', async () => {
+  it('joins a driver with only layout kep only with one that writes both', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], driver: 'a.example' });
     await root.prepare({ claim: 'nic', devices: [vf(2)], driver: 'b.example', layouts: ['kep'] });
     expect(output('eal-args', 'nic/vf')).toBe('-a 0000:3b:02.1 -a 0000:3b:02.2\n');
   });
 });
 
-describe('versions', () => {
+describe('netdra-metadata with several document versions', () => {
   it.each([
     ['newest first', [document(), document({}, 'v1alpha1')], 'v1beta1'],
     ['an unknown version before it', [document({ kind: 'DeviceList' }, 'v9'), document({}, 'v1alpha1')], 'v1alpha1'],
     ['noise behind it', [document(), '{"cut off'], 'v1beta1'],
-  ])('takes the first that it knows: %s', (_what, objects, expected) => {
+  ])('picks the first known one: %s', (_what, objects, expected) => {
     root.write(nicFile, objects.join('\n'));
     expect(output('get', 'nic/vf', '.requests[0].devices[0].name')).toBe(`${expected}\n`);
   });
 
-  it('reads a document that names neither its claim nor its generation: its path does', () => {
+  it('takes claim and generation from the path if the document lacks them', () => {
     root.write(nicFile, document({ metadata: {} }));
     expect(output('get', 'nic/vf', '.requests[0].devices[0].name')).toBe('v1beta1\n');
   });
 
-  it('says which versions there are when it knows none', () => {
+  it('lists the versions of a document if it knows none', () => {
     root.write(nicFile, document({}, 'v2') + document({}, 'v3'));
     expect(run('list')).toMatchObject({
       exitCode: 3,
@@ -177,13 +177,13 @@ describe('versions', () => {
   });
 });
 
-describe('a file that is not written yet', () => {
+describe('netdra-metadata with a file that is not written yet', () => {
   const other = nicFile.replace('d.example', 'other.example');
 
   it.each([
     ['empty', ''],
     ['blank, as a withdrawn one is', ' \n\t '.repeat(100)],
-  ])('%s: is no metadata yet, and no partial list of devices is printed', (_what, content) => {
+  ])('%s: reports no metadata, and prints no partial list of devices', (_what, content) => {
     root.write(nicFile, document());
     root.write(other, content);
     const stderr = `netdra-metadata: ${root.path}${other} is empty: its driver has not written it yet, or has withdrawn it\n`;
@@ -202,7 +202,7 @@ describe('a file that is not written yet', () => {
   });
 });
 
-describe('a malformed file', () => {
+describe('netdra-metadata with a malformed file', () => {
   const deep = `${'['.repeat(70)}${']'.repeat(70)}`;
   it.each<[string, string | Uint8Array, string]>([
     ['NULs', '\0'.repeat(300), 'a value expected, but byte 0x00 at offset 0'],
@@ -232,7 +232,7 @@ describe('a malformed file', () => {
     ['a control character', '{"kind":"a\nb"}', 'no control character expected'],
     ['too deep', `{"apiVersion":"x","kind":"y","z":${deep}}`, 'no deeper nesting expected'],
     ['too large', Buffer.alloc(5 << 20, ' '), 'larger than 4194304 bytes'],
-  ])('is named with its path and the reason: %s', (_what, content, reason) => {
+  ])('names its path and the reason: %s', (_what, content, reason) => {
     const path = root.write(nicFile, content);
     const { exitCode, stderr, stdout } = run('get', 'nic/vf');
     expect(stderr).toContain(reason);
@@ -240,7 +240,7 @@ describe('a malformed file', () => {
     expect({ exitCode, stdout, count: lines(stderr).length }).toEqual({ exitCode: 3, stdout: '', count: 1 });
   });
 
-  it('does not hide the others from list, and stops what would use only some of them', async () => {
+  it('lists the other files, and fails commands that need all', async () => {
     await root.prepare({ claim: 'fast-net', devices: [vf(1)] });
     root.write(nicFile, '{');
     const listed = run('list', '--no-headers');
@@ -250,7 +250,7 @@ describe('a malformed file', () => {
     expect(output('eal-args', 'fast-net/vf')).toBe('-a 0000:3b:02.1\n');
   });
 
-  it('says so when no two reads agree', () => {
+  it('reports that no two reads agree', () => {
     // The kernel makes another one for each read.
     const { exitCode, stderr } = runProgram(tool, ['--path', '/proc/sys/kernel/random/uuid', 'list']);
     expect({ exitCode, stderr }).toEqual({
@@ -259,7 +259,7 @@ describe('a malformed file', () => {
     });
   });
 
-  it('is no file: a folder is malformed, a loop of links refused by the system', () => {
+  it("reports a folder as malformed, and a symlink loop by the system's error", () => {
     mkdirSync(join(root.path, nicFile), { recursive: true });
     expect(run('list')).toMatchObject({ exitCode: 3, stderr: expect.stringContaining('it is not a regular file') });
     const loop = join(root.path, `${v1Dir}/resourceclaims/loop/vf/d.example-metadata.json`);
@@ -269,7 +269,7 @@ describe('a malformed file', () => {
   });
 });
 
-describe('get', () => {
+describe('netdra-metadata get', () => {
   it.each([
     ['.requests[0].devices[0].networkData.interfaceName', 'net1\n'],
     ['$.requests[0].devices[0].networkData.ips[1]', '2001:db8::1/64\n'],
@@ -283,14 +283,14 @@ describe('get', () => {
     expect(output('get', 'nic/vf', path)).toBe(expected);
   });
 
-  it('gives the document as it stands without a path', async () => {
+  it('prints the whole document without a path', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: ['kep'] });
     const [file = ''] = root.files();
     expect(JSON.parse(output('get', 'nic/vf'))).toEqual(JSON.parse(readFileSync(join(root.path, file), 'utf8')));
     expect(output('get', 'nic/vf', '.')).toBe(output('get', 'nic/vf'));
   });
 
-  it('keeps 64-bit integers', () => {
+  it('preserves 64-bit integers', () => {
     root.write(
       nicFile,
       document(device({ attributes: { big: { int: 0 } } })).replace('"int":0', '"int":9223372036854775807'),
@@ -308,12 +308,12 @@ describe('get', () => {
     ['.requests[9]', 1],
     ['.requests.name', 1],
     ['.nothing', 1],
-  ])('%s ends with %d', async (path, exitCode) => {
+  ])('%s exits with %d', async (path, exitCode) => {
     await root.prepare({ claim: 'nic', devices: [vf(1)] });
     expect(run('get', 'nic/vf', path)).toMatchObject({ exitCode, stdout: '', stderr: expect.stringContaining(path) });
   });
 
-  it('names what is there when a request is not', async () => {
+  it('names the existing requests if one is missing', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)] });
     expect(run('get', 'nic/fv')).toMatchObject({
       exitCode: 1,
@@ -321,7 +321,7 @@ describe('get', () => {
     });
   });
 
-  it('knows the subrequest that firstAvailable chose', async () => {
+  it('finds the subrequest that firstAvailable chose', async () => {
     await root.prepare({ claim: 'nic', request: 'vf/large', devices: [vf(1)] });
     expect(output('get', 'nic/vf', '.requests[0].name')).toBe('vf/large\n');
     expect(output('get', 'nic/vf/large', '.requests[0].name')).toBe('vf/large\n');
@@ -332,13 +332,13 @@ describe('get', () => {
   });
 });
 
-describe('wait', () => {
+describe('netdra-metadata wait', () => {
   const spawnTool = (...args: string[]) => {
     const child = spawn(tool, ['--root', root.path, ...args], { stdio: 'inherit' });
     return once(child, 'exit').then(([code]) => code as number);
   };
 
-  it('sees a file that comes, and a generation that is written in place', async () => {
+  it('notices a new file, and a generation that is written in place', async () => {
     const first = spawnTool('wait', 'nic/vf', '--timeout', '60');
     const update = await root.prepare({ claim: 'nic', devices: [vf(1)] });
     expect(await first).toBe(0);
@@ -349,7 +349,7 @@ describe('wait', () => {
     expect(await third).toBe(0);
   });
 
-  it('gives up with what is missing', async () => {
+  it('gives up and names what is missing', async () => {
     expect(run('wait', 'nic/vf', '--timeout', '0.05')).toMatchObject({
       exitCode: 4,
       stderr: expect.stringMatching(/generation 1 not seen within 0\.050 s: no metadata of nic\/vf in /),
@@ -363,14 +363,14 @@ describe('wait', () => {
     expect(run('wait', '--timeout', '60').exitCode).toBe(3);
   });
 
-  it('does not wait for generations where a layout has none', async () => {
+  it('does not wait for generations in a layout without them', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: ['downward-api'] });
     expect(run('--layout', 'downward-api', 'wait', '--generation', '2', '--timeout', '60').exitCode).toBe(2);
   });
 });
 
-describe('exec', () => {
-  it('becomes the program, with the variables and the arguments for DPDK', async () => {
+describe('netdra-metadata exec', () => {
+  it('executes the program with the variables and the DPDK arguments', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)] });
     const script = 'echo "$NETDRA_NIC_VF_INTERFACE $*"; exit 7';
     const { stdout, exitCode } = run(
@@ -389,7 +389,7 @@ describe('exec', () => {
     expect({ stdout, exitCode }).toEqual({ stdout: 'net1 -a 0000:3b:02.1,x=1 -- -i\n', exitCode: 7 });
   });
 
-  it('waits first when an option requires it, and says why it does not start', async () => {
+  it('waits first if an option says so, and says why it does not start', async () => {
     expect(run('exec', 'nic/vf', '--timeout', '0', '--', 'true').exitCode).toBe(4);
     expect(run('exec', 'nic/vf', '--', 'true').exitCode).toBe(1);
     await root.prepare({ claim: 'nic', devices: [vf(1)] });
@@ -402,8 +402,8 @@ describe('exec', () => {
   });
 });
 
-describe('copy-to', () => {
-  it('puts itself into a folder or at a path, where it runs', async () => {
+describe('netdra-metadata copy-to', () => {
+  it('copies itself into a folder or to a path, where it runs', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)] });
     for (const [target, path] of [
       ['', 'netdra-metadata'],
@@ -418,7 +418,7 @@ describe('copy-to', () => {
     expect(run('copy-to', join(root.path, 'no/such/folder')).exitCode).toBe(5);
   });
 
-  it('goes on where a container was killed while it copied: in each container of the pod it has the same process id', async () => {
+  it('replaces the partial copy of a killed container, although each container has the same process ID', async () => {
     mkdirSync(root.path, { recursive: true });
     const target = join(root.path, 'again');
     const script = `: > ${target}.$$.tmp; exec "$0" copy-to ${target}`;
@@ -427,7 +427,7 @@ describe('copy-to', () => {
   });
 });
 
-describe('the command line', () => {
+describe('the command line of netdra-metadata', () => {
   it.each([
     [[], 2],
     [['unknown'], 2],
@@ -454,13 +454,13 @@ describe('the command line', () => {
     [['env'], 1],
     [['--help'], 0],
     [['version'], 0],
-  ])('%j ends with %d', (args, exitCode) => {
+  ])('%j exits with %d', (args, exitCode) => {
     const result = run(...args);
     expect(result.exitCode, result.stderr).toBe(exitCode);
     expect(result.stderr === '').toBe(exitCode === 0);
   });
 
-  it('does not take output that was lost for success', async () => {
+  it('exits with an error if its output was lost', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)] });
     const child = spawn(tool, ['--root', root.path, 'env'], {
       stdio: ['ignore', openSync('/dev/full', 'w'), 'ignore'],
