@@ -5,8 +5,8 @@ import { layoutNames } from '../../src/framework/metadata/index.ts';
 import { parseAddress } from '../../src/instance/parse-flags.ts';
 import { find, podOf, read } from './chart-objects.ts';
 
-describe('the pod of the chart', () => {
-  it('takes the image by tag or by digest', () => {
+describe("the chart's pod", () => {
+  it('uses the image by tag or by digest', () => {
     expect(podOf({ image: { repository: '[fd00::1]:5000/netdra' } })?.containers[0]?.image).toBe(
       '[fd00::1]:5000/netdra:0.1.0',
     );
@@ -20,7 +20,7 @@ describe('the pod of the chart', () => {
     expect(localhostProfile).toBe(`sriov.netdra.dev/${'a'.repeat(64)}.json`);
   });
 
-  it('runs on Linux nodes, of those on the ones that the values select', () => {
+  it('runs on the Linux nodes that the values select', () => {
     const os = { 'kubernetes.io/os': 'linux' };
     expect(podOf({})?.nodeSelector).toEqual(os);
     expect(podOf({ kubeletPlugin: { nodeSelector: { sriov: 'true' } } })?.nodeSelector).toEqual({
@@ -29,7 +29,7 @@ describe('the pod of the chart', () => {
     });
   });
 
-  it('mounts more only for what needs it', () => {
+  it('mounts further directories only for features that need them', () => {
     const paths = (values: Record<string, unknown>) =>
       podOf(values)?.containers[0]?.volumeMounts?.map((each) => each.mountPath);
     expect(paths({})).toHaveLength(13);
@@ -43,7 +43,7 @@ describe('the pod of the chart', () => {
     expect(rulesOf({})).not.toContainEqual(rule);
   });
 
-  it('mounts the directories of all layouts, whatever the layouts are: claims keep those that they have', () => {
+  it('mounts the directories of all layouts, since claims keep theirs', () => {
     const dirsOf = (kubeletPlugin: Record<string, unknown>) => {
       const pod = podOf({ kubeletPlugin });
       const [container] = pod?.containers ?? [];
@@ -69,7 +69,7 @@ describe('the pod of the chart', () => {
     ]);
   });
 
-  it('serves metrics and probes by HTTPS with the Secret that it is given, and has all that ask use it', () => {
+  it('serves metrics and probes over HTTPS with the given Secret, for all its clients', () => {
     const values = { http: { tls: { secretName: 'netdra-tls' } }, serviceMonitor: { enabled: true } };
     const pod = podOf(values);
     const [driver] = pod?.containers ?? [];
@@ -106,7 +106,7 @@ describe('the pod of the chart', () => {
     // No address to connect to.
     ['::', '[::]:9797', '::1'],
     ['0.0.0.0', '0.0.0.0:9797', '127.0.0.1'],
-  ])('serves metrics and probes at host %j, where the kubelet asks for them', (host, address, probed) => {
+  ])('serves metrics and probes at host %j, where the kubelet probes', (host, address, probed) => {
     const [driver] = podOf({ http: { host } })?.containers ?? [];
     const flag = driver?.args?.find((arg) => arg.startsWith('--http-address='));
     expect(flag).toBe(`--http-address=${address}`);
@@ -114,7 +114,7 @@ describe('the pod of the chart', () => {
     for (const probe of [driver?.livenessProbe, driver?.readinessProbe]) expect(probe?.httpGet?.host).toBe(probed);
   });
 
-  it("runs the driver with its own seccomp profile, with one that others have put there, or with the runtime's", () => {
+  it("runs with the driver's seccomp profile, with a given one, or with the runtime's", () => {
     const of = (seccomp: Record<string, unknown>, image = {}) => {
       const pod = podOf({ image, kubeletPlugin: { seccomp } });
       const install = pod?.initContainers?.[0]?.args?.[2];
@@ -136,7 +136,7 @@ describe('the pod of the chart', () => {
     expect(() => of({ localhostProfile: '../x.json' })).toThrow(/localhostProfile/);
   });
 
-  it('has a preset for OpenShift whose constraints allow what the pod asks for, and nothing that it does not', () => {
+  it('has an OpenShift preset whose constraints allow exactly what it requests', () => {
     const preset = loadYaml<Record<string, Record<string, object>>>(read('helm/netdra/values-openshift.yaml'));
     const values = {
       ...preset,

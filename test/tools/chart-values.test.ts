@@ -51,18 +51,18 @@ function merged(...parts: Record<string, unknown>[]): Record<string, unknown> {
   }, {});
 }
 
-describe('values of the chart that most charts have', () => {
+describe('common chart values', () => {
   const names = Object.keys(common);
   it.each<[string, string[]]>([
     ...names.map((name): [string, string[]] => [`${name} alone`, [name]]),
     ...names.map((name): [string, string[]] => [`all but ${name}`, names.filter((each) => each !== name)]),
     ['all', names],
-  ])('fit the schemas of Kubernetes: %s', (_, chosen) => {
+  ])('render objects that fit the schemas of Kubernetes: %s', (_, chosen) => {
     const values = merged(...chosen.map((name) => common[name] ?? {}));
     expect(problemsOf({ values, releaseName: 'my-release', namespace: 'net' })).toEqual([]);
   });
 
-  it('name, place and label all objects, but selectors stay as they are', () => {
+  it('name, place and label all objects, but keep selectors unchanged', () => {
     const values = merged(...['nameOverride', 'namespaceOverride', 'commonLabels'].map((name) => common[name] ?? {}));
     const options = { releaseName: 'net', namespace: 'kube-system', withTests: true };
     const objects = parseObjects(renderChart({ ...options, values }));
@@ -83,7 +83,7 @@ describe('values of the chart that most charts have', () => {
     expect(named('net').metadata.name).toBe('netdra');
   });
 
-  it('put another registry into the names of all images', () => {
+  it('change the registry of all images', () => {
     const imagesOf = (image: object) => {
       const values = { image, global: { imageRegistry: 'mirror.example.com:5000/hub/' } };
       const text = renderChart({ values, withTests: true });
@@ -96,7 +96,7 @@ describe('values of the chart that most charts have', () => {
     ]);
   });
 
-  it("follow the kubelet's root directory, and single directories before it", () => {
+  it("follow the kubelet's root directory, with single directories taking precedence", () => {
     const pathsOf = (kubeletPlugin: object) => {
       const { volumes = [], containers = [] } = podOf({ kubeletPlugin }) ?? {};
       const paths = ['plugin', 'registry', 'seccomp'].map(
@@ -139,14 +139,14 @@ describe('values of the chart that most charts have', () => {
     });
   });
 
-  it('have the dashboard as it is, with the label that a sidecar looks for', () => {
+  it('render the dashboard unchanged, with the label that a sidecar looks for', () => {
     expect(renderObjects().filter(({ kind }) => kind === 'ConfigMap')).toEqual([]);
     const { metadata, data } = find<V1ConfigMap>('ConfigMap', { dashboard: { enabled: true } });
     expect(metadata).toMatchObject({ namespace: 'kube-system', labels: { grafana_dashboard: '1' } });
     expect(data).toEqual({ 'netdra.json': read('helm/netdra/dashboard.json') });
   });
 
-  it('add settings of the scrape to those of the chart', () => {
+  it('add scrape settings to those of the chart', () => {
     const { spec } = find<{ spec: { endpoints: object[] } }>('ServiceMonitor', common.serviceMonitor ?? {});
     expect(spec.endpoints).toMatchObject([
       {
@@ -158,7 +158,7 @@ describe('values of the chart that most charts have', () => {
     ]);
   });
 
-  it('render objects of your own, those that are text as templates', () => {
+  it('render extra objects, with text ones as templates', () => {
     const maps = renderObjects({ values: common.extraObjects ?? {} }).filter(({ kind }) => kind === 'ConfigMap');
     expect(maps.map(({ metadata }) => metadata?.name)).toEqual(['mine', 'netdra-mine']);
     expect(maps[0]).toMatchObject({ data: { text: '{{ $labels.node }}' } });

@@ -56,11 +56,11 @@ const everythingOn = {
 };
 
 describe('the chart', () => {
-  it('is what deploy/manifests/netdra.yaml was made from', () => {
+  it('renders deploy/manifests/netdra.yaml', () => {
     expect(read('manifests/netdra.yaml')).toBe(renderManifest());
   });
 
-  it.each(helmVersions)('is complete and unambiguous for %s, and the same objects', (version) => {
+  it.each(helmVersions)('renders the same complete, unambiguous objects for %s', (version) => {
     const cacheDir = cacheFolder(process.env);
     const lint = runHelm(cacheDir, ['lint', '--strict', chartDir], { version });
     expect(lint).toContain('0 chart(s) failed');
@@ -84,7 +84,7 @@ describe('the chart', () => {
     },
   );
 
-  it('has a test that asks for a VF and reads its file, wherever the layouts put it, and that no selector finds', () => {
+  it('has a helm test that requests a VF and reads its file in any layout, and that no selector matches', () => {
     const testPod = (values: Record<string, unknown>) => {
       const objects = parseObjects(renderChart({ values, withTests: true }));
       return objects.find(({ kind }) => kind === 'Pod') as V1Pod | undefined;
@@ -102,14 +102,14 @@ describe('the chart', () => {
     expect(testPod({})?.metadata?.labels).not.toMatchObject(selector ?? {});
   });
 
-  it('can have a class for whole NICs, to which VFs in a virtual machine belong: it asks nothing of a PF', () => {
+  it('can render a class for whole NICs, including VFs in a virtual machine, without requirements on a PF', () => {
     const objects = renderObjects({ values: { deviceClasses: { nic: { create: true } } } });
     const { spec } = objects.find(({ metadata }) => metadata?.name === 'netdra-nic') as V1DeviceClass;
     const expression = 'device.driver == "sriov.netdra.dev" && device.attributes["sriov.netdra.dev"].kind == "nic"';
     expect(spec).toEqual({ extendedResourceName: 'netdra.dev/nic', selectors: [{ cel: { expression } }] });
   });
 
-  it.each(helmVersions)('has classes that ask nothing of a PF where their vf is null, for %s', (version) => {
+  it.each(helmVersions)('renders classes without requirements on a PF if their vf is null, for %s', (version) => {
     const vfOf = (vf: object | null) => {
       const objects = renderObjects({ version, values: { deviceClasses: { kernel: { vf }, dpdk: { vf } } } });
       const classes = objects.filter(({ kind }) => kind === 'DeviceClass') as V1DeviceClass[];
@@ -123,7 +123,7 @@ describe('the chart', () => {
     ]);
   });
 
-  it.each(helmVersions)('can be a part of another chart, which has it or not by a condition, for %s', (version) => {
+  it.each(helmVersions)('can be a conditional dependency of another chart, for %s', (version) => {
     using dir = tempDir();
     cpSync(chartDir, join(dir.path, 'charts/netdra'), { recursive: true });
     const { version: chartVersion } = packageInfo;
@@ -145,7 +145,7 @@ describe('the chart', () => {
     expect(renamed.filter((name) => name.includes('platform'))).toEqual([]);
   });
 
-  it('lets the driver reach the API server at the ports that its values name', () => {
+  it('allows the driver to reach the API server at the configured ports', () => {
     const ports = (values: object) => {
       const { spec } = find<V1NetworkPolicy>('NetworkPolicy', { networkPolicy: { enabled: true, ...values } });
       return spec?.egress?.flatMap((rule) => rule.ports?.map(({ port }) => port));
@@ -154,7 +154,7 @@ describe('the chart', () => {
     expect(ports({ apiServerPorts: [16443] })).toEqual([16443, 53, 53]);
   });
 
-  it('has default values that fit its schema, each of which the schema has, and the other way round', () => {
+  it('has exactly the default values that its schema describes, and they are valid', () => {
     const values = loadYaml<Record<string, unknown>>(read('helm/netdra/values.yaml'));
     expect(z.fromJSONSchema(schema).safeParse(values).error).toBeUndefined();
     const inSchema = (each: { properties?: Record<string, object> }, path = ''): string[] =>
@@ -171,7 +171,7 @@ describe('the chart', () => {
     expect(inValues(values, '').sort()).toEqual(known.filter((path) => path !== 'enabled').sort());
   });
 
-  it('offers in its schema what the driver takes', () => {
+  it('offers in its schema what the driver accepts', () => {
     const { metadataLayouts, metadataVersions: versions, ...others } = schema.properties.kubeletPlugin.properties;
     const { startGate, openClaimFields } = others;
     expect([...metadataLayouts.items.enum].sort()).toEqual([...layoutNames].sort());
@@ -185,7 +185,7 @@ describe('the chart', () => {
     [8, '8'],
     ['8', '8'],
     ['8x128', '8x128'],
-  ])('takes %j for simulated VFs, as the driver does', (simulate, text) => {
+  ])('accepts %j for simulated VFs, like the driver', (simulate, text) => {
     const flag = podOf({ kubeletPlugin: { simulate } })?.containers[0]?.args?.find((arg) =>
       arg.startsWith('--simulate='),
     );
@@ -193,11 +193,11 @@ describe('the chart', () => {
     if (text !== undefined) expect(() => parseSimulation(text)).not.toThrow();
   });
 
-  it('has the policy of the driver in its schema', () => {
+  it("has the driver's policy in its schema", () => {
     expect(schema.properties.inventoryPolicy).toEqual(policySchema());
   });
 
-  it('has the handlers without hooks that the driver has', () => {
+  it("has the driver's list of handlers without hooks", () => {
     const { kubeletPlugin } = loadYaml<{ kubeletPlugin: { hooklessRuntimeHandlers: string[] } }>(
       read('helm/netdra/values.yaml'),
     );
@@ -221,7 +221,7 @@ describe('the chart', () => {
     ['a port that the driver has no capability for', { http: { port: 443 } }, /http.port/],
     ['an invalid digest', { image: { digest: 'sha256:1' } }, /digest/],
     ['a layout that is not there', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],
-  ])('refuses %s in values', (_, values, message) => {
+  ])('rejects %s in values', (_, values, message) => {
     expect(() => renderObjects({ values })).toThrow(message);
   });
 
@@ -247,7 +247,7 @@ describe('the chart', () => {
     ['123', '456'],
     ['1e3', '0x10'],
     ['true', 'null'],
-  ])('has release %s and namespace %s as texts', (releaseName, namespace) => {
+  ])('quotes release %s and namespace %s as strings', (releaseName, namespace) => {
     const options = { values: everythingOn, releaseName, namespace };
     expect(problemsOf(options)).toEqual([]);
     for (const { kind, metadata } of renderObjects(options)) {
@@ -262,7 +262,7 @@ describe('the chart', () => {
     ['5g-core', 'netdra-5g-core-metrics'],
     ['net.blue', 'net-blue-metrics'],
     [`5${'g'.repeat(52)}`, `netdra-5${'g'.repeat(47)}-metrics`],
-  ])('has a metrics Service for release %s whose name a Service can have: %s', (releaseName, name) => {
+  ])('names the metrics Service of release %s validly: %s', (releaseName, name) => {
     const values = { serviceMonitor: { enabled: true }, http: { tls: { secretName: 'tls' } } };
     const objects = renderObjects({ values, releaseName });
     expect(objects.find(({ kind }) => kind === 'Service')?.metadata?.name).toBe(name);
@@ -271,7 +271,7 @@ describe('the chart', () => {
     expect(monitor.spec?.endpoints).toMatchObject([{ tlsConfig: { serverName: `${name}.kube-system.svc` } }]);
   });
 
-  it('has the alert rules as they are', () => {
+  it('includes the alert rules unchanged', () => {
     const { spec } = find<{ spec: object }>('PrometheusRule', { prometheusRule: { enabled: true } });
     const rules = read('helm/netdra/alerts.yaml');
     expect(spec).toEqual(loadYaml(rules));
@@ -285,27 +285,32 @@ describe('the chart', () => {
   it.each([
     ['NodeNetworkDevices', 'nodeView', 'nodenetworkdevices', ['ValidatingAdmissionPolicy netdra-node-view']],
     ['NetworkDevicePolicies', 'policyObjects', 'networkdevicepolicies', []],
-  ])('has what %s need only with %s.enabled, and their definition once in a cluster', (_, value, plural, policies) => {
-    const mentions = (values: object) => {
-      const objects = renderObjects({ values: { [value]: values } });
-      const isMeant = (object: object) =>
-        new RegExp(`${plural}|--${value === 'nodeView' ? 'node-view' : 'policy-objects'}`).test(JSON.stringify(object));
-      return objects.filter(isMeant).map(({ kind, metadata }) => `${kind} ${metadata?.name}`);
-    };
-    const always = ['ClusterRole netdra', 'ClusterRole netdra-viewer', 'DaemonSet netdra'];
-    const definition = `CustomResourceDefinition ${plural}.netdra.dev`;
-    expect(mentions({}).sort()).toEqual([...always, definition, ...policies].sort());
-    expect(mentions({ createDefinition: false }).sort()).toEqual([...always, ...policies].sort());
-    expect(mentions({ enabled: false })).toEqual([]);
-  });
+  ])(
+    'renders the objects for %s only with %s.enabled, and their definition once per cluster',
+    (_, value, plural, policies) => {
+      const mentions = (values: object) => {
+        const objects = renderObjects({ values: { [value]: values } });
+        const isMeant = (object: object) =>
+          new RegExp(`${plural}|--${value === 'nodeView' ? 'node-view' : 'policy-objects'}`).test(
+            JSON.stringify(object),
+          );
+        return objects.filter(isMeant).map(({ kind, metadata }) => `${kind} ${metadata?.name}`);
+      };
+      const always = ['ClusterRole netdra', 'ClusterRole netdra-viewer', 'DaemonSet netdra'];
+      const definition = `CustomResourceDefinition ${plural}.netdra.dev`;
+      expect(mentions({}).sort()).toEqual([...always, definition, ...policies].sort());
+      expect(mentions({ createDefinition: false }).sort()).toEqual([...always, ...policies].sort());
+      expect(mentions({ enabled: false })).toEqual([]);
+    },
+  );
 
-  it('offers NUMA nodes as lists where that is wanted', () => {
+  it('publishes NUMA nodes as lists if enabled', () => {
     const flag = '--list-attributes=true';
     expect(podOf({})?.containers[0]?.args).not.toContain(flag);
     expect(podOf({ kubeletPlugin: { listAttributes: true } })?.containers[0]?.args).toContain(flag);
   });
 
-  it('has metrics of the traffic of VFs where they are wanted, with the pods of the VFs as labels', () => {
+  it('exports traffic metrics of VFs if enabled, with their pods as labels', () => {
     const flag = '--vf-traffic=true';
     expect(podOf({})?.containers[0]?.args).not.toContain(flag);
     expect(podOf({ kubeletPlugin: { vfTraffic: true } })?.containers[0]?.args).toContain(flag);
@@ -313,7 +318,7 @@ describe('the chart', () => {
     expect(spec).toMatchObject({ endpoints: [{ honorLabels: true }] });
   });
 
-  it('has the job that the alert NetdraDown looks for, whatever the release is called', () => {
+  it('names the job as the alert NetdraDown expects, for every release name', () => {
     const values = { serviceMonitor: { enabled: true } };
     const objects = renderObjects({ values, releaseName: 'sriov' });
     const monitor = objects.find(({ kind }) => kind === 'ServiceMonitor') as { spec?: { jobLabel: string } };

@@ -38,7 +38,7 @@ describe('the example readers', () => {
   describe('in Python', () => {
     const read = (claim: string) => output(tool('python3'), [join(consumers, 'read_metadata.py'), claim, 'vf']);
 
-    it('finds a claim, one of a template, and the path of the KEP', async () => {
+    it('finds a claim, a template claim, and the path of the KEP', async () => {
       await root.prepare({ claim: 'fast-net', devices: [vf(1)], layouts: ['v1'] });
       await root.prepare({ claim: 'a-nic-x', podClaimName: 'nic', devices: [vf(2)], layouts: ['v1'] });
       await root.prepare({ claim: 'old', devices: [vf(3)], layouts: ['kep'] });
@@ -47,7 +47,7 @@ describe('the example readers', () => {
       expect(read('old')).toEqual([`${facts(3)} 192.0.2.3/24 2001:db8::3/64`]);
     });
 
-    it('merges drivers, takes a file that ends in blanks, and passes over unknown versions', async () => {
+    it('merges drivers, accepts trailing blanks, and skips unknown versions', async () => {
       const update = await root.prepare({ claim: 'nic', devices: [vf(1)], driver: 'a.example' });
       await update([{ ...vf(1), networkData: {} }]);
       await root.prepare({ claim: 'nic', devices: [vf(2)], driver: 'b.example' });
@@ -58,7 +58,7 @@ describe('the example readers', () => {
     });
   });
 
-  it('in Go: finds a claim, one of a template, and several drivers', async () => {
+  it('in Go: finds a claim, a template claim, and several drivers', async () => {
     await root.prepare({ claim: 'fast-net', devices: [vf(1)], driver: 'a.example' });
     await root.prepare({ claim: 'fast-net', devices: [vf(3)], driver: 'b.example' });
     await root.prepare({ claim: 'a-nic-x', podClaimName: 'nic', devices: [vf(2)] });
@@ -81,7 +81,7 @@ describe('the example readers', () => {
     expect(start(program, ['nic', 'other'])).toMatchObject({ status: 1 });
   });
 
-  it('in shell with jq, by the paths and fields of the KEP: works on layout kep', async () => {
+  it('in shell with jq: reads layout kep by the paths and fields of the KEP', async () => {
     await root.prepare({ claim: 'sriov-vf-claim', devices: [vf(1)], request: 'network-request', layouts: ['kep'] });
     const jqFolder = join(tool('jq'), '..');
     const script = join(consumers, 'read-metadata.sh');
@@ -99,14 +99,14 @@ describe('the example readers', () => {
       return start(tool('python3'), [join(consumers, 'virt_launcher.py'), file]);
     };
 
-    it('makes a host device of the VF that the claim of kubevirt-vmi.yaml got', async () => {
+    it('creates a host device from the VF of the claim in kubevirt-vmi.yaml', async () => {
       await root.prepare({ claim: 'vm-nic-x', podClaimName: 'nic', devices: [vf(5)] });
       const { stdout, status } = launch();
       expect(status).toBe(0);
       expect(stdout).toContain("<address domain='0x0000' bus='0x3b' slot='0x02' function='0x5'/>");
     });
 
-    it('refuses what virt-launcher refuses', async () => {
+    it('rejects what virt-launcher rejects', async () => {
       expect(launch().stderr).toContain('nic/vf: 0 metadata files, exactly one driver is supported');
       await root.prepare({ claim: 'vm-nic-x', podClaimName: 'nic', devices: [vf(1), vf(2)] });
       expect(launch().stderr).toContain('nic/vf: 2 devices, exactly one is supported');

@@ -15,12 +15,12 @@ const promtool = (...args: string[]) =>
   });
 
 describe('promtool', () => {
-  it('takes the alert rules, and sees them fire when they should', () => {
+  it('accepts the alert rules, which fire when they should', () => {
     expect(promtool('check', 'rules', join(deploy, 'helm/netdra/alerts.yaml'))).toContain('SUCCESS: 21 rules found');
     expect(promtool('test', 'rules', join(deploy, 'helm/alerts.test.yaml'))).toContain('SUCCESS');
   });
 
-  it('takes the expressions of the dashboard', () => {
+  it('accepts the expressions of the dashboard', () => {
     using dir = tempDir();
     const expressions = dashboardExpressions();
     const rules = expressions.map((expr, index) => ({ record: `panel_${index}`, expr }));

@@ -10,7 +10,7 @@ function plotsOf(markdown: string): { page: string; tables: Plot[][] } {
 }
 
 describe('addPlots', () => {
-  it('has medians beside those of the reference, in a plot for each unit', () => {
+  it('draws medians beside those of the reference, one plot per unit', () => {
     const { page, tables } = plotsOf(`Text.
 
 |         |   median |      p99 | runs | reference | its median |  its p99 |  ratio |
@@ -33,7 +33,7 @@ describe('addPlots', () => {
     ]);
   });
 
-  it('compares what a second column names, and leaves out what was not measured', () => {
+  it('draws the comparison that a second column names, and skips missing measurements', () => {
     const { tables } = plotsOf(`| 1,000 nodes | publisher | s | kB |
 |---|---|--:|--:|
 | start | netdra | | 1,257 |
@@ -53,13 +53,13 @@ describe('addPlots', () => {
     ]);
   });
 
-  it('makes no plot of a table of words', () => {
+  it('draws no plot for a table of words', () => {
     const table = '| a | b |\n|---|---|\n| c | 5 min |\n';
     expect(plotsOf(table)).toEqual({ page: table, tables: [] });
   });
 });
 
-it('a plot has a mark at its place, on a logarithmic axis if figures are far apart', () => {
+it('draws a mark at its value, on a logarithmic axis if values differ widely', () => {
   const plot = (values: number[]) =>
     drawPlots([
       {
@@ -73,7 +73,7 @@ it('a plot has a mark at its place, on a logarithmic axis if figures are far apa
   expect(plot([1])).toContain('a &lt; b');
 });
 
-it('a recording shows each text in its time, and shortens pauses', () => {
+it('shows each text of a recording at its time, and shortens pauses', () => {
   const svg = drawRecording([
     { row: 0, text: '$ demo', seconds: 0.5 },
     { row: 1, text: 'starting ...', seconds: 1 },

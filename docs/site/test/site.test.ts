@@ -111,12 +111,12 @@ async function problemsOfAll(look: (typeof looks)[number], paths: string[], isEx
 }
 
 describe.each(looks)('on a $device in $colorScheme', (look) => {
-  it('each kind of page has no fault', async () => {
+  it('shows each kind of page without accessibility violations', async () => {
     const isLast = look.device === 'phone' && look.colorScheme === 'dark';
     expect(await problemsOfAll(look, isLast ? layouts : examples, true)).toEqual([]);
   });
 
-  it('pages of our own have no fault', async () => {
+  it('shows our own pages without accessibility violations', async () => {
     const rest = own.filter((page) => !examples.includes(page));
     const share = rest.filter((_, index) => index % looks.length === looks.indexOf(look));
     expect(share.length).toBeGreaterThan(15);
@@ -131,7 +131,7 @@ async function onPage(path: string, act: (page: Page) => Promise<void>): Promise
   await act(page);
 }
 
-it('the search finds an error code', () =>
+it('finds an error code with the search', () =>
   onPage('index.html', async (page) => {
     await page.keyboard.press('Control+k');
     // The box is loaded when it is opened: keys before that are lost.
@@ -141,7 +141,7 @@ it('the search finds an error code', () =>
     expect(await page.locator('#api-conflict').textContent()).toContain('api-conflict');
   }));
 
-it('each alert leads to what to do, by the path that its rule has', async () => {
+it('links each alert to its remedy, under the path in the alert rule', async () => {
   const rules = readRules();
   expect(rules.length).toBeGreaterThan(10);
   const headingOf = ({ alert }: (typeof rules)[number]) => `#${alert.toLowerCase()}`;
@@ -154,7 +154,7 @@ it('each alert leads to what to do, by the path that its rule has', async () => 
   });
 });
 
-it('the menu of versions opens another one', () =>
+it('opens another version from the version menu', () =>
   onPage('index.html', async (page) => {
     await page.route('**/versions.json', (route) => route.fulfill({ json: ['main', '0.1.0'] }));
     await page.reload({ waitUntil: 'networkidle' });
@@ -165,7 +165,7 @@ it('the menu of versions opens another one', () =>
     await asked;
   }));
 
-it('the start page leads to the newest release', () => {
+it('redirects the start page to the newest release', () => {
   using dir = tempDir();
   const start = () => /url=([^"]*)"/.exec(readFileSync(join(dir.path, 'index.html'), 'utf8'))?.[1];
   const add = (version: string) => {
@@ -181,7 +181,7 @@ it('the start page leads to the newest release', () => {
   expect(list).toEqual(['main', '0.10.0', '0.9.0', '0.1.0']);
 });
 
-it('a dead link is found', () => {
+it('reports a dead link', () => {
   using dir = tempDir();
   const page =
     '<h1 id="here">x</h1><a href="#here">a</a><a href="#gone">b</a><a href="/docs/none.html">c</a><img src="../x.svg">';

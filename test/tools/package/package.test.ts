@@ -47,7 +47,7 @@ function typeErrors(dir: string, files: Record<string, string>, tsc = join(repo,
   return stdout.split('\n').filter((line) => /\berror\b/.test(line));
 }
 
-describe('the package', () => {
+describe('the npm package', () => {
   let dir: ReturnType<typeof tempDir>;
   let app: PackedApp;
   beforeAll(() => {
@@ -64,13 +64,13 @@ describe('the package', () => {
     expect(Object.keys(manifest.exports)).toEqual(names.map((name) => `./${name}`));
   });
 
-  it('has the example driver that the guide for authors shows, in less than 100 lines', () => {
+  it('includes the example driver of the guide for authors, with less than 100 lines', () => {
     expect(guide).toContain(`\`\`\`ts\n${exampleDriver}\`\`\`\n`);
     expect(exampleDriver.trimEnd().split('\n').length).toBeLessThan(100);
   });
 
   // One that reads a kubeconfig is the first to need it: it takes as much memory as all the rest.
-  it('can be imported by plain Node.js, without the API client, and does nothing by that', () => {
+  it('can be imported by plain Node.js without the API client and without side effects', () => {
     const imports = names.map((name) => `import('netdra/${name}')`).join(', ');
     const main = join(app.dir, 'main.js');
     writeFileSync(
@@ -92,21 +92,21 @@ describe('the package', () => {
     expect(loaded.filter((url: string) => url.includes('/client-node/'))).toEqual([]);
   });
 
-  it.each(names)('refuses an older Node.js in one line: netdra/%s', (name) => {
+  it.each(names)('rejects an older Node.js in one line: netdra/%s', (name) => {
     const versions = "Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '22.19.0' } });";
     const main = `${versions} import('netdra/${name}').catch((error) => console.log(error.message));`;
     const output = execFileSync(process.execPath, ['--eval', main], { cwd: app.dir, encoding: 'utf8' });
     expect(output).toBe('netdra: Node.js 24 or newer is needed, this is 22.19.0\n');
   });
 
-  it('has no syntax that only Node.js 24 knows, so that an older one gets to that line', () => {
+  it('uses no syntax that an older Node.js cannot parse before that line', () => {
     const found = spawnSync('grep', ['-rEn', '^\\s*(await )?using \\w', 'dist/lib/src', 'dist/lib/nri'], {
       cwd: app.packageDir,
     });
     expect(found.status).toBe(1);
   });
 
-  it('finds its wire contracts where it was unpacked', () => {
+  it('finds its protobuf definitions where it was unpacked', () => {
     const main = join(app.dir, 'runtime.js');
     writeFileSync(
       main,
@@ -162,7 +162,7 @@ describe('the package', () => {
     expect(statSync(join(app.packageDir, manifest.bin.netdra)).mode & 0o111).toBe(0o111);
   });
 
-  it('has types that a strict project can use, and that know its mistakes', () => {
+  it('has types that a strict project can use, and that reject its mistakes', () => {
     const wrong = `import { startKubeletPlugin } from 'netdra/kubeletplugin';
        import { createPlugin } from 'netdra/nri';
        import { FakeRuntime } from 'netdra/nri/testing';
@@ -176,7 +176,7 @@ describe('the package', () => {
     expect([...new Set(wrongLines)]).toEqual([4, 5, 6]);
   });
 
-  it('can be installed by pnpm, with the setting that the guide for authors names', () => {
+  it('can be installed by pnpm, with the setting in the guide for authors', () => {
     const project = join(dir.path, 'pnpm');
     mkdirSync(project);
     writeFileSync(join(project, 'package.json'), JSON.stringify({ name: 'app', type: 'module' }));
@@ -195,11 +195,11 @@ describe('the package', () => {
     expect(run.stderr).toContain(`cannot load kubeconfig ${join(project, 'none')}`);
   }, 120_000);
 
-  it.each(['README.md', 'nri/README.md', 'docs/driver-authors.md'])('has all that %s links to', (page) => {
+  it.each(['README.md', 'nri/README.md', 'docs/driver-authors.md'])('contains everything that %s links to', (page) => {
     expect(findBrokenLinks(page, readFileSync(join(app.packageDir, page), 'utf8'), app.packageDir)).toEqual([]);
   });
 
-  it('has no source of the driver itself, no test and no path of this machine in it', () => {
+  it('contains no driver sources, no tests and no path of this machine', () => {
     const files = execFileSync('find', ['.', '-type', 'f'], { cwd: app.packageDir, encoding: 'utf8' }).split('\n');
     const others = files.filter((file) => file !== `./${manifest.bin.netdra}`);
     expect(others).toHaveLength(files.length - 1);
