@@ -1,4 +1,4 @@
-import type { AllocatedClaim, DraPlugin, PrepareResult } from '../../framework/kubeletplugin/index.ts';
+import type { AllocatedClaim, DraPlugin, PrepareResult, UnprepareResult } from '../../framework/kubeletplugin/index.ts';
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import { Batch } from '../../lib/batch.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
@@ -44,10 +44,6 @@ export class Driver implements DraPlugin {
   readonly #work: DeviceWork;
   readonly #specs: ContainerSpecs;
   readonly #progress: PrepareProgress;
-  /** By UID: claims whose VFs are ready, until the framework records them. */
-  readonly #ready = new Map<string, PrepareWork>();
-  /** By UID: claims that have given up all their VFs, with those that could not be restored, until their record is removed. */
-  readonly #over = new Map<string, UnrestoredVf[]>();
 
   constructor(options: DriverOptions) {
     this.#options = options;
@@ -68,36 +64,12 @@ export class Driver implements DraPlugin {
     }
   }
 
-  async unprepareResourceClaims(claims: ClaimIdentity[]): Promise<Map<string, Error | undefined>> {
+  async unprepareResourceClaims(claims: ClaimIdentity[]): Promise<Map<string, UnprepareResult>> {
     try {
       return await this.#unprepare(claims);
     } catch (error) {
       return new Map(claims.map(({ uid }) => [uid, error as Error]));
     }
-  }
-
-  /**
-   * To be called in the transaction in which the framework records a claim: it is prepared from then on.
-   * @throws DriverError `device-in-use`; StateError
-   */
-  complete({ uid }: ClaimIdentity): void {
-    this.#progress.end(uid);
-    const work = this.#ready.get(uid);
-    this.#ready.delete(uid);
-    if (work === undefined) return;
-    // Once more, in one transaction with the claim, so that only one of two claims gets a group.
-    checkGroups(this.#options.store, work.claim, work.groups);
-    this.#options.store.putClaim({ ...storedOf(work), state: 'prepared' });
-  }
-
-  /** To be called in the transaction in which the framework removes the record of a claim. @throws StateError */
-  forget({ uid }: ClaimIdentity): void {
-    const unrestored = this.#over.get(uid) ?? [];
-    this.#options.store.deleteClaim(uid, unrestored);
-    this.#work.stored(unrestored);
-    this.#over.delete(uid);
-    this.#ready.delete(uid);
-    this.#progress.end(uid);
   }
 
   /**
@@ -111,7 +83,7 @@ export class Driver implements DraPlugin {
 
   /**
    * The claims are stored when their VFs are reserved, which has to come before the VFs are read; when the original state of the
-   * VFs is known, if it is going to be changed; and with the framework's record, see `complete`.
+   * VFs is known, if it is going to be changed; and with the framework's record, see `#commit`.
    * @throws StateError
    */
   async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
@@ -138,13 +110,23 @@ export class Driver implements DraPlugin {
         if (changesHost(work)) store.putClaim({ ...storedOf(work), state: 'preparing' });
       });
     await batch.each((work) => this.#configureAll(work));
-    batch.run((work) => {
-      checkGroups(store, work.claim, work.groups);
-      this.#ready.set(work.uid, work);
-    });
-    const results = new Map<string, PrepareResult>(works.map(({ uid, prepared }) => [uid, { devices: prepared }]));
+    batch.run((work) => checkGroups(store, work.claim, work.groups));
+    const results = new Map<string, PrepareResult>(
+      works.map((work) => [work.uid, { devices: work.prepared, commit: () => this.#commit(work) }]),
+    );
     for (const [uid, error] of errors) results.set(uid, { error });
     return results;
+  }
+
+  /**
+   * In the transaction in which the framework records a claim: it is prepared from then on.
+   * @throws DriverError `device-in-use`; StateError
+   */
+  #commit(work: PrepareWork): void {
+    this.#progress.end(work.uid);
+    // Once more, in one transaction with the claim, so that only one of two claims gets a group.
+    checkGroups(this.#options.store, work.claim, work.groups);
+    this.#options.store.putClaim({ ...storedOf(work), state: 'prepared' });
   }
 
   async #resolve(work: PrepareWork, signal: AbortSignal, nodeNetworks: () => Promise<Cidr[]>): Promise<void> {
@@ -235,24 +217,33 @@ export class Driver implements DraPlugin {
   /**
    * A VF that cannot be restored does not keep its claim from being unprepared, which
    * would keep the pod from ending: it is unavailable until it is restored. The claim stays stored until the framework has
-   * removed its files, see `forget`.
-   * @returns for each claim, why it is still prepared
+   * removed its files, see `#discard`.
+   * @returns for each claim, its last step, or why it is still prepared
    * @throws StateError
    */
-  async #unprepare(identities: readonly ClaimIdentity[]): Promise<Map<string, Error | undefined>> {
+  async #unprepare(identities: readonly ClaimIdentity[]): Promise<Map<string, UnprepareResult>> {
     const { store } = this.#options;
     const known = new Map(identities.map(({ uid }) => [uid, store.claim(uid)]));
     const batch = new Batch(identities);
     store.setState([...known.keys()], 'unpreparing');
+    const unrestored = new Map<string, UnrestoredVf[]>();
     for (const [uid, claim] of known) {
-      if (claim !== undefined) this.#over.set(uid, await this.#work.restoreAll(claim.identity, claim.devices));
+      if (claim !== undefined) unrestored.set(uid, await this.#work.restoreAll(claim.identity, claim.devices));
     }
     // Or may have one: their claim was not fully prepared.
     const hasSpec = ({ access }: StoredDevice) => access === undefined || access.nodes.length > 0;
     const withSpecs = identities.filter(({ uid }) => known.get(uid)?.devices.some(hasSpec) ?? true);
     this.#specs.removeDevices(withSpecs.map(({ uid }) => uid));
     batch.run((identity) => this.#specs.removeDialects(known.get(identity.uid) ?? { identity }));
-    return new Map(identities.map(({ uid }) => [uid, batch.errors.get(uid)]));
+    const discard = (uid: string) => () => this.#discard(uid, unrestored.get(uid) ?? []);
+    return new Map(identities.map(({ uid }) => [uid, batch.errors.get(uid) ?? { discard: discard(uid) }]));
+  }
+
+  /** In the transaction in which the framework removes the record of a claim. @throws StateError */
+  #discard(uid: string, unrestored: UnrestoredVf[]): void {
+    this.#options.store.deleteClaim(uid, unrestored);
+    this.#work.stored(unrestored);
+    this.#progress.end(uid);
   }
 
   /** Restores the devices of a claim that stays stored, after withdrawing their metadata. @returns VFs that are withdrawn */

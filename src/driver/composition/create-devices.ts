@@ -1,4 +1,4 @@
-import { ClaimMetadata, type ClaimMetadataOptions, claimName, layouts } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, ClaimMetadata, claimName, layouts } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { DeviceList } from '../devices/device-list.ts';
 import { heldBy } from '../devices/held-devices.ts';
@@ -8,13 +8,13 @@ import { StoredRecords } from '../state/index.ts';
 import { createPolicySource } from './create-policy-source.ts';
 import type { NodeContext } from './node-context.ts';
 
-/** What the metadata of claims tells parts that are created after it. */
-export type MetadataEvents = Pick<ClaimMetadataOptions, 'onPending' | 'onPrepared' | 'onUnprepared'>;
-
-/** Finds the devices of the node. Before, the claims of earlier boots are ended, which takes their metadata. */
+/**
+ * Finds the devices of the node. Before, the claims of earlier boots are ended, which takes their metadata.
+ * @param onPending called for a claim whose containers wait for metadata again
+ */
 export async function createDevices(
   context: NodeContext,
-  on: MetadataEvents,
+  onPending: (claim: ClaimIdentity) => void,
 ): Promise<{ metadata: ClaimMetadata; devices: DeviceList }> {
   const { disk, clock, now, logger, settings, stack } = context;
   const { networks, ...sources } = context.kernel;
@@ -41,7 +41,7 @@ export async function createDevices(
       logger.warn(log, 'damaged record of a claim is written anew');
     },
     records: new StoredRecords({ store, dataDir }),
-    ...on,
+    onPending,
     ...defined({ later, gate: gate.hook, attributesDir, downwardApiDir }),
   });
   // Must run before anything reads the VF snapshots of an earlier boot.

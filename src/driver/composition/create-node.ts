@@ -48,11 +48,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
 
   // Until it exists, this instance has served no sandbox, and serves all of them once it does.
   let sandboxes: SandboxRegistry | undefined;
-  const { metadata, devices } = await createDevices(context, {
-    onPending: (claim) => sandboxes?.requeuePods(podUidsOf(claim)),
-    onPrepared: (claim) => claims.driver.complete(claim),
-    onUnprepared: (claim) => claims.driver.forget(claim),
-  });
+  const { metadata, devices } = await createDevices(context, (claim) => sandboxes?.requeuePods(podUidsOf(claim)));
   const moving = createAttachments(context, devices, (podUid) => sandboxes?.requeuePods([podUid]));
   const reports = createReports(context, devices, metadata);
   const { publisher, events, status } = reports;

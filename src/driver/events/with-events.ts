@@ -1,6 +1,6 @@
 import type { PluginHandlers } from '../../../nri/index.ts';
 import { failureOf } from '../../framework/kubeletplugin/driver-answers.ts';
-import type { DraPlugin, PrepareResult } from '../../framework/kubeletplugin/plugin.ts';
+import type { DraPlugin, PrepareResult, UnprepareResult } from '../../framework/kubeletplugin/plugin.ts';
 import { intercept } from '../../lib/intercept.ts';
 import type { FailureEvents } from './failure-events.ts';
 
@@ -21,7 +21,7 @@ export function withClaimEvents(plugin: DraPlugin, events: FailureEvents): DraPl
 }
 
 /** @param reports for each claim of the call, by UID: reports why it failed */
-async function reporting<Result extends PrepareResult | Error | undefined>(
+async function reporting<Result extends PrepareResult | UnprepareResult>(
   call: () => Promise<ReadonlyMap<string, Result>>,
   reports: ReadonlyMap<string, (error: unknown) => void>,
 ): Promise<ReadonlyMap<string, Result>> {

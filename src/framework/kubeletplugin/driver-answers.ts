@@ -1,7 +1,14 @@
 import { toError } from '../../lib/errors.ts';
 import { type ClaimIdentity, claimName } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
-import type { AllocatedClaim, PreparedDevice, PrepareResult } from './plugin.ts';
+import type {
+  AllocatedClaim,
+  PreparedClaim,
+  PreparedDevice,
+  PrepareResult,
+  UnpreparedClaim,
+  UnprepareResult,
+} from './plugin.ts';
 
 /** Results of one call, by claim UID, as a driver gave them. */
 export type Results<Result> = ReadonlyMap<string, Result>;
@@ -11,36 +18,38 @@ export type Results<Result> = ReadonlyMap<string, Result>;
  * `{ devices, error: undefined }`, and nothing checks drivers in JavaScript.
  * @returns `undefined` if the result stands for success, or if there is no result
  */
-export function failureOf(result: PrepareResult | Error | null | undefined): Error | undefined {
+export function failureOf(result: PrepareResult | UnprepareResult | null): Error | undefined {
   if (result === undefined || result === null) return undefined;
   if (typeof result !== 'object' || result instanceof Error) return toError(result);
-  const { devices, error } = result as { devices?: unknown; error?: unknown };
+  const { devices, error, discard } = result as { devices?: unknown; error?: unknown; discard?: unknown };
   if (error !== undefined && error !== null) return toError(error);
-  if (Array.isArray(devices)) return undefined;
+  if (Array.isArray(devices) || typeof discard === 'function') return undefined;
   return broken('the driver gave a result with neither an error nor a list of devices');
 }
 
 /** Returns whether a driver has prepared, or unprepared, a claim. A claim without a result has failed. */
-export function hasSucceeded(results: Results<PrepareResult | Error | undefined>, { uid }: ClaimIdentity): boolean {
+export function hasSucceeded(results: Results<PrepareResult | UnprepareResult>, { uid }: ClaimIdentity): boolean {
   return results.has(uid) && failureOf(results.get(uid)) === undefined;
 }
 
 /** @throws the driver's error; KubeletPluginError `driver-contract` without a result, or with an impossible one */
-export function devicesOf(results: Results<PrepareResult>, { identity }: AllocatedClaim): PreparedDevice[] {
+export function preparedIn(results: Results<PrepareResult>, { identity }: AllocatedClaim): PreparedClaim {
   const result = results.get(identity.uid);
   const failure = failureOf(result);
   if (failure !== undefined) throw failure;
-  const devices = result?.devices;
-  if (devices === undefined) throw noResult();
-  for (const device of devices) checkTypes(identity, device);
-  return devices;
+  if (result?.devices === undefined) throw noResult();
+  for (const device of result.devices) checkTypes(identity, device);
+  return result;
 }
 
-/** @throws as `devicesOf` */
-export function checkUnprepared(results: Results<Error | undefined>, { uid }: ClaimIdentity): void {
-  const failure = failureOf(results.get(uid));
+/** @throws as `preparedIn` */
+export function unpreparedIn(results: Results<UnprepareResult>, { uid }: ClaimIdentity): Partial<UnpreparedClaim> {
+  const result = results.get(uid);
+  const failure = failureOf(result);
   if (failure !== undefined) throw failure;
   if (!results.has(uid)) throw noResult();
+  // JavaScript drivers return `null`, too.
+  return (result as UnpreparedClaim | null | undefined) ?? {};
 }
 
 /** @throws KubeletPluginError `driver-contract` if the driver did not return a Map */

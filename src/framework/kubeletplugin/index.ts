@@ -22,9 +22,12 @@ export type {
   AllocatedClaim,
   ClaimObject,
   DraPlugin,
+  PreparedClaim,
   PreparedDevice,
   PreparedMetadata,
   PrepareResult,
+  UnpreparedClaim,
+  UnprepareResult,
 } from './plugin.ts';
 export type { RegistrationStatus } from './registration.ts';
 export type { SocketPaths } from './socket-paths.ts';

@@ -8,10 +8,11 @@ import { notify } from '../../lib/notify.ts';
 import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimKey, claimName } from '../metadata/index.ts';
 import { type ClaimReader, fetchClaims } from './claims.ts';
 import type { CallContext, WireDevice } from './dra-service.ts';
-import { checkResults, checkUnprepared, devicesOf, hasSucceeded, type Results } from './driver-answers.ts';
+import { checkResults, hasSucceeded, preparedIn, type Results, unpreparedIn } from './driver-answers.ts';
 import { KubeletPluginError } from './errors.ts';
+import { noRecords } from './no-records.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
-import { type PreparedClaim, resolvePreparedClaim } from './prepared-claim.ts';
+import { type ResolvedClaim, resolvePreparedClaim } from './prepared-claim.ts';
 
 /** The kubelet waits 45 s for an answer; ours comes earlier, so that the user sees our error. */
 const longestCallMs = 42_000;
@@ -137,13 +138,16 @@ export class PluginCalls {
       checkResults(await this.#plugin.unprepareResourceClaims(refs, { signal })),
     );
     this.#reportStrangers(facts, refs, results);
+    const { metadata = noRecords } = this.#options;
     const over = refs.filter((claim) => hasSucceeded(results, claim));
-    const left = await this.#options.metadata?.unprepareAll(over);
+    const left = await metadata.unprepareAll(
+      over.map((claim) => ({ claim, discard: () => unpreparedIn(results, claim).discard?.() })),
+    );
     return await answerEach(refs, (claim) =>
       this.#logged(facts, claim, 'unprepared', async () => {
-        checkUnprepared(results, claim);
+        unpreparedIn(results, claim);
         await failWith('clean up device metadata', async () => {
-          const cause = left?.get(claim.uid);
+          const cause = left.get(claim.uid);
           if (cause !== undefined) throw cause;
         });
         return {};
@@ -224,20 +228,20 @@ export class PluginCalls {
 
   /** Writes CDI specs and the metadata known so far. @returns by UID: the answer for a claim, or why it is not prepared */
   async #layDown(claims: AllocatedClaim[], results: Results<PrepareResult>) {
-    const { metadata, driver, logger, onMetadataError } = this.#options;
+    const { metadata = noRecords, driver, logger, onMetadataError } = this.#options;
     const answers = new Map<string, WireDevice[] | Error>();
-    const prepared: PreparedClaim[] = [];
+    const prepared: ResolvedClaim[] = [];
     for (const claim of claims) {
       try {
-        prepared.push(resolvePreparedClaim(driver, claim, devicesOf(results, claim)));
+        prepared.push(resolvePreparedClaim(driver, claim, preparedIn(results, claim)));
       } catch (error) {
         answers.set(claim.identity.uid, toError(error));
       }
     }
-    const laid = await metadata?.prepareAll(prepared);
+    const laid = await metadata.prepareAll(prepared);
     for (const { record, devices } of prepared) {
       const { uid } = record.claim;
-      const ids = metadata === undefined ? new Map<string, string>() : laid?.get(uid);
+      const ids = laid.get(uid);
       if (ids instanceof Map) {
         answers.set(
           uid,

@@ -49,9 +49,29 @@ export interface PreparedDevice {
  * the framework tells the kubelet its allocated devices and mounts its file, so a driver whose devices need nothing else in
  * containers returns an empty list. An `error` fails the claim, whatever devices stand beside it.
  */
-export type PrepareResult =
-  | { devices: PreparedDevice[]; error?: Error | undefined }
-  | { error: Error; devices?: undefined };
+export type PrepareResult = PreparedClaim | { error: Error; devices?: undefined };
+
+export interface PreparedClaim {
+  devices: PreparedDevice[];
+  error?: Error | undefined;
+  /**
+   * Called in the step that records the claim as prepared, so that a driver whose `ClaimRecords` are in its own store
+   * stores its part in the same transaction. What it throws fails the claim. It is not called for a claim that cannot be
+   * recorded, which the kubelet prepares again.
+   */
+  commit?: () => void;
+}
+
+/** Result of unpreparing one claim: why it is still prepared; or that it no longer is, perhaps with a last step. */
+export type UnprepareResult = Error | undefined | UnpreparedClaim;
+
+export interface UnpreparedClaim {
+  /**
+   * Called in the step that removes the claim's record, after all its files are gone. What it throws fails the claim, which
+   * the kubelet unprepares again.
+   */
+  discard: () => void;
+}
 
 /**
  * A DRA driver, as the framework calls it. Both calls must be idempotent and return one entry for each claim, by UID;
@@ -67,5 +87,5 @@ export interface DraPlugin {
   unprepareResourceClaims(
     claims: ClaimIdentity[],
     context: { signal: AbortSignal },
-  ): Promise<ReadonlyMap<string, Error | undefined>>;
+  ): Promise<ReadonlyMap<string, UnprepareResult>>;
 }

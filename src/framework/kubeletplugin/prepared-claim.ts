@@ -7,12 +7,13 @@ import {
   type RequestRecord,
 } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
-import type { AllocatedClaim, PreparedDevice } from './plugin.ts';
+import type { AllocatedClaim, PreparedClaim, PreparedDevice } from './plugin.ts';
 
 /** `vendor/class=name`. Source: Container Device Interface specification, "Kind" and device names. */
 const cdiDeviceId = /^[A-Za-z]([\w.-]*[A-Za-z0-9])?\/[A-Za-z]([\w.-]*[A-Za-z0-9])?=[A-Za-z0-9]([\w.:-]*[A-Za-z0-9])?$/;
 
-export interface PreparedClaim extends PreparedRecord {
+/** A claim as it is recorded, and its devices as the kubelet gets them. */
+export interface ResolvedClaim extends PreparedRecord {
   devices: PreparedDevice[];
 }
 
@@ -21,7 +22,8 @@ export interface PreparedClaim extends PreparedRecord {
  * @throws KubeletPluginError `driver-contract` if a device lacks a name, names a request that the claim does not have,
  * or has an invalid CDI device ID
  */
-export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, returned: PreparedDevice[]): PreparedClaim {
+export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, prepared: PreparedClaim): ResolvedClaim {
+  const { devices: returned } = prepared;
   const allocated = claim.results.filter((result) => result.driver === driver);
   const named = new Set(returned.flatMap(({ requests }) => requests.map(baseRequest)));
   const isForAll = returned.some(({ requests }) => requests.length === 0);
@@ -46,7 +48,7 @@ export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, retu
   const [podUid, ...others] = podUids;
   const otherPodUids = others.length === 0 ? undefined : others;
   const names = defined({ podClaimName, podUid, otherPodUids });
-  return { record: { claim: identity, requests, ...names }, contents, devices };
+  return { record: { claim: identity, requests, ...names }, contents, devices, commit: () => prepared.commit?.() };
 }
 
 function deferredDevice(result: AllocatedClaim['results'][number]): PreparedDevice {

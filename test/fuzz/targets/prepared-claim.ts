@@ -27,7 +27,7 @@ export const target: FuzzTarget = {
     if (!Array.isArray(rows) || !rows.every(isRow)) return;
     const results = rows.map(([request = '', pool = '', device = '']) => ({ request, pool, device, driver }));
     const claim = { identity, podClaimName: undefined, results, podUids: [], object: {} as never };
-    const { record, devices } = resolvePreparedClaim(driver, claim, []);
+    const { record, devices } = resolvePreparedClaim(driver, claim, { devices: [] });
     expectThat(devices.length === results.length, `${devices.length} devices of ${results.length}`);
     const bases = new Set(results.map(({ request }) => request.split('/')[0]));
     expectThat(Object.keys(record.requests).length === bases.size, 'a request was lost, or one was added');

@@ -339,7 +339,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       inKubelet((serve, { cdiDir }) => (plugin, options) => {
         const { metadata } = options;
         const unprepareAll: typeof metadata.unprepareAll = async (claims) => {
-          const isOf = (file: string) => claims.some(({ uid }) => file.includes(`_${uid}_`));
+          const isOf = (file: string) => claims.some(({ claim }) => file.includes(`_${claim.uid}_`));
           const left = readdirSync(cdiDir).filter((file) => file.startsWith('.') && isOf(file));
           const result = await metadata.unprepareAll(claims);
           for (const file of left) writeFileSync(join(cdiDir, file), '');

@@ -48,16 +48,6 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   /** Of the node's current boot. With it, deferred metadata of an earlier boot is hidden at the next prepare. */
   bootId?: string;
   /**
-   * Called in the step in which a prepare writes the record, for what is to be stored with it. From then on, files and gate follow
-   * from the record. What it throws fails the prepare of its claim.
-   */
-  onPrepared?: (claim: ClaimIdentity) => void;
-  /**
-   * Called in the step in which the record of a claim is removed, after all its files; also for a claim without a record. What it
-   * throws fails the unprepare of its claim.
-   */
-  onUnprepared?: (claim: ClaimIdentity) => void;
-  /**
    * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. If the
    * claim was served before, its pod's sandbox has to be served again.
    */

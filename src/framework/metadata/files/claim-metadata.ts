@@ -36,6 +36,21 @@ export interface PreparedRecord {
   record: ClaimRecord;
   /** By base name; a request without an entry is deferred. */
   contents: ReadonlyMap<string, PreparedContent>;
+  /**
+   * Called in the step that writes the record, for what is to be stored with it. From then on, files and gate follow from the
+   * record. What it throws fails the prepare of the claim.
+   */
+  commit?: (() => void) | undefined;
+}
+
+/** A claim whose files are to be removed. */
+export interface UnpreparedRecord {
+  claim: ClaimIdentity;
+  /**
+   * Called in the step that removes the record, after all files; also for a claim without a record. What it throws fails the
+   * unprepare of the claim.
+   */
+  discard?: (() => void) | undefined;
 }
 
 /** Runs a task for a claim with the claim's lock held. */
@@ -48,6 +63,7 @@ interface Laying {
   state: ClaimState;
   /** Whether its record has to be written. */
   isChanged: boolean;
+  commit: (() => void) | undefined;
 }
 
 /**
@@ -96,9 +112,9 @@ export class ClaimMetadata extends ClaimDirs {
       // Wherever this is interrupted: while a file can be blank, the spec that mounts it has the hook, and the gate is closed.
       batch.run(({ state }) => this.#files.layDownGate(state));
       this.states.together(() =>
-        batch.run(({ state, isChanged }) => {
+        batch.run(({ state, isChanged, commit }) => {
           if (isChanged) this.states.write(state);
-          this.options.onPrepared?.(state.claim);
+          commit?.();
         }),
       );
       const ids = new Map<string, Map<string, string>>();
@@ -230,7 +246,7 @@ export class ClaimMetadata extends ClaimDirs {
 
   /** Removes what `prepare` and `update` created. It is fine if the claim is unknown, or known under a newer UID. */
   async unprepare(claim: ClaimIdentity): Promise<void> {
-    const error = (await this.unprepareAll([claim])).get(claim.uid);
+    const error = (await this.unprepareAll([{ claim }])).get(claim.uid);
     if (error !== undefined) throw error;
   }
 
@@ -239,13 +255,14 @@ export class ClaimMetadata extends ClaimDirs {
    * @returns by UID: why a claim is still there
    * @throws errors of the driver's own records, which concern all claims
    */
-  async unprepareAll(claims: readonly ClaimIdentity[]): Promise<Map<string, Error>> {
+  async unprepareAll(claims: readonly UnpreparedRecord[]): Promise<Map<string, Error>> {
     return holdDirectories(() => {
-      const batch = new Batch(claims).map((claim) => ({ ...claim, isRecordOver: this.#removeFiles(claim) }));
+      const all = claims.map((unprepared) => ({ ...unprepared, uid: unprepared.claim.uid }));
+      const batch = new Batch(all).map((each) => ({ ...each, isRecordOver: this.#removeFiles(each.claim) }));
       this.states.together(() =>
-        batch.run(({ isRecordOver, ...claim }) => {
+        batch.run(({ claim, discard, isRecordOver }) => {
           if (isRecordOver) this.states.remove(claim);
-          this.options.onUnprepared?.(claim);
+          discard?.();
         }),
       );
       return batch.errors;
@@ -323,7 +340,7 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /** What is laid down for a claim. Everything is checked before anything is written. */
-  #plan({ record, contents }: PreparedRecord): Laying {
+  #plan({ record, contents, commit }: PreparedRecord): Laying {
     const { driver, attributesOf = () => undefined, bootId, gate, records, versions = metadataVersions } = this.options;
     const recovery = { driver, dirs: this.hostDirs, now: this.now() };
     const { state: found, isRecorded, problem } = this.states.readOrRecover(record, recovery);
@@ -350,6 +367,7 @@ export class ClaimMetadata extends ClaimDirs {
       record,
       state,
       isChanged: !isNothing && (!isRecorded || !isDeepStrictEqual(state, kept)),
+      commit,
     };
   }
 

@@ -199,15 +199,18 @@ export class DriverBench implements Disposable {
   async prepareAll(claims: AllocatedClaim[]): Promise<Map<string, PrepareResult>> {
     const results = await this.driver.prepareResourceClaims(claims, { signal: new AbortController().signal });
     // As the framework does when it records the claims.
-    const batch = new Batch(claims.map(({ identity }) => identity).filter(({ uid }) => !isFailed(results.get(uid))));
-    this.store.together(() => batch.run((claim) => this.driver.complete(claim)));
-    return new Map([...results, ...[...batch.errors].map(([uid, error]): [string, PrepareResult] => [uid, { error }])]);
+    const batch = new Batch([...results].map(([uid, result]) => ({ uid, result })));
+    this.store.together(() => batch.run(({ result }) => result.devices && result.commit?.()));
+    const answerOf = (uid: string, { error = batch.errors.get(uid), devices }: PrepareResult): PrepareResult =>
+      error === undefined ? { devices: devices ?? [] } : { error };
+    return new Map([...results].map(([uid, result]) => [uid, answerOf(uid, result)]));
   }
 
   async unprepare({ identity }: Pick<AllocatedClaim, 'identity'>): Promise<Error | undefined> {
-    const error = (await this.driver.unprepareResourceClaims([identity])).get(identity.uid);
-    if (error === undefined) this.driver.forget(identity);
-    return error;
+    const result = (await this.driver.unprepareResourceClaims([identity])).get(identity.uid);
+    if (result instanceof Error) return result;
+    result?.discard();
+    return undefined;
   }
 
   /** One round of the task that restores VFs of claims that are gone. @param locks shared with other instances */
@@ -226,10 +229,6 @@ export class DriverBench implements Disposable {
     if (error !== undefined) throw error;
     this.released.push(name);
   }
-}
-
-function isFailed(result: PrepareResult | undefined): boolean {
-  return result !== undefined && 'error' in result;
 }
 
 const noAttachments: NetworkAttachmentReader = {

@@ -344,7 +344,6 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
       enabled,
       gate,
       records: new StoredRecords({ store, dataDir: dirs.dataDir }),
-      onPrepared: (prepared) => bench.driver.complete(prepared),
     });
     const calls = new PluginCalls(bench.driver, {
       driver: testDriver,

@@ -31,7 +31,7 @@ async function stage(bench: DriverBench, config = [fromClass({})]) {
     layouts: [layouts.v1],
   });
   const result = await bench.prepare(claim);
-  const { record, contents } = resolvePreparedClaim(testDriver, claim, result?.devices ?? []);
+  const { record, contents } = resolvePreparedClaim(testDriver, claim, { devices: result?.devices ?? [] });
   await metadata.prepare(record, contents);
   const adjust = (name: string, uid = pod.metadata.uid) =>
     containerAdjustment({ store: bench.store, metadata }, { uid }, { name, env: [], createRuntimeHooks: [] });

@@ -426,6 +426,7 @@ describe('NodeUnprepareResources', () => {
   it.each<[string, unknown, string]>([
     ['a string', 'device busy', 'device busy'],
     ['an error without a message', new Error(''), 'Error'],
+    ['an object without discard', {}, 'the driver gave a result with neither an error nor a list of devices'],
     ['null', null, ''],
   ])('answers for a claim whose result is %s', async (_what, result, text) => {
     await using bench = await startBench({

@@ -95,14 +95,14 @@ describe('ClaimMetadata', () => {
       cdiDir,
       layouts: [layouts.v1],
       records: new NotedRecords(dataDir),
-      onPrepared: ({ name }) => {
-        steps.push(`prepared ${name}`);
-        if (name === 'slow-net') throw new Error('its VF is taken');
-      },
     });
     const claims = ['fast-net', 'slow-net', 'bad/name'].map((name) => ({
       record: { ...record, claim: { ...claim, name, uid: `${name[0]}-uid` } },
       contents: new Map(),
+      commit: () => {
+        steps.push(`prepared ${name}`);
+        if (name === 'slow-net') throw new Error('its VF is taken');
+      },
     }));
     const results = await metadata.prepareAll(claims);
     expect(steps).toEqual([

@@ -1,0 +1,16 @@
+import { Batch } from '../../lib/batch.ts';
+import type { MetadataFiles } from './plugin-calls.ts';
+
+/** In place of the metadata of a driver without any: claims have neither files nor records, but the driver's own last steps. */
+export const noRecords: Pick<MetadataFiles, 'prepareAll' | 'unprepareAll'> = {
+  async prepareAll(claims) {
+    const batch = new Batch(claims.map(({ record, commit }) => ({ uid: record.claim.uid, commit })));
+    batch.run(({ commit }) => commit?.());
+    return new Map(claims.map(({ record: { claim } }) => [claim.uid, batch.errors.get(claim.uid) ?? new Map()]));
+  },
+  async unprepareAll(claims) {
+    const batch = new Batch(claims.map(({ claim, discard }) => ({ uid: claim.uid, discard })));
+    batch.run(({ discard }) => discard?.());
+    return batch.errors;
+  },
+};

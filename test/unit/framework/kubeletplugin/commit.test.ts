@@ -1,0 +1,63 @@
+import { describe, expect, it } from 'vitest';
+import type { PrepareResult, UnprepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
+import { testDriver } from '../../../doubles/objects.ts';
+import { type Bench, startBench } from './bench.ts';
+
+const settings = [
+  { what: 'with metadata', options: {} },
+  { what: 'without metadata', options: { metadata: false as const } },
+];
+
+async function addPods(bench: Bench, names: string[]) {
+  const wires = names.map((name) => bench.addPod(name).wire);
+  const client = bench.kubelet.client(testDriver);
+  const { claims } = await client.nodePrepareResources(wires);
+  return { wires, client, errors: wires.map(({ uid }) => claims[uid]?.error) };
+}
+
+describe.each(settings)('a driver $what', ({ options }) => {
+  it('commits the claims that are prepared, and fails one that it cannot commit', async () => {
+    const committed: string[] = [];
+    const prepared = (name: string): PrepareResult => ({
+      devices: [],
+      ...(name === 'bad' ? { error: new Error('no such VF') } : {}),
+      commit: () => {
+        if (name === 'taken') throw new Error('its VF is taken');
+        committed.push(name);
+      },
+    });
+    await using bench = await startBench(
+      {
+        prepareResourceClaims: async (claims) =>
+          new Map(claims.map(({ identity: { uid, name } }) => [uid, prepared(name)])),
+      },
+      options,
+    );
+    const { errors } = await addPods(bench, ['good', 'taken', 'bad']);
+    expect(errors).toEqual(['', 'its VF is taken', 'no such VF']);
+    expect(committed).toEqual(['good']);
+  });
+
+  it('discards the claims that are unprepared, after their files, and fails one that it cannot discard', async () => {
+    const discarded: [string, string[]][] = [];
+    const unprepared = (name: string): UnprepareResult => {
+      if (name === 'stuck') return new Error('VF is stuck');
+      return {
+        discard: () => {
+          if (name === 'locked') throw new Error('the store is locked');
+          discarded.push([name, bench.cdiSpecs()]);
+        },
+      };
+    };
+    await using bench = await startBench(
+      { unprepareResourceClaims: async (claims) => new Map(claims.map(({ uid, name }) => [uid, unprepared(name)])) },
+      options,
+    );
+    const { wires, client } = await addPods(bench, ['fine', 'locked', 'stuck']);
+    const ofStuck = bench.cdiSpecs().filter((spec) => spec.includes(wires[2]!.uid));
+    const { claims } = await client.nodeUnprepareResources(wires);
+    const errors = ['', 'clean up device metadata: the store is locked', 'VF is stuck'];
+    expect(wires.map(({ uid }) => claims[uid]?.error)).toEqual(errors);
+    expect(discarded).toEqual([['fine', ofStuck]]);
+  });
+});
