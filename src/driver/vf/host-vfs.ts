@@ -2,7 +2,7 @@ import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { linkIdentity, type NetworkDevice } from '../../node/inventory/index.ts';
-import type { LinkEthtool, VfIdentity, VfInfo } from '../../node/netlink/index.ts';
+import type { AdminSettings, LinkEthtool, VfIdentity } from '../../node/netlink/index.ts';
 import {
   type Card,
   HostLinks,
@@ -107,7 +107,7 @@ export class HostVfs implements Disposable {
    * The PF's settings for a VF, the only facts about one without an interface. `undefined`: simulated, or not a VF.
    * @throws UnknownVfStateError if the PF does not report the VF
    */
-  async adminInfo(address: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined> {
+  async adminInfo(address: VfAddress): Promise<AdminSettings | undefined> {
     if (this.#hardware === undefined) return undefined;
     if (address.pfAddress !== undefined) return await this.#hardware.info(address);
     // A plain NIC has no PF to ask: it keeps its own address in user space.

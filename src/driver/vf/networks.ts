@@ -2,10 +2,9 @@ import type {
   InterfaceSysctls,
   LinkEthtool,
   LinkStateConnection,
-  NetnsHandle,
+  NetnsReference,
   PacketSocket,
   RtnlConnection,
-  SysctlOptions,
 } from '../../node/netlink/index.ts';
 
 /**
@@ -29,7 +28,7 @@ export type Packets = Pick<PacketSocket, 'receive' | 'send'> & Disposable;
 /** An open network namespace. While it is open, the kernel does not destroy it, and VFs in it do not return to the host. */
 export interface NetworkNamespace extends Disposable {
   /** As `RtnlConnection.setLink` takes it, to move a link here. */
-  readonly netns: Pick<NetnsHandle, 'fd' | 'path'>;
+  readonly netns: NetnsReference;
   readonly connection: LinkConnection;
   /** Whether it is the host's namespace, as for a pod with `hostNetwork: true`: that must never be changed. */
   readonly isHost: boolean;
@@ -39,7 +38,7 @@ export interface NetworkNamespace extends Disposable {
   writeSysctls(
     interfaceName: string,
     settings: InterfaceSysctls,
-    options?: Pick<SysctlOptions, 'skipMissing'>,
+    options?: { skipMissing?: boolean },
   ): Promise<string[]>;
   /** @returns by key, without those that cannot be read @throws NetlinkError */
   readSysctls(interfaceName: string, keys: readonly string[]): ReadonlyMap<string, string>;

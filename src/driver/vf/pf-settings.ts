@@ -1,4 +1,4 @@
-import { isEthernetAddress, type VfInfo } from '../../node/netlink/index.ts';
+import { type AdminSettings, isEthernetAddress } from '../../node/netlink/index.ts';
 import { UnknownVfStateError } from '../../node/sriov/index.ts';
 import type { StoredDevice } from '../model/index.ts';
 import type { VfHost } from './vf-links.ts';
@@ -15,7 +15,7 @@ export async function pfSettingsOf(
   vfs: Pick<VfHost, 'adminInfo'>,
   device: StoredDevice,
   facts: readonly Fact[],
-): Promise<Omit<VfInfo, 'vfIndex'> | undefined> {
+): Promise<AdminSettings | undefined> {
   try {
     return await vfs.adminInfo(device);
   } catch (error) {

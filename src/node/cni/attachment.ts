@@ -3,9 +3,8 @@ import { assertInterfaceName, NetlinkError } from '../netlink/index.ts';
 import { CniError } from './errors.ts';
 import type { CniIpam, CniNetwork } from './network.ts';
 
-/** An interface of a pod in a network. */
-export interface CniAttachment {
-  network: CniNetwork;
+/** An interface of a pod. */
+interface PodInterface {
   /** The runtime's id of the pod's sandbox. */
   containerId: string;
   /** Path of the pod's network namespace. For a deletion it may be empty, or that of a namespace that is gone. */
@@ -14,14 +13,19 @@ export interface CniAttachment {
   ifName: string;
   /** What plugins get in `CNI_ARGS`, e.g. `K8S_POD_NAME`. Plugins ignore those that they do not know. */
   args?: Record<string, string>;
-  /** PCI address of the device. Plugins get it as `deviceID`, and in `runtimeConfig` if they have that capability. */
-  deviceId?: string;
   /** Values for `runtimeConfig`, by capability; a plugin gets those that its configuration declares. */
   capabilities?: Record<string, unknown>;
 }
 
+/** An interface of a pod in a network. */
+export interface CniAttachment extends PodInterface {
+  network: CniNetwork;
+  /** PCI address of the device. Plugins get it as `deviceID`, and in `runtimeConfig` if they have that capability. */
+  deviceId?: string;
+}
+
 /** Addresses for an interface of a pod that no CNI plugin attaches. */
-export interface CniIpamAttachment extends Omit<CniAttachment, 'network' | 'deviceId'> {
+export interface CniIpamAttachment extends PodInterface {
   ipam: CniIpam;
 }
 

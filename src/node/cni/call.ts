@@ -1,18 +1,25 @@
 import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Clock } from '../../lib/clock.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
+import type { Logger } from '../../lib/logger.ts';
 import { type CniAttachment, describeAttachment } from './attachment.ts';
 import { type CniCommand, CniError } from './errors.ts';
+import type { Exec } from './exec.ts';
 import { findFailure, startFailure, timeoutFailure } from './failure.ts';
 import type { CniPluginConfig } from './network.ts';
 import { createEnvironment, formatRequest } from './request.ts';
 import type { RawCniResult } from './result.ts';
-import type { CniRunnerOptions } from './runner.ts';
 
-export type PluginCallerOptions = Required<
-  Pick<CniRunnerOptions, 'binDirs' | 'searchPath' | 'exec' | 'clock' | 'logger'>
->;
+/** Where plugins are, and how they are run: see `CniRunnerOptions`. */
+export interface PluginCallerOptions {
+  binDirs: string[];
+  searchPath: string;
+  exec: Exec;
+  clock: Clock;
+  logger: Logger;
+}
 
 /** One call of one plugin. */
 export interface PluginCall {

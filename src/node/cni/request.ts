@@ -1,5 +1,5 @@
 import type { CniAttachment } from './attachment.ts';
-import type { PluginCall, PluginCallerOptions } from './call.ts';
+import type { CniCommand } from './errors.ts';
 import type { CniPluginConfig } from './network.ts';
 import { convertCniResult, type RawCniResult } from './result.ts';
 
@@ -40,8 +40,12 @@ function deviceFields(plugin: CniPluginConfig, deviceId: string | undefined): Re
 }
 
 /** What a plugin needs besides its configuration. */
-type EnvironmentOptions = Pick<PluginCall, 'command' | 'netnsPath'> &
-  Pick<PluginCallerOptions, 'binDirs' | 'searchPath'>;
+interface EnvironmentOptions {
+  command: CniCommand;
+  netnsPath: string;
+  binDirs: readonly string[];
+  searchPath: string;
+}
 
 /** A plugin's whole environment: our own does not leak into it. */
 export function createEnvironment(attachment: CniAttachment, options: EnvironmentOptions): Record<string, string> {

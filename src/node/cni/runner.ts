@@ -14,7 +14,7 @@ import {
 import { type CacheEntry, CniCache } from './cache.ts';
 import { PluginCaller } from './call.ts';
 import { CniError } from './errors.ts';
-import { createExec, type Exec, type ExecRequest } from './exec.ts';
+import { createExec, type Exec } from './exec.ts';
 import type { CniPluginConfig } from './network.ts';
 import { type CniResult, decodeCniResult, parseCniResult, type RawCniResult } from './result.ts';
 import { hasNetns, Teardown } from './teardown.ts';
@@ -35,7 +35,9 @@ export interface CniRunnerOptions {
 }
 
 /** The signal ends the operation: a running plugin is killed. */
-type CniCallOptions = Pick<ExecRequest, 'signal'>;
+interface CniCallOptions {
+  signal: AbortSignal;
+}
 
 const defaultSearchPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 

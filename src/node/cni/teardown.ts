@@ -53,14 +53,14 @@ export class Teardown {
     prevResult: RawCniResult | undefined,
     signal: AbortSignal,
   ): Promise<void> {
-    const call = { command: 'DEL' as const, plugin, attachment, prevResult };
+    const call = { command: 'DEL' as const, plugin, attachment, netnsPath: '', prevResult };
     const hadNetns = hasNetns(attachment);
     try {
       await this.#call({ ...call, netnsPath: hadNetns ? attachment.netnsPath : '' }, signal);
     } catch (error) {
       // The namespace may have disappeared while the plugin was working in it.
       if (!hadNetns || signal.aborted || hasNetns(attachment)) throw error;
-      await this.#call({ ...call, netnsPath: '' }, signal);
+      await this.#call(call, signal);
     }
     if (kind === 'chain' && !hasNetns(attachment)) await this.#releaseAddresses(call, signal);
   }
@@ -69,12 +69,12 @@ export class Teardown {
    * Without a namespace some plugins do nothing at all, host-device among them, and the network would lose their
    * addresses for good. A DEL for addresses that are already released does no harm.
    */
-  async #releaseAddresses(call: Omit<PluginCall, 'netnsPath'>, signal: AbortSignal) {
+  async #releaseAddresses(call: PluginCall, signal: AbortSignal) {
     const { plugin } = call;
     const type = plugin.ipam?.type;
     if (!type) return;
     try {
-      await this.#call({ ...call, plugin: { ...plugin, type }, netnsPath: '' }, signal);
+      await this.#call({ ...call, plugin: { ...plugin, type } }, signal);
     } catch (error) {
       // Then the type is not a plugin, but a keyword that the attaching plugin itself understands.
       if (!(error instanceof CniError && error.code === 'cni-plugin-missing' && !error.retriable)) throw error;

@@ -1,5 +1,5 @@
 import { defined } from '../../lib/defined.ts';
-import type { Exclusion } from './exclusion.ts';
+import type { ExclusionVerdict } from './exclusion.ts';
 import type { PfRule } from './inventory-policy.ts';
 
 /** What a VF is sure of on its port. */
@@ -34,7 +34,7 @@ export interface PortFacts {
 export function bandwidthOf(
   rule: PfRule | undefined,
   { linkSpeedMbps, driver = '', refusesRates }: PortFacts,
-): Bandwidth | Pick<Exclusion, 'reason' | 'bandwidth'> | undefined {
+): Bandwidth | ExclusionVerdict | undefined {
   if (rule?.bandwidth === undefined) return undefined;
   const { guaranteedMbps, portMbps = linkSpeedMbps, burst } = rule.bandwidth;
   if (refusesRates || (burst && withoutMinimumRates.has(driver))) return { reason: 'rates-unsupported' };

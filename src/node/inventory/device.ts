@@ -41,7 +41,13 @@ export interface NicDevice extends Offered {
 
 export type NetworkDevice = VfDevice | NicDevice;
 
+/** The device that a link belongs to. */
+export interface LinkOwner {
+  pciAddress: string;
+  simulated: boolean;
+}
+
 /** How to find the device's link, in whatever namespace it is. */
-export function linkIdentity({ pciAddress, simulated }: Pick<NetworkDevice, 'pciAddress' | 'simulated'>): VfIdentity {
+export function linkIdentity({ pciAddress, simulated }: LinkOwner): VfIdentity {
   return simulated ? { alias: formatSimulatedAlias(pciAddress) } : { pciAddress };
 }

@@ -1,7 +1,6 @@
 import { printable } from '../../lib/printable.ts';
 import { hasNoInterface } from '../sriov/driver-binding.ts';
 import type { Bandwidth } from './bandwidth.ts';
-import type { NicDevice } from './device.ts';
 import type { Usage } from './host-network.ts';
 import type { PfRule } from './inventory-policy.ts';
 
@@ -34,11 +33,8 @@ export type ExclusionReason =
   /** The policy guarantees bandwidth by rates that the card does not take. */
   | 'rates-unsupported';
 
-/** A device that is not offered, and why. */
-export interface Exclusion {
-  pciAddress: string;
-  /** Address of its PF, for a VF. */
-  pfAddress?: string;
+/** Why a device is not offered. */
+export interface ExclusionVerdict {
   reason: ExclusionReason;
   /** The interface concerned. */
   interfaceName?: string;
@@ -48,6 +44,13 @@ export interface Exclusion {
   resourceName?: string;
   /** The field of the policy that cannot be fulfilled, such as `pfs[0].bandwidth.burst`. */
   field?: string;
+}
+
+/** A device that is not offered, and why. */
+export interface Exclusion extends ExclusionVerdict {
+  pciAddress: string;
+  /** Address of its PF, for a VF. */
+  pfAddress?: string;
 }
 
 const explanations: Record<ExclusionReason, string> = {
@@ -68,12 +71,7 @@ const explanations: Record<ExclusionReason, string> = {
 };
 
 /** Why a device is not offered, for people. */
-export function explainExclusion({
-  reason,
-  bandwidth,
-  field,
-  resourceName,
-}: Pick<Exclusion, 'reason' | 'bandwidth' | 'field' | 'resourceName'>): string {
+export function explainExclusion({ reason, bandwidth, field, resourceName }: ExclusionVerdict): string {
   if (resourceName !== undefined) return `${explanations[reason]}: ${printable(resourceName, 128)}`;
   if (field !== undefined) return `${explanations[reason]}: ${field}`;
   if (bandwidth === undefined) return explanations[reason];
@@ -82,8 +80,6 @@ export function explainExclusion({
 
 /** Reasons of a PF that apply to its VFs as well. */
 const ofPfToo = { 'carries-default-route': 'pf-carries-default-route', enslaved: 'pf-enslaved' } as const;
-
-type ExclusionVerdict = Pick<Exclusion, 'reason' | 'interfaceName'> | undefined;
 
 /** PCI vendor of the virtual devices of hypervisors. */
 const virtioVendor = '1af4';
@@ -94,7 +90,11 @@ const virtioVendor = '1af4';
  * @param own how the node uses its interface
  * @param ofPf how the node uses the interface of its PF
  */
-export function judgeVf(rule: PfRule | undefined, own: Usage | undefined, ofPf: Usage | undefined): ExclusionVerdict {
+export function judgeVf(
+  rule: PfRule | undefined,
+  own: Usage | undefined,
+  ofPf: Usage | undefined,
+): ExclusionVerdict | undefined {
   if (rule === undefined) return { reason: 'not-selected' };
   if (own !== undefined) return own;
   if (ofPf === undefined || rule.allowInUse) return undefined;
@@ -104,13 +104,18 @@ export function judgeVf(rule: PfRule | undefined, own: Usage | undefined, ofPf: 
 }
 
 /** Facts about a NIC that a rule selects. */
-type NicFacts = Pick<NicDevice, 'vendor' | 'driver' | 'interfaceName' | 'rdmaDevices'>;
+interface NicFacts {
+  vendor: string;
+  driver?: string;
+  interfaceName?: string;
+  rdmaDevices: readonly string[];
+}
 
 /**
  * Whether a NIC that a rule selects must not be offered.
  * @param usage how the node uses it
  */
-export function judgeNic(nic: NicFacts, usage: Usage | undefined, hasVfs: boolean): ExclusionVerdict {
+export function judgeNic(nic: NicFacts, usage: Usage | undefined, hasVfs: boolean): ExclusionVerdict | undefined {
   const { vendor, driver, interfaceName, rdmaDevices } = nic;
   if (usage !== undefined) return usage;
   if (vendor === virtioVendor || driver === 'virtio-pci') return { reason: 'virtio' };

@@ -1,5 +1,5 @@
-import { type Address, findVf, isRepresentor, type Link, type Route } from '../netlink/index.ts';
-import { linkIdentity, type NetworkDevice } from './device.ts';
+import { findVf, isRepresentor, type Link, type Route } from '../netlink/index.ts';
+import { type LinkOwner, linkIdentity } from './device.ts';
 
 /** Why the node itself needs an interface. */
 export interface Usage {
@@ -20,7 +20,7 @@ export class HostNetwork {
    * @param routes default routes
    * @param addresses those that other hosts can reach
    */
-  constructor(links: Link[], routes: Route[], addresses: Pick<Address, 'index'>[] = []) {
+  constructor(links: Link[], routes: Route[], addresses: readonly { index: number }[] = []) {
     this.#links = links;
     this.#byBus = Map.groupBy(links, ({ parentDevice }) => parentDevice);
     this.#uplinks = findUplinks(links, routes);
@@ -38,7 +38,7 @@ export class HostNetwork {
   }
 
   /** The link of a device; by bus address first, since that is quick. */
-  linkOf(device: Pick<NetworkDevice, 'pciAddress' | 'simulated'>): Link | undefined {
+  linkOf(device: LinkOwner): Link | undefined {
     const [link] = this.linksOf(device.pciAddress).filter((each) => !isRepresentor(each));
     return link ?? (device.simulated ? findVf(this.#links, linkIdentity(device)) : undefined);
   }

@@ -1,5 +1,5 @@
 import { defined } from '../../lib/defined.ts';
-import { isRepresentor, type RtnlConnection } from '../netlink/index.ts';
+import { isRepresentor } from '../netlink/index.ts';
 import { SriovError } from '../sriov/errors.ts';
 import { formatDeviceName } from '../sriov/pci-address.ts';
 import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
@@ -7,7 +7,7 @@ import type { VfActivation } from '../sriov/vf-activation.ts';
 import { bandwidthOf } from './bandwidth.ts';
 import { type EswitchMode, linkIdentity, type NetworkDevice, type VfDevice } from './device.ts';
 import type { DevicePlugins, GivenOut } from './device-plugins.ts';
-import { type Exclusion, type ExclusionReason, judgeNic, judgeVf } from './exclusion.ts';
+import { type Exclusion, type ExclusionVerdict, judgeNic, judgeVf } from './exclusion.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
 import {
   coversVf,
@@ -19,7 +19,7 @@ import {
 } from './inventory-policy.ts';
 import { type ConditionReading, type FunctionFacts, readConditions } from './link-conditions.ts';
 import { SteadyFacts } from './steady-facts.ts';
-import { type HeldDevices, type Remembered, type Seen, Survey, type SurveyOptions } from './survey.ts';
+import { type HeldDevices, type Remembered, type Seen, Survey, type SurveyedNode } from './survey.ts';
 
 export interface InventoryReport {
   /** Sorted by PCI address. */
@@ -46,19 +46,19 @@ export function emptyReport(): InventoryReport {
 }
 
 /** A PF, and how many VFs it has. */
-export interface PfSummary extends FunctionFacts, Pick<Pf, 'totalVfs'> {
+export interface PfSummary extends FunctionFacts {
+  totalVfs: number;
   names: string[];
   numVfs: number;
   /** Of its port, as last seen. */
   linkSpeedMbps?: number;
 }
 
-export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'simulated'> {
-  connection: SurveyOptions['connection'] & Pick<RtnlConnection, 'linkTable'>;
+export interface InventoryOptions extends SurveyedNode {
   policy?: InventoryPolicy;
   vfSwitch: Pick<VfActivation, 'ensure'>;
   /** Absent: there are none, as for simulated devices. */
-  devicePlugins?: Pick<DevicePlugins, 'read'>;
+  devicePlugins?: DevicePlugins;
 }
 
 /** Shared state of a scan. */
@@ -72,7 +72,7 @@ interface Scan {
   /** The functions that rules can select, in the words of a warning. */
   selectable: string[];
   /** PFs with their VFs. */
-  found: { pf: Seen<Pf>; vfs: Pick<VfDevice, 'pciAddress' | 'vfIndex' | 'driver'>[] }[];
+  found: { pf: Seen<Pf>; vfs: Vf[] }[];
   /** Whether every function could be read. */
   isComplete: boolean;
   givenOut: GivenOut;
@@ -99,7 +99,7 @@ export class Inventory {
   /** PFs of the last scan with their VFs, as they are or were before a claim had them. */
   #found: Scan['found'] = [];
   /** Of the last scan. */
-  #report: Pick<InventoryReport, 'devices' | 'pfs' | 'readings'> = emptyReport();
+  #report: InventoryReport = emptyReport();
   readonly #steady = new SteadyFacts();
   /** PFs that have refused the rates of guarantees. Another policy is tried anew. */
   readonly #refusals = new WeakMap<InventoryPolicy, ReadonlySet<string>>();
@@ -189,7 +189,7 @@ export class Inventory {
    * Looks only at the links of the functions that the last scan has found, which costs a small part of a scan.
    * @throws NetlinkError
    */
-  async readConditions(held: Pick<HeldDevices, 'has'>): Promise<ConditionReading[]> {
+  async readConditions(held: HeldDevices): Promise<ConditionReading[]> {
     const { connection, simulated } = this.#options;
     const table = await connection.linkTable();
     const linksOf = (found: readonly { pciAddress: string }[]) =>
@@ -202,7 +202,7 @@ export class Inventory {
     return this.#readingsOf(new HostNetwork(all, []), held);
   }
 
-  #readingsOf(network: HostNetwork, held: Pick<HeldDevices, 'has'>): ConditionReading[] {
+  #readingsOf(network: HostNetwork, held: HeldDevices): ConditionReading[] {
     const { simulated } = this.#options;
     const { devices, pfs } = this.#report;
     return readConditions({
@@ -279,7 +279,7 @@ export class Inventory {
    * An offered VF is excluded only if it is elsewhere twice: between reading `held` and the survey, a claim may have
    * taken it, or its namespace may be about to return it.
    */
-  #judgePlace({ pciAddress, isElsewhere }: Seen<Vf>, { elsewhere }: Scan): { reason: ExclusionReason } | undefined {
+  #judgePlace({ pciAddress, isElsewhere }: Seen<Vf>, { elsewhere }: Scan): ExclusionVerdict | undefined {
     if (!isElsewhere) return undefined;
     elsewhere.add(pciAddress);
     const isLasting = this.#elsewhere.has(pciAddress) || !this.#remembered.has(pciAddress);
@@ -313,10 +313,7 @@ export class Inventory {
   }
 }
 
-function judgePlugin(
-  { pciAddress }: PciFunction,
-  { givenOut }: Scan,
-): Pick<Exclusion, 'reason' | 'resourceName'> | undefined {
+function judgePlugin({ pciAddress }: PciFunction, { givenOut }: Scan): ExclusionVerdict | undefined {
   const resourceName = givenOut.get(pciAddress);
   return resourceName === undefined ? undefined : { reason: 'device-plugin', resourceName };
 }

@@ -1,6 +1,7 @@
 import { defined } from '../../lib/defined.ts';
 import { isRepresentor, type Link, NetlinkError, type RtnlConnection } from '../netlink/index.ts';
 import { SriovError, UnknownVfStateError } from '../sriov/errors.ts';
+import type { LinkType, NetInterface } from '../sriov/net-interface.ts';
 import type { NetworkFunctions, PciFunction, Pf, Sysfs, Vf } from '../sriov/sysfs.ts';
 import type { NetworkDevice } from './device.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
@@ -22,7 +23,12 @@ export interface HeldFacts {
 export type HeldDevices = ReadonlyMap<string, HeldFacts>;
 
 /** Facts to remember about an interface while it is not visible. */
-export type Remembered = Partial<Pick<NetworkDevice, 'hardwareAddress' | 'mtuBytes' | 'linkType' | 'linkSpeedMbps'>>;
+export interface Remembered {
+  hardwareAddress?: string;
+  mtuBytes?: number;
+  linkType?: LinkType;
+  linkSpeedMbps?: number;
+}
 
 /** A PCI function with the known facts about its interface. */
 export type Seen<T extends PciFunction> = T &
@@ -35,12 +41,16 @@ export type Seen<T extends PciFunction> = T &
     isElsewhere: boolean;
   };
 
-export interface SurveyOptions {
+/** What a node's functions are read from. */
+export interface SurveyedNode {
   sysfs: Sysfs;
   /** Connection into the host's network namespace. */
-  connection: Pick<RtnlConnection, 'defaultRoutes' | 'links' | 'reachableAddresses' | 'vfInfos'>;
+  connection: Pick<RtnlConnection, 'defaultRoutes' | 'links' | 'linkTable' | 'reachableAddresses' | 'vfInfos'>;
   /** Whether `sysfs` is the tree of simulated VFs. */
   simulated: boolean;
+}
+
+export interface SurveyOptions extends SurveyedNode {
   held: HeldDevices;
   /** From the previous survey. */
   remembered: ReadonlyMap<string, Remembered>;
@@ -216,8 +226,6 @@ function isComplete({ interfaceName, hardwareAddress, mtuBytes }: HeldFacts): bo
   return interfaceName !== undefined && hardwareAddress !== undefined && mtuBytes !== undefined;
 }
 
-type InterfaceFacts = Pick<Link, 'name' | 'hardwareAddress' | 'mtuBytes'>;
-
-function interfaceFacts({ name: interfaceName, hardwareAddress, mtuBytes }: InterfaceFacts) {
+function interfaceFacts({ name: interfaceName, hardwareAddress, mtuBytes }: Link | NetInterface) {
   return { interfaceName, mtuBytes, ...defined({ hardwareAddress }) };
 }

@@ -1,7 +1,7 @@
 import type { InventoryReport, PfSummary } from './inventory.ts';
 
 /** Why a node offers no device, and what to do, for people. */
-export function whyNothing({ pfs, excluded, problems, warnings }: Omit<InventoryReport, 'devices'>): string {
+export function whyNothing({ pfs, excluded, problems, warnings }: InventoryReport): string {
   const count = (found: readonly unknown[], what: string) => (found.length === 0 ? [] : [`${what}: ${found.length}`]);
   const reasons = [
     ...pfs.filter(({ numVfs }) => numVfs === 0).map(withoutVfs),

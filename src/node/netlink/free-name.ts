@@ -1,5 +1,5 @@
 import { NetlinkError } from './errors.ts';
-import type { RtnlConnection } from './rtnl.ts';
+import type { LinkReader } from './link-access.ts';
 
 const prefix = 'netdra';
 const candidates = 100;
@@ -9,7 +9,7 @@ const candidates = 100;
  * and so on.
  * @throws NetlinkError `netlink-refused` with `EEXIST`
  */
-export async function freeName(connection: Pick<RtnlConnection, 'link'>, index: number): Promise<string> {
+export async function freeName(connection: LinkReader, index: number): Promise<string> {
   for (let n = 0; n < candidates; n++) {
     const name = n === 0 ? `${prefix}${index % 1e6}` : `${prefix}${index % 1e6}-${n}`;
     if ((await connection.link({ name })) === undefined) return name;

@@ -1,18 +1,18 @@
 import type { Link } from './link.ts';
+import type { LinkFinder } from './link-access.ts';
 import { findVf } from './network-state.ts';
 import { isRepresentor } from './representor.ts';
-import type { RtnlConnection } from './rtnl.ts';
 
 /**
  * Finds the interfaces of PCI functions in one network namespace. It first asks for the link at the index where it last found
  * the interface: that answer is small, while the list of a large node has hundreds of links, and pods wait for it.
  */
 export class FunctionLinks {
-  readonly #connection: Pick<RtnlConnection, 'link' | 'links'>;
+  readonly #connection: LinkFinder;
   /** Index of the interface, by PCI address. */
   readonly #indices = new Map<string, number>();
 
-  constructor(connection: Pick<RtnlConnection, 'link' | 'links'>) {
+  constructor(connection: LinkFinder) {
     this.#connection = connection;
   }
 

@@ -18,7 +18,8 @@ export { NetlinkError } from './errors.ts';
 export { EthtoolConnection, type EthtoolState, type LinkEthtool } from './ethtool.ts';
 export { FunctionLinks } from './function-links.ts';
 export { KernelNetworks } from './kernel-networks.ts';
-export type { Link, LinkChange, LinkFlag, XdpMode } from './link.ts';
+export type { Link, LinkChange, LinkFlag, NetnsReference, XdpMode } from './link.ts';
+export type { LinkFinder, LinkReader, LinkSelector, LinkWriter } from './link-access.ts';
 export {
   type LinkState,
   type LinkStateConnection,
@@ -44,7 +45,7 @@ export { EtherType, PacketSocket } from './packet-socket.ts';
 export type { QdiscPlace } from './qdisc.ts';
 export { isRepresentor } from './representor.ts';
 export { isDefaultRoute, isSameRoute, maxListedRoutes, type NewRoute, type Route, scopeLink } from './route.ts';
-export { type LinkSelector, type NewBond, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
+export { type NewBond, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
 export {
   type InterfaceSysctls,
   interfaceSysctlPattern,
@@ -53,4 +54,4 @@ export {
   writeInterfaceSysctls,
 } from './sysctl.ts';
 export type { LinkTraffic, TrafficCounters, VfTraffic } from './traffic.ts';
-export type { VfChange, VfInfo } from './vf-settings.ts';
+export type { AdminSettings, VfChange, VfInfo, VfInfoAccess } from './vf-settings.ts';

@@ -6,7 +6,7 @@ import { NetnsHandle } from './netns.ts';
 import { NetworkWatch } from './network-watch.ts';
 import { EtherType, PacketSocket } from './packet-socket.ts';
 import { RtnlConnection } from './rtnl.ts';
-import { type InterfaceSysctls, readInterfaceSysctls, type SysctlOptions, writeInterfaceSysctls } from './sysctl.ts';
+import { type InterfaceSysctls, readInterfaceSysctls, writeInterfaceSysctls } from './sysctl.ts';
 
 interface KernelNetworksOptions {
   /** The host's `/proc/sys`, writable. */
@@ -87,7 +87,7 @@ function openNamespace(netns: NetnsHandle, host: NetnsHandle, procSysDir: string
       connection ??= RtnlConnection.open(netns);
       return connection;
     },
-    writeSysctls: (interfaceName: string, settings: InterfaceSysctls, options?: Pick<SysctlOptions, 'skipMissing'>) =>
+    writeSysctls: (interfaceName: string, settings: InterfaceSysctls, options?: { skipMissing?: boolean }) =>
       writeInterfaceSysctls(netns, interfaceName, settings, { ...options, procSysDir }),
     readSysctls: (interfaceName: string, keys: readonly string[]) =>
       readInterfaceSysctls(netns, interfaceName, keys, { procSysDir }),

@@ -4,21 +4,21 @@ import { isEthernetAddress } from './checks.ts';
 import { gone, NetlinkError } from './errors.ts';
 import type { EthtoolGroup, EthtoolState, EthtoolValues, LinkEthtool } from './ethtool.ts';
 import { freeName, isFallbackName } from './free-name.ts';
-import type { Link, LinkChange, LinkFlag, OffloadLimits, XdpMode } from './link.ts';
+import type { Link, LinkChange, LinkFlag, LinkProperties, OffloadLimits, XdpMode } from './link.ts';
 import { type QdiscPlace, qdiscPlaces } from './qdisc.ts';
 import type { RtnlConnection } from './rtnl.ts';
 
 /**
  * All properties of a link that a process with CAP_NET_ADMIN in its namespace can change and that neither a move into
  * another namespace nor the end of a namespace undoes. Plain data, to be stored. Absent properties are unknown, and
- * are left unchanged.
+ * are left unchanged. Only Ethernet addresses are restored: no others can be set.
  */
-export interface LinkState
-  extends Pick<Link, 'name' | 'mtuBytes' | 'up'>,
-    Pick<Link, 'flags' | 'linkMode' | 'broadcastAddress' | 'group' | 'txQueueLength' | 'offloadLimits'>,
-    Partial<Pick<Link, 'altNames'>> {
-  /** Absent for links without one. Only Ethernet addresses are restored: no others can be set. */
-  hardwareAddress?: string;
+export interface LinkState extends LinkProperties {
+  name: string;
+  mtuBytes: number;
+  up: boolean;
+  flags?: LinkFlag[];
+  altNames?: string[];
   /** `''`: none. */
   alias?: string;
   /** Programs of these modes are left alone; those of other modes are detached. Absent: all are detached. */

@@ -18,7 +18,6 @@ import {
   parseHardwareAddress,
   parseOctets,
 } from './checks.ts';
-import type { NetnsHandle } from './netns.ts';
 
 /** `IFLA_*` of Linux `if_link.h`. */
 export const LinkAttribute = {
@@ -93,12 +92,24 @@ export type XdpMode = keyof typeof xdpModes;
 const xdpFd = 1;
 const xdpFlags = 3;
 
-/** A network interface, as seen from one network namespace. */
-export interface Link extends BondMember {
-  index: number;
-  name: string;
+/** Properties that the kernel reports and takes in the same form. */
+export interface LinkProperties {
   /** Lower case with colons; absent for links without one, such as tunnels. */
   hardwareAddress?: string;
+  linkMode?: LinkMode;
+  /** Lower case with colons. */
+  broadcastAddress?: string;
+  /** 0 is the default group. */
+  group?: number;
+  /** In packets. */
+  txQueueLength?: number;
+  offloadLimits?: OffloadLimits;
+}
+
+/** A network interface, as seen from one network namespace. */
+export interface Link extends BondMember, LinkProperties {
+  index: number;
+  name: string;
   mtuBytes: number;
   /** What the driver takes, since Linux 4.20; absent: it sets no limit. */
   minMtuBytes?: number;
@@ -122,22 +133,15 @@ export interface Link extends BondMember {
   lowerNetnsId?: number;
   /** Flags that are set, among those that user space can set. `promiscuous` as requested, not as in effect. */
   flags?: LinkFlag[];
-  linkMode?: LinkMode;
-  /** Lower case with colons. */
-  broadcastAddress?: string;
-  /** 0 is the default group. */
-  group?: number;
-  /** In packets. */
-  txQueueLength?: number;
-  offloadLimits?: OffloadLimits;
   /** Modes in which an XDP program is attached; absent: none. */
   xdp?: XdpMode[];
 }
 
-type ChangedAlike = 'hardwareAddress' | 'linkMode' | 'broadcastAddress' | 'group' | 'txQueueLength' | 'offloadLimits';
-
 /** Changes to a link; absent properties stay unchanged. The broadcast address has as many octets as the link's own. */
-export interface LinkChange extends Pick<Link, ChangedAlike>, Partial<Pick<Link, 'name' | 'mtuBytes' | 'up'>> {
+export interface LinkChange extends LinkProperties {
+  name?: string;
+  mtuBytes?: number;
+  up?: boolean;
   /** `''` removes it. */
   alias?: string;
   /** Moves the link there; all other changes then apply in the new namespace. */
@@ -151,7 +155,10 @@ export interface LinkChange extends Pick<Link, ChangedAlike>, Partial<Pick<Link,
 }
 
 /** A network namespace as a request names it. */
-export type NetnsReference = Pick<NetnsHandle, 'fd' | 'path'>;
+export interface NetnsReference {
+  readonly fd: number;
+  readonly path: string;
+}
 
 /** @throws RangeError, TypeError or Error if the message is too short */
 export function decodeLink(message: Buffer): Link {
@@ -228,12 +235,9 @@ function decodeXdp(data: Buffer | undefined): XdpMode[] | undefined {
 /**
  * The payload of a link message: `struct ifinfomsg` and attributes.
  * @param index 0 if the kernel chooses, or finds the link by name
+ * @param flags only `up` and `flags` of a change are in the header
  */
-export function encodeLink(
-  index: number,
-  attributes: Attribute[],
-  flags: Pick<LinkChange, 'up' | 'flags'> = {},
-): Uint8Array[] {
+export function encodeLink(index: number, attributes: Attribute[], flags: LinkChange = {}): Uint8Array[] {
   return [encodeHeader(index, flags), ...encodeAttributes(attributes)];
 }
 
@@ -290,7 +294,7 @@ export function encodeXdp(fd: number, mode: XdpMode): Attribute[] {
   ];
 }
 
-function encodeHeader(index: number, { up, flags = {} }: Pick<LinkChange, 'up' | 'flags'>): Buffer {
+function encodeHeader(index: number, { up, flags = {} }: LinkChange): Buffer {
   const header = Buffer.alloc(headerBytes);
   putU32(index).copy(header, 4);
   let [values, mask] = [up ? flagUp : 0, up === undefined ? 0 : flagUp];

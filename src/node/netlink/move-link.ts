@@ -1,11 +1,11 @@
 import { NetlinkError } from './errors.ts';
 import { freeName } from './free-name.ts';
 import type { Link, LinkChange, NetnsReference } from './link.ts';
-import type { RtnlConnection } from './rtnl.ts';
+import type { LinkReader, LinkWriter } from './link-access.ts';
 
 interface MoveTarget {
   netns: NetnsReference;
-  connection: Pick<RtnlConnection, 'link'>;
+  connection: LinkReader;
 }
 
 /** A process in either namespace can take names during the move, and one in a pod can keep doing so. */
@@ -26,7 +26,7 @@ const attempts = 20;
  * @throws NetlinkError `netlink-refused` with `EEXIST` if the target has a link of that name; then nothing was moved
  */
 export async function moveLink(
-  from: Pick<RtnlConnection, 'link' | 'setLink' | 'removeAltNames'>,
+  from: LinkReader & LinkWriter,
   link: Link,
   to: MoveTarget,
   change: Omit<LinkChange, 'netns'> = {},
@@ -63,11 +63,7 @@ export async function moveLink(
 }
 
 /** The kernel moves before it renames: if the new name was taken in between, the link is already in the target. */
-async function findUnderOldName(
-  from: Pick<RtnlConnection, 'link'>,
-  now: Link,
-  to: MoveTarget,
-): Promise<Link | undefined> {
+async function findUnderOldName(from: LinkReader, now: Link, to: MoveTarget): Promise<Link | undefined> {
   if ((await from.link({ index: now.index })) !== undefined) return undefined;
   const found = await to.connection.link({ name: now.name });
   return found !== undefined && isSameLink(found, now) ? found : undefined;

@@ -1,5 +1,3 @@
-import type { Link } from './link.ts';
-
 /** `p0`; `p0s1` for a part of a port that is split. */
 const ownPort = /^p\d+(s\d+)?$/;
 
@@ -9,6 +7,6 @@ const ownPort = /^p\d+(s\d+)?$/;
  * address does not distinguish them from the PF's interface. Their names differ between drivers (`pf0vf3`, `c1pf0`,
  * `pf0hpf`, `p0pf0vf3`), those of own ports do not; most drivers have none.
  */
-export function isRepresentor({ portName }: Pick<Link, 'portName'>): boolean {
+export function isRepresentor({ portName }: { portName?: string }): boolean {
   return portName !== undefined && portName !== '' && !ownPort.test(portName);
 }

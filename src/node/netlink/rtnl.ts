@@ -22,7 +22,9 @@ import {
   type Link,
   LinkAttribute,
   type LinkChange,
+  type NetnsReference,
 } from './link.ts';
+import type { LinkFinder, LinkSelector, LinkWriter } from './link-access.ts';
 import { createLinkTable, type LinkTable, type LinkTableLimit } from './link-table.ts';
 import type { NetnsHandle } from './netns.ts';
 import type { VfIdentity } from './network-state.ts';
@@ -40,7 +42,7 @@ import {
 } from './route.ts';
 import { type NetlinkRequest, RequestSocket } from './socket.ts';
 import { decodeLinkTraffic, decodeVfTraffic, type LinkTraffic, type VfTraffic } from './traffic.ts';
-import { decodeVfInfos, encodeVfChange, type VfChange, type VfInfo } from './vf-settings.ts';
+import { decodeVfInfos, encodeVfChange, type VfChange, type VfInfo, type VfInfoAccess } from './vf-settings.ts';
 
 /** `RTM_*` of Linux `rtnetlink.h`. */
 const MessageType = {
@@ -67,12 +69,12 @@ const withVfs = 1;
 /** `RTEXT_FILTER_SKIP_STATS`: counters are most of a link's message, and are left out unless they are asked for. */
 const skipStats = 8;
 
-/** Either, not both. */
-export type LinkSelector = { index: number } | { name: string };
-
 /** Properties that the kernel accepts when it creates a link. It silently ignores an alias: set it afterwards. */
-export interface NewLink extends Pick<LinkChange, 'hardwareAddress' | 'mtuBytes' | 'netns'> {
+export interface NewLink {
   name: string;
+  hardwareAddress?: string;
+  mtuBytes?: number;
+  netns?: NetnsReference;
 }
 
 export type NewBond = NewLink & BondOptions;
@@ -90,7 +92,7 @@ const maxAddresses = 1_024;
  * namespace alive, and with it a VF that is in there: close it as soon as the work is done. (Events use a connection of
  * their own, so that an overrun of theirs never loses an answer.)
  */
-export class RtnlConnection implements Disposable {
+export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Disposable {
   readonly #socket: RequestSocket;
   readonly #netnsPath: string | undefined;
 

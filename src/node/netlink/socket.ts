@@ -45,13 +45,15 @@ const maxTogether = 16;
 const header = { bytes: 16, length: 0, type: 4 } as const;
 const doneBytes = header.bytes + 4;
 
+type SocketCalls = Pick<KernelSocket, 'exchange' | 'close'>;
+
 /**
  * Sends requests over a netlink socket, in the order of the calls, and returns the complete answer to each. Waiting
  * requests are sent to the kernel together, which executes one after the other, even if an earlier one fails; a request
  * for a table, or with a large answer, is sent alone.
  */
 export class RequestSocket implements Disposable {
-  readonly #socket: Pick<KernelSocket, 'exchange' | 'close'>;
+  readonly #socket: SocketCalls;
   readonly #clock: Clock;
   readonly #queue: Pending[] = [];
   /** Requests that the kernel has not answered yet, by sequence number. */
@@ -60,7 +62,7 @@ export class RequestSocket implements Disposable {
   #isBusy = false;
   #closed = false;
 
-  constructor(socket: Pick<KernelSocket, 'exchange' | 'close'>, clock = systemClock) {
+  constructor(socket: SocketCalls, clock = systemClock) {
     this.#socket = socket;
     this.#clock = clock;
   }

@@ -85,7 +85,7 @@ export function readInterfaceSysctls(
   netns: NetnsHandle,
   interfaceName: string,
   keys: readonly string[],
-  { procSysDir = '/proc/sys' }: Pick<SysctlOptions, 'procSysDir'> = {},
+  { procSysDir = '/proc/sys' }: { procSysDir?: string } = {},
 ): Map<string, string> {
   const files = keys.map((key): [string, string | undefined] => [key, pathOf(key, interfaceName, procSysDir)]);
   return openInNetns(netns, () => {

@@ -24,22 +24,25 @@ const vlanProtocolOffset = 12;
 
 type VlanProtocol = keyof typeof etherTypes;
 
+/** Settings that PFs report and take in the same form. */
+interface VfSwitches {
+  spoofCheck?: boolean;
+  trust?: boolean;
+  linkState?: (typeof linkStates)[number];
+}
+
 /** Settings that a PF can make for one of its VFs; absent ones stay unchanged. */
-export interface VfChange {
+export interface VfChange extends VfSwitches {
   /** The administrative address. All zeros lets the VF choose again. */
   hardwareAddress?: string;
   /** `id` 0 removes the tag. */
   vlan?: { id: number; priority?: number; protocol?: VlanProtocol };
-  spoofCheck?: boolean;
-  trust?: boolean;
-  linkState?: (typeof linkStates)[number];
   /** Both at once: the kernel has one attribute for them. 0 is no limit. */
   rate?: { minMbps: number; maxMbps: number };
 }
 
 /** A PF's settings for one of its VFs. This is all that can be known of a VF without an interface. */
-export interface VfInfo extends Pick<VfChange, 'spoofCheck' | 'trust' | 'linkState'> {
-  vfIndex: number;
+export interface AdminSettings extends VfSwitches {
   /** The administrative address; absent if none was set. */
   hardwareAddress?: string;
   /** Absent if frames are not tagged. */
@@ -47,6 +50,17 @@ export interface VfInfo extends Pick<VfChange, 'spoofCheck' | 'trust' | 'linkSta
   /** 0 is no limit. */
   minTxRateMbps?: number;
   maxTxRateMbps?: number;
+}
+
+/** The same, of the VF with that index. */
+export interface VfInfo extends AdminSettings {
+  vfIndex: number;
+}
+
+/** Reads and sets what PFs of one network namespace enforce for their VFs: see `RtnlConnection`. */
+export interface VfInfoAccess {
+  vfInfos(pfIndex: number): Promise<VfInfo[]>;
+  setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void>;
 }
 
 /** One property as the attributes of a link message. */

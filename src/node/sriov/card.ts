@@ -1,6 +1,6 @@
 import { DeviceNodes } from './device-nodes.ts';
 import { DriverBinding, type WriteFile } from './driver-binding.ts';
-import { KernelWriter, type KernelWriterOptions } from './kernel-writer.ts';
+import { type HungWrite, KernelWriter, type KernelWriterOptions } from './kernel-writer.ts';
 import { Sysfs } from './sysfs.ts';
 
 /** Firmware takes a while to enable VFs. */
@@ -12,7 +12,7 @@ export interface Card {
   binding: DriverBinding;
   nodes: DeviceNodes;
   /** Writes that the kernel may never return from. */
-  writes: Pick<KernelWriter, 'hung'> & Disposable;
+  writes: Disposable & { readonly hung: readonly HungWrite[] };
 }
 
 /** The functions below a sysfs. */

@@ -96,7 +96,7 @@ export class UnknownVfStateError extends SriovError {
   }
 
   /** Of a scan. */
-  static notListed({ device, pf }: Omit<UnreportedVf, 'subject'>, cause: NetlinkError): UnknownVfStateError {
+  static notListed({ device, pf }: { device: string; pf: string }, cause: NetlinkError): UnknownVfStateError {
     const message = `cannot list the VFs of ${pf}: they are offered without the MACs that it has set`;
     const hint = unreadableHint(cause);
     return new UnknownVfStateError(message, { device, cause, mayPass: cause.retriable, hint });

@@ -1,8 +1,8 @@
+import type { Clock } from '../../lib/clock.ts';
 import { poll } from '../../lib/poll.ts';
-import { FunctionLinks, type RtnlConnection } from '../netlink/index.ts';
-import { hasNoInterface } from './driver-binding.ts';
+import { FunctionLinks, type LinkFinder } from '../netlink/index.ts';
+import { type DriverBinding, hasNoInterface } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
-import type { VfHardwareOptions } from './vf-hardware.ts';
 
 /** The kernel tears an unused namespace down in the background, and only then do its VFs come back. */
 const comesBackMs = 3_000;
@@ -10,7 +10,12 @@ const comesBackMs = 3_000;
 const appearsMs = 5_000;
 const everyMs = 50;
 
-type HostLinksOptions = Pick<VfHardwareOptions, 'binding' | 'clock'> & { host: Pick<RtnlConnection, 'link' | 'links'> };
+interface HostLinksOptions {
+  binding: DriverBinding;
+  /** Connection into the host's network namespace. */
+  host: LinkFinder;
+  clock: Clock;
+}
 
 /** Makes sure that the interfaces of PCI functions are in the host's network namespace. */
 export class HostLinks {

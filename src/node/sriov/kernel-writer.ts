@@ -1,8 +1,9 @@
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { SriovError } from './errors.ts';
-import { WriterProcess, type WriterProcessOptions } from './writer-process.ts';
+import { WriterProcess } from './writer-process.ts';
 
 /** A write that the kernel has not finished within its deadline. */
 export interface HungWrite {
@@ -12,7 +13,9 @@ export interface HungWrite {
   text: string;
 }
 
-export interface KernelWriterOptions extends Pick<WriterProcessOptions, 'end'> {
+export interface KernelWriterOptions {
+  /** Ends a process in which writes hang: see `WriterProcessOptions`. */
+  end?: (process: ChildProcess) => void;
   clock: Clock;
   /** How long a write may take, ms. Default: 20 s, less than the kubelet waits for a prepare. */
   timeoutMs?: number;

@@ -1,6 +1,6 @@
 import type { Clock } from '../../lib/clock.ts';
 import { shared } from '../../lib/shared.ts';
-import { type Link, NetlinkError, type RtnlConnection, type VfInfo } from '../netlink/index.ts';
+import { NetlinkError, type VfInfo, type VfInfoAccess } from '../netlink/index.ts';
 import { UnknownVfStateError } from './errors.ts';
 
 /**
@@ -16,14 +16,14 @@ const silentMs = 30_000;
 
 /** Reads the lists in which PFs report their VFs. */
 export class PfLists {
-  readonly #host: Pick<RtnlConnection, 'vfInfos'>;
+  readonly #host: VfInfoAccess;
   readonly #clock: Clock;
   /** By the index of the PF's interface. */
   readonly #recent = new Map<number, () => Promise<VfInfo[]>>();
   /** By the PCI address of a PF that has stopped reporting its VFs. */
   readonly #silentUntilMs = new Map<string, number>();
 
-  constructor(host: Pick<RtnlConnection, 'vfInfos'>, clock: Clock) {
+  constructor(host: VfInfoAccess, clock: Clock) {
     this.#host = host;
     this.#clock = clock;
   }
@@ -33,7 +33,7 @@ export class PfLists {
    * @throws UnknownVfStateError
    */
   async read(
-    { index }: Pick<Link, 'index'>,
+    { index }: { index: number },
     place: Parameters<typeof UnknownVfStateError.unreadable>[0],
     isRecent = false,
   ): Promise<VfInfo[]> {

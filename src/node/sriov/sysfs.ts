@@ -21,20 +21,24 @@ import {
 } from './sysfs-files.ts';
 import { isBusy, numVfsHint } from './write-hints.ts';
 
-/** What sysfs shows of a PCI function. */
-export interface PciFunction {
-  /** With domain: `0000:3b:02.1`. */
-  pciAddress: string;
+/** Facts that do not change while a function exists. */
+interface FixedFacts {
   /** Four hexadecimal digits: `8086`. */
   vendor: string;
   /** Four hexadecimal digits: `154c`. */
   device: string;
-  /** Kernel driver; absent when none is bound. */
-  driver?: string;
   /** Absent on machines with one node, and where the firmware does not report it. */
   numaNode?: number;
   /** `pci0000:3a`: devices with the same one share a root complex. */
   pcieRoot?: string;
+}
+
+/** What sysfs shows of a PCI function. */
+export interface PciFunction extends FixedFacts {
+  /** With domain: `0000:3b:02.1`. */
+  pciAddress: string;
+  /** Kernel driver; absent when none is bound. */
+  driver?: string;
   /** Number of the group; absent without an IOMMU. */
   iommuGroup?: string;
   /** The other members of that group, without bridges: all of them have to go to user space together. */
@@ -63,9 +67,6 @@ export interface NetworkFunctions {
   /** Why it is not known of some functions what they are; absent: it is known of all. */
   problems?: SriovError[];
 }
-
-/** Facts that do not change while the function exists. */
-type FixedFacts = Omit<PciFunction, 'pciAddress' | 'driver' | 'iommuGroup' | 'iommuPeers'>;
 
 interface Known {
   /** Changes when the function is recreated. */

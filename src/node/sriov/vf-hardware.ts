@@ -5,14 +5,15 @@ import {
   FunctionLinks,
   isEthernetAddress,
   type LinkEthtool,
+  type LinkFinder,
   type LinkState,
   type LinkStateConnection,
   NetlinkError,
   type RestoreFailure,
-  type RtnlConnection,
   readLinkState,
   type VfChange,
   type VfInfo,
+  type VfInfoAccess,
 } from '../netlink/index.ts';
 import { DeviceNodes, type RdmaAccess } from './device-nodes.ts';
 import { type DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts';
@@ -88,7 +89,7 @@ export interface VfAccess {
 export interface VfHardwareOptions {
   binding: DriverBinding;
   /** Connection into the namespace that the PFs' interfaces are in. */
-  host: Pick<RtnlConnection, 'links' | 'vfInfos' | 'setVf'> & LinkStateConnection;
+  host: LinkFinder & VfInfoAccess & LinkStateConnection;
   /** For the same namespace; absent: ethtool settings are neither read nor restored. */
   ethtool?: LinkEthtool;
   clock: Clock;

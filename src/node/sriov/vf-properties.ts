@@ -5,9 +5,9 @@ import {
   isEthernetAddress,
   type Link,
   NetlinkError,
-  type RtnlConnection,
   type VfChange,
   type VfInfo,
+  type VfInfoAccess,
 } from '../netlink/index.ts';
 import type { DriverBinding } from './driver-binding.ts';
 import { SriovError, UnknownVfStateError } from './errors.ts';
@@ -29,13 +29,11 @@ import type { VfAddress } from './vf-hardware.ts';
 
 interface VfPropertiesOptions {
   /** Connection into the namespace that the PFs' interfaces are in. */
-  host: Pick<RtnlConnection, 'vfInfos' | 'setVf'>;
-  links: Pick<FunctionLinks, 'find'>;
-  binding: Pick<DriverBinding, 'driverOf'>;
+  host: VfInfoAccess;
+  links: FunctionLinks;
+  binding: DriverBinding;
   clock: Clock;
 }
-
-type PfLink = Pick<Link, 'index' | 'name' | 'hardwareAddress'>;
 
 /** The field of VFConfig that each property comes from. */
 const fieldsOf: Readonly<Record<VfProperty, string>> = {
@@ -208,12 +206,12 @@ export class VfProperties {
     });
   }
 
-  async #findPf({ pfAddress }: VfAddress): Promise<PfLink | undefined> {
+  async #findPf({ pfAddress }: VfAddress): Promise<Link | undefined> {
     return pfAddress === undefined ? undefined : await this.#options.links.find(pfAddress);
   }
 
   /** @throws UnknownVfStateError */
-  async #ask(address: VfAddress, pf: PfLink, isRecent = false): Promise<VfInfo> {
+  async #ask(address: VfAddress, pf: Link, isRecent = false): Promise<VfInfo> {
     const { pciAddress, pfAddress, vfIndex } = address;
     const place = { device: pciAddress, subject: `VF ${vfIndex} (${pciAddress})`, pf: `PF ${pf.name} (${pfAddress})` };
     const infos = await this.#lists.read(pf, place, isRecent);
@@ -321,7 +319,7 @@ export class VfProperties {
     return `VF ${vfIndex} (${pciAddress}) of PF ${name} (${pfAddress}, driver ${driver})`;
   }
 
-  async #pfLink(address: VfAddress): Promise<PfLink> {
+  async #pfLink(address: VfAddress): Promise<Link> {
     const pf = await this.#findPf(address);
     if (pf !== undefined) return pf;
     const { pciAddress, pfAddress } = address;
@@ -336,12 +334,12 @@ function fieldsOfAll(properties: readonly VfProperty[]): string {
 }
 
 /** Without the address that an InfiniBand PF reports: it is the beginning of a longer one. */
-function changeOf(info: VfInfo, pf: PfLink): VfChange {
+function changeOf(info: VfInfo, pf: Link): VfChange {
   const { hardwareAddress, ...rest } = toChange(info);
   return hardwareAddress === undefined || isInfiniBand(pf) ? rest : { hardwareAddress, ...rest };
 }
 
-function isInfiniBand({ hardwareAddress }: PfLink): boolean {
+function isInfiniBand({ hardwareAddress }: Link): boolean {
   return hardwareAddress !== undefined && !isEthernetAddress(hardwareAddress);
 }
 

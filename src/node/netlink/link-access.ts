@@ -1,0 +1,22 @@
+import type { Link, LinkChange } from './link.ts';
+import type { LinkTableLimit } from './link-table.ts';
+import type { VfIdentity } from './network-state.ts';
+
+/** Either, not both. */
+export type LinkSelector = { index: number } | { name: string };
+
+/** Reads single links of one network namespace: see `RtnlConnection`. */
+export interface LinkReader {
+  link(by: LinkSelector): Promise<Link | undefined>;
+}
+
+/** Searches the links of one network namespace. */
+export interface LinkFinder extends LinkReader {
+  links(of?: readonly VfIdentity[], limit?: LinkTableLimit): Promise<Link[]>;
+}
+
+/** Changes the links of one network namespace. */
+export interface LinkWriter {
+  setLink(index: number, change: LinkChange): Promise<void>;
+  removeAltNames(index: number, keep?: readonly string[]): Promise<void>;
+}
