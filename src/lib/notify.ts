@@ -6,7 +6,7 @@ import type { Logger } from './logger.ts';
  * @param name of the option that holds the callback, for the log
  */
 export function notify<Args extends unknown[]>(
-  logger: Pick<Logger, 'error'>,
+  logger: Logger,
   name: string,
   callback: ((...args: Args) => unknown) | undefined,
   ...args: Args

@@ -4,10 +4,7 @@ import type { Clock } from './clock.ts';
  * Makes calls of a task share one run: a call that comes while one is running gets its result.
  * @param kept so do calls within this time of its start, unless it has failed
  */
-export function shared<T>(
-  task: () => Promise<T>,
-  kept?: { ms: number; clock: Pick<Clock, 'nowMs'> },
-): () => Promise<T> {
+export function shared<T>(task: () => Promise<T>, kept?: { ms: number; clock: Clock }): () => Promise<T> {
   let last: { result: Promise<T>; endsAtMs: number } | undefined;
   return () => {
     const nowMs = kept?.clock.nowMs() ?? 0;

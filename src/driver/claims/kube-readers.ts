@@ -1,9 +1,9 @@
-import type { KubeClient, ObjectMeta } from '../../framework/kube/index.ts';
+import type { KubeRequests, ObjectMeta } from '../../framework/kube/index.ts';
 import type { NamespaceReader } from '../api/namespace-rules.ts';
 import type { NetworkAttachmentDefinition, NetworkAttachmentReader } from './network-attachments.ts';
 
 /** Reads namespaces from the API server. No cache: only classes with a namespace selector need it. */
-export function createKubeNamespaceReader(client: Pick<KubeClient, 'request'>): NamespaceReader {
+export function createKubeNamespaceReader(client: KubeRequests): NamespaceReader {
   return {
     async readLabels(namespace, signal) {
       const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}`;
@@ -17,7 +17,7 @@ export function createKubeNamespaceReader(client: Pick<KubeClient, 'request'>): 
  * Reads NetworkAttachmentDefinitions from the API server. No cache: there is one read for each claim.
  * Source: Kubernetes Network Custom Resource Definition De-facto Standard, v1.3, section 3.
  */
-export function createKubeNetworkAttachmentReader(client: Pick<KubeClient, 'request'>): NetworkAttachmentReader {
+export function createKubeNetworkAttachmentReader(client: KubeRequests): NetworkAttachmentReader {
   return {
     readNetworkAttachment: (namespace, name, signal) => {
       const [inNamespace, called] = [namespace, name].map(encodeURIComponent);

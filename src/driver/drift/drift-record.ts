@@ -1,4 +1,4 @@
-import type { DeviceCondition } from '../../framework/claimstatus/index.ts';
+import type { StatusCondition } from '../../framework/kube/index.ts';
 import type { StoredClaim, StoredDevice } from '../model/index.ts';
 import { type Drift, describeDrift } from './drift.ts';
 
@@ -67,7 +67,7 @@ export class DriftRecord {
   }
 
   /** Returns the condition `Configured` of a device; `undefined` if it never had a drift. */
-  conditionOf(claimUid: string, device: string): DeviceCondition | undefined {
+  conditionOf(claimUid: string, device: string): StatusCondition | undefined {
     const key = keyOf(claimUid, device);
     const { lost, others, pod, network } = this.#entries.get(key)?.states ?? {};
     const type = 'Configured';

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import {
   isKubeError,
-  type KubeApi,
   type KubeErrorCode,
+  type KubeRequests,
   namespaceTerminating,
   retryPauseMs,
 } from '../../framework/kube/index.ts';
@@ -57,7 +57,7 @@ interface EventEntry {
  * within six minutes is a series, with a count; different ones about one object are limited.
  */
 export class EventWriter implements AsyncDisposable {
-  readonly #kube: Pick<KubeApi, 'request'>;
+  readonly #kube: KubeRequests;
   readonly #options: EventWriterOptions;
   readonly #entries = new Map<string, EventEntry>();
   readonly #limit: RateLimit;
@@ -67,7 +67,7 @@ export class EventWriter implements AsyncDisposable {
   /** Codes of failures that were logged. */
   readonly #logged = new Set<string>();
 
-  constructor(kube: Pick<KubeApi, 'request'>, options: EventWriterOptions) {
+  constructor(kube: KubeRequests, options: EventWriterOptions) {
     this.#kube = kube;
     this.#options = options;
     this.#limit = new RateLimit({ ...perObject, clock: options.clock });

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import {
   type Condition,
   isKubeError,
-  type KubeApi,
   type KubeErrorCode,
+  type KubeRequests,
   type ObjectMeta,
 } from '../../framework/kube/index.ts';
 import { Background } from '../../lib/background.ts';
@@ -33,7 +33,9 @@ const remedies: Partial<Record<KubeErrorCode, string>> = {
 };
 
 /** `status` of a node's object. */
-export type StoredView = Omit<NodeView, 'conditions'> & { conditions: Condition[] };
+export interface StoredView extends NodeView {
+  conditions: Condition[];
+}
 
 export interface NodeViewWriterOptions {
   /** Name of the driver: the field manager. */
@@ -59,7 +61,7 @@ export interface NodeViewWriterOptions {
  * Decision: docs/decisions/0041-a-node-shows-its-devices.md
  */
 export class NodeViewWriter implements AsyncDisposable {
-  readonly #kube: Pick<KubeApi, 'request'>;
+  readonly #kube: KubeRequests;
   readonly #options: NodeViewWriterOptions;
   readonly #background = new Background();
   readonly #retry: Backoff;
@@ -73,7 +75,7 @@ export class NodeViewWriter implements AsyncDisposable {
   /** Codes of failures that were logged. */
   readonly #logged = new Set<string>();
 
-  constructor(kube: Pick<KubeApi, 'request'>, options: NodeViewWriterOptions) {
+  constructor(kube: KubeRequests, options: NodeViewWriterOptions) {
     this.#kube = kube;
     this.#options = options;
     this.#retry = new Backoff(options.clock, pauses.nodeView, () => void this.#run());

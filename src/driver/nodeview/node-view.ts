@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Condition } from '../../framework/kube/index.ts';
+import type { StatusCondition } from '../../framework/kube/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
@@ -18,9 +18,6 @@ import { schemaVersion } from '../state/index.ts';
  */
 const most = { pfs: 64, claims: 512, groups: 64, devices: 512, problems: 16, text: 512 };
 
-/** A condition without the time of its last change, which depends on the object. */
-export type ViewCondition = Omit<Condition, 'lastTransitionTime'>;
-
 /** What the API shows of a node: `status` of its NodeNetworkDevices. State only: nothing in it changes by time alone. */
 export interface NodeView {
   driver: { name: string; version: string; stateSchema: number };
@@ -35,7 +32,7 @@ export interface NodeView {
   policy: PolicyOrigin & { digest?: string; warnings: string[] };
   /** What cannot be read of devices. */
   problems: string[];
-  conditions: ViewCondition[];
+  conditions: StatusCondition[];
 }
 
 export interface PfView {
@@ -160,7 +157,7 @@ function toPolicy({ devices }: ViewSources): NodeView['policy'] {
   return { ...policyOrigin, ...defined({ digest }), warnings };
 }
 
-function conditionsOf({ devices, slicesFailure }: ViewSources): ViewCondition[] {
+function conditionsOf({ devices, slicesFailure }: ViewSources): StatusCondition[] {
   const { policyFault, isListed, failure, state } = devices;
   const unlisted = isListed ? explain(failure) : `the devices were never listed: ${explain(failure)}`;
   const hasPolicy = state.policy !== undefined;
@@ -173,16 +170,16 @@ function conditionsOf({ devices, slicesFailure }: ViewSources): ViewCondition[] 
   ];
 }
 
-function slicesCondition(failure: string | undefined | null): ViewCondition {
+function slicesCondition(failure: string | undefined | null): StatusCondition {
   const type = 'SlicesPublished';
   if (failure === null) return { type, status: 'Unknown', reason: 'Pending', message: '' };
   return failure === undefined ? is(type, 'Published') : isNot(type, 'NotPublished', failure);
 }
 
-function is(type: string, reason: string): ViewCondition {
+function is(type: string, reason: string): StatusCondition {
   return { type, status: 'True', reason, message: '' };
 }
 
-function isNot(type: string, reason: string, message: string): ViewCondition {
+function isNot(type: string, reason: string, message: string): StatusCondition {
   return { type, status: 'False', reason, message: text(message) };
 }

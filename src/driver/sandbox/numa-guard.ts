@@ -1,5 +1,5 @@
 import type { Container, PodSandbox } from '../../../nri/index.ts';
-import type { DeviceCondition } from '../../framework/claimstatus/index.ts';
+import type { StatusCondition } from '../../framework/kube/index.ts';
 import { type ClaimIdentity, type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { NumaNodes } from '../../node/numa/index.ts';
@@ -141,7 +141,7 @@ export class NumaGuard {
    * The condition `NumaAligned` of a device; `undefined` if its claim has none yet, or keeps the one that it has: no container
    * with exclusive CPUs was created, or marked.
    */
-  conditionOf(claimUid: string, device: string): DeviceCondition | undefined {
+  conditionOf(claimUid: string, device: string): StatusCondition | undefined {
     const { containers } = this.#claims.get(claimUid) ?? {};
     if (containers === undefined) return undefined;
     const all = [...containers].flatMap(([name, { devices, where, refusals }]) =>

@@ -15,7 +15,7 @@ export type WaitResult = 'ready' | 'ended';
 export type WaitTimes = Record<WaitPhase | 'total', number>;
 
 export interface PodWaitOptions {
-  clock: Pick<Clock, 'nowMs'>;
+  clock: Clock;
   /** Called when a pod no longer waits for its VFs. Not for VFs that were attached when the driver started. */
   onWaited: (result: WaitResult, times: WaitTimes) => void;
 }

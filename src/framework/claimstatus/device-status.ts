@@ -1,8 +1,5 @@
-import type { AllocatedDeviceStatus, Condition } from '../kube/index.ts';
+import type { AllocatedDeviceStatus, Condition, DeviceKey, StatusCondition } from '../kube/index.ts';
 import type { NetworkDeviceData } from '../metadata/index.ts';
-
-/** A condition besides `Ready`. */
-export type DeviceCondition = Omit<Condition, 'lastTransitionTime'>;
 
 /** What a claim's status says about one of its devices. */
 export interface DeviceStatus {
@@ -15,8 +12,8 @@ export interface DeviceStatus {
   /** Why, as one CamelCase word: `Attached`. */
   reason: string;
   message?: string;
-  /** Others of the driver's own. Those that an earlier status had and this one lacks stay as they are. */
-  conditions?: DeviceCondition[];
+  /** Conditions besides `Ready`. Those that an earlier status had and this one lacks stay as they are. */
+  conditions?: StatusCondition[];
   networkData?: NetworkDeviceData;
   /** Anything else, at most 10 KiB of JSON. */
   data?: object;
@@ -40,8 +37,8 @@ export function toAllocatedStatus(
   const { pool, device, shareId, ready, reason, message = '', conditions = [], networkData, data } = status;
   const entry: AllocatedDeviceStatus = { driver, pool, device, ...(shareId === undefined ? {} : { shareID: shareId }) };
   const before = known.find((each) => isSameDevice(each, entry))?.conditions ?? [];
-  const isReady: DeviceCondition = { type: 'Ready', status: ready ? 'True' : 'False', reason, message };
-  const toCondition = (wanted: DeviceCondition): Condition => {
+  const isReady: StatusCondition = { type: 'Ready', status: ready ? 'True' : 'False', reason, message };
+  const toCondition = (wanted: StatusCondition): Condition => {
     const same = before.find(({ type, status }) => type === wanted.type && status === wanted.status);
     const { lastTransitionTime = now } = same ?? {};
     return { ...wanted, message: wanted.message.slice(0, maxMessageLength), lastTransitionTime };
@@ -58,10 +55,7 @@ function cutNetworkData({ ips, ...rest }: NetworkDeviceData): NetworkDeviceData 
   return ips === undefined ? rest : { ...rest, ips: [...new Set(ips)].slice(0, maxIps) };
 }
 
-/** Identifies a device, or a share of one. Source: list map keys of `status.devices`. */
-export type DeviceId = Pick<AllocatedDeviceStatus, 'driver' | 'pool' | 'device' | 'shareID'>;
-
-export function isSameDevice(left: DeviceId, right: DeviceId): boolean {
+export function isSameDevice(left: DeviceKey, right: DeviceKey): boolean {
   const isSame = left.driver === right.driver && left.pool === right.pool && left.device === right.device;
   return isSame && (left.shareID ?? '') === (right.shareID ?? '');
 }

@@ -1,13 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { AllocatedDeviceStatus, JsonPatchOperation } from '../kube/index.ts';
-import { type DeviceId, isSameDevice } from './device-status.ts';
+import type { AllocatedDeviceStatus, DeviceKey, JsonPatchOperation } from '../kube/index.ts';
+import { isSameDevice } from './device-status.ts';
 
 export interface StoredStatus {
   resourceVersion: string;
   /** Entries of all drivers; absent if the claim has none. */
   devices?: AllocatedDeviceStatus[];
   /** Devices that the claim is allocated: the API server refuses entries for any others. */
-  allocated: readonly DeviceId[];
+  allocated: readonly DeviceKey[];
 }
 
 /** Whose entries a writer keeps. */
@@ -50,7 +50,7 @@ export function statusPatch(
     : [{ op: 'replace', path: '/metadata/resourceVersion', value: resourceVersion }, ...changes];
 }
 
-export function isOf({ driver, pool }: EntryOwner, entry: DeviceId): boolean {
+export function isOf({ driver, pool }: EntryOwner, entry: DeviceKey): boolean {
   return entry.driver === driver && (pool === undefined || entry.pool === pool);
 }
 

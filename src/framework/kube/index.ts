@@ -21,10 +21,12 @@ export type {
   AllocatedDeviceStatus,
   Condition,
   DeviceClass,
+  DeviceKey,
   JsonPatchOperation,
   KubeList,
   ObjectMeta,
   OwnerReference,
   PodResources,
   ResourceClaim,
+  StatusCondition,
 } from './types.ts';

@@ -25,22 +25,30 @@ export interface KubeList<T> {
   items: T[];
 }
 
-/** A condition as in `status.conditions`. Source: meta/v1 `Condition`. */
-export interface Condition {
+/** A condition of an object's status, without the time of its last change. */
+export interface StatusCondition {
   type: string;
   status: 'True' | 'False' | 'Unknown';
   reason: string;
   message: string;
+}
+
+/** A condition as in `status.conditions`. Source: meta/v1 `Condition`. */
+export interface Condition extends StatusCondition {
   /** RFC 3339; when `status` changed last. */
   lastTransitionTime: string;
 }
 
-/** One entry of a claim's `status.devices`. Source: resource.k8s.io/v1 `AllocatedDeviceStatus`. */
-export interface AllocatedDeviceStatus {
+/** Identifies a device, or a share of one. Source: list map keys of `status.devices`. */
+export interface DeviceKey {
   driver: string;
   pool: string;
   device: string;
   shareID?: string;
+}
+
+/** One entry of a claim's `status.devices`. Source: resource.k8s.io/v1 `AllocatedDeviceStatus`. */
+export interface AllocatedDeviceStatus extends DeviceKey {
   conditions?: Condition[];
   data?: object;
   networkData?: { interfaceName?: string; ips?: string[]; hardwareAddress?: string };

@@ -3,6 +3,7 @@ export { type DecodedMetadata, decodeMetadata, decodeStream } from './document/d
 export {
   baseRequest,
   type ClaimIdentity,
+  type ClaimName,
   claimName,
   type DeviceAttribute,
   type DeviceAttributes,

@@ -1,8 +1,5 @@
-import type { Device, Pool, SliceSpec } from './model.ts';
+import type { Device, Pool, SliceContent } from './model.ts';
 import { maxSliceSize, sliceLimits } from './validate.ts';
-
-/** Content of one slice: devices or counters, since newer servers refuse both in one. */
-export type SliceContent = Pick<SliceSpec, 'devices' | 'sharedCounters'>;
 
 /**
  * Cuts a pool into slices: those with counters, then those with devices; at least one, since a pool without a slice

@@ -82,10 +82,14 @@ export interface ResourceSlice {
   spec: SliceSpec;
 }
 
-export interface SliceSpec {
+/** Content of one slice: devices or counters, since newer servers refuse both in one. */
+export interface SliceContent {
+  devices?: Device[];
+  sharedCounters?: CounterSet[];
+}
+
+export interface SliceSpec extends SliceContent {
   driver: string;
   nodeName: string;
   pool: { name: string; generation: number; resourceSliceCount: number };
-  devices?: Device[];
-  sharedCounters?: CounterSet[];
 }

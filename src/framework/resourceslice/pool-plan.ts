@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import { cutPool, type SliceContent } from './chunks.ts';
+import { cutPool } from './chunks.ts';
 import { copyTaintTimes, isSameSpec } from './compare.ts';
-import type { Pool, ResourceSlice, SliceSpec } from './model.ts';
+import type { Pool, ResourceSlice, SliceContent, SliceSpec } from './model.ts';
 import { sliceName } from './slice-name.ts';
 
 /** A slice that the server stored in a form other than the one sent. */

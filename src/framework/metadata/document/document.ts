@@ -34,15 +34,19 @@ export interface DeviceMetadata {
   networkData?: NetworkDeviceData;
 }
 
-/** Names a claim; the UID distinguishes successive claims of the same name. */
-export interface ClaimIdentity {
+/** Name of a claim in the API server. */
+export interface ClaimName {
   namespace: string;
   name: string;
+}
+
+/** Identifies a claim; the UID distinguishes successive claims of the same name. */
+export interface ClaimIdentity extends ClaimName {
   uid: string;
 }
 
 /** How a claim is called in messages. */
-export function claimName({ namespace, name }: Pick<ClaimIdentity, 'namespace' | 'name'>): string {
+export function claimName({ namespace, name }: ClaimName): string {
   return `${namespace}/${name}`;
 }
 

@@ -3,7 +3,7 @@ import type { ClaimIdentity, DeviceAttributes } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import { type GateHook, isGateOf } from '../gate/gate.ts';
 import { readAnnouncements, type WaitingSandbox } from '../gate/waiting-sandbox.ts';
-import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from '../layouts/layout.ts';
+import { defaultHostDirs, type HostDirs, type Layout, type LayoutName, type SharedDirs } from '../layouts/layout.ts';
 import { metadataDirName } from '../layouts/layout-v1.ts';
 import type { ContainerEdits } from './cdi.ts';
 import { variableOf } from './claim-files.ts';
@@ -13,7 +13,7 @@ import { ClaimStates } from './claim-states.ts';
 import { containerFilesOf } from './container-files.ts';
 import { hostPath, type Later, removeTree } from './host-file.ts';
 
-export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>> {
+export interface ClaimMetadataOptions extends Partial<SharedDirs> {
   driver: string;
   /** The driver's directory below the kubelet's `plugins`: files go to `dra-device-metadata/` in it. */
   dataDir: string;
@@ -102,7 +102,7 @@ export class ClaimDirs {
   }
 
   /** Whether a container waits at the gate of a claim. */
-  hasGateOf(claim: ClaimIdentity, { createRuntimeHooks }: Pick<ContainerParts, 'createRuntimeHooks'>): boolean {
+  hasGateOf(claim: ClaimIdentity, { createRuntimeHooks }: ContainerParts): boolean {
     return createRuntimeHooks.some(({ args }) => isGateOf(this.options.dataDir, claim, args));
   }
 

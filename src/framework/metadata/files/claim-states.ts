@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { decodeIfWhole } from '../document/decode.ts';
-import type { ClaimIdentity, MetadataDocument } from '../document/document.ts';
+import type { ClaimIdentity, ClaimName, MetadataDocument } from '../document/document.ts';
 import { MetadataError, type MetadataErrorCode } from '../errors.ts';
 import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 import { claimDirName } from '../layouts/paths.ts';
@@ -29,7 +29,7 @@ export class ClaimStates {
    * @returns `undefined` if the claim is not prepared
    * @throws MetadataError `metadata-malformed`, `metadata-version-unknown`
    */
-  read(claim: Pick<ClaimIdentity, 'namespace' | 'name'>): ClaimState | undefined {
+  read(claim: ClaimName): ClaimState | undefined {
     return this.readIn(claimDirName(claim));
   }
 
@@ -62,7 +62,7 @@ export class ClaimStates {
   }
 
   /** After everything else of the claim was removed. */
-  remove(claim: Pick<ClaimIdentity, 'namespace' | 'name'>): void {
+  remove(claim: ClaimName): void {
     this.#records.remove(claimDirName(claim));
   }
 
@@ -84,7 +84,7 @@ export class ClaimStates {
    */
   readOrRecover(
     record: ClaimRecord,
-    recovery: Omit<Recovery, 'hadRecord'>,
+    recovery: Recovery,
   ): { state: ClaimState | undefined; isRecorded: boolean; problem?: MetadataError | undefined } {
     let problem: MetadataError | undefined;
     try {
@@ -97,7 +97,7 @@ export class ClaimStates {
       if (!isCode(error, 'metadata-malformed')) throw error;
       problem = error;
     }
-    const state = recoverState(record, { ...recovery, hadRecord: problem !== undefined });
+    const state = recoverState(record, recovery, problem !== undefined);
     return { state, isRecorded: false, problem };
   }
 

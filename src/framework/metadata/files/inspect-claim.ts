@@ -1,11 +1,11 @@
 import { defined } from '../../../lib/defined.ts';
-import type { ClaimIdentity, DeviceMetadata } from '../document/document.ts';
+import type { ClaimIdentity, ClaimName, DeviceMetadata } from '../document/document.ts';
 import { type Gate, readGate } from '../gate/gate.ts';
-import { type HostDirs, type LayoutName, placeOf } from '../layouts/layout.ts';
+import { type HostDirs, type LayoutName, type PublishedDevice, placeOf } from '../layouts/layout.ts';
 import { layouts } from '../layouts/layouts.ts';
 import { claimDirName } from '../layouts/paths.ts';
 import { type ClaimRecords, RecordFiles } from './claim-records.ts';
-import { type ClaimState, contentOf, hasGate, parseClaimState, type RequestState, requestOf } from './claim-state.ts';
+import { type ClaimState, contentOf, hasGate, parseClaimState, requestOf } from './claim-state.ts';
 import { hostPath, readFileIfThere } from './host-file.ts';
 
 /** A file of a prepared claim on the host, and whether it is correct. */
@@ -21,12 +21,23 @@ export interface InspectedFile {
   state: 'current' | 'pending' | 'missing' | 'different';
 }
 
+export interface InspectedRequest {
+  /** Full reference, `request` or `request/subrequest`. */
+  name: string;
+  /** The part of the name before the slash. */
+  base: string;
+  /** 0: containers were given no file. */
+  generation: number;
+  devices: PublishedDevice[];
+  /** What was last written of its devices. */
+  content?: DeviceMetadata[];
+}
+
 export interface InspectedClaim {
   claim: ClaimIdentity;
   podClaimName?: string;
   podUid?: string;
-  /** `content` is what was last written of its devices. */
-  requests: (Pick<RequestState, 'name' | 'generation' | 'devices'> & { base: string; content?: DeviceMetadata[] })[];
+  requests: InspectedRequest[];
   files: InspectedFile[];
   /** What the start gate says; `silent`: nothing, so containers wait. Absent if the claim has none. */
   gate?: Gate | 'silent';
@@ -40,7 +51,7 @@ export interface InspectedClaim {
 export async function inspectClaim(
   driver: string,
   dirs: HostDirs,
-  claim: Pick<ClaimIdentity, 'namespace' | 'name'>,
+  claim: ClaimName,
   records: ClaimRecords = new RecordFiles(dirs.dataDir),
 ): Promise<InspectedClaim | undefined> {
   const dir = claimDirName(claim);

@@ -14,8 +14,6 @@ const numbered: readonly LayoutName[] = ['v1', 'kep'];
 export interface Recovery {
   dirs: HostDirs;
   driver: string;
-  /** Whether there was a record, now damaged: then files may have had content that they no longer show. */
-  hadRecord: boolean;
   now: Date;
 }
 
@@ -23,10 +21,11 @@ export interface Recovery {
  * What the files of a claim show of it, in place of a record that is damaged or gone: layouts, and generations to
  * continue from. It has no content: only an update can say whether that still holds.
  * @param record what the driver prepares now
+ * @param hadRecord whether there was a record, now damaged: then files may have had content that they no longer show
  * @returns with the UID of the claim that the files belong to, which may be an earlier one of that name
  * @throws MetadataError `metadata-io`
  */
-export function recoverState(record: ClaimRecord, recovery: Recovery): ClaimState {
+export function recoverState(record: ClaimRecord, recovery: Recovery, hadRecord: boolean): ClaimState {
   const { claim, podClaimName } = record;
   const [podUid = record.podUid, ...others] = findPods(record, recovery);
   const otherPodUids = others.length === 0 ? undefined : others;
@@ -40,7 +39,7 @@ export function recoverState(record: ClaimRecord, recovery: Recovery): ClaimStat
     const written = numbered.flatMap((layout) => texts.get(layout) ?? []);
     const documents = written.flatMap((text) => decodeIfWhole(text) ?? []);
     uid = documents.find((document) => document.claim.uid !== claim.uid)?.claim.uid ?? uid;
-    requests[base] = { name, devices: [], generation: generationOf(written, documents, recovery) };
+    requests[base] = { name, devices: [], generation: generationOf(written, documents, recovery.now, hadRecord) };
   }
   return {
     ...names,
@@ -58,7 +57,8 @@ export function recoverState(record: ClaimRecord, recovery: Recovery): ClaimStat
 function generationOf(
   written: readonly string[],
   documents: readonly MetadataDocument[],
-  { hadRecord, now }: Recovery,
+  now: Date,
+  hadRecord: boolean,
 ): number {
   if (documents.length > 0) return Math.max(...documents.map(({ generation }) => generation));
   // A file is created empty, and blanked in place when its content is withdrawn.

@@ -1,5 +1,5 @@
 import { defined } from '../../../lib/defined.ts';
-import type { ClaimIdentity } from '../document/document.ts';
+import type { ClaimIdentity, ClaimName } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import { createFile, type HostFile, hostPath, readFileIfThere, removeFile } from '../files/host-file.ts';
 import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
@@ -111,7 +111,7 @@ function oneLine(text: string): string {
 }
 
 /** In the claim's directory, so that waiting programs notice the removal of either. */
-function gateFile(dataDir: string, claim: Pick<ClaimIdentity, 'namespace' | 'name'>): HostFile {
+function gateFile(dataDir: string, claim: ClaimName): HostFile {
   const { base, parts } = claimDirectory(dataDir, claim);
   return { base, parts: [...parts, 'gate'] };
 }

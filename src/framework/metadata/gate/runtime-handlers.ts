@@ -1,5 +1,5 @@
 import { explain } from '../../../lib/errors.ts';
-import type { KubeClient } from '../../kube/index.ts';
+import type { KubeRequests } from '../../kube/index.ts';
 
 /**
  * The names that RuntimeClasses can have as `handler` on a node; the default one is empty. `unknown`: the kubelet does
@@ -13,7 +13,7 @@ interface Node {
 
 /** Reads `status.runtimeHandlers` of a Node (core/v1 `NodeRuntimeHandler`). Never rejects. */
 export async function readRuntimeHandlers(
-  client: Pick<KubeClient, 'request'>,
+  client: KubeRequests,
   nodeName: string,
   signal: AbortSignal,
 ): Promise<RuntimeHandlers> {

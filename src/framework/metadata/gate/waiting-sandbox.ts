@@ -4,9 +4,8 @@ import { MetadataError } from '../errors.ts';
 import { type HostFile, hostPath, listDir, readSmallFile } from '../files/host-file.ts';
 import { metadataDirName } from '../layouts/layout-v1.ts';
 
-/** A sandbox whose containers wait at the start gate of a claim, as `netdra-gate` announces it. */
-export interface WaitingSandbox {
-  claim: ClaimIdentity;
+/** A sandbox whose containers wait at a start gate, as `netdra-gate` announces it. */
+interface Announcement {
   /** As the container runtime names it. */
   sandboxId: string;
   podUid: string;
@@ -16,7 +15,10 @@ export interface WaitingSandbox {
   netnsPath?: string;
 }
 
-type Announcement = Omit<WaitingSandbox, 'claim'>;
+/** The same, with the claim that the gate belongs to. */
+export interface WaitingSandbox extends Announcement {
+  claim: ClaimIdentity;
+}
 
 /** The id of the sandbox, and that of the program's process: several may wait in one sandbox. */
 const fileName = /^waiting\.(?<sandboxId>.+)\.\d+$/;

@@ -1,5 +1,5 @@
 import { encodeVersions } from '../document/codec.ts';
-import type { ClaimIdentity } from '../document/document.ts';
+import type { ClaimName } from '../document/document.ts';
 import type { HostFile } from '../files/host-file.ts';
 import type { HostDirs, Layout, RequestPlace } from './layout.ts';
 import { claimDirName, pathPart } from './paths.ts';
@@ -41,7 +41,7 @@ export function requestFile({ dataDir }: HostDirs, place: RequestPlace, file: st
 }
 
 /** The directory of a claim in the driver's own directory. @throws MetadataError `metadata-name-invalid` */
-export function claimDirectory(dataDir: string, claim: Pick<ClaimIdentity, 'namespace' | 'name'>): HostFile {
+export function claimDirectory(dataDir: string, claim: ClaimName): HostFile {
   return { base: dataDir, parts: [metadataDirName, claimDirName(claim)] };
 }
 

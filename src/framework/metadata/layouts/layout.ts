@@ -7,31 +7,39 @@ import { pathPart } from './paths.ts';
 export const layoutNames = ['v1', 'kep', 'attributes-json', 'downward-api'] as const;
 export type LayoutName = (typeof layoutNames)[number];
 
-export interface HostDirs {
-  /** The driver's directory below the kubelet's `plugins`. */
-  dataDir: string;
+/** Directories that the drivers of a node share. */
+export interface SharedDirs {
   /** For `attributes-json`; containers see the files under the same path. */
   attributesDir: string;
   /** For `downward-api`, with a directory for each pod in it. */
   downwardApiDir: string;
 }
 
+export interface HostDirs extends SharedDirs {
+  /** The driver's directory below the kubelet's `plugins`. */
+  dataDir: string;
+}
+
 /** The directories that the layouts' specifications name. */
-export const defaultHostDirs: Omit<HostDirs, 'dataDir'> = {
+export const defaultHostDirs: SharedDirs = {
   attributesDir: '/var/run/dra-device-attributes',
   downwardApiDir: '/etc/dra',
 };
 
-export interface RequestPlace {
+/** A request, with all names that its pod's author may know it by. */
+interface NamedRequest {
   claim: ClaimIdentity;
   /** The pod's name for it if it came from a template. */
   podClaimName?: string;
-  /** UID of the pod for which the claim was prepared first. */
-  podUid?: string;
   request: string;
   driver: string;
   /** Names by which its container may have asked for it instead of by a claim: a domain and a name, with a slash between. */
   extendedResources?: readonly string[];
+}
+
+export interface RequestPlace extends NamedRequest {
+  /** UID of the pod for which the claim was prepared first. */
+  podUid?: string;
 }
 
 export interface PublishedDevice {
@@ -41,7 +49,7 @@ export interface PublishedDevice {
   attributes: DeviceAttributes;
 }
 
-export interface RequestContent extends Omit<RequestPlace, 'podUid'> {
+export interface RequestContent extends NamedRequest {
   /** The full reference, `request` or `request/subrequest`. */
   request: string;
   published: readonly PublishedDevice[];
@@ -69,7 +77,7 @@ export interface Layout {
  * containers.
  * @throws MetadataError `metadata-name-invalid`
  */
-export function placeOf(content: Omit<RequestContent, 'published'> & { podUid?: string }): RequestPlace {
+export function placeOf(content: RequestPlace): RequestPlace {
   const { claim, podClaimName, podUid, request, driver, extendedResources } = content;
   pathPart(claim.namespace, 'claim namespace');
   pathPart(claim.name, 'claim name');

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { type ClaimIdentity, claimName } from '../document/document.ts';
+import { type ClaimName, claimName } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 
 /** Kernel limit for one component of a path, in bytes. Source: linux/limits.h `NAME_MAX`. */
@@ -36,7 +36,7 @@ export function fileName(name: string, subject: string): string {
  * replaced by `~` (which no Kubernetes name contains) and a digest; containers do not see the name.
  * @throws MetadataError `metadata-name-invalid`
  */
-export function claimDirName(claim: Pick<ClaimIdentity, 'namespace' | 'name'>): string {
+export function claimDirName(claim: ClaimName): string {
   const name = `${pathPart(claim.namespace, 'claim namespace')}_${pathPart(claim.name, 'claim name')}`;
   if (Buffer.byteLength(name) <= maxNameBytes) return name;
   const digest = createHash('sha256').update(name).digest('base64url');
@@ -50,7 +50,7 @@ export function claimDirName(claim: Pick<ClaimIdentity, 'namespace' | 'name'>): 
  * The key under which a claim is locked: the name of its directory, since a later claim of the same name has the same one. A claim
  * that cannot have a directory has a key, too.
  */
-export function claimKey(claim: Pick<ClaimIdentity, 'namespace' | 'name'>): string {
+export function claimKey(claim: ClaimName): string {
   try {
     return claimDirName(claim);
   } catch {
