@@ -33,7 +33,7 @@ describe('netdra', () => {
     expect(stdout).toContain('\nExit codes: 0 for success; 1 if');
   });
 
-  it('says which version it is', () => {
+  it('prints its version', () => {
     expect(netdra(['--version'])).toMatchObject({ status: 0, stdout: `${packageInfo.version}\n` });
   });
 
@@ -56,13 +56,13 @@ describe('netdra', () => {
     [['run', '--node-name=n', '--frobnicate'], /unknown option '--frobnicate'/],
     [['walk'], /unknown command 'walk'/],
     [[], /Usage: netdra/],
-  ])('refuses %j with the reason and the code of wrong usage', (args, message) => {
+  ])('rejects %j with the reason and the usage exit code', (args, message) => {
     const { status, stderr } = netdra(args);
     expect(status).toBe(2);
     expect(stderr).toMatch(message);
   });
 
-  it('ends without a word when the reader of its output has seen enough, as of netdra doctor | head -1', async () => {
+  it('exits silently when its reader closes the pipe, as in netdra doctor | head -1', async () => {
     const tool = spawn(process.execPath, [mainPath, 'seccomp'], { env: { PATH: process.env.PATH } });
     tool.stdout.destroy();
     let stderr = '';
@@ -83,13 +83,13 @@ describe('netdra', () => {
     expect(status).toBe(1);
   });
 
-  it('refuses a variable without a value, which is no directory', () => {
+  it('rejects an empty variable as a directory', () => {
     const { status, stderr } = netdra(['claims'], { NETDRA_STATE_DIR: '' });
     expect(stderr).toMatch("value '' from env 'NETDRA_STATE_DIR' is invalid. an absolute path is needed");
     expect(status).toBe(2);
   });
 
-  it('takes the node name from the environment, and says what keeps it from starting', () => {
+  it('takes the node name from the environment, and reports what prevents its start', () => {
     using dir = tempDir();
     const kubeconfig = join(dir.path, 'missing');
     const { status, stdout, stderr } = netdra(['run', `--kubeconfig=${kubeconfig}`], { NODE_NAME: 'n' });
@@ -100,7 +100,7 @@ describe('netdra', () => {
   });
 
   // As the first process of a container it gets no signal that it does not handle.
-  it('ends at a signal while it starts', { timeout: 120_000 }, async () => {
+  it('exits on a signal during startup', { timeout: 120_000 }, async () => {
     using dir = tempDir();
     // An API server that does not answer.
     const server = createServer();

@@ -147,12 +147,12 @@ function systemUses(path: string, text: string): string[] {
 }
 
 describe('the rooms of src', () => {
-  it('are those of the list, beside the entry that joins the two programs', () => {
+  it('are listed here, beside the entry that joins the two programs', () => {
     const folders = Object.keys(rooms).filter((room) => room !== 'nri');
     expect(readdirSync(join(repo, 'src')).sort()).toEqual([...folders, 'main.ts', 'program.ts'].sort());
   });
 
-  it('import only the rooms below them', () => {
+  it('import only lower rooms', () => {
     expect(sources.flatMap((path) => forbiddenImports(path, read(path)))).toEqual([]);
   });
 
@@ -163,11 +163,11 @@ describe('the rooms of src', () => {
     expect(forbiddenImports('src/driver/vf/x.ts', inDriver)).toEqual(['src/driver/vf/x.ts → src/driver/sandbox/a.ts']);
   });
 
-  it('have floors inside driver, and every room stands on one', () => {
+  it('have floors inside driver, with every room on one', () => {
     expect(readdirSync(join(repo, 'src/driver')).sort()).toEqual(driverFloors.flat().sort());
   });
 
-  it('re-export nothing of another room of driver', () => {
+  it('do not re-export another room of driver', () => {
     const isForeign = ([from, to]: Arrow) => driverRoomOf(from) !== driverRoomOf(to);
     const exported = (path: string) => importsOf(path, read(path).replaceAll(/^import\b/gm, ''));
     expect(
@@ -190,7 +190,7 @@ describe('the rooms of src', () => {
     expect(filesBelow('src/driver/model', /\.ts$/).flatMap(load)).toEqual([]);
   });
 
-  it('have no circle of files that load each other, and none of folders that import each other', () => {
+  it('have no import cycles between files or folders', () => {
     const values = sources.flatMap((path) => importsOf(path, read(path), 'values'));
     expect(circular(values)).toEqual([]);
     const folderOf = (path: string) =>
@@ -209,7 +209,7 @@ describe('the rooms of src', () => {
     ).toEqual(['b → c', 'c → b']);
   });
 
-  it('know no operating system in driver', () => {
+  it('contain no operating system code in driver', () => {
     const driver = sources.filter((path) => path.startsWith('src/driver/'));
     expect(driver.flatMap((path) => systemUses(path, read(path)))).toEqual([]);
   });
@@ -223,7 +223,7 @@ describe('the rooms of src', () => {
     expect(systemUses('src/driver/x.ts', line)).toEqual([`src/driver/x.ts: ${line}`]);
   });
 
-  it('are not imported from the folders that are built or shipped without the tests', () => {
+  it('do not import tests into folders that are built or shipped without them', () => {
     const shipped = ['src', 'nri', 'programs', 'deploy'].flatMap((folder) => filesBelow(folder, /\.ts$/));
     const imports = (path: string) =>
       [...read(path).matchAll(/'((?:\.\.\/)+(?:e2e|test)\/[^']+)'/g)].map(([, to]) => `${path} → ${to}`);
@@ -264,7 +264,7 @@ describe('sizes and names', () => {
     },
   );
 
-  it('a lint rule refuses literals that are spread into a literal', () => {
+  it('a lint rule rejects literals spread into a literal', () => {
     const refused = ['({ ...{ a }, b })', '[...[a], b]', '[...([a] as const), b]', '({ ...({ a } satisfies A), b })'];
     const allowed = ['({ ...(a ? { b } : {}) })', '({ ...a })', '[...a.map(() => ({ a })), b]'];
     const plugins = [join(repo, 'scripts/no-spread-literals.grit')];
@@ -278,7 +278,7 @@ describe('sizes and names', () => {
     ).toEqual(refused.map((_, index) => `plugin ${index + 1}`));
   });
 
-  it('a class or interface of src has its name alone', () => {
+  it('classes and interfaces of src have unique names', () => {
     const places = new Map<string, string[]>();
     for (const path of sources.filter((each) => each.startsWith('src/'))) {
       for (const [, name = ''] of read(path).matchAll(/^(?:export )?(?:abstract )?(?:class|interface) (\w+)/gm)) {
@@ -289,13 +289,13 @@ describe('sizes and names', () => {
   });
 });
 
-it('no text has the marks of a merge conflict', () => {
+it('no file contains merge conflict markers', () => {
   const texts = ['docs', 'deploy', 'examples'].flatMap((folder) => filesBelow(folder, /\.(md|yaml|json)$/));
   const marked = (path: string) => /^(<{7} |={7}$|>{7} )/m.test(read(path));
   expect([...texts, ...projectPages].filter(marked)).toEqual([]);
 });
 
-it('documentation names the schema of the store', () => {
+it('the documentation names the current store schema version', () => {
   const upgrade = read('docs/upgrade.md');
   expect(upgrade).toMatch(new RegExp(`\\| 0\\.1\\.0 \\| ${schemaVersion} \\|`));
   expect(upgrade.replaceAll(/\s+/g, ' ')).toContain(

@@ -11,7 +11,7 @@ describe('LogRing', () => {
     expect(ring.text()).toBe([93, 94, 95, 96, 97, 98, 99].map((line) => `line ${line}\n`).join(''));
   });
 
-  it('never exceeds its size, whatever the lengths of lines, and always keeps the last line', () => {
+  it('never exceeds its size for lines of any length, and always keeps the last line', () => {
     for (let length = 1; length <= 32; length++) {
       const ring = new LogRing(64, 32);
       for (let line = 0; line < 20; line++) {
@@ -32,7 +32,7 @@ describe('LogRing', () => {
     }
   });
 
-  it('truncates a line that is too long, also with multi-byte characters, and keeps the lines around it', () => {
+  it('truncates a line that is too long, also in multi-byte text, and keeps the lines around it', () => {
     for (const text of ['x'.repeat(5_000_000), 'é'.repeat(500), '𝄞'.repeat(500)]) {
       const ring = new LogRing(1_000, 100);
       for (const line of ['before\n', `${text}\n`, 'after\n']) ring.write(line);

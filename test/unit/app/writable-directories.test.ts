@@ -26,13 +26,13 @@ const directories = (metadataLayouts: LayoutName[]) => {
 };
 const paths = async (metadataLayouts: LayoutName[]) => (await directories(metadataLayouts)).map(({ path }) => path);
 
-it('are those of the layouts in the settings', async () => {
+it('the writable directories include the layouts in the settings', async () => {
   expect(await paths(['v1', 'kep'])).toEqual([]);
   expect(await paths(['v1', 'downward-api'])).toEqual([bench.downwardApiDir]);
   expect(await paths(['attributes-json'])).toEqual([bench.attributesDir]);
 });
 
-it('are also those of layouts that a prepared claim has, until it is unprepared', async () => {
+it('the writable directories include layouts of prepared claims until they are unprepared', async () => {
   const before = bench.start({ layouts: ['v1', 'downward-api'] });
   await before.prepare(record, new Map());
   // The record of another claim says nothing as long as it is damaged.
@@ -44,7 +44,7 @@ it('are also those of layouts that a prepared claim has, until it is unprepared'
   expect(await paths(['v1'])).toEqual([]);
 });
 
-it('say which claims need them when they are not writable', async () => {
+it('an unwritable directory is reported with the claims that need it', async () => {
   await bench.start({ layouts: ['downward-api'] }).prepare(record, new Map());
   writeFileSync(join(bench.path, 'file'), '');
   const [directory] = await directories(['v1']);

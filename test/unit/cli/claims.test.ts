@@ -45,7 +45,7 @@ describe('openStored', () => {
     return stored.claims;
   };
 
-  it('reads what the driver has stored, while the driver is at work', () => {
+  it('reads the store while the driver is running', () => {
     using dir = tempDir();
     const path = join(dir.path, 'state.db');
     expect(claimsIn(dir.path)).toEqual([]);
@@ -60,7 +60,7 @@ describe('openStored', () => {
     expect(claimsIn(dir.path).map(({ identity }) => identity.name)).toEqual(['b', 'c', 'd']);
   });
 
-  it('tells a node without claims from a directory in which no driver has ever stored any', () => {
+  it('distinguishes a node without claims from a directory without a store', () => {
     using dir = tempDir();
     const missing = `no driver has stored its state in ${dir.path}`;
     const dirs = { stateDir: dir.path, dataDir: dir.path };
@@ -72,14 +72,14 @@ describe('openStored', () => {
     expect(stored.claims).toEqual([]);
   });
 
-  it('does not take a store for missing that it may not look at, as that of a node without root', () => {
+  it('reports a store that it may not read as unreadable, not as missing', () => {
     using dir = tempDir();
     // Refused to root, too.
     symlinkSync('loop', join(dir.path, 'loop'));
     expect(() => claimsIn(join(dir.path, 'loop'))).toThrow(/state store .*loop\/state\.db cannot be used/);
   });
 
-  it('says that a file is no store', () => {
+  it('reports a file that is not a store', () => {
     using dir = tempDir();
     const path = join(dir.path, 'state.db');
     new Store(path)[Symbol.dispose]();
@@ -101,7 +101,7 @@ describe('viewClaims', () => {
       }),
     });
 
-  it('finds VFs on the host, and tells those that are nowhere', async () => {
+  it('finds VFs on the host, and marks those that it cannot find', async () => {
     const claims = [claim('a', '0000:3b:02.0'), claim('b', '0000:3b:02.1', { attachment }), claim('c', '0000:3b:02.2')];
     const views = await view(claims, [link('ens1v0', '0000:3b:02.0')]);
     expect(views.map(({ devices }) => devices[0]?.place)).toEqual([
@@ -111,7 +111,7 @@ describe('viewClaims', () => {
     ]);
   });
 
-  it('knows VFs in user space by their pod', async () => {
+  it('finds VFs in user space by their pod', async () => {
     const { host: _host, ...place } = attachment;
     const device = {
       config: { driver: 'vfio-pci' as const },
@@ -125,7 +125,7 @@ describe('viewClaims', () => {
     expect(after?.devices[0]?.place).toEqual({ in: 'user-space', sandboxId: 's-1', pod: 'apps/web-0' });
   });
 
-  it('shows them in a table', async () => {
+  it('prints a table', async () => {
     const networkData = { interfaceName: 'net1', ips: ['192.0.2.1/24', '2001:db8::1/64'] };
     const views = await view([claim('a', '0000:3b:02.0', { attachment })], [link('ens1v0', '0000:3b:02.0')], 0, [
       { driver: 'd', pool: 'node-1', name: '0000-3b-02-0', networkData },

@@ -84,7 +84,7 @@ function allocate(api: ApiServer, name: string, devices: string[], { isFree = fa
 }
 
 describe('readStatus', () => {
-  it('counts what each node offers, and what claims have of it', async () => {
+  it('counts the devices that each node offers, and the allocated ones', async () => {
     await using bench = await startCluster();
     const { api } = bench;
     installOn(api, 'node-1');
@@ -128,7 +128,7 @@ describe('readStatus', () => {
     );
   });
 
-  it('counts all nodes where it lists those with problems only', async () => {
+  it('counts all nodes even if it lists only those with problems', async () => {
     await using bench = await startCluster();
     const { api } = bench;
     installOn(api, 'node-1');
@@ -148,7 +148,7 @@ describe('readStatus', () => {
     expect(lines.at(-2)).toBe('2 nodes, the driver ready on 1: 2 devices, 0 allocated, 0 in use, 0 tainted');
   });
 
-  it('says of each node what needs attention, and why', async () => {
+  it('lists for each node what needs attention, and why', async () => {
     await using bench = await startCluster({ draVersions: ['v1beta2'] });
     const { api } = bench;
     const taints = [{ key: `${testDriver}/no-carrier`, effect: 'NoSchedule' as const }];
@@ -177,7 +177,7 @@ describe('readStatus', () => {
     ]);
   });
 
-  it('counts the devices that a DeviceTaintRule taints, and names the rule', async () => {
+  it('counts devices tainted by a DeviceTaintRule, and names the rule', async () => {
     await using bench = await startCluster();
     const { api } = bench;
     installOn(api, 'node-1');
@@ -200,7 +200,7 @@ describe('readStatus', () => {
     expect((await bench.status()).nodes).toMatchObject([{ tainted: 3 }]);
   });
 
-  it('names the node of a pod that does not fit there, and the reason', async () => {
+  it('names the node that a pending pod does not fit, and the reason', async () => {
     await using bench = await startCluster();
     installOn(bench.api, 'node-1', {
       phase: 'Pending',
@@ -224,7 +224,7 @@ describe('readStatus', () => {
     ]);
   });
 
-  it('says what a node withholds and why, and that it refuses its policy, where nodes show that', async () => {
+  it('prints withheld devices with reasons, and a rejected policy, from NodeNetworkDevices', async () => {
     await using bench = await startCluster();
     const { api } = bench;
     const taints = [{ key: `${testDriver}/unrestored`, effect: 'NoSchedule' as const }];
@@ -268,12 +268,12 @@ describe('readStatus', () => {
     expect((await bench.status()).nodes.map(({ problems }) => problems)).toEqual([[tainted], [tainted]]);
   });
 
-  it('says that nothing is there', async () => {
+  it('reports a cluster without nodes of the driver', async () => {
     await using bench = await startCluster();
     expect(await bench.statusText()).toMatch(/^no node has a pod or a device of sriov\.netdra\.dev: is it installed/);
   });
 
-  it('says what the user may not do, and what allows it', async () => {
+  it('names a missing permission, and the rule that grants it', async () => {
     await using bench = await startCluster();
     const message = 'resourceslices.resource.k8s.io is forbidden: User "joe" cannot list resource "resourceslices"';
     bench.api.failNext('/resourceslices', 403, { message });
@@ -283,10 +283,10 @@ describe('readStatus', () => {
   });
 });
 
-describe('lists of many objects', () => {
+describe('listing many objects', () => {
   const names = Array.from({ length: 1_001 }, (_, index) => `c-${index}`);
 
-  it('are read page by page, and as a whole if they change for longer than the server keeps a version', async () => {
+  it('reads page by page, and everything at once if versions keep expiring', async () => {
     await using bench = await startCluster();
     const { api, cluster } = bench;
     for (const name of names) allocate(api, name, ['vf-0']);
@@ -315,7 +315,7 @@ describe('readClaims', () => {
     lastTransitionTime: '2026-01-01T00:00:00Z',
   });
 
-  it('shows the pods and devices of claims, and what the driver reports of them', async () => {
+  it("prints the pods and devices of claims, and the driver's conditions", async () => {
     await using bench = await startCluster();
     const { api, cluster } = bench;
     allocate(api, 'a', ['vf-0', 'vf-1']);
@@ -364,14 +364,14 @@ describe('readClaims', () => {
 });
 
 describe('commands in the pod of the driver', () => {
-  it('takes a claim by its name, or as the tables show it', () => {
+  it('accept a claim by its name, or as printed in the tables', () => {
     expect(parseClaim('fast-net', 'default')).toEqual({ namespace: 'default', name: 'fast-net' });
     expect(parseClaim('apps/fast-net', 'default')).toEqual({ namespace: 'apps', name: 'fast-net' });
     for (const bad of ['apps/', '/fast-net', 'a/b/c', '', '../x', 'A'])
       expect(() => parseClaim(bad, 'default')).toThrow(/is neither the name of a claim nor namespace\/name/);
   });
 
-  it('are run on the node that is named, or that has the devices of a claim', async () => {
+  it("run on the given node, or on the node of the claim's devices", async () => {
     await using bench = await startCluster();
     const { api, cluster } = bench;
     for (const node of ['node-1', 'node-2']) installOn(api, node);
@@ -391,7 +391,7 @@ describe('commands in the pod of the driver', () => {
 });
 
 describe('makeBundle', () => {
-  it('collects objects, tools and logs without secrets, and lists what is missing', async () => {
+  it('collects objects, tool output and logs without secrets, and lists what is missing', async () => {
     await using bench = await startCluster();
     using dir = tempDir();
     const { api, cluster } = bench;
@@ -457,16 +457,16 @@ describe('makeBundle', () => {
       'claim apps/fast-net: device 0000:3b:02.0, 02:00:00:00:00:01',
       'claim apps/fast-net: device 0000:3b:02.0, 02:00:00:00:00:01',
     ],
-  ])('makes of %s', (text, redacted) => {
+  ])('turns %s', (text, redacted) => {
     expect(redactText(text)).toBe(redacted);
   });
 
-  it('keeps what only sounds like a secret', () => {
+  it('keeps fields that only sound like secrets', () => {
     const value = { secretRefs: ['a'], env: [{ name: 'NODE_NAME', value: 'n' }], tokens: { count: 3 }, uid: 'u-1' };
     expect(redactObject(value)).toEqual(value);
   });
 
-  it('removes values that are nested more than 64 levels deep', () => {
+  it('removes values nested more than 64 levels deep', () => {
     const deep = JSON.parse(`{"password":"hunter2","config":${'['.repeat(5_000)}${']'.repeat(5_000)},"uid":"u-1"}`);
     const text = JSON.stringify(redactObject(deep));
     expect(text).toMatch(/^\{"password":"\[removed\]","config":\[{63}"\[removed\]"\]{63},"uid":"u-1"\}$/);
@@ -474,7 +474,7 @@ describe('makeBundle', () => {
 });
 
 describe('openCluster', () => {
-  it('takes the usual kubeconfig and the namespace of its context, or says what is missing', async () => {
+  it('uses the default kubeconfig and the namespace of its context, or names what is missing', async () => {
     await using bench = await startCluster();
     using dir = tempDir();
     vi.stubEnv('HOME', dir.path);

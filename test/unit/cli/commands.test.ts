@@ -44,7 +44,7 @@ const document = (devices: object[]) => ({
 });
 
 describe('netdra doctor', () => {
-  it('prints JSON for programs, and exits with a code that signals problems', () => {
+  it('prints JSON on request, and exits with a code that signals problems', () => {
     using dir = tempDir();
     const flags = ['--kubelet-plugins-dir', '--kubelet-registry-dir', '--cdi-dir', '--nri-socket', '--cri-socket'];
     const { status, stdout } = netdra(['doctor', '-o', 'json', ...flags.map((flag) => `${flag}=${dir.path}/none`)]);
@@ -74,7 +74,7 @@ describe('netdra metadata', () => {
     expect(stdout).toMatch(/^ *interfaceName: net1$/m);
   });
 
-  it('shows a file with colours only where they are wanted, and says by its code whether it is valid', () => {
+  it('prints a file with colours only on request, and exits with a code for its validity', () => {
     using dir = tempDir();
     const path = join(dir.path, 'metadata.json');
     writeFileSync(path, JSON.stringify(document([device])));
@@ -98,13 +98,13 @@ describe('netdra', () => {
     [['seccomp', '--install', 'netdra.json'], 2, /an absolute path is needed/],
     [['metadata'], 2, /missing required argument 'path\|claim'/],
     [['metadata', 'fast-net', 'slow-net'], 2, /too many arguments/],
-  ])('refuses %j with code %d and the reason', (args, code, message) => {
+  ])('rejects %j with exit code %d and the reason', (args, code, message) => {
     const { status, stderr } = netdra(args);
     expect(status).toBe(code);
     expect(stderr).toMatch(message);
   });
 
-  it('loads what is heavy only for the command that needs it', () => {
+  it('loads heavy modules only for commands that need them', () => {
     const packages = [...loadedWith(join(dirname(mainPath), 'program.ts'))].filter(
       (name) => !name.startsWith('/') && !name.startsWith('node:'),
     );
@@ -113,7 +113,7 @@ describe('netdra', () => {
     expect([...loadedWith(join(dirname(mainPath), 'app/app.ts'))]).toContain('@grpc/grpc-js');
   });
 
-  it('loads no native package for kubectl netdra, which also runs where there are no VFs', () => {
+  it('loads no native package for kubectl netdra, which also runs on machines without VFs', () => {
     const tools = join(dirname(mainPath), 'cli');
     const files = readdirSync(join(tools, 'cluster')).map((name) => join(tools, 'cluster', name));
     const packages = files.flatMap((path) => [...loadedWith(path)]);

@@ -59,7 +59,7 @@ describe('completionsOf', () => {
     expect(valuesAfter(createProgram(), ...words)).toEqual(expected);
   });
 
-  it('has no flag that help hides', () => {
+  it('omits hidden flags', () => {
     const hidden = createProgram().commands.flatMap((command) =>
       command.options.filter((option) => option.hidden).map((option) => [command.name(), option.long ?? ''] as const),
     );
@@ -67,7 +67,7 @@ describe('completionsOf', () => {
     for (const [command, flag] of hidden) expect(valuesAfter(createProgram(), command, flag)).not.toContain(flag);
   });
 
-  it('tells kubectl in the form of cobra, with a last line for files', () => {
+  it("prints candidates for kubectl in cobra's format, with a final directive line for files", () => {
     expect(formatCompletions(completionsOf(createKubectlPlugin(), ['doctor', '--prob']))).toBe(
       '--problems-only\tprint problems only\n:4\n',
     );
@@ -85,7 +85,7 @@ describe('completion scripts', () => {
     return dir;
   }
 
-  it('of bash completes commands, flags and values', { timeout: 120_000 }, () => {
+  it('complete commands, flags and values in bash', { timeout: 120_000 }, () => {
     using dir = withCommand('netdra', '');
     const complete = (...words: string[]) => {
       const quoted = ['netdra', ...words].map((word) => `'${word}'`).join(' ');
@@ -98,7 +98,7 @@ COMP_WORDS=(${quoted}); COMP_CWORD=${words.length}; _netdra; printf '%s\\n' "\${
     expect(complete('val')).toEqual(['validate']);
   });
 
-  it('are in the language of their shell', () => {
+  it('are valid in the language of their shell', () => {
     execFileSync('bash', ['-n'], { input: completionScripts.bash });
     execFileSync('sh', ['-n'], { input: completionScripts.kubectl });
     for (const shell of ['bash', 'zsh', 'fish'] as const) {

@@ -24,7 +24,7 @@ async function findingOf(check: string, faults: NodeFaults) {
 }
 
 describe('runDoctor', () => {
-  it('finds nothing on a node that is well', async () => {
+  it('finds no problem on a healthy node', async () => {
     expect(await diagnose({})).toEqual([]);
     using node = new BrokenNode();
     expect(await node.diagnose('ok')).toEqual([
@@ -54,7 +54,7 @@ describe('runDoctor', () => {
     ['ENOENT', undefined, 'off: there is no socket', /in containerd: .*; in CRI-O: /],
     ['ECONNREFUSED', containerd('2.2.6'), 'off: no process listens at /run/nri/nri.sock', /disable = false/],
     ['EACCES', containerd('2.2.6'), 'may not be used', /root/],
-  ])('says that NRI is off (%s), and how to switch it on', async (nriError, cri, message, fix) => {
+  ])('reports that NRI is off (%s), and how to enable it', async (nriError, cri, message, fix) => {
     const finding = await findingOf('NRI', {
       nriError,
       ...(cri === undefined ? { cri: undefined } : { cri }),
@@ -66,13 +66,13 @@ describe('runDoctor', () => {
   it.each([
     ['2.2.6', 'io.containerd.cri.v1.runtime'],
     ['1.7.24', 'io.containerd.grpc.v1.cri'],
-  ])('says that CDI is off in containerd %s, and where to switch it on', async (version, section) => {
+  ])('reports that CDI is off in containerd %s, and where to enable it', async (version, section) => {
     const faults = { cri: containerd(version, { enabled: false }) };
     expect(await diagnose(faults)).toEqual(['problem CDI: off: containers get neither their metadata nor /dev/vfio']);
     expect((await findingOf('CDI', faults))?.fix).toContain(`enable_cdi = true in [plugins."${section}"]`);
   });
 
-  it('names VFs that a device plugin gives out, and are therefore not offered', async () => {
+  it('names VFs that are withheld because a device plugin offers them', async () => {
     using node = new BrokenNode();
     const RegisteredDevices = { 'intel.com/sriov': ['0000:3b:02.0', '0000:3b:02.1'], 'gpu.example.com/gpu': ['GPU-1'] };
     node.write('device-plugins/kubelet_internal_checkpoint', JSON.stringify({ Data: { RegisteredDevices } }));
@@ -82,7 +82,7 @@ describe('runDoctor', () => {
     });
   });
 
-  it('says that the node would not run the start gate', async () => {
+  it('reports a start gate that the node cannot execute', async () => {
     using node = new BrokenNode();
     const mount = (path: string, options: string) => `25 1 8:1 / ${path} ${options} - ext4 /dev/sda1 rw\n`;
     const plugins = node.path('plugins');
@@ -105,7 +105,7 @@ describe('runDoctor', () => {
     expect((await node.findingOf('start gate'))?.message).toContain('can be run');
   });
 
-  it('says that the runtime looks for CDI specs elsewhere', async () => {
+  it('reports that the runtime reads CDI specs from another directory', async () => {
     const cri = { ...containerd('2.2.6'), cdi: { enabled: true, specDirs: ['/etc/cdi', '/run/cdi'] } };
     const [finding] = await diagnose({ cri });
     expect(finding).toMatch(/^problem CDI: on, but it looks at \/etc\/cdi, \/run\/cdi and not at /);
@@ -114,7 +114,7 @@ describe('runDoctor', () => {
     expect((await findingOf('CDI', { cri: here, options: { cdiDir: node.path('cdi') } }))?.level).toBe('ok');
   });
 
-  it('says what does not work without an IOMMU, and where to switch it on', async () => {
+  it('reports what does not work without an IOMMU, and where to enable it', async () => {
     const off = await findingOf('IOMMU', { iommu: 'none' });
     expect(off).toMatchObject({ level: 'warning', message: expect.stringContaining('(DPDK) fail') });
     expect(off?.fix).toContain('intel_iommu=on');
@@ -125,7 +125,7 @@ describe('runDoctor', () => {
   });
 
   it.each(['2.0.5', '2.1.9+unknown', '2.2.5', '2.3.2'])(
-    'warns of containerd %s, which leaks refused sandboxes',
+    'warns about containerd %s, which leaks rejected sandboxes',
     async (version) => {
       const [finding, ...others] = await diagnose({ cri: containerd(version) });
       expect(finding).toContain(
@@ -169,7 +169,7 @@ describe('runDoctor', () => {
     expect(await diagnose(faults)).toEqual([expect.stringMatching(expected)]);
   });
 
-  it('sees whether namespaces that are mounted later come into the container', async () => {
+  it('detects whether later namespace mounts propagate into the container', async () => {
     const mount = (path: string, optional: string) => `41 40 0:4 / ${path} rw${optional} - tmpfs tmpfs rw`;
     using node = new BrokenNode();
     const levelWith = (optional: string) => {
@@ -188,7 +188,7 @@ describe('runDoctor', () => {
     expect((await node.findingOf('network namespaces'))?.message).toContain('is part of the file system here');
   });
 
-  it('names the port of a card in switchdev mode, and not the representors of its VFs', async () => {
+  it('names the port of a card in switchdev mode, not its VF representors', async () => {
     using node = new BrokenNode();
     const names = { ens1f0: 'p0', eth0: 'pf0vf0', eth1: 'pf0vf1' };
     for (const [name, port] of Object.entries(names))
@@ -196,7 +196,7 @@ describe('runDoctor', () => {
     expect((await node.findingOf('SR-IOV'))?.message).toBe('ens1f0 (0000:3b:00.0), i40e: 2 of 64 VFs are on');
   });
 
-  it('takes simulated VFs for what they are', async () => {
+  it('recognizes simulated VFs', async () => {
     using node = new BrokenNode({ kernel: '5.10.0' });
     const options = { ...node.options(), simulated: true };
     using bare = new BrokenNode({ kernel: '5.10.0', options: { ...options, sysDir: '/nowhere' } });
@@ -206,8 +206,8 @@ describe('runDoctor', () => {
   });
 });
 
-describe('runDoctor, of CNI plugins', () => {
-  it('misses them where claims may use them', async () => {
+describe('runDoctor, checking CNI plugins', () => {
+  it('reports missing ones if claims may use them', async () => {
     const cniBinDirs = ['/nowhere/bin', '/nowhere/else'];
     expect(await findingOf('CNI plugins', { options: { cniBinDirs } })).toEqual({
       check: 'CNI plugins',
@@ -222,7 +222,7 @@ describe('runDoctor, of CNI plugins', () => {
   });
 });
 
-describe('runDoctor, of the API server', () => {
+describe('runDoctor, checking the API server', () => {
   const openKube = (api: ApiServer) => {
     const config = kubeConfigOf(api);
     return async () => new KubeClient(config, { clock: systemClock, userAgent: 'netdra/test' });
@@ -232,7 +232,7 @@ describe('runDoctor, of the API server', () => {
     return (await node.diagnose()).filter((text) => /API server|permissions/.test(text));
   };
 
-  it('tells its version, and that all is allowed', async () => {
+  it('reports its version, and that all permissions are granted', async () => {
     await using api = await ApiServer.start();
     expect(await askAbout(api)).toEqual([
       'ok API server: Kubernetes v1.36.0-double, resource.k8s.io/v1',
@@ -240,7 +240,7 @@ describe('runDoctor, of the API server', () => {
     ]);
   });
 
-  it('names what the role does not allow', async () => {
+  it('names permissions that the role lacks', async () => {
     await using api = await ApiServer.start();
     api.denyAccess({ verb: 'patch', resource: 'events' });
     api.denyAccess({ verb: 'patch', resource: 'resourceclaims/status' });
@@ -256,7 +256,7 @@ describe('runDoctor, of the API server', () => {
     ]);
   });
 
-  it('asks for NetworkAttachmentDefinitions only if claims may use CNI plugins to attach VFs', async () => {
+  it('requires NetworkAttachmentDefinitions only if claims may use CNI plugins', async () => {
     await using api = await ApiServer.start();
     api.denyAccess({ verb: 'get', resource: 'network-attachment-definitions' });
     expect((await askAbout(api)).slice(1)).toEqual([
@@ -266,7 +266,7 @@ describe('runDoctor, of the API server', () => {
     expect(await node.findingOf('permissions')).toMatchObject({ level: 'ok' });
   });
 
-  it('asks for all that the role of the manifest has', async () => {
+  it('checks every permission of the rendered role', async () => {
     await using api = await ApiServer.start();
     const { rules = [] } = findObject<V1ClusterRole>('ClusterRole');
     const asked = rules.filter(({ resourceNames }) => resourceNames === undefined);
@@ -279,7 +279,7 @@ describe('runDoctor, of the API server', () => {
     expect(found).toEqual(expect.arrayContaining(needed));
   });
 
-  it('asks for a permission on the entries of the driver since Kubernetes 1.36', async () => {
+  it('checks the permission on driver entries since Kubernetes 1.36', async () => {
     const verbs = ['associated-node:patch', 'arbitrary-node:patch'];
     const entries = { resource: 'resourceclaims/driver', name: 'sriov.netdra.dev' };
     await using api = await ApiServer.start();
@@ -298,7 +298,7 @@ describe('runDoctor, of the API server', () => {
     expect((await askAbout(old)).slice(1)).toEqual(['ok permissions: all that the driver needs of the API server']);
   });
 
-  it('asks for all permissions of a cluster that does not say its version, such as one that was built without it', async () => {
+  it('checks all permissions in a cluster without a version, such as a custom build', async () => {
     await using api = await ApiServer.start({ minorVersion: Number.NaN });
     api.denyAccess({ verb: 'delete', resource: 'resourceslices' });
     expect((await askAbout(api)).slice(1)).toEqual([
@@ -306,7 +306,7 @@ describe('runDoctor, of the API server', () => {
     ]);
   });
 
-  it('says what is wrong with a cluster, or with the way to it', async () => {
+  it('reports what is wrong with a cluster or the connection to it', async () => {
     await using old = await ApiServer.start({ draVersions: [] });
     expect(await askAbout(old)).toEqual([expect.stringContaining('problem API server: the API server serves none of')]);
     const gone = await ApiServer.start();
@@ -338,7 +338,7 @@ describe('parseCdiConfig', () => {
       { enabled: true, specDirs: ['/etc/cdi', '/run/cdi'] },
     ],
     ['cri-o', '', { enabled: true }],
-  ])('reads that of %s: %j', (runtime, config, expected) => {
+  ])('parses the output of %s: %j', (runtime, config, expected) => {
     expect(parseCdiConfig(runtime, config)).toEqual(expected);
   });
 });

@@ -35,7 +35,7 @@ describe('readDriverPods', () => {
 });
 
 describe('limitOutput', () => {
-  it('ends a stream beyond the limit, and passes on a shorter one', async () => {
+  it('cuts a stream at the limit, and passes a shorter one through', async () => {
     const run = async (bytes: number) => {
       const stream = new PassThrough();
       const output = buffer(stream);

@@ -36,7 +36,7 @@ const take = (more: object = {}) =>
   });
 
 describe('takeInventory', () => {
-  it('lists devices as they are offered, with the claims that have them', async () => {
+  it('lists devices as published, with the claims that hold them', async () => {
     const claims = [{ identity: { namespace: 'apps', name: 'fast-net', uid: 'u' }, devices: [device('0000:3b:02.1')] }];
     const view = await take({ claims });
     expect(formatInventory(plainTerminal, view)).toBe(
@@ -50,7 +50,7 @@ describe('takeInventory', () => {
     expect(view.devices[0]?.attributes).toMatchObject({ kind: { string: 'vf' }, linkSpeed: { int: 40000 } });
   });
 
-  it('says why devices are not offered', async () => {
+  it('prints why devices are not offered', async () => {
     node.routes = [defaultRoute(node.indexOf('ensA'))];
     const view = await take();
     expect(view.excluded).toHaveLength(2);
@@ -61,7 +61,7 @@ describe('takeInventory', () => {
     expect(text).toContain("0000:3b:02.0  0000:3b:00.0  ensA       the node's default route goes through its PF");
   });
 
-  it('lists a VF that is not restored and one that hangs with the reason and the taint, or as withdrawn', async () => {
+  it('lists an unrestored VF and a hung one with the reason, and the taint or withdrawal', async () => {
     const vlan = { device: device('0000:3b:02.0'), reason: 'the PF has not taken VLAN 0' };
     const write = { device: '0000:3b:02.1', path: '/sys/bus/pci/drivers/iavf/unbind', text: '0000:3b:02.1' };
     const state = { hungWrites: [write], keepsTaints: true };
@@ -85,7 +85,7 @@ describe('takeInventory', () => {
     expect(formatInventory(plainTerminal, without)).toContain(`does not return from a write to ${write.path}`);
   });
 
-  it('says once of all VFs of a PF what is wrong with it, and whether they have a taint', async () => {
+  it('prints a problem of a PF once for all its VFs, and whether they are tainted', async () => {
     const lost = { pciAddress: '0000:3b:00.0', kind: 'PF' as const, interfaceName: 'ensA', holdMs: 1, sinceMs: 7_999 };
     const conditions = [{ ...lost, condition: 'no-carrier' as const }];
     const state = { hungWrites: [], keepsTaints: true, conditions };
@@ -102,7 +102,7 @@ describe('takeInventory', () => {
     );
   });
 
-  it('has the policy that is in force in the driver, whatever is in its file, and says that the file is rejected', async () => {
+  it('prints the policy in force, and says that the policy file is rejected', async () => {
     const policy = { pfs: [{ select: {}, vfs: '1' }] };
     const policyFault = 'inventory policy /etc/netdra/p.yaml is invalid: pfs: expected array';
     const view = await take({ state: { policy, policyFault, hungWrites: [], keepsTaints: true } });
@@ -110,7 +110,7 @@ describe('takeInventory', () => {
     expect(view.problems).toEqual([`${policyFault}; the last valid policy stays in force`]);
   });
 
-  it('says why nothing is offered on a node without SR-IOV, and which rules select nothing', async () => {
+  it('prints why nothing is offered on a node without SR-IOV, and which rules match nothing', async () => {
     using bare = new TestNode([{ pciAddress: '0000:1f:00.0', driver: 'igb', interfaces: [{ name: 'ensP' }] }]);
     const policyPath = join(node.root, 'policy.yaml');
     writeFileSync(
@@ -127,7 +127,7 @@ describe('takeInventory', () => {
     );
   });
 
-  it('follows the policy, but switches nothing on', async () => {
+  it('applies the policy without enabling VFs', async () => {
     const policyPath = join(node.root, 'policy.yaml');
     const rules = 'pfs: [{ select: { name: ensB }, numVfs: 4 }, { select: {}, vfs: "1" }]';
     writeFileSync(policyPath, `apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\n${rules}\n`);
@@ -139,7 +139,7 @@ describe('takeInventory', () => {
     expect(formatInventory(plainTerminal, view)).toContain('0000:5e:00.0: the driver will switch on 4 VFs');
   });
 
-  it('goes on with what can be read', async () => {
+  it('prints everything that it can read', async () => {
     writeFileSync(join(node.root, 'bus/pci/devices/0000:3b:02.0/vendor'), 'nonsense\n');
     const view = await take();
     expect(view.devices.map(({ name }) => name)).toEqual(['0000-3b-02-1']);
@@ -147,7 +147,7 @@ describe('takeInventory', () => {
     expect(formatInventory(plainTerminal, view)).toContain('problem: ');
   });
 
-  it('refuses a policy that is none, and simulated VFs that are not there', async () => {
+  it('rejects an invalid policy, and missing simulated VFs', async () => {
     const policyPath = join(node.root, 'policy.yaml');
     writeFileSync(policyPath, 'kind: Pod');
     await expect(take({ policyPath })).rejects.toThrow(/inventory policy .* is invalid/);

@@ -48,7 +48,7 @@ const view = () => viewClaimFiles(driver, dirs(), 'apps/fast-net');
 const states = async () => Object.fromEntries((await view()).files.map(({ layout, state }) => [layout, state]));
 
 describe('findClaim', () => {
-  it('finds a claim by its name alone, unless several have it', () => {
+  it('finds a claim by its name alone, unless several namespaces have it', () => {
     const claims = ['apps', 'lab'].map((namespace) => ({ identity: { ...claim, namespace } }));
     expect(findClaim(claims.slice(1), 'fast-net')).toBe('lab/fast-net');
     expect(() => findClaim(claims, 'fast-net')).toThrow(
@@ -61,7 +61,7 @@ describe('findClaim', () => {
 });
 
 describe('viewClaimFiles', () => {
-  it('tells that there are no files before the sandbox', async () => {
+  it('reports that files appear with the sandbox', async () => {
     const found = await view();
     expect(await states()).toEqual({
       v1: 'pending',
@@ -75,7 +75,7 @@ describe('viewClaimFiles', () => {
     );
   });
 
-  it('shows the start gate of a claim that has one', async () => {
+  it("prints the state of a claim's start gate", async () => {
     const gate = { program: '/bin/netdra-gate', timeoutSeconds: 100 };
     metadata = new ClaimMetadata({
       enabled: true,
@@ -100,7 +100,7 @@ describe('viewClaimFiles', () => {
     expect(await shown()).toBe('start gate: ended in sandbox s-1');
   });
 
-  it('shows the metadata that containers see', async () => {
+  it('prints the metadata that containers see', async () => {
     await update();
     const found = await view();
     expect(found.requests).toMatchObject([{ name: 'vf', generation: 1 }]);
@@ -115,7 +115,7 @@ describe('viewClaimFiles', () => {
     expect(text).toContain('      vfIndex = 0\n');
   });
 
-  it('finds files that are missing, and those that another process has changed', async () => {
+  it('reports missing files, and files that another process changed', async () => {
     await update();
     const [v1, kep] = (await view()).files;
     rmSync(kep?.path ?? '');
@@ -128,7 +128,7 @@ describe('viewClaimFiles', () => {
     );
   });
 
-  it('says that a claim is not prepared', async () => {
+  it('reports that a claim is not prepared', async () => {
     await expect(viewClaimFiles(driver, dirs(), 'apps/other')).rejects.toThrow(
       'claim apps/other is not prepared on this node',
     );
@@ -136,7 +136,7 @@ describe('viewClaimFiles', () => {
 });
 
 describe('viewFile', () => {
-  it('says what is wrong with a file', async () => {
+  it('reports what is wrong with a file', async () => {
     const path = join(dir.path, 'x.json');
     writeFileSync(path, '{"apiVersion":"v1","kind":"Pod"}');
     const found = await viewFile(path);

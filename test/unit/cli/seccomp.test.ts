@@ -7,7 +7,7 @@ import { tempDir } from '../../doubles/temp-dir.ts';
 const shipped = readFileSync(new URL('../../../deploy/seccomp/netdra.json', import.meta.url), 'utf8');
 
 describe('netdra seccomp', () => {
-  it('installs the profile of the repository, in directories of its own, in place of an older one, and leaves nothing else', () => {
+  it('installs the bundled profile, creating directories and replacing an older version', () => {
     using dir = tempDir();
     const path = join(dir.path, 'seccomp/sriov.netdra.dev/0.1.0.json');
     installProfile(path);
@@ -24,7 +24,7 @@ describe('netdra seccomp', () => {
     expect(readdirSync(join(path, '..'))).toEqual(['0.1.0.json']);
   });
 
-  it('says what to set where it cannot be installed', () => {
+  it('names the setting to change if it cannot be installed', () => {
     using dir = tempDir();
     writeFileSync(join(dir.path, 'file'), '');
     expect(() => installProfile(join(dir.path, 'file/x.json'))).toThrow(

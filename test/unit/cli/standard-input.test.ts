@@ -26,7 +26,7 @@ describe('netdra validate -', () => {
     });
   });
 
-  it('fails when there is nothing to check', async () => {
+  it('fails on empty input', async () => {
     const { code, output } = await validateSlowly(['kind: Pod']);
     expect({ code, output }).toEqual({ code: 1, output: expect.stringMatching(/\n0 objects checked, 0 faults\n$/) });
   });

@@ -59,11 +59,11 @@ describe('docs/troubleshooting.md', () => {
     .flatMap(([, cell = '']) => [...cell.matchAll(/`([^`]*)`/g)].map(([, text = '']) => text))
     .filter((text) => text.includes(' ') && !text.startsWith('netdra '));
 
-  it.each(lines.filter((line) => !/^(NOT OFFERED|0000:)/.test(line)))('quotes what the driver says: %s', (line) => {
+  it.each(lines.filter((line) => !/^(NOT OFFERED|0000:)/.test(line)))("quotes the driver's message: %s", (line) => {
     expect(isSaid(line)).toBe(true);
   });
 
-  it.each(cells)('lists what the driver says: %s', (text) => {
+  it.each(cells)("lists the driver's message: %s", (text) => {
     expect(isSaid(text)).toBe(true);
   });
 
@@ -72,11 +72,11 @@ describe('docs/troubleshooting.md', () => {
     .flatMap(([, texts = '']) => [...texts.matchAll(/`([^`]*)`/g)].map(([, text = '']) => text))
     .filter((text) => /^[a-z]\w* /.test(text) && !text.includes('…') && !text.startsWith('netdra '));
 
-  it.each(ofLog)('quotes what the log has: %s', (text) => {
+  it.each(ofLog)('quotes the log message: %s', (text) => {
     expect(sources.includes(text)).toBe(true);
   });
 
-  it('recognizes text that no source contains', () => {
+  it('contains no quoted text that the sources lack', () => {
     expect(ofLog.length).toBeGreaterThan(3);
     expect(lines.length + cells.length).toBeGreaterThan(35);
     expect(isSaid('claim … may not eat …, since it is Friday')).toBe(false);
@@ -89,7 +89,7 @@ describe('docs/troubleshooting.md', () => {
     expect([...new Set(reported)].sort()).toEqual(named.map((reason) => `'${reason}'`).sort());
   });
 
-  it('names commands and flags that there are', () => {
+  it('names only existing commands and flags', () => {
     const looks = [doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand(), logCommand()];
     const commands = [...looks, validateCommand()];
     const names = [...page.matchAll(/^\| `netdra (\w+)/gm)].map(([, name]) => name);

@@ -9,7 +9,7 @@ const validation: Validation = {
 };
 
 describe('reports of netdra validate', () => {
-  it('are annotations of GitHub, whose separators are escaped', () => {
+  it('can be GitHub annotations with escaped separators', () => {
     expect(formatGithub(validation)).toBe(
       '::error file=a%2Cb%3Ac.yaml,line=3,col=5,title=netdra validate::mtu: is 100 %25%0Aof nothing\n' +
         '::notice title=netdra validate::b.yaml:1: not compared\n',
@@ -17,7 +17,7 @@ describe('reports of netdra validate', () => {
     expect(formatGithub({ checked: 1, faults: [], notes: [] })).toBe('');
   });
 
-  it('are SARIF 2.1.0 with a rule, and the place of each fault', () => {
+  it('can be SARIF 2.1.0 with rule and location of each problem', () => {
     const rule = { id: 'netdra-validate', shortDescription: { text: expect.any(String) } };
     const region = { startLine: 3, startColumn: 5 };
     expect(sarifOf(validation, '1.2.3')).toMatchObject({

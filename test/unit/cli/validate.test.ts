@@ -73,11 +73,11 @@ describe('validateFiles', () => {
     ['an anchor within itself', 'kind: &k [*k]'],
     ['aliases that multiply', bomb],
     ['aliases that multiply in a ConfigMap', configMap(policy(`${laughs.join('\n')}\npfs: *l29`))],
-  ])('refuses a document that is nested too deeply, or too large: %s', async (_what, text) => {
+  ])('rejects a document that is nested too deeply, or too large: %s', async (_what, text) => {
     expect((await linesFor([text]))[0]).toMatch(/^0:\d+:\d+: (document|data): /);
   });
 
-  it('finds nothing in the files of the project', async () => {
+  it('finds no problem in the files of this repository', async () => {
     const examples = readdirSync(join(repo, 'examples'), { recursive: true, encoding: 'utf8' });
     const files = [
       'deploy/manifests/netdra.yaml',
@@ -163,11 +163,11 @@ describe('validateFiles', () => {
     ],
     ['a class with RDMA for DPDK', deviceClass('c', 'driver: vfio-pci, rdma: true'), /rdma: needs an interface/],
     ['what is not YAML', 'kind: Pod\na: [1,\n', /^0:\d:\d+: document: is not valid YAML: /],
-  ])('shows the place of a fault in %s', async (_, text, line) => {
+  ])('prints the location of a problem in %s', async (_, text, line) => {
     expect((await linesFor([text])).join('\n')).toMatch(line);
   });
 
-  it('compares claims with their class, wherever it is, as the driver does', async () => {
+  it('compares claims with their class in any file, like the driver', async () => {
     const own = deviceClass('tenant', 'mtu: 9000');
     expect(await linesFor([claim('tenant', 'mtu: 1500'), own])).toEqual([
       expect.stringMatching(
@@ -223,7 +223,7 @@ spec:
     );
   });
 
-  it('says what it did not check', async () => {
+  it('reports what it did not check', async () => {
     expect(
       await linesFor([
         claim('tenant', 'mtu: 1500'),
@@ -244,7 +244,7 @@ spec:
   });
 });
 
-describe('validateFiles, strict', () => {
+describe('validateFiles in strict mode', () => {
   const strict = async (text: string) => (await linesFor([text], { strict: true })).slice(0, -1);
 
   it.each([
@@ -297,7 +297,7 @@ describe('validateFiles, strict', () => {
     expect(notes.filter((line) => !line.startsWith('note: '))).toEqual([]);
   });
 
-  it('leaves objects alone that have nothing to do with it, beside those that have', async () => {
+  it('ignores unrelated objects next to related ones', async () => {
     const pod =
       'apiVersion: v1\nkind: Pod\n---\napiVersion: apps/v1\nkind: Deployment\n---\napiVersion: v1\nkind: ConfigMap\ndata: { a: b }\n';
     expect(await strict(`${pod}---${policy('pfs: []')}`.replace('---api', '---\napi'))).toEqual([]);

@@ -12,8 +12,8 @@ const main = fileURLToPath(new URL('../../../src/main.ts', import.meta.url));
 const inFiles = wrongInputs.filter(({ args, text }) => args[0] === 'validate' && text !== undefined);
 const others = wrongInputs.filter((each) => !inFiles.includes(each));
 
-describe('wrong input', () => {
-  it('is of many kinds, each of which is there once', () => {
+describe('answers to wrong input', () => {
+  it('cover many kinds, each once', () => {
     expect(wrongInputs.length).toBeGreaterThan(40);
     expect(new Set(wrongInputs.map(({ what }) => what)).size).toBe(wrongInputs.length);
   });
@@ -29,18 +29,22 @@ describe('wrong input', () => {
   });
 
   // Each starts a process, which takes long on a busy machine.
-  it.each(others.map((each) => [each.what, each] as const))('of commands: %s', { timeout: 240_000 }, (_, wrong) => {
-    using dir = tempDir();
-    const program = join(dir.path, wrong.isPlugin ? 'kubectl-netdra.ts' : 'netdra.ts');
-    symlinkSync(main, program);
-    if (wrong.text !== undefined) writeFileSync(join(dir.path, 'FILE'), wrong.text);
-    const env = { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE };
-    const { status, stdout, stderr } = spawnSync(process.execPath, [program, ...wrong.args], {
-      cwd: dir.path,
-      encoding: 'utf8',
-      env,
-    });
-    expect(stdout + stderr).toContain(wrong.message);
-    expect(status).toBe(wrong.exitCode);
-  });
+  it.each(others.map((each) => [each.what, each] as const))(
+    'of other commands: %s',
+    { timeout: 240_000 },
+    (_, wrong) => {
+      using dir = tempDir();
+      const program = join(dir.path, wrong.isPlugin ? 'kubectl-netdra.ts' : 'netdra.ts');
+      symlinkSync(main, program);
+      if (wrong.text !== undefined) writeFileSync(join(dir.path, 'FILE'), wrong.text);
+      const env = { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE };
+      const { status, stdout, stderr } = spawnSync(process.execPath, [program, ...wrong.args], {
+        cwd: dir.path,
+        encoding: 'utf8',
+        env,
+      });
+      expect(stdout + stderr).toContain(wrong.message);
+      expect(status).toBe(wrong.exitCode);
+    },
+  );
 });

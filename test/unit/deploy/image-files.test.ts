@@ -30,7 +30,7 @@ function gateStandIn() {
 }
 
 describe('makeImageFiles', () => {
-  it('makes a program that runs without anything else of the repository, in an empty environment', async () => {
+  it('builds a program that runs on its own in an empty environment', async () => {
     using dir = tempDir();
     using gate = gateStandIn();
     await makeImageFiles({ outDir: dir.path, architecture, gateProgram: gate.program });
@@ -58,7 +58,7 @@ describe('makeImageFiles', () => {
       expect(licences).toMatch(new RegExp(`^${name} [\\d.]+: `, 'm'));
   }, 60_000);
 
-  it('refuses a processor for which there are no binaries, and says how to get them', async () => {
+  it('rejects a processor without binaries, and says how to get them', async () => {
     using dir = tempDir();
     const modulesDir = join(dir.path, 'node_modules');
     mkdirSync(join(modulesDir, 'koffi'), { recursive: true });
@@ -72,7 +72,7 @@ describe('makeImageFiles', () => {
 describe('the Dockerfile', () => {
   const text = readFileSync(join(repo, 'Dockerfile'), 'utf8');
 
-  it('starts the program that is made', () => {
+  it('starts the built program', () => {
     const command = [nodePath, ...nodeFlags, `/${programPath}`];
     expect(text).toContain(`COPY --from=runtime /usr/local/bin/node ${nodePath}`);
     expect(text).toContain(`ENTRYPOINT ${JSON.stringify(command).replaceAll(',', ', ')}`);
@@ -80,7 +80,7 @@ describe('the Dockerfile', () => {
     expect(text).toContain(`ENV ${env.join(' ')}`);
   });
 
-  it('copies what is there and what .dockerignore lets through', () => {
+  it('copies only existing files that .dockerignore allows', () => {
     const allowed = readFileSync(join(repo, '.dockerignore'), 'utf8').match(/(?<=^!).+/gm) ?? [];
     const copied = [...text.matchAll(/^COPY (?!--from)(.*) \S+$/gm)].flatMap(([, sources = '']) => sources.split(' '));
     expect([...copied].sort()).toEqual([...allowed].sort());

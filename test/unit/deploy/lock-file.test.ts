@@ -6,11 +6,11 @@ import { findUnlocked } from '../../../deploy/image/lock-file.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
 describe('findUnlocked', () => {
-  it('finds nothing in the repository', () => {
+  it('finds nothing in this repository', () => {
     expect(findUnlocked(fileURLToPath(new URL('../../../', import.meta.url)))).toEqual([]);
   });
 
-  it('finds packages that the lock file has not, without a hash, in another version, or with other content', () => {
+  it('finds packages that the lock file lacks, or has without a hash, in another version, or with other content', () => {
     using dir = tempDir();
     mkdirSync(join(dir.path, 'node_modules'));
     const write = (path: string, packages: object) => writeFileSync(join(dir.path, path), JSON.stringify({ packages }));

@@ -16,7 +16,7 @@ const pod = daemonSet.spec?.template.spec;
 const container = pod?.containers[0] as V1Container;
 
 describe('deploy/manifests/netdra.yaml', () => {
-  it('can write to the parts of /sys only that it has to, and has a memory limit', () => {
+  it('mounts only the necessary parts of /sys writable, and sets a memory limit', () => {
     const below = (container.volumeMounts ?? []).filter(({ mountPath }) => /^\/sys(\/|$)/.test(mountPath));
     const writable = below.filter(({ readOnly }) => !readOnly).map(({ mountPath }) => mountPath);
     expect(writable).toEqual(['/sys/devices', '/sys/bus/pci']);
@@ -24,7 +24,7 @@ describe('deploy/manifests/netdra.yaml', () => {
     expect(container.resources?.limits).toEqual({ memory: '512Mi' });
   });
 
-  it('has classes that choose VFs, with spoof check and without trust', () => {
+  it('has classes that select VFs, with spoof check and without trust', () => {
     const classes = manifestObjects.filter(({ kind }) => kind === 'DeviceClass') as V1DeviceClass[];
     expect(classes.map(({ metadata }) => metadata?.name)).toEqual(['netdra-kernel', 'netdra-dpdk']);
     for (const { spec } of classes) {
@@ -49,7 +49,7 @@ describe('deploy/manifests/netdra.yaml', () => {
     expect(pod).not.toHaveProperty('hostIPC');
   });
 
-  it('installs its seccomp profile where the kubelet looks for it, before the driver starts, with no rights besides', () => {
+  it('installs the seccomp profile where the kubelet reads it, before the driver starts, without extra rights', () => {
     const [init, ...others] = pod?.initContainers ?? [];
     expect(others).toEqual([]);
     expect(init?.image).toBe(container.image);
@@ -69,17 +69,17 @@ describe('deploy/manifests/netdra.yaml', () => {
     expect(container.volumeMounts?.map(({ name }) => name)).not.toContain('seccomp');
   });
 
-  it('has policies that check what the schemas of the driver check', () => {
+  it("has admission policies with the same checks as the driver's schemas", () => {
     const rules = readFileSync(new URL('../../../deploy/helm/netdra/vfconfig-rules.yaml', import.meta.url), 'utf8');
     expect(rules).toBe(renderRules());
   });
 
-  it('has the same schema of policies as the driver', () => {
+  it("has the driver's schema of policies", () => {
     const schema = readFileSync(new URL('../../../deploy/helm/netdra/policy-schema.yaml', import.meta.url), 'utf8');
     expect(schema).toBe(renderPolicyDefinition());
   });
 
-  it('allows what the driver asks of the API server, and no more', () => {
+  it("grants exactly the driver's requests to the API server", () => {
     expect(findObject<V1ClusterRole>('ClusterRole').rules).toEqual([
       { apiGroups: ['resource.k8s.io'], resources: ['resourceclaims'], verbs: ['get'] },
       { apiGroups: ['resource.k8s.io'], resources: ['deviceclasses'], verbs: ['get', 'list', 'watch'] },
@@ -105,7 +105,7 @@ describe('deploy/manifests/netdra.yaml', () => {
     ]);
   });
 
-  it('allows kubelets to get claims by name, and nothing else', () => {
+  it('allows kubelets only to get claims by name', () => {
     const { metadata, rules } = findObject<V1ClusterRole>('ClusterRole', 'netdra-kubelets');
     expect(rules).toEqual([{ apiGroups: ['resource.k8s.io'], resources: ['resourceclaims'], verbs: ['get'] }]);
     const { roleRef, subjects } = findObject<V1ClusterRoleBinding>('ClusterRoleBinding', metadata?.name);

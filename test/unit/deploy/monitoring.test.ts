@@ -70,7 +70,7 @@ function findUnknown(expression: string, series: Map<string, Set<string>>): stri
   return unknown;
 }
 
-it('every alert has its section in docs/troubleshooting.md, and no other alert has', () => {
+it('docs/troubleshooting.md has one section for each alert, and no other', () => {
   const [, section = ''] = read('docs/troubleshooting.md').split(/^## Alerts$/m);
   expect([...section.matchAll(/^### (.*)$/gm)].map(([, title]) => title)).toEqual(rules.map(({ alert }) => alert));
 });
@@ -94,7 +94,7 @@ describe('metrics in alerts and dashboards', () => {
     if (kept !== undefined) expect(kept).toContain('node');
   });
 
-  it('exist with the same buckets if the alert tests use them', async () => {
+  it('exist with the buckets that the alert tests use', async () => {
     const tests = loadYaml<{ tests: { input_series: { series: string }[] }[] }>(read('deploy/helm/alerts.test.yaml'));
     const samples = tests.tests.flatMap(({ input_series }) => input_series.map(({ series }) => series));
     expect(samples.length).toBeGreaterThan(15);

@@ -12,7 +12,7 @@ const [valuesPage = '', permissionsPage = '', metricsPage = ''] = ['values', 'pe
 );
 const defaults = loadYaml<Record<string, unknown>>(readFileSync(join(repo, 'deploy/helm/netdra/values.yaml'), 'utf8'));
 describe('the reference pages for operators', () => {
-  it('name every value of the chart once, and no other', () => {
+  it('name every chart value once, and no other', () => {
     const rows = [...valuesPage.matchAll(/^\| (`[a-zA-Z.]+`(?:, `[a-zA-Z.]+`)*) \| .* \| .* \|$/gm)].map(
       ([, first = '']) => first,
     );
@@ -29,7 +29,7 @@ describe('the reference pages for operators', () => {
     expect(named.sort()).toEqual(paths(defaults).sort());
   });
 
-  it('have a reason for every capability and every mount', () => {
+  it('give a reason for every capability and every mount', () => {
     const pod = findObject<V1DaemonSet>('DaemonSet').spec?.template.spec;
     const [container] = pod?.containers ?? [];
     const rows = (pattern: RegExp) => [...permissionsPage.matchAll(pattern)].map(([, name]) => name);

@@ -45,18 +45,18 @@ describe('deploy/seccomp/netdra.json', () => {
   const profile = createProfile(readTraced());
   const names = profile.syscalls.flatMap((each) => each.names);
 
-  it('is what `npm run seccomp` makes of the traced calls', () => {
+  it('is what `npm run seccomp` generates from the traced calls', () => {
     expect(readFileSync(profilePath, 'utf8')).toBe(renderProfile(readTraced()));
   });
 
-  it('lists calls once, sorted, and refuses all others as a kernel does that does not have them', () => {
+  it('lists calls once, sorted, and fails others with ENOSYS', () => {
     expect(names).toEqual([...new Set(names)].sort());
     expect(readTraced()).toEqual([...new Set(readTraced())].sort());
     expect(profile).toMatchObject({ defaultAction: 'SCMP_ACT_ERRNO', defaultErrnoRet: 38 });
     expect(profile.syscalls).toHaveLength(1);
   });
 
-  it('has what was traced, and what other processors and kernels have for it', () => {
+  it('includes all traced calls and their variants on other processors and kernels', () => {
     expect(names).toEqual(expect.arrayContaining(['setns', 'socket', 'sendmsg', 'execve', 'openat', 'rename']));
     const arm64 = [
       'epoll_pwait',
@@ -74,11 +74,11 @@ describe('deploy/seccomp/netdra.json', () => {
     expect(names).toEqual(expect.arrayContaining(newer));
   });
 
-  it.each(dangerous)('refuses %s', (name) => {
+  it.each(dangerous)('rejects %s', (name) => {
     expect(names).not.toContain(name);
   });
 
-  it('adds a whole family for one traced call, and nothing of others', () => {
+  it('adds the whole family of a traced call, and no other', () => {
     const small = createProfile(['rename']).syscalls[0]?.names;
     expect(small).toEqual(expect.arrayContaining(['rename', 'renameat', 'renameat2']));
     expect(small).not.toContain('socket');
@@ -86,7 +86,7 @@ describe('deploy/seccomp/netdra.json', () => {
 });
 
 describe('parseStraceSummary', () => {
-  it('takes names, and neither the head, the sum nor calls without a name', () => {
+  it('returns call names without the heading, the total and nameless calls', () => {
     const text =
       'syscall                 calls\n------------------- ---------\nfutex                    2876\nsyscall_0x1d5              2\nopenat                     12\n------------------- ---------\ntotal                    2890\n';
     expect(parseStraceSummary(text)).toEqual(['futex', 'openat']);

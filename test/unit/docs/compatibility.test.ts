@@ -7,7 +7,7 @@ import { repo } from './pages.ts';
 const page = readFileSync(join(repo, 'docs/compatibility.md'), 'utf8');
 
 describe('docs/compatibility.md', () => {
-  it('shows the results of compatibility.json', () => {
+  it('contains the results in compatibility.json', () => {
     const results = JSON.parse(readFileSync(join(repo, 'e2e/cluster/compatibility.json'), 'utf8')) as PairResult[];
     expect(replaceResults(page, results)).toBe(page);
     const [first] = results;

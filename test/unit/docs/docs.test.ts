@@ -21,7 +21,7 @@ afterAll(() => void vi.unstubAllEnvs());
 describe('every page', () => {
   const pages = listPages();
 
-  it('is found', () => {
+  it('is included in the check', () => {
     expect(pages).toEqual(
       expect.arrayContaining([
         'README.md',
@@ -33,20 +33,20 @@ describe('every page', () => {
     expect(pages.filter((page) => page.includes('node_modules'))).toEqual([]);
   });
 
-  it.each(pages)('%s has only code that is run or parsed by a test', (page) => {
+  it.each(pages)('%s has only code that a test runs or parses', (page) => {
     const problems = readSnippets(page).flatMap((snippet) =>
       findSnippetProblems(snippet).map((problem) => `${page}:${snippet.line}: ${problem}`),
     );
     expect(problems).toEqual([]);
   });
 
-  it.each(pages)('%s links to files and headings that are there', (page) => {
+  it.each(pages)('%s links only to existing files and headings', (page) => {
     expect(findBrokenLinks(page, readFileSync(join(repo, page), 'utf8'))).toEqual([]);
   });
 
   // Decisions name what there was.
   const current = pages.filter((page) => !page.startsWith('docs/decisions/'));
-  it.each(current)('%s names metrics, values and files that exist', async (page) => {
+  it.each(current)('%s names only existing metrics, values and files', async (page) => {
     const metrics = await listMetrics();
     const problems = readSnippets(page)
       .filter(({ info }) => info === 'inline')
@@ -62,7 +62,7 @@ describe('every page', () => {
     expect(findKindProblems(name, page, contents)).toEqual([]);
   });
 
-  it('has code at all', () => {
+  it('has code blocks in total', () => {
     const snippets = pages.flatMap(readSnippets).filter(({ info }) => info !== 'inline');
     expect(snippets.length).toBeGreaterThan(60);
     for (const { page, infos } of executed)
@@ -71,7 +71,7 @@ describe('every page', () => {
   });
 });
 
-it('docs/dependencies.md has a row for each package that the driver needs', () => {
+it('docs/dependencies.md has a row for each runtime package', () => {
   const { dependencies } = JSON.parse(readFileSync(join(repo, 'package.json'), 'utf8')) as { dependencies: object };
   const rows = readFileSync(join(repo, 'docs/dependencies.md'), 'utf8').matchAll(/^\| \[`([^`]+)`\]/gm);
   expect([...rows].map(([, name]) => name).sort()).toEqual(Object.keys(dependencies).sort());
@@ -81,11 +81,11 @@ it.each([
   ['docs/reference.md', 'the flags', renderReference],
   ['docs/errors.md', 'the error codes', renderErrors],
   ['test/golden/wrong-inputs.md', 'the answers to wrong input', renderWrongInputs],
-])('%s has %s of the code: npm run reference', (page, _, render) => {
+])('%s has current generated %s: npm run reference', (page, _, render) => {
   expect(readFileSync(join(repo, page), 'utf8')).toBe(render());
 });
 
-it('workflows run commands that there are', () => {
+it('workflows run only existing commands', () => {
   const folder = join(repo, '.github/workflows');
   const lines = readdirSync(folder).flatMap((name) =>
     [...readFileSync(join(folder, name), 'utf8').matchAll(/\brun: ((?:npm|bash) .*)$/gm)].map(([, line = '']) => line),
@@ -94,7 +94,7 @@ it('workflows run commands that there are', () => {
   expect(lines.filter((line) => findCommandProblem(line) !== undefined)).toEqual([]);
 });
 
-it('paths of pages in code and configuration lead to pages and headings', () => {
+it('page paths in code and configuration lead to existing pages and headings', () => {
   const folders = ['src', 'nri', 'deploy', 'examples', 'e2e', 'scripts', 'programs'];
   const args = ['-rIoE', '--exclude-dir=node_modules', 'docs/[A-Za-z0-9/_-]+\\.md(#[a-z0-9-]+)?', ...folders];
   const found = spawnSync('grep', args, { cwd: repo, encoding: 'utf8' }).stdout.trim().split('\n');
@@ -138,7 +138,7 @@ spec:
     ],
     ['a semicolon in a diagram', block('mermaid', 'sequenceDiagram\n  participant a\n  a->>a: x; y'), /a semicolon/],
     ['another diagram', block('mermaid', 'graph TD'), /only sequence diagrams/],
-  ])('sees %s', (_, text, problem) => expect(problemsOf(text).join('\n')).toMatch(problem));
+  ])('finds %s', (_, text, problem) => expect(problemsOf(text).join('\n')).toMatch(problem));
 });
 
 describe('findKindProblems', () => {
@@ -146,7 +146,7 @@ describe('findKindProblems', () => {
   const page = (head: string) => `# A\n\n${head}\n`;
   const promise = 'With this page you can install the driver on a node.';
 
-  it('accepts a page that its contents list under its kind for its reader', () => {
+  it('accepts a page that the contents list by kind and reader', () => {
     expect(findKindProblems('a.md', page(`*How-to for operators.* ${promise}`), contents)).toEqual([]);
   });
 
@@ -166,7 +166,7 @@ describe('findNameProblem', () => {
   );
 
   it.each(['netdra_device', 'kubeletPlugin.logLevels', 'http.tls.secret', 'cni.enable=true', 'src/none.ts'])(
-    'refuses %s',
+    'rejects %s',
     (code) => expect(findNameProblem(code, ['netdra_devices'])).toContain('no'),
   );
 });
@@ -187,5 +187,5 @@ describe('findCommandProblem', () => {
     ['kubectl apply --filename deploy/none.yaml', 'deploy/none.yaml is not there'],
     ['helm install netdra deploy/helm/netdra --set image.tagg=1', 'the chart has no value image.tagg'],
     ['helm install netdra deploy/helm/netdra --set kubeletPlugin.logLevel=loud', 'the chart does not take'],
-  ])('sees what is wrong with %s', (line, problem) => expect(findCommandProblem(line)).toContain(problem));
+  ])('reports the problem of %s', (line, problem) => expect(findCommandProblem(line)).toContain(problem));
 });

@@ -19,13 +19,13 @@ describe('examples that need exclusive CPUs', () => {
     .filter((name) => name.endsWith('.yaml'))
     .filter((name) => /dpdk-testpmd|hugepages|numa: require/.test(read(name)));
 
-  it('are found', () => {
+  it('exist', () => {
     expect(pinned).toEqual(
       expect.arrayContaining(['bond-dpdk.yaml', 'dpdk-testpmd.yaml', 'multi-nic.yaml', 'numa-aligned.yaml']),
     );
   });
 
-  it.each(pinned)('%s has pods of the QoS class Guaranteed only', (name) => {
+  it.each(pinned)('%s has only pods of QoS class Guaranteed', (name) => {
     const containers = containersOf(read(name));
     expect(containers.length).toBeGreaterThan(1);
     expect(containers.filter((each) => !isGuaranteed(each)).map((each) => each.name)).toEqual([]);
@@ -33,7 +33,7 @@ describe('examples that need exclusive CPUs', () => {
     expect(containers.some(({ resources }) => /^\d+$/.test(`${resources?.limits?.cpu}`))).toBe(true);
   });
 
-  it.each(pinned)('%s names no CPU cores', (name) => {
+  it.each(pinned)('%s does not name CPU cores', (name) => {
     const words = containersOf(read(name)).flatMap(({ command = [], args = [] }) => [...command, ...args]);
     expect(words.join(' ')).not.toMatch(/ (-l|--lcores|--main-lcore)[ =]/);
   });
@@ -64,13 +64,13 @@ describe('addresses of the examples', () => {
     objects.filter(({ kind }) => /^ResourceClaim(Template)?$/.test(kind ?? '')).map((object) => ({ name, object })),
   );
 
-  it('are each of one claim, of all examples together', () => {
+  it('are unique across all examples', () => {
     const all = claims.flatMap(({ object }) => addressesIn(object));
     expect(all.length).toBeGreaterThan(5);
     expect(all.filter((address, index) => all.indexOf(address) !== index)).toEqual([]);
   });
 
-  it('are not in templates, whose pods would all have them, and claims with some are of one pod', () => {
+  it('are not in templates, and a claim with addresses is used by one pod', () => {
     const withSome = claims.filter(({ object }) => addressesIn(object).length > 0);
     expect(withSome.filter(({ object }) => object.kind === 'ResourceClaimTemplate').map(({ name }) => name)).toEqual(
       [],

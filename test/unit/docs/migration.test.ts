@@ -17,7 +17,7 @@ const rows = page
   );
 
 describe('docs/migration.md', () => {
-  it('says of each row which tests run it, or that none does', () => {
+  it('names for each row the tests that run it, or says that none does', () => {
     expect(rows.length).toBeGreaterThan(40);
     const namesOf = (row: string) =>
       [...(row.split('|').at(-2) ?? '').matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);

@@ -13,7 +13,7 @@ describe('README.md', () => {
     expect(text.trim().split(/\s+/).length).toBeLessThanOrEqual(700);
   });
 
-  it('shows a part of the file that netdra writes for its claim, with the path', () => {
+  it('shows an excerpt of the file that netdra writes for its claim, with the path', () => {
     const golden = readFileSync(join(repo, 'test/golden/v1/kernel.golden'), 'utf8');
     const [newest = ''] = golden.split(/(?<=^})\n(?={)/m);
     const shown = JSON.parse(blockOf('json'));

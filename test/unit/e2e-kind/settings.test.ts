@@ -9,7 +9,7 @@ import { tempDir } from '../../doubles/temp-dir.ts';
 const env = { PATH: '/nowhere', KIND_EXPERIMENTAL_PROVIDER: 'podman' };
 
 describe('npm run e2e:kind', () => {
-  it('never uses the cluster of KUBECONFIG without --existing', () => {
+  it('never uses the KUBECONFIG cluster without --existing', () => {
     const mine = { ...env, KUBECONFIG: '/mine' };
     const kubeconfig = join(repository, 'test-results/kind/netdra-e2e/kubeconfig');
     expect(parseSettings([], mine)).toMatchObject({ mode: 'kind', kubeconfig });
@@ -27,7 +27,7 @@ describe('npm run e2e:kind', () => {
     [['--workers', '1'], /three nodes/],
     [['--engine', 'own', '--keep'], /--keep needs docker or podman/],
     [['--engine', 'own', '--node-image', 'kindest/node:v1.36.1'], /--node-image needs docker or podman/],
-  ])('refuses %s', (argv, message) => {
+  ])('rejects %s', (argv, message) => {
     expect(() => parseSettings(argv, env)).toThrow(message);
   });
 
@@ -55,7 +55,7 @@ describe('npm run e2e:kind', () => {
     ['podman', { docker: 1, podman: 0 }],
     ['own', { docker: 1 }],
     ['own', {}],
-  ])('takes %s where engines answer with %j', (engine, codes) => {
+  ])('uses %s if engines answer with %j', (engine, codes) => {
     using dir = tempDir();
     for (const [name, code] of Object.entries(codes)) {
       writeFileSync(join(dir.path, name), `#!/bin/sh\nexit ${code}\n`, { mode: 0o755 });
@@ -63,7 +63,7 @@ describe('npm run e2e:kind', () => {
     expect(parseSettings([], { PATH: dir.path, NETDRA_CACHE: dir.path })).toMatchObject({ engine });
   });
 
-  it('takes the arguments that docs/kind.md names', () => {
+  it('accepts the arguments in docs/kind.md', () => {
     const page = readFileSync(join(repository, 'docs/kind.md'), 'utf8');
     const calls = [...page.matchAll(/npm run e2e:kind(?: --([^`\n]*))?/g)]
       .map(([, text = '']) =>

@@ -26,10 +26,10 @@ function openDir() {
   return { plugins: dir.path, path, logger, create, [Symbol.dispose]: () => dir[Symbol.dispose]() };
 }
 
-describe('the file of an instance', () => {
+describe('the instance file', () => {
   afterEach(() => void vi.useRealTimers());
 
-  it('has its settings and what it reports, and is found whatever the name of the driver is', () => {
+  it('contains settings and reports, and is found for any driver name', () => {
     using dir = openDir();
     expect(readInstance(dir.plugins)).toBeUndefined();
     const file = dir.create('nic.example.com');
@@ -57,7 +57,7 @@ describe('the file of an instance', () => {
     expect(readInstance(dir.plugins, 'nic.example.com')?.settings.driverName).toBe('nic.example.com');
   });
 
-  it('is read by root only, and can be removed when it is damaged', () => {
+  it('is readable by root only, and can be removed if damaged', () => {
     using dir = openDir();
     dir.create().write(state);
     writeFileSync(dir.path, '{');
@@ -71,7 +71,7 @@ describe('the file of an instance', () => {
     expect(() => readInstance(dir.path)).toThrow(expect.objectContaining({ code: 'instance-unreadable' }));
   });
 
-  it('is for root, is written when something changed, and not by an instance that another one replaces', () => {
+  it('is for root, is written on changes, and not by an instance that is being replaced', () => {
     using dir = openDir();
     const old = dir.create();
     old.write(state);
@@ -90,7 +90,7 @@ describe('the file of an instance', () => {
   it.each([
     ['of an earlier boot, before which the clock was right', { bootId: 'a', startedAtMs: Date.now() - 1 }],
     ['of this boot, when the clock was ahead', { startedAtMs: Date.now() + 86_400_000 }],
-  ])('is written in place of one %s', (_, earlier) => {
+  ])('replaces one %s', (_, earlier) => {
     using dir = openDir();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 3_600_000 });
     const file = dir.create();
@@ -101,7 +101,7 @@ describe('the file of an instance', () => {
     expect(readInstance(dir.plugins)).toMatchObject(state);
   });
 
-  it('is an error for the tools if it is damaged; the driver writes it anew, and goes on if it cannot', () => {
+  it('is an error for tools if damaged; the driver rewrites it, and continues if it cannot', () => {
     using dir = openDir();
     const file = dir.create();
     writeFileSync(dir.path, '{');

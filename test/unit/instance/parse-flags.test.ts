@@ -9,31 +9,31 @@ import {
 } from '../../../src/instance/parse-flags.ts';
 
 describe('flags', () => {
-  it('reads how many VFs to simulate', () => {
+  it('parses the number of VFs to simulate', () => {
     expect(parseSimulation('8')).toEqual({ pfs: 1, vfsPerPf: 8 });
     expect(parseSimulation('2x4')).toEqual({ pfs: 2, vfsPerPf: 4 });
     expect(parseSimulation('2x4@0:1')).toEqual({ pfs: 2, vfsPerPf: 4, numaNodes: [0, 1] });
   });
 
-  it.each(['0', '9x1', '1x129', 'x', '', '-1', '2x', '1e3', '8@', '8@-1', '8@0,1'])('refuses %j VFs', (text) => {
+  it.each(['0', '9x1', '1x129', 'x', '', '-1', '2x', '1e3', '8@', '8@-1', '8@0,1'])('rejects %j VFs', (text) => {
     expect(() => parseSimulation(text)).toThrow(/such as 8 or 2x4/);
   });
 
-  it('reads layouts once each', () => {
+  it('removes duplicate layouts', () => {
     const parseLayouts = namesAmong(layoutNames);
     expect(parseLayouts('kep, v1,kep')).toEqual(['kep', 'v1']);
     expect(() => parseLayouts('v1,v2')).toThrow('unknown: v2; known are v1, kep');
     expect(() => parseLayouts('')).toThrow(/unknown/);
   });
 
-  it('reads runtime handlers with wildcards', () => {
+  it('parses runtime handlers with wildcards', () => {
     expect(parseHandlers('kata, kata-*,runsc,kata')).toEqual(['kata', 'kata-*', 'runsc']);
     expect(parseHandlers('')).toEqual([]);
     for (const bad of ['Kata', 'a b', 'a/b', '-a', 'a?'])
       expect(() => parseHandlers(bad)).toThrow('such as kata,kata-*');
   });
 
-  it('takes DNS names for drivers only', () => {
+  it('accepts only DNS names for drivers', () => {
     expect(parseDriverName('sriov.netdra.dev')).toBe('sriov.netdra.dev');
     for (const bad of ['', 'A.b', 'a..b', '-a', `${'a'.repeat(64)}`, 'a/b'])
       expect(() => parseDriverName(bad)).toThrow();
@@ -48,11 +48,11 @@ describe('parseAddress', () => {
     ['[::ffff:127.0.0.1]:80', { host: '::ffff:127.0.0.1', port: 80 }],
     ['[fe80::1%eth0]:80', { host: 'fe80::1%eth0', port: 80 }],
     ['localhost:0', { host: 'localhost', port: 0 }],
-  ])('takes %s', (text, address) => {
+  ])('accepts %s', (text, address) => {
     expect(parseAddress(text)).toEqual(address);
   });
 
-  it.each(['8080', 'host', ':', ':70000', '::1:80', '[::1]', '[1:2]:3', '[host]:80', 'a:b'])('refuses %s', (text) => {
+  it.each(['8080', 'host', ':', ':70000', '::1:80', '[::1]', '[1:2]:3', '[host]:80', 'a:b'])('rejects %s', (text) => {
     expect(() => parseAddress(text)).toThrow('is not an address to listen on');
   });
 });

@@ -7,12 +7,12 @@ import { defaultSettings } from '../../doubles/settings.ts';
 describe('settings', () => {
   const run = createProgram().commands.find((command) => command.name() === 'run');
 
-  it('has a flag for each setting, and no other flag', () => {
+  it('have one flag each, and no other flag exists', () => {
     expect(run?.options.map(({ long }) => long)).toEqual(flagNames.map(flagOf));
     expect(flagNames.map(flagOf)).toEqual(expect.arrayContaining(['--http-tls-dir', '--reconcile-interval']));
   });
 
-  it('reads from the command line what it has written there', async () => {
+  it('are parsed from the arguments that they are formatted to', async () => {
     let read: unknown;
     run?.action((options) => {
       read = options;

@@ -13,7 +13,7 @@ function waiting() {
 }
 
 describe('Background', () => {
-  it('has one run at a time for each key, which all callers get', async () => {
+  it('has at most one run per key, shared by all callers', async () => {
     await using background = new Background();
     const { work, go, runs } = waiting();
     const calls = [background.run('a', work), background.run('a', work), background.run('b', work)];
@@ -25,7 +25,7 @@ describe('Background', () => {
     expect(runs()).toBe(3);
   });
 
-  it('leaves out no call that comes while a run is about to end', async () => {
+  it('starts another run for a call that arrives while one is about to end', async () => {
     await using background = new Background();
     for (let microtasks = 0; microtasks < 20; microtasks++) {
       let wanted = 1;
@@ -42,7 +42,7 @@ describe('Background', () => {
     }
   });
 
-  it('passes errors on, but not those of runs that were ended, and starts none after that', async () => {
+  it('passes errors on, except from aborted runs, and starts none after that', async () => {
     const background = new Background();
     const failing = background.run('a', async () => {
       throw new Error('x');

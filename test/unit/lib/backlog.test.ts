@@ -5,7 +5,7 @@ describe('Backlog', () => {
   beforeEach(() => vi.useFakeTimers());
   afterEach(() => vi.useRealTimers());
 
-  it('runs tasks a second later, one at a time, and the rest when it ends', () => {
+  it('runs tasks a second later, one at a time, and the rest when it stops', () => {
     const log: number[] = [];
     const backlog = new Backlog();
     const add = (number: number) =>

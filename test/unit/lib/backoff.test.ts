@@ -14,7 +14,7 @@ describe('Backoff', () => {
     retry = new Backoff(clock, pauses.sandbox, () => runs++);
   });
 
-  it('repeats work after growing pauses, and knows whether it is going to', async () => {
+  it('repeats work after growing pauses, and knows whether a repetition is due', async () => {
     expect([1, 2, 3, 4, 5, 6].map(() => retry.schedule())).toEqual([500, 1_000, 2_000, 4_000, 5_000, 5_000]);
     expect([retry.attempts, retry.isScheduled, clock.sleeping()]).toEqual([6, true, [5_000]]);
     clock.advance(5_000);
@@ -25,7 +25,7 @@ describe('Backoff', () => {
     expect([retry.isScheduled, clock.sleeping()]).toEqual([false, []]);
   });
 
-  it('is cancelled, or begins anew, also at the moment at which its pause has ended', async () => {
+  it('can be cancelled or restarted at the moment its pause ends', async () => {
     retry.schedule();
     clock.advance(500);
     retry.cancel();
@@ -41,7 +41,7 @@ describe('Backoff', () => {
     expect([runs, retry.isScheduled]).toEqual([1, false]);
   });
 
-  it('starts with the shortest pause again after a success and ten quiet seconds, not for what fails again soon', () => {
+  it('resets to the shortest pause after a success and ten quiet seconds, but not after a quick failure', () => {
     retry.schedule();
     retry.reset();
     expect([retry.attempts, retry.schedule(), retry.attempts]).toEqual([0, 1_000, 1]);

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { Batch } from '../../../src/lib/batch.ts';
 
-it('Batch takes an item that fails out of all further steps, and no other', async () => {
+it('Batch skips further steps only for a failed item', async () => {
   const log: string[] = [];
   const batch = new Batch(['a', 'b', 'c', 'd'].map((uid) => ({ uid })));
   const failures = new Map(['a', 'b', 'c'].map((uid) => [uid, new Error(`of ${uid}`)]));
@@ -21,7 +21,7 @@ it('Batch takes an item that fails out of all further steps, and no other', asyn
   expect([batch.errors, next.alive]).toEqual([failures, [{ uid: 'd', isNext: true }]]);
 });
 
-it('Batch keeps an error for an item for which a step throws something else', async () => {
+it('Batch stores an error for an item whose step throws a non-error', async () => {
   const batch = new Batch(['a', 'b', 'c'].map((uid) => ({ uid })));
   batch.run(({ uid }) => {
     if (uid === 'a') throw 'busy';

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { explain } from '../../../src/lib/errors.ts';
 
 describe('explain()', () => {
-  it('ends where a cause leads back to an error before it', () => {
+  it('stops at a cyclic cause', () => {
     const first = new Error('first');
     const second = new Error('second', { cause: first });
     first.cause = second;
@@ -10,7 +10,7 @@ describe('explain()', () => {
   });
 
   it.each([new Error(''), new Error(' '), undefined, null, '', Object.create(null)])(
-    'returns a text that is never empty: %o',
+    'never returns an empty text: %o',
     (error) => {
       expect(explain(error).trim()).not.toBe('');
     },

@@ -55,7 +55,7 @@ describe('FileMutex', { timeout: 60_000 }, () => {
     );
   }
 
-  it('keeps several keys from other tasks and processes, in whatever order they are named', async () => {
+  it('locks several keys against other tasks and processes, named in any order', async () => {
     const [ours, theirs] = [open(), open()];
     const running = new Set<string>();
     const runAll = async (mutex: FileMutex, keys: string[]) => {
@@ -72,13 +72,13 @@ describe('FileMutex', { timeout: 60_000 }, () => {
     expect(running.size).toBe(0);
   });
 
-  it('gives them back when a task fails', async () => {
+  it('releases its keys if a task fails', async () => {
     const [ours, theirs] = [open(), open()];
     await expect(ours.run('a', () => Promise.reject(new Error('of the task')))).rejects.toThrow('of the task');
     expect(await theirs.run('a', async () => 'free')).toBe('free');
   });
 
-  it('is waited for without trying again and again: until its holder releases it, or ends', async () => {
+  it('is awaited without polling until its holder releases it or ends', async () => {
     const mutex = open();
     for (const end of ['eof', 'kill']) {
       const child = await startHolder('a', 'b');
@@ -92,7 +92,7 @@ describe('FileMutex', { timeout: 60_000 }, () => {
     }
   });
 
-  it('is tried again every 10 ms where the kernel reports nothing', async () => {
+  it('polls every 10 ms if the kernel reports nothing', async () => {
     const clock = new ManualClock();
     const held = await open().acquire('a');
     const tries: number[] = [];
@@ -109,13 +109,13 @@ describe('FileMutex', { timeout: 60_000 }, () => {
     (await waiting)[Symbol.dispose]();
   });
 
-  it('does not keep a process from ending that waits for it', async () => {
+  it('does not keep a waiting process alive', async () => {
     const held = await open().acquire('a');
     expect(await once(start('exit', ['a']), 'exit')).toEqual([7, null]);
     held[Symbol.dispose]();
   });
 
-  it('writes nothing, so that a crash can leave nothing', async () => {
+  it('writes nothing, so that a crash leaves nothing', async () => {
     const child = await startHolder('a');
     const entries = () => readdirSync(join(path, '..')).map((name) => [name, statSync(join(path, '..', name)).size]);
     expect(entries()).toEqual([['claims.lock', 0]]);
@@ -124,7 +124,7 @@ describe('FileMutex', { timeout: 60_000 }, () => {
     expect(entries()).toEqual([['claims.lock', 0]]);
   });
 
-  it('is waited for also when its file is removed meanwhile', async () => {
+  it('is awaited although its file is removed meanwhile', async () => {
     const held = await open().acquire('a');
     const mutex = open();
     const waiting = mutex.acquire('a');
@@ -135,7 +135,7 @@ describe('FileMutex', { timeout: 60_000 }, () => {
     (await waiting)[Symbol.dispose]();
   });
 
-  it('is no lock when the file is a directory', () => {
+  it('rejects a directory as its file', () => {
     mkdirSync(path, { recursive: true });
     expect(() => open()).toThrow(
       expect.objectContaining({ code: 'lock-unavailable', message: `cannot lock file ${path}` }),

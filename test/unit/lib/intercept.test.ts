@@ -17,7 +17,7 @@ class Doubler extends Counter {
 }
 
 describe('intercept', () => {
-  it('passes every method through the interceptor once, with the object as its this', () => {
+  it('passes every method through the interceptor once, bound to the object', () => {
     const seen: unknown[] = [];
     const counter = intercept(new Doubler(), ({ name, args, next }) => {
       seen.push(name, args);
@@ -27,11 +27,11 @@ describe('intercept', () => {
     expect(seen).toEqual(['add', [1], 'add', [2]]);
   });
 
-  it('adds no method that the object does not have', () => {
+  it('adds no method that the object lacks', () => {
     expect(Object.keys(intercept(new Doubler(), ({ next }) => next()))).toEqual(['add']);
   });
 
-  it('lets the interceptor answer', () => {
+  it('lets the interceptor return a result of its own', () => {
     expect(intercept({ twice: (n: number) => 2 * n }, ({ args: [n] }) => n + 1).twice(5)).toBe(6);
   });
 });

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { KeyedMutex } from '../../../src/lib/keyed-mutex.ts';
 
 describe('KeyedMutex', () => {
-  it('runs tasks in their order, one at a time or as many as its limit, also after one that fails', async () => {
+  it('runs tasks in order, one at a time or up to its limit, also after a failure', async () => {
     const log: string[] = [];
     const task = (name: string) => async () => {
       log.push(`begin ${name}`);
@@ -21,7 +21,7 @@ describe('KeyedMutex', () => {
     expect(await runAll(new KeyedMutex(2))).toEqual(['begin a', 'begin b', 'begin c', 'end b', 'end c']);
   });
 
-  it('leaves out a task whose signal fires while it waits, under one key or several', async () => {
+  it('skips a task whose signal aborts while it waits, under one key or several', async () => {
     const mutex = new KeyedMutex();
     const stop = new AbortController();
     const first = await mutex.acquire('b');

@@ -12,8 +12,8 @@ import { codePoint } from '../../doubles/code-point.ts';
 
 const hostile = '\u001b]0;pwn\u0007\u001b[2Jx\u009b31m\u202etxt.exe';
 
-describe('text of others', () => {
-  it('has nothing left that a terminal acts upon, and is as long as it may be', () => {
+describe('untrusted text', () => {
+  it('contains no terminal control characters, and is limited in length', () => {
     expect(printable(hostile)).toBe('\\u001b]0;pwn\\u0007\\u001b[2Jx\\u009b31m\\u202etxt.exe');
     expect(printable('A'.repeat(900_000))).toBe(`${'A'.repeat(4096)}…`);
     expect(printable('ü 日本 😀')).toBe('ü 日本 😀');
@@ -25,13 +25,13 @@ describe('text of others', () => {
     );
   });
 
-  it('keeps our own colours and lines on a terminal, and JSON valid', () => {
+  it('keeps our own colours and line breaks on a terminal, and JSON valid', () => {
     expect(printableStyled('\u001b[31mred\u001b[39m\n\u001b[2J')).toBe('\u001b[31mred\u001b[39m\n\\u001b[2J');
     const value = { name: `${hostile}\u{e0001}` };
     expect(JSON.parse(printableStyled(formatExactJson(value)))).toEqual(value);
   });
 
-  it('is escaped in tables, in errors, and in what CNI plugins say', () => {
+  it('is escaped in tables, errors and CNI plugin messages', () => {
     const terminal = { write: () => undefined, style: (_: string, text: string) => text };
     expect(formatTable(terminal, ['IF'], [[hostile]])).not.toContain('\u001b');
     expect(explain(new NetdraError('x', `interface ${hostile}`))).not.toContain('\u001b');

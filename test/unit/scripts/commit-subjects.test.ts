@@ -20,7 +20,7 @@ describe('findSubjectProblem', () => {
     ['fixup! vf: restore the name', 'does not begin with an area and a colon'],
     ['vf: Restore the name', 'has no verb in lower case'],
     ['vf: restore the name.', 'ends with a full stop'],
-  ])('refuses "%s"', (subject, problem) => expect(findSubjectProblem(subject)).toContain(problem));
+  ])('rejects "%s"', (subject, problem) => expect(findSubjectProblem(subject)).toContain(problem));
 });
 
 const hasGit = spawnSync('git', ['--version']).status === 0;

@@ -13,7 +13,7 @@ function create() {
 }
 
 describe('serveHttp', () => {
-  it('is healthy from the start and ready when the kubelet, the runtime and the API server know the driver', async () => {
+  it('is healthy from the start, and ready once connected to kubelet, runtime and API server', async () => {
     const options = create();
     await using server = await serveHttp(options);
     const get = async (path: string) => await fetch(`http://127.0.0.1:${server.port}${path}`);
@@ -31,14 +31,14 @@ describe('serveHttp', () => {
     ]);
   });
 
-  it('serves the metrics in the format of Prometheus', async () => {
+  it('serves metrics in the Prometheus text format', async () => {
     await using server = await serveHttp(create());
     const response = await fetch(`http://127.0.0.1:${server.port}/metrics`);
     expect(response.headers.get('content-type')).toContain('version=0.0.4');
     expect(await response.text()).toContain('dra_metadata_feature_enabled{driver_name="sriov.example"} 0');
   });
 
-  it('answers other paths and methods with what there is', async () => {
+  it('answers unknown paths and methods with a list of known ones', async () => {
     await using server = await serveHttp(create());
     const url = `http://127.0.0.1:${server.port}`;
     expect((await fetch(`${url}/secrets`)).status).toBe(404);
@@ -49,7 +49,7 @@ describe('serveHttp', () => {
     expect(response.resume().statusCode).toBe(400);
   });
 
-  it('answers probes although a client opens connections and says nothing: the oldest ones make way', async () => {
+  it('answers probes while a client holds idle connections, by closing the oldest', async () => {
     await using server = await serveHttp(create());
     const idle = Array.from({ length: 40 }, () => connect(server.port, '127.0.0.1'));
     const ends = idle.map((socket) =>
@@ -65,7 +65,7 @@ describe('serveHttp', () => {
     for (const socket of idle) socket.destroy();
   });
 
-  it('answers every probe while another process opens connections as fast as it can', { timeout: 20_000 }, async () => {
+  it('answers every probe while another process opens connections continuously', { timeout: 20_000 }, async () => {
     await using server = await serveHttp(create());
     const flood = `const { connect } = require('node:net');
       const one = () => connect(${server.port}, '127.0.0.1').on('error', () => {}).on('close', () => setImmediate(one));
@@ -86,7 +86,7 @@ describe('serveHttp', () => {
     }
   });
 
-  it('counts connections of the node itself separately from others', async () => {
+  it('limits connections from the node itself separately from others', async () => {
     const limit = new ConnectionLimit();
     const closed: string[] = [];
     const open = (name: string, localAddress: string, remoteAddress: string) =>
@@ -101,7 +101,7 @@ describe('serveHttp', () => {
     expect(closed).toHaveLength(1_032);
   });
 
-  it('ends with clients still connected', async () => {
+  it('stops while clients are still connected', async () => {
     const server = await serveHttp(create());
     await (await fetch(`http://127.0.0.1:${server.port}/healthz`, { headers: { connection: 'keep-alive' } })).text();
     await server[Symbol.asyncDispose]();

@@ -26,7 +26,7 @@ async function scrape(metrics: Metrics): Promise<Map<string, number>> {
 }
 
 describe('Metrics', () => {
-  it('has the names of KEP-5304, with 0 before anything happened', async () => {
+  it('exports the metric names of KEP-5304, starting at 0', async () => {
     const metrics = create();
     metrics.readFrom({ ...facts, devicesOffered: () => 3, metadataFiles: async () => 2 });
     const values = await scrape(metrics);
@@ -40,7 +40,7 @@ describe('Metrics', () => {
     expect(values.get('netdra_devices_offered')).toBe(3);
   });
 
-  it('leaves out what cannot be read at the moment, names it, and has the rest', async () => {
+  it('omits metrics that cannot be read, names them, and exports the rest', async () => {
     const metrics = create();
     let failure: Error | undefined;
     const read = <T>(value: T): T => {
@@ -82,7 +82,7 @@ describe('Metrics', () => {
     expect(unreadable(after)).toEqual([]);
   });
 
-  it('says how many pods wait for their VFs, and how long at most', async () => {
+  it('exports how many pods wait for their VFs, and the longest wait', async () => {
     const metrics = create();
     let waits = [1_500, 40_000, 20];
     metrics.readFrom({ ...facts, waitsMs: () => waits });
@@ -94,14 +94,14 @@ describe('Metrics', () => {
     expect(names.map((name) => after.get(name))).toEqual([0, 0]);
   });
 
-  it('says which driver, version and Node.js it is about', async () => {
+  it('exports the driver name, version and Node.js version', async () => {
     const { text } = await create().render();
     expect(text).toMatch(
       /netdra_build_info\{version="1\.2\.3",nodejs_version="\d+\.[\d.]+",driver_name="sriov\.example"\} 1/,
     );
   });
 
-  it('keeps every state of claims on the page, and none that is over', async () => {
+  it('exports every state of claims, and drops it when it ends', async () => {
     const metrics = create();
     let states: Record<string, number> = { prepared: 2, unpreparing: 1 };
     metrics.readFrom({ ...facts, claimsByState: () => states });
@@ -112,7 +112,7 @@ describe('Metrics', () => {
     expect(values.get('netdra_claims{state="prepared"}')).toBe(2);
   });
 
-  it('has devices that new claims cannot get by reason, and none for a reason that is over', async () => {
+  it('counts unallocatable devices by reason, and drops reasons that ended', async () => {
     const metrics = create();
     let withheld: Record<string, number> = { unrestored: 0, hung: 1, 'not-selected': 4 };
     let isPolicyValid = true;
@@ -152,7 +152,7 @@ describe('Metrics', () => {
     expect(carriers(after)).toEqual([]);
   });
 
-  it('has the traffic of VFs in pods where it is wanted, read once for a scrape', async () => {
+  it('exports the traffic of VFs in pods if enabled, read once per scrape', async () => {
     const off = create();
     off.readFrom(facts);
     expect((await off.render()).text).not.toContain('netdra_vf_');
@@ -177,7 +177,7 @@ describe('Metrics', () => {
     expect([...(await scrape(metrics)).keys()].filter((name) => name.includes('web-0'))).toEqual([]);
   });
 
-  it('reads the process anew at each scrape', async () => {
+  it('reads process metrics on each scrape', async () => {
     const metrics = create();
     const first = await scrape(metrics);
     for (const endsAt = performance.now() + 30; performance.now() < endsAt; );

@@ -46,7 +46,7 @@ async function series(start: string): Promise<string[]> {
 describe('observePlugin', () => {
   const context = { signal: new AbortController().signal };
 
-  it('passes results on, times the call, and counts claims that failed by their code', async () => {
+  it('passes results through, times the call, and counts failed claims by error code', async () => {
     const results = new Map([
       ['1', { devices: [] }],
       ['2', { error: new Error('step', { cause: new NetdraError('device-in-use', 'busy') }) }],
@@ -67,7 +67,7 @@ describe('observePlugin', () => {
     ]);
   });
 
-  it('counts a call that failed as a whole, and lets its error through', async () => {
+  it('counts a call that failed as a whole, and rethrows its error', async () => {
     const error = new NetdraError('store-unusable', 'disk full');
     const plugin = observePlugin(
       { prepareResourceClaims: refuse, unprepareResourceClaims: () => Promise.reject(error) },
@@ -84,7 +84,7 @@ describe('observePlugin', () => {
 describe('observeFiles', () => {
   const claim = { namespace: 'ns', name: 'c', uid: '1' };
 
-  it('times writes, and not updates that change nothing', async () => {
+  it('times writes, but not updates that change nothing', async () => {
     const updates = [true, false].map((isWritten) => ({ generation: 7, isWritten }));
     for (const update of updates) {
       const files = { ...noFiles, updateRequestMetadata: async () => update };
@@ -100,7 +100,7 @@ describe('observeFiles', () => {
     ]);
   });
 
-  it('counts a failure and lets it through', async () => {
+  it('counts a failure and rethrows it', async () => {
     const updater = observeFiles(noFiles, metrics, createClock());
     await expect(updater.updateRequestMetadata(claim, 'r', [])).rejects.toThrow('not to be called');
     for (const name of ['dra_metadata_write_errors_total', 'dra_metadata_update_errors_total']) {
@@ -113,7 +113,7 @@ describe('observeHandlers', () => {
   const pod = { id: 's', name: 'p', namespace: 'ns', uid: 'u' } as PodSandbox;
   const context = { timeoutMs: 2_000, signal: new AbortController().signal };
 
-  it('times pod events, counts refusals, and subscribes to nothing that was not there', async () => {
+  it('times pod events, counts rejections, and adds no event handlers', async () => {
     const handlers = observeHandlers(
       {
         runPodSandbox: () => Promise.reject(new NetdraError('vf-busy', 'busy')),
@@ -134,7 +134,7 @@ describe('observeHandlers', () => {
     ]);
   });
 
-  it('times an event that it does not know, but none that no pod waits for', async () => {
+  it('times unknown events, but none that pods do not wait for', async () => {
     class Hooks {
       postStartContainer(...call: unknown[]) {
         return call;
@@ -153,7 +153,7 @@ describe('observeHandlers', () => {
 });
 
 describe('observerOf', () => {
-  it('counts waits, connections and failed writes, and has the present state of the last two', async () => {
+  it('counts waits, connections and failed writes, and exports the current state of connections and writes', async () => {
     const more = { clock: createClock(), logger: new RecordingLogger() };
     await using ops = await Operations.start({ driver: 'd', version: '1', metadataEnabled: true, ...more });
     const observer = observerOf(ops, createClock());

@@ -35,7 +35,7 @@ describe('Operations', () => {
     return { operations, address: `127.0.0.1:${(fields as { port: number }).port}` };
   }
 
-  it('takes over the address of the instance that it replaces when that one ends', async () => {
+  it('takes over the address of the replaced instance when that one ends', async () => {
     const first = await startFirst();
     const [clock, logger] = [new ManualClock(), new RecordingLogger()];
     await using second = await start(first.address, clock, logger, true);
@@ -54,7 +54,7 @@ describe('Operations', () => {
     expect(await ready()).toBe(200);
   });
 
-  it('knows a foreign program on its address, at once and later, and ends loudly', async () => {
+  it('detects another program on its address, at start or later, and exits with an error', async () => {
     using dir = tempDir();
     const token = InstanceToken.open(join(dir.path, 'token'));
     for (const status of [200, 404]) {
@@ -86,7 +86,7 @@ describe('Operations', () => {
     }
   });
 
-  it('does not take a secret for one that a full disk, or a loss of power, has left empty', () => {
+  it('rejects a secret file that a full disk or power loss left empty', () => {
     using dir = tempDir();
     const path = join(dir.path, 'token');
     writeFileSync(path, '');
@@ -96,7 +96,7 @@ describe('Operations', () => {
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
-  it('waits for a holder of its address that does not answer in time', async () => {
+  it('waits for the program on its address if it does not answer in time', async () => {
     using dir = tempDir();
     const token = InstanceToken.open(join(dir.path, 'token'));
     const silent = createServer(() => undefined).listen(0, '127.0.0.1');
@@ -123,7 +123,7 @@ describe('Operations', () => {
     expect(await token.whoHas({ host, port: Number(port) })).toBe('instance');
   });
 
-  it('can end while it waits', async () => {
+  it('can be stopped while it waits', async () => {
     const first = await startFirst();
     const second = await start(first.address, new ManualClock(), new RecordingLogger(), true);
     await second[Symbol.asyncDispose]();
@@ -133,13 +133,13 @@ describe('Operations', () => {
   it.each([
     ['192.0.2.1:0', /EADDRNOTAVAIL.*\(it has to be an address of this node: see --http-address\)$/],
     ['no-such-host.invalid:0', /\(it has to be an address of this node: see --http-address\)$/],
-  ])('says what is wrong with %s, which no other program has', async (address, message) => {
+  ])('reports %s without blaming another program', async (address, message) => {
     const options = { driver: 'd', version: '0', metadataEnabled: true, clock: systemClock };
     const failed = Operations.start({ ...options, address, logger: new RecordingLogger() });
     expect(await failed.catch(explain)).toMatch(message);
   });
 
-  it('does not start on an address that is taken, where no other instance is expected', async () => {
+  it('does not start on a taken address if no other instance is expected', async () => {
     const first = await startFirst();
     await expect(start(first.address, new ManualClock(), new RecordingLogger(), false)).rejects.toMatchObject({
       code: 'address-unavailable',

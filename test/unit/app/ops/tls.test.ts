@@ -62,8 +62,8 @@ async function ask(port: number, path: string, ca: string) {
   });
 }
 
-describe('metrics and probes by HTTPS', () => {
-  it('are for clients that trust the authority of the certificate, by TLS 1.2 or newer, and not without TLS', async () => {
+describe('metrics and probes over HTTPS', () => {
+  it("accept clients that trust the certificate's authority, with TLS 1.2 or newer, and reject plain HTTP", async () => {
     const own = createCertificate('netdra');
     mount(filesOf(own));
     await using server = await start();
@@ -88,7 +88,7 @@ describe('metrics and probes by HTTPS', () => {
     await expect(once(old, 'secureConnect')).rejects.toThrow(/alert protocol version/);
   });
 
-  it('end although a client never finishes its handshake', async () => {
+  it('stop although a client never finishes its handshake', async () => {
     mount(filesOf(createCertificate('netdra')));
     const server = await start();
     using stack = new DisposableStack();
@@ -101,7 +101,7 @@ describe('metrics and probes by HTTPS', () => {
     await closed;
   });
 
-  it('change to a renewed certificate without a restart, and keep the last good one while the files are broken', async () => {
+  it('load a renewed certificate without a restart, and keep the last good one while the files are broken', async () => {
     const [first, second] = [createCertificate('first'), createCertificate('second')];
     mount(filesOf(first));
     await using server = await start();
@@ -140,7 +140,7 @@ describe('metrics and probes by HTTPS', () => {
       { ...filesOf(own), 'tls.key': createCertificate('other').key },
       'tls.key is not the private key of the certificate beside it',
     ],
-  ])('do not start with %s, and say which file is wrong', async (_, files, message) => {
+  ])('do not start with %s, and name the faulty file', async (_, files, message) => {
     mount(files);
     await expect(start()).rejects.toMatchObject({
       code: 'tls-invalid',
@@ -149,7 +149,7 @@ describe('metrics and probes by HTTPS', () => {
     });
   });
 
-  it('know an instance that has the address with TLS, or still without', async () => {
+  it('recognize another instance on the address, with or without TLS', async () => {
     mount(filesOf(createCertificate('netdra')));
     using state = tempDir();
     const token = InstanceToken.open(join(state.path, 'token'));

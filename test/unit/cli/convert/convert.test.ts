@@ -34,21 +34,21 @@ const claim = (requests: string, config: string) =>
   `apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: { name: c, namespace: apps }\nspec: { devices: { requests: ${requests}, config: ${config} } }\n`;
 
 describe('netdra convert', () => {
-  it('has ten estates to convert', () => {
+  it('is tested with ten estates', () => {
     expect(estates).toHaveLength(10);
   });
 
-  describe.each(estates)('of the estate %s', (name) => {
+  describe.each(estates)('with the estate %s', (name) => {
     const input = join(golden, `${name}.in.yaml`);
 
-    it('writes the objects and remarks of the golden files', async () => {
+    it('writes the objects and remarks in the golden files', async () => {
       const { yaml, remarks } = await convertFiles([input], options);
       await expect(yaml).toMatchFileSnapshot(join(golden, `${name}.out.yaml`));
       const text = formatRemarks(plainTerminal, remarks).replaceAll(golden, '');
       await expect(text).toMatchFileSnapshot(join(golden, `${name}.remarks.txt`));
     });
 
-    it('writes objects that netdra validate and the schemas of the API server accept', async () => {
+    it("writes objects that netdra validate and the API server's schemas accept", async () => {
       const output = join(golden, `${name}.out.yaml`);
       const { checked, faults } = await validateFiles([output], { driverName: testDriver, openClaimFields: [] });
       expect(faults).toEqual([]);
@@ -57,13 +57,13 @@ describe('netdra convert', () => {
     });
   });
 
-  it('names each field that it does not know', async () => {
+  it('names each unknown field', async () => {
     const { isComplete, remarks } = await convertText(policy('{ resourceName: nic, numQueues: 4, nicSelector: {} }'));
     expect(isComplete).toBe(false);
     expect(remarks).toContain('in.yaml:4:28: SriovNetworkNodePolicy sriov/p: spec.numQueues: not converted:');
   });
 
-  it('lets netdra create the VFs with --take-over, except for PFs that somebody else manages', async () => {
+  it('creates the VFs with --take-over, except for externally managed PFs', async () => {
     const own = await convertText(policy('{ resourceName: nic, numVfs: 4, nicSelector: { pfNames: [a] } }'), {
       takeOver: true,
     });
@@ -72,13 +72,13 @@ describe('netdra convert', () => {
     expect((await convertText(external, { takeOver: true })).yaml).not.toContain('numVfs');
   });
 
-  it('leaves out objects that the API server would refuse', async () => {
+  it('omits objects that the API server would reject', async () => {
     const { yaml, remarks } = await convertText(policy('{ resourceName: nic, nicSelector: { vendor: INTEL } }'));
     expect(yaml).not.toContain('NetworkDevicePolicy');
     expect(remarks).toContain('would be refused: spec.pfs.0.select.vendor.0: four lower-case hexadecimal digits');
   });
 
-  it('writes no class that would select the devices of others', async () => {
+  it("writes no class that would select other drivers' devices", async () => {
     const { yaml, remarks } = await convertText(deviceClass('device.attributes["dra.net"].alias == "x"'));
     expect(yaml).toBe('');
     expect(remarks).toContain('netdra has no equivalent of the attribute alias');
@@ -99,7 +99,7 @@ describe('netdra convert', () => {
     expect(remarks).toMatch(/nics\b.* dra\.net.*: add the DeviceClass to the input/);
   });
 
-  it('reports a request without its class beside one that is converted', async () => {
+  it('reports a request without a class next to a converted one', async () => {
     const own = 'deviceClassName: sriovnetwork.k8snetworkplumbingwg.io';
     const requests = `[{ name: vf, exactly: { ${own} } }, { name: nic, exactly: { deviceClassName: nics } }]`;
     const config = `[{ requests: [nic], ${dranetConfig.slice(1)}]`;
@@ -134,13 +134,13 @@ describe('netdra convert', () => {
     ['a driver whose name contains it', 'device.driver == "gpu.dra.net"', ''],
     ['a resource name that contains it', 'device.driver == "gpu.example.com"', ', extendedResourceName: dra.net/gpu'],
     ['a driver that only mentions it', 'device.driver == "gpu.example.com" && device.attributes["x.dra.net"].a', ''],
-  ])('takes a class for one of DRANET only by the name of the driver, not by %s', async (_, expression, more) => {
+  ])('recognizes a DRANET class only by its driver name, not by %s', async (_, expression, more) => {
     const { yaml, remarks } = await convertText(deviceClass(expression, more));
     expect(yaml).toBe('');
     expect(remarks).not.toContain('DeviceClass');
   });
 
-  it('converts a class whose expressions have the name of the other driver in another name', async () => {
+  it('converts a class whose expressions name the other driver', async () => {
     const own = { driverName: 'sriov.dra.net' };
     const text = deviceClass('device.driver == "dra.net" && device.attributes["dra.net"].mac != "x.dra.net"');
     const { yaml, isComplete } = await convertText(text, own);
@@ -148,12 +148,12 @@ describe('netdra convert', () => {
     expect(yaml).toContain('device.driver == "sriov.dra.net" && device.attributes["sriov.dra.net"].mac != "x.dra.net"');
   });
 
-  it('takes a class for one of DRANET by the driver of its configuration', async () => {
+  it('recognizes a DRANET class by the driver of its configuration', async () => {
     const { yaml } = await convertText(deviceClass('true', `, config: [${dranetConfig}]`));
     expect(yaml).toContain('interfaceName: eth1');
   });
 
-  it("leaves alone claims for other drivers' devices", async () => {
+  it("leaves claims for other drivers' devices unchanged", async () => {
     const config = '[{ opaque: { driver: gpu.example.com, parameters: { sharing: none } } }]';
     const gpu = claim('[{ name: gpu, exactly: { deviceClassName: gpu.example.com } }]', config);
     const { remarks } = await convertText(`${policy('{ resourceName: nic, nicSelector: {} }')}---\n${gpu}`);
@@ -187,7 +187,7 @@ describe('netdra convert', () => {
     ['"drivers": ["iavf", "vfio-pci"], ', undefined, true],
     ['"drivers": ["iavf", "mlx5_core"], ', 'driver: kernel', false],
     ['"drivers": ["vfio-pci"], ', 'driver: vfio-pci', false],
-  ])('sets the driver for selectors of the device plugin with {%s} to %s', async (drivers, line, hasNote) => {
+  ])('translates device plugin selectors with {%s} to driver %s', async (drivers, line, hasNote) => {
     const config = `{"resourceList": [{"resourceName": "nic", "selectors": [{${drivers}"vendors": ["8086"]}]}]}`;
     const text = `{ kind: ConfigMap, metadata: { name: c }, data: { config.json: '${config}' } }`;
     const { yaml, remarks } = await convertText(text);
@@ -206,13 +206,13 @@ describe('netdra convert', () => {
     ['0.0.0.0/7', 'DeviceClass'],
     ['::/0', 'DeviceClass'],
     ['198.51.100.0/24', 'ResourceClaim'],
-  ])('writes a route to %s into a %s, as the limits of routes require', async (destination, kind) => {
+  ])('writes a route to %s into a %s, as the route limits require', async (destination, kind) => {
     const { yaml } = await convertText(routeTo(destination));
     const withRoute = yaml.split('---\n').filter((each) => each.includes('destination: '));
     expect(withRoute.map((each) => /^kind: (.*)$/m.exec(each)?.[1])).toEqual([kind]);
   });
 
-  it('reports a route whose destination is no network', async () => {
+  it('reports a route whose destination is not a network', async () => {
     const { remarks } = await convertText(routeTo('x/0'));
     expect(remarks).toContain(
       'parameters.routes.0.destination: not converted: "x/0" is not an address with prefix length',
@@ -252,7 +252,7 @@ describe('netdra convert', () => {
     expect(remarks).toContain(`${place}: note: the policy selects nodes by kubernetes.io/hostname`);
   });
 
-  it('reports input without any object of another stack', async () => {
+  it('reports input without objects of another stack', async () => {
     const { isComplete, remarks } = await convertText('{ apiVersion: v1, kind: Service, metadata: { name: s } }');
     expect(isComplete).toBe(false);
     expect(remarks).toContain('has no object of another SR-IOV stack');
@@ -266,25 +266,25 @@ describe('netdra convert', () => {
       'levels deep',
     ],
     ['text that is no YAML', 'a: [', 'cannot be read'],
-  ])('refuses %s', async (_, text, reason) => {
+  ])('rejects %s', async (_, text, reason) => {
     const { yaml, isComplete, remarks } = await convertText(text);
     expect({ yaml, isComplete }).toEqual({ yaml: '', isComplete: false });
     expect(remarks).toContain(reason);
   });
 
-  it('refuses input above its limit', async () => {
+  it('rejects input above its size limit', async () => {
     const { yaml, remarks } = await convertText(policy('{ resourceName: nic, nicSelector: {} }'), { mostBytes: 100 });
     expect(yaml).toBe('');
     expect(remarks).toContain('the input is too large: convert it in parts');
   });
 
-  it('refuses JSON in the text of a field that is nested too deep', async () => {
+  it('rejects deeply nested JSON inside a text field', async () => {
     const config = `{"resourceList":${'['.repeat(9_000)}${']'.repeat(9_000)}}`;
     const text = `{ apiVersion: v1, kind: ConfigMap, metadata: { name: c }, data: { config.json: '${config}' } }`;
     expect((await convertText(text)).remarks).toContain('is nested more than 64 levels deep');
   });
 
-  it('escapes control characters of names', async () => {
+  it('escapes control characters in names', async () => {
     const text = policy('{ resourceName: nic }').replace('name: p', String.raw`name: "p\u001b[31m\n---\nkind: Secret"`);
     const { yaml, remarks } = await convertText(text);
     expect(`${yaml}${remarks}`).not.toContain(String.fromCharCode(27));
