@@ -31,7 +31,7 @@ describe('a schedule', () => {
     }
   });
 
-  it('is a function of what it reads of its tape', async () => {
+  it('is a function of the values on its tape', async () => {
     const { trace, values } = await simulation.run(3, true);
     expect((await simulation.replay(values, true)).trace).toEqual(trace);
   });
@@ -91,28 +91,31 @@ describe('a schedule', () => {
 });
 
 describe('a planted bug', () => {
-  it('has a seed that finds it, all 77 of them', () => {
+  it('is found by a seed, for all 77 of them', () => {
     expect(kept.map(({ name }) => name)).toEqual(plantedBugs.map(({ name }) => name));
     expect(kept).toHaveLength(77);
   });
 
   // A seed shows another schedule when the code makes other calls: `npm run simulate -- --planted NAME --keep` finds a new one.
-  it.each(kept)('$name is found with seed $seed', { timeout: 60_000 }, async ({ name, seed, rule }) => {
+  it.each(kept)('$name is found by seed $seed', { timeout: 60_000 }, async ({ name, seed, rule }) => {
     using simulation = openSimulation(name);
     expect((await simulation.run(seed)).violation?.rule).toBe(rule);
   });
 });
 
-describe('a mode', () => {
-  it.each(['stale', 'unobserved', 'liveness'] as const)('%s has other schedules, which break no rule', async (mode) => {
-    using usual = openSimulation();
-    using simulation = openSimulation(undefined, mode);
-    const seed = 26;
-    const { violation, trace } = await simulation.run(seed, true);
-    expect(violation).toBeUndefined();
-    expect(trace).not.toEqual((await usual.run(seed, true)).trace);
-    expect(Object.keys(modes)).toContain(mode);
-  });
+describe('a simulation mode', () => {
+  it.each(['stale', 'unobserved', 'liveness'] as const)(
+    '%s generates other schedules, which break no rule',
+    async (mode) => {
+      using usual = openSimulation();
+      using simulation = openSimulation(undefined, mode);
+      const seed = 26;
+      const { violation, trace } = await simulation.run(seed, true);
+      expect(violation).toBeUndefined();
+      expect(trace).not.toEqual((await usual.run(seed, true)).trace);
+      expect(Object.keys(modes)).toContain(mode);
+    },
+  );
 
   it('crashes kills the first instance before each of its changes, until a rule is broken', async () => {
     using simulation = openSimulation('attachment-stored-late', 'crashes');
@@ -121,7 +124,7 @@ describe('a mode', () => {
     expect(diedBefore).toBeDefined();
   });
 
-  it('liveness fails for a pod that does not run', async () => {
+  it('liveness fails for a pod that never runs', async () => {
     using simulation = openSimulation('no-handover', 'liveness');
     expect((await simulation.run(40)).violation?.rule).toBe('not-live');
   });

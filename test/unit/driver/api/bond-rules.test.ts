@@ -34,7 +34,7 @@ describe('checkBonds', () => {
       {},
       'has dev-0 of link type ethernet, and dev-1 of infiniband: all members must have the same type',
     ],
-  ])('refuses members %j with %j, which the kernel does not join', (types, bond, problem) => {
+  ])('rejects members %j with %j, which the kernel cannot join', (types, bond, problem) => {
     expect(check(types, bond)).toThrow(expect.objectContaining({ code: 'config-invalid' }));
     expect(check(types, bond)).toThrow(`bond: bond0 ${problem}`);
   });

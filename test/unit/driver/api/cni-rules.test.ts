@@ -16,7 +16,7 @@ async function outcome(fields: object, rules: Partial<CniRules>): Promise<string
   return result !== undefined && 'error' in result ? explain(result.error) : 'prepared';
 }
 
-describe('what CNI plugins may do', () => {
+describe('rules for CNI plugins in claims', () => {
   it.each<[object, Partial<CniRules>, string]>([
     [{ attach: 'cni', cni: chain('sriov') }, { uses: ['ipam'] }, 'claim default/c: attach: cni is switched off'],
     [{ ipam: { type: 'static' } }, { uses: ['attach'] }, 'claim default/c: ipam is switched off'],

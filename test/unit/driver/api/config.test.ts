@@ -66,14 +66,14 @@ const properties: { [P in keyof NonNullable<VfConfig['vf']>]-?: [unknown, unknow
 };
 
 describe('resolveVfConfig', () => {
-  it('is tested with every field of the schema', () => {
+  it('is tested with every schema field', () => {
     const { apiVersion: _apiVersion, kind: _kind, ...fields } = vfConfigSchema.shape;
     expect(Object.keys(samples).sort()).toEqual(Object.keys(fields).sort());
     expect(Object.keys(properties).sort()).toEqual(Object.keys(fields.vf.unwrap().shape).sort());
   });
 
   it.each(cases)(
-    'takes %s from the class, and from the claim where the class lets it be overridden, whatever their order',
+    'takes %s from the class, or from the claim if the class allows overriding, in any order',
     (field, sample) => {
       const { values, with: beside = {}, merged = values[1] } = sample;
       const [ofClass, ofClaim] = values.map((value) => ({ ...beside, [field]: value }));
@@ -88,7 +88,7 @@ describe('resolveVfConfig', () => {
     },
   );
 
-  it.each(Object.entries(properties))('merges vf.%s by itself', (property, [ofClass, ofClaim]) => {
+  it.each(Object.entries(properties))('merges vf.%s separately', (property, [ofClass, ofClaim]) => {
     const beside = property === 'qos' || property === 'vlanProto' ? { vlan: 5 } : {};
     const overridable = Object.keys(properties).map((each) => `vf.${each}`);
     const config = [
@@ -101,7 +101,7 @@ describe('resolveVfConfig', () => {
     expect(resolve(kept)).toEqual({ vf: { ...beside, [property]: ofClass, ...other } });
   });
 
-  it('takes entries for all requests, for this one, and for the base of a subrequest', () => {
+  it("applies entries for all requests, for this one, and for a subrequest's base", () => {
     const config = [
       fromClaim({ mtu: 1400 }),
       fromClaim({ interfaceName: 'net1' }, ['vf']),
@@ -112,7 +112,7 @@ describe('resolveVfConfig', () => {
     expect(resolve(config, [], 'vf/small')).toEqual({ mtu: 1300, interfaceName: 'net1' });
   });
 
-  it('takes back with an empty list or false what the class asks and lets be overridden', () => {
+  it('lets an empty list or false cancel an overridable class setting', () => {
     const overridable = ['routes', 'addresses', 'rdma'];
     const config = [
       fromClass({ routes: [{ destination: '10.0.0.0/8' }], addresses: ['192.0.2.1/24'], rdma: true, overridable }),
@@ -121,7 +121,7 @@ describe('resolveVfConfig', () => {
     expect(resolve(config)).toEqual({ routes: [], addresses: [], rdma: false, attach: 'observe' });
   });
 
-  it("passes over other drivers' parameters", () => {
+  it("ignores other drivers' parameters", () => {
     expect(resolve([{ source: 'FromClaim', driver: 'gpu.example', parameters: { anything: true } }])).toEqual({});
   });
 });
@@ -150,9 +150,9 @@ function configOf(field: ClaimField, value: unknown): object {
   return { ...(field === 'cni' || field === 'networkAttachmentDefinition' ? { attach: 'cni' } : {}), [field]: value };
 }
 
-describe('what a class sets', () => {
+describe('class settings', () => {
   it.each(Object.entries(valuesOf) as [ClaimField, [unknown, unknown]][])(
-    'is final: %s of a claim must be the same, and the error has both values',
+    'are final: %s in a claim must be the same, and the error names both values',
     (field, [ofClass, ofClaim]) => {
       const own = fromClass(configOf(field, ofClass));
       expect(resolve([own, fromClaim(configOf(field, ofClass))])).toEqual(configOf(field, ofClass));
@@ -169,7 +169,7 @@ describe('what a class sets', () => {
     },
   );
 
-  it('cannot be worked around by an address beside an IPAM plugin', () => {
+  it('cannot be bypassed by an address next to an IPAM plugin', () => {
     const ofClass = { ipam: { type: 'whereabouts', range: '10.0.0.0/16' } };
     expect(() => resolve([fromClass(ofClass), fromClaim({ addresses: ['192.0.2.1/24'] })])).toThrow(
       'claim default/fast-net may not set addresses',
@@ -178,7 +178,7 @@ describe('what a class sets', () => {
     expect(resolve([fromClass(open), fromClaim({ addresses: ['192.0.2.1/24'] })])).toMatchObject(ofClass);
   });
 
-  it('may be repeated by a claim, in part or as a whole, also if several entries of the class add up to it', () => {
+  it('may be repeated by a claim in part or whole, also across several class entries', () => {
     const key = (name: string) => `net.ipv4.conf.IFNAME.${name}`;
     const entries = [
       { [key('rp_filter')]: 2, [key('arp_ignore')]: 0 },
@@ -200,19 +200,19 @@ describe('what a class sets', () => {
     }
   });
 
-  it('cannot be worked around by a second configuration of the claim', () => {
+  it('cannot be bypassed by a second configuration in the claim', () => {
     const config = [fromClass({ mtu: 1500 }), fromClaim({ mtu: 9000 }), fromClaim({ mtu: 1500 })];
     expect(() => resolve(config)).toThrow('sets mtu to 9000, and its DeviceClass to 1500');
   });
 
-  it.each(['all', 'default'])('keeps sysctls to one interface, which cannot be called %s', (interfaceName) => {
+  it.each(['all', 'default'])('limit sysctls to one interface, which cannot be called %s', (interfaceName) => {
     const sysctls = { 'net.ipv4.conf.IFNAME.rp_filter': 1 };
     expect(() => resolve([fromClass({ sysctls }), fromClaim({ interfaceName })])).toThrow('interfaceName: ');
   });
 });
 
-describe('closed fields', () => {
-  it.each(closedFields)('%s is for the class, unless that or the operator opens it', (field) => {
+describe('restricted fields', () => {
+  it.each(closedFields)('%s is reserved for the class unless the class or the operator opens it', (field) => {
     const fields = configOf(field, valuesOf[field][0]);
     const opened = [field, ...(field.endsWith('.namespace') ? (['networkAttachmentDefinition'] as const) : [])];
     const needed: ClosedField[] = field === 'vf.qos' || field === 'vf.vlanProto' ? [...opened, 'vf.vlan'] : opened;
@@ -225,7 +225,7 @@ describe('closed fields', () => {
     expect(resolve([fromClaim(fields), fromClass({ overridable: needed })])).toEqual(fields);
   });
 
-  it("do not include the default mode of a bond, as long as the class's is no other", () => {
+  it('exclude the default bond mode, if the class sets no other', () => {
     const fields = { bond: { name: 'bond0', mode: 'active-backup' } };
     expect(resolve([fromClaim(fields)])).toEqual(fields);
     expect(() => resolve([fromClass({ bond: { name: 'bond0', mode: '802.3ad' } }), fromClaim(fields)])).toThrow(
@@ -233,25 +233,25 @@ describe('closed fields', () => {
     );
   });
 
-  it('are all named at once', () => {
+  it('are all named in one error', () => {
     expect(() => resolve([fromClaim({ driver: 'kernel', macAddress: '02:00:00:00:00:01' })])).toThrow(
       /may not set driver, macAddress/,
     );
   });
 
-  it('are all fields but those that concern the pod alone', () => {
+  it('are all fields except those that concern only the pod', () => {
     const fields = new Set(claimFields.map((field) => field.split('.')[0]));
     expect([...fields].sort()).toEqual(Object.keys(samples).sort());
   });
 
-  it.each(['overridable', 'limits'])('include %s, which only a class has', (field) => {
+  it.each(['overridable', 'limits'])('include %s, which only a class can set', (field) => {
     expect(() => resolve([fromClaim({ [field]: field === 'limits' ? {} : [] })], closedFields)).toThrow(
       `from the claim: parameters: Unrecognized key: "${field}"`,
     );
   });
 });
 
-describe('what a config must not hold', () => {
+describe('VFConfig validation', () => {
   it.each([
     [{ mtu: 'big' }, /from the claim: mtu: /],
     [{ mtu: 1 }, /mtu: .*68/],
@@ -311,7 +311,7 @@ describe('what a config must not hold', () => {
     [{ sysctls: { 'net.ipv4.conf.IFNAME.a/../x': 1 } }, /must be .*IFNAME/],
     [{ sysctls: { 'net.ipv4.conf.IFNAME.forwarding': '1\n1' } }, /IFNAME\.forwarding: must be a number, or a text/],
     [{ sysctls: { 'net.ipv4.conf.IFNAME.forwarding': true } }, /IFNAME\.forwarding: must be a number, or a text/],
-  ])('refuses %j with the path of the field', (parameters, message) => {
+  ])('rejects %j with the path of the field', (parameters, message) => {
     expect(() => resolve([fromClaim(parameters)], closedFields)).toThrow(message);
   });
 
@@ -368,7 +368,7 @@ describe('what a config must not hold', () => {
     [{ vf: { minTxRate: 100, maxTxRate: 10 } }, /: vf\.minTxRate: must not be above vf\.maxTxRate$/],
     [{ attach: 'cni', cni: { cniVersion: '1.0.0', plugins: [] } }, /CNI network of claim default\/fast-net: plugins: /],
     [{ ipam: { type: '../evil' } }, /IPAM configuration of claim default\/fast-net: type: /],
-  ])('refuses %j, in which the fields do not go together', (parameters, message) => {
+  ])('rejects the conflicting fields %j', (parameters, message) => {
     expect(() => resolve([fromClass(parameters)])).toThrow(message);
   });
 
@@ -379,13 +379,13 @@ describe('what a config must not hold', () => {
     { vf: { minTxRate: 100, maxTxRate: 0 } },
     { mtu: 1279, addresses: ['192.0.2.1/24'], sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': 1 } },
     { mtu: 1280, addresses: ['2001:db8::1/64'], sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': 0 } },
-  ])('takes %j', (parameters) => {
+  ])('accepts %j', (parameters) => {
     expect(resolve([fromClass(parameters)])).toEqual(parameters);
   });
 });
 
 describe('configForDevice', () => {
-  it('lets the devices of a bond share addresses', () => {
+  it('shares addresses among the devices of a bond', () => {
     const config: VfConfig = { bond: { name: 'bond0' }, addresses: ['192.0.2.1/24'] };
     expect(configForDevice(config, 'ns/c', 1, 2)).toEqual(config);
   });
@@ -398,13 +398,13 @@ describe('configForDevice', () => {
     [{ addresses: ['192.0.2.1/24'] }, /addresses: the request of claim ns\/c has 2 devices/],
     [{ macAddress: '02:00:00:00:00:01' }, /macAddress: /],
     [{ interfaceName: 'net1' }, /interfaceName: /],
-  ])('refuses %j for several devices', (config, message) => {
+  ])('rejects %j for several devices', (config, message) => {
     expect(() => configForDevice(config, 'ns/c', 0, 2)).toThrow(message);
     expect(configForDevice(config, 'ns/c', 0, 1)).toEqual(config);
   });
 
   it.each(['a234567890123%d', 'ä'.repeat(10), 'net%d%d'])(
-    'refuses the name %s when it is no name in the end',
+    'rejects the name %s if its expansion is not valid',
     (name) => {
       expect(() => configForDevice({ interfaceName: name }, 'ns/c', 100, 200)).toThrow(
         /interfaceName|the request of claim/,

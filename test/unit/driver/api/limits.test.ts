@@ -2,11 +2,11 @@ import { describe, expect, it } from 'vitest';
 import { fromClaim, fromClass } from '../claims/driver-bench.ts';
 import { resolve } from './claim-with.ts';
 
-describe('limits of a class', () => {
+describe('class limits', () => {
   const limited = (limits: object) => fromClass({ overridable: ['vf.vlan'], limits });
 
   it.each([{ addressRanges: ['192.0.2.0/24'] }, { maxAddresses: 1 }, { routes: [] }, { maxRoutes: 0 }])(
-    '%j are not left to another component, unless the class allows that',
+    'reject delegating %j to another component, unless the class allows it',
     (limits) => {
       const [limit] = Object.keys(limits);
       expect(() => resolve([fromClass({ limits }), fromClaim({ attach: 'observe' })])).toThrow(
@@ -23,7 +23,7 @@ describe('limits of a class', () => {
     ['cni', { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'n', type: 'macvlan' } }],
     ['networkAttachmentDefinition', { attach: 'cni', networkAttachmentDefinition: { name: 'n' } }],
   ] as const)(
-    'are not left to plugins by %s that the operator opens, unless the class allows that',
+    'reject delegating to plugins with the operator-opened %s, unless the class allows it',
     (field, fields) => {
       const limits = { addressRanges: ['192.0.2.0/24'] };
       expect(() => resolve([fromClass({ limits }), fromClaim(fields)], [field])).toThrow(
@@ -35,7 +35,7 @@ describe('limits of a class', () => {
     },
   );
 
-  it('are not left to routers by a sysctl that the operator opens, unless the class allows it', () => {
+  it('reject delegating to routers with an operator-opened sysctl, unless the class allows it', () => {
     const limits = { addressRanges: ['192.0.2.0/24'] };
     const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
     const asked = { sysctls: { [acceptRa]: '2' } };
@@ -112,12 +112,12 @@ describe('limits of a class', () => {
       'maxAddresses',
     ],
     [{ maxRoutes: 0 }, { routes: [] }, { routes: [{ destination: '198.51.100.0/24' }] }, 'maxRoutes'],
-  ])('%j allow %j, and refuse %j', (limits, allowed, refused, name) => {
+  ])('%j allow %j, and reject %j', (limits, allowed, refused, name) => {
     expect(resolve([limited(limits), fromClaim(allowed)])).toEqual(allowed);
     expect(() => resolve([limited(limits), fromClaim(refused)])).toThrow(`and limits.${name} of its DeviceClass is `);
   });
 
-  it('are those of all entries of the class together', () => {
+  it('combine all entries of the class', () => {
     const [ranges, routes] = [limited({ addressRanges: ['192.0.2.0/24'] }), limited({ maxRoutes: 0 })];
     const inside = { addresses: ['192.0.2.10/24'] };
     expect(resolve([ranges, routes, fromClaim(inside)])).toEqual(inside);
@@ -125,7 +125,7 @@ describe('limits of a class', () => {
     expect(() => resolve([ranges, narrower, routes, fromClaim(inside)])).toThrow('limits.maxRoutes');
   });
 
-  it('hold for all entries of a claim together', () => {
+  it('apply to all entries of a claim together', () => {
     const config = [
       limited({ addressRanges: ['192.0.2.0/25'], maxRoutes: 1 }),
       fromClaim({ routes: [{ destination: '198.51.100.0/24' }] }),
@@ -155,7 +155,7 @@ describe('limits of a class', () => {
       '10.1.99.99/8',
       'claim default/fast-net may not set the address 10.1.99.99/8, which adds a route to 10.0.0.0/8, a network of the node',
     ],
-  ])('%j: the error for address %s has its network', (limits, address, message) => {
+  ])('%j: the error for address %s names its network', (limits, address, message) => {
     const refused = () => resolve([limited(limits), fromClaim({ addresses: [address] })]);
     expect(refused).toThrow(message);
     expect(refused).toThrow(
@@ -177,14 +177,14 @@ describe('limits of a class', () => {
     '10.1.2.0/24',
     '10.0.0.0/8',
     '2001:db8:1::/80',
-  ])('of routes are the default: not %s', (destination) => {
+  ])('on routes have a default: not %s', (destination) => {
     expect(() => resolve([fromClaim({ routes: [{ destination }] })])).toThrow(
       /may not set a route to \S+, (a default route|a part of a default route|a network of the node)$/,
     );
     expect(resolve([fromClass({ routes: [{ destination }] })])).toEqual({ routes: [{ destination }] });
   });
 
-  it('of routes are the default, which allow all local IPv6 networks', () => {
+  it('on routes allow all local IPv6 networks by default', () => {
     const routes = [{ destination: 'fc00::/7' }];
     expect(resolve([fromClaim({ routes })])).toEqual({ routes });
   });
@@ -200,7 +200,7 @@ describe('limits of a class', () => {
     '10.1.99.99/8',
     '2001:db8:1::9/80',
     '2001:db8:1::9/48',
-  ])('of routes are the default for the networks of addresses, too: not %s', (address) => {
+  ])('on routes also apply to the networks of addresses: not %s', (address) => {
     const addresses = [address];
     expect(() => resolve([fromClaim({ addresses })])).toThrow(
       /may not set the address \S+, which adds a route to \S+, (a default route|a part of a default route|a network of the node)$/,
@@ -210,7 +210,7 @@ describe('limits of a class', () => {
     expect(resolve([limited({ routes }), fromClaim({ addresses })])).toEqual({ addresses });
   });
 
-  it('let a claim have an address in a network of the node that addressRanges of its class has', () => {
+  it('allow an address in a node network that addressRanges of the class lists', () => {
     const addresses = ['10.1.2.10/16'];
     expect(resolve([limited({ addressRanges: ['10.1.0.0/16'] }), fromClaim({ addresses })])).toEqual({ addresses });
   });

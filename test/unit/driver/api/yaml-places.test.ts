@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { yamlPlaces } from '../../../../src/driver/api/yaml-places.ts';
 
 describe('yamlPlaces', () => {
-  it('finds fields and items of each document, and what should have a field that is missing', () => {
+  it('locates fields and items of each document, and the parents of missing fields', () => {
     const text = 'a:\n  - b: 1\n  - {c: [x, y]}\n---\n- *z\n- ? [k]\n  : v\n'.replace('*z', '&z q');
     const [first, second] = yamlPlaces(text, yaml);
     expect(first?.(['a'])).toEqual({ line: 1, column: 1 });
@@ -14,7 +14,7 @@ describe('yamlPlaces', () => {
     expect(second?.([9])).toEqual(second?.([]));
   });
 
-  it('finds the places of many fields in a long text', () => {
+  it('locates many fields in a long text', () => {
     const count = 20_000;
     const text = `items:\n${'- name: some text to make the document long\n'.repeat(count)}`;
     const [placeOf] = yamlPlaces(text, yaml);

@@ -38,7 +38,7 @@ const ofClass = fromClass({ vf: { vlan: 100 } });
 const shared = fromClaim({ mtu: 1400 }, ['a', 'b']);
 
 describe('checkAllocation', () => {
-  it('takes an allocation with the configurations of class and claim', async () => {
+  it('accepts an allocation with the configurations of class and claim', async () => {
     expect(await outcome(store('good'))).toBe('as it should be');
   });
 
@@ -47,7 +47,7 @@ describe('checkAllocation', () => {
     ['one in place of that of the class', (claim) => configOf(claim).splice(0, 1, fromForged())],
     ['none of those of the class', (claim) => configOf(claim).splice(0, 1)],
     ['one that is not of the claim', (claim) => configOf(claim).splice(1, 1, { ...fromForged(), source: 'FromClaim' })],
-  ])('refuses an allocation with %s', async (what, forge) => {
+  ])('rejects an allocation with %s', async (what, forge) => {
     const claim = store(what.replaceAll(' ', '-'));
     forge(claim);
     expect(await outcome(claim)).toMatch(
@@ -79,7 +79,7 @@ describe('checkAllocation', () => {
       { config: [fromClass({ mtu: 1400 }), fromClass({ vf: { vlan: 100 } }), fromClaim({ rdma: false })] },
       (config) => config.push(...config),
     ],
-  ])('takes an allocation that repeats %s', async (_what, options, repeat) => {
+  ])('accepts an allocation that repeats %s', async (_what, options, repeat) => {
     const claim = allocated(`repeats-${randomUUID()}`, ['dev-1'], options);
     for (const each of deviceClassesOf(claim.object as never)) api.create(each);
     expect(await outcome(claim)).toBe('as it should be');
@@ -87,13 +87,13 @@ describe('checkAllocation', () => {
     expect(await outcome(claim)).toBe('as it should be');
   });
 
-  it('takes the allocation of a class that has the same entry twice', async () => {
+  it('accepts the allocation of a class with a repeated entry', async () => {
     const config = [fromClass({ mtu: 1400 }), fromClass({ mtu: 1500 }), fromClass({ mtu: 1400 })];
     expect(await outcome(store('twice', config))).toBe('as it should be');
   });
 
   it.each(['FromClass', 'FromClaim'] as const)(
-    'refuses an allocation that repeats an earlier entry %s last, where it would win',
+    'rejects an allocation that repeats an earlier entry %s last, where it would take precedence',
     async (source) => {
       const entries = [fromClaim({ mtu: 1400 }), fromClaim({ mtu: 1500 })].map((entry) => ({ ...entry, source }));
       const claim = store(`reordered-${source.toLowerCase()}`, [ofClass, ...entries]);
@@ -102,7 +102,7 @@ describe('checkAllocation', () => {
     },
   );
 
-  it('asks the API server nothing about a class that it watches, and reads it before it refuses a claim', async () => {
+  it('uses watched classes, and reads a class again before it rejects a claim', async () => {
     const claim = store('watched');
     expect(await outcome(claim)).toBe('as it should be');
     const before = api.log.length;
@@ -116,13 +116,13 @@ describe('checkAllocation', () => {
     ]);
   });
 
-  it('says that a class is gone, and may be asked again', async () => {
+  it('reports a deleted class as retryable', async () => {
     const claim = allocated('orphan', ['dev-1'], { config: [fromClass({ mtu: 1400 })] });
     await expect(check(claim)).rejects.toMatchObject({ code: 'class-unreadable', retriable: true });
     expect(await outcome(claim)).toContain('DeviceClass class-of-orphan-vf does not exist any more');
   });
 
-  it('is asked before anything is prepared, and not again for what is prepared', async () => {
+  it('runs before anything is prepared, and not again for prepared claims', async () => {
     using bench = new DriverBench();
     const claim = store('prepared');
     bench.checkAllocation = (each) => check(each);

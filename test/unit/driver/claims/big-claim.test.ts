@@ -50,7 +50,7 @@ describe('the largest claim', () => {
       'each configuration is for other requests',
       (n) => Array.from({ length: most }, (_, i) => `r${i}`).filter((_, i) => i !== n),
     ],
-  ])('is resolved without holding the event loop when %s', { timeout: 60_000 }, async (_, requestsOf) => {
+  ])('is resolved without blocking the event loop if %s', { timeout: 60_000 }, async (_, requestsOf) => {
     const classes = { known: () => ({ metadata: { name: 'c' }, spec: { config: [] } }), read: expect.unreachable };
     const run = async () => {
       const claim = bigClaim(requestsOf);

@@ -10,8 +10,8 @@ import { bench, cdiFiles, deviceNodes, refusal, useDriverBench } from './driver-
 
 useDriverBench();
 
-describe('a claim that is prepared again', () => {
-  it('keeps the attachment, original state and config of its VF, without looking anything up', async () => {
+describe('preparing a claim again', () => {
+  it('keeps the attachment, original state and config of its VF without lookups', async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ vf: { trust: true } })] });
     await bench.prepare(claim);
     const [device] = bench.store.claim(claim.identity.uid)?.devices ?? [];
@@ -26,7 +26,7 @@ describe('a claim that is prepared again', () => {
     expect([bench.control.count('read'), bench.control.count('apply')]).toEqual([1, 1]);
   });
 
-  it('does not give its VF the link that it lacks because the LACP partner is lost', async () => {
+  it('does not enable a VF link that is down because its LACP partner is lost', async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ vf: { trust: true, linkState: 'auto' } })] });
     await bench.prepare(claim);
     const stored = bench.store.claim(claim.identity.uid)!;
@@ -36,7 +36,7 @@ describe('a claim that is prepared again', () => {
     expect(bench.store.claim(claim.identity.uid)?.devices[0]?.isSilenced).toBe(true);
   });
 
-  it('has its device files laid down again, with the same ids', async () => {
+  it('writes its device files again with the same IDs', async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci' })] });
     const first = await bench.prepare(claim);
     const nodes = deviceNodes(claim, 'dev-1');
@@ -47,10 +47,10 @@ describe('a claim that is prepared again', () => {
   });
 });
 
-describe('VFs that are changed from outside', () => {
+describe('VFs changed from outside', () => {
   const trusted = { config: [fromClass({ vf: { trust: true } })] };
 
-  it('are remembered as they were before they are changed, and restored at the end', async () => {
+  it('have their prior state stored before they change, and are restored at the end', async () => {
     const fields = { vf: { trust: true, vlan: 7, qos: 3 }, macAddress: '02:00:00:00:00:0A' };
     const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
     let stateAtApply: unknown;
@@ -78,17 +78,20 @@ describe('VFs that are changed from outside', () => {
     ['gets properties', { vf: { trust: true } }, { driver: 'igbvf', link }, true],
     ['gets another driver', { driver: 'vfio-pci' }, { driver: 'igbvf', link }, true],
     ['is simulated', {}, { driver: 'veth' }, false],
-  ] as const)('are stored as they were before one that %s is configured', async (_what, fields, before, isStored) => {
-    const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
-    bench.control.snapshot = async () => ({ vf: {}, ...before });
-    let stored: StoredDevice | undefined;
-    bench.control.onCall = (call) => {
-      if (call.startsWith('apply')) stored = bench.store.claim(claim.identity.uid)?.devices[0];
-    };
-    await bench.prepare(claim);
-    expect([stored?.name, stored?.before !== undefined]).toEqual(['dev-1', isStored]);
-    expect(bench.store.claim(claim.identity.uid)?.devices[0]?.before).toEqual({ vf: {}, ...before });
-  });
+  ] as const)(
+    'have their prior state stored before one that %s is configured',
+    async (_what, fields, before, isStored) => {
+      const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
+      bench.control.snapshot = async () => ({ vf: {}, ...before });
+      let stored: StoredDevice | undefined;
+      bench.control.onCall = (call) => {
+        if (call.startsWith('apply')) stored = bench.store.claim(claim.identity.uid)?.devices[0];
+      };
+      await bench.prepare(claim);
+      expect([stored?.name, stored?.before !== undefined]).toEqual(['dev-1', isStored]);
+      expect(bench.store.claim(claim.identity.uid)?.devices[0]?.before).toEqual({ vf: {}, ...before });
+    },
+  );
 
   it.each([
     [{ vf: { minTxRate: 10 } }, { vf: { rate: { minMbps: 10 } } }],
@@ -100,12 +103,12 @@ describe('VFs that are changed from outside', () => {
     [{ vf: { vlan: 9, vlanProto: '802.1ad' } }, { vf: { vlan: { id: 9, priority: 0, protocol: '802.1ad' } } }],
     [{ driver: 'kernel' }, { vf: {}, driver: 'default' }],
     [{ driver: 'mlx5_vfio_pci' }, { vf: {}, driver: 'mlx5_vfio_pci' }],
-  ])('get from %j just that', async (fields, wanted) => {
+  ])('get exactly what %j requests', async (fields, wanted) => {
     await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass(fields)] }));
     expect(bench.control.calls[1]).toBe(`apply 0000:00:00.1 ${JSON.stringify(wanted)}`);
   });
 
-  it('stay with a claim whose preparation failed half-way, and a retry finishes it from what was read first', async () => {
+  it('stay with a claim whose preparation failed midway, and a retry uses the first stored state', async () => {
     const claim = allocated('c', ['dev-1', 'dev-2', 'dev-3'], trusted);
     const error = new Error('card says no');
     bench.control.failures.set('apply 0000:00:00.2', error);
@@ -126,7 +129,7 @@ describe('VFs that are changed from outside', () => {
     );
   });
 
-  it('are not held by a claim whose preparation failed before anything was touched', async () => {
+  it('are released by a claim whose preparation failed before any change', async () => {
     bench.control.failures.set('read 0000:00:00.2', new Error('unplugged'));
     expect(await bench.prepare(allocated('c', ['dev-1', 'dev-2'], trusted))).toMatchObject({
       error: expect.any(Error),
@@ -134,7 +137,7 @@ describe('VFs that are changed from outside', () => {
     expect(bench.store.claims()).toEqual([]);
   });
 
-  it('that cannot be restored do not keep their claim, and are unavailable until they are', async () => {
+  it('become unavailable while they cannot be restored, without keeping their claim', async () => {
     const claim = allocated('c', ['dev-1'], trusted);
     await bench.prepare(claim);
     bench.control.failures.set('restore', new Error('busy'));
@@ -152,7 +155,7 @@ describe('VFs that are changed from outside', () => {
     expect(await bench.prepare(next)).toEqual({ devices: [] });
   });
 
-  it('are left alone if another instance has restored them while this one waited: a claim may have them again', async () => {
+  it('are left alone if another instance restored them meanwhile, and can be allocated again', async () => {
     const claim = allocated('c', ['dev-1'], trusted);
     await bench.prepare(claim);
     bench.control.failures.set('restore', new Error('busy'));
@@ -170,32 +173,35 @@ describe('VFs that are changed from outside', () => {
     expect(bench.control.calls).toEqual(calls);
   });
 
-  it.each([{}, { driver: 'kernel' }])('that can have no interface are withdrawn until they can: %j', async (fields) => {
-    const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
-    const error = new SriovError('interface-missing', '0000:00:00.1 has no interface: its driver iavf has made none');
-    bench.control.failures.set('apply', error);
-    expect(await bench.prepare(claim)).toMatchObject({ error });
-    expect(await bench.unprepare(claim)).toBeUndefined();
-    expect(bench.store.unrestored()).toMatchObject([{ device: { name: 'dev-1' }, reason: error.message }]);
-    const next = allocated('next', ['dev-1']);
-    expect(await bench.prepare(next)).toMatchObject({
-      error: { code: 'device-unrestored', message: expect.stringContaining(error.message) },
-    });
-    await bench.restoreAll();
-    expect(bench.store.unrestored()).toHaveLength(1);
-    bench.control.failures.clear();
-    bench.control.calls.length = 0;
-    await bench.restoreAll();
-    expect(bench.control.calls).toEqual([
-      'apply 0000:00:00.1 {"driver":"default"}',
-      'restore 0000:00:00.1 {"driver":"igbvf","vf":{"trust":false}}',
-    ]);
-    expect(bench.store.unrestored()).toEqual([]);
-    expect(await bench.prepare(next)).toEqual({ devices: [] });
-    expect(bench.control.calls).toContain('apply 0000:00:00.1 {"vf":{}}');
-  });
+  it.each([{}, { driver: 'kernel' }])(
+    'without a possible interface are withdrawn until they have one: %j',
+    async (fields) => {
+      const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
+      const error = new SriovError('interface-missing', '0000:00:00.1 has no interface: its driver iavf has made none');
+      bench.control.failures.set('apply', error);
+      expect(await bench.prepare(claim)).toMatchObject({ error });
+      expect(await bench.unprepare(claim)).toBeUndefined();
+      expect(bench.store.unrestored()).toMatchObject([{ device: { name: 'dev-1' }, reason: error.message }]);
+      const next = allocated('next', ['dev-1']);
+      expect(await bench.prepare(next)).toMatchObject({
+        error: { code: 'device-unrestored', message: expect.stringContaining(error.message) },
+      });
+      await bench.restoreAll();
+      expect(bench.store.unrestored()).toHaveLength(1);
+      bench.control.failures.clear();
+      bench.control.calls.length = 0;
+      await bench.restoreAll();
+      expect(bench.control.calls).toEqual([
+        'apply 0000:00:00.1 {"driver":"default"}',
+        'restore 0000:00:00.1 {"driver":"igbvf","vf":{"trust":false}}',
+      ]);
+      expect(bench.store.unrestored()).toEqual([]);
+      expect(await bench.prepare(next)).toEqual({ devices: [] });
+      expect(bench.control.calls).toContain('apply 0000:00:00.1 {"vf":{}}');
+    },
+  );
 
-  it('that can have no interface are withdrawn also if their claim is unprepared only at the second attempt', async () => {
+  it('without a possible interface are withdrawn also if only the second unprepare succeeds', async () => {
     const claim = allocated('c', ['dev-1']);
     bench.control.failures.set('apply', new SriovError('interface-missing', '0000:00:00.1 has no interface'));
     await bench.prepare(claim);
@@ -207,7 +213,7 @@ describe('VFs that are changed from outside', () => {
     expect(bench.store.unrestored()).toMatchObject([{ device: { name: 'dev-1', lacksInterface: true } }]);
   });
 
-  it('are read with what is about to be changed, and restored with what was: nothing is changed that is not known', async () => {
+  it('have only those settings changed and restored that were read before', async () => {
     const config = [
       fromClass({ macAddress: '02:00:00:00:00:AA', vf: { vlan: 100, maxTxRate: 10 }, driver: 'vfio-pci' }),
     ];
@@ -223,7 +229,7 @@ describe('VFs that are changed from outside', () => {
   });
 
   it.each([{ attach: 'observe' }, { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'n', type: 'sriov' } }])(
-    'are read as what another component may change, for %j',
+    'have the settings read that another component may change, for %j',
     async (config) => {
       await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass(config)] }));
       expect(bench.control.options).toEqual([{ wanted: { vf: {} }, byOthers: true }]);
@@ -231,9 +237,9 @@ describe('VFs that are changed from outside', () => {
   );
 });
 
-describe('a claim whose unpreparing was cut short', () => {
+describe('a claim whose unprepare was interrupted', () => {
   // Found by the simulation: the VF had no kernel driver, and its claim asked for none.
-  it('has its VF restored before it is prepared again, whatever it asks for', async () => {
+  it('has its VF restored before it is prepared again with any configuration', async () => {
     const claim = allocated('c', ['dev-1']);
     await bench.prepare(claim);
     bench.store.setState([claim.identity.uid], 'unpreparing');
@@ -253,20 +259,20 @@ describe('a claim whose unpreparing was cut short', () => {
   });
 });
 
-describe('a claim that was allocated anew while it was prepared', () => {
+describe('a claim that was reallocated while prepared', () => {
   async function prepareForUserSpace() {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci' })] });
     await bench.prepare(claim);
     return claim;
   }
 
-  it('gets another configuration of the same device', async () => {
+  it('applies another configuration of the same device', async () => {
     const { identity } = await prepareForUserSpace();
     expect(await bench.prepare({ ...allocated('c', ['dev-1']), identity })).toEqual({ devices: [] });
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
   });
 
-  it('withdraws the metadata of its earlier device before it restores that device', async () => {
+  it('withdraws the metadata of its old device before restoring that device', async () => {
     const { identity } = await prepareForUserSpace();
     expect(bench.control.count('withdraw')).toBe(0);
     bench.control.calls.length = 0;
@@ -282,7 +288,7 @@ describe('a claim that was allocated anew while it was prepared', () => {
       () => bench.prepare(allocated('holder', ['dev-2'], { pods: [buildPod('h')] })),
     ],
     ['cannot be read', 'preparing', () => bench.control.failures.set('read 0000:00:00.2', new Error('no answer'))],
-  ] as const)('stays stored while its new device %s, so that it is prepared after all', async (_, state, obstruct) => {
+  ] as const)('stays stored while its new device %s, and is prepared by a retry', async (_, state, obstruct) => {
     const { identity } = await prepareForUserSpace();
     await obstruct();
     const anew = { ...allocated('c', ['dev-2']), identity };
@@ -296,7 +302,7 @@ describe('a claim that was allocated anew while it was prepared', () => {
     expect(bench.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name))).toEqual(['dev-2']);
   });
 
-  it('keeps what it had before out of reach of others while that cannot be restored', async () => {
+  it('keeps its old device reserved while it cannot be restored', async () => {
     const { identity } = await prepareForUserSpace();
     bench.control.failures.set('restore 0000:00:00.1', new Error('card says no'));
     expect(await bench.prepare({ ...allocated('c', ['dev-2']), identity })).toEqual({ devices: [] });

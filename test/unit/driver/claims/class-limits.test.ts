@@ -14,12 +14,12 @@ async function outcome(claim: AllocatedClaim): Promise<string> {
   return result !== undefined && 'error' in result ? explain(result.error) : 'prepared';
 }
 
-describe('numa, at prepare', () => {
+describe('numa: require, at prepare', () => {
   const claim = allocated('c', ['dev-1'], { config: [fromClaim({ numa: 'require' })] });
   const refused =
     'claim default/c has numa: require, and with device metadata off and the start gate file no container shows its claims (switch device metadata on';
 
-  it('refuses require if containers do not show their claims, also when the claim is prepared again', async () => {
+  it('is rejected if containers do not show their claims, also when the claim is prepared again', async () => {
     bench.isShownByContainers = false;
     expect(await outcome(claim)).toContain(refused);
     expect(bench.store.claims()).toEqual([]);
@@ -33,7 +33,7 @@ describe('numa, at prepare', () => {
   });
 });
 
-describe('limits of a DeviceClass, at prepare', () => {
+describe('DeviceClass limits, at prepare', () => {
   it.each([
     [{ names: ['red', 'default'] }, 'prepared'],
     [{ selector: { matchLabels: { tier: 'gold' } } }, 'prepared'],
@@ -48,7 +48,7 @@ describe('limits of a DeviceClass, at prepare', () => {
     ],
     [{ selector: { matchExpressions: [{ key: 'vendor', operator: 'Exists' }] } }, 'is not for namespace'],
     [{}, 'is not for namespace'],
-  ])('let claims of namespaces in %j have it', async (allowedNamespaces, expected) => {
+  ])('allow only claims of namespaces in %j', async (allowedNamespaces, expected) => {
     bench.namespaceLabels.set('default', { tier: 'gold' });
     const config = [fromClass({ limits: { allowedNamespaces } })];
     expect(await outcome(allocated('c', ['dev-1'], { config }))).toContain(expected);
@@ -67,7 +67,7 @@ describe('limits of a DeviceClass, at prepare', () => {
     expect(await outcome(allocated('d', ['dev-1', 'dev-2'], { config }))).toBe('prepared');
   });
 
-  it('do not count devices that the claim only observes', async () => {
+  it('ignore devices that the claim only observes with adminAccess', async () => {
     const config = [fromClass({ limits: { maxDevices: 1 } })];
     const requests = [
       { name: 'own', deviceClassName: 'few', devices: ['dev-1'] },
@@ -82,7 +82,7 @@ describe('limits of a DeviceClass, at prepare', () => {
       { addresses: ['10.1.99.99/8'] },
       'the address 10.1.99.99/8, which adds a route to 10.0.0.0/8, a network of the node',
     ],
-  ])('keep claims from reaching the node by %j', async (config, what) => {
+  ])('prevent claims from reaching the node by %j', async (config, what) => {
     expect(await outcome(allocated('c', ['dev-1'], { config: [fromClaim(config)] }))).toContain(
       `claim default/c may not set ${what}`,
     );

@@ -31,13 +31,13 @@ const knownMtu = (name: string) =>
 const requests = () => api.log.map(({ method, isWatch }) => (isWatch ? 'WATCH' : method));
 
 describe('DeviceClasses', () => {
-  it('asks for nothing before a class is needed', async () => {
+  it('sends no request before a class is needed', async () => {
     api.create(objectOf('a', 1400));
     await new Promise((resolve) => setTimeout(resolve, 20));
     expect(api.log).toEqual([]);
   });
 
-  it('knows what is created, changed and deleted after it has listed them once', async () => {
+  it('lists classes once and follows their changes', async () => {
     api.create(objectOf('a', 1400));
     expect(classes.known('a')).toBeUndefined();
     await vi.waitFor(() => expect(knownMtu('a')).toBe(1400));
@@ -49,7 +49,7 @@ describe('DeviceClasses', () => {
     expect(requests()).toEqual(['GET', 'WATCH']);
   });
 
-  it('reads a class once for several claims', async () => {
+  it('reads a class once for several concurrent claims', async () => {
     api.create(objectOf('a', 1400));
     const read = await Promise.all([classes.read('a'), classes.read('a'), classes.read('a')]);
     expect(read.map(({ metadata }) => metadata.name)).toEqual(['a', 'a', 'a']);
@@ -57,7 +57,7 @@ describe('DeviceClasses', () => {
     await expect(classes.read('none')).rejects.toMatchObject({ code: 'api-not-found' });
   });
 
-  it('goes on without a list that it may not have, and says so', async () => {
+  it('works without permission to list, and logs it', async () => {
     api.create(objectOf('a', 1400));
     using _ = api.failNext(/GET .*\/deviceclasses$/, 403, { times: Infinity });
     expect(classes.known('a')).toBeUndefined();
@@ -67,7 +67,7 @@ describe('DeviceClasses', () => {
     expect((await classes.read('a')).metadata.name).toBe('a');
   });
 
-  it('watches again only from a list that it has read anew, since that could be older than what a watch reports', async () => {
+  it('watches only from a fresh list, since an older one could miss changes', async () => {
     const clock = new ManualClock();
     const lists: PromiseWithResolvers<{ metadata: { resourceVersion: string }; items: [] }>[] = [];
     const watched: (string | undefined)[] = [];

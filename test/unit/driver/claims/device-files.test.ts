@@ -7,7 +7,7 @@ useDriverBench();
 
 describe('device files', () => {
   it.each(['vfio-pci', 'mlx5_vfio_pci'])(
-    'of a VF with %s are those of vfio, with deferred metadata',
+    'for a VF with %s are those of vfio, with deferred metadata',
     async (driver) => {
       const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver })] });
       const { uid } = claim.identity;
@@ -29,7 +29,7 @@ describe('device files', () => {
     },
   );
 
-  it('of a VF that an administrator has bound to vfio are there too, without a driver in the config', async () => {
+  it('include those of a VF bound to vfio by an administrator, without a driver in the config', async () => {
     bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
     const claim = allocated('c', ['dev-1']);
     expect(await bench.prepare(claim)).toMatchObject({ devices: [{ cdiDeviceIds: [expect.any(String)] }] });
@@ -38,7 +38,7 @@ describe('device files', () => {
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('vfio-pci');
   });
 
-  it('are refused where the rest of the config needs an interface, also if an administrator bound it', async () => {
+  it('are rejected if the config needs an interface, also if an administrator bound it', async () => {
     bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
     const config = [fromClaim({ routes: [{ destination: '198.51.100.0/24' }] })];
     expect(await bench.prepare(allocated('c', ['dev-1'], { config }))).toMatchObject(
@@ -46,7 +46,7 @@ describe('device files', () => {
     );
   });
 
-  it('for vhost and RDMA come with kernel drivers; requests without any are left to the framework', async () => {
+  it("include vhost and RDMA with kernel drivers; requests without files keep the framework's default", async () => {
     const claim = allocated('c', [], {
       requests: [
         { name: 'verbs', devices: ['dev-1'] },
@@ -66,7 +66,7 @@ describe('device files', () => {
     expect(bench.control.count('apply 0000:00:00.1 {"vf":{}}')).toBe(1);
   });
 
-  it('that are missing on the node fail the claim, which can be given up', async () => {
+  it('that are missing on the node fail the claim, which can be unprepared', async () => {
     const error = new Error('this node has no device file for vhost-net');
     bench.control.failures.set('access', error);
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ vhost: true })] });
@@ -80,7 +80,7 @@ describe('device files', () => {
 describe('an IOMMU group', () => {
   const vfio = { config: [fromClass({ driver: 'vfio-pci' })] };
 
-  it('is not split between two claims: the second one is refused with both named', async () => {
+  it('is not split between two claims; the error names both', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
     expect(await bench.prepare(allocated('first', ['dev-1'], vfio))).toMatchObject({ devices: [{}] });
     expect(await bench.prepare(allocated('second', ['dev-2'], vfio))).toMatchObject(
@@ -93,7 +93,7 @@ describe('an IOMMU group', () => {
     expect(await bench.prepare(allocated('third', ['dev-3'], vfio))).toMatchObject({ devices: [{}] });
   });
 
-  it('is not split either when an administrator has bound its devices', async () => {
+  it('is not split if an administrator bound its devices', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
     for (const pciAddress of bench.control.groups.flat()) bench.control.drivers.set(pciAddress, 'vfio-pci');
     const first = allocated('first', ['dev-1']);
@@ -104,7 +104,7 @@ describe('an IOMMU group', () => {
     expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
   });
 
-  it('is not split either by a claim whose device is to have an interface, unless that has one', async () => {
+  it('is not split by a claim that wants an interface, unless its device has one', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2', '0000:00:00.3']);
     bench.control.drivers.set('0000:00:00.2', 'vfio-pci');
     const first = allocated('first', ['dev-1'], vfio);
@@ -123,7 +123,7 @@ describe('an IOMMU group', () => {
     expect(await bench.prepare(third)).toEqual({ devices: [] });
   });
 
-  it('goes to one of two claims that are prepared at the same time', async () => {
+  it('goes to one of two claims that are prepared concurrently', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
     bench.control.onCall = () => new Promise((resolve) => setImmediate(resolve));
     const claims = [allocated('first', ['dev-1'], vfio), allocated('second', ['dev-2'], vfio)];
@@ -132,7 +132,7 @@ describe('an IOMMU group', () => {
     expect(results.filter((result) => 'error' in result)).toMatchObject([refusal('device-in-use')]);
   });
 
-  it('goes to one of two claims of the same call: none is recorded before both are ready', async () => {
+  it('goes to one of two claims in the same call', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
     const claims = [allocated('first', ['dev-1'], vfio), allocated('second', ['dev-2'], vfio)];
     const results = await bench.prepareAll(claims);
@@ -140,7 +140,7 @@ describe('an IOMMU group', () => {
     expect(bench.store.claims().map(({ state }) => state)).toEqual(['prepared', 'preparing']);
   });
 
-  it('may go to one claim as a whole', async () => {
+  it('can be allocated to one claim as a whole', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
     expect(await bench.prepare(allocated('both', ['dev-1', 'dev-2'], vfio))).toMatchObject({ devices: [{}, {}] });
   });

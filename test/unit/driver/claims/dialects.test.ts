@@ -35,8 +35,8 @@ async function prepared(claim: AllocatedClaim): Promise<string[][]> {
 const dialectId = ({ identity }: AllocatedClaim, request: string) =>
   `${testDriver}/dialects=${identity.uid}_${request}`;
 
-describe('a request whose class asks for older dialects', () => {
-  it('has one CDI device with its variables, at its first device', async () => {
+describe('a request whose class enables older dialects', () => {
+  it('gets one CDI device with its variables, on its first device', async () => {
     const claim = allocated('c', [], {
       requests: [
         { name: 'left', devices: ['dev-1', 'dev-2'] },
@@ -57,7 +57,7 @@ describe('a request whose class asks for older dialects', () => {
     ]);
   });
 
-  it('is known by its base name where it has alternatives', async () => {
+  it('uses its base name if it has alternatives', async () => {
     const claim = allocated('c', [], {
       requests: [{ name: 'nic/fast', devices: ['dev-1'] }],
       config: [fromClass({ dialects: { sriovNetwork: {} } }, ['nic'])],
@@ -65,14 +65,14 @@ describe('a request whose class asks for older dialects', () => {
     expect(await prepared(claim)).toEqual([[dialectId(claim, 'nic')]]);
   });
 
-  it('has a device-info file for each device, and nothing for its containers', async () => {
+  it('gets a device-info file per device, which containers do not see', async () => {
     const config = [fromClass({ dialects: { deviceInfo: { resourceName } } })];
     expect(await prepared(allocated('c', ['dev-1', 'dev-2'], { config }))).toEqual([]);
     expect(infoFiles()).toEqual([1, 2].map((index) => `intel.com-nic-0000:00:00.${index}-device.json`));
     expect(files(bench.cdiDir)).toEqual([]);
   });
 
-  it('gets the same when it is prepared again, and leaves nothing when it ends', async () => {
+  it('gets the same when prepared again, and is cleaned up when it ends', async () => {
     const dialects = { devicePlugin: { resourceName }, deviceInfo: { resourceName }, sriovNetwork: {} };
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ dialects })] });
     const ids = await prepared(claim);
@@ -84,7 +84,7 @@ describe('a request whose class asks for older dialects', () => {
     expect([files(bench.cdiDir), infoFiles()]).toEqual([[], []]);
   });
 
-  it('leaves nothing when its preparing was cut short', async () => {
+  it('is cleaned up if its preparation was interrupted', async () => {
     const dialects = { deviceInfo: { resourceName }, sriovNetwork: {} };
     const claim = allocated('cut', ['dev-0'], { config: [fromClass({ dialects })] });
     await prepared(claim);
@@ -97,7 +97,7 @@ describe('a request whose class asks for older dialects', () => {
     expect([files(bench.cdiDir), files(bench.deviceInfoDir)]).toEqual([[], []]);
   });
 
-  it('has device-info files that all can read, in place of any others, and leaves those that others have replaced', async () => {
+  it('gets world-readable device-info files that replace existing ones, and keeps files replaced by others', async () => {
     const config = [fromClass({ dialects: { deviceInfo: { resourceName } } })];
     const claim = allocated('c', ['dev-1', 'dev-2'], { config });
     const [path, other] = [1, 2].map((index) =>
@@ -117,7 +117,7 @@ describe('a request whose class asks for older dialects', () => {
     expect(infoFiles().sort()).toEqual(['intel.com-nic-0000:00:00.2-device.json', 'more.json']);
   });
 
-  it('is not prepared where its device-info file cannot be written', async () => {
+  it('fails if its device-info file cannot be written', async () => {
     writeFileSync(bench.deviceInfoDir, 'no directory');
     const config = [fromClass({ dialects: { deviceInfo: { resourceName } } })];
     expect(await bench.prepare(allocated('c', ['dev-1'], { config }))).toMatchObject({
@@ -126,10 +126,10 @@ describe('a request whose class asks for older dialects', () => {
   });
 });
 
-describe('the variable of a whole pod', () => {
+describe('the pod-wide variable', () => {
   const config = [fromClass({ dialects: { sriovNetwork: {} } })];
 
-  it('has the devices of all its claims in the containers of each, whichever was prepared first', async () => {
+  it('lists the devices of all claims in every container, in any order of preparation', async () => {
     const pods = [buildPod('app')];
     const [b, a] = [allocated('b', ['dev-2'], { pods, config }), allocated('a', ['dev-1'], { pods, config })];
     const others = [
@@ -147,13 +147,13 @@ describe('the variable of a whole pod', () => {
   });
 });
 
-describe('two requests that would give a variable different values', () => {
+describe('two requests with conflicting values for a variable', () => {
   const named = (name: string) => ({ dialects: { devicePlugin: { resourceName: name, info: false } } });
   const refusal = (message: string) => ({
     error: expect.objectContaining({ code: 'config-invalid', message: expect.stringContaining(message) }),
   });
 
-  it('are refused in one claim, and nothing is touched', async () => {
+  it('are rejected within one claim, and nothing is changed', async () => {
     const claim = allocated('nics', [], {
       requests: ['left', 'right'].map((name, index) => ({ name, devices: [`dev-${index}`] })),
       config: [fromClass({ ...named(resourceName), vf: { trust: true } })],
@@ -164,7 +164,7 @@ describe('two requests that would give a variable different values', () => {
     expect([bench.control.count('apply'), bench.store.claims(), files(bench.cdiDir)]).toEqual([0, [], []]);
   });
 
-  it('are those of two containers where they are for one extended resource', async () => {
+  it('are allowed for two containers with one extended resource', async () => {
     const requests = [0, 1].map((index) => ({ name: `container-${index}-request-0`, devices: [`dev-${index}`] }));
     const extendedResources = new Map(requests.map(({ name }) => [name, [resourceName]]));
     const pods = [buildPod('app')];
@@ -181,13 +181,13 @@ describe('two requests that would give a variable different values', () => {
     );
   });
 
-  it('are none where the class of an extended resource wants no variables', async () => {
+  it('do not conflict if the class of an extended resource disables variables', async () => {
     const claim = allocated('app-extended', ['dev-1'], { config: [fromClass({ dialects: {} })] });
     const extendedResources = new Map([['vf', [resourceName]]]);
     expect(await prepared({ ...claim, extendedResources })).toEqual([]);
   });
 
-  it('are refused in two claims of a pod, not in two pods', async () => {
+  it('are rejected in two claims of one pod, but not of two pods', async () => {
     const pods = [buildPod('app')];
     const config = [fromClass(named(resourceName))];
     await prepared(allocated('first', ['dev-1'], { pods, config }));
@@ -200,7 +200,7 @@ describe('two requests that would give a variable different values', () => {
     await bench.unprepare(allocated('first', []));
   });
 
-  it('are refused when they are prepared at once, one of them', async () => {
+  it('are rejected when prepared concurrently: one of them', async () => {
     const pods = [buildPod('app')];
     const config = [fromClass({ ...named(resourceName), vf: { trust: true } })];
     const claims = ['a', 'b'].map((name, index) => allocated(name, [`dev-${index}`], { pods, config }));
@@ -211,7 +211,7 @@ describe('two requests that would give a variable different values', () => {
     expect(bench.store.claims()).toHaveLength(1);
   });
 
-  it('tell which names of the network differ', async () => {
+  it('are rejected with the network names that differ', async () => {
     const of = (networkAttachmentDefinition: string, request: string) =>
       fromClass({ dialects: { sriovNetwork: { networkAttachmentDefinition } } }, [request]);
     const requests = ['a', 'b'].map((name, index) => ({ name, devices: [`dev-${index}`] }));

@@ -31,7 +31,7 @@ const rows = [...text.matchAll(/^\| `([\w.]+)` \| (.*?) \| (.*?) \| (.*?) \|$/gm
 }));
 
 describe('docs/vfconfig.md', () => {
-  it('has examples of everything that is asked for in different ways', () => {
+  it('has an example for every alternative of a field', () => {
     expect(examples.length).toBeGreaterThanOrEqual(8);
     expect(ofReadme).toHaveLength(1);
     const fields = new Set(examples.flatMap((example) => Object.keys(example)));
@@ -58,7 +58,7 @@ describe('docs/vfconfig.md', () => {
     expect(rows.map(({ name }) => name).sort()).toEqual(fields.sort());
   });
 
-  it('says of each field whether it is closed', () => {
+  it('says for each field whether claims may set it', () => {
     const named = rows.filter(({ who }) => who.includes('class')).map(({ name }) => name);
     const closed = closedFields.map((field) => field.replace(/^networkAttachmentDefinition$/, '$&.name'));
     expect(named.sort()).toEqual(closed.sort());

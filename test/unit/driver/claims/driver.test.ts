@@ -9,7 +9,7 @@ import { bench, refusal, useDriverBench } from './driver-hooks.ts';
 useDriverBench();
 
 describe('Driver.prepareResourceClaims', () => {
-  it('gives an empty result and remembers pod, devices and config', async () => {
+  it('returns an empty result and stores pod, devices and config', async () => {
     const claim = allocated('c', ['dev-1', 'dev-2'], { config: [fromClaim({ mtu: 1400 })] });
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
     const [stored] = bench.store.claimsOfPod(claim.podUids[0] ?? '');
@@ -23,7 +23,7 @@ describe('Driver.prepareResourceClaims', () => {
     expect([bench.control.count('apply'), bench.control.count('apply 0000:00:00.1 {"vf":{}}')]).toEqual([2, 1]);
   });
 
-  it('reads the networks of the node once for all claims of a call, and only if one could reach them', async () => {
+  it("reads the node's networks once for all claims of a call, and only if a claim could reach them", async () => {
     const claims = (fields: object) =>
       ['dev-1', 'dev-2'].map((device) =>
         allocated(`${Object.keys(fields)} ${device}`, [device], { config: [fromClaim(fields)] }),
@@ -36,7 +36,7 @@ describe('Driver.prepareResourceClaims', () => {
   });
 
   it.each([66, 2_500, 5_000])(
-    'refuses parameters that are nested %i levels deep, and no other claim of the call',
+    'rejects parameters nested %i levels deep without affecting other claims of the call',
     async (levels) => {
       const deep = JSON.parse(`${'['.repeat(levels)}${']'.repeat(levels)}`);
       const claims = [
@@ -52,7 +52,7 @@ describe('Driver.prepareResourceClaims', () => {
     },
   );
 
-  it('ignores parameters of other drivers, however deeply nested', async () => {
+  it("ignores other drivers' parameters of any depth", async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClaim({ mtu: 1400 })] });
     const parameters = JSON.parse(`${'['.repeat(5_000)}${']'.repeat(5_000)}`);
     const entry = { source: 'FromClaim', requests: [], opaque: { driver: 'gpu.example.com', parameters } };
@@ -60,7 +60,7 @@ describe('Driver.prepareResourceClaims', () => {
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
   });
 
-  it('serves a claim with three VFs, and two claims of one pod', async () => {
+  it('prepares a claim with three VFs, and two claims of one pod', async () => {
     const pods = [buildPod('both')];
     const three = allocated('three', ['dev-1', 'dev-2', 'dev-3'], {
       pods,
@@ -83,7 +83,7 @@ describe('Driver.prepareResourceClaims', () => {
     expect(bench.released).toEqual(['dev-4']);
   });
 
-  it.each([9001, 1279])('refuses an MTU that the VF cannot have, and frees the VF: %i', async (mtu) => {
+  it.each([9001, 1279])('rejects an MTU that the VF does not support, and releases the VF: %i', async (mtu) => {
     bench.control.mtuLimit.minBytes = 1280;
     const claim = allocated('c', ['dev-1'], { config: [fromClaim({ mtu })] });
     expect(await bench.prepare(claim)).toMatchObject(
@@ -100,7 +100,7 @@ describe('Driver.prepareResourceClaims', () => {
     }
   });
 
-  it('says once what the pod waits for while drivers are bound slowly, until its claims are prepared', async () => {
+  it('reports once what the pod waits for while drivers are bound slowly', async () => {
     const pods = [buildPod('slow-pod')];
     const parameters = [fromClass({ driver: 'vfio-pci' })];
     const claims = [
@@ -137,14 +137,14 @@ describe('Driver.prepareResourceClaims', () => {
     ]);
   });
 
-  it('says when a device is not on this node', async () => {
+  it('reports a device that is not on this node', async () => {
     expect(await bench.prepare(allocated('c', ['gone']))).toMatchObject(
       refusal('device-unknown', 'claim default/c: this node has no device node-1/gone'),
     );
   });
 
   it.each([false, true])(
-    "refuses a device of another node's pool, although it has one of that name: adminAccess %s",
+    "rejects a device of another node's pool that has the name of a local one: adminAccess %s",
     async (adminAccess) => {
       const own = { name: 'own', devices: ['dev-2'] };
       const foreign = { name: 'vf', devices: [{ device: 'dev-1', pool: 'node-2', adminAccess }] };
@@ -159,7 +159,7 @@ describe('Driver.prepareResourceClaims', () => {
     },
   );
 
-  it('says when two interfaces of a pod would have the same name, within a claim and between two', async () => {
+  it('rejects equal interface names in a pod, within a claim and between two', async () => {
     const pods = [buildPod('app')];
     const twice = allocated('twice', [], {
       pods,
@@ -177,7 +177,7 @@ describe('Driver.prepareResourceClaims', () => {
     expect(await bench.prepare(allocated('third', ['dev-3'], { config }))).toEqual({ devices: [] });
   });
 
-  it('says so, too, when one of the claims passes to the pod of the other', async () => {
+  it('rejects equal interface names when a claim passes to the pod of another one', async () => {
     const [first, second] = [buildPod('first'), buildPod('second')];
     const claimOf = (name: string, device: string, pod: typeof first) =>
       allocated(name, [device], { pods: [pod], uid: `uid-of-${name}`, config: [fromClaim({ interfaceName: 'net1' })] });
@@ -198,7 +198,7 @@ describe('a bond', () => {
   it.each<[string, RequestOptions[]]>([
     ['two requests', oneEach],
     ['one request', [{ name: 'a', devices: ['dev-1', 'dev-9'] }]],
-  ])('of VFs of two PFs is prepared, from %s, with what is set on it', async (_, requests) => {
+  ])('of VFs of two PFs is prepared, from %s, with its settings', async (_, requests) => {
     const fields = { bond, addresses: ['192.0.2.7/24'], mtu: 1400 };
     expect(await bench.prepare(bonded([fromClaim(fields)], requests))).toEqual({ devices: [] });
     const [{ devices = [] } = {}] = bench.store.claims();
@@ -224,7 +224,7 @@ describe('a bond', () => {
       'has mtu 1400 from request a, and 1500 from request b',
       [fromClaim({ bond, mtu: 1400 }), fromClaim({ mtu: 1500 }, ['b'])],
     ],
-  ])('is refused that %s', async (problem, config, requests) => {
+  ])('is rejected if it %s', async (problem, config, requests) => {
     const message = expect.stringContaining(`bond: bond0 ${problem}`);
     expect(await bench.prepare(bonded(config, requests))).toMatchObject(refusal('config-invalid', message));
     expect(bench.store.claims()).toEqual([]);
@@ -233,7 +233,7 @@ describe('a bond', () => {
   it.each([
     ['interfaceName', 'bond: the bond cannot be bond0, which dev-1 is', 'bond0'],
     ['bond', 'bond: the bond cannot be bond0, which a bond of claim default/first is', undefined],
-  ])('is refused the name of another interface: %s', async (_, problem, interfaceName) => {
+  ])('is rejected with the name of another interface: %s', async (_, problem, interfaceName) => {
     const pods = [buildPod('app')];
     const of = (name: string, devices: string[]) =>
       allocated(name, [], {
@@ -247,20 +247,20 @@ describe('a bond', () => {
     expect(answer).toMatchObject(refusal('config-invalid', expect.stringContaining(problem)));
   });
 
-  it('is refused VFs that an administrator has bound to vfio', async () => {
+  it('is rejected for VFs that an administrator bound to vfio', async () => {
     bench.control.drivers.set('0000:00:00.9', 'vfio-pci');
     const message = expect.stringContaining('bond: bond0 cannot be with driver "vfio-pci"');
     expect(await bench.prepare(bonded([fromClaim({ bond })]))).toMatchObject(refusal('config-invalid', message));
   });
 });
 
-describe('a device that is prepared', () => {
+describe('a prepared device', () => {
   const inUse = refusal(
     'device-in-use',
     'device dev-1 (0000:00:00.1) cannot be prepared for claim default/second: it is prepared for claim default/first',
   );
 
-  it('is refused to the second of two claims in one call', async () => {
+  it('is denied to the second of two claims in one call', async () => {
     const [first, second] = [allocated('first', ['dev-1']), allocated('second', ['dev-1', 'dev-2'])];
     const results = await bench.prepareAll([first, second]);
     expect(results.get(first.identity.uid)).toEqual({ devices: [] });
@@ -269,7 +269,7 @@ describe('a device that is prepared', () => {
     expect(await bench.prepare(allocated('third', ['dev-2']))).toEqual({ devices: [] });
   });
 
-  it('is not read for the next claim before it is restored after the last one', async () => {
+  it('is read for its next claim only after it is restored', async () => {
     const [first, second] = ['first', 'second'].map((name) => allocated(name, ['dev-1'])) as [
       AllocatedClaim,
       AllocatedClaim,
@@ -292,7 +292,7 @@ describe('a device that is prepared', () => {
     expect(await bench.prepare(second)).toEqual({ devices: [] });
   });
 
-  it('never goes to two of many claims that come and go at once', async () => {
+  it('never belongs to two of many concurrent claims', async () => {
     const claims = Array.from({ length: 12 }, (_, index) =>
       allocated(`c${index}`, [`dev-${index % 3}`, `dev-${3 + (index % 2)}`], {
         config: [fromClass({ vf: { vlan: 7 } })],
@@ -336,7 +336,7 @@ describe('a VF with guaranteed bandwidth', () => {
     [{ maxTxRate: 400, minTxRate: 0 }, {}, { minMbps: 0, maxMbps: 400 }],
     [{}, { burst: true }, { minMbps: 400 }],
     [{ maxTxRate: 900 }, { burst: true }, { minMbps: 400, maxMbps: 900 }],
-  ] as const)('has it as its rate: %j, %j', async (vf, more, rate) => {
+  ] as const)('sets its rates: %j, %j', async (vf, more, rate) => {
     bench.bandwidth = { ...bandwidth, ...more };
     await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass({ vf })] }));
     expect(bench.control.calls).toContainEqual(`apply 0000:00:00.1 ${JSON.stringify({ vf: { rate } })}`);
@@ -347,7 +347,7 @@ describe('a VF with guaranteed bandwidth', () => {
     [{ minTxRate: 300 }, {}, 'vf.minTxRate: 300 Mbit/s are asked for, and the inventory policy guarantees 400'],
     [{ minTxRate: 500 }, { burst: true }, 'vf.minTxRate: 500 Mbit/s are asked for'],
     [{ maxTxRate: 300 }, { burst: true }, 'vf.maxTxRate: 300 Mbit/s are less than the 400 that'],
-  ] as const)('cannot have another rate: %j, %j', async (vf, more, message) => {
+  ] as const)('rejects other rates: %j, %j', async (vf, more, message) => {
     bench.bandwidth = { ...bandwidth, ...more };
     expect(await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass({ vf })] }))).toMatchObject(
       problem(message),
@@ -355,7 +355,7 @@ describe('a VF with guaranteed bandwidth', () => {
     expect(bench.store.claims()).toEqual([]);
   });
 
-  it('is refused rates above its port, with both values, if the speed of the port is known', async () => {
+  it('rejects rates above the speed of its port, if that is known, naming both values', async () => {
     const above = (vf: object) => bench.prepare(allocated('above', ['dev-1'], { config: [fromClass({ vf })] }));
     bench.linkSpeedMbps = 1_000;
     for (const field of ['minTxRate', 'maxTxRate']) {
@@ -369,7 +369,7 @@ describe('a VF with guaranteed bandwidth', () => {
     expect(await bench.prepare(allocated('unknown', ['dev-2'], unknown))).toEqual({ devices: [] });
   });
 
-  it('is not prepared for a claim that the port has no bandwidth for, until another claim ends', async () => {
+  it('is not prepared while its port lacks bandwidth, until another claim ends', async () => {
     bench.bandwidth = bandwidth;
     const [first, second, third] = ['a', 'b', 'c'].map((name, index) => allocated(name, [`dev-${index}`]));
     const results = [...(await bench.prepareAll([first!, second!])).values()];
@@ -387,7 +387,7 @@ describe('a VF with guaranteed bandwidth', () => {
     );
   });
 
-  it('is counted for a claim that has the name of the next one, and is not unprepared yet', async () => {
+  it('counts a claim with the same name that is not unprepared yet', async () => {
     bench.bandwidth = { guaranteedMbps: 600, portMbps: 1000 };
     expect(await bench.prepare(allocated('a', ['dev-1']))).not.toHaveProperty('error');
     const next = allocated('a', ['dev-2']);
@@ -400,7 +400,7 @@ describe('a VF with guaranteed bandwidth', () => {
 describe('a claim for several pods', () => {
   const pods = ['pod-b', 'pod-a'].map((name) => buildPod(name));
 
-  it('is refused with their names, and nothing is touched', async () => {
+  it('is rejected with the pod names, and nothing is changed', async () => {
     const claim = allocated('shared', ['dev-1'], { pods, config: [fromClass({ vf: { trust: true } })] });
     expect(await bench.prepare(claim)).toMatchObject(
       refusal(
@@ -412,7 +412,7 @@ describe('a claim for several pods', () => {
     expect(bench.control.calls).toEqual([]);
   });
 
-  it('stays prepared for the pod that has it, and passes to the next one when it is reserved for that only', async () => {
+  it('stays prepared for its pod, and passes to the next one when reserved only for that', async () => {
     const [first, second] = pods.map(({ metadata }) => metadata.uid);
     const claim = allocated('shared', ['dev-1'], { pods: pods.slice(0, 1) });
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
@@ -441,7 +441,7 @@ describe('a request with admin access', () => {
       config: [fromClass({ vf: { trust: true } })],
     });
 
-  it('describes a device that another claim holds, and touches neither', async () => {
+  it('describes a device of another claim without touching device or claim', async () => {
     const user = allocated('user', ['dev-1'], { config: [fromClass({ vf: { trust: true } })] });
     await bench.prepare(user);
     const before = [...bench.control.calls];
@@ -453,7 +453,7 @@ describe('a request with admin access', () => {
     expect([bench.released, bench.store.claims().length]).toEqual([[], 1]);
   });
 
-  it("goes with requests whose devices are the claim's own, and with several pods without them", async () => {
+  it('works beside requests with devices of their own, and for several pods without them', async () => {
     const requests = [
       { name: 'watch', devices: [observed] },
       { name: 'own', devices: ['dev-2'] },
@@ -466,14 +466,14 @@ describe('a request with admin access', () => {
     expect(await bench.prepare(shared)).toEqual({ devices: [answer] });
   });
 
-  it('is refused for a device that the node has not', async () => {
+  it('is rejected for a device that the node lacks', async () => {
     const requests = [{ name: 'watch', devices: [{ ...observed, device: 'other' }] }];
     expect(await bench.prepare(allocated('lost', [], { requests }))).toMatchObject(refusal('device-unknown'));
   });
 });
 
 describe('Driver.unprepareResourceClaims', () => {
-  it('gives devices back once, and takes unknown claims as done', async () => {
+  it('restores devices once, and ignores unknown claims', async () => {
     const claim = allocated('c', ['dev-1', 'dev-2']);
     await bench.prepare(claim);
     for (let round = 0; round < 2; round++) expect(await bench.unprepare(claim)).toBeUndefined();
@@ -482,7 +482,7 @@ describe('Driver.unprepareResourceClaims', () => {
     expect(await bench.prepare(allocated('next', ['dev-1']))).toEqual({ devices: [] });
   });
 
-  it('restores the other devices when one cannot be detached, and that one later', async () => {
+  it('restores the other devices if one cannot be detached, and that one later', async () => {
     const claim = allocated('c', ['dev-1', 'dev-2'], { config: [fromClass({ vf: { trust: true } })] });
     await bench.prepare(claim);
     bench.releaseErrors.set('dev-1', new Error('stuck'));

@@ -46,7 +46,7 @@ const opened = fromClass({ overridable: ['networkAttachmentDefinition'] });
 const claimFor = (name: string) => allocated('c', ['dev-1'], { config: [opened, fromClaim(byName(name))] });
 
 describe('attach: cni with a NetworkAttachmentDefinition', () => {
-  it('asks once for each request of a claim, and not again for what is prepared', async () => {
+  it('reads the definition once per request, and not again for prepared claims', async () => {
     createDefinition('fast', network);
     const claim = allocated('c', ['dev-1', 'dev-2', 'dev-3'], { config: [opened, fromClaim(byName('fast'))] });
     await bench.prepare(claim);
@@ -56,14 +56,14 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     expect(reads()).toHaveLength(1);
   });
 
-  it('refuses a definition that is nested too deeply', async () => {
+  it('rejects a definition that is nested too deeply', async () => {
     createDefinition('deep', `{"type":"tuning","a":${'['.repeat(2_500)}${']'.repeat(2_500)}}`);
     expect(await refused(claimFor('deep'))).toContain(
       'default/deep, for claim default/c: the whole: must be nested at most 64',
     );
   });
 
-  it('names a network after the object if the configuration does not, and takes a single plugin', async () => {
+  it('names a network after the object by default, and accepts a single plugin', async () => {
     createDefinition('plain', { cniVersion: '0.3.1', type: 'host-device', ipam: { type: 'static' } });
     const claim = claimFor('plain');
     await bench.prepare(claim);
@@ -74,7 +74,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     });
   });
 
-  it('of another namespace is for DeviceClasses; naming the own one is for all', async () => {
+  it('allows another namespace only in DeviceClasses, and the own one everywhere', async () => {
     createDefinition('fast', network, 'networks');
     createDefinition('fast', { cniVersion: '1.0.0', name: 'own', plugins: [{ type: 'sriov' }] });
     const fromElsewhere = allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast', 'networks'))] });
@@ -90,7 +90,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     expect(storedConfig(own)).toMatchObject({ cni: { name: 'own' } });
   });
 
-  it("of a class is not looked up in the class's namespace when the claim names another one", async () => {
+  it('uses no namespace of the class if the claim names another one', async () => {
     createDefinition('secret', network, 'networks');
     const config = [fromClass(byName('fast', 'networks')), opened, fromClaim(byName('secret'))];
     expect(await refused(allocated('c', ['dev-1'], { config }))).toMatch(
@@ -98,7 +98,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     );
   });
 
-  it('that does not exist fails the claim and says which, and a retry finds it', async () => {
+  it('fails the claim for a missing definition, and succeeds once it exists', async () => {
     const claim = claimFor('fast');
     expect(await refused(claim)).toMatch(
       /^claim default\/c: NetworkAttachmentDefinition default\/fast does not exist: .*404.*\(create it, or correct the VFConfig\)$/,
@@ -108,7 +108,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
   });
 
-  it('that the driver may not read says which right is missing', async () => {
+  it('names the missing permission to read definitions', async () => {
     createDefinition('fast', network);
     using _fault = api.failNext('/network-attachment-definitions/', 403, { message: 'forbidden: no RBAC rule' });
     expect(await refused(claimFor('fast'))).toMatch(
@@ -116,7 +116,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     );
   });
 
-  it('in a cluster without the resource says so', async () => {
+  it('reports that the cluster has no definitions at all', async () => {
     const message = 'the server could not find the requested resource';
     using _fault = api.failNext('/network-attachment-definitions/', 404, { message });
     expect(await refused(claimFor('fast'))).toMatch(
@@ -124,7 +124,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     );
   });
 
-  it('fails the claim when the API server does not answer in time, and only that', async () => {
+  it('fails only the claim if the API server does not answer in time', async () => {
     createDefinition('fast', network);
     const hanging = api.hang('/network-attachment-definitions/');
     stack.defer(() => hanging[Symbol.dispose]());
@@ -138,7 +138,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
   });
 
   it.each([{ config: network }, { config: 7 }, { config: null }, null, 'text'])(
-    'with the spec %j fails the claim, also where its CustomResourceDefinition allows that',
+    'fails the claim for the spec %j, even if the CustomResourceDefinition allows it',
     async (spec) => {
       const metadata = { name: 'fast', namespace: 'default' };
       api.create({ apiVersion: 'k8s.cni.cncf.io/v1', kind: 'NetworkAttachmentDefinition', metadata, spec } as never);
@@ -152,7 +152,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     ['{', /invalid CNI network of NetworkAttachmentDefinition default\/fast, for claim default\/c: .*must be JSON/],
     [{ cniVersion: '1.0.0', plugins: [{ type: '../evil' }] }, /plugins\.0\.type: must be a bare file name/],
     [{ cniVersion: '9.9.9', type: 'sriov' }, /cniVersion: "9\.9\.9" is not known/],
-  ])('that holds %j fails the claim', async (config, message) => {
+  ])('fails the claim for a definition with %j', async (config, message) => {
     createDefinition('fast', config);
     expect(await refused(claimFor('fast'))).toMatch(message);
     expect(bench.store.claims()).toEqual([]);

@@ -7,7 +7,7 @@ describe('checkPodRoutes', () => {
   it.each([
     ['198.51.100.0/24', '198.51.100.0/24', '192.0.2.1', '192.0.2.9'],
     ['2001:db8:1::/48', '2001:DB8:1:0::/48', '2001:db8::1', '2001:db8::9'],
-  ])('says when two interfaces of a pod would have a route to %s', async (destination, same, gateway, otherGateway) => {
+  ])('rejects two interfaces of a pod with a route to %s', async (destination, same, gateway, otherGateway) => {
     using bench = new DriverBench();
     const pods = [buildPod('app')];
     const config = [fromClaim({ routes: [{ destination, gateway }] })];

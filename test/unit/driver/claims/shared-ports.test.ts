@@ -13,7 +13,7 @@ const single = (name: string, device: string, fields: object = {}) =>
   allocated(name, [device], { config: [fromClass(fields)] });
 
 describe('checkPorts', () => {
-  it('refuses a second bond in mode 802.3ad over a PF until the first claim is unprepared', async () => {
+  it('rejects a second bond in mode 802.3ad over a PF until the first claim is unprepared', async () => {
     using bench = new DriverBench();
     const [first, second] = [bonded('first', ['dev-0', 'dev-8']), bonded('second', ['dev-1', 'dev-9'])];
     expect(await bench.prepare(first)).toMatchObject({ devices: [] });
@@ -33,7 +33,7 @@ describe('checkPorts', () => {
     expect(bench.shared).toEqual([]);
   });
 
-  it('refuses one of two that are prepared in one call', async () => {
+  it('rejects one of two such bonds prepared in one call', async () => {
     using bench = new DriverBench();
     const claims = [bonded('a', ['dev-0', 'dev-8']), bonded('b', ['dev-1', 'dev-9'])];
     const results = [...(await bench.prepareAll(claims)).values()];
@@ -43,7 +43,7 @@ describe('checkPorts', () => {
   it.each([
     ['a single VF', single('other', 'dev-2')],
     ['a bond in mode active-backup', bonded('other', ['dev-2', 'dev-9'], 'active-backup')],
-  ])('reports %s beside a bond in mode 802.3ad, whichever comes first', async (_what, other) => {
+  ])('reports %s beside a bond in mode 802.3ad, in either order', async (_what, other) => {
     for (const isFirst of [true, false]) {
       using bench = new DriverBench();
       const bond = bonded('lacp', ['dev-0', 'dev-8']);
@@ -67,7 +67,7 @@ describe('checkPorts', () => {
   it.each([
     ['an address', { addresses: ['2001:db8::10/64'] }, { addresses: ['2001:DB8:0::10/48'] }, 'address 2001:db8::10'],
     ['a MAC address', { macAddress: '02:00:00:00:00:0a' }, { macAddress: '02:00:00:00:00:0A' }, 'MAC address'],
-  ])('reports %s that another VF of the same PF and VLAN has', async (_what, fields, same, problem) => {
+  ])('reports %s used by another VF of the same PF and VLAN', async (_what, fields, same, problem) => {
     using bench = new DriverBench();
     const inVlan = (vlan: number, more: object) => ({ ...more, vf: { vlan } });
     await bench.prepare(single('web-0', 'dev-0', inVlan(7, fields)));
@@ -81,7 +81,7 @@ describe('checkPorts', () => {
     ]);
   });
 
-  it('looks at each device of the node once, and names one other device for each problem', () => {
+  it('scans each device of the node once, and names one other device per problem', () => {
     let reads = 0;
     const deviceOf = (index: number): StoredDevice => {
       const addresses = Array.from({ length: 16 }, (_, n) => `2001:db8::${n + 1}/64`);

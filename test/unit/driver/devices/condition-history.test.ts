@@ -49,7 +49,7 @@ const it = (name: string, test: (link: ReturnType<typeof bench>, path: string) =
   });
 
 describe('ConditionHistory', () => {
-  it('takes a condition as it is seen first, and as over ten seconds after it was', (link) => {
+  it('reports a condition when first seen, and ends it ten seconds after it cleared', (link) => {
     expect(link.see(false)).toBeUndefined();
     expect(link.see(true)).toEqual(['no-carrier 0']);
     link.pass(100);
@@ -60,7 +60,7 @@ describe('ConditionHistory', () => {
     expect(link.see(undefined)).toEqual([]);
   });
 
-  it('waits twice as long after each flap, and forgets them in half an hour', (link) => {
+  it('doubles the delay after each flap, and resets it after half an hour', (link) => {
     let changes = 0;
     const see = (isPresent: boolean) => {
       if (link.see(isPresent) !== undefined) changes += 1;
@@ -92,7 +92,7 @@ describe('ConditionHistory', () => {
     expect(link.see(false)).toEqual([]);
   });
 
-  it('changes twenty times in an hour with a link that is down again as soon as it is offered', (link) => {
+  it('changes at most twenty times an hour for a link that fails as soon as it is offered', (link) => {
     let changes = 0;
     for (let time = 0, hold = 10; time < 3_600; hold = Math.min(2 * hold, 640)) {
       if (link.see(true) !== undefined) changes += 1;
@@ -104,7 +104,7 @@ describe('ConditionHistory', () => {
     expect(changes).toBe(22);
   });
 
-  it('goes on after a restart where it was, also if the condition ended meanwhile', (link) => {
+  it('continues after a restart, also if the condition cleared meanwhile', (link) => {
     /** The next process of the driver. @returns what is in force after its first look */
     const restart = (isPresent: boolean | undefined) => {
       link.restart();
@@ -123,7 +123,7 @@ describe('ConditionHistory', () => {
     expect(restart(false)).toEqual(['no-carrier 60']);
   });
 
-  it('ends the conditions of a function that is gone', (link) => {
+  it('ends the conditions of a removed function', (link) => {
     link.see(true);
     link.see(undefined, ['0000:3b:00.0']);
     link.pass(10);
@@ -133,7 +133,7 @@ describe('ConditionHistory', () => {
     expect(link.see(undefined, [])).toEqual([]);
   });
 
-  it('is that of both instances during a rolling update', (link, path) => {
+  it('is shared by both instances during a rolling update', (link, path) => {
     using other = bench(path);
     link.see(true);
     link.see(false);
@@ -142,7 +142,7 @@ describe('ConditionHistory', () => {
     expect([other.see(false), link.see(false)]).toEqual([[], []]);
   });
 
-  it('waits no longer because the clock was set back', (link) => {
+  it('does not wait longer if the clock is set back', (link) => {
     link.see(true);
     link.see(false);
     link.pass(-3_600);
@@ -151,7 +151,7 @@ describe('ConditionHistory', () => {
     expect(link.see(undefined)).toEqual([]);
   });
 
-  it('goes on while the store takes no changes, and says so once', (link, path) => {
+  it('works while the store rejects changes, and logs that once', (link, path) => {
     link.see(false);
     using other = new DatabaseSync(path);
     other.exec('BEGIN IMMEDIATE');

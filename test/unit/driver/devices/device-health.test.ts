@@ -14,14 +14,14 @@ function claimOf(pool: string, ...names: string[]): StoredClaim {
 }
 
 describe('deviceHealth', () => {
-  it('has every device that was found, whether a claim holds it or not', () => {
+  it('includes every device found, allocated or not', () => {
     expect(deviceHealth('node-1', ['a', 'b'], [claimOf('node-1', 'b')])).toEqual([
       { poolName: 'node-1', deviceName: 'a', health: 'healthy' },
       { poolName: 'node-1', deviceName: 'b', health: 'healthy' },
     ]);
   });
 
-  it('says all that is wrong with a device', () => {
+  it('names everything that is wrong with a device', () => {
     const conditions = ['PF ens1f0 has no carrier: check its cable', 'the kernel does not return from a write'];
     const unhealthy = new Map([
       ['b', conditions.map((message) => ({ name: 'hung' as const, effect: 'NoSchedule' as const, message }))],
@@ -32,7 +32,7 @@ describe('deviceHealth', () => {
     ]);
   });
 
-  it('says once, and why, that a device is unhealthy that is gone while claims hold it', () => {
+  it('reports a missing device with claims as unhealthy, once, with the reason', () => {
     const claims = [claimOf('node-1', 'gone', 'gone'), claimOf('other-pool', 'not-ours')];
     expect(deviceHealth('node-1', [], claims)).toEqual([
       {
@@ -46,7 +46,7 @@ describe('deviceHealth', () => {
 });
 
 describe('reportDevices', () => {
-  it('needs one write for the first taint among 100 devices, and says when they were checked', () => {
+  it('writes once for the first taint among 100 devices, and includes the check time', () => {
     const scannedAt = new Date(7);
     const offered: Device[] = Array.from({ length: 100 }, (_, index) => ({ name: `d-${index}`, attributes: {} }));
     const [publish, setHealth] = [vi.fn(), vi.fn()];

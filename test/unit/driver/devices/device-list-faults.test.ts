@@ -44,8 +44,8 @@ const openReal = (more: Partial<DeviceListOptions> = {}) =>
     },
   );
 
-describe('DeviceList, of a node that offers nothing', () => {
-  it('says once why, and which rules of the policy select nothing', async () => {
+describe('DeviceList on a node that offers no device', () => {
+  it('logs the reason once, and the policy rules that match nothing', async () => {
     const path = writePolicy('pfs: [{ select: { name: ens9 } }]');
     const source = await scanned(path);
     await source.scan();
@@ -62,7 +62,7 @@ describe('DeviceList, of a node that offers nothing', () => {
   });
 });
 
-describe('DeviceList, of a card that refuses the rates of a guarantee', () => {
+describe('DeviceList for a card that rejects guaranteed rates', () => {
   const vf = { pciAddress: '0000:17:01.0', pfAddress: '0000:17:00.0', vfIndex: 0 };
   const wanted = { vf: { rate: { minMbps: 1_000, maxMbps: 0 } } };
   const before = { vf: { rate: { minMbps: 0, maxMbps: 0 } } };
@@ -86,29 +86,26 @@ describe('DeviceList, of a card that refuses the rates of a guarantee', () => {
   it.each([
     ['EINVAL', ', burst: true', 'pfs[0].bandwidth.burst', 'minimum rates'],
     ['EOPNOTSUPP', '', 'pfs[0].bandwidth', 'rates'],
-  ])(
-    'names the rule of the policy after %s, and excludes the VFs that it covers',
-    async (errno, more, field, rates) => {
-      const clock = new ManualClock();
-      await using source = open(writePolicy(rules(more)), { clock, host: refusing(errno) });
-      await source.start();
-      source.watch(() => {});
-      expect(source.offered()).toHaveLength(3);
-      expect(await refuse(source)).toContain(
-        `${field} of the inventory policy needs ${rates}, which the card does not take: change that rule, then delete the pod`,
-      );
-      await tick(clock, 1);
-      expect(source.offered()).toEqual([]);
-      const excluded = source.report.excluded.filter(({ reason }) => reason === 'rates-unsupported');
-      expect(excluded).toMatchObject(Array(3).fill({ field }));
-      // Another policy is tried anew.
-      writePolicy(rules(', portMbps: 50000'));
-      await tick(clock, 1);
-      expect(source.offered()).toHaveLength(3);
-    },
-  );
+  ])('names the policy rule after %s, and excludes its VFs', async (errno, more, field, rates) => {
+    const clock = new ManualClock();
+    await using source = open(writePolicy(rules(more)), { clock, host: refusing(errno) });
+    await source.start();
+    source.watch(() => {});
+    expect(source.offered()).toHaveLength(3);
+    expect(await refuse(source)).toContain(
+      `${field} of the inventory policy needs ${rates}, which the card does not take: change that rule, then delete the pod`,
+    );
+    await tick(clock, 1);
+    expect(source.offered()).toEqual([]);
+    const excluded = source.report.excluded.filter(({ reason }) => reason === 'rates-unsupported');
+    expect(excluded).toMatchObject(Array(3).fill({ field }));
+    // Another policy is tried anew.
+    writePolicy(rules(', portMbps: 50000'));
+    await tick(clock, 1);
+    expect(source.offered()).toHaveLength(3);
+  });
 
-  it('keeps them while the port is down, since drivers then refuse what they would take', async () => {
+  it('keeps offering the VFs while the port is down, since drivers then reject valid rates', async () => {
     node.change('ens785f0np0', { carrier: false });
     const source = await scanned(writePolicy(rules(', burst: true')), { host: refusing('EINVAL') });
     expect(await refuse(source)).toContain('pfs[0].bandwidth.burst');
@@ -116,17 +113,17 @@ describe('DeviceList, of a card that refuses the rates of a guarantee', () => {
     expect(source.offered()).toHaveLength(3);
   });
 
-  it('leaves the error as it is where no policy asks for the rates', async () => {
+  it('passes the error on unchanged if no policy asks for the rates', async () => {
     const source = await scanned(undefined, { host: refusing('EOPNOTSUPP') });
     expect(await refuse(source)).toContain('leave vf.minTxRate and vf.maxTxRate out');
   });
 });
 
-describe('DeviceList, of a card whose VFs cannot be listed', () => {
+describe('DeviceList for a card whose VFs cannot be listed', () => {
   // The VF of iceTree that is bound to vfio-pci, so that its PF is asked for its MAC.
   const pf = 'ens785f0np0';
 
-  it('starts, offers the devices of all cards, and logs the problem once', async () => {
+  it('offers the devices of all other cards, and logs the problem once', async () => {
     const all = (await openReal()).offered().map(({ name }) => name);
     const error = new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
     node.vfInfoErrors[pf] = error;
@@ -146,7 +143,7 @@ describe('DeviceList, of a card whose VFs cannot be listed', () => {
   it.each([
     ['the card', '0000:01:00.0', 'sriov_totalvfs'],
     ['the VF', first, 'vendor'],
-  ])('keeps what a claim has, and nothing else, while %s cannot be read', async (_, pciAddress, file) => {
+  ])('keeps only allocated devices while %s cannot be read', async (_, pciAddress, file) => {
     const source = await scanned();
     const names = () => source.offered().map(({ name }) => name);
     expect(names()).toContain('0000-01-10-0');
@@ -166,7 +163,7 @@ describe('DeviceList, of a card whose VFs cannot be listed', () => {
     expect(names()).toContain('0000-01-10-0');
   });
 
-  it('is not scanned more often because of a problem that stays', async () => {
+  it('does not rescan more often for a persistent problem', async () => {
     const clock = new ManualClock();
     node.vfInfoErrors[pf] = new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
     await using source = open(undefined, { clock, watchHost: () => ({ [Symbol.dispose]: () => {} }) });
@@ -179,7 +176,7 @@ describe('DeviceList, of a card whose VFs cannot be listed', () => {
   });
 });
 
-describe('DeviceList, on a node whose devices cannot be listed', () => {
+describe('DeviceList on a node whose devices cannot be listed', () => {
   const lost = new NetlinkError('netlink-lost', 'cannot list links: no answer within 10000 ms', { retriable: true });
   const unlisted = { code: 'devices-unlisted', retriable: true, cause: lost, hint: expect.any(String) };
   let links: RtnlConnection['links'];
@@ -191,7 +188,7 @@ describe('DeviceList, on a node whose devices cannot be listed', () => {
     return await openReal({ host, ...more });
   };
 
-  it('starts, so that claims can be served and unprepared, and lists them when it can', async () => {
+  it('starts, so that claims can be handled, and lists the devices later', async () => {
     const clock = new ManualClock();
     await using source = await start({ clock });
     expect(source.isListed).toBe(false);
@@ -212,7 +209,7 @@ describe('DeviceList, on a node whose devices cannot be listed', () => {
     expect(logger.messages('error').concat(logger.messages('warn'))).toEqual(Array(2).fill('devices cannot be listed'));
   });
 
-  it('reports its first list also if there is no device, since slices of an earlier run may exist', async () => {
+  it('reports even an empty first list, since slices of an earlier run may exist', async () => {
     using empty = new TestNode([]);
     const clock = new ManualClock();
     const host = { ...empty.connection, links: () => links() } as unknown as RtnlConnection;
@@ -225,7 +222,7 @@ describe('DeviceList, on a node whose devices cannot be listed', () => {
     await vi.waitFor(() => expect(changes).toBe(1), 5_000);
   });
 
-  it('does not take a device for gone: claims are prepared and described again when the devices are listed', async () => {
+  it('does not treat devices as removed: claims are prepared again once the devices are listed', async () => {
     const source = await start();
     expect(() => source.findUsable('0000-01-10-0')).toThrow(expect.objectContaining(unlisted));
     expect(() => source.attributesOf(first)).toThrow(expect.objectContaining(unlisted));
@@ -239,7 +236,7 @@ describe('DeviceList, on a node whose devices cannot be listed', () => {
     expect(source.attributesOf('0000:ff:00.0')).toEqual({});
   });
 
-  it('starts without devices while no policy is known, and lists them when one is', async () => {
+  it('starts without devices while the policy is unknown, and lists them once it is known', async () => {
     let policy: InventoryPolicy | undefined;
     const unread = new NetdraError('policy-unread', 'not known yet', { retriable: true });
     const follow: PolicySource['follow'] = async (onChange) => {
@@ -255,7 +252,7 @@ describe('DeviceList, on a node whose devices cannot be listed', () => {
     expect([source.isListed, source.state.policyOrigin]).toEqual([true, { name: 'a', generation: 1 }]);
   });
 
-  it('does not start with an invalid policy, nor with a defect of its own', async () => {
+  it('does not start with an invalid policy, nor with an internal error', async () => {
     const path = join(node.root, 'policy.yaml');
     writeFileSync(path, 'apiVersion: broken');
     await expect(start({ policy: new PolicyFile(path, textFiles) })).rejects.toMatchObject({
@@ -267,7 +264,7 @@ describe('DeviceList, on a node whose devices cannot be listed', () => {
   });
 });
 
-describe('DeviceList, while the kernel does not return from a write', () => {
+describe('DeviceList while a kernel write hangs', () => {
   const name = '0000-01-10-0';
   const taints = [{ key: `${testDriver}/hung`, effect: 'NoSchedule' }];
   const offeredAs = (source: DeviceList) => source.offered().find((device) => device.name === name);
@@ -303,7 +300,7 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     };
   }
 
-  it('goes on offering the device, with a taint, until the kernel returns', async () => {
+  it('keeps offering the device with a taint until the write returns', async () => {
     await using bench = await hang();
     const { source, before } = bench;
     expect(source.state.hungWrites).toEqual([{ device: first, path: bench.path, text: first }]);
@@ -321,7 +318,7 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     expect(source.offered()).toEqual(before);
   });
 
-  it('goes on offering the device when sysfs shows it no longer, and when it is to be restored', async () => {
+  it('keeps offering a device that vanishes from sysfs or waits for restoring', async () => {
     await using bench = await hang();
     const { source } = bench;
     stored.unrestored = [{ device: claimOf({}).devices[0]!, reason: 'the kernel has not returned' }];
@@ -334,7 +331,7 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     expect(offeredAs(source)).toBeUndefined();
   });
 
-  it('gives the device to no claim, whatever it tolerates', async () => {
+  it('prepares the device for no claim, whatever the claim tolerates', async () => {
     await using bench = await hang();
     const { source } = bench;
     expect(() => source.findUsable(name)).toThrow(`${first}: the kernel has not returned from an earlier write to`);
@@ -343,7 +340,7 @@ describe('DeviceList, while the kernel does not return from a write', () => {
     expect(source.findUsable(name)).toMatchObject({ pciAddress: first });
   });
 
-  it('withdraws the device where the API server stores no taints, unless a claim has it', async () => {
+  it('withdraws an unallocated device if the API server stores no taints', async () => {
     await using bench = await hang();
     const { source, before } = bench;
     const changes = bench.changes();
@@ -361,7 +358,7 @@ describe('DeviceList, while the kernel does not return from a write', () => {
   });
 });
 
-describe('DeviceList, of a card whose link is lost', () => {
+describe('DeviceList for a card whose link is lost', () => {
   const taint = { key: `${testDriver}/no-carrier`, effect: 'NoSchedule', timeAdded: '2026-01-01T00:00:00Z' };
   const tainted = (source: DeviceList) => source.offered().filter(({ taints }) => taints !== undefined);
   /** A list that is followed on a quiet node that reports changes. */
@@ -395,7 +392,7 @@ describe('DeviceList, of a card whose link is lost', () => {
     };
   }
 
-  it('gives its VFs a taint at the next tick, also while it is not scanned, and takes it back ten seconds after the link is back', async () => {
+  it('taints its VFs at the next tick without a scan, and clears the taint ten seconds after the link returns', async () => {
     await using bench = await follow();
     const { source, pass, change, count } = bench;
     await pass(3);
@@ -428,27 +425,24 @@ describe('DeviceList, of a card whose link is lost', () => {
   it.each([
     ['no-carrier', 'noCarrier', { carrier: false }, 'has no carrier: check its cable'],
     ['pf-down', 'pfDown', { up: false, carrier: false }, 'is administratively down, .* set its interface up'],
-  ])(
-    'follows the policy about %s: another effect, or none besides health and events',
-    async (name, field, link, text) => {
-      node.change('enp1s0f0', link);
-      await using evicting = await follow(`taints: { ${field}: NoExecute }`);
-      const key = `${testDriver}/${name}`;
-      expect(tainted(evicting.source)[0]?.taints).toEqual([{ ...taint, key, effect: 'NoExecute' }]);
-      stored.conditions = [];
-      await using silent = await follow(`taints: { ${field}: None }`);
-      const { source } = silent;
-      expect(tainted(source)).toEqual([]);
-      expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 0 });
-      const message = expect.stringMatching(new RegExp(`^PF enp1s0f0 \\(0000:01:00.0\\) ${text}`));
-      expect(source.unhealthy().get('0000-01-10-0')).toMatchObject([{ name, message }]);
-      expect(source.cardConditions()[0]?.message).toMatch(/New claims get its devices all the same/);
-      source.notPublished(dropped);
-      expect(source.offered()).toHaveLength(9);
-    },
-  );
+  ])('applies the policy for %s: another effect, or only health and events', async (name, field, link, text) => {
+    node.change('enp1s0f0', link);
+    await using evicting = await follow(`taints: { ${field}: NoExecute }`);
+    const key = `${testDriver}/${name}`;
+    expect(tainted(evicting.source)[0]?.taints).toEqual([{ ...taint, key, effect: 'NoExecute' }]);
+    stored.conditions = [];
+    await using silent = await follow(`taints: { ${field}: None }`);
+    const { source } = silent;
+    expect(tainted(source)).toEqual([]);
+    expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 0 });
+    const message = expect.stringMatching(new RegExp(`^PF enp1s0f0 \\(0000:01:00.0\\) ${text}`));
+    expect(source.unhealthy().get('0000-01-10-0')).toMatchObject([{ name, message }]);
+    expect(source.cardConditions()[0]?.message).toMatch(/New claims get its devices all the same/);
+    source.notPublished(dropped);
+    expect(source.offered()).toHaveLength(9);
+  });
 
-  it('withdraws VFs that no claim has where the API server stores no taints', async () => {
+  it('withdraws unallocated VFs if the API server stores no taints', async () => {
     node.change('enp1s0f0', { carrier: false });
     await using bench = await follow();
     const { source } = bench;
@@ -464,7 +458,7 @@ describe('DeviceList, of a card whose link is lost', () => {
     expect(source.cardConditions()[0]?.message).toMatch(/Its devices are not offered until that is over\.$/);
   });
 
-  it('notices the loss of an LACP partner, which the kernel does not report', async () => {
+  it('polls for the loss of an LACP partner, which the kernel does not report', async () => {
     node.change('enp1s0f0', { lacpPartnerInSync: true });
     await using bench = await follow('health: { lacpRelay: true }');
     const { source } = bench;

@@ -45,7 +45,7 @@ const takeAway = () => {
 };
 
 describe('DeviceList', () => {
-  it('offers what it finds, by name and PCI address, and says when that changed', async () => {
+  it('offers devices by name and PCI address, and reports changes', async () => {
     const source = open();
     expect(await source.scan()).toBe(true);
     expect(source.offered()).toHaveLength(9);
@@ -56,7 +56,7 @@ describe('DeviceList', () => {
     expect(await source.scan()).toBe(true);
   });
 
-  it('keeps what a claim has as it was, as long as the claim has it', async () => {
+  it('keeps an allocated device unchanged until its claim ends', async () => {
     const source = await scanned();
     const before = source.offered();
     stored.claims = [claimOf({})];
@@ -65,7 +65,7 @@ describe('DeviceList', () => {
     expect(source.offered()).toEqual(before);
   });
 
-  it('offers VFs with guarantees with what they take of their port, and the port once', async () => {
+  it('offers guaranteed VFs with their share of the port, and counts the port once', async () => {
     const path = join(node.root, 'policy.yaml');
     const rule = 'select: { pciAddress: "0000:01:00.0" }, bandwidth: { guaranteedMbps: 400, portMbps: 1000 }';
     writeFileSync(path, `${head}pfs: [{ ${rule} }, { select: {} }]\n`);
@@ -82,7 +82,7 @@ describe('DeviceList', () => {
     expect(offered.filter(({ capacity }) => capacity === undefined)).not.toEqual([]);
   });
 
-  it('offers NUMA nodes as lists if that is wanted, but single ones for an hour if the API server stores no lists', async () => {
+  it('publishes NUMA nodes as lists if enabled, and as single values for an hour if the API server drops lists', async () => {
     const clock = new ManualClock();
     const nodeOf = ({ attributes = {} }: Device) => attributes['resource.kubernetes.io/numaNode'];
     const nodes = (source: DeviceList) => [
@@ -134,7 +134,7 @@ describe('DeviceList', () => {
       'igbvf',
     ],
     ['with vfio-pci', { before: { driver: 'igbvf', vf: {}, link } }, ''],
-  ])('knows after a restart what a VF was that is %s, until its claim ends', async (_, device, driver) => {
+  ])('knows the attributes of a VF that is %s after a restart, until its claim ends', async (_, device, driver) => {
     const source = await scanned();
     const before = source.offered();
     takeAway();
@@ -148,7 +148,7 @@ describe('DeviceList', () => {
   });
 
   it.each(['mlx5_vfio_pci', 'vfio-pci'])(
-    'offers a VF that a claim has with %s as before, also after a restart: RDMA, IOMMU group, MAC of the PF',
+    'keeps the attributes of an allocated VF with %s, also after a restart: RDMA, IOMMU group, MAC of the PF',
     async (driver) => {
       const at = '0000:5e:02.0';
       const pf = { pciAddress: '0000:5e:00.0', driver: 'mlx5_core', interfaces: [{ name: 'ensM' }], totalVfs: 8 };
@@ -178,7 +178,7 @@ describe('DeviceList', () => {
     link: { name: 'enp1s0f0v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500, up: false },
   };
 
-  it('knows a VF that is being restored as it was before its claim, since the next claim may have it at once', async () => {
+  it('offers a VF with its attributes from before the claim while it is being restored', async () => {
     const [device] = claimOf({ before: earlier }).devices;
     stored.unrestored = [{ device: device!, reason: 'the driver was killed between unbind and probe' }];
     takeAway();
@@ -195,7 +195,7 @@ describe('DeviceList', () => {
     });
   });
 
-  it('sees a VF that another instance prepares during the first scan as it was before its claim', async () => {
+  it('shows a VF that another instance prepares during the first scan as before its claim', async () => {
     let isReserved = false;
     const held = () => {
       if (isReserved) return heldDevices(stored.claims);
@@ -210,7 +210,7 @@ describe('DeviceList', () => {
     expect(attributes).toMatchObject({ driver: { string: 'igbvf' }, mac: { string: '02:00:00:00:00:01' } });
   });
 
-  it('neither offers nor takes back a real VF that another component has moved away', async () => {
+  it('neither offers nor moves back a real VF that another component moved away', async () => {
     node.takeAway('enp1s0f0v0');
     rmSync(join(node.root, 'bus/pci/devices', first, 'net/enp1s0f0v0'), { recursive: true });
     const source = await scanned();
@@ -229,7 +229,7 @@ describe('DeviceList', () => {
     ['vfs', { select: {}, vfs: '90-99' }],
     ['vfDriver', { select: {}, vfDriver: 'vfio_pci' }],
   ])(
-    'refuses an object that would withdraw all devices by a mistake in %s, but not one that says so',
+    'rejects an object that withdraws all devices by a mistake in %s, but accepts an explicit one',
     async (_, rule) => {
       let [policy, name]: [InventoryPolicy, string | undefined] = [{ pfs: [rule] }, 'a'];
       const source = open(undefined, {
@@ -269,7 +269,7 @@ describe('DeviceList', () => {
     },
   );
 
-  it('follows the policy file, and goes on with the last good one while it is broken', async () => {
+  it('follows the policy file, and keeps the last valid one while it is broken', async () => {
     const path = join(node.root, 'policy.yaml');
     const vfsOf = (driver: string) => `${head}pfs: [{ select: { driver: ${driver} }, resourceName: example.com/x }]`;
     writeFileSync(path, vfsOf('igb'));
@@ -296,7 +296,7 @@ describe('DeviceList', () => {
     expect(logger.messages('error')).toEqual([rejected, rejected]);
   });
 
-  it('reads the devices again when something changed, and else every 30 s', async () => {
+  it('scans the devices after a change, and otherwise every 30 s', async () => {
     const clock = new ManualClock();
     let watching = 0;
     let report = () => {};
@@ -361,7 +361,7 @@ describe('DeviceList', () => {
     expect(scans).toBeLessThanOrEqual(3);
   });
 
-  it('knows the MAC of a whole NIC in user space, which no PF could tell', async () => {
+  it('knows the MAC of a whole NIC in user space, which no PF reports', async () => {
     const nic = '0000:81:00.0';
     layFunction(node.root, { pciAddress: nic, driver: 'igb', interfaces: [{ name: 'ensN' }] });
     node.addLink(80, 'ensN', { parentDevice: nic, hardwareAddress: '00:1b:21:00:00:01' });
@@ -374,7 +374,7 @@ describe('DeviceList', () => {
     expect(await source.vfs.adminInfo({ pciAddress: nic })).toEqual({ hardwareAddress: '00:1b:21:00:00:01' });
   });
 
-  it('says once what is not offered, and why', async () => {
+  it('logs once which devices are not offered, and why', async () => {
     node.addLink(90, 'br0', { kind: 'bridge' });
     node.change('enp1s0f0v0', { master: 90 });
     const source = await scanned();

@@ -71,7 +71,7 @@ async function open(
 }
 
 describe('LacpRelay', () => {
-  it('takes the link from VFs with auto while the partner is lost, and leaves what claims asked for', async () => {
+  it('disables the link of VFs with auto while the partner is lost, and keeps link states set by claims', async () => {
     const node = await open([undefined, { linkState: 'auto' }, { linkState: 'enable' }, { linkState: 'disable' }]);
     const { relay } = node.start();
     expect(await node.follow(relay, [pfAddress])).toEqual(['disable', 'disable', 'enable', 'disable']);
@@ -79,7 +79,7 @@ describe('LacpRelay', () => {
     expect(node.silenced()).toEqual([]);
   });
 
-  it('knows after a restart which VFs have their link back, also if the policy has changed', async () => {
+  it('knows after a restart which VF links it restored, also after a policy change', async () => {
     const node = await open([undefined, undefined]);
     await node.follow(node.start().relay, [pfAddress]);
     // Not listed yet: what is unknown is not over.
@@ -93,14 +93,14 @@ describe('LacpRelay', () => {
     ['before the PF had set it', 'auto', [pfAddress], 'disable'],
     ['before the PF had set it, and the partner is back', 'auto', [], 'auto'],
     ['and the card was reset', 'auto', [pfAddress], 'disable'],
-  ] as const)('goes on if the driver was killed %s', async (_when, linkState, pfs, expected) => {
+  ] as const)('continues if the driver was killed %s', async (_when, linkState, pfs, expected) => {
     const node = await open([undefined]);
     await node.follow(node.start().relay, [pfAddress]);
     await node.card.host.setVf(5, 0, { linkState });
     expect(await node.follow(node.start().relay, [...pfs])).toEqual([expected]);
   });
 
-  it('leaves a VF alone that an administrator has switched off, or whose claim is not prepared', async () => {
+  it('ignores a VF that an administrator disabled, or whose claim is not prepared', async () => {
     const node = await open([undefined, undefined]);
     await node.card.host.setVf(5, 0, { linkState: 'disable' });
     node.store.setState(['u1'], 'unpreparing');
@@ -109,7 +109,7 @@ describe('LacpRelay', () => {
     expect(await node.follow(relay, [])).toEqual(['disable', 'auto']);
   });
 
-  it('leaves the VF to its snapshot when its claim is unprepared meanwhile', async () => {
+  it('leaves a VF to its snapshot if its claim is unprepared meanwhile', async () => {
     const node = await open([undefined]);
     const { relay } = node.start();
     await node.follow(relay, [pfAddress]);
@@ -120,7 +120,7 @@ describe('LacpRelay', () => {
     expect(await node.follow(relay, [pfAddress])).toEqual(['auto']);
   });
 
-  it('says once that a card sets no link state, and stores nothing', async () => {
+  it('logs once that a card sets no link state, and stores nothing', async () => {
     const node = await open([undefined, undefined], { unsupported: ['linkState'] });
     const { relay } = node.start();
     for (const pfs of [[pfAddress], [pfAddress], []]) expect(await node.follow(relay, pfs)).toEqual(['auto', 'auto']);
@@ -129,7 +129,7 @@ describe('LacpRelay', () => {
     expect(logger.messages('warn')).toEqual([message]);
   });
 
-  it('tries again what the PF has refused, and says so once', async () => {
+  it('retries what the PF rejected, and logs it once', async () => {
     const node = await open([undefined]);
     const { relay } = node.start();
     node.card.leftOut.add(0);
@@ -139,7 +139,7 @@ describe('LacpRelay', () => {
     expect(await node.follow(relay, [pfAddress])).toEqual(['disable']);
   });
 
-  it('agrees with the other instance of a rolling update', async () => {
+  it('agrees with the other instance during a rolling update', async () => {
     const node = await open([undefined, undefined]);
     const [one, other] = [node.start().relay, node.start().relay];
     const both = async (pfs: string[]) => (await Promise.all([one, other].map((each) => node.follow(each, pfs))))[0];

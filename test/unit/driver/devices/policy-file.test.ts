@@ -63,14 +63,14 @@ describe('PolicyFile', () => {
       /has more than 100000 values when its aliases are expanded/,
     ],
     ['a: &a [*a]', /is nested more than 64 levels deep/],
-  ])('refuses %j with the field', async (text, message) => {
+  ])('rejects %j with the field', async (text, message) => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');
     writeFileSync(path, text);
     await expect(new PolicyFile(path, textFiles).follow(() => undefined)).rejects.toThrow(message);
   });
 
-  it('tells all faults of a file at once', async () => {
+  it('reports all errors of a file at once', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');
     writeFileSync(path, `${head}pfs: [{ select: { vendor: intel }, numVfs: x }]`);
@@ -81,13 +81,13 @@ describe('PolicyFile', () => {
     });
   });
 
-  it('says which file is missing', async () => {
+  it('names a missing file', async () => {
     await expect(new PolicyFile('/nowhere/policy.yaml', textFiles).follow(() => undefined)).rejects.toThrow(
       '/nowhere/policy.yaml',
     );
   });
 
-  it('keeps a good policy while the file is broken or missing, says why, and takes the next good one', async () => {
+  it('keeps a valid policy while the file is broken or missing, logs why, and loads the next valid one', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');
     const file = new PolicyFile(path, textFiles);

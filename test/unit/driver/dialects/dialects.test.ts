@@ -26,11 +26,11 @@ const kernel: DialectDevice = { name: '0000-3b-02-3', pciAddress: '0000:3b:02.3'
 const vhost: DialectDevice = { ...kernel, access: { nodes: ['/dev/vhost-net', '/dev/net/tun'] } };
 const resourceName = 'intel.com/sriov_dpdk';
 
-it('writes nothing unless a dialect is configured', () => {
+it('no variable or file is written without a configured dialect', () => {
   expect(viewInDialects({}, [dpdk])).toEqual({ env: {}, deviceInfoFiles: [] });
 });
 
-describe('the device plugin', () => {
+describe("the device plugin's dialect", () => {
   const env = (devices: DialectDevice[], info?: boolean, name = resourceName) =>
     viewInDialects({ devicePlugin: { resourceName: name, ...(info === undefined ? {} : { info }) } }, devices).env;
 
@@ -38,11 +38,11 @@ describe('the device plugin', () => {
     ['intel.com/sriov_dpdk', 'PCIDEVICE_INTEL_COM_SRIOV_DPDK'],
     ['openshift.io/NicA', 'PCIDEVICE_OPENSHIFT_IO_NICA'],
     ['my-org.example.com/x', 'PCIDEVICE_MY-ORG_EXAMPLE_COM_X'],
-  ])('has for %s the variable %s', (name, variable) => {
+  ])('sets for %s the variable %s', (name, variable) => {
     expect(env([dpdk, kernel], false, name)).toEqual({ [variable]: '0000:3b:02.1,0000:3b:02.3' });
   });
 
-  it('tells in _INFO what there is of each device', () => {
+  it('describes each device in _INFO', () => {
     const info = JSON.parse(env([dpdk, rdma, vhost]).PCIDEVICE_INTEL_COM_SRIOV_DPDK_INFO ?? '');
     expect(info).toEqual({
       '0000:3b:02.1': {
@@ -67,8 +67,8 @@ describe('the device plugin', () => {
   });
 });
 
-describe('dra-driver-sriov', () => {
-  it('has variables for each device, and one for the pod', () => {
+describe('the dialect of dra-driver-sriov', () => {
+  it('sets variables for each device, and one for the pod', () => {
     expect(viewInDialects({ sriovNetwork: { networkAttachmentDefinition: 'fast' } }, [dpdk, rdma]).env).toEqual({
       SRIOVNETWORK_VF_DEVICE_0000_3b_02_1: '0000:3b:02.1',
       SRIOVNETWORK_0000_3b_02_1_VFIO_DEVICE: '/dev/vfio/42',
@@ -84,8 +84,8 @@ describe('dra-driver-sriov', () => {
   });
 });
 
-describe('device-info', () => {
-  it('is a file for each device, under the name that readers make of resource and address', () => {
+describe('the device-info dialect', () => {
+  it('writes a file per device, named by resource and address as readers expect', () => {
     const { deviceInfoFiles } = viewInDialects({ deviceInfo: { resourceName } }, [dpdk, rdma]);
     expect(deviceInfoFiles.map(({ name, text }) => [name, JSON.parse(text)])).toEqual([
       [
@@ -104,7 +104,7 @@ describe('device-info', () => {
   });
 });
 
-describe('the configuration', () => {
+describe('the dialect configuration', () => {
   it.each([
     [{ devicePlugin: { resourceName } }, true],
     [{ devicePlugin: { resourceName, info: false }, deviceInfo: { resourceName }, sriovNetwork: {} }, true],
@@ -120,6 +120,6 @@ describe('the configuration', () => {
   });
 });
 
-it('is written as CDI has it', () => {
+it('dialects are converted to CDI container edits', () => {
   expect(formatEnv({ A: '1', B: 'x=y' })).toEqual(['A=1', 'B=x=y']);
 });

@@ -30,7 +30,7 @@ describe('docs/dialects.md', () => {
     expect(rows).toEqual(fields);
   });
 
-  it('names the variables and files that its class makes', () => {
+  it('names the variables and files of its example class', () => {
     const { env, deviceInfoFiles } = viewInDialects(config, vfs);
     for (const name of ['PCIDEVICE_INTEL_COM_SRIOV_DPDK', 'SRIOVNETWORK_VF_DEVICE_0000_3b_02_1'])
       expect(page).toContain(`\`${name}=${env[name]}\``);

@@ -35,8 +35,8 @@ function report() {
   return { record, events, read: (found: VfState) => reporter.podCompared(claim, device, podDriftOf(device, found)) };
 }
 
-describe('DriftReport, for an address that another host has', () => {
-  it('reports address and MAC of the other host by an event and a condition, until the conflict ends', () => {
+describe('DriftReport for an address that another host has', () => {
+  it("reports address and other host's MAC by an event and a condition, until the conflict ends", () => {
     const { record, events, read } = report();
     const shared = {
       ...state,
@@ -58,7 +58,7 @@ describe('DriftReport, for an address that another host has', () => {
     expect(record.conditionOf('u', 'dev-1')).toMatchObject({ status: 'True' });
   });
 
-  it('still reports an address that the pod has removed', () => {
+  it('still reports an address that the pod removed', () => {
     const { record, events, read } = report();
     read({ ...state, ips: [], duplicates: ['2001:db8::10/64'] });
     expect(events).toEqual([

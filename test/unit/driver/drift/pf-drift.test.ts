@@ -112,7 +112,7 @@ describe('PfDriftSweep', () => {
     expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ status: 'False', reason: 'SettingsChanged' });
   });
 
-  it('reports nothing that other work on the claim has mended while the sweep waited for it', async () => {
+  it('does not report drift that concurrent work on the claim repaired', async () => {
     using bench = new DriftBench();
     const device = await bench.prepare(0, tenant);
     await bench.card.host.setVf(5, 0, reset);
@@ -125,7 +125,7 @@ describe('PfDriftSweep', () => {
     expect(bench.counts).toEqual(['rate restored']);
   });
 
-  it('ends with its driver while other work has the claim', async () => {
+  it('stops with its driver while other work holds the claim', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     await bench.card.host.setVf(5, 0, reset);
@@ -225,8 +225,8 @@ describe('PfDriftSweep, when a PF does not report a VF', () => {
   });
 });
 
-describe('PfDriftSweep, of a VF in user space that another program binds', () => {
-  it('reports a condition until the VF has its driver again', async () => {
+describe('PfDriftSweep for a VF in user space that another program rebinds', () => {
+  it('reports a condition until the VF has its driver back', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, { driver: 'vfio-pci' });
     await bench.round();
@@ -249,7 +249,7 @@ describe('PfDriftSweep, of a VF in user space that another program binds', () =>
   });
 });
 
-describe('PfDriftSweep, when a card rounds a rate', () => {
+describe('PfDriftSweep if a card rounds a rate', () => {
   it('reports no drift, even after a restart of the driver', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, { vf: { maxTxRate: 333 } });
@@ -267,7 +267,7 @@ describe('PfDriftSweep, when a card rounds a rate', () => {
     ['minimum', { minTxRate: 400 }, { minMbps: 0, maxMbps: 700 }],
     ['maximum', { maxTxRate: 400 }, { minMbps: 300, maxMbps: 0 }],
     ['maximum near it', { maxTxRate: 4_000 }, { minMbps: 0, maxMbps: 1_000 }],
-  ])('is not rounded but lost if the VF has no %s, whatever the other rate is', async (_which, vf, rate) => {
+  ])('reports a rate as lost, not rounded, if the VF has no %s', async (_which, vf, rate) => {
     using bench = new DriftBench();
     await bench.prepare(0, { vf });
     await bench.card.host.setVf(5, 0, { rate });
@@ -278,8 +278,8 @@ describe('PfDriftSweep, when a card rounds a rate', () => {
   });
 });
 
-describe('a PF that cannot set the MAC of a VF', () => {
-  it('is left alone with the one that the VF had for user space, as when it was prepared', async () => {
+describe('PfDriftSweep for a PF that cannot set VF MACs', () => {
+  it('accepts the MAC that the VF had in user space when it was prepared', async () => {
     using bench = new DriftBench({ unsupported: ['hardwareAddress'] });
     await bench.prepare(0, { driver: 'vfio-pci', vf: { vlan: 100 } });
     for (let rounds = 0; rounds < 3; rounds++) await bench.round();

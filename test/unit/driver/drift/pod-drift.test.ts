@@ -29,7 +29,7 @@ describe('podDriftOf', () => {
     expect(podDriftOf({ ...device(), config: {} }, { ...asAsked, mtuBytes: 1 })).toEqual([]);
   });
 
-  it('names each setting with its wanted and its present value', () => {
+  it('names each differing setting with its wanted and actual value', () => {
     const changed = { ...asAsked, hardwareAddress: '02:aa:00:00:00:99', mtuBytes: 1400, ips: ['192.0.2.10/24'] };
     expect(podDriftOf(device(), changed)).toEqual([
       { setting: 'macAddress', wanted: '02:aa:00:00:00:01', found: '02:aa:00:00:00:99' },
@@ -38,7 +38,7 @@ describe('podDriftOf', () => {
     ]);
   });
 
-  it('names routes that are missing and kernel settings that are different', () => {
+  it('names missing routes and changed kernel settings', () => {
     const key = (name: string) => `net.ipv6.conf.IFNAME.${name}`;
     const otherSysctls = [
       { key: key('accept_ra'), wanted: '0', found: '2' },
@@ -61,7 +61,7 @@ describe('podDriftOf', () => {
       { hardwareAddress: '02:00:00:00:00:07', ips: asAsked.ips },
     ],
     ['that a CNI plugin configures', { attach: 'cni' as const }, { mtuBytes: 1 }],
-  ])('does not conclude that something is missing %s', (_when, more, state) => {
+  ])('does not report something as missing %s', (_when, more, state) => {
     const found = podDriftOf(device(more), { ...asAsked, ips: [], ...state });
     expect(found).toEqual([]);
   });

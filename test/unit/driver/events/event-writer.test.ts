@@ -38,9 +38,7 @@ function report(note: string, more: Partial<EventReport> = {}): EventReport {
 }
 
 describe('EventWriter', () => {
-  it("writes an event on an object to the object's namespace, in the form that the API requires", async ({
-    own: bench,
-  }) => {
+  it("writes an event to its object's namespace, in the required form", async ({ own: bench }) => {
     bench.writer.report(report('no VF'));
     await poll(bench.events).toHaveLength(1);
     expect(bench.events()).toEqual([
@@ -56,7 +54,7 @@ describe('EventWriter', () => {
     ]);
   });
 
-  it('reports on objects that have no namespace in the namespace default', async ({ own: bench }) => {
+  it('writes events on cluster-scoped objects to the namespace default', async ({ own: bench }) => {
     const regarding = { apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'node-1' };
     bench.writer.report(report('it hangs', { regarding }));
     await poll(bench.events).toHaveLength(1);
@@ -64,7 +62,7 @@ describe('EventWriter', () => {
     expect(bench.events()[0]?.regarding).not.toHaveProperty('namespace');
   });
 
-  it('makes one event with a count of what happens again, and writes that seldom', async ({ own: bench }) => {
+  it('counts repetitions in one event, and updates it rarely', async ({ own: bench }) => {
     bench.writer.report(report('no VF'));
     await bench.written(1);
     for (let n = 0; n < 20; n++) bench.writer.report(report('no VF'));
@@ -76,7 +74,7 @@ describe('EventWriter', () => {
     expect(bench.api.requests('PATCH /apis/events.k8s.io')).toHaveLength(1);
   });
 
-  it('makes a new event when the same happens again after a quiet time', async ({ own: bench }) => {
+  it('creates a new event for a repetition after a quiet period', async ({ own: bench }) => {
     bench.writer.report(report('no VF'));
     await bench.written(1);
     bench.clock.advance(360_001);
@@ -85,7 +83,7 @@ describe('EventWriter', () => {
     expect(bench.writer.size).toBe(1);
   });
 
-  it('begins anew when the server has forgotten the event', async ({ own: bench }) => {
+  it('creates a new event if the server dropped the old one', async ({ own: bench }) => {
     bench.writer.report(report('no VF'));
     await bench.written(1);
     const [first] = bench.events();
@@ -98,7 +96,7 @@ describe('EventWriter', () => {
     expect(bench.events()[0]?.metadata.name).not.toBe(first?.metadata.name);
   });
 
-  it('limits different events about one object, and not those about others', async ({ own: bench }) => {
+  it('limits different events per object, not across objects', async ({ own: bench }) => {
     for (let n = 0; n < 30; n++) bench.writer.report(report(`failure ${n}`));
     const regarding = { ...report('').regarding, uid: 'u-2', name: 'web-1' };
     bench.writer.report(report('another pod', { regarding }));
@@ -109,7 +107,7 @@ describe('EventWriter', () => {
     await poll(bench.events).toHaveLength(12);
   });
 
-  it('keeps notes within what the API takes, characters whole', async ({ own: bench }) => {
+  it('truncates notes to the API limit between characters', async ({ own: bench }) => {
     bench.writer.report(report('é'.repeat(800)));
     await poll(bench.events).toHaveLength(1);
     const note = bench.events()[0]?.note ?? '';
@@ -117,7 +115,7 @@ describe('EventWriter', () => {
     expect(Buffer.byteLength(note)).toBeLessThanOrEqual(1024);
   });
 
-  it('tries again when the server is not there, and gives up in the end', async ({ own: bench }) => {
+  it('retries while the server is unreachable, and gives up eventually', async ({ own: bench }) => {
     using _ = bench.api.failNext('POST /apis/events.k8s.io', 500, { times: 100 });
     bench.writer.report(report('no VF'));
     for (const delayMs of [1_000, 2_000, 4_000, 8_000, 16_000]) {
@@ -129,7 +127,7 @@ describe('EventWriter', () => {
     expect(bench.logger.messages('warn')).toEqual(['event not written']);
   });
 
-  it('says once that it may not write events, and tries none of them again', async ({ own: bench }) => {
+  it('logs once that it may not write events, and retries none', async ({ own: bench }) => {
     using _ = bench.api.failNext('POST /apis/events.k8s.io', 403, { times: 100 });
     for (let n = 0; n < 5; n++) bench.writer.report(report(`failure ${n}`));
     await poll(() => bench.api.requests('POST /apis/events.k8s.io')).toHaveLength(5);
@@ -139,7 +137,7 @@ describe('EventWriter', () => {
     expect(bench.errors).toMatchObject(Array(5).fill({ code: 'api-forbidden' }));
   });
 
-  it('is quiet about events for a namespace that is being deleted', async ({ own: bench }) => {
+  it('does not log events for a namespace that is being deleted', async ({ own: bench }) => {
     using _ = bench.api.failNext('POST /apis/events.k8s.io', 403, { reason: 'NamespaceTerminating' });
     bench.writer.report(report('no VF'));
     await poll(() => bench.api.requests('POST /apis/events.k8s.io')).toHaveLength(1);
@@ -155,7 +153,7 @@ describe('EventWriter', () => {
     expect(bench.logger.messages('warn')).toEqual([]);
   });
 
-  it('counts an event that comes just when the one before it is written', async ({ own: bench }) => {
+  it('counts an event that arrives just after the previous one is written', async ({ own: bench }) => {
     for (let microtasks = 0; microtasks < 40; microtasks++) {
       const clock = new ManualClock();
       let written = 0;
@@ -171,7 +169,7 @@ describe('EventWriter', () => {
     }
   });
 
-  it('returns at once and ends at once while the server hangs', async () => {
+  it('returns and stops at once while the server hangs', async () => {
     const bench = await startBench();
     using _ = bench.api.hang('POST /apis/events.k8s.io');
     bench.writer.report(report('no VF'));

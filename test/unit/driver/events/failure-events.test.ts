@@ -48,13 +48,13 @@ describe('withClaimEvents', () => {
     });
   });
 
-  it('reports on the claim alone that its devices are not released; the pod may be gone', async () => {
+  it('reports unreleased devices only on the claim, since the pod may be gone', async () => {
     const { events, reported } = record();
     await withClaimEvents(failing(error), events).unprepareResourceClaims([identity], { signal });
     expect(reported()).toEqual(['ResourceClaim fast-net DeviceNotReturned']);
   });
 
-  it('hands a failure of the whole call on, and says nothing of what went well', async () => {
+  it('rethrows a failure of the whole call, and reports nothing on success', async () => {
     const { events, reported } = record();
     const broken: DraPlugin = {
       prepareResourceClaims: () => Promise.reject(error),
@@ -69,7 +69,7 @@ describe('withClaimEvents', () => {
 });
 
 describe('withPodEvents', () => {
-  it('passes on an event that it does not know', async () => {
+  it('passes on unknown events', async () => {
     class Hooks {
       readonly #seen: unknown[] = [];
       postStartContainer(...call: unknown[]) {
@@ -84,7 +84,7 @@ describe('withPodEvents', () => {
   const sandbox = { ...pod, id: 's-1' } as never;
   const context = { timeoutMs: 2_000, signal };
 
-  it('reports on pods that it has seen, by name, until they are gone', async () => {
+  it('reports on known pods by name until they are removed', async () => {
     const { events, reported } = record();
     const handlers = withPodEvents({ synchronize() {}, runPodSandbox() {}, removePodSandbox() {} }, events);
     await handlers.runPodSandbox?.(sandbox, context);
@@ -98,7 +98,7 @@ describe('withPodEvents', () => {
     expect(reported()).toHaveLength(5);
   });
 
-  it('reports on a pod why its container is held back, and holds it back', async () => {
+  it('reports on a pod why its container is delayed, and delays it', async () => {
     const { events, reports, reported } = record();
     const error = new Error('container main cannot have the metadata of claim apps/fast-net: no such VF');
     const handlers = withPodEvents({ createContainer: (): Promise<void> => Promise.reject(error) }, events);
@@ -110,7 +110,7 @@ describe('withPodEvents', () => {
 
 describe('FailureEvents', () => {
   // B13
-  it('goes on reporting on a pod that has another sandbox when an old one is removed', () => {
+  it('keeps reporting on a pod with a new sandbox when its old one is removed', () => {
     const { events, reported } = record();
     for (const id of ['s-1', 's-2']) events.sandboxSeen({ id, ...pod });
     events.sandboxGone({ id: 's-1', ...pod });
@@ -121,7 +121,7 @@ describe('FailureEvents', () => {
     expect(reported().filter((line) => line === 'Pod web-0 DeviceNotAttached')).toHaveLength(1);
   });
 
-  it('reports on a pod, not on its claims, that it waits for slow devices', () => {
+  it('reports on the pod, not its claims, that it waits for slow devices', () => {
     const { events, reports, reported } = record();
     // Also before the runtime has listed the sandbox.
     const place = { sandboxId: 's-1', podUid: 'p-1', podNamespace: pod.namespace, podName: pod.name };
@@ -131,7 +131,7 @@ describe('FailureEvents', () => {
     expect(reports[0]?.note).toMatch(/^The containers wait until .*, one after the other: 4 of 8 devices/);
   });
 
-  it('reports on the pods that a claim is reserved for that they wait until it is prepared', () => {
+  it('reports on the pods of a claim that they wait until it is prepared', () => {
     const { events, reports, reported } = record();
     const status = { reservedFor: [{ resource: 'pods', name: 'web-0', uid: 'p-1' }] };
     events.slowToPrepare({ identity, object: { status } } as never, '0 of 2 devices are prepared after 3 s');
@@ -140,7 +140,7 @@ describe('FailureEvents', () => {
     expect(reports[0]?.note).toMatch(/^The pod waits until its devices are prepared, one after the other: 0 of 2/);
   });
 
-  it('reports a container on another NUMA node on its claim and its pod, which it knows from the event', () => {
+  it('reports a misplaced container on its claim and its pod', () => {
     const { events, reported, reports } = record();
     events.numaMisaligned(pod, identity, 'container main: its CPUs 2-3 are on NUMA node 1, and …');
     expect(reported()).toEqual(['ResourceClaim fast-net NumaMisaligned', 'Pod web-0 NumaMisaligned']);
@@ -149,7 +149,7 @@ describe('FailureEvents', () => {
     );
   });
 
-  it('reports a status that cannot be written on the claim and on its pods', () => {
+  it('reports an unwritable status on the claim and its pods', () => {
     const { events, reported, reports } = record();
     events.sandboxSeen({ id: 's-1', ...pod });
     events.statusNotWritten(identity, ['p-1'], new Error('status of claim apps/fast-net cannot be written'));
@@ -162,7 +162,7 @@ describe('FailureEvents', () => {
   const held = [{ identity, podUids: ['p-1'], state: 'prepared', devices: [{ ...device, attachment }] }];
   const claims = held as unknown as StoredClaim[];
 
-  it('reports a missing device that a pod uses, once for each loss', () => {
+  it('reports a missing device of a pod, once per loss', () => {
     const { events, reported, reports } = record();
     events.devicesFound('node-1', [device.name], claims);
     expect(reported()).toEqual([]);
@@ -177,7 +177,7 @@ describe('FailureEvents', () => {
     expect(reported()).toHaveLength(4);
   });
 
-  it('reports what is wrong with the node on the node, once for each time', () => {
+  it('reports a problem of the node on the node, once per occurrence', () => {
     const { events, reported, reports } = record();
     const unrestored = [{ device: { name: '0000-3b-02-1', pciAddress: '0000:3b:02.1' }, reason: 'vlan: EBUSY' }];
     const fault = new Error('inventory policy /etc/netdra/p.yaml is invalid: pfs: expected array');
@@ -205,7 +205,7 @@ describe('FailureEvents', () => {
     expect(reported()).toHaveLength(6);
   });
 
-  it('reports a device that hangs on the node, once, with its path and what to do', () => {
+  it('reports a hung device on the node, once, with its path and remedy', () => {
     const { events, reported, reports } = record();
     const hung = {
       device: '0000:3b:02.1',
@@ -226,7 +226,7 @@ describe('FailureEvents', () => {
     expect(reported()).toHaveLength(2);
   });
 
-  it('reports on the node what is wrong with a card, once, and when it is over', () => {
+  it('reports a problem of a card on the node, once, and its end', () => {
     const { events, reports, reported } = record();
     const subject = 'PF ens1f0 (0000:3b:00.0)';
     const lost = { name: 'no-carrier' as const, subject, message: `${subject} has no carrier: check its cable.` };

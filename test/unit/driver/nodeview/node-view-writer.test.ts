@@ -57,9 +57,7 @@ async function startBench() {
 const it = itWith(startBench);
 
 describe('NodeViewWriter', () => {
-  it('collects the changes of some seconds, and writes them as one object that belongs to the Node', async ({
-    own,
-  }) => {
+  it('combines the changes of some seconds into one object owned by the Node', async ({ own }) => {
     own.writer.note();
     expect(own.clock.sleeping()).toEqual([6_000]);
     own.change({ problems: ['late'] });
@@ -75,7 +73,7 @@ describe('NodeViewWriter', () => {
     expect(own.requests('PATCH')[0]?.query).toEqual({ fieldManager: testDriver, force: 'true' });
   });
 
-  it('asks for nothing and writes nothing while nothing changes, however long that is', async ({ own }) => {
+  it('sends no request while nothing changes', async ({ own }) => {
     own.writer.note();
     own.clock.advance(6_000);
     await poll(() => own.logger.messages('debug')).toHaveLength(1);
@@ -98,7 +96,7 @@ describe('NodeViewWriter', () => {
     expect(own.requests('PATCH')).toHaveLength(1);
   });
 
-  it('writes at most every ten seconds, and a condition keeps the time of its change', async ({ own }) => {
+  it('writes at most every ten seconds, and keeps transition times of conditions', async ({ own }) => {
     own.writer.note();
     own.clock.advance(6_000);
     await poll(() => own.logger.messages('debug')).toHaveLength(1);
@@ -118,7 +116,7 @@ describe('NodeViewWriter', () => {
     expect(own.stored()?.status.conditions[1]?.message).toBe('other');
   });
 
-  it('writes nothing after a restart if the object is as wanted, and anew if it belongs to an earlier Node', async ({
+  it('writes nothing after a restart if the object is current, and recreates one of an earlier Node', async ({
     own,
   }) => {
     own.writer.note();
@@ -144,7 +142,7 @@ describe('NodeViewWriter', () => {
     [404, 450_000, 'install the CustomResourceDefinition of the chart'],
     [403, 3_000, 'compare role and admission policies with those of the chart'],
     [500, 3_000, ''],
-  ])('after %i it says so once, and tries again after %i ms', async ([status, pauseMs, remedy], { own }) => {
+  ])('after %i it logs once, and retries after %i ms', async ([status, pauseMs, remedy], { own }) => {
     const failing = own.api.failNext(/nodenetworkdevices/, status, { times: 2 });
     own.writer.note();
     own.clock.advance(6_000);
@@ -162,7 +160,7 @@ describe('NodeViewWriter', () => {
     await poll(own.stored).toBeDefined();
   });
 
-  it('tries again less often once it was forbidden several times in a row', async ({ own }) => {
+  it('retries less often once it was forbidden several times in a row', async ({ own }) => {
     own.api.failNext(/nodenetworkdevices/, 403, { times: Infinity });
     own.writer.note();
     own.clock.advance(6_000);
@@ -172,7 +170,7 @@ describe('NodeViewWriter', () => {
     }
   });
 
-  it('tries again when the store cannot be read', async ({ own }) => {
+  it('retries if the store cannot be read', async ({ own }) => {
     own.state.fault = new NetdraError('store-unusable', 'disk I/O error');
     own.writer.note();
     own.clock.advance(6_000);

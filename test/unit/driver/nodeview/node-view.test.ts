@@ -75,7 +75,7 @@ function schemaPaths({ properties, items }: Schema, path = ''): string[] {
 }
 
 describe('readNodeView', () => {
-  it('shows PFs with their VFs, the claims that hold some, and why others are withheld', async () => {
+  it('shows PFs with their VFs, the claims that hold them, and why others are withheld', async () => {
     using own = await openView();
     const { policy, ...view } = own.view;
     expect(view).toEqual({
@@ -138,7 +138,7 @@ describe('readNodeView', () => {
     expect(readNodeView({ ...sources, devices: { ...sources.devices, counts } }).pfs[0]?.link).toBe(link);
   });
 
-  it('shows a policy that is refused, and the digest of the one in force', async () => {
+  it('shows a rejected policy, and the digest of the one in force', async () => {
     using accepted = await openView();
     using refused = await openView(new NetdraError('policy-invalid', 'pfs[0].select: unknown field "nmae" (line 4)'));
     expect(refused.view.policy).toEqual(accepted.view.policy);
@@ -150,14 +150,14 @@ describe('readNodeView', () => {
     });
   });
 
-  it('has less than 400 KiB with 2,048 VFs that have long names and long errors, and counts all of them', () => {
+  it('stays below 400 KiB with 2,048 VFs with long names and errors, and counts all of them', () => {
     const view = readNodeView(largestSources());
     expect(JSON.stringify(view).length).toBeLessThan(400 * 1_024);
     expect(view).toMatchObject({ devices: { offered: 2_048, inUse: 2_048 } });
     expect(view.claims).toHaveLength(512);
   });
 
-  it('has the fields that the CustomResourceDefinition has, and no others', () => {
+  it('has exactly the fields of the CustomResourceDefinition', () => {
     const definition = findObject('CustomResourceDefinition', 'nodenetworkdevices.netdra.dev') as unknown as {
       spec: { versions: { schema: { openAPIV3Schema: Schema } }[] };
     };

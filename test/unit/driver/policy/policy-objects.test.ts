@@ -66,7 +66,7 @@ const until = (follow: () => Promise<unknown>, check: (fault: unknown) => void) 
   vi.waitFor(async () => check(await follow()), { timeout: 5_000, interval: 5 });
 
 describe('PolicyObjects', () => {
-  it('puts the object in force that selects the node, and each of its generations once', async ({ own }) => {
+  it('applies the object that selects the node, each generation once', async ({ own }) => {
     own.writeFile();
     own.api.create(policyOf('a', rackA));
     own.api.create(policyOf('b', { matchLabels: { rack: 'b' } }));
@@ -84,9 +84,7 @@ describe('PolicyObjects', () => {
     expect(own.api.requests(({ path, isWatch }) => path === '/api/v1/nodes' && !isWatch)).toHaveLength(1);
   });
 
-  it('takes the file where no object selects the node, and again when the object is gone; without a file there is no policy', async ({
-    own,
-  }) => {
+  it('applies the file if no object selects the node, and again when the object is deleted', async ({ own }) => {
     own.writeFile();
     const follow = own.open(own.filePath);
     await follow();
@@ -126,7 +124,7 @@ describe('PolicyObjects', () => {
     expect(own.seen.slice(1)).toEqual([['a', { name: 'a', generation: 1 }]]);
   });
 
-  it('keeps what is in force while the newest one does not fit the node, and looks again', async ({ own }) => {
+  it('keeps the policy in force while the newest one does not fit the node, and checks it again', async ({ own }) => {
     own.writeFile();
     const follow = own.open(own.filePath);
     await follow();
@@ -143,7 +141,7 @@ describe('PolicyObjects', () => {
     expect(own.seen.at(-1)).toEqual(['a', { name: 'a', generation: 1 }]);
   });
 
-  it('refuses fields that this version does not know, and a selector too', async ({ own }) => {
+  it('rejects fields unknown to this version, also in a selector', async ({ own }) => {
     own.api.create(policyOf('a', { near: 'x' }, { colour: 'red' }));
     const follow = own.open();
     const refused = expect.objectContaining({ code: 'policy-refused', message: expect.stringMatching(/near.*colour/) });
@@ -151,7 +149,7 @@ describe('PolicyObjects', () => {
     expect(own.seen).toEqual([]);
   });
 
-  it('starts with what was in force while the API server is away, and without anything if it has never answered', async ({
+  it('starts with the stored policy while the API server is unreachable, and without one if it never answered', async ({
     own,
   }) => {
     own.api.create(policyOf('a'));
@@ -174,7 +172,7 @@ describe('PolicyObjects', () => {
     await until(follow, () => expect(own.seen.at(-1)).toEqual(['a', { name: 'a', generation: 2 }]));
   });
 
-  it('takes the file in a cluster without the definition, but not where it may not read objects', async ({ own }) => {
+  it('uses the file in a cluster without the definition, but not if it may not read objects', async ({ own }) => {
     own.writeFile();
     {
       using _ = own.api.failNext(/networkdevicepolicies/, 404, { times: 9 });
@@ -191,7 +189,7 @@ describe('PolicyObjects', () => {
     expect(own.seen).toHaveLength(2);
   });
 
-  it('keeps the object in force when the definition was lost', async ({ own }) => {
+  it('keeps the object in force if the definition is removed', async ({ own }) => {
     own.api.create(policyOf('a'));
     await own.open()();
     using _ = own.api.failNext(/networkdevicepolicies/, 404, { times: 9 });

@@ -34,7 +34,7 @@ function end(store: Store, withdraw: (name: string) => Promise<void> = async () 
 }
 
 describe('endEarlierBoots', () => {
-  it('withdraws files and forgets where VFs were, what they were before and how they were reached', async () => {
+  it('withdraws files and drops stored VF locations, snapshots and attachments', async () => {
     using dir = tempDir();
     {
       using store = open(dir.path, 'boot-1');
@@ -60,7 +60,7 @@ describe('endEarlierBoots', () => {
     expect(await end(store)).toBe(0);
   });
 
-  it('goes on when files cannot be withdrawn: preparing again hides them too', async () => {
+  it('continues if files cannot be withdrawn, since preparing again hides them too', async () => {
     using dir = tempDir();
     {
       using store = open(dir.path, 'boot-1');

@@ -42,7 +42,7 @@ function create(
 }
 
 describe('CniCleanUp', () => {
-  it('deletes attachments by sandbox and interface, and leaves those of prepared VFs', async () => {
+  it('deletes attachments by sandbox and interface, and keeps those of prepared VFs', async () => {
     const attachments = [cached('s1', 'net1'), cached('s1', 'net2'), cached('s2', 'net1')];
     const { cleanUp, deleted, logger } = create(attachments, [claim('s1', 'net1')]);
     await cleanUp.run();
@@ -50,7 +50,7 @@ describe('CniCleanUp', () => {
     expect(logger.messages('warn')).toEqual(['cached CNI attachment cannot be read']);
   });
 
-  it('goes on after one that cannot be deleted, and says so', async () => {
+  it('continues after a failed deletion, and logs it', async () => {
     const { cleanUp, deleted, logger } = create([cached('s1', 'net1'), cached('s2', 'net1')], [], { failing: ['s1'] });
     cleanUp.start();
     await expect.poll(() => deleted).toEqual(['s2/net1']);
@@ -58,14 +58,14 @@ describe('CniCleanUp', () => {
     expect(logger.messages('warn')).toContain('CNI attachment of a sandbox that is gone cannot be deleted');
   });
 
-  it('ends when the driver does', async () => {
+  it('stops with the driver', async () => {
     const { cleanUp, deleted } = create([cached('s1', 'net1')], []);
     cleanUp.start();
     await cleanUp[Symbol.asyncDispose]();
     expect(deleted).toEqual([]);
   });
 
-  it('now and then: deletes what was unused at the look before too, and leaves what came into use meanwhile', async () => {
+  it('deletes periodically what was already unused in the previous sweep', async () => {
     const claims: StoredClaim[] = [];
     const { cleanUp, deleted } = create([cached('s1', 'net1'), cached('s2', 'net1')], claims);
     const { signal } = new AbortController();
@@ -77,7 +77,7 @@ describe('CniCleanUp', () => {
   });
 
   it.each(['run', 'sweep'] as const)(
-    'leaves one that comes into use while others are deleted, which may take long: %s',
+    'skips an attachment that comes into use during a long sweep: %s',
     async (task) => {
       const claims: StoredClaim[] = [];
       const onDelete = () => void claims.push(claim('s2', 'net1'));

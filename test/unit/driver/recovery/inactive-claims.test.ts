@@ -124,13 +124,13 @@ describe('InactiveClaims', () => {
         for (const result of claim.status?.allocation?.devices?.results ?? []) result.pool = 'node-2';
       }),
     ],
-  ])('gives up a claim that %s', async (_, answer) => {
+  ])('releases a claim that %s', async (_, answer) => {
     const { reclaimed, logger } = await sweep(answer, { sweeps: 3 });
     expect(reclaimed).toEqual([name]);
     expect(logger.messages('warn')).toEqual(['claim unprepared: no kubelet will ask for it']);
   });
 
-  it('gives it up only when it has been so for a while: a kubelet that still holds it would not ask for its next pod', async () => {
+  it('waits before it releases a claim, since a kubelet that still holds it would not prepare it again', async () => {
     const { reclaimed, logger } = await sweep(refuse('api-not-found'), { sweeps: 2 });
     expect([reclaimed, logger.messages('warn')]).toEqual([[], []]);
     let asked = 0;
@@ -138,14 +138,14 @@ describe('InactiveClaims', () => {
     expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
   });
 
-  it('does not give up a claim that is wanted again when its turn comes', async () => {
+  it('does not release a claim that is needed again when its turn comes', async () => {
     let asked = 0;
     const answer = () => (++asked === 4 ? object : refuse('api-not-found')());
     const { reclaimed } = await sweep(answer, { sweeps: 3 });
     expect([asked, reclaimed]).toEqual([4, []]);
   });
 
-  it('counts anew after a sweep in which it was wanted again', async () => {
+  it('starts waiting again after a sweep in which the claim was needed', async () => {
     const wantedIn = [false, true, false, false, false];
     const answer = () => (wantedIn.shift() === true ? object : refuse('api-not-found')());
     const { inactive, reclaimed } = await sweep(answer, { sweeps: 4 });
@@ -154,7 +154,7 @@ describe('InactiveClaims', () => {
     expect(reclaimed).toEqual([name]);
   });
 
-  it('counts anew when something else is to be done with it: it was to pass to a pod that has ended since', async () => {
+  it('starts waiting again if the claim was due for another action before', async () => {
     const answers: (() => unknown)[] = [];
     const { inactive, reclaimed, handedOver } = await sweep(() => answers[0]!(), {
       claim: { ...stored, state: 'preparing' },
@@ -185,7 +185,7 @@ describe('InactiveClaims', () => {
     expect(failure).toMatchObject({ code });
   });
 
-  it('touches nothing of a pod that has containers, and does not even ask', async () => {
+  it('ignores pods with containers without asking the API server', async () => {
     const byPod = await sweep(refuse('api-not-found'), { sandboxes: [{ of: podUid }] });
     const attachment = {
       podNamespace: 'default',
@@ -200,7 +200,7 @@ describe('InactiveClaims', () => {
   });
 
   // A sandbox that the runtime was making when it was killed is listed for ever.
-  it('asks about a pod that has a sandbox without containers', async () => {
+  it('asks about a pod whose sandbox has no containers', async () => {
     const sandboxes = [{ of: podUid, isEmpty: true }];
     expect((await sweep(refuse('api-not-found'), { sandboxes, sweeps: 3 })).reclaimed).toEqual([name]);
     const starting = await sweep(() => object, { sandboxes, sweeps: 3 });
@@ -210,7 +210,7 @@ describe('InactiveClaims', () => {
     ]);
   });
 
-  it('handles the other claims when one cannot be handled, and reports that one', async () => {
+  it('handles the other claims if one fails, and reports that one', async () => {
     const [first, other] = [1, 2].map(() => ({ ...stored, state: 'preparing' }) as StoredClaim);
     Object.assign(other!, { identity: { ...stored.identity, name: 'other', uid: 'other' } });
     const handled: string[] = [];
@@ -236,14 +236,14 @@ describe('InactiveClaims', () => {
     expect(handled).toEqual(['other']);
   });
 
-  it('does nothing while it is not known which sandboxes there are', async () => {
+  it("does nothing while the runtime's sandboxes are unknown", async () => {
     const { inactive, known, reclaimed, reads } = await sweep(() => object);
     known.isFresh = false;
     await inactive.sweep(never);
     expect([reclaimed, reads.length]).toEqual([[], 1]);
   });
 
-  describe('a claim that is reserved for another pod by now', () => {
+  describe('a claim that is now reserved for another pod', () => {
     const next = buildPod('next');
     const reservedFor = (...pods: (typeof pod)[]) =>
       changed((claim) => {
@@ -259,18 +259,18 @@ describe('InactiveClaims', () => {
     it.each([
       ['the same devices', reservedFor(next)],
       ['other devices of the node', withOtherDevices],
-    ])('is prepared for that one, with %s', async (_, answer) => {
+    ])('is prepared for the new pod, with %s', async (_, answer) => {
       const { reclaimed, handedOver, notified } = await sweep(answer, { sandboxes: [{ of: next.metadata.uid }] });
       expect([reclaimed, handedOver, notified]).toEqual([[], [name], 1]);
     });
 
-    it('stays with its pod while it is reserved for that, too, or while that has containers', async () => {
+    it('stays with its pod while still reserved for it, or while that has containers', async () => {
       const waiting = await sweep(reservedFor(pod, next));
       const running = await sweep(reservedFor(next), { sandboxes: [{ of: podUid }] });
       for (const { handedOver, notified } of [waiting, running]) expect([handedOver, notified]).toEqual([[], 0]);
     });
 
-    it('passes to that one although a sandbox of the first one is left', async () => {
+    it('passes to the new pod although a sandbox of the old one is left', async () => {
       const left = {
         ...device,
         attachment: { podNamespace: 'default', podName: 'app', podUid, sandboxId: 's', netnsPath: '/run/netns/x' },
@@ -281,31 +281,25 @@ describe('InactiveClaims', () => {
     });
 
     // Found by the simulation: the next pod gets no sandbox while this claim holds a device of another claim of its own.
-    it.each(['preparing', 'unpreparing'] as const)(
-      'is left to the kubelet for a while when it is %s',
-      async (state) => {
-        const handedOver = async (answer: () => unknown, sweeps: number) =>
-          (await sweep(answer, { claim: { ...stored, state }, sweeps })).handedOver;
-        for (const answer of [reservedFor(next), withOtherDevices]) {
-          expect(await handedOver(answer, 2)).toEqual([]);
-          expect(await handedOver(answer, 3)).toEqual([name]);
-        }
-      },
-    );
+    it.each(['preparing', 'unpreparing'] as const)('is left to the kubelet for a while if it is %s', async (state) => {
+      const handedOver = async (answer: () => unknown, sweeps: number) =>
+        (await sweep(answer, { claim: { ...stored, state }, sweeps })).handedOver;
+      for (const answer of [reservedFor(next), withOtherDevices]) {
+        expect(await handedOver(answer, 2)).toEqual([]);
+        expect(await handedOver(answer, 3)).toEqual([name]);
+      }
+    });
 
     // Found by the simulation: the kubelet makes a sandbox when it takes the claim for prepared, and asks no more.
-    it.each(['preparing', 'unpreparing'] as const)(
-      'is prepared, %s or not, when its sandbox is there',
-      async (state) => {
-        const sandboxes: Known[] = [{ of: next.metadata.uid }];
-        expect((await sweep(reservedFor(next), { claim: { ...stored, state }, sandboxes })).handedOver).toEqual([name]);
-        const passed = { ...stored, podUids: [next.metadata.uid], state: 'preparing' as const };
-        const { handedOver, notified } = await sweep(reservedFor(next), { claim: passed, sandboxes });
-        expect([handedOver, notified]).toEqual([[name], 1]);
-      },
-    );
+    it.each(['preparing', 'unpreparing'] as const)('is prepared, %s or not, once its sandbox exists', async (state) => {
+      const sandboxes: Known[] = [{ of: next.metadata.uid }];
+      expect((await sweep(reservedFor(next), { claim: { ...stored, state }, sandboxes })).handedOver).toEqual([name]);
+      const passed = { ...stored, podUids: [next.metadata.uid], state: 'preparing' as const };
+      const { handedOver, notified } = await sweep(reservedFor(next), { claim: passed, sandboxes });
+      expect([handedOver, notified]).toEqual([[name], 1]);
+    });
 
-    it('is prepared again when the driver was ended before its metadata was laid down', async () => {
+    it('is prepared again if the driver stopped before writing its metadata', async () => {
       const sandboxes: Known[] = [{ of: podUid }];
       for (const state of ['preparing', 'prepared', 'unpreparing'] as const) {
         const { handedOver, reads } = await sweep(() => object, { sandboxes, claim: { ...stored, state } });
@@ -315,7 +309,7 @@ describe('InactiveClaims', () => {
       expect((await sweep(() => object, { sandboxes, isRecorded: false })).handedOver).toEqual([name]);
     });
 
-    it('is not prepared when it was given up meanwhile', async () => {
+    it('is not prepared if it was released meanwhile', async () => {
       let asked = 0;
       const { handedOver, notified } = await sweep(() => (asked++ === 0 ? reservedFor(next)() : object));
       expect([asked, handedOver, notified]).toEqual([2, [], 0]);
@@ -372,7 +366,7 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
   }
 
   // With adminAccess it holds no device, and its metadata is complete at prepare: nothing of it is left to complete.
-  it.each([true, false])('is left alone if it has adminAccess only, with metadata enabled: %s', async (enabled) => {
+  it.each([true, false])('is left alone if it has only adminAccess, with metadata enabled: %s', async (enabled) => {
     using bench = new DriverBench();
     const requests = [{ name: 'watch', devices: [{ device: 'dev-1', adminAccess: true }] }];
     const { inactive, counts, logger } = await prepareOn(bench, allocated('monitor', [], { requests }), enabled);

@@ -52,8 +52,8 @@ function startBench(claim = prepared) {
   return { state, logger, sweep };
 }
 
-describe('a VF that another component has left in a sandbox which the runtime has lost', () => {
-  it('is moved back when the sandbox cannot be starting any more', async () => {
+describe('a VF that another component left in a lost sandbox', () => {
+  it('is moved back once the sandbox can no longer be starting', async () => {
     const { sweep, logger } = startBench();
     expect(await sweep()).toEqual([]);
     expect(await sweep(239_999)).toEqual([]);
@@ -69,7 +69,7 @@ describe('a VF that another component has left in a sandbox which the runtime ha
     expect(await sweep(-1)).toEqual(['vf-1']);
   });
 
-  it('has all of its time with the next claim, whose pod is just starting', async () => {
+  it('gets the full waiting time with its next claim, whose pod is starting', async () => {
     const { state, sweep } = startBench();
     await sweep();
     state.claim = { ...prepared, identity: { ...prepared.identity, name: 'next', uid: 'next' }, podUids: ['next'] };
@@ -78,7 +78,7 @@ describe('a VF that another component has left in a sandbox which the runtime ha
     expect(await sweep(240_000)).toEqual(['vf-1']);
   });
 
-  it('is tried again in the next round if that fails, not after all of its time', async () => {
+  it('is retried in the next round, without the full waiting time', async () => {
     const stuck = { ...device, name: 'vf-stuck' };
     const { sweep } = startBench({ ...prepared, devices: [stuck] });
     await sweep();
@@ -89,7 +89,7 @@ describe('a VF that another component has left in a sandbox which the runtime ha
     ['it is on the host', { isOnHost: true }],
     ['a sandbox of its pod is listed', { isListed: true }],
     ['the list of the runtime is stale', { isFresh: false }],
-  ])('stays where it is while %s, and has all of its time afterwards', async (_, change) => {
+  ])('stays in place while %s, and gets the full waiting time afterwards', async (_, change) => {
     const { state, sweep } = startBench();
     await sweep();
     const before = { ...state };
@@ -128,7 +128,7 @@ describe('a VF that another component has left in a sandbox which the runtime ha
         ],
       },
     ],
-  ])('stays where it is if its claim %s', async (_, claim) => {
+  ])('stays in place if its claim %s', async (_, claim) => {
     const { sweep } = startBench(claim);
     await sweep();
     expect(await sweep(300_000)).toEqual([]);

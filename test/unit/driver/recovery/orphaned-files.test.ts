@@ -71,7 +71,7 @@ describe('OrphanedFiles', () => {
   const put = (name: string, state: 'preparing' | 'prepared' | 'unpreparing' = 'prepared') =>
     store.putClaim({ identity: identity(name), podUids: [], state, devices: [] });
 
-  it('removes directories and records of claims that the store does not have, and what a killed driver was removing', async () => {
+  it('removes directories and records of claims that are not stored, and finishes an interrupted removal', async () => {
     for (const name of ['kept', 'gone']) await layDown(name);
     put('kept');
     mkdirSync(join(top(), '.removed-x/vf'), { recursive: true });
@@ -83,7 +83,7 @@ describe('OrphanedFiles', () => {
     expect(logger.messages('warn')).toHaveLength(length);
   });
 
-  it('removes what claims that the store does not have left outside of their directories, and nothing of others', async () => {
+  it('removes files of such claims outside of their directories, and nothing of others', async () => {
     const list = () =>
       [cdiDir, attributesDir, downwardApiDir].map((path) => readdirSync(path, { recursive: true }).sort());
     await layDown('kept');
@@ -108,7 +108,7 @@ describe('OrphanedFiles', () => {
     expect(logger.messages('warn').filter((message) => message.includes('file of a claim'))).toHaveLength(5);
   });
 
-  it('leaves a directory to a claim of its name that comes while the sweep waits for the lock', async () => {
+  it('keeps a directory for a claim of the same name that arrives while it waits for the lock', async () => {
     await layDown('nic');
     const held = await locks.acquire('default_nic');
     const swept = orphans.sweep(never);
@@ -133,7 +133,7 @@ describe('OrphanedFiles', () => {
     },
   );
 
-  it('does not wait for the lock of a directory when the driver stops', async () => {
+  it("does not wait for a directory's lock when the driver stops", async () => {
     await layDown('nic');
     using _held = await locks.acquire('default_nic');
     const stop = new AbortController();

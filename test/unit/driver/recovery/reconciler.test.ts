@@ -10,7 +10,7 @@ function create(tasks: ReconcileTask[]) {
 }
 
 describe('Reconciler', () => {
-  it('makes a round after each pause, and one when something has changed', async () => {
+  it('runs a round after each pause, and one after a change', async () => {
     let rounds = 0;
     const { clock, reconciler } = create([{ name: 'count', run: async () => void rounds++ }]);
     await using _ = reconciler;
@@ -52,7 +52,7 @@ describe('Reconciler', () => {
       return seen;
     };
 
-    it('makes one more round at once, then waits longer each time, at most as long as without a request', async () => {
+    it('runs one more round at once, then with growing pauses up to the normal one', async () => {
       await using bench = createNudging();
       expect(await pauses(bench, 8)).toEqual([
         [2, 1_000],
@@ -66,7 +66,7 @@ describe('Reconciler', () => {
       ]);
     });
 
-    it('treats a request of what a task has left running in the background in the same way', async () => {
+    it('treats requests from background work of a task in the same way', async () => {
       await using bench = createNudging((reconciler) => void setImmediate(() => reconciler.nudge()));
       expect(await pauses(bench, 3)).toEqual([
         [2, 1_000],
@@ -75,7 +75,7 @@ describe('Reconciler', () => {
       ]);
     });
 
-    it('makes a round at once all the same when something else has changed', async () => {
+    it('still runs a round at once after another change', async () => {
       await using bench = createNudging();
       await pauses(bench, 3);
       await settled();
@@ -84,7 +84,7 @@ describe('Reconciler', () => {
       expect([bench.counted.rounds, bench.clock.sleeping()]).toEqual([6, [16_000]]);
     });
 
-    it('makes another round at once when something has changed during the round', async () => {
+    it('runs another round at once after a change during the round', async () => {
       const { promise, resolve } = Promise.withResolvers<void>();
       await using bench = createNudging(() => promise, 1);
       await settled();
@@ -94,7 +94,7 @@ describe('Reconciler', () => {
       expect([bench.counted.rounds, bench.clock.sleeping()]).toEqual([2, [60_000]]);
     });
 
-    it('waits no longer than at first after a round without a request', async () => {
+    it('resets the pause after a round without a request', async () => {
       await using bench = createNudging(undefined, 3);
       expect(await pauses(bench, 3)).toEqual([
         [2, 1_000],
@@ -111,7 +111,7 @@ describe('Reconciler', () => {
     });
   });
 
-  it('goes on after a task that fails, and says which', async () => {
+  it('continues after a failed task, and names it', async () => {
     const done: string[] = [];
     const { logger, reconciler } = create([
       { name: 'bad', run: () => Promise.reject(new Error('no')) },
@@ -122,7 +122,7 @@ describe('Reconciler', () => {
     expect(logger.lines).toMatchObject([{ level: 'warn', fields: { task: 'bad' } }]);
   });
 
-  it('makes one round at a time, and aborts it when it is stopped', async () => {
+  it('runs one round at a time, and aborts it on stop', async () => {
     let running = 0;
     let most = 0;
     const hang = (signal: AbortSignal) =>

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { RecordedFiles } from '../../../../src/driver/recovery/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 
-it('makes files again in a later round if the disk failed when the driver started, and then no more', async () => {
+it('RecordedFiles restores files once in a later round if the disk failed at startup', async () => {
   const answers = [[new Error('EIO')], undefined, []];
   let asked = 0;
   const restoreMetadata = async () => {

@@ -19,14 +19,14 @@ function resetPf(): void {
   bench.control.calls.length = 0;
 }
 
-describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared', () => {
+describe('a PF reset (sriov_numvfs 0, then N) while its VF is prepared', () => {
   let first: AllocatedClaim;
   beforeEach(async () => {
     first = allocated('c', ['dev-1'], wanted);
     await bench.prepare(first);
   });
 
-  it('the VF is configured again when the kubelet prepares it again, and its original state is kept', async () => {
+  it('configures the VF again when the kubelet prepares it, and keeps its original state', async () => {
     resetPf();
     expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
     expect(bench.control.drivers.get(pci)).toBe('vfio-pci');
@@ -35,14 +35,14 @@ describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared',
     expect(bench.control.calls.at(-1)).toBe(`restore ${pci} {"driver":"igbvf","vf":{"trust":false}}`);
   });
 
-  it('and before it moves to its pod, when the kubelet does not prepare it again', async () => {
+  it('configures the VF again before it moves to its pod, if the kubelet does not prepare it', async () => {
     resetPf();
     const stored = bench.store.claim(first.identity.uid)!;
     await bench.driver.assure(stored, stored.devices[0]!);
     expect(bench.control.drivers.get(pci)).toBe('vfio-pci');
   });
 
-  it('but not while it is in its pod, nor one that another component moves', async () => {
+  it('does not configure a VF in its pod, or one that another component moves', async () => {
     const stored = bench.store.claim(first.identity.uid)!;
     const [device] = stored.devices;
     const attachment = {
@@ -59,7 +59,7 @@ describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared',
     expect(bench.control.count('apply')).toBe(0);
   });
 
-  it('says what is wrong when the VF is gone, and gives it up without an error', async () => {
+  it('reports a missing VF, and unprepares it without an error', async () => {
     bench.control.failures.set('apply', new Error('no such device'));
     expect(await bench.prepare(first)).toMatchObject({ error: { message: 'no such device' } });
     expect(await bench.unprepare(first)).toBeUndefined();
@@ -67,8 +67,8 @@ describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared',
   });
 });
 
-describe('a node that has booted', () => {
-  it('reads the state of its VFs anew, configures them again, and restores the state read after the boot', async () => {
+describe('a reboot of the node', () => {
+  it('reads the VFs again, configures them, and later restores the state read after the boot', async () => {
     const claim = allocated('c', ['dev-1'], wanted);
     await bench.prepare(claim);
     const stored = bench.store.claim(claim.identity.uid)!;

@@ -21,8 +21,8 @@ function stuckWith(name: string) {
   };
 }
 
-describe('calls of the kubelet with serialize: false', () => {
-  it('a claim that hangs delays its own pod only', async () => {
+describe('concurrent kubelet calls with serialize: false', () => {
+  it('delay only the pod of a hanging claim', async () => {
     const { behaviour, begun, release } = stuckWith('slow');
     await using bench = await startBench(behaviour, { serialize: false });
     const client = bench.kubelet.client(testDriver);
@@ -40,7 +40,7 @@ describe('calls of the kubelet with serialize: false', () => {
     expect((await unprepare).claims[slow.uid]?.error).toBe('');
   });
 
-  it('two calls with the same claims in another order do not wait for each other for ever', async () => {
+  it('do not deadlock on the same claims in another order', async () => {
     await using bench = await startBench({}, { serialize: false });
     const client = bench.kubelet.client(testDriver);
     const wires = ['a', 'b', 'c'].map((name) => bench.addPod(name).wire);
@@ -52,7 +52,7 @@ describe('calls of the kubelet with serialize: false', () => {
 });
 
 describe('prepareAgain', () => {
-  it('prepares a claim with the pods that it is reserved for now, if that is due when its turn has come', async () => {
+  it('prepares a claim for the pods that reserve it now, if still necessary', async () => {
     const podUids: string[][] = [];
     await using bench = await startBench({
       prepareResourceClaims: async (claims) => {
@@ -71,7 +71,7 @@ describe('prepareAgain', () => {
 });
 
 describe('reclaim', () => {
-  it('unprepares a claim with its files, when its turn has come and it is over', async () => {
+  it('unprepares a claim with its files if it is still over', async () => {
     await using bench = await startBench();
     const { wire } = await bench.preparePod('gone');
     expect(bench.claimDirs()).toEqual(['default_gone']);

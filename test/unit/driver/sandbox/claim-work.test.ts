@@ -14,7 +14,7 @@ import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
-describe('the VFs of a claim', () => {
+describe('ClaimWork for the VFs of a claim', () => {
   const identity = { namespace: 'default', name: 'fast-net', uid: 'uid' };
   const place = {
     sandboxId: 's1',
@@ -142,7 +142,7 @@ describe('the VFs of a claim', () => {
   const file = (request: string) => readFileSync(join(claimDir(), request, 'metadata.json'), 'utf8').trim();
   const dataOf = (index: number) => metadata.read(identity, `vf-${index}`)?.devices[0]?.networkData;
 
-  it('say whether containers are near them, also after a restart, until they are in another sandbox', async () => {
+  it('knows after a restart whether containers are near them, until the next sandbox', async () => {
     const aligned = () => metadata.read(identity, 'vf-1')?.devices[0]?.attributes?.numaAligned;
     alignment = 'unknown';
     await serve();
@@ -161,7 +161,7 @@ describe('the VFs of a claim', () => {
     expect(aligned()).toBeUndefined();
   });
 
-  it('stay on the host when the claim was unprepared while its lock was waited for', async () => {
+  it('leaves them on the host if the claim was unprepared while it waited for the lock', async () => {
     const unprepare = await locks.acquire(claimKey(identity));
     const served = serve();
     await setImmediate();
@@ -171,7 +171,7 @@ describe('the VFs of a claim', () => {
     expect([await served, calls]).toEqual(['gone', []]);
   });
 
-  it('are not taken for gone when they cannot be read', async () => {
+  it('does not treat unreadable VFs as removed', async () => {
     await serve();
     pod.set('dev-1', new Error('no answer from the kernel'));
     await expect(serve()).rejects.toThrow('no answer from the kernel');
@@ -182,7 +182,7 @@ describe('the VFs of a claim', () => {
     expect(dataOf(1)).toBeDefined();
   });
 
-  it('are followed although another one of the claim has left, or cannot be read', async () => {
+  it('follows VFs although another one has left or is unreadable', async () => {
     await serve();
     pod.delete('dev-1');
     pod.set('dev-2', { ...stateOf(2), ips: ['192.0.2.22/24'] });
@@ -194,7 +194,7 @@ describe('the VFs of a claim', () => {
     expect([gate(), file('vf-2')]).toEqual(['none', expect.stringContaining('192.0.2.23')]);
   });
 
-  it('are withdrawn when they have left although one before them cannot be read', async () => {
+  it('withdraws metadata of VFs that left although an earlier one is unreadable', async () => {
     await serve();
     pod.set('dev-1', new Error('no answer'));
     pod.delete('dev-2');
@@ -202,14 +202,14 @@ describe('the VFs of a claim', () => {
     expect([gate(), file('vf-2'), dataOf(2)]).toEqual(['none', '', undefined]);
   });
 
-  it('leave no metadata of an earlier sandbox of the pod when they cannot be attached in the next one', async () => {
+  it('removes metadata of the earlier sandbox if they cannot be attached in the next one', async () => {
     await serve();
     for (const name of ['dev-1', 'dev-2']) pod.set(name, new Error(`${name} is busy`));
     await work.serve(identity, { ...place, sandboxId: 's2' }, links as never, never, progress);
     expect([gate(), file('vf-1'), dataOf(2)]).toEqual(['none', '', undefined]);
   });
 
-  it('are not ready if the metadata of one that has left cannot be withdrawn, which is tried again', async () => {
+  it('is not ready while the metadata of a VF that left cannot be withdrawn, and retries', async () => {
     await serve();
     pod.delete('dev-1');
     withdrawError = new Error('read-only file system');
@@ -220,7 +220,7 @@ describe('the VFs of a claim', () => {
     expect([gate(), file('vf-1'), dataOf(1)]).toEqual(['none', '', undefined]);
   });
 
-  it('have no metadata of before they left, though it could not be withdrawn then, and they cannot be attached again', async () => {
+  it('hides old metadata of VFs that left, even if it could not be withdrawn and they cannot be attached again', async () => {
     await serve();
     const path = join(claimDir(), 'vf-1', 'metadata.json');
     const before = file('vf-1');
@@ -232,7 +232,7 @@ describe('the VFs of a claim', () => {
     expect([gate(), file('vf-1')]).toEqual(['none', '']);
   });
 
-  it('are attached although another one of the claim cannot be, and no container starts', async () => {
+  it('attaches the other VFs if one fails, and starts no container', async () => {
     pod.delete('dev-1');
     expect(await serve()).toMatchObject({ withdrawn: { message: 'dev-1 is nowhere' } });
     expect(calls).toEqual(['assure dev-1, free', 'attach dev-1', 'assure dev-2, free', 'attach dev-2']);
@@ -244,7 +244,7 @@ describe('the VFs of a claim', () => {
     });
   });
 
-  it('are detached although another one of the claim cannot be, and each failure is reported', async () => {
+  it('detaches the other VFs if one fails, and reports each failure', async () => {
     await serve();
     calls.length = 0;
     detachErrors.set('dev-1', new Error('dev-1 is busy'));

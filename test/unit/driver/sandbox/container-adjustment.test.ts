@@ -39,7 +39,7 @@ async function stage(bench: DriverBench, config = [fromClass({})]) {
 }
 
 describe('containerAdjustment', () => {
-  it('gives a container with several requests for one resource one variable and one file for all of them', async () => {
+  it('merges several requests for one resource into one variable and one file', async () => {
     using bench = new DriverBench();
     const { dataDir, adjust } = await stage(bench);
     const addresses = [0, 1, 2, 3].map((index) => `0000:00:00.${index}`);
@@ -61,13 +61,13 @@ describe('containerAdjustment', () => {
     expect([adjust('main'), adjust('other'), adjust('setup', 'another')]).toEqual([undefined, undefined, undefined]);
   });
 
-  it('sets no variables where the class wants none', async () => {
+  it('sets no variables if the class disables them', async () => {
     using bench = new DriverBench();
     const { adjust } = await stage(bench, [fromClass({ dialects: {} })]);
     expect(adjust('setup')).toMatchObject({ env: [], mounts: [{}, {}] });
   });
 
-  it('throws what the store throws only for containers with a claim', () => {
+  it('throws store errors only for containers with a claim', () => {
     const store = {
       claimsOfPod: () => {
         throw new Error('the store is damaged');

@@ -36,21 +36,21 @@ describe('DeletedPods', () => {
     pods = new DeletedPods({ registry: { waiting: () => waiting }, isWanted, clock, logger: new RecordingLogger() });
   });
 
-  it('ends what waits for pods that were deleted, and nothing else', async () => {
+  it('ends only containers that wait for deleted pods', async () => {
     waiting = [sandbox('kept'), sandbox('deleted')];
     answer = async (name) => name === 'kept';
     await pods.look();
     expect(ended).toEqual(['deleted']);
   });
 
-  it('concludes nothing from an API server that does not answer', async () => {
+  it('concludes nothing from an unreachable API server', async () => {
     waiting = [sandbox('unknown')];
     answer = () => Promise.reject(new Error('connection refused'));
     await pods.look();
     expect(ended).toEqual([]);
   });
 
-  it('looks every two seconds, and asks for nothing while no container waits', async () => {
+  it('polls every two seconds, only while a container waits', async () => {
     pods.start();
     await turns();
     await pass(2_000);
@@ -62,7 +62,7 @@ describe('DeletedPods', () => {
     expect(clock.sleeping()).toEqual([]);
   });
 
-  it('asks every thirty seconds for a pod whose sandbox has not become ready within two minutes', async () => {
+  it('polls every thirty seconds for a pod whose sandbox is not ready after two minutes', async () => {
     waiting = [sandbox('stuck')];
     const asksWithin = async (ms: number) => {
       asked = [];

@@ -21,7 +21,7 @@ const claim: StoredClaim = {
 };
 
 describe('toDeviceStatuses', () => {
-  it('says of each VF whether it is in its pod', () => {
+  it('reports for each VF whether it is in its pod', () => {
     expect(
       toDeviceStatuses(claim, ({ name }) =>
         name === 'dev-1' ? { networkData: { interfaceName: 'net1' } } : undefined,
@@ -32,7 +32,7 @@ describe('toDeviceStatuses', () => {
     ]);
   });
 
-  it('has no VF of a claim ready that has failed: none of its containers can start', () => {
+  it('reports no VF of a failed claim as ready, since its containers cannot start', () => {
     const reason = 'device dev-2 is no longer in the network namespace of pod apps/web-0';
     expect(toDeviceStatuses(claim, reason)).toMatchObject(
       [1, 2].map((index) => ({ device: `dev-${index}`, ready: false, reason: 'NotAttached', message: reason })),

@@ -33,7 +33,7 @@ async function changeAndLook(): Promise<number> {
 }
 
 describe('Follow', () => {
-  it('looks once at a burst of changes', async () => {
+  it('reads the pod once per burst of changes', async () => {
     using _ = follow();
     for (let change = 0; change < 20; change++) networks.change();
     expect([looks, clock.sleeping()]).toEqual([0, [250]]);
@@ -42,7 +42,7 @@ describe('Follow', () => {
     expect([looks, clock.sleeping()]).toEqual([1, []]);
   });
 
-  it('looks less and less often at a pod that keeps changing, says so once, and is quick again after a rest', async () => {
+  it('reads a constantly changing pod less and less often, logs it once, and recovers after a pause', async () => {
     using _ = follow();
     const pausesMs: number[] = [];
     for (let change = 0; change < 17; change++) pausesMs.push(await changeAndLook());
@@ -53,7 +53,7 @@ describe('Follow', () => {
     expect(await changeAndLook()).toBe(250);
   });
 
-  it('hears nothing of a pod that keeps changing until it looks again', async () => {
+  it('ignores further changes of a constantly changing pod until the next reading', async () => {
     using _ = follow();
     for (let change = 0; change < 9; change++) await changeAndLook();
     networks.change();

@@ -46,7 +46,7 @@ function open(files: MetadataCalls, onWritten: MetadataWriterOptions['onWritten'
 describe('MetadataWriter', () => {
   const facts = { claim: 'apps/fast-net', request: 'vf', devices: ['dev-1'] };
 
-  it('writes the requests for the sandbox, which opens the gate, and logs which generation containers find', async () => {
+  it('writes the requests for the sandbox, which opens the gate, and logs the generation', async () => {
     const calls: string[] = [];
     const { writer, logger } = open(fakeFiles(3, calls));
     await writer.write(identity, 's1', readings);
@@ -54,19 +54,19 @@ describe('MetadataWriter', () => {
     expect(logger.lines).toMatchObject([{ message: 'metadata written', fields: { ...facts, generation: 3 } }]);
   });
 
-  it('opens the gate of a claim without VFs, which has nothing to wait for', async () => {
+  it('opens the gate of a claim without VFs', async () => {
     const calls: string[] = [];
     await open(fakeFiles(1, calls)).writer.write(identity, 's1', []);
     expect(calls).toEqual(['open for s1']);
   });
 
-  it('does not say that files were written when metadata is off', async () => {
+  it('logs no written files if metadata is off', async () => {
     const { writer, logger } = open(fakeFiles(0));
     await writer.write(identity, 's1', readings);
     expect(logger.lines).toEqual([]);
   });
 
-  it('neither writes a request nor opens the gate while one of its devices cannot be read, and reports nothing', async () => {
+  it('writes no request and keeps the gate closed while a device is unreadable, and reports nothing', async () => {
     const calls: string[] = [];
     const { writer } = open(fakeFiles(1, calls), ({ name }) => calls.push(`report ${name}`));
     const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
@@ -76,7 +76,7 @@ describe('MetadataWriter', () => {
     expect(calls).toEqual(['update vf']);
   });
 
-  it('writes the other requests when one cannot be written, and fails, since the gate is not open then', async () => {
+  it('writes the other requests if one fails, and reports the failure, since the gate stays closed', async () => {
     const calls: string[] = [];
     const files = fakeFiles(1, calls);
     const full = new Error('no space left on device');
@@ -89,7 +89,7 @@ describe('MetadataWriter', () => {
     expect(calls).toEqual(['update other for s1']);
   });
 
-  it('says whether the addresses will change soon', async () => {
+  it('reports whether addresses are about to change', async () => {
     const seen: unknown[] = [];
     const { writer } = open(fakeFiles(1), ({ name }, isSettled) => seen.push([name, isSettled]));
     for (const tentative of [true, false]) {
@@ -101,7 +101,7 @@ describe('MetadataWriter', () => {
     ]);
   });
 
-  it('does not fail when the claim status cannot be updated', async () => {
+  it('succeeds although the claim status cannot be updated', async () => {
     const err = new Error('the store is gone');
     const { writer, logger } = open(fakeFiles(3), () => {
       throw err;
@@ -113,7 +113,7 @@ describe('MetadataWriter', () => {
     });
   });
 
-  it('leaves the gate of a pod that was served without files open when a prepare adds them, with content', async () => {
+  it('keeps the gate open for a pod served without files when prepare adds files with content', async () => {
     using dir = tempDir();
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
     const start = (enabled: boolean) => {
@@ -133,7 +133,7 @@ describe('MetadataWriter', () => {
     expect(await on.metadata.read(identity, 'vf')).toMatchObject({ generation: 1 });
   });
 
-  it('logs and counts only what it has written, also after a restart', async () => {
+  it('logs and counts only actual writes, also after a restart', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();
     const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });

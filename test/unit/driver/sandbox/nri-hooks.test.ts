@@ -91,13 +91,13 @@ describe('NriHooks', () => {
     clock.advance(ms);
   }
 
-  it('answers when the sandbox is ready', async () => {
+  it('answers once the sandbox is ready', async () => {
     expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
     expect(calls).toEqual(['adopt s1', 'want ready']);
     expect(clock.sleeping()).toEqual([]);
   });
 
-  it('never refuses a sandbox, neither for time nor for an error', async () => {
+  it('never rejects a sandbox, neither for a timeout nor for an error', async () => {
     work = new Promise(() => undefined);
     expect(await answerAfter(499, hooks.runPodSandbox(pod, context))).toBe('waits');
     expect(await answerAfter(500, hooks.runPodSandbox(pod, context))).toBe('success');
@@ -105,13 +105,13 @@ describe('NriHooks', () => {
     expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
   });
 
-  it('answers well before a runtime that allows less', async () => {
+  it('answers well before a shorter runtime deadline', async () => {
     work = new Promise(() => undefined);
     expect(await answerAfter(300, hooks.runPodSandbox(pod, { ...context, timeoutMs: 400 }))).toBe('success');
   });
 
   it.each(['stopPodSandbox', 'removePodSandbox'] as const)(
-    'ends the sandbox at %s, as long as it may take',
+    'finishes the sandbox at %s, without a time limit',
     async (name) => {
       work = new Promise(() => undefined);
       expect(await answerAfter(1_499, hooks[name](pod, context))).toBe('waits');
@@ -122,7 +122,7 @@ describe('NriHooks', () => {
     },
   );
 
-  it('answers at once when the runtime need not wait, and goes on', async () => {
+  it('answers at once if the runtime need not wait, and continues in the background', async () => {
     mayGoOn = true;
     work = new Promise(() => undefined);
     expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
@@ -131,14 +131,14 @@ describe('NriHooks', () => {
     expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
   });
 
-  it('answers at once for a sandbox that has no claims', async () => {
+  it('answers at once for a sandbox without claims', async () => {
     phase = 'pending';
     work = new Promise(() => undefined);
     expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
     expect(clock.sleeping()).toEqual([]);
   });
 
-  it('waits a little for a container that would be refused, and looks once more', async () => {
+  it('delays the rejection of a container shortly, and checks again', async () => {
     const ready = Promise.withResolvers<void>();
     work = ready.promise;
     refusals = [new Error('not yet')];
@@ -149,7 +149,7 @@ describe('NriHooks', () => {
     expect(calls).toEqual(['adopt s1', 'want ready', 'check', 'check']);
   });
 
-  it('refuses a container after that time, and at once when the sandbox has failed', async () => {
+  it('rejects a container after that time, and at once if the sandbox failed', async () => {
     work = new Promise(() => undefined);
     refusals = [new Error('not yet'), new Error('still not')];
     await expect(Promise.all([hooks.createContainer(pod, {} as Container, context), advance(500)])).rejects.toThrow(
@@ -160,7 +160,7 @@ describe('NriHooks', () => {
     await expect(hooks.createContainer(pod, {} as Container, context)).rejects.toThrow('the VF is gone');
   });
 
-  it('refuses a container on the wrong NUMA node, and waits a little for metadata that says where it is', async () => {
+  it('rejects a container on the wrong NUMA node, and waits shortly for metadata with its node', async () => {
     compare = () => {
       throw new Error('its CPUs are on NUMA node 1');
     };
@@ -176,7 +176,7 @@ describe('NriHooks', () => {
     expect(await answerAfter(0, hooks.createContainer(pod, {} as Container, context))).toBe('success');
   });
 
-  it('compares containers that started without it, before their sandboxes are served', () => {
+  it('compares containers that started without the driver before serving their sandboxes', () => {
     const of = (name: string, state: string, podSandboxId = 's1') => ({ name, state, podSandboxId }) as Container;
     hooks.synchronize([pod], [of('main', 'running'), of('init', 'stopped'), of('other', 'running', 's2')]);
     expect(calls).toEqual(['observe main', 'list 1, in use s1,s2', 'synchronized']);
@@ -190,7 +190,7 @@ describe('NriHooks', () => {
     );
   });
 
-  it('passes on what the runtime lists, and that it is gone', () => {
+  it("passes on the runtime's list, and its disconnect", () => {
     hooks.synchronize([pod], [{ podSandboxId: 's1', state: 'stopped' } as Container]);
     hooks.disconnected();
     expect(calls).toEqual(['list 1, in use s1', 'synchronized', 'expire']);

@@ -81,7 +81,7 @@ describe('NumaGuard', () => {
   const condition = (name = 'nic', device = 'vf-0') => guard.conditionOf(`uid-${name}`, device);
   const alignment = (sandboxId = 's1') => guard.alignmentOf('uid-nic', sandboxId, 'vf-0');
 
-  it('lets containers pass that have no exclusive CPUs, or none of the devices', () => {
+  it('ignores containers without exclusive CPUs, or without the devices', () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require'), deviceOf('vf-1', 1, 'require')])];
     expect(guard.check(pod, containerOf('4', undefined, { shares: 2 }))).toBe(false);
     expect(guard.check(pod, containerOf('4', []))).toBe(false);
@@ -93,7 +93,7 @@ describe('NumaGuard', () => {
     expect(condition('nic', 'vf-1')).toMatchObject({ status: 'True', reason: 'SameNumaNode' });
   });
 
-  it('reports a container on another node, with both nodes, and lets it start', () => {
+  it('reports a container on another NUMA node, with both nodes, and lets it start', () => {
     expect(guard.check(pod, containerOf('4,5', undefined, { mems: '1' }))).toBe(true);
     const where =
       'container main: its CPUs 4-5 are on NUMA node 1, its memory is on NUMA node 1, and device vf-0 is on NUMA node 0';
@@ -105,7 +105,7 @@ describe('NumaGuard', () => {
     expect(calls).toHaveLength(4);
   });
 
-  it('says of a device what the worst of its containers has', () => {
+  it('reports the worst placement among the containers of a device', () => {
     expect(guard.check(pod, containerOf('0', undefined, { name: 'init' }))).toBe(true);
     expect([alignment(), condition()?.status]).toEqual(['aligned', 'True']);
     expect(guard.check(pod, containerOf('4'))).toBe(true);
@@ -115,7 +115,7 @@ describe('NumaGuard', () => {
     expect([alignment(), alignment('s2'), condition()?.status]).toEqual([undefined, 'aligned', 'True']);
   });
 
-  it('refuses a container with numa: require, marks its claim after three times, and clears that when it is created', () => {
+  it('rejects a container with numa: require, sets a condition on its claim after three rejections, and clears it on success', () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')]), claimOf('other', [deviceOf('vf-9', 1)])];
     const refused = containerOf('4', ['nic_vf-0', 'other_vf-9']);
     const refuse = () => {
@@ -161,7 +161,7 @@ describe('NumaGuard', () => {
         };
       },
     ],
-  ])('refuses it also if it is not known, and reports nothing otherwise: %s', (_, set) => {
+  ])('rejects it also if placement is unknown, and reports nothing otherwise: %s', (_, set) => {
     set();
     expect(() => guard.check(pod, containerOf('4'))).toThrow(/unknown|cannot be read: EACCES/);
     expect(() => guard.check(pod, containerOf('4'))).toThrow(expect.objectContaining({ code: 'numa-unknown' }));
@@ -173,7 +173,7 @@ describe('NumaGuard', () => {
     expect(condition()).toMatchObject({ status: 'Unknown', reason: 'NumaNodeUnknown' });
   });
 
-  it('takes devices of all claims of a container together', () => {
+  it('combines the devices of all claims of a container', () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')]), claimOf('other', [deviceOf('vf-9', 1, 'require')])];
     guard.check(pod, containerOf('3,4', ['nic_vf-0', 'other_vf-9']));
     expect(calls).toEqual(['aligned']);
@@ -187,7 +187,7 @@ describe('NumaGuard', () => {
     ['of its own claim', ['DRA_CPUSET_uid-nic=0-1']],
     ['of its own claim, behind a thousand others', [...Array(1_000).fill('DRA_CPUSET_x=0-1'), 'DRA_CPUSET_uid-nic=0']],
     ['that fills a megabyte', [`DRA_CPUSET_uid-nic=${'0-65535,'.repeat(131_072)}0`]],
-  ])('compares the CPUs that the runtime sets, not those of a variable %s', (_, env) => {
+  ])('compares the CPUs set by the runtime, not those of a variable %s', (_, env) => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')])];
     const where = 'its CPUs 4-5 are on NUMA node 1, and device vf-0 is on NUMA node 0';
     const start = process.cpuUsage();
@@ -197,7 +197,7 @@ describe('NumaGuard', () => {
     expect(condition()).toMatchObject({ status: 'False', reason: 'OtherNumaNode' });
   });
 
-  it('does not trust a variable that a container sets itself', () => {
+  it('ignores a variable that the container sets itself', () => {
     const burstable = { ...pod, cgroupParent: '/kubepods/burstable/podpod-1' };
     const shared = (env: string[]) => containerOf('0,1,4', undefined, { shares: 2, env });
     expect(guard.check(burstable, shared(['DRA_CPUSET_x=0']))).toBe(false);
@@ -206,7 +206,7 @@ describe('NumaGuard', () => {
     expect(condition()).toMatchObject({ status: 'False', reason: 'OtherNumaNode' });
   });
 
-  it('reports a container that started without it, once, and does not count it', () => {
+  it('reports once a container that started without the driver, and does not count it', () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')])];
     guard.observe(pod, containerOf('4'));
     guard.observe(pod, containerOf('4'));
@@ -214,7 +214,7 @@ describe('NumaGuard', () => {
     expect([alignment(), condition()?.reason]).toEqual(['misaligned', 'OtherNumaNode']);
   });
 
-  it('compares a running container again for which the store could not be read', () => {
+  it('compares a running container again if the store was unreadable', () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0)])];
     storeError = new Error('disk I/O error');
     expect(() => guard.observe(pod, containerOf('4'))).toThrow('disk I/O error');
@@ -226,7 +226,7 @@ describe('NumaGuard', () => {
     expect(alignment()).toBe('misaligned');
   });
 
-  it('forgets claims that are unprepared', () => {
+  it('drops unprepared claims', () => {
     guard.check(pod, containerOf('4'));
     claims = [claimOf('next', [deviceOf('vf-0', 0)])];
     guard.check({ ...pod, id: 's2' }, containerOf('0', ['next_vf-0']));

@@ -88,7 +88,7 @@ describe('compareNodes', () => {
     ['another device is somewhere', compareNodes(0, [0, undefined], place('3'), nodes), 'aligned'],
   ])('%s', (_, result, expected) => expect(result).toBe(expected));
 
-  it('finds every device near where there is one node, or none, whatever its firmware reports', () => {
+  it('treats every device as near if the machine has one NUMA node or none, whatever firmware reports', () => {
     for (const few of [new Map(), new Map([[0, new Set([0, 1])]])]) {
       const placement = placementOf('0', '', few);
       expect(placement && compareNodes(undefined, [undefined], placement, few)).toBe('aligned');
@@ -98,7 +98,7 @@ describe('compareNodes', () => {
     expect(placement && compareNodes(1, [1], placement, only)).toBe('misaligned');
   });
 
-  it('describes where a container is', () => {
+  it('describes the placement of a container', () => {
     expect(describePlacement(place('2-3'))).toBe('its CPUs 2-3 are on NUMA node 0');
     expect(describePlacement(place('3,4', '1'))).toBe(
       'its CPUs 3-4 are on NUMA nodes 0-1, its memory is on NUMA node 1',

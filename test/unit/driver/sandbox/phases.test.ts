@@ -5,7 +5,7 @@ import { turns } from './fake-networks.ts';
 import { claim } from './fake-work.ts';
 import { openSandbox } from './open-sandbox.ts';
 
-describe('the phases of a sandbox', () => {
+describe('phases of a sandbox', () => {
   const seen = new Set<string>();
 
   beforeEach(() => {
@@ -18,7 +18,7 @@ describe('the phases of a sandbox', () => {
 
   afterEach(() => vi.restoreAllMocks());
 
-  it('follow each other as the table says, each transition of it in one of these lives', async () => {
+  it('follow the transition table, and the tested lives cover each transition', async () => {
     const whole = openSandbox([claim('a')]);
     await whole.sandbox.want('ready');
     whole.work.answer = { withdrawn: new SandboxError('vf-left', 'it has left') };
@@ -46,7 +46,7 @@ describe('the phases of a sandbox', () => {
   it.each([
     ['ready', 'attaching'],
     ['gone', 'detaching'],
-  ] as const)('never skip one: %s follows %s only', (next, before) => {
+  ] as const)('are not skipped: %s follows only %s', (next, before) => {
     const phase = new SandboxPhase();
     expect(() => phase.enter(next)).toThrow(`a sandbox cannot become ${next} while it is pending`);
     phase.enter(before);

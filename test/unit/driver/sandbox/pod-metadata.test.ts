@@ -30,7 +30,7 @@ const tell = (access: StoredDevice['access'], more: object = {}) =>
   });
 
 describe('toDeviceMetadata', () => {
-  it('describes a VF in user space as DPDK needs it, without the attributes of its kernel interface', () => {
+  it('describes a VF in user space for DPDK, without attributes of its kernel interface', () => {
     const vfio = { device: '/dev/vfio/42', iommuGroup: '42' };
     const metadata = tell(
       { driver: 'mlx5_vfio_pci', vfio, nodes: ['/dev/vfio/vfio', '/dev/vfio/42'] },
@@ -54,7 +54,7 @@ describe('toDeviceMetadata', () => {
     });
   });
 
-  it('tells the driver that a VF has now, and the RDMA device that its claim asked for', () => {
+  it('returns the current driver, and the RDMA device that the claim requested', () => {
     const { attributes: shown } = tell({ driver: 'iavf', rdmaDevice: 'irdma1', nodes: ['/dev/infiniband/uverbs1'] });
     expect(shown).toMatchObject({
       driver: { string: 'iavf' },
@@ -67,14 +67,14 @@ describe('toDeviceMetadata', () => {
     expect(shown).not.toHaveProperty('vlan');
   });
 
-  it('has the rates of a VF, and none for those without', () => {
+  it('includes the rates of a VF if it has any', () => {
     const config = { vf: { minTxRate: 0, maxTxRate: 400 } };
     const { attributes: shown } = toDeviceMetadata(testDriver, { ...device, config }, attributes, state);
     expect(shown).toMatchObject({ maxTxRate: { int: 400 } });
     expect(shown).not.toHaveProperty('minTxRate');
   });
 
-  it('keeps what the inventory has where nothing else is known', () => {
+  it("uses the inventory's attributes if nothing newer is known", () => {
     expect(tell(undefined, { hardwareAddress: undefined }).attributes).toEqual(attributes);
     expect(tell({ nodes: [] }).attributes).toMatchObject({ driver: { string: 'mlx5_core' }, mtu: { int: 1500 } });
   });

@@ -97,7 +97,7 @@ describe('SandboxRegistry', () => {
     }
   }
 
-  it('serves what the runtime lists, and knows whether its list is up to date', async () => {
+  it('serves the sandboxes that the runtime lists, and knows whether the list is current', async () => {
     put('a', 'pod-s1');
     expect([registry.isFresh, registry.has('s1')]).toEqual([false, false]);
     await list([facts('s1'), facts('s2')]);
@@ -107,7 +107,7 @@ describe('SandboxRegistry', () => {
     expect([registry.isFresh, registry.has('s1')]).toEqual([false, true]);
   });
 
-  it('serves a pod in the sandbox with its containers only, while an earlier one of it is still listed', async () => {
+  it('serves a pod only in the sandbox with its containers, while an earlier one is still listed', async () => {
     put('a', 'pod');
     registry.synchronize([facts('s1', 'pod'), facts('s2', 'pod')], new Set(['s2']));
     await requeue(2);
@@ -117,7 +117,7 @@ describe('SandboxRegistry', () => {
     expect(new Set(done)).toEqual(new Set(['serve a in s2']));
   });
 
-  it('looks at the sandboxes that are ready again a few at a time, and at none once it is disposed of', async () => {
+  it('checks ready sandboxes a few at a time, and none once disposed of', async () => {
     const names = Array.from({ length: 10 }, (_, index) => `s${index + 10}`);
     for (const name of names) {
       networks.paths.add(pathOf(name));
@@ -140,7 +140,7 @@ describe('SandboxRegistry', () => {
     expect(done.length).toBeLessThanOrEqual(24);
   });
 
-  it('looks again at the sandboxes of one pod only, when its claims were laid down anew', async () => {
+  it('checks only the sandboxes of a pod whose claims were prepared again', async () => {
     put('a', 'pod-s1');
     put('b', 'pod-s2');
     await list([facts('s1'), facts('s2')]);
@@ -154,7 +154,7 @@ describe('SandboxRegistry', () => {
     ['that the runtime has lost the namespaces of', { isNetnsUnknown: true as const }],
     // containerd 2.4 after a node's death: as for a pod on the host's network.
     ['that the runtime lists without a network namespace', {}],
-  ])('finds the namespace of a sandbox %s in what is stored', async (_what, listed) => {
+  ])('finds the namespace of a sandbox %s in the store', async (_what, listed) => {
     put('a', 'pod-s1', 's1');
     const { netnsPath: _unknown, ...known } = facts('s1');
     await list([{ ...known, ...listed }]);
@@ -164,13 +164,13 @@ describe('SandboxRegistry', () => {
     expect(done.at(-1)).toBe('detach a from s1');
   });
 
-  it('detaches VFs of a sandbox that was never seen when it is stopped', async () => {
+  it('detaches VFs of an unknown sandbox when it is stopped', async () => {
     put('a', 'pod-s1', 's1');
     await registry.end(facts('s1'));
     expect(done).toEqual(['detach a from s1']);
   });
 
-  it('detaches VFs at once when the namespace is gone, also of a sandbox that is still listed', async () => {
+  it('detaches VFs at once when the namespace is removed, also from a listed sandbox', async () => {
     put('a', 'pod-s1', 's1');
     await list([facts('s1')]);
     networks.gone.add(pathOf('s1'));
@@ -179,7 +179,7 @@ describe('SandboxRegistry', () => {
     expect(registry.has('s1')).toBe(false);
   });
 
-  it('takes a sandbox for gone that is not listed for 10 s, however often it looks: it may be in the making', async () => {
+  it('treats a sandbox as removed after 10 s without being listed, since it may be starting', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([], none);
     clock.advance(9_999);
@@ -191,13 +191,13 @@ describe('SandboxRegistry', () => {
     expect([done, ended]).toEqual([['detach a from s1'], new Set()]);
   });
 
-  it('knows which sandbox of a pod is current after the end of an earlier one', async () => {
+  it('knows the current sandbox of a pod after an earlier one ends', async () => {
     for (const sandboxId of ['s1', 's2']) registry.adopt(facts(sandboxId, 'p'), false);
     await turns();
     expect([registry.find('s1'), registry.mayBeCurrent(facts('s1', 'p'))]).toEqual([undefined, false]);
   });
 
-  it('leaves a sandbox alone whose first sign of life came meanwhile', async () => {
+  it('does not remove a sandbox that first appears meanwhile', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([], none);
     registry.adopt(facts('s1'), false);
@@ -206,7 +206,7 @@ describe('SandboxRegistry', () => {
     expect(done.filter((each) => each.startsWith('detach'))).toEqual([]);
   });
 
-  it('serves a sandbox anew that was taken for gone, once its VFs have left it', async () => {
+  it('serves a sandbox again that was treated as removed, once its VFs have left it', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([], none);
     clock.advance(10_000);
@@ -219,7 +219,7 @@ describe('SandboxRegistry', () => {
     expect(registry.find('s1')).toMatchObject({ isEnding: false, phase: 'ready' });
   });
 
-  it('ends the containers of a sandbox that was taken for gone and is stopped meanwhile', async () => {
+  it('ends the containers of a sandbox that is stopped after being treated as removed', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([], none);
     clock.advance(10_000);
@@ -228,7 +228,7 @@ describe('SandboxRegistry', () => {
     expect([done, ended]).toEqual([['detach a from s1'], new Set(['s1'])]);
   });
 
-  it('concludes nothing from a list that is not up to date', async () => {
+  it('concludes nothing from an outdated list', async () => {
     put('a', 'pod-s1', 's1');
     await requeue(3);
     registry.synchronize([], none);
@@ -238,7 +238,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual([]);
   });
 
-  it('ends a sandbox that is missing in the next list of the runtime', async () => {
+  it("ends a sandbox that is missing in the runtime's next list", async () => {
     put('a', 'pod-s1');
     registry.synchronize([facts('s1')], none);
     await turns();
@@ -248,7 +248,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual(['serve a in s1', 'detach a from s1']);
   });
 
-  it('leaves VFs in the sandbox that has them, until the runtime shows which one the pod lives in', async () => {
+  it("leaves VFs in their sandbox until the runtime reports the pod's current one", async () => {
     put('a', 'pod', 's2');
     const both = [facts('s1', 'pod'), facts('s2', 'pod')];
     await list(both);
@@ -259,7 +259,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual(['detach a from s2', 'serve a in s1']);
   });
 
-  it('does not take a sandbox for the current one while the pod is known to be in another, or has its VFs there', async () => {
+  it('does not consider a sandbox current while the pod or its VFs are in another', async () => {
     const mayBe = (...ids: string[]) => ids.map((id) => registry.mayBeCurrent(facts(id, 'pod')));
     put('a', 'pod', 's2');
     expect(mayBe('s1', 's2')).toEqual([false, true]);
@@ -273,7 +273,7 @@ describe('SandboxRegistry', () => {
     await turns();
   });
 
-  it('knows which pods have containers, from the list and from what the runtime does', () => {
+  it('knows from lists and events which pods have containers', () => {
     const of = () => ['pod-s1', 'pod-s2', 'pod-s3'].map((uid) => registry.mayHaveContainers(uid));
     registry.synchronize([facts('s1'), facts('s2')], new Set(['s1']));
     // The list may lack a container that is being created.
@@ -304,7 +304,7 @@ describe('SandboxRegistry', () => {
     expect(done).toContain('detach a from s1');
   });
 
-  it('serves a pod whose VFs are counted to a sandbox that is gone', async () => {
+  it('serves a pod whose VFs are recorded in a removed sandbox', async () => {
     put('a', 'pod', 's1');
     networks.gone.add(pathOf('s1'));
     await list([facts('s2', 'pod')]);
@@ -322,7 +322,7 @@ describe('SandboxRegistry', () => {
     expect([registry.hasPod('pod-s1'), registry.mayHaveContainers('pod-s1')]).toEqual([false, false]);
   });
 
-  it('repeats what failed, and then forgets the sandbox', async () => {
+  it('retries failed work, and then drops the sandbox', async () => {
     put('a', 'pod-s1', 's1');
     detachFailure = new Error('no space left on device');
     networks.gone.add(pathOf('s1'));

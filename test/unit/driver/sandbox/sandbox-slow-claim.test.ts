@@ -14,7 +14,7 @@ function openWaiting(answer: 'ready' | 'tentative', options: { liveUpdates?: boo
   return { ...opened, ready, attached };
 }
 
-describe('Sandbox, while one of its claims is being attached', () => {
+describe('Sandbox while one of its claims is being attached', () => {
   let opened: ReturnType<typeof openWaiting>;
   const pass = async (ms: number) => {
     await turns();
@@ -27,7 +27,7 @@ describe('Sandbox, while one of its claims is being attached', () => {
     opened = openWaiting('tentative');
   });
 
-  it('reads tentative addresses of the others until they are settled', async () => {
+  it('reads tentative addresses of the other claims until they are final', async () => {
     await pass(500);
     expect(served()).toBe(2);
     opened.work.answer = 'ready';
@@ -35,12 +35,12 @@ describe('Sandbox, while one of its claims is being attached', () => {
     expect([served(), opened.sandbox.isReady('a'), opened.sandbox.isReady('b')]).toEqual([3, true, false]);
   });
 
-  it('reads addresses that stay tentative for some seconds only', async () => {
+  it('stops reading addresses that stay tentative after some seconds', async () => {
     for (let tick = 0; tick < 30; tick++) await pass(500);
     expect(served()).toBe(11);
   });
 
-  it('reads the others once for each burst of changes in the pod', async () => {
+  it('reads the other claims once per burst of changes in the pod', async () => {
     opened = openWaiting('ready', { liveUpdates: true });
     await pass(2_000);
     expect(served()).toBe(1);
@@ -57,7 +57,7 @@ describe('Sandbox, while one of its claims is being attached', () => {
   });
 
   it.each(['gone', 'away'] as const)(
-    'detaches all after the last reading, and reads no more, when it is %s',
+    'detaches after the last reading, and stops reading, when it is %s',
     async (goal) => {
       await pass(500);
       await opened.sandbox.want(goal);
@@ -66,7 +66,7 @@ describe('Sandbox, while one of its claims is being attached', () => {
     },
   );
 
-  it('reads no more in the background when it is attached', async () => {
+  it('stops background reading once attached', async () => {
     opened.work.answer = 'ready';
     await pass(500);
     opened.attached.resolve();

@@ -3,7 +3,7 @@ import { turns } from './fake-networks.ts';
 import { claim, device } from './fake-work.ts';
 import { openSandbox } from './open-sandbox.ts';
 
-it('reports once how long the pod has waited for all of its VFs, failed attempts included', async () => {
+it('Sandbox reports once how long the pod waited for all its VFs, including failed attempts', async () => {
   const { sandbox, work, clock, waits } = openSandbox([claim('a'), claim('b')]);
   work.failures.set('b', new Error('not yet'));
   await sandbox.want('ready').catch(() => undefined);
@@ -19,7 +19,7 @@ it('reports once how long the pod has waited for all of its VFs, failed attempts
   expect(sandbox.waitedMs).toBeUndefined();
 });
 
-it('says how long the pod has waited for work to begin, for its VFs, and for their metadata', async () => {
+it('Sandbox reports the wait for work to begin, for VFs, and for metadata', async () => {
   const { sandbox, work, clock, waits } = openSandbox([claim('a')]);
   const written = Promise.withResolvers<void>();
   work.slow = { devices: [device, device], attach: async () => clock.advance(40) };
@@ -34,7 +34,7 @@ it('says how long the pod has waited for work to begin, for its VFs, and for the
   expect(waits).toEqual([['ready', { queued: 300, attach: 80, write: 7, total: 387 }]]);
 });
 
-it.each(['gone', 'away'] as const)('reports a pod that ends before its VFs are ready: %s', async (goal) => {
+it.each(['gone', 'away'] as const)('Sandbox reports a pod that ends before its VFs are ready: %s', async (goal) => {
   const { sandbox, work, clock, waits } = openSandbox([claim('a')]);
   work.hold = new Promise(() => undefined);
   sandbox.want('ready').catch(() => undefined);
@@ -47,7 +47,7 @@ it.each(['gone', 'away'] as const)('reports a pod that ends before its VFs are r
   ]);
 });
 
-it('reports a pod whose claims end before their VFs are ready', async () => {
+it('Sandbox reports a pod whose claims end before their VFs are ready', async () => {
   const claims = [claim('a')];
   const { sandbox, work, waits } = openSandbox(claims);
   work.failures.set('a', new Error('not yet'));
@@ -57,7 +57,7 @@ it('reports a pod whose claims end before their VFs are ready', async () => {
   expect([waits.map(([result]) => result), sandbox.waitedMs]).toEqual([['ended'], undefined]);
 });
 
-it('reports no wait for VFs that were attached before the driver started', async () => {
+it('Sandbox reports no wait for VFs attached before the driver started', async () => {
   const { sandbox, waits } = openSandbox([claim('a', [{ ...device, attachment: { sandboxId: 's1' } as never }])]);
   await sandbox.want('ready');
   expect([sandbox.phase, waits]).toEqual(['ready', []]);

@@ -68,7 +68,7 @@ describe('Sandbox', () => {
     sandbox = open();
   });
 
-  it('is ready when all claims are, and stays so without another look', async () => {
+  it('is ready once all claims are, and stays ready without further reading', async () => {
     const [first, second] = [sandbox.want('ready'), sandbox.want('ready')];
     expect(sandbox.phase).toBe('attaching');
     await Promise.all([first, second]);
@@ -84,7 +84,7 @@ describe('Sandbox', () => {
     expect([sandbox.phase, networks.opened, clock.sleeping()]).toEqual(['pending', 0, []]);
   });
 
-  it('says why it is not ready, and tries again after growing pauses', async () => {
+  it('reports why it is not ready, and retries with growing pauses', async () => {
     const error = new SandboxError('vf-missing', 'the VF is gone');
     work.failures.set('b', error);
     await expect(sandbox.want('ready')).rejects.toBe(error);
@@ -102,7 +102,7 @@ describe('Sandbox', () => {
     expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
   });
 
-  it('does not report for 30 s that the runtime has lost the namespace: a container in the gate names it', async () => {
+  it('does not report a lost namespace for 30 s, since a container in the gate may name it', async () => {
     const { netnsPath: _, ...lost } = facts;
     sandbox = open(false, { ...lost, isNetnsUnknown: true });
     await expect(sandbox.want('ready')).rejects.toThrow('does not report the network namespace');
@@ -115,7 +115,7 @@ describe('Sandbox', () => {
     expect([sandbox.phase, failures.length]).toEqual(['ready', 2]);
   });
 
-  it('counts failures and pauses anew some time after it was ready', async () => {
+  it('resets failure count and pauses some time after it was ready', async () => {
     work.failures.set('a', new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
     await pass(500);
@@ -128,7 +128,7 @@ describe('Sandbox', () => {
     expect([sandbox.failure?.attempts, clock.sleeping()]).toEqual([1, [500]]);
   });
 
-  it('reads everything again when the store could not be read for a moment', async () => {
+  it('reads everything again after a temporary store failure', async () => {
     await sandbox.want('ready');
     isUnreadable = true;
     await expect(sandbox.refresh()).rejects.toThrow('disk I/O error');
@@ -138,7 +138,7 @@ describe('Sandbox', () => {
     expect([work.done, sandbox.failure]).toEqual([['serve a', 'serve b'], undefined]);
   });
 
-  it('does so also while one of its claims waits for something else', async () => {
+  it('reads everything again also while one of its claims waits', async () => {
     work.failures.set('b', new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
     isUnreadable = true;
@@ -149,7 +149,7 @@ describe('Sandbox', () => {
     expect(work.done).toContain('serve a');
   });
 
-  it('says once what the pod waits for while eight VFs take 700 ms each, and is ready with all of them', async () => {
+  it('reports once what the pod waits for while eight VFs take 700 ms each, and becomes ready with all', async () => {
     const ipam = { type: 'dhcp' };
     const eight = Array.from({ length: 8 }, (_, index) => ({ ...device, name: `dev-${index}`, config: { ipam } }));
     claims = [claim('a', eight)];
@@ -168,7 +168,7 @@ describe('Sandbox', () => {
     expect(logger.messages()).toEqual(['the pod waits for its devices', 'sandbox ready']);
   });
 
-  it('says that the metadata is being written when all devices are attached', async () => {
+  it('reports that metadata is being written when all devices are attached', async () => {
     claims = [claim('a')];
     work.slow = { devices: claims[0]!.devices, attach: () => Promise.resolve() };
     work.hold = clock.sleep(5_000);
@@ -182,7 +182,7 @@ describe('Sandbox', () => {
     ]);
   });
 
-  it('says it again only after the pod was ready, and nothing while it is, or when it ends', async () => {
+  it('repeats the report only after the pod was ready, and stays silent while ready or ending', async () => {
     const attach = () => {
       work.hold = clock.sleep(10_000);
       return sandbox.refresh();
@@ -215,7 +215,7 @@ describe('Sandbox', () => {
     expect([sandbox.phase, reported.length, clock.sleeping().length]).toEqual(['gone', 2, 1]);
   });
 
-  it('gives up what is under way when it is to be gone, detaches, and never becomes ready again', async () => {
+  it('aborts pending work when it ends, detaches, and never becomes ready again', async () => {
     work.hold = new Promise(() => undefined);
     const ready = sandbox.want('ready');
     await turns();
@@ -226,7 +226,7 @@ describe('Sandbox', () => {
     expect([sandbox.phase, sandbox.isReady('a'), work.done.length]).toEqual(['gone', false, 3]);
   });
 
-  it('refuses the host network, and a namespace that does not exist', async () => {
+  it('rejects the host network, and a missing namespace', async () => {
     networks.isHost = true;
     await expect(sandbox.want('ready')).rejects.toMatchObject({ code: 'host-network' });
     networks.isHost = false;
@@ -235,7 +235,7 @@ describe('Sandbox', () => {
     expect(work.done.filter((call) => call.startsWith('serve'))).toEqual([]);
   });
 
-  it('serves a claim without VFs of its own in a pod on the host network', async () => {
+  it('serves a claim without own VFs in a pod on the host network', async () => {
     const { netnsPath: _, ...onHost } = facts;
     claims = [claim('monitor', []), claim('a')];
     sandbox = open(false, onHost);
@@ -247,7 +247,7 @@ describe('Sandbox', () => {
   });
 
   it.each(Array.from({ length: 20 }, (_, turn) => turn))(
-    'handles a request that comes %i turns after the last claim was served',
+    'handles a request that arrives %i turns after the last claim was served',
     async (delay) => {
       const requested = async (request: () => Promise<void>) => {
         claims = [claim('a')];
@@ -268,7 +268,7 @@ describe('Sandbox', () => {
     },
   );
 
-  it('reads tentative addresses again, for some seconds', async () => {
+  it('reads tentative addresses again for some seconds', async () => {
     work.answer = 'tentative';
     await sandbox.want('ready');
     for (let look = 0; look < 20; look++) {
@@ -277,7 +277,7 @@ describe('Sandbox', () => {
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(11);
   });
 
-  it('leaves it to the kernel to tell when they are not tentative any more, where the pod is followed', async () => {
+  it("waits for the kernel's events on tentative addresses if it follows the pod", async () => {
     sandbox = open(true);
     work.answer = 'tentative';
     await sandbox.want('ready');
@@ -290,7 +290,7 @@ describe('Sandbox', () => {
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(2);
   });
 
-  it('no longer follows a pod whose claims were unprepared: a sandbox that is left behind would be kept alive', async () => {
+  it('stops following a pod whose claims were unprepared, so that its namespace can end', async () => {
     sandbox = open(true);
     await sandbox.want('ready');
     expect(networks.watches).toBe(1);
@@ -299,7 +299,7 @@ describe('Sandbox', () => {
     expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
   });
 
-  it('follows changes of the pod, once for each burst, until the namespace is another one', async () => {
+  it('follows changes of the pod, once per burst, until the namespace changes', async () => {
     sandbox = open(true);
     await sandbox.want('ready');
     await pass(250);
@@ -313,7 +313,7 @@ describe('Sandbox', () => {
     expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
   });
 
-  it('reads the pod again when it changes while a VF is still being attached', async () => {
+  it('reads the pod again if it changes while a VF is being attached', async () => {
     sandbox = open(true);
     const held = Promise.withResolvers<void>();
     work.hold = held.promise;
@@ -326,7 +326,7 @@ describe('Sandbox', () => {
     expect(work.done).toEqual(['serve a', 'serve b', 'serve a', 'serve b']);
   });
 
-  it('follows a pod only while a claim is ready there: otherwise there is nothing to read', async () => {
+  it('follows a pod only while one of its claims is ready', async () => {
     sandbox = open(true);
     for (const name of ['a', 'b']) work.failures.set(name, new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
@@ -345,7 +345,7 @@ describe('Sandbox', () => {
     expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
   });
 
-  it('ends containers that wait for claims that are not ready, while an attempt is under way', async () => {
+  it('ends containers that wait for unready claims during an attempt', async () => {
     work.failures.set('b', new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
     work.hold = new Promise(() => undefined);
@@ -354,7 +354,7 @@ describe('Sandbox', () => {
     expect(work.done.filter((call) => call.startsWith('end'))).toEqual(['end b']);
   });
 
-  it('stops working when it is disposed of', async () => {
+  it('stops working once disposed of', async () => {
     work.hold = new Promise(() => undefined);
     const ready = sandbox.want('ready').catch((error: unknown) => error);
     await turns();
@@ -368,7 +368,7 @@ describe('Sandbox', () => {
     /** What was done since the last call. */
     const done = () => work.done.splice(0);
 
-    it('serves the others when one fails, and reports the failure for that one only', async () => {
+    it('serves the others if one fails, and reports only that failure', async () => {
       const error = new SandboxError('vf-missing', 'the VF is gone');
       work.failures.set('a', error);
       await expect(sandbox.want('ready')).rejects.toBe(error);
@@ -379,7 +379,7 @@ describe('Sandbox', () => {
       expect(logger.lines.at(-1)?.fields).toMatchObject({ claim: 'apps/a', err: error, retryMs: 500 });
     });
 
-    it('tries again only those that have failed, and counts the attempts of each', async () => {
+    it('retries only failed ones, and counts the attempts of each', async () => {
       for (const name of ['a', 'b']) work.failures.set(name, new Error(`not yet ${name}`));
       await sandbox.want('ready').catch(() => undefined);
       work.failures.delete('b');
@@ -406,7 +406,7 @@ describe('Sandbox', () => {
       await expect(sandbox.want('ready')).rejects.toMatchObject({ code: 'netns-missing' });
     });
 
-    it('reads those that are ready when the pod changes, and tries the others only after their pause', async () => {
+    it('reads ready ones when the pod changes, and retries the others only after their pause', async () => {
       sandbox = open(true);
       work.failures.set('a', new Error('not yet'));
       await sandbox.want('ready').catch(() => undefined);
@@ -421,7 +421,7 @@ describe('Sandbox', () => {
       expect(done()).toEqual(['serve b', 'serve a', 'hold a: not yet']);
     });
 
-    it('keeps one ready that cannot be read now: it is not known that anything is wrong with it', async () => {
+    it('keeps one ready that is temporarily unreadable', async () => {
       await sandbox.want('ready');
       work.failures.set('a', new Error('no answer'));
       done();
@@ -436,7 +436,7 @@ describe('Sandbox', () => {
       expect([done(), sandbox.failureOf('a')]).toEqual([['serve a'], undefined]);
     });
 
-    it('is no longer ready when a VF has left the pod, says so, and attaches it again', async () => {
+    it('is no longer ready when a VF leaves the pod, reports it, and attaches the VF again', async () => {
       await sandbox.want('ready');
       claims = [claim('a')];
       work.answer = { withdrawn: left };
@@ -449,7 +449,7 @@ describe('Sandbox', () => {
       expect([sandbox.phase, sandbox.isReady('a'), clock.sleeping()]).toEqual(['ready', true, []]);
     });
 
-    it('forgets one that is no longer prepared: if it is prepared again, it is served again', async () => {
+    it('drops an unprepared one, and serves it if it is prepared again', async () => {
       await sandbox.want('ready');
       claims = [claim('b')];
       await sandbox.refresh();
@@ -460,7 +460,7 @@ describe('Sandbox', () => {
       expect([done(), sandbox.isReady('a')]).toEqual([['serve a'], true]);
     });
 
-    it('is ready when the one that failed is no longer prepared', async () => {
+    it('is ready once the failed one is unprepared', async () => {
       work.failures.set('a', new Error('not yet'));
       await sandbox.want('ready').catch(() => undefined);
       claims = [claim('b')];
@@ -468,7 +468,7 @@ describe('Sandbox', () => {
       expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
     });
 
-    it('detaches the VFs of the others when those of one cannot be detached, and tries only that one again', async () => {
+    it('detaches the VFs of the others if one fails, and retries only that one', async () => {
       await sandbox.want('ready');
       work.detachFailures.set('a', new Error('cannot restore its name'));
       done();
@@ -483,7 +483,7 @@ describe('Sandbox', () => {
       expect([done(), sandbox.phase, clock.sleeping()]).toEqual([['detach a'], 'gone', []]);
     });
 
-    it('ends the containers of all, also when that fails for one', async () => {
+    it('ends the containers of all, also if that fails for one', async () => {
       for (const name of ['a', 'b']) work.failures.set(name, new Error('not yet'));
       await sandbox.want('ready').catch(() => undefined);
       work.endFailure = new Error('read-only file system');

@@ -55,18 +55,18 @@ describe('StartGuard', () => {
     dir[Symbol.dispose]();
   });
 
-  it('lets a container wait that has the gate of the claim in it', () => {
+  it("lets a container with the claim's gate wait", () => {
     guard.check(pod, container([variable]), sandbox(false));
     guard.check(pod, container([]), sandbox(false));
     guard.check(pod, container([variable]), sandbox(false, { error: busy, attempts: 2 }));
   });
 
-  it('lets a container wait that says where its network is, though the runtime never does', () => {
+  it('lets a container wait that reports its network namespace, even if the runtime does not', () => {
     const unknown = new SandboxError('netns-unknown', 'which network namespace?', { retriable: true });
     guard.check(pod, container([variable]), sandbox(false, { error: unknown, attempts: 9 }));
   });
 
-  it('refuses a container that waits in vain, with the reason', () => {
+  it('rejects a container that would wait in vain, with the reason', () => {
     const refusal = /^container app cannot start with claim ns\/nic: the VF is gone$/;
     expect(() => guard.check(pod, container([variable]), sandbox(false, { error: gone, attempts: 1 }))).toThrow(
       refusal,
@@ -76,14 +76,14 @@ describe('StartGuard', () => {
     );
   });
 
-  it('refuses a container of a sandbox that its VFs leave: it would wait for a gate that nothing opens', () => {
+  it('rejects a container of a sandbox that its VFs are leaving, whose gate nothing opens', () => {
     expect(() => guard.check(pod, container([variable]), sandbox(false, undefined, true))).toThrow(
       /cannot start with claim ns\/nic: its devices are leaving this sandbox$/,
     );
   });
 
   // B3: metadata off, the layout attributes-json alone, claims that an older version has prepared.
-  it('refuses every container of the pod that has no gate of the claim in it', () => {
+  it("rejects every container of the pod without the claim's gate", () => {
     const refusal = 'container app cannot start with claim ns/nic: its devices are not in this sandbox yet';
     const other = { path: '/gate', args: ['gate', '--claim-dir', '/data/dra-device-metadata/ns_other'] };
     for (const hooks of [[], [other]]) {
@@ -92,7 +92,7 @@ describe('StartGuard', () => {
     }
   });
 
-  describe('with another claim of the pod', () => {
+  describe('if the pod has another claim', () => {
     const ready = { namespace: 'ns', name: 'other', uid: 'claim-2' };
     const otherGate = { path: '/gate', args: ['gate', '--claim-dir', '/data/dra-device-metadata/ns_other'] };
     /** The first claim has failed; the other one is ready. */
@@ -106,14 +106,14 @@ describe('StartGuard', () => {
       store.putClaim({ identity: ready, podUids: ['pod-1'], state: 'prepared', devices });
     });
 
-    it('lets a container start that has the gate of that one only', () => {
+    it('lets a container with only the gate of that one start', () => {
       guard.check(pod, container(['CLAIM_claim_2=ns/other'], [otherGate]), half);
       expect(() => guard.check(pod, container([variable], [gate, otherGate]), half)).toThrow(
         /claim ns\/nic: the VF is gone$/,
       );
     });
 
-    it('refuses it where nothing says that it does not use the one that has failed', () => {
+    it('rejects a container unless it is known not to use the failed one', () => {
       const kept = { ...pod, runtimeHandler: 'runsc' };
       expect(() => guard.check(kept, container([], [otherGate]), half)).toThrow('the VF is gone');
       expect(() => guard.check(pod, container([], []), half)).toThrow('the VF is gone');
@@ -121,22 +121,22 @@ describe('StartGuard', () => {
       expect(() => guard.check(pod, container([], [otherGate]), half)).toThrow('the VF is gone');
     });
 
-    it('lets a container wait for that one, whatever has become of the other', () => {
+    it('lets a container wait for that one, whatever the state of the other', () => {
       guard.check(pod, container([], [otherGate]), { ...half, isReady: () => false });
     });
   });
 
-  it('refuses a container whose runtime does not run hooks', () => {
+  it('rejects a container whose runtime does not run hooks', () => {
     const kept = { ...pod, runtimeHandler: 'runsc' };
     expect(() => guard.check(kept, container([variable]), sandbox(false))).toThrow('not in this sandbox yet');
     guard.check(kept, container([variable]), sandbox(true));
   });
 
-  it('has nothing against containers of other pods without the metadata', () => {
+  it('ignores containers of other pods without the metadata', () => {
     guard.check({ ...pod, uid: 'pod-2' }, container(['CLAIM_claim_2=ns/other', 'PATH=/bin'], []), sandbox(false));
   });
 
-  it('refuses a claim that is not prepared yet for the pod that it has passed to', () => {
+  it('rejects a claim that is not yet prepared for the pod that it passed to', () => {
     store.putClaim({ identity, podUids: ['pod-1'], state: 'preparing', devices: [device] });
     expect(() => guard.check(pod, container([variable]), sandbox(false))).toThrow(
       /cannot start with claim ns\/nic: its devices are not prepared yet for this pod, to which it has passed$/,
@@ -147,7 +147,7 @@ describe('StartGuard', () => {
   it.each([
     ['its gate', container([])],
     ['its variable, with metadata and gate off', container([variable], [])],
-  ])('refuses a claim to a pod that it was reserved for after it was prepared for another one: %s', (_, used) => {
+  ])('rejects a claim for a pod that reserved it after it was prepared for another: %s', (_, used) => {
     const next = { ...pod, uid: 'pod-2' };
     expect(() => guard.check(next, used, sandbox(false))).toThrow(
       /cannot start with claim ns\/nic: its devices are prepared for another pod, and cannot be in two$/,
@@ -156,7 +156,7 @@ describe('StartGuard', () => {
     guard.check(next, container(['PATH=/bin'], []), sandbox(false));
   });
 
-  it('has the runtime go on only when other pods are expected, and all containers wait by themselves', () => {
+  it('lets the runtime continue only if other pods are expected, and all containers wait themselves', () => {
     expect(guard.mayGoOn(pod)).toBe(false);
     const other = { namespace: 'ns', name: 'other', uid: 'claim-2' };
     const second = { identity: other, podUids: ['pod-2'], state: 'prepared' as const };
@@ -182,7 +182,7 @@ describe('StartGuard', () => {
     expect(guard.mayGoOn(pod)).toBe(false);
   });
 
-  it('refuses those with metadata, and no others, while the store cannot be read', () => {
+  it('rejects only containers with metadata while the store is unreadable', () => {
     store[Symbol.dispose]();
     guard.check(pod, container(['PATH=/bin'], []), sandbox(false));
     expect(() => guard.check(pod, container([variable]), sandbox(false))).toThrow(/state store .* cannot be used/);

@@ -85,7 +85,7 @@ describe('WaitingSandboxes', () => {
     });
   });
 
-  it('serves all at once, as the runtime would have named them', async () => {
+  it('serves all at once, as if the runtime had reported them', async () => {
     announced = [announcement('a'), announcement('b')];
     const releases: (() => void)[] = [];
     serve = () => new Promise((resolve) => releases.push(resolve));
@@ -104,7 +104,7 @@ describe('WaitingSandboxes', () => {
     expect(logger.messages()).toEqual(['sandboxes of waiting containers served']);
   });
 
-  it('keeps the driver from the runtime for five seconds at most', async () => {
+  it('delays connecting to the runtime by at most five seconds', async () => {
     announced = [announcement('a')];
     serve = () => new Promise(() => undefined);
     let isOver = false;
@@ -118,7 +118,7 @@ describe('WaitingSandboxes', () => {
     expect(isOver).toBe(true);
   });
 
-  it('goes on when one cannot be served, and when nothing can be read', async () => {
+  it('continues if one sandbox fails, or if nothing is readable', async () => {
     announced = [announcement('a'), announcement('b')];
     serve = (id) => (id === 's-a' ? Promise.reject(new Error('no VF')) : Promise.resolve());
     await waiting.serve();
@@ -158,7 +158,7 @@ describe('WaitingSandboxes', () => {
     expect(ids()).toEqual(['s-a']);
   });
 
-  it('leaves one that has failed to its own pauses', async () => {
+  it('leaves a failed sandbox to its own retries', async () => {
     const asked: string[] = [];
     serve = async (id) => void asked.push(id);
     announced = [announcement('a'), announcement('b')];
@@ -167,7 +167,7 @@ describe('WaitingSandboxes', () => {
     expect([ids(), asked]).toEqual([['s-a', 's-b'], ['s-b']]);
   });
 
-  it('looks every second while the runtime does not know all sandboxes, and not once it does', async () => {
+  it('polls every second until the runtime has listed all sandboxes', async () => {
     waiting.start();
     await turns();
     announced = [announcement('a')];

@@ -22,7 +22,7 @@ const it = base.extend<{ path: string }>({
 const otherTurn = Promise.resolve();
 
 describe('Store', () => {
-  it('gives a device to one claim only, also when two processes ask, and says who has it', async ({ path }) => {
+  it('gives a device to only one claim, also across processes, and names the holder', async ({ path }) => {
     using first = new Store(path);
     using second = new Store(path);
     first.putClaim({ identity, podUids: [], state: 'preparing', devices: [device] });
@@ -37,7 +37,7 @@ describe('Store', () => {
     expect(first.holderOf(device.pciAddress)?.identity).toEqual(other);
   });
 
-  it('changes what a claim stands at, and nothing else of it', ({ path }) => {
+  it('changes the state of a claim, and nothing else', ({ path }) => {
     using store = new Store(path, { bootId: 'b' });
     const claim = {
       identity,
@@ -51,7 +51,7 @@ describe('Store', () => {
     expect(store.claims()).toEqual([{ ...claim, state: 'unpreparing' }]);
   });
 
-  it('keeps all of several changes or none, and undoes one that fails by itself', async ({ path }) => {
+  it('commits several changes together, and undoes one that fails alone', async ({ path }) => {
     using store = new Store(path);
     using other = new Store(path);
     const put = (uid: string, pciAddress: string) =>
@@ -80,7 +80,7 @@ describe('Store', () => {
     expect(uids()).toEqual(['u', 'w']);
   });
 
-  it('knows at once which pods it has claims of, and soon what another process has written', async ({ path }) => {
+  it('indexes pods with claims at once, and soon sees writes of another process', async ({ path }) => {
     using store = new Store(path);
     expect(store.claimsOfPod('p')).toEqual([]);
     store.putClaim({ identity, podUids: ['p', 'q'], state: 'prepared', devices: [] });
@@ -93,12 +93,12 @@ describe('Store', () => {
     await expect.poll(() => store.claimsOfPod('r'), { timeout: 5_000 }).toHaveLength(1);
   });
 
-  it('refuses to start with a file that is no store, and says which', ({ path }) => {
+  it('rejects a file that is not a store, and names it', ({ path }) => {
     writeFileSync(path, 'this is no database, but it is long enough to be taken for one'.repeat(100));
     expect(() => new Store(path)).toThrow(`state store ${path} cannot be used`);
   });
 
-  it('refuses the schema of a newer version', ({ path }) => {
+  it('rejects the schema of a newer version', ({ path }) => {
     new Store(path)[Symbol.dispose]();
     const database = new DatabaseSync(path);
     database.exec('PRAGMA user_version = 99');
@@ -106,7 +106,7 @@ describe('Store', () => {
     expect(() => new Store(path)).toThrow(/has schema 99, this version knows 1/);
   });
 
-  it('refuses a damaged file, and says what to do', ({ path }) => {
+  it('rejects a damaged file, and names the remedy', ({ path }) => {
     {
       using store = new Store(path);
       store.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
@@ -126,7 +126,7 @@ describe('Store', () => {
     expect(readFileSync(path)).toEqual(damaged);
   });
 
-  it('refuses rows that it cannot have written, rather than to forget them', ({ path }) => {
+  it('rejects invalid rows instead of dropping them', ({ path }) => {
     using store = new Store(path);
     store.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
     const other = new DatabaseSync(path);
@@ -135,7 +135,7 @@ describe('Store', () => {
     expect(() => store.claims()).toThrow(expect.objectContaining({ code: 'store-unusable', hint: expect.any(String) }));
   });
 
-  it('can be read without being changed: by tools, beside a driver of another version, too', ({ path }) => {
+  it('can be read unchanged by tools, also beside a driver of another version', ({ path }) => {
     expect(() => new Store(path, { readOnly: true })).toThrow(
       expect.objectContaining({ code: 'store-unusable', hint: expect.stringContaining('as root') }),
     );
@@ -157,7 +157,7 @@ describe('Store', () => {
     expect(() => new Store(path, { readOnly: true })).toThrow(/has schema 99, this version knows 1/);
   });
 
-  it('changes attachments of the claim that has the devices, and of no other', ({ path }) => {
+  it('changes attachments only for the claim that holds the devices', ({ path }) => {
     using store = new Store(path);
     const other = { ...device, pciAddress: '0000:00:00.2', name: 'dev-2' };
     store.putClaim({ identity, podUids: [], state: 'prepared', devices: [device, other] });
@@ -170,7 +170,7 @@ describe('Store', () => {
     expect(store.claim('u')?.devices).toEqual([{ ...device, attachment }, other]);
   });
 
-  it('keeps where a VF is when its claim is put again, whatever the caller has read before', ({ path }) => {
+  it('keeps the location of a VF when its claim is stored again from an older reading', ({ path }) => {
     using store = new Store(path);
     const put = (each: StoredDevice) => store.putClaim({ identity, podUids: [], state: 'prepared', devices: [each] });
     put(device);
@@ -182,7 +182,7 @@ describe('Store', () => {
     expect(store.claim('u')?.devices).toEqual([device]);
   });
 
-  it('keeps VFs that could not be restored from every claim, until they are', ({ path }) => {
+  it('withholds unrestored VFs from every claim until they are restored', ({ path }) => {
     using store = new Store(path);
     const claim = { identity, podUids: ['p'], state: 'unpreparing', devices: [{ ...device, attachment }] } as const;
     store.putClaim({ ...claim, podUids: ['p'], devices: [...claim.devices] });
@@ -199,7 +199,7 @@ describe('Store', () => {
     store.putClaim({ ...next, state: 'preparing' });
   });
 
-  it('reads again what was not restored, after this instance or another one has changed it', async ({ path }) => {
+  it('reads unrestored VFs again after a change by this or another instance', async ({ path }) => {
     using store = new Store(path);
     using other = new Store(path);
     const reasons = () => store.unrestored().map(({ reason }) => reason);
@@ -222,7 +222,7 @@ describe('Store', () => {
     expect(reasons()).toEqual([]);
   });
 
-  it('forgets in another boot what was not restored', ({ path }) => {
+  it('drops unrestored VFs after a reboot', ({ path }) => {
     {
       using store = new Store(path, { bootId: 'boot-1' });
       store.putUnrestored({ device, reason: 'x' });

@@ -11,7 +11,7 @@ const record = recordOf(sample);
 const devices = sample.content.document?.devices ?? [];
 const [request = ''] = Object.keys(record.requests);
 
-describe('records of claims in the store', () => {
+describe('claim records in the store', () => {
   let bench: Bench;
   let storePath: string;
   beforeEach(() => {
@@ -29,7 +29,7 @@ describe('records of claims in the store', () => {
     return { store, records, metadata, [Symbol.dispose]: () => store[Symbol.dispose]() };
   }
 
-  it('survive a restart, and end with their claims', async () => {
+  it('survive a restart, and are deleted with their claims', async () => {
     {
       using first = start();
       await first.metadata.prepare(record, new Map());
@@ -45,7 +45,7 @@ describe('records of claims in the store', () => {
     expect([second.records.names(), bench.files(bench.dataDir)]).toEqual([[], []]);
   });
 
-  it('leave a directory for the gate where nothing else is in it: netdra-gate waits only in one that is there', async () => {
+  it('keep an otherwise empty directory for the gate, since netdra-gate waits only in an existing one', async () => {
     using first = start();
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
     const metadata = bench.start({ records: first.records, enabled: false, gate });
@@ -64,7 +64,7 @@ describe('records of claims in the store', () => {
     expect(first.records.names()).toEqual(['default_fast-net']);
   });
 
-  it('keep the sandbox that another instance has just served when an earlier one ends, which waits for no lock', async () => {
+  it('keep the sandbox just served by another instance when an earlier one ends', async () => {
     using first = start();
     using second = start();
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };

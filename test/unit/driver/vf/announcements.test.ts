@@ -23,8 +23,8 @@ async function pass(clock: ManualClock, ms: number): Promise<void> {
   }
 }
 
-describe('a VF that is set up in its next sandbox while it is announced in the one before', () => {
-  it('is announced as if there had been none before', async () => {
+describe('announcing a VF whose earlier sandbox is still being announced', () => {
+  it('starts over in the new sandbox', async () => {
     const clock = new ManualClock();
     const logger = new RecordingLogger();
     const announcements = new Announcements({
@@ -59,8 +59,8 @@ describe('a VF that is set up in its next sandbox while it is announced in the o
   });
 });
 
-describe('a network that sends frames without end', () => {
-  it('has 1,024 of them read after each probe, and the addresses are announced', async () => {
+describe('announcing in a network that never stops sending frames', () => {
+  it('reads 1,024 frames after each probe, and announces the addresses', async () => {
     const clock = new ManualClock();
     const announcements = new Announcements({
       clock,
@@ -85,7 +85,7 @@ describe('a network that sends frames without end', () => {
   });
 });
 
-describe('addresses that another host has', () => {
+describe('duplicate addresses', () => {
   let clock: ManualClock;
   let announcements: Announcements;
   /** How often addresses were probed, and how often the VF was to be read again. */
@@ -133,7 +133,7 @@ describe('addresses that another host has', () => {
     });
   });
 
-  it('are probed again only by readings that others cause, if two hosts answer in turn', async () => {
+  it('are probed again only by readings with other causes, if two hosts answer alternately', async () => {
     claimants = Array.from({ length: 100 }, (_, n) => `02:00:00:00:00:${(n % 2) + 10}`);
     await read();
     await pass(clock, 9_000);
@@ -145,14 +145,14 @@ describe('addresses that another host has', () => {
     expect([...announcements.conflictsOf(device).keys()]).toEqual([address]);
   });
 
-  it('are not probed without end if a host answers every other probe', async () => {
+  it('are not probed forever if a host answers every other probe', async () => {
     claimants = Array.from({ length: 100 }, (_, n) => (n % 2 === 0 ? undefined : '02:00:00:00:00:99'));
     await read();
     await pass(clock, 60_000);
     expect([runs, readings]).toEqual([1, 1]);
   });
 
-  it('are forgotten with the last address of the interface', async () => {
+  it('are dropped with the last address of the interface', async () => {
     claimants = Array(2).fill('02:00:00:00:00:99');
     await read();
     await pass(clock, runMs);

@@ -5,7 +5,7 @@ import type { NetworkNamespace, Networks } from '../../../../src/driver/vf/netwo
 import { type LinkState, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 
-it('an attachment stays stored until the interface is restored, so that detaching is repeated', async () => {
+it('an attachment stays stored until the interface is restored, so that detaching is retried', async () => {
   const host: LinkState = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500, up: false };
   const device: StoredDevice = {
     pciAddress: '0000:3b:02.1',
@@ -35,7 +35,7 @@ it('an attachment stays stored until the interface is restored, so that detachin
   expect(stored).toEqual([['claim', new Map([[device.pciAddress, undefined]])]]);
 });
 
-it('a name for the plugins of a VF is one that no other VF of the pod is going to have', async () => {
+it('plugins of a VF get an interface name that no other VF of the pod will have', async () => {
   const stored: (Attachment | undefined)[] = [];
   const link = { index: 4, name: 'ens1v1', alias: 'vf', altNames: [], mtuBytes: 1500, up: false };
   const host = {

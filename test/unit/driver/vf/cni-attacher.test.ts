@@ -15,10 +15,10 @@ it.each([
   ['of the bond, whose members get its addresses once', { interfaceName: 'net1', bond: { name: 'bond0' } }, 'bond0'],
   ['that the claim gives it', { interfaceName: 'net1' }, 'net1'],
   ['that was chosen when it was attached', {}, 'net3'],
-] as const)('plugins know an interface by the name %s', (_, config, expected) => {
+] as const)('plugins receive the interface name %s', (_, config, expected) => {
   expect(cniInterfaceName({ pool: 'n', name, request: 'vf', config, attachment })).toBe(expected);
 });
 
-it('plugins know a device without a name by the end of its own, which a link may have', () => {
+it('plugins receive the tail of the device name for a device without an interface name', () => {
   expect(cniInterfaceName({ pool: 'n', name, request: 'vf', config: {} })).toBe('vf-0000-3b-02-1');
 });

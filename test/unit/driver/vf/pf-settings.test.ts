@@ -29,7 +29,7 @@ const [own, none, guid] = [
 const link = (hardwareAddress: string) => ({ name: 'ens1v0', hardwareAddress, mtuBytes: 1500, up: true });
 
 describe('pfSettingsOf', () => {
-  it('gives what the PF reports', async () => {
+  it('returns what the PF reports', async () => {
     const info = { vfIndex: 0, vlan: { id: 7, priority: 0 } };
     expect(await pfSettingsOf(answers(info), device({}), ['vlan'])).toBe(info);
   });
@@ -40,7 +40,7 @@ describe('pfSettingsOf', () => {
     ['a MAC of the claim', { config: { macAddress: own } }, ['vlan', 'hardwareAddress']],
     ['an administrative MAC', { before: { vf: { hardwareAddress: own } } }, ['vlan', 'hardwareAddress']],
     ['the MAC of its interface', { before: { vf: {}, link: link(own) } }, ['vlan', 'hardwareAddress']],
-  ])('leaves out nothing that the device has: %s', async (_, more, facts) => {
+  ])('omits no setting that the device has: %s', async (_, more, facts) => {
     await expect(pfSettingsOf(answers(unknown), device(more), facts)).rejects.toBe(unknown);
   });
 
@@ -58,11 +58,11 @@ describe('pfSettingsOf', () => {
       ['vlan'],
     ],
     ['InfiniBand', { before: { vf: {}, link: link(guid) } }, ['vlan', 'hardwareAddress']],
-  ])('goes on without them where none is needed: %s', async (_, more, facts) => {
+  ])('returns nothing if no setting is needed: %s', async (_, more, facts) => {
     expect(await pfSettingsOf(answers(unknown), device(more), facts)).toBeUndefined();
   });
 
-  it('keeps other failures', async () => {
+  it('rethrows other failures', async () => {
     const closed = new NetlinkError('netlink-closed', 'the connection is closed');
     await expect(pfSettingsOf(answers(closed), device({}), ['vlan'])).rejects.toBe(closed);
   });

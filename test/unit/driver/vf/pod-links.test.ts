@@ -36,13 +36,13 @@ describe('PodLinks.findAttached', () => {
   const lo = link('lo', { hardwareAddress: '00:00:00:00:00:00' });
   const net1 = link('net1', { parentDevice: vf.pciAddress });
 
-  it('finds a VF under whatever name, in the list that is there already', async () => {
+  it('finds a VF under any name in the current list', async () => {
     links = [lo, eth0, net1];
     await pod.find(vf);
     expect([await pod.findAttached(vf), lists]).toEqual([net1, 1]);
   });
 
-  it('makes a new list before it says that a VF has left the pod', async () => {
+  it('lists the links again before it reports that a VF left the pod', async () => {
     links = [lo, eth0];
     await pod.find(vf);
     links = [lo, eth0, net1];
@@ -52,7 +52,7 @@ describe('PodLinks.findAttached', () => {
     expect(await pod.findAttached(vf)).toBeUndefined();
   });
 
-  it('does not say so while a link may be the VF, which kernels before 5.14 do not identify', async () => {
+  it('does not report that while a link may be the VF, which kernels before 5.14 do not identify', async () => {
     links = [lo, eth0, link('net1', { hardwareAddress: host.hardwareAddress })];
     expect(await pod.findAttached(vf)).toMatchObject({ name: 'net1' });
     pod.changed();
@@ -87,7 +87,7 @@ describe('PodLinks.find in a pod with more links than are read', () => {
   });
 });
 
-it('a VF that has joined its bond since the links were listed is found in it', async () => {
+it('PodLinks finds a VF that joined its bond after the links were listed', async () => {
   const bond = link('bond0', { index: 9, kind: 'bond' });
   let member = link('net1', { parentDevice: vf.pciAddress });
   const connection = {

@@ -40,18 +40,18 @@ async function outcomeOf(before: StoredDevice['before'], refusal?: Error) {
 describe('restore', () => {
   // Found by the simulation: the end of its sandbox gave the VF the claim's MAC while unprepare was not over.
   // And: the PF refuses the claim's MAC once the VF has its own again, and the VF was never offered again.
-  it('does not make a VF again what its claim had made of it, after the snapshot from before the claim', async () => {
+  it("does not reapply the claim's settings after restoring the snapshot", async () => {
     expect(await outcomeOf({ vf: {}, link })).toEqual({ calls: ['detach', 'restore', 'forget'], outcome: 'restored' });
   });
 
-  it('does not forget where a VF is that is neither detached nor restored', async () => {
+  it('keeps the location of a VF that is neither detached nor restored', async () => {
     expect(await outcomeOf({ vf: {}, link }, new Error('the PF refuses'))).toEqual({
       calls: ['detach', 'restore'],
       outcome: 'the PF refuses',
     });
   });
 
-  it('tries once more where the snapshot has no interface', async () => {
+  it('retries once if the snapshot has no interface', async () => {
     expect(await outcomeOf({ vf: {} })).toEqual({
       calls: ['detach', 'restore', 'detach'],
       outcome: 'cannot restore hardwareAddress',

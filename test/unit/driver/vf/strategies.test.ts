@@ -3,7 +3,7 @@ import { createStrategies } from '../../../../src/driver/vf/strategies.ts';
 import type { AttachTask } from '../../../../src/driver/vf/strategy.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
 
-it('a bond does not get a name that another interface of the pod has: the error says which device wanted it', async () => {
+it('a bond with the name of another interface in the pod is rejected, naming the device', async () => {
   const bond = { index: 9, name: 'netdra-1a2b3c4d', kind: 'bond', mtuBytes: 1500 };
   const taken = new NetlinkError('netlink-refused', 'cannot change link #9', { errno: 'EEXIST' });
   const connection = {
@@ -30,7 +30,7 @@ it('a bond does not get a name that another interface of the pod has: the error 
   });
 });
 
-it('a VF in user space is configured again before it is in the next sandbox: its PF may have been reset since', async () => {
+it('a VF in user space is configured again for each sandbox, since its PF may have been reset', async () => {
   const calls: string[] = [];
   const { 'user-space': userSpace } = createStrategies({
     vfs: { adminInfo: async () => undefined },
@@ -53,7 +53,7 @@ it.each([
   ['the plugins of its network', 'cni'],
   ['its IPAM plugin', 'netlink'],
 ] as const)(
-  'a VF stays in its pod until the DEL of %s has ended: it may need the interface',
+  'a VF stays in its pod until DEL of %s has ended, which may need the interface',
   async (_what, strategy) => {
     const calls: string[] = [];
     const strategies = createStrategies({

@@ -5,7 +5,7 @@ import type { AttachTask } from '../../../../src/driver/vf/strategy.ts';
 import { type VfHost, VfLinks } from '../../../../src/driver/vf/vf-links.ts';
 import { type Link, type LinkState, NetlinkError } from '../../../../src/node/netlink/index.ts';
 
-it('a VF that has left its pod keeps its state from before the claim, also if it cannot be restored now', async () => {
+it('a VF that left its pod keeps its snapshot from before the claim, also if it cannot be restored now', async () => {
   const before: LinkState = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500, up: false };
   const device: StoredDevice = {
     pciAddress: '0000:3b:02.1',
@@ -47,7 +47,7 @@ it('a VF that has left its pod keeps its state from before the claim, also if it
   expect(calls).toEqual(['assured', before]);
 });
 
-it("an interface in the host's namespace is left alone, also if a sandbox is said to be there", async () => {
+it("an interface in the host's namespace is left alone, also if a sandbox is recorded there", async () => {
   const calls: string[] = [];
   const connection = new Proxy({}, { get: (_, call) => async () => void calls.push(String(call)) });
   const namespace = { connection, isHost: true, [Symbol.dispose]: () => undefined };
@@ -60,7 +60,7 @@ it("an interface in the host's namespace is left alone, also if a sandbox is sai
   expect(calls).toEqual(['recreate']);
 });
 
-it('a VF that is found in a lost sandbox comes back to the host under its old name, not under that of the pod', async () => {
+it('a VF found in a lost sandbox returns to the host under its old name, not its name in the pod', async () => {
   const link = { index: 5, name: 'eth0', altNames: [], xdp: [], parentDevice: '0000:3b:02.1' };
   const names: string[] = [];
   const pod = {

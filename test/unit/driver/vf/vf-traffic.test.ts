@@ -91,7 +91,7 @@ const labels = { device: 'vf-0', namespace: 'apps', pod: 'web-0', claim: 'fast-n
 const none = { limit: 0, unreadable: 0 };
 
 describe('TrafficReader', () => {
-  it("reads the PF's counters, also of a VF in user space, and errors from the interface, whatever the pod calls it", async () => {
+  it('reads traffic from the PF, also for a VF in user space, and errors from the interface under any name', async () => {
     devices = [vf(0), inUserSpace(1)];
     expect(await reader().read()).toEqual({
       samples: [
@@ -103,7 +103,7 @@ describe('TrafficReader', () => {
     });
   });
 
-  it('reads the interface of a simulated VF, and of a VF that has left its pod only what the PF counts', async () => {
+  it('reads the interface of a simulated VF, and only PF counters of a VF that left its pod', async () => {
     podLinks = undefined;
     expect(await reader().read()).toEqual({ samples: [{ labels, counters }], missing: none, failures: [] });
     isSimulated = true;
@@ -119,16 +119,13 @@ describe('TrafficReader', () => {
     ['reports zeros for all its VFs, as igb does', async () => [0, 1].map((vfIndex) => ({ vfIndex, ...zeros }))],
     ['leaves the VF out', async () => []],
     ['cannot list its VFs', async () => Promise.reject(new NetlinkError('netlink-refused', 'EMSGSIZE'))],
-  ])(
-    'reads the counters of the interface if the PF %s; those of a VF in user space are unknown, not 0',
-    async (_why, ofPf) => {
-      vfTraffic = ofPf;
-      devices = [vf(0), inUserSpace(1)];
-      const { samples, missing } = await reader().read();
-      expect(samples).toEqual([{ labels, counters: { ...counters, rxBytes: 5, ...errors } }]);
-      expect(missing).toEqual({ limit: 0, unreadable: 1 });
-    },
-  );
+  ])('reads interface counters if the PF %s, and none for a VF in user space', async (_why, ofPf) => {
+    vfTraffic = ofPf;
+    devices = [vf(0), inUserSpace(1)];
+    const { samples, missing } = await reader().read();
+    expect(samples).toEqual([{ labels, counters: { ...counters, rxBytes: 5, ...errors } }]);
+    expect(missing).toEqual({ limit: 0, unreadable: 1 });
+  });
 
   it('treats zeros as no traffic if the PF counts for another VF', async () => {
     vfTraffic = async () => [
@@ -139,7 +136,7 @@ describe('TrafficReader', () => {
     expect((await reader().read()).samples.map((sample) => sample.counters)).toEqual([zeros]);
   });
 
-  it('has nothing of VFs that are in no pod, and counts those beyond the limit', async () => {
+  it('ignores VFs outside of pods, and counts those beyond the limit', async () => {
     const { attachment: _attachment, ...free } = vf(0);
     devices = [free];
     expect(await reader().read()).toEqual({ samples: [], missing: none, failures: [] });
@@ -148,7 +145,7 @@ describe('TrafficReader', () => {
     expect([samples.length, missing]).toEqual([512, { limit: 88, unreadable: 0 }]);
   });
 
-  it('counts VFs whose PF does not report them, logs a failure once until it is over, and goes on', async () => {
+  it('counts VFs whose PF does not report them, logs a failure once until it ends, and continues', async () => {
     devices = [vf(0), vf(1), vf(2)];
     const own = reader();
     expect((await own.read()).missing).toEqual({ limit: 0, unreadable: 1 });
@@ -167,7 +164,7 @@ describe('TrafficReader', () => {
     expect(logger.messages('warn')).toHaveLength(2);
   });
 
-  it('reads the counters of all VFs although the record of one claim cannot be read', async () => {
+  it('reads the counters of all VFs although the record of one claim is unreadable', async () => {
     devices = [vf(0, { config: { interfaceName: 'net7' } }), vf(1)];
     interfaceNameOf = ({ vfIndex }) => {
       if (vfIndex === 0) throw new MetadataError('metadata-version-unknown', 'the record is of a newer version');
@@ -179,7 +176,7 @@ describe('TrafficReader', () => {
 });
 
 describe('nodeFacts', () => {
-  it('asks cards for the traffic of their VFs at most once a second, however often it is scraped', async () => {
+  it('queries cards for VF traffic at most once a second, however often it is scraped', async () => {
     let reads = 0;
     const ofCard = vfTraffic;
     vfTraffic = async () => {
