@@ -41,13 +41,13 @@ describe('CniCache', () => {
     expect(await new CniCache(dir).list()).toEqual({ entries: [entry], problems: [] });
   });
 
-  it('is empty before the first write, and removing is no error then', async () => {
+  it('is empty before the first write, and allows removing then', async () => {
     expect(await cache.read(entryOf())).toBeUndefined();
     expect(await cache.list()).toEqual({ entries: [], problems: [] });
     await cache.remove(entryOf());
   });
 
-  it('tells kinds, networks, containers and interfaces apart, whatever their names are', async () => {
+  it('distinguishes kinds, networks, containers and interfaces of any name', async () => {
     const entries = [
       entryOf(),
       entryOf({ kind: 'ipam' }),
@@ -61,13 +61,13 @@ describe('CniCache', () => {
     expect((await cache.list()).entries).toHaveLength(4);
   });
 
-  it('is for root alone', async () => {
+  it('is readable by root only', async () => {
     await cache.write(entryOf());
     expect(statSync(dir).mode & 0o777).toBe(0o700);
     expect(statSync(onlyFile()).mode & 0o777).toBe(0o600);
   });
 
-  it('removes what a crash has left of an entry with it', async () => {
+  it("removes a crash's leftovers together with the entry", async () => {
     await cache.write(entryOf());
     writeFileSync(`${onlyFile()}.0b1c.tmp`, '{"version":');
     expect((await cache.list()).entries).toHaveLength(1);
@@ -96,14 +96,14 @@ describe('CniCache', () => {
     });
   });
 
-  it('does not take a file by its name', async () => {
+  it('identifies an entry by its content, not its file name', async () => {
     await cache.write(entryOf());
     renameSync(onlyFile(), join(dir, `${'0'.repeat(64)}.json`));
     expect(await cache.read(entryOf())).toBeUndefined();
     expect(await cache.list()).toMatchObject({ entries: [], problems: [{ code: 'cni-cache-unusable' }] });
   });
 
-  it('says what cannot be written or listed', async () => {
+  it('reports what cannot be written or listed', async () => {
     mkdirSync(join(parent.path, 'state'));
     writeFileSync(dir, 'a file');
     await expect(cache.write(entryOf())).rejects.toMatchObject({ code: 'cni-cache-unusable', retriable: true });

@@ -30,7 +30,7 @@ function isDead(pid: string): boolean {
 }
 
 describe('createExec', () => {
-  it('gives the program its input and nothing but the environment that was asked for', async () => {
+  it('passes the program its input and only the given environment', async () => {
     const outcome = await run(`cat; tr '\\0' ' ' </proc/$$/environ >&2; exit 3`, { stdin: 'input' });
     expect(outcome).toEqual({
       exitCode: 3,
@@ -41,11 +41,11 @@ describe('createExec', () => {
     });
   });
 
-  it('does not mind a program that ends without reading a long input', async () => {
+  it('accepts a program that ends without reading a long input', async () => {
     expect(await run('echo done', { stdin: 'x'.repeat(1 << 20) })).toMatchObject({ exitCode: 0, stdout: 'done\n' });
   });
 
-  it('kills the program and all that it started when the signal fires', async () => {
+  it('kills the program and its children when the signal aborts', async () => {
     const abort = new AbortController();
     const pidFile = join(dir.path, 'pid');
     const running = run(`sleep 1000 & echo begun >&2; echo $! >${pidFile}; wait`, { signal: abort.signal });
@@ -57,11 +57,11 @@ describe('createExec', () => {
     await expect.poll(() => isDead(child)).toBe(true);
   });
 
-  it('kills a program at once if the signal has fired before', async () => {
+  it('kills a program at once if the signal is already aborted', async () => {
     expect(await run('sleep 1000', { signal: AbortSignal.abort() })).toMatchObject({ endedBy: 'SIGKILL' });
   });
 
-  it('does not wait for what a program leaves running with its output open', async () => {
+  it('does not wait for children that keep the output open', async () => {
     const pidFile = join(dir.path, 'pid');
     const startedMs = performance.now();
     const outcome = await run(`echo result; setsid sleep 1000 & echo $! >${pidFile}`);
@@ -70,7 +70,7 @@ describe('createExec', () => {
     process.kill(Number(readFileSync(pidFile, 'utf8')), 'SIGKILL');
   });
 
-  it('takes output of the greatest length, and kills a program that writes more', async () => {
+  it('accepts output up to the limit, and kills a program that writes more', async () => {
     const most = await run(`head -c ${maxStdoutBytes} /dev/zero | tr '\\0' x`);
     expect(most).toMatchObject({ exitCode: 0, overflowed: false });
     expect(most.stdout).toBe('x'.repeat(maxStdoutBytes));
@@ -79,7 +79,7 @@ describe('createExec', () => {
     expect(more.stdout.length).toBeLessThanOrEqual(maxStdoutBytes);
   });
 
-  it('keeps the end of a long standard error', async () => {
+  it('keeps the tail of a long standard error', async () => {
     const { stderr } = await run(`head -c 300000 /dev/zero | tr '\\0' x >&2; echo end >&2`);
     expect(stderr).toBe(`${'x'.repeat(maxStderrBytes - 4)}end\n`);
   });

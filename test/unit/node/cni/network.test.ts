@@ -6,19 +6,19 @@ const list = { cniVersion: '1.1.0', name: 'fast', plugins: [{ type: 'host-device
 const parse = (value: unknown) => parseCniNetwork(value, 'claim default/fast');
 
 describe('parseCniNetwork', () => {
-  it('takes a list of plugins, and drops what is not for them', () => {
+  it('accepts a list of plugins, and drops fields that are not for them', () => {
     expect(parse({ ...list, disableCheck: true, disableGC: true })).toEqual(list);
   });
 
-  it('takes a single plugin as a chain of one', () => {
+  it('accepts a single plugin as a chain of one', () => {
     expect(parse(single)).toEqual({ cniVersion: '1.0.0', name: 'fast', plugins: [{ type: 'sriov', vlan: 5 }] });
   });
 
-  it('takes JSON text, as a NetworkAttachmentDefinition has it', () => {
+  it('accepts JSON text, as in a NetworkAttachmentDefinition', () => {
     expect(parse(JSON.stringify(list))).toEqual(list);
   });
 
-  it('keeps the fields of a plugin as they are', () => {
+  it('keeps the fields of a plugin unchanged', () => {
     const plugin = {
       type: 'x',
       capabilities: { mac: true },
@@ -28,13 +28,13 @@ describe('parseCniNetwork', () => {
     expect(parse({ ...list, plugins: [plugin] }).plugins).toEqual([plugin]);
   });
 
-  it('gives a network without a name the default one', () => {
+  it('gives an unnamed network the default name', () => {
     const { name: _name, ...nameless } = single;
     expect(parseCniNetwork(nameless, 'x', { defaultName: 'default-fast' }).name).toBe('default-fast');
     expect(parseCniNetwork(single, 'x', { defaultName: 'default-fast' }).name).toBe('fast');
   });
 
-  it('takes null for absent and keys in any case, as Go does, and an empty name for none', () => {
+  it('treats null as absent, keys case-insensitively, like Go, and an empty name as none', () => {
     const loose = {
       CNIVersion: '1.0.0',
       name: '',
@@ -55,7 +55,7 @@ describe('parseCniNetwork', () => {
     expect(parseCniIpam({ Type: 'static' }, 'x', { name: 'fast' }).ipam).toEqual({ type: 'static' });
   });
 
-  it('picks the latest version that both know', () => {
+  it('picks the latest common version', () => {
     expect(parse({ ...list, cniVersion: '0.4.0', cniVersions: ['0.4.0', '1.0.0', '2.0.0'] }).cniVersion).toBe('1.0.0');
     expect(parse({ ...single, cniVersions: ['0.3.1', '9.0.0'] })).toEqual({
       cniVersion: '1.0.0',
@@ -89,7 +89,7 @@ describe('parseCniNetwork', () => {
     ['a list', [list], 'the whole: must be a JSON object'],
     ['nothing', undefined, 'the whole: must be a JSON object'],
     ['text that is no JSON', '{', 'the whole: must be JSON'],
-  ])('refuses %s, with the path of the field', (_what, value, problem) => {
+  ])('rejects %s, with the path of the field', (_what, value, problem) => {
     expect(() => parse(value)).toThrow(
       expect.objectContaining({
         code: 'cni-config-invalid',
@@ -98,13 +98,13 @@ describe('parseCniNetwork', () => {
     );
   });
 
-  it.each([{}, { type: '' }])('takes an IPAM section without a plugin: %j', (ipam) => {
+  it.each([{}, { type: '' }])('accepts an IPAM section without a plugin: %j', (ipam) => {
     expect(parse({ ...single, ipam }).plugins[0]!.ipam).toEqual(ipam);
   });
 });
 
 describe('parseCniIpam', () => {
-  it('gives the section a network name and a version', () => {
+  it('adds a network name and a version to the section', () => {
     const ipam = { type: 'host-local', subnet: '10.0.0.0/24' };
     expect(parseCniIpam(ipam, 'claim a/b', { name: 'fast' })).toEqual({ cniVersion: '1.0.0', name: 'fast', ipam });
     expect(parseCniIpam(ipam, 'claim a/b', { name: 'fast', cniVersion: '0.4.0' }).cniVersion).toBe('0.4.0');
@@ -115,7 +115,7 @@ describe('parseCniIpam', () => {
     [{ type: 'a/b' }, 'fast', 'type: must be a bare file name'],
     [{ type: 'static' }, 'a/b', 'network name: must be letters'],
     ['[]', 'fast', 'the whole: must be a JSON object'],
-  ])('refuses %j for network %s', (ipam, name, problem) => {
+  ])('rejects %j for network %s', (ipam, name, problem) => {
     expect(() => parseCniIpam(ipam, 'claim a/b', { name })).toThrow(
       expect.objectContaining({
         code: 'cni-config-invalid',

@@ -20,12 +20,12 @@ function requestOf(
 }
 
 describe('formatRequest', () => {
-  it("puts the network's name and version over the plugin's own", () => {
+  it("overrides the plugin's name and version with the network's", () => {
     const plugin = { type: 'tuning', name: 'other', cniVersion: '0.1.0', mtu: 9000 };
     expect(requestOf(plugin)).toEqual({ type: 'tuning', name: 'fast', cniVersion: '0.4.0', mtu: 9000 });
   });
 
-  it('gives every plugin the device, over what its configuration says', () => {
+  it('overrides the configured device for every plugin', () => {
     expect(requestOf({ type: 'sriov', deviceID: '0000:00:00.0' }, { deviceId })).toEqual({
       type: 'sriov',
       name: 'fast',
@@ -35,7 +35,7 @@ describe('formatRequest', () => {
     });
   });
 
-  it('leaves it to host-device to find its device in another way', () => {
+  it('lets host-device find its device in another way', () => {
     const request = requestOf({ type: 'host-device', device: 'veth0' }, { deviceId });
     expect(request).toMatchObject({ device: 'veth0', deviceID: deviceId });
     expect(request).not.toHaveProperty('pciBusID');
@@ -45,7 +45,7 @@ describe('formatRequest', () => {
     }
   });
 
-  it('gives the capabilities that a plugin declares, and no others', () => {
+  it('passes only the capabilities that a plugin declares', () => {
     const capabilities = { mac: '02:00:00:00:00:01', ips: ['10.0.0.1/24'] };
     const plugin = { type: 'sriov', capabilities: { deviceID: true, mac: true, ips: false, portMappings: true } };
     expect(requestOf(plugin, { deviceId, capabilities }).runtimeConfig).toEqual({
@@ -64,7 +64,7 @@ describe('createEnvironment', () => {
     searchPath: '/bin',
   };
 
-  it('has empty arguments where there are none, and IgnoreUnknown as the caller wants it', () => {
+  it('has empty arguments if there are none, and IgnoreUnknown as requested', () => {
     expect(createEnvironment(attachmentOf({ type: 'x' }), options).CNI_ARGS).toBe('');
     const strict = attachmentOf({ type: 'x' }, { args: { IgnoreUnknown: 'false' } });
     expect(createEnvironment(strict, options).CNI_ARGS).toBe('IgnoreUnknown=false');
@@ -72,7 +72,7 @@ describe('createEnvironment', () => {
 });
 
 describe('chainTask', () => {
-  it('is a copy: what the caller changes later does not matter', () => {
+  it('copies its input, so that later changes by the caller have no effect', () => {
     const attachment = attachmentOf({ type: 'x' }, { args: { A: 'b' } });
     const task = chainTask(attachment);
     attachment.args!.A = 'c';
@@ -90,7 +90,7 @@ describe('chainTask', () => {
     [{ args: { 'A;B': 'c' } }, 'argument "A;B=c"'],
     [{ args: { 'A=B': 'c' } }, 'argument "A=B=c"'],
     [{ args: { A: 'b;CNI_COMMAND=DEL' } }, 'argument "A=b;CNI_COMMAND=DEL"'],
-  ])('refuses %j', (rest, problem) => {
+  ])('rejects %j', (rest, problem) => {
     expect(() => chainTask(attachmentOf({ type: 'x' }, rest))).toThrow(
       expect.objectContaining({
         code: 'cni-attachment-invalid',

@@ -6,7 +6,7 @@ const parse = (text: string) => decodeCniResult(parseCniResult(text, subject), s
 const parseObject = (value: object) => parse(JSON.stringify(value));
 
 describe('parseCniResult', () => {
-  it('reads a result of version 1.1.0', () => {
+  it('parses a result of version 1.1.0', () => {
     const result = {
       cniVersion: '1.1.0',
       interfaces: [
@@ -44,7 +44,7 @@ describe('parseCniResult', () => {
     });
   });
 
-  it.each(['0.3.0', '0.3.1', '0.4.0'])('reads a result of version %s', (cniVersion) => {
+  it.each(['0.3.0', '0.3.1', '0.4.0'])('parses a result of version %s', (cniVersion) => {
     const result = {
       cniVersion,
       interfaces: [{ name: 'net1' }],
@@ -59,7 +59,7 @@ describe('parseCniResult', () => {
     });
   });
 
-  it('takes empty and null fields for absent ones', () => {
+  it('treats empty and null fields as absent', () => {
     const result = {
       ips: null,
       routes: [{ dst: '::/0', gw: '', priority: null }],
@@ -94,7 +94,7 @@ describe('parseCniResult', () => {
       `{"x":${'['.repeat(200_000)}${']'.repeat(200_000)}}`,
       'it is nested more than 64 levels deep',
     ],
-  ])('refuses %s', (_what, text, problem) => {
+  ])('rejects %s', (_what, text, problem) => {
     expect(() => parse(text)).toThrow(
       expect.objectContaining({
         code: 'cni-output-invalid',
@@ -109,7 +109,7 @@ describe('parseCniResult', () => {
 describe('convertCniResult', () => {
   const ips = [{ address: '10.0.0.1/24' }, { address: '2001:db8::1/64' }];
 
-  it('adds the IP version that plugins before 1.0 want, and takes it away again', () => {
+  it('adds the IP version for plugins before 1.0, and removes it again', () => {
     const old = convertCniResult({ cniVersion: '1.0.0', ips, extra: 1 }, '0.4.0');
     expect(old).toEqual({
       cniVersion: '0.4.0',
@@ -122,7 +122,7 @@ describe('convertCniResult', () => {
     expect(convertCniResult(old, '1.1.0')).toEqual({ cniVersion: '1.1.0', ips, extra: 1 });
   });
 
-  it('leaves a result of the right version as it is', () => {
+  it('leaves a result of the right version unchanged', () => {
     const raw = { cniVersion: '1.0.0' as const, ips: [{ address: '10.0.0.1/24', vendor: 'x' }] };
     expect(convertCniResult(raw, '1.0.0')).toBe(raw);
   });

@@ -21,8 +21,8 @@ import {
 
 useRunner();
 
-describe('delete', () => {
-  it('runs the chain in reverse order with the result of the ADD, and forgets the attachment', async () => {
+describe('CNI DEL', () => {
+  it('runs the chain in reverse order with the result of ADD, and removes the attachment', async () => {
     plugins.writeResult('sriov', first);
     plugins.writeResult('tuning', second);
     const attachment = attachmentOf(['sriov', 'tuning'], { args: { K8S_POD_NAME: 'app' } });
@@ -37,7 +37,7 @@ describe('delete', () => {
     expect(readdirSync(join(dir.path, 'cache'))).toEqual([]);
   });
 
-  it('can be repeated: without a cache entry plugins are called, but their errors only logged', async () => {
+  it('is idempotent: without a cache entry it calls the plugins, and only logs their errors', async () => {
     plugins.writeResult('sriov', first);
     plugins.writeError('tuning', 'DEL', { code: 100, msg: 'no net1 here' });
     await runner.delete(attachmentOf(['sriov', 'tuning']), never);
@@ -45,12 +45,12 @@ describe('delete', () => {
     expect(logger.messages('warn')).toEqual(['CNI DEL failed; probably nothing to delete']);
   });
 
-  it('does not take an error that may pass for success', async () => {
+  it('does not treat an ambiguous error as success', async () => {
     plugins.writeError('sriov', 'DEL', { code: 11, msg: 'busy' });
     expect(await failureOf(runner.delete(attachmentOf(['sriov']), never))).toMatchObject({ pluginCode: 11 });
   });
 
-  it('stops at a plugin that fails, and does it all again the next time', async () => {
+  it('stops at a failing plugin, and repeats everything the next time', async () => {
     plugins.writeResult('sriov', first);
     plugins.write('tuning', '[ $CNI_COMMAND = ADD ] && echo {} || exit 1');
     const attachment = attachmentOf(['sriov', 'tuning']);
@@ -63,7 +63,7 @@ describe('delete', () => {
     expect(await cachedCount()).toBe(0);
   });
 
-  it('leaves nothing that an add would take for attached when it fails half-way', async () => {
+  it('is not mistaken for an attachment by ADD if it fails midway', async () => {
     plugins.write('sriov', '[ $CNI_COMMAND = ADD ] && echo {} || exit 1');
     plugins.writeResult('tuning', first);
     const attachment = attachmentOf(['sriov', 'tuning']);
@@ -74,14 +74,14 @@ describe('delete', () => {
     expect(plugins.summary().slice(4)).toEqual(['tuning DEL', 'sriov DEL', 'sriov ADD', 'tuning ADD']);
   });
 
-  it('takes it for done when a plugin knows no such container', async () => {
+  it('succeeds if a plugin does not know the container', async () => {
     plugins.writeError('sriov', 'DEL', { code: 3, msg: 'unknown container' });
     await runner.add(attachmentOf(['sriov']), never);
     await runner.delete(attachmentOf(['sriov']), never);
     expect(await cachedCount()).toBe(0);
   });
 
-  it('kills a plugin that hangs, and keeps the attachment', async () => {
+  it('kills a hanging plugin, and keeps the attachment', async () => {
     plugins.write('sriov', '[ $CNI_COMMAND = ADD ] && echo {} || sleep 1000');
     await runner.add(attachmentOf(['sriov']), never);
     const error = await failureOf(runner.delete(attachmentOf(['sriov']), until('sriov DEL')));
@@ -91,7 +91,7 @@ describe('delete', () => {
 });
 
 it.each(['delete', 'add'] as const)(
-  '%s deletes what an ADD may have left whose cache entry cannot be read',
+  '%s deletes possible leftovers of an ADD whose cache entry is unreadable',
   async (what) => {
     plugins.writeResult('sriov', first);
     await runner.add(attachmentOf(['sriov']), never);
@@ -104,7 +104,7 @@ it.each(['delete', 'add'] as const)(
   },
 );
 
-describe('delete when the namespace is gone', () => {
+describe('CNI DEL without the namespace', () => {
   const withIpam = { type: 'sriov', ipam: { type: 'leases', range: 'a' } };
   let netnsPath: string;
   beforeEach(() => {
@@ -116,7 +116,7 @@ describe('delete when the namespace is gone', () => {
   it.each([
     ['the path does not exist', () => rmSync(netnsPath, { force: true })],
     ['the path is a plain file, left by a runtime', () => writeFileSync(netnsPath, '')],
-  ])('calls plugins with an empty path, and frees their addresses itself: %s', async (_what, leave) => {
+  ])('calls plugins with an empty path, and releases their addresses itself: %s', async (_what, leave) => {
     const attachment = attachmentOf([withIpam, 'tuning'], { netnsPath });
     plugins.writeResult('tuning', {});
     await runner.add(attachment, never);
@@ -128,24 +128,24 @@ describe('delete when the namespace is gone', () => {
     expect(await cachedCount()).toBe(0);
   });
 
-  it('takes an empty path from the caller', async () => {
+  it('accepts an empty path from the caller', async () => {
     await runner.delete(attachmentOf([withIpam], { netnsPath: '' }), never);
     expect(plugins.summary()).toEqual(['sriov DEL', 'leases DEL']);
   });
 
-  it('does not free addresses on behalf of a plugin whose namespace is there', async () => {
+  it('does not release addresses for a plugin whose namespace exists', async () => {
     await runner.add(attachmentOf([withIpam]), never);
     await runner.delete(attachmentOf([withIpam]), never);
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL']);
   });
 
-  it('does not mind an IPAM type that is no plugin', async () => {
+  it('accepts an IPAM type that is not a plugin', async () => {
     await runner.add(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);
     await runner.delete(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);
     expect(await cachedCount()).toBe(0);
   });
 
-  it('calls a plugin again that fails because the namespace goes while it works, and frees its addresses', async () => {
+  it('repeats a plugin that fails because the namespace ends meanwhile, and releases its addresses', async () => {
     const netns = join(dir.path, 'link');
     symlinkSync(liveNetns, netns);
     plugins.write(
@@ -158,7 +158,7 @@ describe('delete when the namespace is gone', () => {
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov DEL', 'leases DEL']);
   });
 
-  it('gives up on what an incomplete ADD may never have made', async () => {
+  it('gives up on resources that an incomplete ADD may never have created', async () => {
     plugins.writeError('sriov', 'DEL', { code: 100, msg: 'no net1 here' });
     plugins.writeError('tuning', 'ADD', { code: 100, msg: 'no' });
     const attachment = attachmentOf(['sriov', 'tuning'], { netnsPath });

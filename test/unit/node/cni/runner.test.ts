@@ -24,8 +24,8 @@ useRunner();
 
 const within = (ms: number) => ({ signal: AbortSignal.timeout(ms) });
 
-describe('add', () => {
-  it('runs the chain in order, hands each result on, and gives the last one', async () => {
+describe('CNI ADD', () => {
+  it('runs the chain in order, passes each result on, and returns the last one', async () => {
     plugins.writeResult('sriov', first);
     plugins.writeResult('tuning', second);
     const attachment = attachmentOf(['sriov', { type: 'tuning', mtu: 9000 }], { deviceId: '0000:3b:02.1' });
@@ -54,7 +54,7 @@ describe('add', () => {
     }
   });
 
-  it('has the attachment in the cache before the first plugin runs, and the result before it is reported', async () => {
+  it('caches the attachment before the first plugin runs, and the result before reporting it', async () => {
     const cacheDir = join(dir.path, 'cache');
     plugins.write('sriov', `cp ${cacheDir}/*.json ${dir.path}/seen.json; echo '${JSON.stringify(first)}'`);
     const attachment = attachmentOf(['sriov']);
@@ -69,14 +69,14 @@ describe('add', () => {
     });
   });
 
-  it('gives the result of an ADD that was completed before, without running a plugin', async () => {
+  it('returns the result of an earlier ADD without running a plugin', async () => {
     plugins.writeResult('sriov', first);
     const result = await runner.add(attachmentOf(['sriov']), never);
     expect(await createRunner().add(attachmentOf(['sriov']), never)).toEqual(result);
     expect(plugins.summary()).toEqual(['sriov ADD']);
   });
 
-  it('deletes the old attachment first when the configuration is another one', async () => {
+  it('deletes the old attachment first if the configuration differs', async () => {
     plugins.writeResult('sriov', first);
     await runner.add(attachmentOf([{ type: 'sriov', vlan: 5 }]), never);
     await runner.add(attachmentOf([{ type: 'sriov', vlan: 6 }]), never);
@@ -87,7 +87,7 @@ describe('add', () => {
     ]);
   });
 
-  it('deletes what an ADD has left that was cut off by a crash, then adds', async () => {
+  it('deletes leftovers of an ADD interrupted by a crash, then adds', async () => {
     plugins.write('sriov', `[ $CNI_COMMAND = DEL ] || echo '{}'; cp ${dir.path}/cache/*.json ${dir.path}/kept.json`);
     await runner.add(attachmentOf(['sriov']), never);
     const [file] = readdirSync(join(dir.path, 'cache'));
@@ -97,7 +97,7 @@ describe('add', () => {
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
   });
 
-  it('runs the plugins again for an interface that was lost, whatever they say when they delete it', async () => {
+  it('runs the plugins again for a lost interface, whatever DEL returns', async () => {
     plugins.write('sriov', `[ $CNI_COMMAND = ADD ] || exit 1; echo '${JSON.stringify(first)}'`);
     const attachment = attachmentOf(['sriov']);
     await runner.deleteLost(attachment, never);
@@ -109,7 +109,7 @@ describe('add', () => {
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
   });
 
-  it('understands plugins of older versions', async () => {
+  it('supports plugins of older versions', async () => {
     const old = { cniVersion: '0.3.1', ips: [{ version: '4', address: '10.1.2.3/24' }] };
     plugins.writeResult('sriov', old);
     plugins.writeResult('tuning', old);
@@ -120,14 +120,14 @@ describe('add', () => {
     expect(plugins.calls().at(-1)!.config).not.toHaveProperty('prevResult'); // since 0.4.0
   });
 
-  it('refuses an attachment without a namespace', async () => {
+  it('rejects an attachment without a namespace', async () => {
     const error = await failureOf(runner.add(attachmentOf(['sriov'], { netnsPath: '' }), never));
     expect(error.code).toBe('cni-attachment-invalid');
   });
 });
 
-describe('a failing add', () => {
-  it('undoes what was done, the last plugin first, and gives the error of the plugin', async () => {
+describe('a failed CNI ADD', () => {
+  it("is undone from the last plugin on, and returns the plugin's error", async () => {
     plugins.writeResult('sriov', first);
     plugins.writeError('tuning', 'ADD', { cniVersion: '1.0.0', code: 7, msg: 'bad mtu', details: 'mtu is 9' });
     plugins.writeResult('later', second);
@@ -148,7 +148,7 @@ describe('a failing add', () => {
     expect(await cachedCount()).toBe(0);
   });
 
-  it('goes on undoing after a failure, says so in the log, and keeps the attachment for later', async () => {
+  it('continues undoing after a failure, logs it, and keeps the attachment for later', async () => {
     plugins.writeResult('sriov', first);
     plugins.write('tuning', 'echo "no luck with $CNI_COMMAND" >&2; exit 4');
     const error = await failureOf(runner.add(attachmentOf(['sriov', 'tuning']), never));
@@ -159,7 +159,7 @@ describe('a failing add', () => {
     expect(await cachedCount()).toBe(1);
   });
 
-  it('runs nothing at all if a plugin of the chain is not installed', async () => {
+  it('runs nothing if a plugin of the chain is not installed', async () => {
     plugins.writeResult('sriov', first);
     const error = await failureOf(runner.add(attachmentOf(['sriov', 'tuning']), never));
     expect(error).toMatchObject({ code: 'cni-plugin-missing', plugin: 'tuning' });
@@ -168,7 +168,7 @@ describe('a failing add', () => {
     expect(await cachedCount()).toBe(0);
   });
 
-  it('says when a plugin cannot be started', async () => {
+  it('reports a plugin that cannot be started', async () => {
     plugins.writeResult('sriov', first);
     writeFileSync(join(plugins.binDir, 'sriov'), '#!/no/such/interpreter\n');
     const error = await failureOf(runner.add(attachmentOf(['sriov']), never));
@@ -184,7 +184,7 @@ describe('a failing add', () => {
     ['is ended by a signal', 'kill -KILL $$', /: it was ended by SIGKILL and said nothing$/],
     ['prints without end', 'yes', /: it printed more than 1048576 bytes and was killed$/],
     ['speaks 0.2', `echo '{"cniVersion":"0.2.0","ip4":{}}'`, /cniVersion: "0.2.0" is too old/],
-  ])('is one whose plugin %s', async (_what, body, message) => {
+  ])('is reported if a plugin %s', async (_what, body, message) => {
     plugins.write('sriov', `[ $CNI_COMMAND = DEL ] && exit 0\n${body}`);
     const error = await failureOf(runner.add(attachmentOf(['sriov']), never));
     expect(error.message).toMatch(message);
@@ -197,7 +197,7 @@ describe('a failing add', () => {
     [11, /later/, true],
     [50, /daemon/, true],
     [100, undefined, false],
-  ])('has a hint for code %d where the specification gives it a meaning', async (code, hint, retriable) => {
+  ])('has a hint for code %d if the specification defines it', async (code, hint, retriable) => {
     plugins.writeError('sriov', 'ADD', { code, msg: 'no' });
     const error = await failureOf(runner.add(attachmentOf(['sriov']), never));
     if (hint === undefined) expect(error.hint).toBeUndefined();
@@ -206,10 +206,10 @@ describe('a failing add', () => {
   });
 });
 
-describe('an add whose plugin hangs', () => {
+describe('CNI ADD with a hanging plugin', () => {
   const hang = '[ $CNI_COMMAND = DEL ] && exit 0\nsleep 1000';
 
-  it('ends with the signal, and is undone', async () => {
+  it('ends when the signal aborts, and is undone', async () => {
     plugins.writeResult('sriov', first);
     plugins.write('tuning', hang);
     const error = await failureOf(runner.add(attachmentOf(['sriov', 'tuning']), until('tuning ADD')));
@@ -229,7 +229,7 @@ describe('an add whose plugin hangs', () => {
     expect(await cachedCount()).toBe(0);
   });
 
-  it('answers at the signal although undoing takes long, and later operations wait for that', async () => {
+  it('returns on abort although undoing takes long, and later operations wait for that', async () => {
     plugins.write('sriov', '[ $CNI_COMMAND = DEL ] && sleep 2\n[ $CNI_COMMAND = DEL ] || sleep 1000');
     const startedMs = performance.now();
     await failureOf(runner.add(attachmentOf(['sriov']), until('sriov ADD')));
@@ -242,7 +242,7 @@ describe('an add whose plugin hangs', () => {
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
   });
 
-  it('does not hang in undoing either, and starts nothing when the time for that is over', async () => {
+  it('limits the time for undoing, and starts nothing afterwards', async () => {
     await replaceRunner({ undoTimeoutMs: 1000 });
     plugins.writeResult('sriov', first);
     plugins.write('tuning', 'sleep 1000');
@@ -256,15 +256,15 @@ describe('an add whose plugin hangs', () => {
     expect(await cachedCount()).toBe(1);
   });
 
-  it('starts nothing if the signal has fired before', async () => {
+  it('starts nothing if the signal is already aborted', async () => {
     plugins.writeResult('sriov', first);
     await failureOf(runner.add(attachmentOf(['sriov']), { signal: AbortSignal.abort() }));
     expect(plugins.summary()).toEqual([]);
   });
 });
 
-describe('operations at the same time', () => {
-  it('wait for one another on the same interface of a container, and only there', async () => {
+describe('concurrent CNI operations', () => {
+  it('wait for each other only on the same interface of a container', async () => {
     const log = join(dir.path, 'log');
     plugins.write(
       'sriov',
@@ -281,7 +281,7 @@ describe('operations at the same time', () => {
     expect((await runner.cachedAttachments()).attachments.map(({ attachment }) => attachment.ifName)).toEqual(['net2']);
   });
 
-  it('answer a caller whose time is over while they wait', async () => {
+  it('return to a caller whose time is over while they wait', async () => {
     const stop = join(dir.path, 'stop');
     plugins.write('sriov', `while [ ! -e ${stop} ]; do sleep 0.05; done; echo {}`);
     const running = runner.add(attachmentOf(['sriov']), never);
@@ -293,7 +293,7 @@ describe('operations at the same time', () => {
     expect(plugins.summary()).toEqual(['sriov ADD']);
   });
 
-  it('are 16 of one plugin, so that a burst of pods does not use up the memory; another plugin, and DEL, do not wait for them', async () => {
+  it('run at most 16 of one plugin, to bound memory in a burst of pods; other plugins and DEL do not wait', async () => {
     const [log, stop] = [join(dir.path, 'log'), join(dir.path, 'stop')];
     // Ends by itself, also if the test fails before it says so.
     const wait = `for n in $(seq 400); do [ -e ${stop} ] && break; sleep 0.05; done`;

@@ -10,7 +10,7 @@ import { a0, a1, addresses, b0, file, node, pfA, plain, useTwoCards } from './tw
 
 useTwoCards();
 
-describe('Inventory, switching VFs on', () => {
+describe('Inventory enabling VFs', () => {
   const pfC = '0000:af:00.0';
   const madeVfs = [0, 1, 2, 3].map((index) => `0000:af:02.${index}`);
   const numbers = () => node.written;
@@ -30,7 +30,7 @@ describe('Inventory, switching VFs on', () => {
     node.addLink(30, 'ensC', { parentDevice: pfC, up: false });
   });
 
-  it('sets the PF up, does so where none is, and leaves other numbers alone', async () => {
+  it('configures a PF and creates its VFs if it has none, and keeps other numbers', async () => {
     const { write } = node;
     const upAtWrite: unknown[] = [];
     node.write = async (...args) => {
@@ -42,7 +42,7 @@ describe('Inventory, switching VFs on', () => {
     expect(addresses(report)).toEqual([a0, a1, b0, ...madeVfs]);
   });
 
-  it('sets a PF up also if its VFs are on, and offers them if that fails', async () => {
+  it('configures a PF whose VFs exist, and offers them even if that fails', async () => {
     node.change('ensA', { up: false });
     node.change('ensB', { up: false });
     const { setLink } = node.connection;
@@ -58,7 +58,7 @@ describe('Inventory, switching VFs on', () => {
     expect([node.links.find(({ name }) => name === 'ensB')?.up, numbers()]).toEqual([true, []]);
   });
 
-  it('leaves a card alone that the node uses, unless the policy allows it', async () => {
+  it('does not touch a card in use by the node, unless the policy allows it', async () => {
     node.routes = [defaultRoute(30)];
     await node.inventory(policy).scan();
     expect([numbers(), node.links.find(({ name }) => name === 'ensC')?.up]).toEqual([[], false]);
@@ -66,12 +66,12 @@ describe('Inventory, switching VFs on', () => {
     expect(numbers()).toEqual(['4']);
   });
 
-  it('leaves a card alone that a claim has as a whole', async () => {
+  it('does not touch a card allocated as a whole', async () => {
     await node.inventory(policy).scan(new Map([[pfC, {}]]));
     expect(numbers()).toEqual([]);
   });
 
-  it('offers the others while one card does not come back, and asks it once', { timeout: 30_000 }, async () => {
+  it('offers the others while one card hangs, and asks it once', { timeout: 30_000 }, async () => {
     const clock = new ManualClock();
     const { write } = node;
     const returns = Promise.withResolvers<void>();
@@ -98,7 +98,7 @@ describe('Inventory, switching VFs on', () => {
   it.each([
     [0, 'has 0 of 4 VFs'],
     [3, 'has 3 of 4 VFs'],
-  ])('says so if the kernel takes the number and makes %i, with growing pauses', async (made, problem) => {
+  ])('reports that the kernel accepts the number but creates %i, with growing pauses', async (made, problem) => {
     const { write } = node;
     const clock = new ManualClock();
     let count = made;
@@ -149,25 +149,22 @@ describe('Inventory, switching VFs on', () => {
     ['EAGAIN', /busy, such as with a reset/],
     ['EIO', /firmware of the card has refused/],
     ['EUCLEAN', /the kernel log says why/],
-  ])(
-    'says what to do about a card that refuses with %s, asks it no more for a while, and offers the others',
-    async (code, hint) => {
-      node.write = refuse(code);
-      const inventory = node.inventory(policy);
-      const [report, again] = [await inventory.scan(), await inventory.scan()];
-      expect(report.problems).toMatchObject([
-        { code: 'sysfs-unwritable', device: pfC, path: file(pfC, 'sriov_numvfs'), hint: expect.stringMatching(hint) },
-      ]);
-      expect(again.problems).toEqual(report.problems);
-      // A refusal that may pass is repeated at once.
-      const isRepeated = ['EAGAIN', 'EBUSY'].includes(code);
-      expect(numbers().length > 1).toBe(isRepeated);
-      expect(addresses(report)).toEqual([a0, a1, b0]);
-    },
-  );
+  ])('names the remedy for a card that fails with %s, pauses, and offers the others', async (code, hint) => {
+    node.write = refuse(code);
+    const inventory = node.inventory(policy);
+    const [report, again] = [await inventory.scan(), await inventory.scan()];
+    expect(report.problems).toMatchObject([
+      { code: 'sysfs-unwritable', device: pfC, path: file(pfC, 'sriov_numvfs'), hint: expect.stringMatching(hint) },
+    ]);
+    expect(again.problems).toEqual(report.problems);
+    // A refusal that may pass is repeated at once.
+    const isRepeated = ['EAGAIN', 'EBUSY'].includes(code);
+    expect(numbers().length > 1).toBe(isRepeated);
+    expect(addresses(report)).toEqual([a0, a1, b0]);
+  });
 });
 
-describe('Inventory, of whole NICs', () => {
+describe('Inventory of whole NICs', () => {
   const nics: InventoryPolicy['nics'] = [{ select: { name: ['ensP', 'ensA'] }, resourceName: 'example.com/nic' }];
 
   it('offers none unless a rule selects it', async () => {
@@ -175,7 +172,7 @@ describe('Inventory, of whole NICs', () => {
     expect(await node.offered({ nics: [{ select: { driver: 'e1000e' } }] })).not.toContain(plain);
   });
 
-  it('offers what a rule selects, but not a card whose VFs are on', async () => {
+  it('offers NICs that a rule selects, unless they have VFs', async () => {
     const { devices, excluded } = await node.inventory({ pfs: [], nics }).scan();
     expect(devices).toEqual([
       {
@@ -213,7 +210,7 @@ describe('Inventory, of whole NICs', () => {
     expect(devices).toMatchObject([{ kind: 'nic', pciAddress: '0000:af:00.0' }]);
   });
 
-  it('does not offer one whose interface another process has moved to another namespace', async () => {
+  it('does not offer one whose interface was moved to another namespace', async () => {
     node.takeAway('ensP');
     rmSync(file(plain, 'net'), { recursive: true });
     const { devices, excluded } = await node.inventory({ pfs: [], nics: [{ select: { pciAddress: plain } }] }).scan();
@@ -221,7 +218,7 @@ describe('Inventory, of whole NICs', () => {
     expect(excluded).toContainEqual({ pciAddress: plain, reason: 'interface-elsewhere' });
   });
 
-  it('never offers one that carries the default route or is a port of something', async () => {
+  it('never offers one that carries the default route or is a port of another link', async () => {
     node.routes = [defaultRoute(node.indexOf('ensP'))];
     const inventory = node.inventory({ pfs: [], nics });
     const excluded = async () => (await inventory.scan()).excluded.filter(({ pciAddress }) => pciAddress === plain);
@@ -232,7 +229,7 @@ describe('Inventory, of whole NICs', () => {
     expect(await excluded()).toEqual([{ pciAddress: plain, reason: 'enslaved', interfaceName: 'ensP' }]);
   });
 
-  it('looks at every port of a card that has two on one function', async () => {
+  it('checks every port of a card with two on one function', async () => {
     node.addLink(20, 'br0', { kind: 'bridge' });
     node.addLink(21, 'ensPd1', { parentDevice: plain, master: 20 });
     const { devices, excluded } = await node.inventory({ pfs: [], nics }).scan();
@@ -241,7 +238,7 @@ describe('Inventory, of whole NICs', () => {
   });
 
   it.each(['ensP', 'enp31s0'])(
-    'keeps offering one that is in a pod: its name %s cannot be seen there',
+    'keeps offering one that is in a pod: its name %s is not visible there',
     async (name) => {
       const policy = { pfs: [], nics: [{ select: { name }, resourceName: 'example.com/nic' }] };
       node.change('ensP', { altNames: ['enp31s0'] });

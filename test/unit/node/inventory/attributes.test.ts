@@ -56,7 +56,7 @@ const nic: NicDevice = {
 const isQualified = (name: string) => name.includes('/');
 
 describe('deviceAttributes', () => {
-  it('has the well-known names and ours, in the form of the API', () => {
+  it('returns the well-known and our attributes in API form', () => {
     expect(deviceAttributes(vf)).toEqual({
       'resource.kubernetes.io/pciBusID': { string: '0000:3b:02.1' },
       'resource.kubernetes.io/pcieRoot': { string: 'pci0000:3a' },
@@ -84,7 +84,7 @@ describe('deviceAttributes', () => {
     });
   });
 
-  it('always has every name of ours, so that no CEL selector fails, with one value for what is unknown', () => {
+  it('always returns all our attributes, so that no CEL selector fails, with one value for unknown', () => {
     const known = Object.keys(deviceAttributes(vf)).filter((name) => !isQualified(name));
     for (const device of [bareVf, nic]) {
       const names = Object.keys(deviceAttributes(device)).filter((name) => !isQualified(name));
@@ -105,7 +105,7 @@ describe('deviceAttributes', () => {
     });
   });
 
-  it('leaves well-known names out when unknown, so that two unknowns never match', () => {
+  it('omits unknown well-known attributes, so that two unknown values never match', () => {
     const qualified = Object.keys(deviceAttributes(bareVf)).filter(isQualified);
     expect(qualified.sort()).toEqual(['k8s.cni.cncf.io/deviceID', 'resource.kubernetes.io/pciBusID']);
     expect(deviceAttributes({ ...bareVf, pcieRoot: '' })).not.toHaveProperty(['resource.kubernetes.io/pcieRoot']);
@@ -114,7 +114,7 @@ describe('deviceAttributes', () => {
     });
   });
 
-  it('takes a plain NIC for its own PF', () => {
+  it('treats a plain NIC as its own PF', () => {
     expect(deviceAttributes(nic)).toMatchObject({
       kind: { string: 'nic' },
       pfPciAddress: { string: '0000:5e:00.1' },
@@ -123,7 +123,7 @@ describe('deviceAttributes', () => {
     });
   });
 
-  it('keeps to the limits of the API whatever the kernel says', () =>
+  it('keeps within the API limits for any kernel output', () =>
     fc.assert(
       fc.property(fc.string({ maxLength: 80 }), fc.array(fc.string({ maxLength: 30 })), (text, rdmaDevices) => {
         const attributes = deviceAttributes({ ...vf, driver: text, pfName: text, resourceName: text, rdmaDevices });

@@ -30,7 +30,7 @@ beforeEach(() => {
 afterEach(() => dir[Symbol.dispose]());
 
 describe('DevicePlugins', () => {
-  it('reads devices that plugins offer, and those that containers still have', async () => {
+  it('reads devices that plugins offer, and those still held by containers', async () => {
     writeFileSync(
       path,
       checkpointOf({ [resource]: [a0], 'gpu.example.com/gpu': ['GPU-7'] }, { [resource]: [a1], 'intel.com/old': [b0] }),
@@ -44,7 +44,7 @@ describe('DevicePlugins', () => {
     expect(problem).toBeUndefined();
   });
 
-  it('keeps the devices of a resource without any until its plugin has registered again, or has gone', async () => {
+  it('keeps the devices of an empty resource until its plugin registers again or is removed', async () => {
     const plugins = new DevicePlugins(path);
     const given = async (registered: Record<string, string[]>) => {
       writeFileSync(path, checkpointOf(registered));
@@ -56,14 +56,14 @@ describe('DevicePlugins', () => {
     expect(await given({ other: [b0] })).toEqual([b0]);
   });
 
-  it('reads lists of devices without NUMA nodes, as of older kubelets', async () => {
+  it('parses lists of devices without NUMA nodes, as of older kubelets', async () => {
     const entry = { ResourceName: resource, DeviceIDs: [a0] };
     const data = { PodDeviceEntries: [entry], RegisteredDevices: { [resource]: [] } };
     writeFileSync(path, JSON.stringify({ Data: data }));
     expect([...(await new DevicePlugins(path).read()).givenOut]).toEqual([[a0, resource]]);
   });
 
-  it('follows changes of the file, and its removal', async () => {
+  it('follows changes and removal of the file', async () => {
     const plugins = new DevicePlugins(path);
     expect((await plugins.read()).givenOut.size).toBe(0);
     writeFileSync(path, checkpointOf({ [resource]: [a0] }));
@@ -86,7 +86,7 @@ describe('DevicePlugins', () => {
     ],
     ['a directory', () => mkdirSync(path)],
     ['a link', () => symlinkSync('/dev/zero', path)],
-  ])('keeps what it knows, and says why, when the file is %s', async (_, damage) => {
+  ])('keeps its last state, and says why, if the file is %s', async (_, damage) => {
     const plugins = new DevicePlugins(path);
     writeFileSync(path, checkpointOf({ [resource]: [a0] }));
     await plugins.read();
@@ -102,14 +102,14 @@ describe('DevicePlugins', () => {
     'null',
     '{"Data":{"RegisteredDevices":[[7]],"PodDeviceEntries":{"length":9}}}',
     `{"Data":{"RegisteredDevices":{"x":"${a0}","y":[{}],"__proto__":["${a0}"]},"PodDeviceEntries":[null,7,{"DeviceIDs":7}]}}`,
-  ])('takes nothing but addresses from %s', async (text) => {
+  ])('takes only PCI addresses from %s', async (text) => {
     writeFileSync(path, text);
     const { givenOut } = await new DevicePlugins(path).read();
     expect([...givenOut.keys()].every((each) => each === a0)).toBe(true);
   });
 });
 
-describe('Inventory, with device plugins', () => {
+describe('Inventory with device plugins', () => {
   useTwoCards();
 
   const inventoryOf = () => {
@@ -119,7 +119,7 @@ describe('Inventory, with device plugins', () => {
     return new Inventory({ sysfs, connection: node.connection, simulated: false, vfSwitch, devicePlugins });
   };
 
-  it('does not offer a VF that a device plugin gives out, and says which resource has it', async () => {
+  it('does not offer a VF of a device plugin, and names the resource', async () => {
     writeFileSync(path, checkpointOf({ [resource]: [a0] }));
     const report = await inventoryOf().scan();
     expect(addresses(report)).toEqual([a1, b0]);
@@ -130,12 +130,12 @@ describe('Inventory, with device plugins', () => {
     expect(report.excluded.map(explainExclusion)).toEqual([explained]);
   });
 
-  it('goes on offering a VF that a claim has', async () => {
+  it('keeps offering an allocated VF', async () => {
     writeFileSync(path, checkpointOf({ [resource]: [a0] }));
     expect(addresses(await inventoryOf().scan(new Map([[a0, {}]])))).toContain(a0);
   });
 
-  it('warns when it cannot read the checkpoint, and offers the VFs', async () => {
+  it('warns if it cannot read the checkpoint, and offers the VFs', async () => {
     writeFileSync(path, '{');
     const report = await inventoryOf().scan();
     expect(report.warnings).toEqual([expect.stringContaining('VFs that device plugins give out may be offered')]);

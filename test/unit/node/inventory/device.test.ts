@@ -4,7 +4,7 @@ import { linkIdentity } from '../../../../src/node/inventory/device.ts';
 import { formatDeviceName, isPciAddress } from '../../../../src/node/sriov/pci-address.ts';
 
 describe('formatDeviceName', () => {
-  it('gives a DNS label, another for every address', () =>
+  it('returns a DNS label, unique per address', () =>
     fc.assert(
       fc.property(fc.nat(0xffff_ffff), fc.nat(0xff), fc.nat(0x1f), fc.nat(7), (domain, bus, slot, fn) => {
         const hex = (value: number, digits: number) => value.toString(16).padStart(digits, '0');
@@ -25,11 +25,11 @@ describe('formatDeviceName', () => {
     '0000:3b:02.8',
     '0000:3b:02.1\n',
     '',
-  ])('%j is no address', (text) => expect(isPciAddress(text)).toBe(false));
+  ])('rejects the address %j', (text) => expect(isPciAddress(text)).toBe(false));
 });
 
 describe('linkIdentity', () => {
-  it('goes by the bus address, or by the alias of what has none', () => {
+  it('is the bus address, or the alias if there is none', () => {
     expect(linkIdentity({ pciAddress: '0000:3b:02.1', simulated: false })).toEqual({ pciAddress: '0000:3b:02.1' });
     expect(linkIdentity({ pciAddress: 'fe00:00:02.0', simulated: true })).toEqual({ alias: 'netdra:fe00:00:02.0' });
   });

@@ -5,7 +5,7 @@ const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'InventoryPolicy' } as c
 const pf = { pciAddress: '0000:3b:00.0', vendor: '8086', device: '1572', driver: 'i40e', names: ['ens1f0'] };
 
 describe('inventoryPolicySchema', () => {
-  it('takes everything at once', () => {
+  it('accepts all fields at once', () => {
     const policy = {
       ...head,
       resourceName: 'example.com/sriov',
@@ -33,7 +33,7 @@ describe('inventoryPolicySchema', () => {
 });
 
 describe('rulesForPf', () => {
-  it('never takes what is not known for what is asked for', () => {
+  it('never matches unknown values', () => {
     const { names: _, driver: __, ...bare } = pf;
     expect(rulesForPf({ pfs: [{ select: { name: 'ens1f0' } }, { select: { driver: 'i40e' } }] }, bare)).toEqual([]);
     expect(rulesForPf({ pfs: [{ select: { linkType: 'ethernet' } }] }, bare)).toEqual([]);
@@ -41,7 +41,7 @@ describe('rulesForPf', () => {
 });
 
 describe('rulesForNic', () => {
-  it('has none unless there are some, and keeps their order', () => {
+  it('keeps the order of nics rules and defaults to none', () => {
     expect(rulesForNic({}, pf)).toEqual([]);
     const nics = [
       { select: { vendor: '15b3' } },

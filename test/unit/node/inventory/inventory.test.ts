@@ -12,8 +12,8 @@ import { a0, a1, addresses, b0, file, node, pfA, pfB, plain, useTwoCards } from 
 
 useTwoCards();
 
-describe('Inventory, of VFs', () => {
-  it('does not offer a VF whose interface is in another network namespace, and offers it again when it is back', async () => {
+describe('Inventory of VFs', () => {
+  it('does not offer a VF whose interface is in another network namespace until it returns', async () => {
     const inventory = node.inventory();
     await inventory.scan();
     const links = node.links;
@@ -30,13 +30,13 @@ describe('Inventory, of VFs', () => {
     expect(addresses(await inventory.scan())).toContain(a0);
   });
 
-  it('offers a VF that has no interface in any network namespace', async () => {
+  it('offers a VF without an interface in any network namespace', async () => {
     node.takeAway('ensAv0');
     rmSync(file(a0, 'net'), { recursive: true });
     expect(addresses(await node.inventory().scan())).toContain(a0);
   });
 
-  it('never offers the VF that carries a default route', async () => {
+  it('never offers the VF of a default route', async () => {
     node.routes = [defaultRoute(node.indexOf('ensAv0'))];
     const report = await node.inventory().scan();
     expect(addresses(report)).toEqual([a1, b0]);
@@ -45,7 +45,7 @@ describe('Inventory, of VFs', () => {
     ]);
   });
 
-  it('offers no VF with an address of the node, or with a VLAN on it', async () => {
+  it('does not offer a VF with an address of the node, or with a VLAN on it', async () => {
     const rest = { tentative: false, dadFailed: false };
     node.addresses = [
       { index: node.indexOf('ensAv0'), cidr: '10.40.0.1/24', scope: 'global', ...rest },
@@ -64,7 +64,7 @@ describe('Inventory, of VFs', () => {
     expect(addresses(await node.inventory().scan(new Map([[a0, {}]])))).toContain(a0);
   });
 
-  it('looks through bonds, VLANs and several ways out', async () => {
+  it('follows bonds, VLANs and multiple routes to the VF', async () => {
     node.addLink(20, 'bond0', { kind: 'bond' });
     node.addLink(21, 'bond0.7', { kind: 'vlan', lower: 20 });
     node.change('ensAv1', { master: 20 });
@@ -76,13 +76,13 @@ describe('Inventory, of VFs', () => {
     ]);
   });
 
-  it('does not take a link number of another namespace for one of its own', async () => {
+  it('does not confuse link indexes of different namespaces', async () => {
     node.addLink(20, 'macvlan0', { kind: 'macvlan', lower: node.indexOf('ensAv0'), lowerNetnsId: 0 });
     node.routes = [defaultRoute(20)];
     expect(await node.offered()).toEqual([a0, a1, b0]);
   });
 
-  it('ends on links that are on top of each other', async () => {
+  it('terminates for links stacked in a cycle', async () => {
     node.addLink(20, 'x', { lower: 21 });
     node.addLink(21, 'y', { lower: 20, master: 20 });
     node.routes = [defaultRoute(20)];
@@ -95,7 +95,7 @@ describe('Inventory, of VFs', () => {
     // Open vSwitch shows as this one link, whichever of its bridges the port is in.
     ['Open vSwitch', { name: 'ovs-system', kind: 'openvswitch' }],
     ['a VRF', { name: 'red', kind: 'vrf' }],
-  ])('offers no VF that is a port of %s', async (_, { name, kind }) => {
+  ])('does not offer a VF that is a port of %s', async (_, { name, kind }) => {
     node.addLink(20, name, { kind });
     node.change('ensAv0', { master: 20 });
     expect((await node.inventory().scan()).excluded).toEqual([
@@ -103,7 +103,7 @@ describe('Inventory, of VFs', () => {
     ]);
   });
 
-  it('offers VFs of a card that the node uses only if the policy allows it', async () => {
+  it('offers VFs of a card in use by the node only if the policy allows it', async () => {
     node.routes = [defaultRoute(node.indexOf('ensA'))];
     const { excluded } = await node.inventory().scan();
     expect(excluded.map(({ pciAddress, reason, interfaceName }) => [pciAddress, reason, interfaceName])).toEqual([
@@ -115,7 +115,7 @@ describe('Inventory, of VFs', () => {
     expect(await node.offered({ pfs: [{ select: {}, allowInUse: true }] })).toEqual([a1, b0]);
   });
 
-  it('finds links by name on kernels that do not tell their bus address', async () => {
+  it('finds links by name on kernels that do not report their bus address', async () => {
     node.links = node.links.map(({ parentDevice: _, ...rest }) => rest);
     node.routes = [defaultRoute(node.indexOf('ensAv0'))];
     const { devices } = await node.inventory().scan();
@@ -125,7 +125,7 @@ describe('Inventory, of VFs', () => {
     ]);
   });
 
-  it('keeps address, MTU and speed of what cannot be seen for a while', async () => {
+  it('keeps address, MTU and speed while they are temporarily unreadable', async () => {
     const watched = node.inventory();
     const before = await watched.scan();
     node.takeAway('ensAv0');
@@ -135,7 +135,7 @@ describe('Inventory, of VFs', () => {
     expect(after).toEqual(before.devices.map(({ interfaceName: _, ...rest }) => rest));
   });
 
-  it('asks the PF for the address of a VF without interface, and only then', async () => {
+  it('asks the PF only for the address of a VF without an interface', async () => {
     await node.inventory().scan();
     expect(node.vfInfoRequests).toBe(0);
     node.takeAway('ensAv0');
@@ -156,7 +156,7 @@ describe('Inventory, of VFs', () => {
   });
 });
 
-describe('Inventory, of a VF whose driver is bound again and again', () => {
+describe('Inventory of a VF whose driver is rebound repeatedly', () => {
   const name = 'ensAv0';
   const scanWith = async (inventory: Inventory, more: Partial<Link>) => {
     node.change(name, more);
@@ -166,7 +166,7 @@ describe('Inventory, of a VF whose driver is bound again and again', () => {
   };
   const address = (index: number) => `22:61:bd:0b:8a:${index.toString(16).padStart(2, '0')}`;
 
-  it('reports one change at once, leaves out a MAC that changes on, and has it again when it stays', async () => {
+  it('reports one change at once, omits a MAC that keeps changing, and returns it when stable', async () => {
     const inventory = node.inventory();
     const first = await scanWith(inventory, {});
     const seen: string[] = [];
@@ -179,7 +179,7 @@ describe('Inventory, of a VF whose driver is bound again and again', () => {
     expect(await scanWith(inventory, { mtuBytes: 9_000 })).toBe(`${address(19)} 9000`);
   });
 
-  it('keeps what it knows while a claim holds the VF, or its interface is gone', async () => {
+  it('keeps its attributes while a claim holds the VF, or its interface is missing', async () => {
     const inventory = node.inventory();
     for (const n of [0, 1, 2]) await scanWith(inventory, { hardwareAddress: address(n) });
     await inventory.scan(new Map([[a0, {}]]));
@@ -191,8 +191,8 @@ describe('Inventory, of a VF whose driver is bound again and again', () => {
   });
 });
 
-describe('Inventory, of an InfiniBand PF', () => {
-  it('does not take the beginning of the address of the PF, which IPoIB reports for each VF, for a MAC', async () => {
+describe('Inventory of an InfiniBand PF', () => {
+  it('does not use the start of the PF address, which IPoIB reports for each VF, as a MAC', async () => {
     const hardwareAddress = '00:00:10:29:fe:80:00:00:00:00:00:00:24:8a:07:03:00:a4:65:9a';
     node.change('ensA', { hardwareAddress });
     writeFileSync(file(pfA, 'net/ensA/type'), '32\n');
@@ -205,9 +205,9 @@ describe('Inventory, of an InfiniBand PF', () => {
   });
 });
 
-describe('Inventory, of a PF with other links on its function', () => {
+describe('Inventory of a PF with other links on its function', () => {
   it.each(['pf0hpf', 'c1pf0', 'c1pf0vf1', 'pf0sf3', 'pf0', 'p0pf0vf0'])(
-    'does not take the representor %s for the port, and does not mind how the node uses it',
+    'does not mistake the representor %s for the port, and ignores its use by the node',
     async (portName) => {
       const representor = { parentDevice: pfA, portName, master: 90, hardwareAddress: '02:00:00:00:00:77' };
       node.change('ensA', { portName: 'p0' });
@@ -235,7 +235,7 @@ describe('Inventory, of a PF with other links on its function', () => {
     expect(await ofVfs()).toEqual([]);
   });
 
-  it('looks at all ports of a card that has several on one function', async () => {
+  it('checks all ports of a card with several on one function', async () => {
     node.change('ensA', { portName: 'p0' });
     node.addLink(90, 'bond0', { kind: 'bond' });
     node.addLink(91, 'ensA1', { parentDevice: pfA, portName: 'p1', master: 90 });
@@ -247,7 +247,7 @@ describe('Inventory, of a PF with other links on its function', () => {
   });
 });
 
-describe('Inventory, of a PF whose VFs cannot be listed', () => {
+describe('Inventory of a PF whose VFs cannot be listed', () => {
   const errors = {
     EMSGSIZE: new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' }),
     ENOBUFS: new NetlinkError('netlink-refused', 'no buffer space (ENOBUFS)', { errno: 'ENOBUFS', retriable: true }),
@@ -259,7 +259,7 @@ describe('Inventory, of a PF whose VFs cannot be listed', () => {
     rmSync(file(a0, 'net'), { recursive: true });
   });
 
-  it.each(Object.entries(errors))('offers its VFs without the MACs that it has set: %s', async (_, error) => {
+  it.each(Object.entries(errors))('offers its VFs without the MACs set by the PF: %s', async (_, error) => {
     node.vfInfoErrors.ensA = error;
     const { devices, excluded, problems } = await node.inventory().scan();
     expect(devices.map(({ pciAddress, hardwareAddress }) => [pciAddress, hardwareAddress])).toEqual([
@@ -279,7 +279,7 @@ describe('Inventory, of a PF whose VFs cannot be listed', () => {
     ]);
   });
 
-  it('keeps the MACs that it has listed before', async () => {
+  it('keeps the MACs that it listed before', async () => {
     const watched = node.inventory();
     node.vfInfos.ensA = [{ vfIndex: 0, hardwareAddress: '02:00:00:00:00:cc' }];
     const before = await watched.scan();
@@ -289,8 +289,8 @@ describe('Inventory, of a PF whose VFs cannot be listed', () => {
   });
 });
 
-describe('Inventory, with a policy', () => {
-  it('guarantees VFs bandwidth of their port, and offers none whose guarantee could not be kept', async () => {
+describe('Inventory with a policy', () => {
+  it('guarantees bandwidth of the port to VFs, and offers none whose guarantee would fail', async () => {
     const policy = (bandwidth: object): InventoryPolicy => ({
       pfs: [
         { select: { name: 'ensA' }, vfs: '0', bandwidth: { guaranteedMbps: 30_000, ...bandwidth } },
@@ -319,7 +319,7 @@ describe('Inventory, with a policy', () => {
     expect((await fresh.scan()).excluded).toMatchObject([{ pciAddress: a0, reason: 'port-speed-unknown' }]);
   });
 
-  it('offers no VF whose guarantee needs minimum rates of a driver that has none', async () => {
+  it('does not offer a VF whose guarantee needs minimum rates that its driver lacks', async () => {
     const burst: InventoryPolicy = {
       pfs: [{ select: {} }, { select: {}, bandwidth: { guaranteedMbps: 10, burst: true } }].reverse(),
     };
@@ -363,7 +363,7 @@ describe('Inventory, with a policy', () => {
     },
   );
 
-  it('warns of rules that select nothing, unless something could not be read', async () => {
+  it('warns about rules that match nothing, unless something was unreadable', async () => {
     node.change('ensA', { altNames: ['ens1f0'] });
     const policy: InventoryPolicy = {
       pfs: [{ select: { name: 'ens9' } }, { select: {} }, { select: { name: 'ensB', driver: 'i40e' } }],
@@ -379,7 +379,7 @@ describe('Inventory, with a policy', () => {
     expect((await node.inventory(policy).scan()).warnings).toEqual([]);
   });
 
-  it('goes by the first rule about a VF, so that the VFs of one PF can be of several resources', async () => {
+  it('applies the first matching rule, so that VFs of one PF can belong to several resources', async () => {
     const policy: InventoryPolicy = {
       resourceName: 'example.com/rest',
       pfs: [
@@ -396,7 +396,7 @@ describe('Inventory, with a policy', () => {
     ]);
   });
 
-  it('keeps offering what a claim has, as it was, when the policy names others and the node takes it', async () => {
+  it('keeps offering an allocated device unchanged when the policy excludes it and the node uses it', async () => {
     const watched = node.inventory();
     const [before] = (await watched.scan()).devices;
     watched.policy = { pfs: [] };
@@ -413,12 +413,12 @@ describe('Inventory, with a policy', () => {
   });
 });
 
-describe('Inventory, when something cannot be read', () => {
+describe('Inventory on read errors', () => {
   it.each([
     ['the other cards', pfA, 'vendor', 'malformed', [b0]],
     ['the other VFs of the card', a0, 'device', 'malformed', [a1, b0]],
     ['the other cards, also when the kind of a function cannot be read', pfA, 'class', 'unreadable', [b0]],
-  ])('goes on with %s', async (_, pciAddress, name, problem, offered) => {
+  ])('continues with %s', async (_, pciAddress, name, problem, offered) => {
     const path = file(pciAddress, name);
     rmSync(path);
     if (problem === 'malformed') writeFileSync(path, 'garbage');
@@ -428,7 +428,7 @@ describe('Inventory, when something cannot be read', () => {
     expect(report.problems).toMatchObject([{ code: `sysfs-${problem}`, path }]);
   });
 
-  it('does not call it a problem when a VF goes away while it looks', async () => {
+  it('does not report a VF that is removed during the scan', async () => {
     rmSync(file(a0, 'vendor'));
     const report = await node.inventory().scan();
     expect(addresses(report)).toEqual([a1, b0]);

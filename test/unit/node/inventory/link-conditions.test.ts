@@ -33,13 +33,13 @@ const noCarrier = { carrier: false };
 const down = { up: false, carrier: false };
 
 describe('readConditions', () => {
-  it('knows of a PF that is up whether it has a carrier', () => {
+  it('reads the carrier of a PF that is up', () => {
     const wellReadings = ['no-carrier', 'pf-down', 'lacp-partner-lost'].map((name) => `-${name} of PF ens1f0`);
     expect(read([link('ens1f0')])).toEqual(wellReadings);
     expect(read([link('ens1f0', noCarrier)])).toContain('no-carrier of PF ens1f0');
   });
 
-  it('reports a PF that is down while its VFs are offered, and nothing about its carrier', () => {
+  it('reports a PF as down while its VFs are offered, without reading its carrier', () => {
     expect(read([link('ens1f0', down)])).toEqual(['pf-down of PF ens1f0', '-lacp-partner-lost of PF ens1f0']);
     expect(read([link('ens1f0')])).toContain('-pf-down of PF ens1f0');
     // Ports that nobody uses are usually down, and so is a NIC that is offered as a whole.
@@ -48,11 +48,11 @@ describe('readConditions', () => {
     expect(read([link('ens1f0', down)], { pfs: [], devices: [nic] })).toEqual(['-lacp-partner-lost of NIC ens1f0']);
   });
 
-  it('knows nothing of a PF whose interface is not visible', () => {
+  it('reports nothing for a PF whose interface is not visible', () => {
     expect(read([])).toEqual([]);
   });
 
-  it('takes a card with two ports for connected, and for up, if one of them is', () => {
+  it('treats a card with two ports as up or connected if one of them is', () => {
     const ports = (one: Partial<Link>, other: Partial<Link>) => read([link('p0', one), link('p1', other)]);
     expect(ports(noCarrier, {})).toContain('-no-carrier of PF p0');
     expect(ports(noCarrier, noCarrier)).toContain('no-carrier of PF p0');
@@ -61,12 +61,12 @@ describe('readConditions', () => {
     expect(ports(down, down)).toEqual(['pf-down of PF p0', '-lacp-partner-lost of PF p0']);
   });
 
-  it('reads the LACP partner of a PF that is a port of a bond', () => {
+  it('reads the LACP partner of a PF that is a bond port', () => {
     expect(read([link('ens1f0', { lacpPartnerInSync: true })])).toContain('-lacp-partner-lost of PF ens1f0');
     expect(read([link('ens1f0', { lacpPartnerInSync: false })])).toContain('lacp-partner-lost of PF ens1f0');
   });
 
-  it('reads the representors of VFs, not their uplink, for each VF', () => {
+  it('reads the representor of each VF, not their uplink', () => {
     const uplink = link('ens1f0', { portName: 'p0' });
     const of = (vfIndex: number, more: Partial<Link>) =>
       link(`rep${vfIndex}`, { portName: `pf0vf${vfIndex}`, ...more });
@@ -80,7 +80,7 @@ describe('readConditions', () => {
     expect(read([uplink, of(0, down)])).toEqual(port);
   });
 
-  it('knows of whole NICs, and of PFs without a kernel driver', () => {
+  it('handles whole NICs, and PFs without a kernel driver', () => {
     const nic = { kind: 'nic', pciAddress: '0000:81:00.0' } as NetworkDevice;
     const links = [link('ensN', { parentDevice: nic.pciAddress, ...noCarrier })];
     const ofNic = ['no-carrier of NIC ensN', '-lacp-partner-lost of NIC ensN'];

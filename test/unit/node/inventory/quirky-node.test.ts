@@ -213,13 +213,13 @@ const planted: { kind: string; remembers?: boolean; plant?: () => void }[] = [
   },
 ];
 
-describe('the devices of a node with quirks', { timeout: 400 * runs + 15_000 }, () => {
+describe('devices of a node with quirks', { timeout: 400 * runs + 15_000 }, () => {
   afterEach(() => void vi.restoreAllMocks());
 
-  it('stay what they are, whatever happens to one card, and none is missing without a word', () =>
+  it('keep their identity whatever happens to one card, and missing ones are reported', () =>
     assertRules({ numRuns: runs }));
 
-  it.each(planted)('show a driver for which $kind', async ({ plant, remembers }) => {
+  it.each(planted)('reveal a driver for which $kind', async ({ plant, remembers }) => {
     plant?.();
     await expect(assertRules({ seed: 1, numRuns: 100, endOnFailure: true }, remembers)).rejects.toThrow(
       'Property failed',

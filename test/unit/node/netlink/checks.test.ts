@@ -14,32 +14,33 @@ describe('assertInterfaceName', () => {
     assertInterfaceName(name);
   });
   it.each(['', '.', '..', '1234567890123456', 'a/b', 'a b', 'a\tb', 'a\n', 'a:b', 'net%d', 'a\0b', 'ääääääää'])(
-    'refuses %j',
+    'rejects %j',
     (name) => expect(() => assertInterfaceName(name)).toThrow(invalid),
   );
 });
 
 describe('parseHardwareAddress', () => {
-  it('gives the octets, whatever the case', () => {
+  it('returns the octets in any case', () => {
     expect([...parseHardwareAddress('02:aB:00:00:00:ff')]).toEqual([2, 0xab, 0, 0, 0, 0xff]);
   });
   it.each(['', '02:00:00:00:00', '02-00-00-00-00-01', '02:00:00:00:00:01:02', '0g:00:00:00:00:01', '2:0:0:0:0:1'])(
-    'refuses %j',
+    'rejects %j',
     (text) => expect(() => parseHardwareAddress(text)).toThrow(invalid),
   );
-  it.each(['01:00:5e:00:00:01', 'ff:ff:ff:ff:ff:ff', '00:00:00:00:00:00'])('refuses %s: no interface has it', (text) =>
-    expect(() => parseHardwareAddress(text)).toThrow(invalid),
+  it.each(['01:00:5e:00:00:01', 'ff:ff:ff:ff:ff:ff', '00:00:00:00:00:00'])(
+    'rejects %s, which no interface can have',
+    (text) => expect(() => parseHardwareAddress(text)).toThrow(invalid),
   );
 });
 
-describe('numbers and aliases', () => {
-  it.each([67, 65_536, 1500.5, Number.NaN, -1])('refuses the MTU %d', (mtu) =>
+describe('validation of numbers and aliases', () => {
+  it.each([67, 65_536, 1500.5, Number.NaN, -1])('rejects the MTU %d', (mtu) =>
     expect(() => assertMtu(mtu)).toThrow(invalid),
   );
-  it.each([0, -1, 1.5, 2 ** 31, Number.NaN])('refuses the index %d', (index) =>
+  it.each([0, -1, 1.5, 2 ** 31, Number.NaN])('rejects the index %d', (index) =>
     expect(() => assertIndex(index)).toThrow(invalid),
   );
-  it('refuses an alias that the kernel would cut', () => {
+  it('rejects an alias that the kernel would truncate', () => {
     assertAlias('x'.repeat(255));
     expect(() => assertAlias('x'.repeat(256))).toThrow(invalid);
     expect(() => assertAlias('a\0b')).toThrow(invalid);

@@ -29,9 +29,9 @@ describe('parseCidr and formatCidr', () => {
     ['::ffff:10.0.0.1/120', '10.0.0.1/24'],
     ['::ffff:a00:1/96', '10.0.0.1/0'],
     ['::ffff:10.0.0.1/90', '::ffff:a00:1/90'],
-  ])('writes %s as %s', (text, expected) => expect(canonical(text)).toBe(expected));
+  ])('normalizes %s to %s', (text, expected) => expect(canonical(text)).toBe(expected));
 
-  it('agrees with the platform on every IPv6 address', () =>
+  it('agrees with node:net on every IPv6 address', () =>
     fc.assert(
       fc.property(
         fc.uint8Array({ minLength: 16, maxLength: 16 }),
@@ -63,18 +63,18 @@ describe('parseCidr and formatCidr', () => {
     '',
     '/24',
     'eth0/24',
-  ])('refuses %j', (text) => {
+  ])('rejects %j', (text) => {
     expect(() => parseCidr(text)).toThrow(NetlinkError);
     expect(() => parseCidr(text)).toThrow(JSON.stringify(text));
   });
 });
 
 describe('parseIpAddress', () => {
-  it('takes IPv4-mapped IPv6 for IPv4', () => {
+  it('treats IPv4-mapped IPv6 as IPv4', () => {
     expect(parseIpAddress('::ffff:192.0.2.7')).toMatchObject({ family: 2, octets: Uint8Array.of(192, 0, 2, 7) });
   });
 
-  it.each(['192.0.2.7/24', '192.0.2', 'fe80::1%eth0', ''])('refuses %j', (text) =>
+  it.each(['192.0.2.7/24', '192.0.2', 'fe80::1%eth0', ''])('rejects %j', (text) =>
     expect(() => parseIpAddress(text)).toThrow(NetlinkError),
   );
 });
@@ -103,7 +103,7 @@ describe('networkOf', () => {
     expect(formatCidr(octets, prefixLength)).toBe(network);
   });
 
-  it('has the address, and no host bits', () =>
+  it('contains the address, without host bits', () =>
     fc.assert(
       fc.property(fc.oneof(fc.ipV4(), fc.ipV6()), fc.nat(), (text, length) => {
         const address = parseCidr(`${text}/${length % (text.includes(':') ? 129 : 33)}`);

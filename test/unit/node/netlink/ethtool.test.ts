@@ -18,7 +18,7 @@ const bits = (type: number, ...values: { name: string; value: boolean }[]) => ({
 });
 
 describe('decodeValues', () => {
-  it('reads the features that can be changed, as they were asked for', () => {
+  it('reads the changeable features by requested name', () => {
     const changeable = bits(2, { name: 'rx-gro', value: true }, { name: 'tx-lockless', value: false });
     // Without a mask only those that are set are listed, and none of them has a value.
     const listed = bits(3, { name: 'tx-lockless', value: false }, { name: 'rx-gro', value: false });
@@ -35,7 +35,7 @@ describe('decodeValues', () => {
 });
 
 describe('encodeValues', () => {
-  it('names the bits that are changed, with a value if they shall be set', () => {
+  it('encodes changed bits, with a value if they are set', () => {
     const values = { 'rx-gro': true, 'tx-gso-partial': false };
     const answer = Buffer.concat(encodeAttributes(encodeValues('privateFlags', values)));
     expect(decodeValues('privateFlags', answer)).toEqual(values);
@@ -43,7 +43,7 @@ describe('encodeValues', () => {
 });
 
 describe('EthtoolConnection', () => {
-  it('says so if the kernel’s answer cannot be read', async () => {
+  it('reports an unreadable kernel response', async () => {
     using connection = connectEthtool(() => Buffer.alloc(16));
     const answer = connection.read(7);
     await expect(answer).rejects.toMatchObject({ code: 'netlink-malformed', interfaceName: '#7' });

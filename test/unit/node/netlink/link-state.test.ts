@@ -23,14 +23,14 @@ describe('readLinkState', () => {
     };
   }
 
-  it.each(parts)('leaves out %s where the kernel or the driver has no such thing', async (part) => {
+  it.each(parts)('omits %s if the kernel or the driver does not support it', async (part) => {
     const { host, ethtool } = failing(part, refused('EOPNOTSUPP', false));
     const state = await readLinkState(host, card.link(0)!.index, ethtool);
     expect(state).not.toHaveProperty(part);
     expect(Object.keys(state)).toEqual(expect.arrayContaining(parts.filter((each) => each !== part)));
   });
 
-  it.each(parts)('takes %s that cannot be read at the moment for unknown, not for absent', async (part) => {
+  it.each(parts)('treats a temporarily unreadable %s as unknown, not as absent', async (part) => {
     const busy = refused('EBUSY', true);
     const { host, ethtool } = failing(part, busy);
     const { index } = card.link(0)!;

@@ -19,8 +19,8 @@ const encode = (attributes: Attribute[]) => Buffer.concat(encodeAttributes(attri
 const linkMessage = (attributes: Attribute[]) => Buffer.concat(encodeLink(7, attributes, { up: true }));
 const invalid = expect.objectContaining({ code: 'netlink-invalid' });
 
-describe('attributes', () => {
-  it('come back as they were, whatever their lengths', () =>
+describe('netlink attributes', () => {
+  it('are decoded unchanged for any length', () =>
     fc.assert(
       fc.property(fc.array(fc.tuple(fc.integer({ min: 1, max: 0x3fff }), fc.uint8Array())), (pairs) => {
         const stream = encode(pairs.map(([type, value]) => attribute(type, value)));
@@ -30,7 +30,7 @@ describe('attributes', () => {
 });
 
 describe('decodeLink', () => {
-  it('leaves out what the kernel does not tell, and skips attributes that it does not know', () => {
+  it('omits what the kernel does not report, and skips unknown attributes', () => {
     const message = linkMessage([
       attribute(3, encodeString('tun0')),
       attribute(999, Buffer.from('?')),
@@ -41,14 +41,14 @@ describe('decodeLink', () => {
     );
   });
 
-  it('reads the limits of the MTU; 0 means no limit', () => {
+  it('reads the MTU limits; 0 means no limit', () => {
     const limits = (min: number, max: number) =>
       decodeLink(linkMessage([attribute(50, putU32(min)), attribute(51, putU32(max))]));
     expect(limits(68, 9216)).toMatchObject({ minMtuBytes: 68, maxMtuBytes: 9216 });
     expect(limits(68, 0)).not.toHaveProperty('maxMtuBytes');
   });
 
-  it('reads of a port of an 802.3ad bond whether its LACP partner is in sync', () => {
+  it('reads whether the LACP partner of an 802.3ad bond port is in sync', () => {
     const port = (kind: string, data: Attribute[]) =>
       decodeLink(linkMessage([attribute(18, encode([attribute(4, encodeString(kind)), attribute(5, encode(data))]))]))
         .lacpPartnerInSync;
@@ -59,7 +59,7 @@ describe('decodeLink', () => {
   });
 });
 
-describe('bonds', () => {
+describe('bond messages', () => {
   const info = (message: Uint8Array[]) => {
     const [, data] = listAttributes(
       listAttributes(Buffer.concat(message).subarray(16)).at(-1)?.data ?? Buffer.alloc(0),
@@ -67,7 +67,7 @@ describe('bonds', () => {
     return listAttributes(data?.data ?? Buffer.alloc(0)).map(({ type, data: value }) => [type, [...value]]);
   };
 
-  it('are made with mode, interval and the choice of the MAC address', () => {
+  it('contain mode, interval and the choice of the MAC address', () => {
     const plain = { name: 'bond0', mode: '802.3ad', miimonMs: 100 } as const;
     expect(info(encodeNewLink(plain, 'bond', encodeBond(plain)))).toEqual([
       [1, [4]],
@@ -84,7 +84,7 @@ describe('bonds', () => {
     ['bond', [0, 2], false],
     ['bond', [], false],
     ['bridge', [0, 0], undefined],
-  ])('a member of a %s with state and link %j is active: %s', (kind, values, isActive) => {
+  ])('report a member of a %s with state and link %j as active: %s', (kind, values, isActive) => {
     const data = values.map((value, index) => attribute(index + 1, Buffer.of(value)));
     const message = linkMessage([attribute(18, [attribute(4, encodeString(kind)), attribute(5, data)])]);
     expect(decodeLink(message).isActiveMember).toBe(isActive);
@@ -99,9 +99,9 @@ describe('encodeLinkChange', () => {
     { alias: 'x'.repeat(300) },
     { master: -1 },
     { broadcastAddress: 'ff'.repeat(40) },
-  ])('refuses %j', (change) => expect(() => encodeLinkChange(1, change)).toThrow(invalid));
+  ])('rejects %j', (change) => expect(() => encodeLinkChange(1, change)).toThrow(invalid));
 
-  it('changes no flag that the change does not name', () => {
+  it('changes only the given flags', () => {
     const flagsAndMask = (change: object) => Buffer.concat(encodeLinkChange(1, change)).subarray(8, 16);
     expect(flagsAndMask({ mtuBytes: 1500 })).toEqual(Buffer.alloc(8));
     expect(flagsAndMask({ up: true })).toEqual(Buffer.concat([putU32(1), putU32(1)]));
@@ -112,8 +112,8 @@ describe('encodeLinkChange', () => {
   });
 });
 
-describe('addresses', () => {
-  it('are the local end of a point-to-point link', () => {
+describe('address messages', () => {
+  it('contain the local end of a point-to-point link', () => {
     const header = Buffer.concat([Buffer.of(2, 32, 0x80, 253), putU32(4)]);
     const ends = [attribute(1, Buffer.of(10, 0, 0, 2)), attribute(2, Buffer.of(10, 0, 0, 1))];
     expect(decodeAddress(Buffer.concat([header, encode(ends)]))).toMatchObject({ cidr: '10.0.0.1/32', scope: 'link' });
@@ -126,26 +126,26 @@ describe('addresses', () => {
     expect(decodeAddress(wide)).toMatchObject({ tentative: false, dadFailed: true });
   });
 
-  it('of other families are left out', () => {
+  it('of other families are omitted', () => {
     expect(
       decodeAddress(Buffer.concat([Buffer.of(45, 8, 0, 0), putU32(4), encode([attribute(1, Buffer.of(1))])])),
     ).toBeUndefined();
   });
 
-  it.each(['224.0.0.1/24', '::/64', '0.0.0.0/8', '10.0.0.1', '10.0.0.1/40'])('refuses %s', (cidr) =>
+  it.each(['224.0.0.1/24', '::/64', '0.0.0.0/8', '10.0.0.1', '10.0.0.1/40'])('are rejected for %s', (cidr) =>
     expect(() => encodeAddress(1, cidr)).toThrow(invalid),
   );
 });
 
-describe('routes', () => {
-  it('come back as they were', () => {
+describe('route messages', () => {
+  it('are decoded unchanged', () => {
     const route = { destination: '::/0', gateway: '2001:db8::1', index: 3, table: 1000, priority: 7 };
     const decoded = decodeRoute(Buffer.concat(encodeRoute(route)))!;
     expect(decoded).toEqual({ destination: '::/0', links: [3], isUnicast: true, table: 1000, priority: 7 });
     expect(isDefaultRoute(decoded)).toBe(true);
   });
 
-  it('can have several ways out', () => {
+  it('can have several next hops', () => {
     const hop = (index: number, gateway: Uint8Array) => {
       const attributes = encode([attribute(5, gateway)]);
       return Buffer.concat([putU16(8 + attributes.length), Buffer.of(0, 0), putS32(index), attributes]);
@@ -157,13 +157,13 @@ describe('routes', () => {
     expect(isDefaultRoute(route)).toBe(true);
   });
 
-  it('that lead nowhere are no default routes', () => {
+  it('without a destination are not default routes', () => {
     const message = Buffer.concat([Buffer.of(10, 0, 0, 0, 254, 2, 0, 7), putU32(0)]);
     expect(isDefaultRoute(decodeRoute(message)!)).toBe(false);
   });
 
   // As with net.ipv4.nexthop_compat_mode=0: the route itself lists no link.
-  it('leave by the links of the next hop that they name, or of the members of a group', async () => {
+  it('use the links of their next hop object, or of the members of its group', async () => {
     const route = (family: number, id: number) =>
       Buffer.concat([Buffer.of(family, 0, 0, 0, 254, 3, 0, 1), putU32(0), encode([attribute(30, putU32(id))])]);
     const hop = (id: number, more: Attribute) =>
@@ -191,7 +191,7 @@ describe('routes', () => {
     [{ destination: '0.0.0.0/0', index: 0 }, 'not an interface index'],
     [{ destination: '0.0.0.0/0', index: 1, scope: 256 }, '256 is not the scope'],
     [{ destination: '0.0.0.0/0', index: 1, priority: 2 ** 32 }, 'not the priority'],
-  ])('refuse %j', (route, message) => expect(() => encodeRoute(route)).toThrow(message));
+  ])('are rejected for %j', (route, message) => expect(() => encodeRoute(route)).toThrow(message));
 });
 
 describe('decodeVfInfos', () => {
@@ -199,7 +199,7 @@ describe('decodeVfInfos', () => {
   const mac = (vf: number, hex: string) => Buffer.concat([words(vf), Buffer.from(hex.padEnd(64, '0'), 'hex')]);
   const unknown = 0xffffffff;
 
-  it('reads what a PF has set for its VFs', () => {
+  it('reads the VF settings of a PF', () => {
     const full = [
       attribute(1, mac(3, '0200000000cc')),
       attribute(2, words(3, 100, 5)),
@@ -229,7 +229,7 @@ describe('decodeVfInfos', () => {
     ['8100', '802.1q'],
     ['88a8', '802.1ad'],
     ['1234', undefined],
-  ])('reads the protocol %s of a tag, which is in network order, where the kernel tells it', (hex, protocol) => {
+  ])('reads the tag protocol %s in network order if the kernel reports it', (hex, protocol) => {
     const info = Buffer.concat([words(3, 100, 5), Buffer.from(`${hex}0000`, 'hex')]);
     const vf = [attribute(2, words(3, 100, 5)), attribute(12, [attribute(1, info)])];
     const message = linkMessage([attribute(22, [attribute(1, vf)])]);
@@ -237,7 +237,7 @@ describe('decodeVfInfos', () => {
     expect(decodeVfInfos(message)).toEqual([{ vfIndex: 3, vlan }]);
   });
 
-  it('leaves out a VF whose MAC or VLAN is not in the answer, if only whole ones are wanted', () => {
+  it('omits a VF whose MAC or VLAN is missing, if only complete ones are wanted', () => {
     const address = attribute(1, mac(3, '02bb00000003'));
     const vlan = attribute(2, words(3, 0, 0));
     const decode = (...values: Attribute[]) =>
@@ -252,7 +252,7 @@ describe('decodeVfInfos', () => {
     ]);
   });
 
-  it('gives nothing for a link without VFs', () => {
+  it('returns nothing for a link without VFs', () => {
     expect(decodeVfInfos(linkMessage([]))).toEqual([]);
     expect(decodeVfInfos(linkMessage([attribute(22, [])]))).toEqual([]);
   });

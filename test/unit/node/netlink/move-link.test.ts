@@ -49,8 +49,8 @@ function open({ onMove }: { onMove: (host: Namespace, change: LinkChange, attemp
   return { host, pod, move };
 }
 
-describe('moveLink, when a name is taken while it moves', () => {
-  it('finds the link under its old name, if the kernel has moved it before it noticed', async () => {
+describe('moveLink, if a name is taken during the move', () => {
+  it('finds the link under its old name if the kernel moved it before failing', async () => {
     const { pod, move } = open({
       onMove: (host) => {
         pod.links.pop();
@@ -62,7 +62,7 @@ describe('moveLink, when a name is taken while it moves', () => {
     expect(await move(true)).toMatchObject({ name: 'net1', ...vf });
   });
 
-  it('tries again if the link has not left', async () => {
+  it('retries if the link has not left', async () => {
     const { move } = open({
       onMove: (host, { name }, attempt) => {
         if (attempt > 3) return;
@@ -73,7 +73,7 @@ describe('moveLink, when a name is taken while it moves', () => {
     expect(await move(true)).toMatchObject({ name: 'netdra2-2', ...vf });
   });
 
-  it('gives up in the end, and at once where no other name will do', async () => {
+  it('gives up eventually, and at once if no other name is allowed', async () => {
     let attempts = 0;
     const refuse = () => {
       attempts++;
@@ -85,7 +85,7 @@ describe('moveLink, when a name is taken while it moves', () => {
     expect(attempts).toBe(21);
   });
 
-  it('lets other refusals pass', async () => {
+  it('passes other errors on', async () => {
     const refuse = () => {
       throw new NetlinkError('netlink-refused', 'no', { errno: 'EPERM' });
     };
@@ -93,7 +93,7 @@ describe('moveLink, when a name is taken while it moves', () => {
   });
 });
 
-describe('moveLink, when another link of the pod has the index of the VF by now', () => {
+describe("moveLink, if another link in the pod now has the VF's index", () => {
   it.each<[string, Partial<Link>]>([
     ['of another device', { ...vf, parentDevice: '0000:3b:02.1' }],
     ['of no device, with the MAC address of the VF', { hardwareAddress: vf.hardwareAddress, kind: 'dummy' }],
@@ -105,7 +105,7 @@ describe('moveLink, when another link of the pod has the index of the VF by now'
     expect(host.links.map(({ name }) => name)).toEqual(['lo', 'pf0']);
   });
 
-  it('reports a link that has taken the name in the target', async () => {
+  it('reports a link that took the name in the target', async () => {
     const { host, move } = open({
       onMove: (_host, { name = '' }) => host.add(name, { parentDevice: '0000:3b:02.7' }),
     });

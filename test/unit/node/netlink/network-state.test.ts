@@ -28,12 +28,12 @@ function reportedAddresses(addresses: Address[]) {
 }
 
 describe('toNetworkState', () => {
-  it('reports global addresses in order, each once, without the link-local ones', () => {
+  it('reports global addresses in order, without duplicates and link-local ones', () => {
     const addresses = [address('2001:db8::1/64'), address('10.0.0.1/24'), linkLocal(), address('10.0.0.1/24')];
     expect(reportedAddresses(addresses)).toEqual({ ips: ['10.0.0.1/24', '2001:db8::1/64'], tentative: false });
   });
 
-  it('reports link-local addresses if there is nothing else', () => {
+  it('reports link-local addresses if there are no others', () => {
     expect(reportedAddresses([linkLocal()])).toEqual({ ips: ['fe80::1/64'], tentative: false });
   });
 
@@ -42,12 +42,12 @@ describe('toNetworkState', () => {
     expect(reportedAddresses(addresses)).toEqual({ ips: ['10.0.0.1/24'], tentative: false });
   });
 
-  it('holds tentative addresses back and says so, without link-local ones in their place', () => {
+  it('withholds tentative addresses and says so, without link-local ones in their place', () => {
     const addresses = [address('2001:db8::1/64', { tentative: true }), linkLocal()];
     expect(reportedAddresses(addresses)).toEqual({ ips: [], tentative: true });
   });
 
-  it('reports duplicate addresses separately, and none of host scope', () => {
+  it('reports duplicate addresses separately, and no host-scope addresses', () => {
     const addresses = [
       address('2001:db8::1/64', { dadFailed: true, tentative: true }),
       address('127.0.0.1/8', { scope: 'host' }),
@@ -61,7 +61,7 @@ describe('toNetworkState', () => {
     expect(reportedAddresses(addresses)).toEqual({ ips, tentative: false, unconfirmed: ['2001:db8::1/64'] });
   });
 
-  it('stays below the limit of the API, always with the same ones', () =>
+  it('stays within the API limit with a stable selection', () =>
     fc.assert(
       fc.property(fc.shuffledSubarray(Array.from({ length: 40 }, (_, i) => address(`10.0.0.${i}/24`))), (addresses) => {
         const { ips } = reportedAddresses(addresses);
@@ -84,14 +84,14 @@ const pciAddress = '0000:3b:02.1';
 const hardwareAddress = '02:00:00:00:00:07';
 
 describe('findVf', () => {
-  it('never takes a representor for the device whose bus address it has', () => {
+  it('never mistakes a representor with the same bus address for the device', () => {
     const [other, port] = ['pf0hpf', 'p0'].map((portName, index) =>
       link(index, { parentDevice: pciAddress, portName }),
     );
     expect(findVf([other!, port!], { pciAddress })).toBe(port);
   });
 
-  it.each(['veth', 'macvlan', 'dummy'])('does not take a %s for a VF of hardware, whatever address it has', (kind) => {
+  it.each(['veth', 'macvlan', 'dummy'])('does not mistake a %s for a hardware VF, whatever its address', (kind) => {
     const fake = link(7, { name: 'x', kind, hardwareAddress: '02:00:00:00:00:01' });
     const key = { pciAddress: '0000:3b:02.0', hardwareAddress: '02:00:00:00:00:01' };
     expect(findVf([fake], key)).toBeUndefined();
@@ -101,13 +101,13 @@ describe('findVf', () => {
     expect(findVf([real, fake], key)).toEqual(real);
   });
 
-  it('goes by the bus address before everything else', () => {
+  it('prefers the bus address', () => {
     const right = link(2, { parentDevice: pciAddress });
     const links = [link(1, { alias: 'x', hardwareAddress }), right];
     expect(findVf(links, { pciAddress, alias: 'x', hardwareAddress })).toBe(right);
   });
 
-  it('goes by alias and address where the kernel tells no bus address', () => {
+  it('uses alias and address if the kernel reports no bus address', () => {
     const byAlias = link(1, { alias: 'netdra:x' });
     const byAddress = link(3, { hardwareAddress });
     const links = [byAddress, byAlias];
@@ -115,17 +115,17 @@ describe('findVf', () => {
     expect(findVf(links, { pciAddress, hardwareAddress: hardwareAddress.toUpperCase() })).toBe(byAddress);
   });
 
-  it('never takes a link that is another device, even with the right address', () => {
+  it('never returns a link of another device, even with the right address', () => {
     const other = link(1, { parentDevice: '0000:3b:02.2', hardwareAddress, alias: 'x' });
     expect(findVf([other], { pciAddress, alias: 'x', hardwareAddress })).toBeUndefined();
   });
 
-  it('does not guess between two links with the same address', () => {
+  it('returns nothing for two links with the same address', () => {
     const links = [link(1, { hardwareAddress }), link(2, { hardwareAddress })];
     expect(findVf(links, { hardwareAddress })).toBeUndefined();
   });
 
-  it('finds nothing when nothing is known', () => {
+  it('returns nothing if nothing is known', () => {
     expect(findVf([link(1), link(2)], {})).toBeUndefined();
   });
 });

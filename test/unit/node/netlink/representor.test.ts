@@ -19,13 +19,13 @@ describe('isRepresentor', () => {
     'Rpf1vf0',
     'p0hpf',
     'vf0',
-  ])('knows %s', (portName) => expect(isRepresentor({ portName })).toBe(true));
+  ])('recognizes %s', (portName) => expect(isRepresentor({ portName })).toBe(true));
 
-  it.each(['p0', 'p17', 'p0s1', 'p1s3', ''])('lets %j be the port itself', (portName) =>
+  it.each(['p0', 'p17', 'p0s1', 'p1s3', ''])('recognizes %j as the port itself', (portName) =>
     expect(isRepresentor({ portName })).toBe(false),
   );
 
-  it('takes the name from netlink, where most drivers have none', () => {
+  it('reads the name from netlink, which most drivers do not set', () => {
     const message = (attributes: Parameters<typeof encodeLink>[1]) => Buffer.concat(encodeLink(3, attributes));
     const named = decodeLink(message([{ type: LinkAttribute.physPortName, value: encodeString('pf0vf3') }]));
     expect(named.portName).toBe('pf0vf3');

@@ -77,7 +77,7 @@ async function ask(method: 'request' | 'dump', limit?: number) {
 }
 
 describe('RequestSocket', () => {
-  it('gives the parts of an answer without the acknowledgement', async () => {
+  it('returns the parts of a response without the acknowledgement', async () => {
     const { kernel, answer } = await ask('request');
     expect(kernel.sent[0]).toMatchObject({ type: 18, flags: Flags.REQUEST | Flags.ACK });
     kernel.answer([message(kernel.seq, 16, Buffer.from('link'))]);
@@ -85,7 +85,7 @@ describe('RequestSocket', () => {
     expect((await answer).map(({ data }) => data.toString())).toEqual(['link']);
   });
 
-  it.each(['request', 'dump'] as const)('makes a %s again while the kernel is busy, for a second', async (method) => {
+  it.each(['request', 'dump'] as const)('repeats a %s while the kernel is busy, for a second', async (method) => {
     const { kernel, socket } = connect();
     const [ebusy, eagain] = [-16, -11];
     const refuse = async (errno: number) => {
@@ -106,7 +106,7 @@ describe('RequestSocket', () => {
     expect(kernel.sent).toHaveLength(3 + 8);
   });
 
-  it('sends what is asked while it waits for an answer only after that, even if it is an error', async () => {
+  it('queues a request until the previous one is answered, even by an error', async () => {
     const { kernel, socket } = connect();
     const first = socket.request(anyRequest, subject);
     await tick();
@@ -121,7 +121,7 @@ describe('RequestSocket', () => {
     expect(await second).toEqual([]);
   });
 
-  it('sends requests that wait together in one datagram, and gives each its own answer', async () => {
+  it('sends queued requests in one datagram, and returns each its own response', async () => {
     const { kernel, socket } = connect();
     const [first, second, third] = [1, 2, 3].map(() => socket.request(anyRequest, subject));
     await tick();
@@ -134,7 +134,7 @@ describe('RequestSocket', () => {
     expect((await third!).map(({ data }) => data.toString())).toEqual(['last']);
   });
 
-  it('asks for a table alone, in its turn, and sends no more than 16 requests at once', async () => {
+  it('sends a table request alone in its turn, and at most 16 requests at once', async () => {
     const { kernel, socket } = connect();
     const requests = Array.from({ length: 17 }, () => socket.request(anyRequest, subject));
     const table = socket.dump(anyRequest, subject);
@@ -149,7 +149,7 @@ describe('RequestSocket', () => {
     await Promise.all([...requests, table, last]);
   });
 
-  it('sends a request with a large answer alone, in its turn: several do not fit into the buffer of the socket', async () => {
+  it('sends a request with a large response alone in its turn, since several exceed the socket buffer', async () => {
     const { kernel, socket } = connect();
     const large = { ...anyRequest, isLarge: true };
     const requests = [anyRequest, anyRequest, large, large, anyRequest].map((each) => socket.request(each, subject));
@@ -175,7 +175,7 @@ describe('RequestSocket', () => {
     expect(kernel.sent).toHaveLength(5);
   });
 
-  it('starts a dump over when it was interrupted, and gives only the new parts', async () => {
+  it('restarts an interrupted dump, and returns only the new parts', async () => {
     const { kernel, answer } = await ask('dump');
     kernel.answer([part(kernel.seq, 'old!'), done(kernel.seq, 0, Flags.DUMP_INTR)]);
     await tick();
@@ -183,7 +183,7 @@ describe('RequestSocket', () => {
     expect((await answer).map(({ data }) => data.toString())).toEqual(['new!']);
   });
 
-  it('takes no more of a table than is wanted, does not parse the rest, and does not start over for it', async () => {
+  it('stops reading a table at the limit, without parsing the rest or restarting', async () => {
     const { kernel, answer } = await ask('dump', 3);
     kernel.answer([part(kernel.seq, 'one '), part(kernel.seq, 'two ')]);
     kernel.answer([part(kernel.seq, 'tre '), part(kernel.seq, 'four')]);
@@ -204,7 +204,7 @@ describe('RequestSocket', () => {
     await expect(answer).rejects.toMatchObject({ code: 'netlink-refused', errno: 'EINVAL', retriable: false });
   });
 
-  it('says what was refused, where, and what to do', async () => {
+  it('names the rejected operation, its place and the remedy', async () => {
     const { kernel, socket } = connect();
     const answer = socket.request(anyRequest, {
       operation: 'change link',
@@ -224,20 +224,20 @@ describe('RequestSocket', () => {
     });
   });
 
-  it('does not heed answers to other requests', async () => {
+  it('ignores responses to other requests', async () => {
     const { kernel, answer } = await ask('request');
     kernel.answer([ack(kernel.seq + 1, -1), ack(0, -1)]);
     kernel.answer([ack(kernel.seq)]);
     expect(await answer).toEqual([]);
   });
 
-  it('fails when the socket overruns or cannot send', async () => {
+  it('fails if the socket overruns or cannot send', async () => {
     const { kernel, answer: overrun } = await ask('request');
     kernel.end(new Error('ENOBUFS'));
     await expect(overrun).rejects.toMatchObject({ code: 'netlink-lost', retriable: true });
   });
 
-  it('gives up when no answer comes, and then ignores it', async () => {
+  it('times out, and ignores a late response', async () => {
     const { kernel, socket, answer } = await ask('request');
     const { seq } = kernel;
     kernel.end();
@@ -249,7 +249,7 @@ describe('RequestSocket', () => {
     expect(await next).toEqual([]);
   });
 
-  it('rejects what is under way and what waits when it is closed, twice is fine', async () => {
+  it('rejects pending and queued requests when closed, and may be closed twice', async () => {
     const { kernel, socket } = connect();
     const answers = [socket.request(anyRequest, subject), socket.dump(anyRequest, subject)];
     await tick();

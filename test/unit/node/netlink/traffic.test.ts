@@ -38,7 +38,7 @@ describe('decodeVfTraffic', () => {
     ]);
   });
 
-  it('leaves out VFs without counters, or with some of them only', () => {
+  it('skips VFs with missing counters', () => {
     const list = { type: 22, value: [vf(0, []), vf(1, [stats(0, [0, 1, 2, 3])]), vf(2, [stats(1)])] };
     expect(decodeVfTraffic(message([list])).map(({ vfIndex }) => vfIndex)).toEqual([2]);
     expect(decodeVfTraffic(message([]))).toEqual([]);
@@ -46,7 +46,7 @@ describe('decodeVfTraffic', () => {
 });
 
 describe('decodeLinkTraffic', () => {
-  it('reads the counters in the order of the kernel, and nothing of a short message', () => {
+  it('reads the counters in kernel order, and none from a short message', () => {
     const stats = { type: 23, value: Buffer.concat(Array.from({ length: 25 }, (_, place) => counter(10 + place))) };
     expect(decodeLinkTraffic(message([stats]))).toEqual({
       rxPackets: 10,

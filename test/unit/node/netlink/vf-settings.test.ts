@@ -13,13 +13,13 @@ function roundTrip(vfIndex: number, change: VfChange) {
 }
 
 describe('encodeVfChange', () => {
-  it('sends each property by itself, so that one that a card cannot do does not cost the others', () => {
+  it('encodes each property separately, so that an unsupported one does not affect the others', () => {
     const properties = encodeVfChange(3, { trust: true, spoofCheck: false, hardwareAddress: '02:00:00:00:00:01' });
     expect(properties.map(({ property }) => property)).toEqual(['hardwareAddress', 'spoofCheck', 'trust']);
     expect(encodeVfChange(3, {})).toEqual([]);
   });
 
-  it('is read back as it was sent', () => {
+  it('is decoded unchanged', () => {
     const change = fc.record(
       {
         hardwareAddress: fc.constant('02:aa:bb:cc:dd:ee'),
@@ -37,13 +37,13 @@ describe('encodeVfChange', () => {
     );
   });
 
-  it('has both rates in one attribute', () => {
+  it('encodes both rates in one attribute', () => {
     expect(roundTrip(1, { rate: { minMbps: 10, maxMbps: 200 } })).toEqual([
       [{ vfIndex: 1, minTxRateMbps: 10, maxTxRateMbps: 200 }],
     ]);
   });
 
-  it('sends a VLAN as the list that carries its protocol, in network order', () => {
+  it('encodes a VLAN as the list with its protocol, in network order', () => {
     const [vlan] = encodeVfChange(2, { vlan: { id: 100, priority: 5, protocol: '802.1ad' } });
     if (vlan === undefined) throw new Error('nothing encoded');
     // VFINFO_LIST > VF_INFO > VLAN_LIST > VLAN_INFO { u32 vf, vlan, qos; be16 protocol }

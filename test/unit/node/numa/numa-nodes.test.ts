@@ -6,7 +6,7 @@ import { cpuList, parseCpuList, readNearNodes, readNumaNodes } from '../../../..
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 describe('parseCpuList', () => {
-  it('reads what the kernel writes', () => {
+  it('parses kernel output', () => {
     expect(parseCpuList('0-3,8,10-11\n')).toEqual(new Set([0, 1, 2, 3, 8, 10, 11]));
     expect(parseCpuList('\n')).toEqual(new Set());
     expect(parseCpuList('6-8,0-3,2-7,8')).toEqual(new Set([0, 1, 2, 3, 4, 5, 6, 7, 8]));
@@ -21,7 +21,7 @@ describe('parseCpuList', () => {
     expect(process.cpuUsage(start).user).toBeLessThan(50_000);
   });
 
-  it('restores what cpuList has written', () =>
+  it('parses the output of cpuList', () =>
     fc.assert(
       fc.property(fc.uniqueArray(fc.nat({ max: 300 })), (numbers) => {
         expect(parseCpuList(cpuList(numbers))).toEqual(new Set(numbers));
@@ -30,7 +30,7 @@ describe('parseCpuList', () => {
 });
 
 describe('readNumaNodes', () => {
-  it('has the CPUs of each node, none of one with memory only, and no node without NUMA', () => {
+  it('returns the CPUs of each node, none for memory-only nodes, and no node without NUMA', () => {
     using dir = tempDir();
     expect(readNumaNodes(dir.path)).toEqual(new Map());
     const write = (node: string, text: string) => {
@@ -57,7 +57,7 @@ describe('readNumaNodes', () => {
 });
 
 describe('readNearNodes', () => {
-  it('has the nodes of the same socket that are the least distant, after the node itself', () => {
+  it('returns the node itself, then the least distant nodes of its socket', () => {
     using dir = tempDir();
     const write = (path: string, text: string) => {
       mkdirSync(join(dir.path, 'devices/system', path, '..'), { recursive: true });

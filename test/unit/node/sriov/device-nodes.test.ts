@@ -32,7 +32,7 @@ function addRdma(): void {
 }
 
 describe('DeviceNodes.rdma', () => {
-  it('finds verbs and the connection manager, without what manages or runs a subnet', async () => {
+  it('returns verbs and the connection manager, without management or subnet devices', async () => {
     addRdma();
     expect(await nodes.rdma(vf)).toEqual({
       device: 'mlx5_3',
@@ -42,7 +42,7 @@ describe('DeviceNodes.rdma', () => {
     expect((await nodes.rdma(vf)).nodes).toEqual(['/dev/infiniband/uverbs3', '/dev/infiniband/rdma_cm']);
   });
 
-  it('says what is missing: the device, or the module for verbs', async () => {
+  it('names what is missing: the device, or the module for verbs', async () => {
     expect(await failure(nodes.rdma(vf))).toBe(
       '0000:3b:02.1 has no RDMA device (load the RDMA driver of the card, such as mlx5_ib)',
     );
@@ -52,7 +52,7 @@ describe('DeviceNodes.rdma', () => {
     );
   });
 
-  it('refuses where RDMA devices are in one network namespace each: verbs would find nothing', async () => {
+  it('fails if RDMA devices have exclusive network namespaces, since verbs would find nothing', async () => {
     addRdma();
     write('module/ib_core/parameters/netns_mode', 'Y\n');
     expect(await nodes.rdma(vf)).toMatchObject({ device: 'mlx5_3' });
@@ -62,7 +62,7 @@ describe('DeviceNodes.rdma', () => {
 });
 
 describe('DeviceNodes.vhost', () => {
-  it('names the module of each that is missing', async () => {
+  it('names the module of each missing device', async () => {
     expect(await failure(nodes.vhost())).toBe(
       'this node has no device file for vhost-net and tun (modprobe vhost_net tun)',
     );
@@ -84,7 +84,7 @@ describe('DeviceNodes.vhost', () => {
 });
 
 describe('DeviceNodes.vfio', () => {
-  it('says when there is none, and knows kernels without groups', async () => {
+  it('reports a missing device, and supports kernels without groups', async () => {
     write('kernel/iommu_groups/42/name', 'DMA\n');
     write(`bus/pci/devices/${vf}/class`, '0x020000\n');
     expect(await failure(nodes.vfio(vf))).toMatch(/0000:3b:02\.1 has no device file for vfio/);

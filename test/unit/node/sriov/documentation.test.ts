@@ -16,13 +16,13 @@ function documentedAttributes(): string[] {
 }
 
 describe('docs/inventory.md', () => {
-  it('has every attribute, and no other', async () => {
+  it('lists every attribute, and no other', async () => {
     using node = new TestNode(mlx5Tree);
     const { devices } = await node.inventory({ resourceName: 'example.com/x' }).scan();
     expect(documentedAttributes().sort()).toEqual(Object.keys(deviceAttributes(devices[0]!)).sort());
   });
 
-  it('has every field of the policy', () => {
+  it('lists every field of the policy', () => {
     const fields = (schema: unknown): string[] =>
       schema === null || typeof schema !== 'object'
         ? []

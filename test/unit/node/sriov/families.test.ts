@@ -7,8 +7,8 @@ import { mlx5Tree } from './trees/mlx5.ts';
 import { virtioTree } from './trees/virtio.ts';
 import { withoutNetdevTree } from './trees/without-netdev.ts';
 
-describe('discovery on cards of different makers', () => {
-  it('igb: seven VFs at most, interleaved by port, each in an IOMMU group of its own', async () => {
+describe('discovery on NIC families', () => {
+  it('igb: at most seven VFs, interleaved by port, each in its own IOMMU group', async () => {
     using node = new TestNode(igbTree);
     const found = await node.attributes();
     expect(Object.keys(found)).toEqual([0, 1, 2, 3, 4, 5].map((fn) => `0000:01:10.${fn}`));
@@ -54,7 +54,7 @@ describe('discovery on cards of different makers', () => {
     expect(found['0000:05:10.0']).toMatchObject({ driver: 'ixgbevf', device: '10ed', iommuGroupShared: true });
   });
 
-  it('ice: VFs for the kernel, for DPDK and without driver; RDMA is of the PF only', async () => {
+  it('ice: VFs for the kernel, for DPDK and without driver; only the PF has RDMA', async () => {
     using node = new TestNode(iceTree);
     node.vfInfos.ens785f0np0 = [{ vfIndex: 0 }, { vfIndex: 1, hardwareAddress: '02:00:00:17:00:01' }, { vfIndex: 2 }];
     const found = await node.attributes();
@@ -67,7 +67,7 @@ describe('discovery on cards of different makers', () => {
     });
   });
 
-  it('mlx5: switchdev mode, representors that are not taken for the PF, RDMA, InfiniBand', async () => {
+  it('mlx5: switchdev mode, representors distinguished from the PF, RDMA, InfiniBand', async () => {
     using node = new TestNode(mlx5Tree);
     const found = await node.attributes();
     expect(found).toMatchObject({
@@ -99,7 +99,7 @@ describe('discovery on cards of different makers', () => {
     expect(Object.keys(found)).toHaveLength(3);
   });
 
-  it('virtio: is never offered, not even when it is asked for', async () => {
+  it('virtio: is never offered, not even on request', async () => {
     using node = new TestNode([...virtioTree, ...igbTree]);
     const report = await node.inventory({ nics: [{ select: { vendor: '1af4' } }] }).scan();
     expect(report.devices.map(({ vendor }) => vendor)).toEqual(Array(6).fill('8086'));
@@ -110,7 +110,7 @@ describe('discovery on cards of different makers', () => {
     expect((await node.inventory().scan()).excluded).toEqual([]);
   });
 
-  it('a PF without interface: its VFs are offered with what they have themselves', async () => {
+  it('a PF without an interface: its VFs are offered with their own attributes', async () => {
     using node = new TestNode(withoutNetdevTree);
     const found = await node.attributes();
     const unknown = { pfName: '', eswitchMode: '', pfPciAddress: '0000:af:00.0' };

@@ -27,7 +27,7 @@ afterEach(() => card[Symbol.dispose]());
 const names = async () => (await card.host.links()).map(({ parentDevice }) => parentDevice);
 
 describe('HostLinks.recreate', () => {
-  it('binds the driver of a VF again whose interface stays in another network namespace', async () => {
+  it('rebinds the driver of a VF whose interface stays in another network namespace', async () => {
     card.moveAway(0);
     expect(await names()).not.toContain(vf);
     expect(await links.recreate(vf)).toBe(true);
@@ -35,7 +35,7 @@ describe('HostLinks.recreate', () => {
     expect(card.log).toEqual([`unbind ${vf}`, `bind ${vf} igbvf`]);
   });
 
-  it('leaves a VF alone that is on the host, or that the kernel returns in time', async () => {
+  it('ignores a VF that is on the host, or that the kernel returns in time', async () => {
     expect(await links.recreate(vf)).toBe(false);
     card.moveAway(0);
     const { links: list } = card.host;
@@ -47,7 +47,7 @@ describe('HostLinks.recreate', () => {
     expect(card.log).toEqual([]);
   });
 
-  it('finishes what an earlier attempt began', async () => {
+  it('completes an earlier attempt', async () => {
     card.moveAway(0);
     card.failingDrivers.add('igbvf');
     await expect(links.recreate(vf)).rejects.toMatchObject({ code: 'binding-failed', device: vf });
@@ -58,7 +58,7 @@ describe('HostLinks.recreate', () => {
     expect(card.driverOf(vf)).toBe('igbvf');
   });
 
-  it('does nothing for a VF that is gone, or that is in user space', async () => {
+  it('ignores a removed VF, and one in user space', async () => {
     await new DriverBinding(card.root, card.write).bind(vf, 'vfio-pci');
     expect(await links.recreate(vf)).toBe(false);
     expect(card.driverOf(vf)).toBe('vfio-pci');
@@ -66,7 +66,7 @@ describe('HostLinks.recreate', () => {
     expect(await links.recreate(vf)).toBe(false);
   });
 
-  it('does not unbind a PF whose VFs are on', async () => {
+  it('does not unbind a PF with VFs', async () => {
     card.writeText(`bus/pci/devices/${vf}/sriov_numvfs`, '4\n');
     card.moveAway(0);
     await expect(links.recreate(vf)).rejects.toMatchObject({ code: 'function-in-use', device: vf });
@@ -75,7 +75,7 @@ describe('HostLinks.recreate', () => {
 });
 
 describe('HostLinks.isUnbound', () => {
-  it('knows a VF that exists and has no driver', async () => {
+  it('detects a VF without a driver', async () => {
     expect(await links.isUnbound(vf)).toBe(false);
     card.failingDrivers.add('igbvf');
     await new DriverBinding(card.root, card.write).rebind(vf).catch(() => undefined);
@@ -86,7 +86,7 @@ describe('HostLinks.isUnbound', () => {
 });
 
 describe('HostLinks.ensure', () => {
-  it('waits as long as it is asked to', async () => {
+  it('waits for the requested time', async () => {
     card.moveAway(0);
     await links.ensure(vf, 0).catch(() => undefined);
     expect(clock.nowMs()).toBe(0);

@@ -44,7 +44,7 @@ function writers(): number[] {
 const device = (index: number) => `0000:3b:02.${index}`;
 
 describe('KernelWriter', () => {
-  it('writes, and gives the error of the kernel with its code', async () => {
+  it("writes, and returns the kernel's error with its code", async () => {
     const { writer, file, dir } = bench(10_000);
     const path = file('unbind');
     await writer.write(path, device(0), device(0));
@@ -54,7 +54,7 @@ describe('KernelWriter', () => {
     expect(writer.hung).toEqual([]);
   });
 
-  it('writes also at the moment at which its idle process has been long enough without work', async () => {
+  it('writes at the moment when its idle process times out', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     using _ = { [Symbol.dispose]: () => vi.useRealTimers() };
     const { writer, file } = bench();
@@ -70,7 +70,7 @@ describe('KernelWriter', () => {
     }
   });
 
-  it('goes on with other devices, and with all files, while more writes hang than the pool has threads', async () => {
+  it('continues with other devices and files while more writes hang than the pool has threads', async () => {
     const { writer, pipe, file, changes } = bench();
     const pipes = await Promise.all([0, 1, 2, 3, 4, 5].map((index) => pipe(`unbind${index}`)));
     const writes = pipes.map(({ path }, index) => writer.write(path, 'x', device(index)));
@@ -89,7 +89,7 @@ describe('KernelWriter', () => {
     expect(changes.at(-1)).toEqual([]);
   });
 
-  it('needs one process for all writes at once, and another one while a write hangs, so that memory stays bounded', async () => {
+  it('uses one process for all concurrent writes, and another one while a write hangs, to bound memory', async () => {
     const { writer, pipe, file } = bench();
     const before = writers();
     const all = Array.from({ length: 60 }, (_, index) => ({
@@ -107,7 +107,7 @@ describe('KernelWriter', () => {
     await expect.poll(() => writer.hung, { timeout: 10_000 }).toEqual([]);
   });
 
-  it('fails the writes of a process that is killed, as for lack of memory, and goes on with another one', async () => {
+  it('fails the writes of a killed process, and continues with another one', async () => {
     const { writer, pipe, file } = bench(20_000);
     const before = writers();
     const { path } = await pipe('bind');

@@ -7,8 +7,8 @@ import { igbTree } from './trees/igb.ts';
 import { mlx5Tree } from './trees/mlx5.ts';
 
 /** What other drivers were found to do wrong in discovery, each as what netdra does instead. */
-describe('discovery, where other drivers fail', () => {
-  it('VFs that appear and vanish are seen without a restart', async () => {
+describe('discovery where other drivers have bugs', () => {
+  it('sees VFs appear and vanish without a restart', async () => {
     using node = new TestNode(igbTree);
     const inventory = node.inventory();
     const count = async () => (await inventory.scan()).devices.length;
@@ -34,7 +34,7 @@ describe('discovery, where other drivers fail', () => {
     expect(devices[0]).toMatchObject({ pciAddress: '0000:01:10.0', iommuGroup: '70' });
   });
 
-  it('RDMA is looked at anew in each scan, not at the start only', async () => {
+  it('reads RDMA on each scan, not only at startup', async () => {
     using node = new TestNode(mlx5Tree);
     const inventory = node.inventory();
     await inventory.scan();

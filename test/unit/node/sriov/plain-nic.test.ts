@@ -21,8 +21,8 @@ function hardwareOf(node: TestNode): VfHardware {
 }
 const withDriver = (driver: string) => [{ ...nic, driver, iommuGroup: '7', interfaces: [{ name: 'ensP' }] }];
 
-describe('VfHardware, of a plain NIC', () => {
-  it('reads driver and interface, and has nothing to ask a PF for', async () => {
+describe('VfHardware for a plain NIC', () => {
+  it('reads driver and interface without asking a PF', async () => {
     using node = new TestNode(withDriver('igb'));
     const before = await hardwareOf(node).snapshot(nic);
     expect(before).toMatchObject({ driver: 'igb', vf: {}, link: { name: 'ensP', mtuBytes: 1500 } });
@@ -34,7 +34,7 @@ describe('VfHardware, of a plain NIC', () => {
     [{ vlan: { id: 7, priority: 0 } }, 'vlan'],
     [{ trust: true, spoofCheck: false }, 'trust, spoofCheck'],
     [{ rate: { minMbps: 0, maxMbps: 100 } }, 'rate'],
-  ])('refuses %j, which only a VF can have, before it changes anything', async (vf, named) => {
+  ])('rejects %j, which only a VF supports, before any change', async (vf, named) => {
     using node = new TestNode(withDriver('igb'));
     const control = hardwareOf(node);
     await expect(control.configure(nic, { vf, driver: 'vfio-pci' }, { vf: {} })).rejects.toMatchObject({
@@ -46,7 +46,7 @@ describe('VfHardware, of a plain NIC', () => {
     expect((await control.snapshot(nic)).driver).toBe('igb');
   });
 
-  it('leaves a MAC to be set in the pod, but refuses one that no component could set', async () => {
+  it('leaves a MAC to be set in the pod, but rejects an invalid one', async () => {
     using node = new TestNode(withDriver('vfio-pci'));
     const control = hardwareOf(node);
     const vf = { hardwareAddress: '02:00:00:00:00:01' };
@@ -57,7 +57,7 @@ describe('VfHardware, of a plain NIC', () => {
     });
   });
 
-  it('goes to user space and back without a PF', async () => {
+  it('binds to user space and back without a PF', async () => {
     using node = new TestNode(withDriver('vfio-pci'));
     const control = hardwareOf(node);
     node.takeAway('ensP');

@@ -20,7 +20,7 @@ afterEach(() => dir[Symbol.dispose]());
 const nodeName = 'node-1';
 
 describe('planSimulation', () => {
-  it('gives every function a name, a PCI address and a MAC of its own, all of them valid', () =>
+  it('gives every function a unique, valid name, PCI address and MAC', () =>
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 16 }), fc.integer({ min: 1, max: 240 }), (pfs, vfsPerPf) => {
         const plan = planSimulation({ pfs, vfsPerPf, namePrefix: 'nsim', nodeName });
@@ -43,7 +43,7 @@ describe('planSimulation', () => {
       { numRuns: 20 },
     ));
 
-  it('is the same every time, and a larger one contains the smaller', () => {
+  it('is deterministic, and a larger one contains the smaller', () => {
     const small = planSimulation({ pfs: 1, vfsPerPf: 2, namePrefix: 'nsim', nodeName });
     const large = planSimulation({ pfs: 2, vfsPerPf: 4, namePrefix: 'nsim', nodeName });
     expect(large[0]!.vfs.slice(0, 2)).toEqual(small[0]!.vfs);
@@ -77,7 +77,7 @@ describe('planSimulation', () => {
     { namePrefix: 'Sim' },
     { namePrefix: 'a/b' },
     { namePrefix: 'a-very-long-one' },
-  ])('refuses %j', (wrong) =>
+  ])('rejects %j', (wrong) =>
     expect(() => planSimulation({ pfs: 1, vfsPerPf: 8, namePrefix: 'nsim', nodeName, ...wrong })).toThrow(
       expect.objectContaining({ code: 'simulation-invalid', hint: expect.any(String) }),
     ),
@@ -126,7 +126,7 @@ describe('writeFileTree', () => {
       Object.entries(entries).map(([path, entry]) => [path, typeof entry === 'string' ? { text: entry } : entry]),
     );
 
-  it('makes the directory hold exactly the given tree', async () => {
+  it('makes the directory contain exactly the given tree', async () => {
     await writeFileTree(dir.path, tree({ 'a/b': '1', 'a/c': { target: 'b' }, 'x/y/z': '2' }));
     writeFileSync(join(dir.path, 'a/stray'), '');
     await writeFileTree(dir.path, tree({ 'a/b': '3', 'a/c': { target: '../d' }, d: '4' }));
@@ -135,7 +135,7 @@ describe('writeFileTree', () => {
     expect(readFileSync(join(dir.path, 'a/b'), 'utf8')).toBe('3');
   });
 
-  it('leaves alone what is right', async () => {
+  it('does not rewrite correct files', async () => {
     const same = tree({ 'a/b': '1', 'a/c': { target: 'b' } });
     await writeFileTree(dir.path, same);
     const before = statSync(join(dir.path, 'a/b')).ino;
@@ -143,7 +143,7 @@ describe('writeFileTree', () => {
     expect(statSync(join(dir.path, 'a/b')).ino).toBe(before);
   });
 
-  it('turns a link into a file and a file into a link', async () => {
+  it('turns a symlink into a file and a file into a symlink', async () => {
     symlinkSync('nowhere', join(dir.path, 'a'));
     writeFileSync(join(dir.path, 'b'), 'text');
     await writeFileTree(dir.path, tree({ a: 'text', b: { target: 'a' } }));
@@ -154,7 +154,7 @@ describe('writeFileTree', () => {
 
 describe('SimulatedControl', () => {
   // What a claim's VF was before decides what it is offered as by a driver that starts while it is in a pod.
-  it('knows the driver that sysfs has', async () => {
+  it('returns the driver in sysfs', async () => {
     writeFileTree(dir.path, simulatedSysfs(planSimulation({ pfs: 1, vfsPerPf: 1, namePrefix: 'nsim', nodeName })));
     const bound = basename(readlinkSync(join(dir.path, 'bus/pci/devices/fe00:00:02.0/driver')));
     expect(await new SimulatedControl().snapshot()).toEqual({ driver: bound, vf: {} });

@@ -19,7 +19,7 @@ afterEach(() => dir[Symbol.dispose]());
 const device = (pciAddress: string, ...path: string[]) => join(dir.path, 'bus/pci/devices', pciAddress, ...path);
 
 describe('Sysfs.networkFunctions', () => {
-  it('tells the cards that can do SR-IOV from those that cannot, in order, and VFs and other devices from both', async () => {
+  it('lists SR-IOV cards in order, apart from other cards, VFs and other devices', async () => {
     layFunction(dir.path, { pciAddress: '0000:5e:00.1', totalVfs: 8 });
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8, vfs: [{ pciAddress: '0000:3b:02.0' }] });
     layFunction(dir.path, { pciAddress: '0000:00:1f.6' });
@@ -32,7 +32,7 @@ describe('Sysfs.networkFunctions', () => {
     expect((await sysfs.networkFunctions()).pfs).toEqual(pfs);
   });
 
-  it('finds cards in domains of more than four digits, with their root complex', async () => {
+  it('finds cards in PCI domains of more than four digits, with their root complex', async () => {
     const pciAddress = '10000:e1:00.0';
     layFunction(dir.path, { pciAddress, above: 'pci10000:e0/10000:e0:06.0', totalVfs: 8, rdmaDevices: ['mlx5_0'] });
     expect((await sysfs.networkFunctions()).pfs).toEqual([pciAddress]);
@@ -40,7 +40,7 @@ describe('Sysfs.networkFunctions', () => {
     expect([...(await sysfs.rdmaDevices()).keys()]).toEqual([pciAddress]);
   });
 
-  it('looks again at what vanished while it looked, and may be another function soon', async () => {
+  it('reads again what vanished during the scan, and may soon be another function', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     rmSync(device(pfAddress, 'class'));
     const report = await sysfs.networkFunctions();
@@ -49,7 +49,7 @@ describe('Sysfs.networkFunctions', () => {
     expect((await sysfs.networkFunctions()).pfs).toEqual([pfAddress]);
   });
 
-  it('looks again at what was no VF: the link to the PF comes a moment after the function', async () => {
+  it('reads a function again that was not a VF: its PF link appears a moment later', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     layFunction(dir.path, { pciAddress: '0000:3b:02.0' });
     expect((await sysfs.networkFunctions()).others).toEqual(['0000:3b:02.0']);
@@ -57,7 +57,7 @@ describe('Sysfs.networkFunctions', () => {
     expect((await sysfs.networkFunctions()).others).toEqual([]);
   });
 
-  it('says which directory is missing', async () => {
+  it('names a missing directory', async () => {
     await expect(sysfs.networkFunctions()).rejects.toMatchObject({
       code: 'sysfs-unreadable',
       path: join(dir.path, 'bus/pci/devices'),
@@ -66,7 +66,7 @@ describe('Sysfs.networkFunctions', () => {
 });
 
 describe('Sysfs.pf and vf', () => {
-  it('orders VFs by number, not by text', async () => {
+  it('orders VFs by number, not as text', async () => {
     const vfs = Array.from({ length: 12 }, (_, i) => ({ pciAddress: `0000:3b:0${2 + (i >> 3)}.${i & 7}` }));
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 12, vfs });
     const pf = await sysfs.pf(pfAddress);
@@ -80,7 +80,7 @@ describe('Sysfs.pf and vf', () => {
     ['numa_node', 'none'],
     ['numa_node', '-2'],
     ['sriov_totalvfs', '0x40'],
-  ])('never takes %s = %j for a number', async (name, text) => {
+  ])('never treats %s = %j as a number', async (name, text) => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     writeFileSync(device(pfAddress, name), `${text}\n`);
     await expect(sysfs.pf(pfAddress)).rejects.toMatchObject({
@@ -90,7 +90,7 @@ describe('Sysfs.pf and vf', () => {
     });
   });
 
-  it('says which file cannot be read', async () => {
+  it('names an unreadable file', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     rmSync(device(pfAddress, 'vendor'));
     mkdirSync(device(pfAddress, 'vendor'));
@@ -102,7 +102,7 @@ describe('Sysfs.pf and vf', () => {
     });
   });
 
-  it('can be tried again when a VF goes away meanwhile', async () => {
+  it('can be repeated if a VF is removed meanwhile', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     symlinkSync('../0000:3b:02.0', device(pfAddress, 'virtfn0'));
     const pf = await sysfs.pf(pfAddress);
@@ -110,7 +110,7 @@ describe('Sysfs.pf and vf', () => {
   });
 });
 
-describe('Sysfs, asked again', () => {
+describe('Sysfs on repeated reads', () => {
   const vfAddress = '0000:3b:02.0';
   const lay = (iommuGroup: string, vendor = '0x8086') =>
     layFunction(dir.path, { pciAddress: vfAddress, above, vendor, driver: 'iavf', iommuGroup });
@@ -119,7 +119,7 @@ describe('Sysfs, asked again', () => {
     if (name !== undefined) symlinkSync(`../../../../bus/pci/drivers/${name}`, device(vfAddress, 'driver'));
   };
 
-  it('does not read again what cannot change', async () => {
+  it('does not reread constants', async () => {
     lay('41');
     const first = await sysfs.pciFunction(vfAddress);
     writeFileSync(device(vfAddress, 'vendor'), 'not read');
@@ -127,7 +127,7 @@ describe('Sysfs, asked again', () => {
     await expect(new Sysfs(dir.path).pciFunction(vfAddress)).rejects.toMatchObject({ code: 'sysfs-malformed' });
   });
 
-  it('sees another driver at once', async () => {
+  it('sees a changed driver at once', async () => {
     lay('41');
     const drivers = [];
     for (const name of ['vfio-pci', undefined, 'iavf']) {
@@ -137,7 +137,7 @@ describe('Sysfs, asked again', () => {
     expect(drivers).toEqual(['vfio-pci', undefined, 'iavf']);
   });
 
-  it('sees the IOMMU group that comes and goes with vfio when there is no IOMMU', async () => {
+  it('sees the IOMMU group that comes and goes with vfio on machines without an IOMMU', async () => {
     layFunction(dir.path, { pciAddress: vfAddress, above, driver: 'iavf' });
     expect(await sysfs.pciFunction(vfAddress)).not.toHaveProperty('iommuGroup');
     setDriver('vfio-pci');
@@ -149,7 +149,7 @@ describe('Sysfs, asked again', () => {
     expect(await sysfs.pciFunction(vfAddress)).not.toHaveProperty('iommuGroup');
   });
 
-  it('sees a function that was made anew at the same address between two looks', async () => {
+  it('detects a function recreated at the same address between two reads', async () => {
     lay('41');
     expect(await sysfs.pciFunction(vfAddress)).toMatchObject({ vendor: '8086', iommuGroup: '41' });
     rmSync(join(dir.path, 'devices', above, vfAddress), { recursive: true });
@@ -158,13 +158,13 @@ describe('Sysfs, asked again', () => {
     expect(await sysfs.pciFunction(vfAddress)).toMatchObject({ vendor: '15b3', iommuGroup: '57' });
   });
 
-  it('does not take a group that cannot be listed for one without other members', async () => {
+  it('does not treat an unlistable group as one without other members', async () => {
     lay('41');
     rmSync(join(dir.path, 'kernel/iommu_groups/41'), { recursive: true });
     await expect(sysfs.pciFunction(vfAddress)).rejects.toMatchObject({ code: 'sysfs-unreadable', retriable: true });
   });
 
-  it('sees who joins an IOMMU group, and who leaves it; bridges do not count', async () => {
+  it("sees changes in an IOMMU group's members; bridges do not count", async () => {
     const neighbour = '0000:3b:00.5';
     lay('41');
     layFunction(dir.path, { pciAddress: '0000:3a:00.0', class: '0x060400', iommuGroup: '41' });
@@ -195,12 +195,12 @@ describe('Sysfs.interfaces and port', () => {
     ['4294967295', undefined],
     ['', undefined],
     [undefined, undefined],
-  ])('takes speed %j for %j', async (speed, expected) => {
+  ])('maps speed %j to %j', async (speed, expected) => {
     lay(speed);
     expect((await sysfs.port(pfAddress, 'ens1f0')).linkSpeedMbps).toBe(expected);
   });
 
-  it('takes no speed from the kernel for an interface that has none', async () => {
+  it('returns no speed if the kernel reports none', async () => {
     lay(undefined);
     // The kernel answers EINVAL, as it does for a card that is down.
     symlinkSync('/sys/class/net/lo', device(pfAddress, 'net/lo'));
@@ -210,7 +210,7 @@ describe('Sysfs.interfaces and port', () => {
     expect(await sysfs.port(pfAddress, 'ens1f0')).toEqual({ linkType: 'ethernet' });
   });
 
-  it.each(['address', 'mtu'])('does not see an interface that is leaving, whose %s cannot be read', async (name) => {
+  it.each(['address', 'mtu'])('ignores an interface that is being removed, whose %s is unreadable', async (name) => {
     lay('25000');
     rmSync(device(pfAddress, `net/ens1f0/${name}`));
     // The kernel answers EINVAL, as it does for an interface that is being unregistered.
@@ -218,7 +218,7 @@ describe('Sysfs.interfaces and port', () => {
     expect(await sysfs.interfaces(pfAddress)).toEqual([]);
   });
 
-  it('does not give a card up for a type that cannot be read, as while its interface leaves', async () => {
+  it('keeps a card whose type is temporarily unreadable, as while its interface is removed', async () => {
     lay('25000');
     rmSync(device(pfAddress, 'net/ens1f0/type'));
     symlinkSync('/sys/class/net/lo/speed', device(pfAddress, 'net/ens1f0/type'));
@@ -229,14 +229,14 @@ describe('Sysfs.interfaces and port', () => {
     ['1', 'ethernet'],
     ['32', 'infiniband'],
     ['772', undefined],
-  ])('takes type %s for %j', async (type, expected) => {
+  ])('maps type %s to %j', async (type, expected) => {
     lay('1000', type);
     expect((await sysfs.port(pfAddress, 'ens1f0')).linkType).toBe(expected);
   });
 });
 
 describe('Sysfs.rdmaDevices', () => {
-  it('finds them by the function that they are of, and none for software devices', async () => {
+  it('finds RDMA devices by their function, and none for software devices', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, above, rdmaDevices: ['mlx5_0', 'mlx5_1'] });
     layFunction(dir.path, { pciAddress: '0000:3b:00.1', above, rdmaDevices: ['mlx5_2'] });
     symlinkSync('../../devices/virtual/infiniband/rxe0', join(dir.path, 'class/infiniband/rxe0'));

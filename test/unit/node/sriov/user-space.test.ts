@@ -6,8 +6,8 @@ import { type SriovCard, soundCard, vfAddress } from '../../../doubles/sriov-car
 import { failure } from './failure.ts';
 import { openVf, openWithSnapshot } from './vf-bench.ts';
 
-describe('user space', () => {
-  it('is refused a VF whose IOMMU group the kernel uses, before anything is changed', async () => {
+describe('user-space binding', () => {
+  it('is rejected for a VF whose IOMMU group the kernel uses, before any change', async () => {
     const { card, hardware, address, before } = await openWithSnapshot({ iommu: 'shared' });
     const wanted = { driver: 'vfio-pci', vf: { hardwareAddress: '02:aa:00:00:00:01' } };
     expect(await failure(hardware.configure(address, wanted, before))).toMatch(
@@ -17,25 +17,22 @@ describe('user space', () => {
     expect(await hardware.groupMembers(address)).toEqual([vfAddress(1), soundCard]);
   });
 
-  it.each([true, false])(
-    'is refused a VF whose group has members of which nothing is known: IOMMU %s',
-    async (isOn) => {
-      const { card, hardware } = openVf({ iommu: isOn ? 'own' : 'none' });
-      card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
-      if (!isOn) await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
-      // A device of another bus, and one that was removed just now.
-      const members = ['0000:05:00.0', 'platform-dev.0'];
-      for (const member of members) card.writeText(`kernel/iommu_groups/40/devices/${member}`, '');
-      const before = await hardware.snapshot(card.address(0));
-      await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
-        code: 'iommu-group-shared',
-        message: expect.stringContaining(`group 40 with ${members.join(', ')}`),
-      });
-      expect(await hardware.groupMembers(card.address(0))).toEqual(members);
-    },
-  );
+  it.each([true, false])('is rejected for a VF whose group has unknown members: IOMMU %s', async (isOn) => {
+    const { card, hardware } = openVf({ iommu: isOn ? 'own' : 'none' });
+    card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
+    if (!isOn) await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
+    // A device of another bus, and one that was removed just now.
+    const members = ['0000:05:00.0', 'platform-dev.0'];
+    for (const member of members) card.writeText(`kernel/iommu_groups/40/devices/${member}`, '');
+    const before = await hardware.snapshot(card.address(0));
+    await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
+      code: 'iommu-group-shared',
+      message: expect.stringContaining(`group 40 with ${members.join(', ')}`),
+    });
+    expect(await hardware.groupMembers(card.address(0))).toEqual(members);
+  });
 
-  it('is refused a VF whose group cannot be listed, which is not the same as no group', async () => {
+  it('is rejected for a VF whose group cannot be listed, unlike one without a group', async () => {
     const { card, hardware } = openVf();
     card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
     rmSync(card.path('kernel/iommu_groups/40/devices'), { recursive: true });
@@ -48,7 +45,7 @@ describe('user space', () => {
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
   });
 
-  it('may have a group whose other members are with vfio, pci-stub or nothing, or are bridges', async () => {
+  it('is allowed if the other group members use vfio, pci-stub or no driver, or are bridges', async () => {
     const { card, hardware } = openVf({ iommu: 'shared', drivers: ['igbvf', 'vfio-pci', 'snd', 'pci-stub'] });
     card.writeText(`bus/pci/devices/${soundCard}/class`, '0x060400\n');
     const unbind = card.path('bus/pci/devices', vfAddress(1), 'driver/unbind');
@@ -65,7 +62,7 @@ describe('user space', () => {
     }
   });
 
-  it('without an IOMMU is allowed only by the administrator, and is seen by the name of the group', async () => {
+  it("without an IOMMU needs the administrator's permission, and is recognized by the group name", async () => {
     const { card, hardware, address, before } = await openWithSnapshot({ iommu: 'none' });
     expect(await failure(hardware.configure(address, { driver: 'vfio-pci' }, before))).toMatch(
       /0000:01:10\.0 has no IOMMU group, which vfio needs \(switch the IOMMU on, .*enable_unsafe_noiommu_mode=1\)/,
@@ -80,7 +77,7 @@ describe('user space', () => {
     });
   });
 
-  it('reaches a VF by its group and, where the kernel has iommufd, by its device', async () => {
+  it("returns a VF's group device and, if the kernel has iommufd, its own device", async () => {
     for (const iommufd of [false, true]) {
       const { card, hardware } = openVf({ iommufd });
       await hardware.configure(card.address(1), { driver: 'vfio-pci' }, await hardware.snapshot(card.address(1)));
@@ -92,7 +89,7 @@ describe('user space', () => {
     }
   });
 
-  it('says which driver is not loaded, and changes nothing', async () => {
+  it('names a driver that is not loaded, and changes nothing', async () => {
     const { card, hardware, address, before } = await openWithSnapshot();
     expect(await failure(hardware.configure(address, { driver: 'mlx5_vfio_pci' }, before))).toMatch(
       /there is no driver mlx5_vfio_pci.*\(modprobe mlx5_vfio_pci\)/,
@@ -102,7 +99,7 @@ describe('user space', () => {
 });
 
 describe('a PF without an interface', () => {
-  it('does not keep its VFs from user space; what must be set through it does', async () => {
+  it('allows its VFs in user space, but not settings that need it', async () => {
     const { card, hardware, address } = openVf();
     const links = card.host.links;
     card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');
@@ -145,14 +142,14 @@ describe('a VF without an interface', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('keeps vfio if an administrator has bound it there and its claim leaves the driver alone', async () => {
+  it('keeps vfio bound by an administrator if its claim sets no driver', async () => {
     const { card, hardware } = openVf();
     await unbound(card, 'vfio-pci');
     await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
     expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
   });
 
-  it.each([undefined, 'default'])('has its driver bound once more if that made none: driver %s', async (driver) => {
+  it.each([undefined, 'default'])('has its driver bound again if it created none: driver %s', async (driver) => {
     const { card, hardware } = openVf();
     card.silentProbes.set('igbvf', 1);
     await unbound(card, 'igbvf');
@@ -160,7 +157,7 @@ describe('a VF without an interface', () => {
     expect(card.link(0)).toBeDefined();
   });
 
-  it('is waited for while its driver takes a moment, and not bound again', async () => {
+  it('is awaited while its driver takes a moment, and not bound again', async () => {
     const { card, hardware, clock } = openVf();
     card.silentProbes.set('igbvf', 1);
     await unbound(card, 'igbvf');
@@ -170,14 +167,14 @@ describe('a VF without an interface', () => {
     expect(card.log).toEqual([]);
   });
 
-  it('is left in the network namespace that its interface is in', async () => {
+  it('stays in the network namespace of its interface', async () => {
     const { card, hardware } = openVf();
     card.moveAway(0);
     await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
     expect(card.log).toEqual([]);
   });
 
-  it('is refused with the name of its driver if that makes none again', async () => {
+  it("is rejected with its driver's name if that creates none again", async () => {
     const { card, hardware } = openVf();
     card.silentProbes.set('igbvf', 2);
     await unbound(card, 'igbvf');
@@ -192,8 +189,8 @@ describe('a VF without an interface', () => {
   });
 });
 
-describe('a driver that is bound', () => {
-  it('may show a moment after the kernel has returned', async () => {
+describe('a freshly bound driver', () => {
+  it('may appear a moment after the kernel has returned', async () => {
     const { card, hardware, clock } = openVf();
     const { write } = card;
     const late = async (path: string, text: string) =>
@@ -207,8 +204,8 @@ describe('a driver that is bound', () => {
   });
 });
 
-describe('a write into sysfs', () => {
-  it('is repeated while the card is busy, and nothing else is', async () => {
+describe('a sysfs write', () => {
+  it('is repeated only while the card is busy', async () => {
     const { card, hardware, address, before } = await openWithSnapshot();
     card.refusals.push('EAGAIN', 'EBUSY', 'EBUSY');
     await hardware.configure(address, { driver: 'vfio-pci' }, before);
@@ -224,7 +221,7 @@ describe('a write into sysfs', () => {
 });
 
 describe('DriverBinding.bindDefault', () => {
-  it('says when the kernel has no driver for a VF, or gives it vfio', async () => {
+  it('reports if the kernel has no driver for a VF, or binds vfio', async () => {
     const { card, clock } = openVf();
     const binding = new DriverBinding(card.root, card.write, clock);
     await binding.bind(vfAddress(0), 'vfio-pci');

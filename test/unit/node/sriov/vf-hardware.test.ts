@@ -40,14 +40,14 @@ describe('VfHardware', () => {
     },
   );
 
-  it('keeps name, MTU and being up of an interface whose VF is bound again', async () => {
+  it('keeps name, MTU and up flag of an interface whose VF is rebound', async () => {
     const { changed, state } = await thereAndBack({ vf: { hardwareAddress: '02:aa:00:00:00:01' } });
     // igbvf learns of its address only when it is bound.
     expect(changed.link).toEqual({ ...state.link, hardwareAddress: '02:aa:00:00:00:01' });
   });
 
   it.each([{}, { vf: { trust: true } }])(
-    'keeps in user space an address that the VF has taken by itself and its PF tells, as igb does: %j',
+    'keeps in user space a MAC chosen by the VF and reported by its PF, as with igb: %j',
     async (wanted) => {
       const options = { tellsOwnAddresses: true };
       const { state, changed, restored } = await thereAndBack({ driver: 'vfio-pci', ...wanted }, options);
@@ -57,7 +57,7 @@ describe('VfHardware', () => {
     },
   );
 
-  it('keeps the MAC that the VF has taken when it is configured again, since the PF may have been reset', async () => {
+  it('keeps the MAC chosen by the VF when it is configured again, since the PF may have been reset', async () => {
     const { card, hardware } = openVf({ tellsOwnAddresses: true });
     const address = card.link(0)?.hardwareAddress;
     const before = await hardware.snapshot(card.address(0));
@@ -67,25 +67,22 @@ describe('VfHardware', () => {
     expect(card.info(0)?.hardwareAddress).toBe(address);
   });
 
-  it.each([true, false])(
-    'takes a card that can set no address for what it is: tells those of VFs %s',
-    async (tells) => {
-      const { card, hardware, address, before } = await openWithSnapshot({
-        tellsOwnAddresses: tells,
-        unsupported: ['hardwareAddress'],
-      });
-      for (let n = 0; n < 2; n++) await hardware.configure(address, { driver: 'vfio-pci' }, before);
-      expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
-    },
-  );
+  it.each([true, false])('recognizes a card that cannot set MACs: reports those of VFs %s', async (tells) => {
+    const { card, hardware, address, before } = await openWithSnapshot({
+      tellsOwnAddresses: tells,
+      unsupported: ['hardwareAddress'],
+    });
+    for (let n = 0; n < 2; n++) await hardware.configure(address, { driver: 'vfio-pci' }, before);
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+  });
 
-  it('leaves the other half of a rate as the operator has it', async () => {
+  it('keeps the other half of a rate as the operator set it', async () => {
     const info = { minTxRateMbps: 50, maxTxRateMbps: 500 };
     const { changed } = await thereAndBack({ vf: { rate: { maxMbps: 200 } } }, { info });
     expect(changed.info).toMatchObject({ minTxRateMbps: 50, maxTxRateMbps: 200 });
   });
 
-  it('sets nothing that is so already, except that a VF is reset', async () => {
+  it('writes no unchanged setting, except to reset a VF', async () => {
     const plain = { trust: false, linkState: 'auto' as const, spoofCheck: true };
     const { card, hardware, address, before } = await openWithSnapshot({
       info: { ...plain, minTxRateMbps: 0, maxTxRateMbps: 0, vlan: { id: 7, priority: 0 } },
@@ -101,7 +98,7 @@ describe('VfHardware', () => {
     expect(card.log).toEqual([`unbind ${vfAddress(0)}`, `bind ${vfAddress(0)} igbvf`]);
   });
 
-  it('keeps what an administrator has laid down in driver_override', async () => {
+  it("keeps an administrator's driver_override", async () => {
     const { card, hardware } = openVf();
     card.writeText(`bus/pci/devices/${vfAddress(0)}/driver_override`, 'igbvf\n');
     const before = await hardware.snapshot(card.address(0));
@@ -112,7 +109,7 @@ describe('VfHardware', () => {
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
   });
 
-  it('takes a VF from vfio for a claim that wants an interface, and gives it back', async () => {
+  it('unbinds a VF from vfio for a claim that wants an interface, and binds it back', async () => {
     const { card, hardware } = openVf();
     await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver/unbind'), vfAddress(0));
     await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), 'vfio-pci');
@@ -126,7 +123,7 @@ describe('VfHardware', () => {
   });
 });
 
-describe('a VF that its pod has changed', () => {
+describe('a VF changed by its pod', () => {
   /** What a process with NET_ADMIN does to it, and what the kernel and udev make of it when its namespace ends. */
   function changeAll(card: SriovCard, vfIndex: number): void {
     const link = card.link(vfIndex);
@@ -147,7 +144,7 @@ describe('a VF that its pod has changed', () => {
   }
 
   it.each([true, false])(
-    'is back in its original state, whether it is reset (%s) or not, though its claim changed nothing',
+    'is restored, whether it is reset (%s) or not, though its claim changed nothing',
     async (reset) => {
       const { card, hardware, state, before } = await prepare();
       await hardware.configure(card.address(0), {}, before);
@@ -159,7 +156,7 @@ describe('a VF that its pod has changed', () => {
     },
   );
 
-  it('gets back what a CNI plugin has set through the PF and left', async () => {
+  it('is restored after a CNI plugin changed it through the PF', async () => {
     const { card, hardware, state, before } = await prepare();
     await card.host.setVf(5, 0, { vlan: { id: 7 }, trust: true, spoofCheck: false, rate: { minMbps: 0, maxMbps: 10 } });
     await card.host.setVf(5, 0, { hardwareAddress: '02:cc:00:00:00:01', linkState: 'disable' });
@@ -167,7 +164,7 @@ describe('a VF that its pod has changed', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('may choose its address again if it could before, as far as the PF tells own addresses like others', async () => {
+  it('may choose its own MAC again if it could before, if the PF distinguishes that', async () => {
     const { card, hardware, state, before } = await prepare({ tellsOwnAddresses: true });
     const other = { hardwareAddress: '02:dd:00:00:00:01' };
     await card.host.setLink(card.link(0)!.index, { ...other, up: false });
@@ -183,7 +180,7 @@ describe('a VF that its pod has changed', () => {
     expect(card.log).toEqual([]);
   });
 
-  it('is restored but for a name that another interface has taken, which is said', async () => {
+  it('is restored except for a name that another interface took, which is reported', async () => {
     const { card, hardware, state, before } = await prepare();
     changeAll(card, 0);
     Object.assign(card.link(1) ?? {}, { name: 'ens1f0v0' });
@@ -198,7 +195,7 @@ describe('a VF that its pod has changed', () => {
   });
 
   it.each(['hardwareAddress', 'mtuBytes'] as const)(
-    'is not restored if its driver accepts the old %s and keeps the new one; it may take a moment',
+    'is not restored if its driver accepts the old %s but keeps the new one for long',
     async (property) => {
       const { card, hardware, state, before, clock } = await prepare();
       const { setLink } = card.host;
@@ -216,7 +213,7 @@ describe('a VF that its pod has changed', () => {
     },
   );
 
-  it('has its driver bound and the override of the administrator after a restore that was cut short', async () => {
+  it("has its driver and the administrator's override back after an interrupted restore", async () => {
     const { card, hardware, state, before } = await prepare();
     // SIGKILL between unbind and bind, and between bind and the end.
     await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), 'igbvf');
@@ -228,7 +225,7 @@ describe('a VF that its pod has changed', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('says all that could not be restored, and does the rest', async () => {
+  it('is restored as far as possible, and each failure is reported', async () => {
     const { card, hardware, before } = await prepare();
     changeAll(card, 0);
     await card.host.setVf(5, 0, { trust: true, spoofCheck: false });
@@ -249,10 +246,10 @@ describe('a VF that its pod has changed', () => {
   });
 });
 
-describe('a rebind that is due', () => {
+describe('a pending rebind', () => {
   const wanted = { vf: { hardwareAddress: '02:aa:00:00:00:01' } };
 
-  it('is made by the next attempt if the driver was not bound again', async () => {
+  it('is repeated if the driver was not bound again', async () => {
     const { card, hardware, address, before } = await openWithSnapshot();
     card.failingDrivers.add('igbvf');
     expect(await failure(hardware.configure(address, wanted, before))).toMatch(/has no driver instead of igbvf/);
@@ -262,7 +259,7 @@ describe('a rebind that is due', () => {
     expect(card.link(0)).toMatchObject({ name: before.link?.name, ...wanted.vf });
   });
 
-  it('is made by the next attempt if another property was refused after the address was set', async () => {
+  it('is repeated if another property failed after the MAC was set', async () => {
     const { card, hardware, address, before } = await openWithSnapshot();
     const { setVf } = card.host;
     card.host.setVf = async (pf, vf, change) => {
@@ -276,13 +273,13 @@ describe('a rebind that is due', () => {
     expect(card.link(0)?.hardwareAddress).toBe(wanted.vf.hardwareAddress);
   });
 
-  it('is not made twice', async () => {
+  it('is not repeated after success', async () => {
     const { card, hardware, address, before } = await openWithSnapshot();
     for (let n = 0; n < 3; n++) await hardware.configure(address, wanted, before);
     expect(card.log.filter((entry) => entry.startsWith('bind'))).toHaveLength(1);
   });
 
-  it('leaves an interface that was cut short after it with the name of before', async () => {
+  it('keeps the original interface name if it was interrupted', async () => {
     const { card, hardware, clock } = openVf();
     Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', mtuBytes: 1400, up: true });
     const before = await hardware.snapshot(card.address(0));
@@ -294,7 +291,7 @@ describe('a rebind that is due', () => {
 });
 
 describe('the RDMA device of a VF', () => {
-  it('is awaited after a bind, and is read again under the name that udev gives it', async () => {
+  it('is awaited after a bind, and read again under its udev name', async () => {
     const { card, hardware, clock } = openVf();
     const dir = `bus/pci/devices/${vfAddress(0)}`;
     clock.after(40, () => card.writeText(`${dir}/infiniband/mlx5_24/node_type`, '1: CA\n'));
@@ -305,7 +302,7 @@ describe('the RDMA device of a VF', () => {
     expect(await hardware.rdmaDevice(card.address(0))).toBe('rocep59s0f0v0');
   });
 
-  it('fails the claim for the time being if it does not appear, and at once if it cannot be used', async () => {
+  it('fails the claim temporarily if it does not appear, and at once if it is unusable', async () => {
     const { card, hardware, clock } = openVf();
     const absent = hardware.access(card.address(0), { vhost: false, rdma: true });
     await expect(absent).rejects.toMatchObject({ code: 'device-node-missing', retriable: true });
@@ -320,7 +317,7 @@ describe('the RDMA device of a VF', () => {
 });
 
 describe('the MTU of a VF', () => {
-  it('is limited by its interface, and by its PF also while it has none', async () => {
+  it('is limited by its interface, and by its PF also without one', async () => {
     const { card, hardware } = openVf({ mtu: { pf: 2000, vf: 1900 } });
     const pf = { minBytes: 0, maxBytes: 2000, of: 'its PF pf0' };
     const limits = await hardware.mtuLimits(card.address(0));
@@ -331,7 +328,7 @@ describe('the MTU of a VF', () => {
 });
 
 describe('an InfiniBand VF', () => {
-  it('goes to user space and back; its address of 20 octets is not set, and its queue pair number may differ', async () => {
+  it('is bound to user space and back; its 20-octet address is not set, and its queue pair number may differ', async () => {
     const { card, hardware, address, before } = await openWithSnapshot({
       isInfiniBand: true,
       unsupported: ['hardwareAddress'],
@@ -348,8 +345,8 @@ describe('an InfiniBand VF', () => {
   });
 });
 
-describe('a VF that is gone', () => {
-  it('needs no restoring, so that its claim can end; a claim that is prepared with it fails', async () => {
+describe('a removed VF', () => {
+  it('needs no restoring, so that its claim can end; preparing it fails', async () => {
     const { card, hardware, address, before } = await openWithSnapshot();
     const wanted = { driver: 'vfio-pci', vf: { trust: true } };
     await hardware.configure(address, wanted, before);
@@ -361,7 +358,7 @@ describe('a VF that is gone', () => {
   });
 });
 
-describe('a VF whose function is missing, as during error recovery, while its PF keeps settings for it', () => {
+describe('a VF whose function is missing, as during error recovery, while its PF keeps its settings', () => {
   const claimed = { vlan: { id: 100, priority: 0 }, trust: true, hardwareAddress: '02:aa:00:00:00:01' };
   const openAway = async () => {
     const bench = await openWithSnapshot();
@@ -371,7 +368,7 @@ describe('a VF whose function is missing, as during error recovery, while its PF
     return { ...bench, comeBack: () => renameSync(`${bench.card.root}/away`, dir) };
   };
 
-  it('loses the VLAN, trust and MAC of its claim nevertheless', async () => {
+  it('still loses the VLAN, trust and MAC of its claim', async () => {
     const { card, hardware, address, before, comeBack } = await openAway();
     const found = { ...card.info(1), vfIndex: 0 };
     await hardware.restore(address, before, { changed: claimed });
@@ -379,7 +376,7 @@ describe('a VF whose function is missing, as during error recovery, while its PF
     expect(card.info(0)).toEqual(found);
   });
 
-  it('is not restored as long as its PF rejects settings or cannot be queried', async () => {
+  it('is not restored while its PF rejects settings or cannot be queried', async () => {
     const { card, hardware, address, before } = await openAway();
     card.ignored.add('vlan');
     expect(await failure(hardware.restore(address, before, { changed: claimed }))).toContain(
@@ -392,9 +389,9 @@ describe('a VF whose function is missing, as during error recovery, while its PF
   });
 });
 
-describe('a VF that was with vfio-pci before its claim', () => {
+describe('a VF bound to vfio-pci before its claim', () => {
   it.each([{ driver: 'vfio-pci' }, {}])(
-    'is reset between two claims, as one that gets another driver: %j',
+    'is reset between two claims, like one that changes driver: %j',
     async (wanted) => {
       const { card, hardware, address } = openVf();
       await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
@@ -416,7 +413,7 @@ describe('a VF that was with vfio-pci before its claim', () => {
     expect(notReset).toEqual([`${vfAddress(0)} vfio-pci`]);
   });
 
-  it('is not restored as long as the kernel refuses the reset', async () => {
+  it('is not restored while the kernel rejects the reset', async () => {
     const { card, hardware, address } = openVf();
     await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
     const before = await hardware.snapshot(address);
@@ -425,8 +422,8 @@ describe('a VF that was with vfio-pci before its claim', () => {
   });
 });
 
-describe('what a card cannot do', () => {
-  it('is named with the card, its driver and the fields to leave out; the rest is done', async () => {
+describe('a setting that a card does not support', () => {
+  it('is reported with card, driver and the fields to remove; other settings are applied', async () => {
     const { card, hardware } = openVf({ unsupported: ['trust', 'linkState'] });
     card.writeText('bus/pci/drivers/igb/x', '');
     const wanted: VfWanted = { vf: { trust: true, linkState: 'enable', vlan: { id: 7 } } };

@@ -13,8 +13,8 @@ const unknown = { code: 'vf-state-unknown', device: vfAddress(0), retriable: tru
 const tenant: VfWanted = { vf: { vlan: { id: 100 }, trust: true, spoofCheck: false } };
 const mac = '02:aa:00:00:00:01';
 
-describe('the snapshot of a VF that its PF does not report', () => {
-  it('is taken when the PF reports the VF again', async () => {
+describe("the snapshot of a VF missing in its PF's report", () => {
+  it('is taken once the PF reports the VF', async () => {
     const { card, hardware, clock, address } = openVf();
     const complete = await hardware.snapshot(address);
     card.leftOut.add(0);
@@ -31,7 +31,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
     ['VLAN, trust and spoof check', tenant],
     ['the MAC', { vf: { hardwareAddress: mac } }],
     ['the MAC, which a VF keeps in user space', { driver: 'vfio-pci' }],
-  ])('is refused if the claim changes %s', async (_, wanted) => {
+  ])('fails if the claim changes %s', async (_, wanted) => {
     const { card, hardware, clock, address } = openVf();
     card.leftOut.add(0);
     await expect(hardware.snapshot(address, { wanted })).rejects.toMatchObject({
@@ -43,7 +43,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
     expect(card.log).toEqual([]);
   });
 
-  it('is refused at once if the list of VFs is too long for the kernel, with the reason', async () => {
+  it('fails at once if the list of VFs exceeds a kernel limit, with the reason', async () => {
     const { card, hardware, clock, address } = openVf();
     card.listError = tooLong();
     await expect(hardware.snapshot(address, { wanted: tenant })).rejects.toMatchObject({
@@ -55,7 +55,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
   });
 
   it.each([undefined, { wanted: { driver: 'default' } }])(
-    'has no settings of the PF if the claim changes none of them: %j; such a claim ends as usual',
+    'has no PF settings if the claim changes none: %j; the claim ends normally',
     async (options) => {
       for (const error of [undefined, tooLong(), noBuffers()]) {
         const { card, hardware, address } = openVf();
@@ -73,7 +73,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
     },
   );
 
-  it('is refused if another component may change what the PF has set, unless the PF reports no VF at all', async () => {
+  it('fails if another component may change PF settings, unless the PF reports no VF at all', async () => {
     const { card, hardware, address } = openVf();
     card.leftOut.add(0);
     await expect(hardware.snapshot(address, { byOthers: true })).rejects.toMatchObject(unknown);
@@ -86,7 +86,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
     await expect(hardware.snapshot(address, { byOthers: true })).rejects.toMatchObject(unknown);
   });
 
-  it('goes to user space without one if the VF has no MAC of its own to keep', async () => {
+  it('is not needed for user space if the VF has no MAC to keep', async () => {
     const { card, hardware, address } = openVf({ isInfiniBand: true, unsupported: ['hardwareAddress'] });
     card.listError = tooLong();
     const before = await hardware.snapshot(address, { wanted: { driver: 'vfio-pci' } });
@@ -101,7 +101,7 @@ describe('a property that the PF does not report', () => {
   const info = { spoofCheck: true, linkState: 'auto' as const };
 
   it.each<VfWanted>([{ vf: { trust: true } }, { vf: { rate: { maxMbps: 100 } } }])(
-    'is set by no claim, since it could not be restored: %j',
+    'is not set for a claim, since it could not be restored: %j',
     async (wanted) => {
       const { card, hardware, address } = openVf({ info });
       const refused = { code: 'property-unsupported', device: vfAddress(0), retriable: true };
@@ -114,7 +114,7 @@ describe('a property that the PF does not report', () => {
   );
 });
 
-describe('a snapshot without what the claim changes', () => {
+describe('a snapshot without a property that the claim changes', () => {
   const empty = async ({ card, hardware, address }: ReturnType<typeof openVf>) => {
     card.leftOut.add(0);
     const before = await hardware.snapshot(address);
@@ -123,7 +123,7 @@ describe('a snapshot without what the claim changes', () => {
   };
 
   it.each<VfWanted>([tenant, { driver: 'vfio-pci' }, { driver: 'vfio-pci', ...tenant }])(
-    'keeps the claim from being set up, before anything is written: %j',
+    'prevents configuration before anything is written: %j',
     async (wanted) => {
       const bench = openVf();
       const before = await empty(bench);
@@ -132,14 +132,14 @@ describe('a snapshot without what the claim changes', () => {
     },
   );
 
-  it('does not matter while the VF is as the claim asks: pods of before an upgrade go on', async () => {
+  it('is sufficient while the VF already matches the claim, as after an upgrade', async () => {
     const bench = openVf();
     const before = await empty(bench);
     await bench.card.host.setVf(5, 0, tenant.vf as VfChange);
     await bench.hardware.configure(bench.address, tenant, before);
   });
 
-  it('leaves the VF unrestored as long as it has what the claim has set', async () => {
+  it("leaves the VF unrestored while it has the claim's setting", async () => {
     const bench = openVf();
     const { card, hardware, address } = bench;
     const before = await empty(bench);
@@ -173,7 +173,7 @@ describe('a snapshot without what the claim changes', () => {
   });
 });
 
-describe('a VF that is restored', () => {
+describe('restoring a VF', () => {
   async function prepared(wanted: VfWanted = tenant) {
     const bench = openVf();
     const { card, hardware, address } = bench;
@@ -185,7 +185,7 @@ describe('a VF that is restored', () => {
     return { ...bench, state, restore };
   }
 
-  it('is not restored while its PF does not report it, or no VF; the rest of it is', async () => {
+  it('is incomplete while its PF does not report it or any VF; other settings are restored', async () => {
     const { card, state, restore } = await prepared({ ...tenant, driver: 'vfio-pci' });
     card.leftOut.add(0);
     await expect(restore()).rejects.toMatchObject({ code: 'restore-incomplete', properties: ['vf'] });
@@ -205,7 +205,7 @@ describe('a VF that is restored', () => {
     ['spoofCheck', tenant],
     ['linkState', { vf: { linkState: 'disable' } }],
     ['rate', { vf: { rate: { maxMbps: 100 } } }],
-  ])('is not restored if the PF accepts the old %s and keeps the new one', async (property, wanted) => {
+  ])('fails if the PF accepts the old %s but keeps the new one', async (property, wanted) => {
     const { card, state, restore } = await prepared(wanted);
     card.ignored.add(property);
     await expect(restore()).rejects.toMatchObject({
@@ -219,7 +219,7 @@ describe('a VF that is restored', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('is not restored while it has the administrative MAC of the claim', async () => {
+  it('fails while it has the administrative MAC of the claim', async () => {
     for (const hardwareAddress of [undefined, '02:bb:00:00:00:09']) {
       const bench = openVf({ info: hardwareAddress === undefined ? {} : { hardwareAddress } });
       const { card, hardware, address } = bench;
@@ -238,13 +238,13 @@ describe('a VF that is restored', () => {
   });
 });
 
-describe('a VF that is set up', () => {
+describe('configuring a VF', () => {
   it.each<[keyof VfChange, VfWanted]>([
     ['vlan', tenant],
     ['trust', tenant],
     ['hardwareAddress', { vf: { hardwareAddress: mac } }],
     ['rate', { vf: { rate: { maxMbps: 100 } } }],
-  ])('is not set up if the PF accepts a %s without effect', async (property, wanted) => {
+  ])('fails if the PF accepts a %s without effect', async (property, wanted) => {
     const { card, hardware, address } = openVf();
     const before = await hardware.snapshot(address, { wanted });
     card.ignored.add(property);
@@ -270,7 +270,7 @@ describe('a VF that is set up', () => {
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
   });
 
-  it('may have another rate than requested, but not the old one: cards round rates', async () => {
+  it('accepts a rounded rate, but not the old one', async () => {
     const { card, hardware, address } = openVf({ info: { minTxRateMbps: 0, maxTxRateMbps: 1_000 } });
     const { setVf } = card.host;
     card.host.setVf = async (pf, vf, { rate }) =>
@@ -287,7 +287,7 @@ describe('a VF that is set up', () => {
     ['a rate far from it', 5_000, 700],
     ['no limit', 120, 0],
     ['a limit for none', 0, 700],
-  ])('refuses %s in place of the rate that was wanted', async (_which, maxMbps, found) => {
+  ])('rejects %s in place of the wanted rate', async (_which, maxMbps, found) => {
     const { card, hardware, address } = openVf({ info: { minTxRateMbps: 0, maxTxRateMbps: 1_000 } });
     const { setVf } = card.host;
     card.host.setVf = async (pf, vf) => setVf(pf, vf, { rate: { minMbps: 0, maxMbps: found } });
@@ -306,7 +306,7 @@ describe('a VF that is set up', () => {
     ['a minimum below the maximum', { minTxRateMbps: 0, maxTxRateMbps: 600 }, { minMbps: 400 }, [400, 600]],
     ['a maximum above the minimum', { minTxRateMbps: 300, maxTxRateMbps: 0 }, { maxMbps: 400 }, [300, 400]],
     ['no maximum', { minTxRateMbps: 300, maxTxRateMbps: 600 }, { maxMbps: 0 }, [300, 0]],
-  ] as const)('may have %s that it had before, which comes back afterwards', async (_which, info, rate, rates) => {
+  ] as const)('may set %s that it had before, which is restored afterwards', async (_which, info, rate, rates) => {
     const { card, hardware, address } = openVf({ info });
     const wanted = { vf: { rate } };
     const before = await hardware.snapshot(address, { wanted });
@@ -318,7 +318,7 @@ describe('a VF that is set up', () => {
 });
 
 describe('VfHardware.info', () => {
-  it('asks a PF once for all of its VFs that are read at a time, and anew after a change', async () => {
+  it('queries a PF once for all VFs read at a time, and again after a change', async () => {
     const { card, hardware, clock } = openVf({ vfs: 16 });
     const { vfInfos } = card.host;
     let requests = 0;
@@ -338,7 +338,7 @@ describe('VfHardware.info', () => {
     expect(await hardware.info(card.address(3))).toMatchObject({ vlan: { id: 8 } });
   });
 
-  it('waits once for a PF that has stopped reporting its VFs, not for each of them', async () => {
+  it('waits once for a PF that stopped reporting its VFs, not for each of them', async () => {
     const { card, hardware, clock } = openVf({ vfs: 16 });
     for (let index = 0; index < 16; index++) card.leftOut.add(index);
     const startMs = clock.nowMs();
@@ -356,7 +356,7 @@ describe('VfHardware.info', () => {
     expect(clock.nowMs() - sinceMs).toBeGreaterThan(2_000);
   });
 
-  it('has nothing of a VF whose PF has no interface, and says when it is not known', async () => {
+  it('is empty for a VF whose PF has no interface, and marks unknown values', async () => {
     const { card, hardware, address, clock } = openVf({ info: { vlan: { id: 7, priority: 0 } } });
     expect(await hardware.info(address)).toMatchObject({ vlan: { id: 7 } });
     await clock.sleep(200);
