@@ -8,11 +8,11 @@ function delays(count: number, random: () => number): number[] {
 }
 
 describe('backoffMs()', () => {
-  it('doubles up to its bound', () => {
+  it('doubles up to its limit', () => {
     expect(delays(10, () => 0)).toEqual([125, 250, 500, 1000, 2000, 4000, 8000, 15_000, 15_000, 15_000]);
   });
 
-  it('stays between half of the bound and the bound, whatever chance says and however long it goes on', () =>
+  it('stays between half the limit and the limit for any random value and attempt', () =>
     fc.assert(
       fc.property(fc.infiniteStream(fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true })), (stream) => {
         for (const [index, delay] of delays(1200, () => stream.next().value).entries()) {
@@ -26,7 +26,7 @@ describe('backoffMs()', () => {
 });
 
 describe('the options of a plugin', () => {
-  it('have their defaults also where a caller gives undefined', () => {
+  it('have their defaults also for undefined', () => {
     const plugin = { name: 'test', index: '10', handlers: {} };
     const { random, ...defaults } = resolveOptions(plugin).backoff;
     const nothing = { initialMs: undefined, maxMs: undefined, dialMaxMs: undefined, stableAfterMs: undefined };

@@ -30,8 +30,8 @@ function launch(): Launched {
   return { child, socket: child.stdio[3] as Duplex, lines, ended: once(child, 'close') };
 }
 
-describe('a plugin that the runtime starts', () => {
-  it('counts as connected without a Synchronize, which an old runtime does not send', async () => {
+describe('a plugin launched by the runtime', () => {
+  it('counts as connected without Synchronize, which an old runtime does not send', async () => {
     const { socket, lines, ended } = launch();
     const runtime = new FakeRuntime({ nriVersion: undefined, pods: [{ id: 'old' }] });
     runtime.launch(socket);
@@ -48,14 +48,14 @@ describe('a plugin that the runtime starts', () => {
     ]);
   });
 
-  it('gives up, instead of dialling anywhere, when the descriptor is none', async () => {
+  it('fails on an invalid descriptor instead of dialing', async () => {
     const plugin = createPlugin({ name: 'a', index: '00', handlers: {}, env: { NRI_PLUGIN_SOCKET: '987' } });
     plugin.start();
     await plugin.finished;
     await expect(plugin.whenConnected()).rejects.toMatchObject({ code: 'connection-closed' });
   });
 
-  it('takes name and index from the environment unless the options have them', async () => {
+  it('takes name and index from the environment unless given as options', async () => {
     const env = { NRI_PLUGIN_NAME: 'from-env', NRI_PLUGIN_IDX: '42' };
     expect(resolveOptions({ handlers: {}, env })).toMatchObject({ name: 'from-env', index: '42' });
     expect(resolveOptions({ name: 'a', index: '00', handlers: {}, env })).toMatchObject({ name: 'a', index: '00' });
@@ -63,7 +63,7 @@ describe('a plugin that the runtime starts', () => {
     expect(() => resolveOptions({ handlers: {} })).toThrow('option name');
   });
 
-  it.each(['nonsense', '-1', '3x'])('refuses NRI_PLUGIN_SOCKET=%s before anything is opened', (value) => {
+  it.each(['nonsense', '-1', '3x'])('rejects NRI_PLUGIN_SOCKET=%s before it opens anything', (value) => {
     expect(() => createPlugin({ name: 'a', index: '00', handlers: {}, env: { NRI_PLUGIN_SOCKET: value } })).toThrow(
       expect.objectContaining({ code: 'bad-option' }),
     );

@@ -29,14 +29,14 @@ describe('createPlugin', () => {
     { index: '100' },
     { index: 'ab' },
     { index: '1 ' },
-  ] satisfies Partial<PluginOptions>[])('refuses %o', (options) => {
+  ] satisfies Partial<PluginOptions>[])('rejects %o', (options) => {
     expect(() => createPlugin({ name: 'a', index: '00', handlers: {}, ...options })).toThrow(
       expect.objectContaining({ code: 'bad-option' }),
     );
   });
 });
 
-it('logs the rejection of a handler that returns no answer', async () => {
+it('a handler without an answer has its rejection logged', async () => {
   const { runtime, log } = await stage({ handlers: { connected: async () => expect.fail('no metrics') } });
   await runtime.waitForPlugin('test');
   await until(() => log.entries.some(({ level }) => level === 'error'));
@@ -56,7 +56,7 @@ describe.each([
     methods: ['StateChange', 'StateChange', 'StateChange'],
   },
 ])('a plugin and a runtime with $style', ({ nriVersion, methods }) => {
-  it('gets each event with its pod and the time it has', async () => {
+  it('passes each event with its pod and deadline', async () => {
     const events: [string, PodSandbox, CallContext][] = [];
     const on = (name: string) => (seen: PodSandbox, context: CallContext) => void events.push([name, seen, context]);
     const { runtime } = await stage(
@@ -78,7 +78,7 @@ describe.each([
     expect(fake.events).toBe(7);
   });
 
-  it('lets a handler choose its status, except the one that would change how it is called', async () => {
+  it('lets a handler choose its status, except the one that selects how errors are reported', async () => {
     const { runtime } = await stage(
       {
         handlers: {
@@ -98,7 +98,7 @@ describe.each([
 });
 
 describe('a connected plugin', () => {
-  it('assumes the time limits of runtimes that do not tell', async () => {
+  it('assumes default time limits for runtimes that report none', async () => {
     const { plugin } = await stage({}, { nriVersion: undefined });
     expect(await plugin.whenConnected()).toMatchObject({
       nriVersion: undefined,
@@ -107,7 +107,7 @@ describe('a connected plugin', () => {
     });
   });
 
-  it('answers events that it did not ask for, and only says "unimplemented" to methods it has not got', async () => {
+  it('answers unsubscribed events, and "unimplemented" for unknown methods', async () => {
     const { runtime } = await stage({ handlers: { runPodSandbox: () => undefined } }, { nriVersion: 'v0.12.2' });
     const fake = await runtime.waitForPlugin('test');
     expect(fake.events).toBe(1);
@@ -133,7 +133,7 @@ describe('a connected plugin', () => {
     expect(fake.calls.at(-1)).toBe('RunPodSandbox');
   });
 
-  it('refuses a message that it cannot read, and one without a pod', async () => {
+  it('rejects an undecodable message, and one without a pod', async () => {
     const { runtime } = await stage({ handlers: { runPodSandbox: () => undefined } }, { nriVersion: 'v0.12.2' });
     const fake = await runtime.waitForPlugin('test');
     await expect(fake.call('RunPodSandbox', Buffer.from([0xff]))).rejects.toMatchObject({ status: 13 });
@@ -141,7 +141,7 @@ describe('a connected plugin', () => {
     await runtime.runPodSandbox(pod);
   });
 
-  it('passes variables and mounts of a new container to the runtime, and nothing where there are none', async () => {
+  it('passes variables and mounts of a new container to the runtime, if any', async () => {
     const env = [{ name: 'NIC', value: '0000:3b:02.1' }];
     const mounts = [{ destination: '/in', source: '/on/host', type: 'bind', options: ['ro', 'bind'] }];
     const { runtime } = await stage({
@@ -152,7 +152,7 @@ describe('a connected plugin', () => {
     expect(await runtime.createContainer(pod, { id: 'b', name: 'main' })).toEqual([]);
   });
 
-  it('uses the time limit of the runtime for a call that carries none', async () => {
+  it("uses the runtime's time limit for a call without a deadline", async () => {
     const times: number[] = [];
     const { runtime } = await stage(
       { handlers: { runPodSandbox: (_, { timeoutMs }) => void times.push(timeoutMs) } },
@@ -171,7 +171,7 @@ describe('a connected plugin', () => {
     { nriVersion: 'v0.12.4', failurePolicy: { failRequest: true }, fails: true, isKept: false },
     { nriVersion: 'v0.13.0', failurePolicy: { keepConnected: true }, fails: false, isKept: true },
     { nriVersion: 'v0.13.0', fails: false, isKept: false },
-  ])('that is late is treated as its failure policy says where the runtime knows that: %o', async (given) => {
+  ])('applies its failure policy when late, if the runtime supports it: %o', async (given) => {
     const { nriVersion, fails, isKept, ...policy } = given;
     const late = () => new Promise<void>(() => undefined);
     const { runtime } = await stage(
@@ -189,13 +189,13 @@ describe('a connected plugin', () => {
     expect(outcomes).toEqual(fails ? ['event-failed', 'event-failed'] : ['goes on', 'goes on']);
   });
 
-  it('is refused when it cannot be configured', async () => {
+  it('is rejected if its configuration fails', async () => {
     const { runtime, log } = await stage({ handlers: { configure: () => Promise.reject(new Error('wrong runtime')) } });
     await until(() => log.entries.some(({ message }) => message === 'connection to the runtime lost'));
     expect(runtime.plugins).toEqual([]);
   });
 
-  it('only logs the failures that it cannot report to the runtime', async () => {
+  it('only logs failures that it cannot report to the runtime', async () => {
     const fail = (what: string) => () => {
       throw new Error(what);
     };
@@ -215,7 +215,7 @@ describe('a connected plugin', () => {
     expect(errors).toEqual(['connected', 'synchronize', 'disconnected']);
   });
 
-  it('takes its handlers from the prototype of a class too', async () => {
+  it('also finds its handlers on a class prototype', async () => {
     class Handlers {
       readonly pods: string[] = [];
       runPodSandbox(seen: PodSandbox): void {
@@ -231,7 +231,7 @@ describe('a connected plugin', () => {
 });
 
 describe('disposing of a plugin', () => {
-  it('lets a handler at work answer first: a connection closed on it would count as its success', async () => {
+  it('lets a running handler answer first, since closing the connection would count as success', async () => {
     const release = Promise.withResolvers<void>();
     const started = Promise.withResolvers<void>();
     const { runtime, plugin } = await stage({
@@ -252,7 +252,7 @@ describe('disposing of a plugin', () => {
     await plugin.finished;
   });
 
-  it('does not wait for ever, tells handlers by their signal, and is the same when called twice', async () => {
+  it('does not wait forever, aborts handlers by their signal, and may be repeated', async () => {
     let context: CallContext | undefined;
     const { runtime, plugin } = await stage(
       {
@@ -278,7 +278,7 @@ describe('disposing of a plugin', () => {
     expect(() => plugin.start()).toThrow(expect.objectContaining({ code: 'connection-closed' }));
   });
 
-  it('waits for a synchronization at work', async () => {
+  it('waits for a running synchronization', async () => {
     const release = Promise.withResolvers<void>();
     const { plugin } = await stage({ handlers: { synchronize: () => release.promise }, disposeTimeoutMs: 5000 });
     await plugin.whenConnected();
@@ -292,7 +292,7 @@ describe('disposing of a plugin', () => {
     await done;
   });
 
-  it('ends at once while nothing listens, and before it was started', async () => {
+  it('ends at once while nothing listens, and before start', async () => {
     for (const start of [true, false]) {
       const plugin = createPlugin({ name: 'a', index: '00', handlers: {}, socketPath: '/nowhere/nri.sock' });
       if (start) plugin.start();
@@ -303,7 +303,7 @@ describe('disposing of a plugin', () => {
     }
   });
 
-  it('lets those go who wait no longer', async () => {
+  it('rejects pending waits', async () => {
     await using plugin = createPlugin({ name: 'a', index: '00', handlers: {}, socketPath: '/nowhere/nri.sock' });
     const reason = new Error('enough');
     await expect(plugin.whenConnected(AbortSignal.abort(reason))).rejects.toBe(reason);

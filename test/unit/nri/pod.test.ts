@@ -58,7 +58,7 @@ const container = fc.record({
 });
 
 describe('parsePodSandbox', () => {
-  it('restores from the wire what the runtime encoded', () =>
+  it('decodes what the runtime encoded', () =>
     fc.assert(
       fc.property(pod, (original) => {
         const bytes = podSandboxRequest.encode({ pod: formatPodSandbox(original) });
@@ -66,7 +66,7 @@ describe('parsePodSandbox', () => {
       }),
     ));
 
-  it('fills in everything that a runtime leaves out', () => {
+  it('fills in fields that a runtime omits', () => {
     expect(parsePodSandbox({})).toEqual({
       id: '',
       name: '',
@@ -92,7 +92,7 @@ describe('parsePodSandbox', () => {
     });
   });
 
-  it('is not fooled by labels that are named like parts of an object', () => {
+  it('handles labels named like object members', () => {
     const key = Buffer.from('__proto__');
     const entry = Buffer.concat([Buffer.from([0x0a, key.length]), key, Buffer.from([0x12, 1, 0x78])]);
     const inner = Buffer.concat([Buffer.from([0x2a, entry.length]), entry]);
@@ -104,7 +104,7 @@ describe('parsePodSandbox', () => {
 });
 
 describe('parseContainer', () => {
-  it('restores from the wire what the runtime encoded', () =>
+  it('decodes what the runtime encoded', () =>
     fc.assert(
       fc.property(container, (original) => {
         const bytes = synchronizeRequest.encode({ containers: [formatContainer(original)] });
@@ -112,7 +112,7 @@ describe('parseContainer', () => {
       }),
     ));
 
-  it('calls a state that it does not know unknown', () => {
+  it('maps unknown states to unknown', () => {
     expect(parseContainer({ state: 77 }).state).toBe('unknown');
   });
 });

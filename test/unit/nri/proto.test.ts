@@ -12,7 +12,7 @@ describe('loadMessages', () => {
     expect(() => createPlugin({ name: 'a', index: '00', handlers: {}, protoDir: defaultProtoDir() })).not.toThrow();
   });
 
-  it('says which file is missing and what to do', () => {
+  it('names a missing file and the remedy', () => {
     expect(() => createTtrpcCodec('/nowhere')).toThrow(
       expect.objectContaining({
         code: 'proto-not-loaded',
@@ -22,7 +22,7 @@ describe('loadMessages', () => {
     );
   });
 
-  it('says when the file is not the one that was meant', () => {
+  it('reports that a file is not the expected one', () => {
     const directory = mkdtempSync(join(tmpdir(), 'nri-proto-'));
     onTestFinished(() => rmSync(directory, { recursive: true }));
     writeFileSync(join(directory, 'ttrpc.proto'), 'syntax = "proto3"; package ttrpc; service Request {}');

@@ -24,7 +24,7 @@ function writeExample(): string {
 }
 
 describe('the example in the README', () => {
-  it('runs and does what it says', async () => {
+  it('runs and has the described effect', async () => {
     const child = spawn(process.execPath, [writeExample()], {
       env: { NRI_PLUGIN_NAME: 'door-keeper', NRI_PLUGIN_IDX: '10', NRI_PLUGIN_SOCKET: '3' },
       stdio: ['ignore', 'pipe', 'inherit', 'pipe'],

@@ -8,7 +8,7 @@ const pluginAt = (socketPath: string, more: Partial<PluginOptions>) =>
   createPlugin({ name: 'test', index: '10', handlers: {}, socketPath, ...more });
 
 describe('a plugin without a runtime', () => {
-  it('waits for the socket to appear, and reports the failure once', async () => {
+  it('waits for the socket, and reports the failure once', async () => {
     const path = socketPath();
     const log = recordingLogger();
     await using plugin = pluginAt(path, { logger: log, backoff: { initialMs: 5, dialMaxMs: 10 } });
@@ -27,7 +27,7 @@ describe('a plugin without a runtime', () => {
 });
 
 describe('a plugin whose runtime restarts', () => {
-  it('dials often again after each time that it got through', async () => {
+  it('resets its dial delay after each successful connection', async () => {
     // Without the reset the delays of all rounds would add up to 10 ms * 2^30.
     const { runtime, log } = await stage({ backoff: { initialMs: 10, dialMaxMs: 1e9, stableAfterMs: 0 } });
     const failures = () => log.entries.filter(({ message }) => message === 'no connection to the runtime').length;
@@ -41,8 +41,8 @@ describe('a plugin whose runtime restarts', () => {
   }, 10_000);
 });
 
-describe('a plugin that is not wanted', () => {
-  it('comes again ever more slowly, and not at all after it was disposed of', async () => {
+describe('a plugin that the runtime rejects', () => {
+  it('reconnects with growing delays, and not at all once disposed of', async () => {
     const path = socketPath();
     const arrivals: number[] = [];
     const server = createServer((socket) => {
@@ -64,7 +64,7 @@ describe('a plugin that is not wanted', () => {
     expect(arrivals).toHaveLength(final);
   });
 
-  it('counts a connection that lasted as good: the next delay is a first one again', async () => {
+  it('counts a lasting connection as success, which resets the delay', async () => {
     const delays: number[] = [];
     const random = () => {
       delays.push(0);
@@ -80,7 +80,7 @@ describe('a plugin that is not wanted', () => {
     expect(delays.length).toBeGreaterThanOrEqual(11);
   });
 
-  it('gives a registration that is not answered its time and then lets go', async () => {
+  it('times out a registration without an answer', async () => {
     const path = socketPath();
     const server = createServer((socket) => socket.on('error', () => undefined).resume());
     await new Promise<void>((resolve) => server.listen(path, resolve));

@@ -8,7 +8,7 @@ const encode = (pods: number, containers: number) =>
 const exhausted = expect.objectContaining({ status: 8 });
 
 describe('SyncParts', () => {
-  it('joins the parts in order and starts anew after the last one', () => {
+  it('joins the parts in order and resets after the last one', () => {
     const parts = new SyncParts({ bytes: 1000, entries: 10 });
     expect(parts.add({ pods: [{ id: 'a' }], more: true })).toBeUndefined();
     expect(parts.add({ pods: [{ id: 'b' }], containers: [{ id: 'x' }], more: true })).toBeUndefined();
@@ -19,7 +19,7 @@ describe('SyncParts', () => {
     expect(parts.add({})).toEqual({ pods: [], containers: [] });
   });
 
-  it('refuses more bytes than it may hold and keeps nothing of it', () => {
+  it('rejects more bytes than the limit and keeps none', () => {
     const parts = new SyncParts({ bytes: 25, entries: 10 });
     parts.reserve(Buffer.alloc(20));
     parts.add({ pods: [{ id: 'a' }], more: true });
@@ -37,7 +37,7 @@ describe('SyncParts', () => {
   });
 
   it.each(['ff', '0a', '0affffffffff', '0b0a00', 'ffffffffffffffffffffffff0a00'])(
-    'takes the bytes %s, which are no message',
+    'rejects the invalid message %s',
     (hex) => {
       new SyncParts({ bytes: 1000, entries: 10 }).reserve(Buffer.from(hex, 'hex'));
     },

@@ -42,7 +42,7 @@ describe('trap 2: inbound frames have any size', () => {
     { peer: 'Rust, which writes the fields of the header one by one', lengths: [4, 4, 1, 1] },
     { peer: 'Go', lengths: [] },
     { peer: 'a hostile one', lengths: [1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 200, 1] },
-  ])('reads what is sent by $peer', async ({ lengths }) => {
+  ])('are decoded from $peer', async ({ lengths }) => {
     const [near, far] = await socketPair();
     const pods: string[] = [];
     const handlers = { runPodSandbox: (pod: PodSandbox) => void pods.push(pod.id) };
@@ -58,8 +58,8 @@ describe('trap 2: inbound frames have any size', () => {
   });
 });
 
-describe('trap 2: what exists is answered first and worked on afterwards', () => {
-  it('has sent the answer when the handler is called', async () => {
+describe('trap 2: the existing state is acknowledged before it is processed', () => {
+  it('the response is sent before the handler runs', async () => {
     const channel = new TestChannel();
     const sentBefore: number[] = [];
     const service = new PluginService({
@@ -77,8 +77,8 @@ describe('trap 2: what exists is answered first and worked on afterwards', () =>
   });
 });
 
-describe('trap 3: Configure can come before the registration is answered', () => {
-  it('is connected all the same', async () => {
+describe('trap 3: Configure may arrive before the registration is answered', () => {
+  it('the plugin still connects', async () => {
     const { runtime, plugin } = await stage({}, { configureFirst: true });
     await runtime.waitForPlugin('test');
     expect(plugin.connected).toBe(true);
@@ -87,7 +87,7 @@ describe('trap 3: Configure can come before the registration is answered', () =>
 });
 
 describe('trap 5: all hooks of a node wait for each other', () => {
-  it('reads on while a handler is busy, however much comes', async () => {
+  it('the plugin keeps reading while a handler is busy, however much arrives', async () => {
     const release = Promise.withResolvers<void>();
     let atWork = 0;
     const runPodSandbox = () => {
@@ -114,8 +114,8 @@ describe('trap 5: all hooks of a node wait for each other', () => {
   });
 });
 
-describe('trap 6: a restarted containerd says nothing more about older pods', () => {
-  it('delivers a stop and a removal without a run before, and a removal without a stop', async () => {
+describe('trap 6: a restarted containerd does not announce older pods', () => {
+  it('the plugin delivers a stop and a removal without a preceding run, and a removal without a stop', async () => {
     const events: string[] = [];
     const on = (name: string) => (pod: PodSandbox) => void events.push(`${name} ${pod.id}`);
     const { runtime } = await stage(
@@ -132,8 +132,8 @@ describe('trap 6: a restarted containerd says nothing more about older pods', ()
   });
 });
 
-describe('trap 10: a registration during a long stop freezes the node, a second one begins the wait anew', () => {
-  it('waits for as long as it takes, on one connection, and takes no harm from it', async () => {
+describe('trap 10: registering during a long stop blocks the node, and registering again restarts the wait', () => {
+  it('the plugin waits on one connection as long as necessary', async () => {
     const limits = { registrationTimeoutMs: 250, requestTimeoutMs: 250 };
     const { runtime, plugin, log } = await stage({ registrationTimeoutMs: 250, syncPatienceMs: 250 }, limits);
     const warnings = () => log.entries.filter(({ message }) => message === 'no Synchronize from the runtime yet');
@@ -154,13 +154,13 @@ describe('trap 10: a registration during a long stop freezes the node, a second 
   });
 });
 
-describe('trap 11: a subscription with an unknown bit is refused, an empty one means everything', () => {
+describe('trap 11: a subscription with an unknown bit is rejected, an empty one means all events', () => {
   it.each([
     { handlers: {}, events: 4 },
     { handlers: { runPodSandbox() {} }, events: 1 },
     { handlers: { runPodSandbox() {}, stopPodSandbox() {} }, events: 3 },
   ] satisfies { handlers: PluginHandlers; events: number }[])(
-    'asks the oldest and the newest runtime for $events only',
+    'the plugin subscribes only to $events at the oldest and the newest runtime',
     async ({ handlers, events }) => {
       for (const nriVersion of [undefined, 'v0.12.2']) {
         const { runtime } = await stage({ handlers }, { nriVersion });

@@ -52,9 +52,9 @@ const captures = Object.entries(readVectors()).flatMap(([version, list]) =>
 );
 
 describe('traffic captured from the Go code', () => {
-  it('is all there', () => expect(captures).toHaveLength(24));
+  it('is complete', () => expect(captures).toHaveLength(24));
 
-  it.each(captures)('$version #$number $dir $method encodes to the same bytes again', (vector) => {
+  it.each(captures)('$version #$number $dir $method encodes to the same bytes', (vector) => {
     const { bytes, frame } = reencode(vector);
     expect({ ...frame, data: frame.data.length }).toEqual({
       streamId: vector.ttrpc.streamId,

@@ -31,7 +31,7 @@ describe('MuxFrameDecoder', () => {
     expect(decode(Array.from(stream, (byte) => Buffer.of(byte)))).toEqual(whole);
   });
 
-  it('refuses an oversize frame when it sees the header', () => {
+  it('rejects an oversize frame at its header', () => {
     const decoder = new MuxFrameDecoder();
     const emit = () => expect.unreachable('no frame can be complete');
     decoder.push(encodeMuxHeader(1, maxMuxPayloadBytes).subarray(0, 7), emit);
@@ -39,7 +39,7 @@ describe('MuxFrameDecoder', () => {
     expect(() => decode([encodeMuxHeader(1, 2 ** 32 - 1)])).toThrow(/4294967295 bytes.*at most 16777216/);
   });
 
-  it('hands out what came before an oversize frame in the same chunk', () => {
+  it('returns frames before an oversize one in the same chunk', () => {
     const frames: MuxFrame[] = [];
     const good = { connectionId: 2, payload: Buffer.from('good') };
     const chunk = Buffer.concat([encode(good), encodeMuxHeader(2, 100)]);
@@ -47,7 +47,7 @@ describe('MuxFrameDecoder', () => {
     expect(frames).toEqual([good]);
   });
 
-  it('takes the longest frame that an old runtime writes', () => {
+  it('accepts the longest frame of an old runtime', () => {
     const payload = Buffer.alloc(maxMuxPayloadBytes, 7);
     const [only] = decode([
       encodeMuxHeader(1, payload.length),
@@ -57,7 +57,7 @@ describe('MuxFrameDecoder', () => {
     expect(only?.payload.equals(payload)).toBe(true);
   });
 
-  it('does not copy what it already has for each new chunk', () => {
+  it('does not copy buffered data for each new chunk', () => {
     const payload = Buffer.alloc(4 * 1024 * 1024, 1);
     const chunks = cutAt(
       payload,

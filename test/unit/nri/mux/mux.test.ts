@@ -42,7 +42,7 @@ describe('Mux', () => {
     expect((await framesFor(dataBytes)).map(({ payload }) => payload.length)).toEqual(lengths);
   });
 
-  it('delivers each connection its own bytes and drops those of unknown ones', async () => {
+  it('delivers each connection its own bytes and drops those of unknown connections', async () => {
     const { far, mux } = await openMux();
     const [one, two] = [collect(mux.open(1)), collect(mux.open(2))];
     for (const [id, text] of [
@@ -59,7 +59,7 @@ describe('Mux', () => {
     expect([one.bytes().toString(), two.bytes().toString()]).toEqual(['a', 'bc']);
   });
 
-  it('tells all connections when the other side ends, without an error', async () => {
+  it('ends all connections when the peer ends, without an error', async () => {
     const { far, mux } = await openMux();
     const [one, two] = [collect(mux.open(1)), collect(mux.open(2))];
     far.end();
@@ -68,7 +68,7 @@ describe('Mux', () => {
     expect(() => mux.open(1).send(Buffer.from('late'))).toThrow(expect.objectContaining({ code: 'connection-closed' }));
   });
 
-  it('sends what was written before it was closed', async () => {
+  it('sends data that was written before it was closed', async () => {
     const [near, far] = await socketPair();
     const received: Buffer[] = [];
     far.on('data', (chunk: Buffer) => received.push(chunk));
@@ -81,7 +81,7 @@ describe('Mux', () => {
     expect(Buffer.concat(received)).toHaveLength(1_000_000 + 16);
   });
 
-  it('is closed by what cannot be a frame, with the error that says so', async () => {
+  it('is closed by an invalid frame, with the reason', async () => {
     const { far, mux } = await openMux();
     const one = collect(mux.open(1));
     far.write('HTTP/1.1 400 Bad Request\r\n\r\n');
@@ -90,7 +90,7 @@ describe('Mux', () => {
     expect(one.ends).toEqual([error]);
   });
 
-  it('gives up on a peer that does not read instead of growing without end', async () => {
+  it('gives up on a peer that does not read, instead of buffering without limit', async () => {
     const [near, far] = await socketPair();
     far.pause();
     const mux = new Mux(near, { maxUnsentBytes: 1_000_000 });

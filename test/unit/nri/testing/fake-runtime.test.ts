@@ -39,7 +39,7 @@ async function registered(runtime: FakeRuntime, path: string, methods: Record<st
   return { ...raw, fake: await runtime.waitForPlugin('raw') };
 }
 
-describe('FakeRuntime, as the Go code does,', () => {
+describe('FakeRuntime, like the Go code,', () => {
   it.each([
     { nriVersion: 'v0.8.0', events: 0x1800, accepted: false },
     { nriVersion: 'v0.8.0', events: 0x7ff, accepted: true },
@@ -56,7 +56,7 @@ describe('FakeRuntime, as the Go code does,', () => {
     },
   );
 
-  it('trap 1: answers nothing any more, and closes nothing, after a request that it could not read', async () => {
+  it('trap 1: stops answering, without closing, after an undecodable request', async () => {
     const { runtime, path, log } = await start();
     const { mux, client, socket } = await registered(runtime, path, { StateChange: () => ({}) });
     const call = (timeoutMs: number) => client.call(runtimeService, 'Other', Buffer.alloc(9000), { timeoutMs });

@@ -18,7 +18,7 @@ function connect() {
 }
 
 describe('TtrpcClient', () => {
-  it('numbers its calls 1, 3, 5 and matches answers that come in any order', async () => {
+  it('numbers its calls 1, 3, 5 and matches responses in any order', async () => {
     const { client, answer, requests } = connect();
     const calls = ['a', 'b', 'c'].map((method) => client.call('s', method, Buffer.from(method)));
     expect(requests()).toEqual([
@@ -32,7 +32,7 @@ describe('TtrpcClient', () => {
     expect((await Promise.all(calls)).map(String)).toEqual(['A', '', 'C']);
   });
 
-  it('tells the peer how long it will wait', () => {
+  it('sends its timeout to the peer', () => {
     const { client, requests } = connect();
     client.call('s', 'm', nothing, { timeoutMs: 5000 });
     client.call('s', 'm', nothing);
@@ -42,7 +42,7 @@ describe('TtrpcClient', () => {
     ]);
   });
 
-  it('rejects with the status of the peer, even one that has no name', async () => {
+  it("rejects with the peer's status, even an unnamed one", async () => {
     const { client, answer } = connect();
     const calls = [client.call('s', 'm', nothing), client.call('s', 'm', nothing)];
     answer(1, { status: { code: 12, message: 'method m' }, payload: Buffer.from('means nothing') });
@@ -64,7 +64,7 @@ describe('TtrpcClient', () => {
     expect(String(await next)).toBe('in time');
   });
 
-  it('refuses to send what is too long, and the connection lives on', async () => {
+  it('rejects a message that is too long, and keeps the connection', async () => {
     const { channel, client, answer } = connect();
     await expect(client.call('s', 'm', Buffer.alloc(maxDataBytes))).rejects.toMatchObject({ status: 8 });
     expect(channel.sent).toEqual([]);
@@ -73,7 +73,7 @@ describe('TtrpcClient', () => {
     await next;
   });
 
-  it('fails only the call whose response is too long, at its header', async () => {
+  it('fails only a call whose response is too long, at its header', async () => {
     const { channel, client, answer } = connect();
     const [long, short] = [client.call('s', 'long', nothing), client.call('s', 'short', nothing)];
     const header = encodeTtrpcFrame({ streamId: 1, type: FrameType.response, data: nothing });
@@ -85,7 +85,7 @@ describe('TtrpcClient', () => {
     expect(String(await short)).toBe('ok');
   });
 
-  it('fails the call that is answered with something else than a response', async () => {
+  it('fails a call whose response has another message type', async () => {
     const { channel, client, answer } = connect();
     const calls = [client.call('s', 'm', nothing), client.call('s', 'm', nothing)];
     answer(1, {}, FrameType.data);
@@ -94,7 +94,7 @@ describe('TtrpcClient', () => {
     await expect(calls[1]).rejects.toMatchObject({ code: 'ttrpc-protocol', cause: { code: 'undecodable' } });
   });
 
-  it('rejects what is pending and what is asked later when the connection closes, with the reason', async () => {
+  it('rejects pending and later calls when the connection closes, with the reason', async () => {
     const { channel, client } = connect();
     const cause = new Error('ECONNRESET');
     const pending = client.call('s', 'm', nothing);

@@ -39,7 +39,7 @@ describe('TtrpcFrameDecoder', () => {
     expect(decode(Array.from(stream, (byte) => Buffer.of(byte)))).toEqual(whole);
   });
 
-  it('takes 4 MiB and reports one byte more as soon as the header is complete', () => {
+  it('accepts 4 MiB and rejects one byte more at the header', () => {
     const data = Buffer.alloc(maxDataBytes, 3);
     const [full] = decode([encodeTtrpcFrame({ streamId: 5, type: 1, data })]);
     expect(full !== undefined && 'data' in full && full.data.equals(data)).toBe(true);
@@ -49,7 +49,7 @@ describe('TtrpcFrameDecoder', () => {
     ]);
   });
 
-  it('throws the data of an oversize frame away and goes on behind it', () => {
+  it('discards the data of an oversize frame and continues after it', () => {
     const next = { streamId: 9, type: 2, flags: 0, data: Buffer.from('next') };
     const stream = Buffer.concat([
       oversizeHeader(7, maxDataBytes + 3),
@@ -64,7 +64,7 @@ describe('TtrpcFrameDecoder', () => {
 });
 
 describe('encodeTtrpcFrame', () => {
-  it('refuses what no frame can carry', () => {
+  it('rejects values that do not fit a frame', () => {
     expect(() => encodeTtrpcFrame({ streamId: 1, type: 1, data: Buffer.alloc(maxDataBytes + 1) })).toThrow(
       expect.objectContaining({ code: 'ttrpc-resourceExhausted', status: 8 }),
     );

@@ -29,14 +29,14 @@ const echo: Method = (payload) => ({ payload });
 const never: Method = () => new Promise(() => undefined);
 
 describe('TtrpcServer', () => {
-  it('answers an empty OK with a frame of no data at all', async () => {
+  it('answers an empty OK with an empty frame', async () => {
     const { channel, call } = serve({ nothing: () => ({}) });
     call(3, 'nothing');
     await until(() => channel.sent.length === 1);
     expect(channel.sent[0]?.toString('hex')).toBe('00000000000000030200');
   });
 
-  it('takes stream ids with gaps, and refuses even, repeated and falling ones in the words of Go', async () => {
+  it("accepts stream IDs with gaps, and rejects even, repeated and decreasing ones with Go's errors", async () => {
     const { call, arrive, answers } = serve({ nothing: () => ({}) });
     for (const id of [1, 5, 4, 5, 3, 7]) call(id, 'nothing');
     arrive(9, Buffer.from('late data'), FrameType.data);
@@ -53,7 +53,7 @@ describe('TtrpcServer', () => {
     ]);
   });
 
-  it('answers unknown services, unknown methods and undecodable requests, each on its stream', () => {
+  it('answers unknown services, unknown methods and undecodable requests on their streams', () => {
     const { call, arrive, answers } = serve({ echo });
     call(1, 'echo', { service: 'other' });
     call(3, 'toString');
@@ -67,7 +67,7 @@ describe('TtrpcServer', () => {
     ]);
   });
 
-  it('ignores frames of types that do not exist yet', async () => {
+  it('ignores unknown frame types', async () => {
     const { call, arrive, answers } = serve({ echo });
     arrive(1, Buffer.from('ping'), 4);
     call(1, 'echo');
@@ -75,7 +75,7 @@ describe('TtrpcServer', () => {
     expect(answers()).toEqual([{ streamId: 1 }]);
   });
 
-  it('turns what a method throws into a status', async () => {
+  it('converts an exception of a method into a status', async () => {
     const { call, answers, channel } = serve({
       plain: () => {
         throw new Error('no such VF');
@@ -105,7 +105,7 @@ describe('TtrpcServer', () => {
     expect(() => new TextDecoder('utf-8', { fatal: true }).decode(channel.sent[3]?.subarray(-10))).not.toThrow();
   });
 
-  it('refuses a request that is too long at its header, and goes on', async () => {
+  it('rejects a request that is too long at its header, and continues', async () => {
     const { channel, call, answers } = serve({ echo });
     const header = encodeTtrpcFrame({ streamId: 1, type: FrameType.request, data: Buffer.alloc(0) });
     header.writeUInt32BE(maxDataBytes + 1);
@@ -117,7 +117,7 @@ describe('TtrpcServer', () => {
     expect(answers()[1]).toEqual({ streamId: 3 });
   });
 
-  it('answers an error where its response is too long, where Go would close the connection', async () => {
+  it('returns an error for a response that is too long, where Go closes the connection', async () => {
     const { call, answers } = serve({
       long: () => ({ payload: Buffer.alloc(maxDataBytes) }),
       longError: () => {
@@ -133,7 +133,7 @@ describe('TtrpcServer', () => {
     expect(longest?.payload).toHaveLength(maxDataBytes - 5);
   });
 
-  it('tells the method its time and aborts its signal when that is over, without answering', async () => {
+  it('passes the method its deadline and aborts its signal afterwards, without answering', async () => {
     const seen: { timeoutMs: number | undefined; aborted: boolean }[] = [];
     const { call, answers } = serve({
       wait: async (_, { timeoutMs, signal }) => {
@@ -153,7 +153,7 @@ describe('TtrpcServer', () => {
     expect(answers()).toEqual([]);
   });
 
-  it('answers by itself before the deadline if configured to, and drops what comes later', async () => {
+  it('answers before the deadline if so configured, and drops later results', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     try {
       const release = Promise.withResolvers<void>();
@@ -182,7 +182,7 @@ describe('TtrpcServer', () => {
     }
   });
 
-  it('sets no timer for a call without a limit, and survives an absurd one', async () => {
+  it('sets no timer for a call without a limit, and handles absurd limits', async () => {
     const infos: (number | undefined)[] = [];
     const { call } = serve({
       wait: (_, { timeoutMs, signal }) => {
@@ -197,7 +197,7 @@ describe('TtrpcServer', () => {
     expect(infos).toEqual([undefined, 2 ** 62 / 1e6]);
   });
 
-  it('trap 5: goes on reading while methods are busy, refuses what is too much, and recovers', async () => {
+  it('trap 5: keeps reading while methods are busy, rejects excess calls, and recovers', async () => {
     const release = Promise.withResolvers<void>();
     const { call, answers } = serve({ slow: () => release.promise.then(() => ({})), echo }, { maxConcurrentCalls: 3 });
     for (let id = 1; id <= 9; id += 2) call(id, 'slow');
@@ -212,7 +212,7 @@ describe('TtrpcServer', () => {
     expect(answers().slice(2)).toEqual([{ streamId: 1 }, { streamId: 3 }, { streamId: 5 }, { streamId: 11 }]);
   });
 
-  it('aborts the methods at work when the connection closes, and swallows their answers', async () => {
+  it('aborts running methods when the connection closes, and drops their results', async () => {
     const reasons: unknown[] = [];
     const { channel, call, server, log } = serve({
       wait: async (_, { signal }) => {
@@ -229,14 +229,14 @@ describe('TtrpcServer', () => {
     expect(log.notable()).toMatchObject([{ level: 'warn', fields: { method: 'wait' } }]);
   });
 
-  it('waits for methods at work, but not for ever', async () => {
+  it('waits a limited time for running methods', async () => {
     const { call, server } = serve({ never });
     expect(await server.idle(1000)).toBe(true);
     call(1, 'never');
     expect(await server.idle(10)).toBe(false);
   });
 
-  it('starts what comes after an answer only once the answer is sent, whatever it throws', async () => {
+  it('runs follow-up work only once the response is sent, and survives its exceptions', async () => {
     const order: string[] = [];
     const { channel, call, log } = serve({
       sync: () => ({
