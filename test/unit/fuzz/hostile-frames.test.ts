@@ -57,8 +57,8 @@ async function meet(handlers: PluginHandlers = {}) {
   return { socket, answers, leave };
 }
 
-describe('a plugin whose runtime sends what no runtime does', () => {
-  it('takes names that are no UTF-8, with the bytes that are none replaced', async () => {
+describe('a plugin with a hostile runtime', () => {
+  it('accepts names that are not UTF-8, replacing invalid bytes', async () => {
     const names: string[] = [];
     const { socket, answers, leave } = await meet({ runPodSandbox: ({ name }) => void names.push(name) });
     const payload = nri.podSandboxRequest.encode({ pod: { id: 'sandbox-1', name: 'a??b' } });
@@ -69,7 +69,7 @@ describe('a plugin whose runtime sends what no runtime does', () => {
     await leave();
   });
 
-  it('refuses a state of millions of pods before it takes memory for them', async () => {
+  it('rejects a state of millions of pods before allocating memory for it', async () => {
     const { socket, answers, leave } = await meet({ synchronize: () => undefined });
     const empty = Buffer.alloc(4_000_000, Buffer.from([0x0a, 0x00]));
     globalThis.gc?.();

@@ -63,7 +63,7 @@ const device = { driver: testDriver, pool: 'node-1', name: 'dev-1' };
 
 const longName = `${'x'.repeat(247)}.example`;
 
-describe('a claim whose name is no name', () => {
+describe('a claim with an invalid name', () => {
   it.each([
     ['name', '..'],
     ['name', '.'],
@@ -76,7 +76,7 @@ describe('a claim whose name is no name', () => {
     ['uid', '..'],
     ['uid', '../../x'],
     ['uid', 'a/b'],
-  ])('is refused for its %s %j by itself, and nothing is written or removed anywhere', async (field, text) => {
+  ])('fails alone for its %s %j, and nothing is written or removed anywhere', async (field, text) => {
     await using driver = await startDriver(layoutNames);
     writeFileSync(join(driver.bench.dir, 'beside.json'), 'of another program');
     const hostile = driver.add(field === 'name' ? text : 'fast-net', field === 'name' ? {} : { [field]: text });
@@ -90,8 +90,8 @@ describe('a claim whose name is no name', () => {
   });
 });
 
-describe('a claim with names that Kubernetes allows', () => {
-  it('may call a request as what every object inherits', async ({ own: driver }) => {
+describe('a claim with unusual valid names', () => {
+  it('can name a request like a member of every object', async ({ own: driver }) => {
     const claim = driver.add('fast-net', { requests: [{ name: 'constructor', devices: ['dev-1'] }] });
     const prepared = await driver.kubelet.nodePrepareResources([claim]);
     expect(prepared.claims[claim.uid]).toMatchObject({ error: '', devices: [{ requestNames: ['constructor'] }] });
@@ -117,7 +117,7 @@ function configOf(bytes: number, fields: string): object {
 const sizes = [10 * 1024, 11 * 1024];
 
 describe('opaque parameters', () => {
-  it.each(sizes)('of %i bytes that are valid are stored as they are', async (bytes) => {
+  it.each(sizes)('of %i valid bytes are stored unchanged', async (bytes) => {
     await using driver = await startDriver();
     const network = '"cni":{"cniVersion":"1.0.0","name":"fast","plugins":[{"type":"sriov","comment":"@"}]}';
     const parameters = configOf(bytes, `"attach":"cni",${network}`);
@@ -143,7 +143,7 @@ describe('opaque parameters', () => {
           [bytes, 'a plugin that is a path', '"attach":"cni","cni":{"cniVersion":"1.0.0","name":"a","type":"../@"}'],
         ] as const,
     ),
-  )('of %i bytes with %s are refused for their claim, in fewer words than they are', async (bytes, _, fields) => {
+  )('of %i bytes with %s fail their claim with a shorter message', async (bytes, _, fields) => {
     await using driver = await startDriver();
     const hostile = driver.add('fast-net', { config: [{ source: 'FromClass', parameters: configOf(bytes, fields) }] });
     const good = driver.add('good', { requests: [{ name: 'vf', devices: ['dev-2'] }] });
@@ -156,8 +156,8 @@ describe('opaque parameters', () => {
   });
 });
 
-describe('claims that are huge', () => {
-  it('are read for what is ours: one device among 5,000, with a megabyte of annotations', async ({ own: driver }) => {
+describe('huge claims', () => {
+  it('are searched for our devices: one among 5,000, with a megabyte of annotations', async ({ own: driver }) => {
     const others = Array.from({ length: 5000 }, (_, index) => ({ device: `gpu-${index}`, driver: 'gpu.example' }));
     const claim = driver.add('fast-net', {
       requests: [
@@ -170,7 +170,7 @@ describe('claims that are huge', () => {
     expect(claims[claim.uid]).toMatchObject({ error: '', devices: [{ deviceName: 'dev-1' }] });
   });
 
-  it('fail by themselves when they name thousands of devices that this node has not', async ({ own: driver }) => {
+  it('fail alone if they name thousands of devices that this node lacks', async ({ own: driver }) => {
     const devices = Array.from({ length: 5000 }, (_, index) => `dev-${index + 10}`);
     const hostile = driver.add('fast-net', { requests: [{ name: 'vf', devices }] });
     const good = driver.add('good', { requests: [{ name: 'vf', devices: ['dev-2'] }] });
@@ -182,7 +182,7 @@ describe('claims that are huge', () => {
 });
 
 describe('calls that no kubelet makes', () => {
-  it('are refused when they are too long, and the next one is served', async ({ own: driver }) => {
+  it('are rejected if too long, and the next one is served', async ({ own: driver }) => {
     const claim = driver.add('fast-net');
     const tooLong = driver.kubelet.nodePrepareResources([{ ...claim, name: 'x'.repeat(5 * 2 ** 20) }]);
     await expect(tooLong).rejects.toMatchObject({ code: status.RESOURCE_EXHAUSTED });
@@ -194,7 +194,7 @@ describe('calls that no kubelet makes', () => {
     ['no message at all', Buffer.from('ffffffff', 'hex')],
     ['a length beyond the end', Buffer.from('0aff0f0a01', 'hex')],
     ['10,000 claims without a name', Buffer.alloc(20_000, Buffer.from([0x0a, 0x00]))],
-  ])('with %s get an error, and the next one is served', async (_, bytes) => {
+  ])('with %s return an error, and the next one is served', async (_, bytes) => {
     await using driver = await startDriver();
     const claim = driver.add('fast-net');
     await expect(callRaw(driver.helper.sockets.dra, bytes)).rejects.toHaveProperty('details');

@@ -20,7 +20,7 @@ const numRuns = 30;
 describe.each(targetNames())('fuzz target %s', async (name) => {
   const target = await loadTarget(name);
 
-  it('has the name of its file', () => expect(target.name).toBe(name));
+  it('is named like its file', () => expect(target.name).toBe(name));
 
   it('accepts at least one of its seeds', async () => {
     const accepted: boolean[] = [];
@@ -36,7 +36,7 @@ describe.each(targetNames())('fuzz target %s', async (name) => {
   );
 
   // Some targets write files, which takes its time on a busy machine.
-  it('handles edited and generated inputs', { timeout: 60_000 }, async () => {
+  it('handles mutated and generated inputs', { timeout: 60_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(inputsOf(target), async (input) => void (await checkInput(target, input))),
       { numRuns },

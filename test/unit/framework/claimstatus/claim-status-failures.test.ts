@@ -5,15 +5,15 @@ import { poll } from '../../../doubles/kube-bench.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { it, ready } from './claim-status-bench.ts';
 
-describe('ClaimStatusWriter, when something fails', () => {
-  it('counts a conflict as a failure when no other client has written', async ({ own: bench }) => {
+describe('ClaimStatusWriter on failures', () => {
+  it('counts a conflict without another writer as a failure', async ({ own: bench }) => {
     bench.api.failNext('PATCH /status', 409, { times: Infinity });
     bench.start().set(bench.createClaim(), [ready('vf-0')]);
     await poll(bench.warnings).toMatchObject([{ code: 'status-failed', claim: 'default/fast-net' }]);
     expect(bench.patches()).toHaveLength(1);
   });
 
-  it('counts it as a failure when another client writes the claim without a pause', async ({ own: bench, claim }) => {
+  it('counts constant conflicts with another writer as a failure', async ({ own: bench, claim }) => {
     const { status = {} } = bench.api.get<ResourceClaim>('ResourceClaim', claim.name) ?? {};
     let version = 0;
     const api: ClaimStatusApi = {
@@ -38,7 +38,7 @@ describe('ClaimStatusWriter, when something fails', () => {
     expect(version).toBe(6);
   });
 
-  it('tries again, longer each time, with what is wanted by then', async ({ own: bench, claim }) => {
+  it('retries the latest state with growing pauses', async ({ own: bench, claim }) => {
     bench.api.failNext('PATCH /status', 500, { times: 3 });
     const writer = bench.start();
     writer.set(claim, [ready('vf-0', { data: { n: 1 } })]);
@@ -52,7 +52,7 @@ describe('ClaimStatusWriter, when something fails', () => {
     expect(bench.failures).toEqual([]);
   });
 
-  it('reports a failure that persists, once for each claim until it is over', async ({ own: bench }) => {
+  it('reports a persistent failure once per claim until it ends', async ({ own: bench }) => {
     const claims = ['one', 'two'].map((name) => bench.createClaim(name));
     const writer = bench.start();
     for (const reason of ['Attached', 'Changed']) {
@@ -81,7 +81,7 @@ describe('ClaimStatusWriter, when something fails', () => {
     expect(bench.warnings()).toHaveLength(2);
   });
 
-  it('says a failure of one claim once, also while others are written', async ({ own: bench }) => {
+  it('logs the failure of one claim once, even while others are written', async ({ own: bench }) => {
     const bad = bench.createClaim('bad');
     const good = bench.createClaim('good');
     bench.api.failNext('PATCH /resourceclaims/bad/status', 500, { times: Infinity });
@@ -98,7 +98,7 @@ describe('ClaimStatusWriter, when something fails', () => {
     expect(bench.warnings()).toHaveLength(1);
   });
 
-  it('tries again soon if an API server that is back forbids it at first', async ({ own: bench }) => {
+  it('retries soon if a restarted API server temporarily forbids it', async ({ own: bench }) => {
     const away = bench.api.failNext('PATCH /status', 503, { times: Infinity });
     bench.start().set(bench.createClaim(), [ready('vf-0')]);
     for (const pauseMs of [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000]) {
@@ -114,7 +114,7 @@ describe('ClaimStatusWriter, when something fails', () => {
     await poll(bench.entries).toHaveLength(1);
   });
 
-  it('says which permission on the status is missing', async ({ own: bench }) => {
+  it('names the missing status permission', async ({ own: bench }) => {
     bench.api.failNext('PATCH /status', 403);
     bench.start().set(bench.createClaim(), [ready('vf-0')]);
     await poll(bench.warnings).toMatchObject([
@@ -122,7 +122,7 @@ describe('ClaimStatusWriter, when something fails', () => {
     ]);
   });
 
-  it('gives up what the server finds wrong, until something else is wanted', async ({ own: bench, claim, writer }) => {
+  it('does not retry a state that the server rejects as invalid', async ({ own: bench, claim, writer }) => {
     bench.api.failNext('PATCH /status', 422, { message: 'ips: must be in canonical form' });
     writer.set(claim, [ready('vf-0', { networkData: { ips: ['::FFFF/64'] } })]);
     await poll(() => bench.failures).toMatchObject([['fast-net', { code: 'status-invalid' }]]);
@@ -132,7 +132,7 @@ describe('ClaimStatusWriter, when something fails', () => {
     await poll(bench.entries).toHaveLength(1);
   });
 
-  it('holds to the same pace what the server finds wrong each time', async ({ own: bench, claim, writer }) => {
+  it('limits the rate of writes that the server always rejects as invalid', async ({ own: bench, claim, writer }) => {
     bench.api.failNext('PATCH /status', 422, { times: Infinity, message: 'status.allocation: field is immutable' });
     for (let n = 1; n <= 6; n++) {
       writer.set(claim, [ready('vf-0', { data: { n } })]);
@@ -143,7 +143,7 @@ describe('ClaimStatusWriter, when something fails', () => {
     expect(bench.patches()).toHaveLength(6);
   });
 
-  it('reports once that a server does not keep it', async ({ own: bench }) => {
+  it('reports once that a server drops the status', async ({ own: bench }) => {
     using _off = bench.api.admit('ResourceClaim', (claim) => {
       delete (claim as unknown as ResourceClaim).status?.devices;
     });
@@ -155,7 +155,7 @@ describe('ClaimStatusWriter, when something fails', () => {
     expect(bench.failures).toEqual([]);
   });
 
-  it('does not go on for ever about a claim that is over', async ({ own: bench, claim }) => {
+  it('stops retrying for a deleted claim', async ({ own: bench, claim }) => {
     bench.api.failNext('/resourceclaims/', 403, { times: Infinity });
     const writer = bench.start();
     writer.remove(claim);

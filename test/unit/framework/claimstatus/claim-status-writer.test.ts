@@ -13,7 +13,7 @@ function entry(device: string, more: Partial<AllocatedDeviceStatus> = {}) {
 }
 
 describe('ClaimStatusWriter', () => {
-  it('writes what one claim changes all the time six times at once, and then every ten seconds, the newest state', async () => {
+  it('writes a constantly changing claim six times at once, and then its latest state every ten seconds', async () => {
     await using bench = await startBench();
     const [claim, other] = [bench.createClaim(), bench.createClaim('other')];
     const writer = bench.start();
@@ -40,12 +40,12 @@ describe('ClaimStatusWriter', () => {
     await poll(() => writer.size).toBe(1);
   });
 
-  it('writes the entry of a device once that two requests have', async ({ own: bench, claim }) => {
+  it('writes one entry for a device of two requests', async ({ own: bench, claim }) => {
     bench.start().set(claim, [ready('vf-0'), ready('vf-0')]);
     await poll(bench.entries).toHaveLength(1);
   });
 
-  it('writes nothing when nothing changed, after a restart neither', async ({ own: bench, claim }) => {
+  it('writes nothing without changes, also after a restart', async ({ own: bench, claim }) => {
     const first = bench.start();
     first.set(claim, [ready('vf-0', { data: { a: 1 } })]);
     await poll(bench.patches).toHaveLength(1);
@@ -63,7 +63,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches()).toHaveLength(2);
   });
 
-  it('reads a status once more when the instance that it has replaced must have ended, which may have written last', async ({
+  it('reads a status again after the replaced instance must have stopped, which may have written last', async ({
     own: bench,
     claim,
   }) => {
@@ -82,7 +82,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.api.requests('GET /resourceclaims/')).toHaveLength(reads);
   });
 
-  it('keeps the time since when a device is ready, and notes when that changes', async ({ own: bench, claim }) => {
+  it('keeps the time of readiness, and updates it on changes', async ({ own: bench, claim }) => {
     const before = '2026-01-01T00:00:00Z';
     bench.api.edit<ResourceClaim>('ResourceClaim', claim.name, ({ status }) => {
       const condition = { type: 'Ready', status: 'True', reason: 'Old', message: '', lastTransitionTime: before };
@@ -97,10 +97,7 @@ describe('ClaimStatusWriter', () => {
     expect(condition()?.lastTransitionTime).not.toBe(before);
   });
 
-  it('writes other conditions, and keeps those of other components and those that are not set', async ({
-    own: bench,
-    claim,
-  }) => {
+  it('writes other conditions, and keeps those of other components and unset ones', async ({ own: bench, claim }) => {
     const before = '2026-01-01T00:00:00Z';
     const of = (type: string, status: string) => ({
       type,
@@ -130,7 +127,7 @@ describe('ClaimStatusWriter', () => {
     expect(Object.keys(conditions())).toHaveLength(3);
   });
 
-  it('keeps devices apart that share a name but not a share', async ({ own: bench }) => {
+  it('distinguishes devices with the same name by share', async ({ own: bench }) => {
     const shares = ['11111111-1111-4111-8111-111111111111', '22222222-2222-4222-8222-222222222222'];
     const devices = shares.map((shareID) => ({ device: 'vf-0', shareID }));
     const { namespace, name, uid } = bench.api.create(
@@ -145,7 +142,7 @@ describe('ClaimStatusWriter', () => {
     );
   });
 
-  it('cuts what the API has no room for', async ({ own: bench, claim }) => {
+  it('truncates what exceeds API limits', async ({ own: bench, claim }) => {
     const ips = Array.from({ length: 20 }, (_, n) => `192.0.2.${n}/24`);
     const networkData = { interfaceName: 'net1', ips: [...ips.slice(0, 3), ...ips] };
     bench.start().set(claim, [ready('vf-0', { networkData, message: 'x'.repeat(40_000) })]);
@@ -153,7 +150,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.entries()?.[0]?.conditions?.[0]?.message).toHaveLength(32_768);
   });
 
-  it('removes its entries at unprepare, and only then, and forgets the claim', async ({ own: bench }) => {
+  it('removes its entries at unprepare only, and drops the claim', async ({ own: bench }) => {
     const claims = [bench.createClaim('good'), bench.createClaim('bad')];
     const writer = bench.start();
     for (const claim of claims) writer.set(claim, [ready('vf-0')]);
@@ -179,7 +176,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.entries('bad')).toHaveLength(1);
   });
 
-  it('waits for a state that will change soon, and no longer than three seconds', async ({ own: bench }) => {
+  it('waits up to three seconds for a state that is about to change', async ({ own: bench }) => {
     const [claim, other] = [bench.createClaim(), bench.createClaim('other')];
     const writer = bench.start();
     writer.set(claim, [ready('vf-0', { networkData: { interfaceName: 'net1' } })], false);
@@ -199,9 +196,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches()).toHaveLength(2);
   });
 
-  it('writes only what the claim is allocated, as after a restart of a node whose claims are elsewhere by now', async ({
-    own: bench,
-  }) => {
+  it('writes only allocated devices, as after a reboot with claims moved elsewhere', async ({ own: bench }) => {
     const claim = bench.createClaim('fast-net', 1);
     const writer = bench.start();
     writer.set(claim, [ready('vf-0'), ready('vf-1')]);
@@ -235,7 +230,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.api.log.slice(before).map(({ method }) => method)).toEqual(['GET']);
   });
 
-  it('reads a prepared claim only once, unless it has changed since', async ({ own: bench }) => {
+  it('reads a prepared claim once unless it changed', async ({ own: bench }) => {
     const [claim, changed] = [bench.createClaim(), bench.createClaim('changed')];
     const writer = bench.start();
     const prepared = { devices: [] };
@@ -259,7 +254,7 @@ describe('ClaimStatusWriter', () => {
     expect(reads().length - before).toBe(1);
   });
 
-  it('has nothing to do for a claim that is gone', async ({ own: bench, claim, writer }) => {
+  it('skips a deleted claim', async ({ own: bench, claim, writer }) => {
     writer.set(claim, [ready('vf-0')]);
     await poll(bench.entries).toHaveLength(1);
     bench.api.delete('ResourceClaim', claim.name);
@@ -273,7 +268,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.warnings()).toEqual([]);
   });
 
-  it('writes a state that comes just when the one before it is done', async ({ own: bench }) => {
+  it('writes a state that arrives just after the previous one is written', async ({ own: bench }) => {
     for (let microtasks = 0; microtasks < 40; microtasks++) {
       const name = `claim-${microtasks}`;
       const claim = bench.createClaim(name);
@@ -290,7 +285,7 @@ describe('ClaimStatusWriter', () => {
     }
   });
 
-  it('asks for 4 claims at a time', async ({ own: bench }) => {
+  it('sends requests for 4 claims at a time', async ({ own: bench }) => {
     const claims = Array.from({ length: 20 }, (_, n) => bench.createClaim(`claim-${n}`));
     const writer = bench.start();
     const hanging = bench.api.hang('GET /resourceclaims/');
@@ -306,7 +301,7 @@ describe('ClaimStatusWriter', () => {
     expect(Math.max(...parallel)).toBe(4);
   });
 
-  it('ends at once, and leaves nothing behind', async ({ own: bench }) => {
+  it('stops at once without leaving work behind', async ({ own: bench }) => {
     const claims = Array.from({ length: 8 }, (_, n) => bench.createClaim(`claim-${n}`));
     bench.api.failNext('/claim-0', 500, { times: Infinity });
     using _hanging = bench.api.hang('/claim-1');

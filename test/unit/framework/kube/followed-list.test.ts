@@ -37,7 +37,7 @@ async function startBench() {
 }
 
 describe('FollowedList', () => {
-  it('lists once and follows from then on, only what is selected', async () => {
+  it('lists selected objects once and then watches them', async () => {
     await using own = await startBench();
     for (const name of ['a', 'b']) own.api.create(buildNode(name) as never);
     own.list.start();
@@ -54,7 +54,7 @@ describe('FollowedList', () => {
     expect(own.api.requests(path).map(({ isWatch }) => isWatch)).toEqual([false, true]);
   });
 
-  it('takes what a write has returned, unless the watch was quicker and has reported a later change', async () => {
+  it('applies the response of a write unless the watch already reported a later change', async () => {
     await using own = await startBench();
     own.api.create(buildNode('a') as never);
     own.list.start();
@@ -74,7 +74,7 @@ describe('FollowedList', () => {
     expect(own.labels()?.x).toBe('3');
   });
 
-  it('keeps the objects while the API server is away, and lists them again when changes may have been missed', async () => {
+  it('keeps the objects while the API server is unreachable, and lists them again after a gap', async () => {
     await using own = await startBench();
     own.api.create(buildNode('a') as never);
     own.list.start();
@@ -102,7 +102,7 @@ describe('FollowedList', () => {
     ]);
   });
 
-  it('asks an API server that is back again soon, although it refuses at first', async () => {
+  it('retries soon once the API server is back, although it rejects requests at first', async () => {
     await using own = await startBench();
     own.api.create(buildNode('a') as never);
     const away = own.api.failNext(path, 503, { times: Infinity });
@@ -121,7 +121,7 @@ describe('FollowedList', () => {
     await vi.waitFor(() => expect(own.list.objects?.size).toBe(1));
   });
 
-  it('asks less often if it is refused each time', async () => {
+  it('retries less often if every request is rejected', async () => {
     await using own = await startBench();
     own.api.failNext(path, 403, { times: Infinity });
     own.list.start();
@@ -131,7 +131,7 @@ describe('FollowedList', () => {
     }
   });
 
-  it('is soon back each time if connections are cut now and then, and later each time if they do not last', async () => {
+  it('reconnects soon after occasional disconnects, and later each time after short connections', async () => {
     await using own = await startBench();
     own.list.start();
     const cut = async (afterMs: number, pauseMs: number) => {
@@ -146,7 +146,7 @@ describe('FollowedList', () => {
     await cut(300_000, 6_000);
   });
 
-  it('does not take an older state for a newer one when it lists again', async () => {
+  it('ignores an older state in a new list', async () => {
     await using own = await startBench();
     own.api.create(buildNode('a') as never);
     own.list.start();

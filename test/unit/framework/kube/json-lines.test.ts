@@ -19,7 +19,7 @@ async function collect<T>(values: AsyncIterable<T>): Promise<T[]> {
 }
 
 describe('readJsonLines', () => {
-  it('returns what was written, wherever the bytes are cut', async () => {
+  it('returns the written lines for any chunk boundaries', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.jsonValue()), fc.array(fc.nat()), async (values, places) => {
         const bytes = Buffer.from(values.map((value) => `${JSON.stringify(value)}\n`).join(''));
@@ -29,12 +29,12 @@ describe('readJsonLines', () => {
     );
   });
 
-  it('leaves out a last line that was cut off, and blank ones', async () => {
+  it('skips a truncated last line and blank lines', async () => {
     const bytes = Buffer.from('{"a":1}\n\n  \n{"b":2}\n{"c"');
     expect(await collect(readJsonLines(cut(bytes, [])))).toEqual([{ a: 1 }, { b: 2 }]);
   });
 
-  it('fails for a line that is no JSON', async () => {
+  it('fails for a line that is not JSON', async () => {
     await expect(collect(readJsonLines(cut(Buffer.from('{"a":1}\nnonsense\n'), [])))).rejects.toThrow(SyntaxError);
   });
 });

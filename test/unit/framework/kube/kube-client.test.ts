@@ -39,7 +39,7 @@ async function failureOf(task: Promise<unknown>): Promise<KubeError> {
 }
 
 describe('KubeClient', () => {
-  it('sends and gets plain JSON, and says who it is', async ({ own: bench }) => {
+  it('sends and accepts plain JSON, with a User-Agent', async ({ own: bench }) => {
     const made = await bench.client.request<Node>({ method: 'POST', path: nodes, body: buildNode('n') });
     expect(made.metadata).toMatchObject({ name: 'n', resourceVersion: expect.any(String) });
     expect(await bench.client.request({ method: 'GET', path: `${nodes}/n` })).toEqual(bench.api.get('Node', 'n'));
@@ -67,7 +67,7 @@ describe('KubeClient', () => {
     expect(error.message).toBe(`GET ${nodes}/n: the API server answered ${status}: so it is`);
   });
 
-  it('does not take a namespace that is being deleted for a lacking permission', async () => {
+  it('distinguishes a terminating namespace from a missing permission', async () => {
     const status = {
       kind: 'Status',
       apiVersion: 'v1',
@@ -88,14 +88,14 @@ describe('KubeClient', () => {
     server.closeAllConnections();
   });
 
-  it('tells an object that is not there from an API that is not there', async ({ own: bench }) => {
+  it('distinguishes a missing object from a missing API', async ({ own: bench }) => {
     const get = (path: string) => failureOf(bench.client.request({ method: 'GET', path }));
     expect(await get(`${nodes}/absent`)).toMatchObject({ code: 'api-not-found' });
     expect(await get('/apis/example.com/v1/things')).toMatchObject({ code: 'api-unserved' });
     expect(await get('/api/v1/things/a')).toMatchObject({ code: 'api-unserved' });
   });
 
-  it('comes back when a busy server asks it to, five times at most', async ({ own: bench }) => {
+  it('retries when a busy server asks for it, at most five times', async ({ own: bench }) => {
     bench.api.create(buildNode('n'));
     const clock = new ManualClock();
     using client = new KubeClient(kubeConfigOf(bench.api), { clock, userAgent: 'netdra' });
@@ -115,7 +115,7 @@ describe('KubeClient', () => {
     expect((await served).metadata.name).toBe('n');
   });
 
-  it('waits no longer than a minute, whatever a proxy in front of the server asks for', async ({ own: bench }) => {
+  it('waits at most a minute, whatever Retry-After says', async ({ own: bench }) => {
     const clock = new ManualClock();
     using client = new KubeClient(kubeConfigOf(bench.api), { clock, userAgent: 'netdra' });
     bench.api.create(buildNode('n'));
@@ -126,14 +126,14 @@ describe('KubeClient', () => {
     expect((await served).metadata.name).toBe('n');
   });
 
-  it('gives up a server that does not answer', async ({ own: bench }) => {
+  it('times out if the server does not answer', async ({ own: bench }) => {
     using _hanging = bench.api.hang(nodes);
     const error = await failureOf(bench.client.request({ method: 'GET', path: `${nodes}/n`, timeoutMs: 20 }));
     expect(error).toMatchObject({ code: 'api-timeout', retriable: true });
     expect(error.message).toBe(`GET ${nodes}/n: no answer from the API server within 20 ms`);
   });
 
-  it("ends with the caller's own reason, also while it waits for a busy server", async ({ own: bench }) => {
+  it("stops with the caller's abort reason, also while waiting for a busy server", async ({ own: bench }) => {
     const reason = new Error('the pod is gone');
     const abort = new AbortController();
     using hanging = bench.api.hang(nodes);
@@ -161,7 +161,7 @@ describe('KubeClient', () => {
     expect(explain(error)).toMatch(/no answer from the API server: connect ECONNREFUSED/);
   });
 
-  it('takes an answer that is cut off for none, and says so when something else answers', async () => {
+  it('fails on a truncated response, and reports a server that is not an API server', async () => {
     const server = createServer((request, response) => {
       if (request.url === '/cut')
         response.writeHead(200, { 'content-length': '100' }).write('{"a"', () => response.destroy());
@@ -180,7 +180,7 @@ describe('KubeClient', () => {
     server.closeAllConnections();
   });
 
-  it('uses one connection for requests one after the other, and several for those at once', async () => {
+  it('reuses one connection for sequential requests, and opens several for concurrent ones', async () => {
     const sockets = new Set<unknown>();
     const server = createServer((request, response) => {
       sockets.add(request.socket);
@@ -196,7 +196,7 @@ describe('KubeClient', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  it('sends a request again on a new connection when the server has just closed the idle one', async () => {
+  it('resends a request on a new connection if the server just closed the idle one', async () => {
     let served = 0;
     const server = createServer((request, response) => {
       // The first answer leaves the connection open; the next request on it finds it cut.
@@ -211,7 +211,7 @@ describe('KubeClient', () => {
     server.closeAllConnections();
   });
 
-  it('sends it on a new one also when the address has passed to another server, which knows none of several idle ones', async () => {
+  it('resends on a new connection if another server took over the address of several idle ones', async () => {
     let isOther = false;
     const known = new Set<Socket>();
     const waiting: (() => void)[] = [];
@@ -234,7 +234,7 @@ describe('KubeClient', () => {
 });
 
 describe('KubeClient.watch', () => {
-  it('yields the events from a version on, until it is aborted', async ({ own: bench }) => {
+  it('yields events from a version on until it is aborted', async ({ own: bench }) => {
     const list = await bench.client.request<{ metadata: { resourceVersion: string } }>({ method: 'GET', path: nodes });
     bench.api.create(buildNode('a'));
     const abort = new AbortController();
@@ -256,7 +256,7 @@ describe('KubeClient.watch', () => {
     await poll(() => bench.api.watchCount).toBe(0);
   });
 
-  it('ends quietly when the server ends it', async ({ own: bench }) => {
+  it('ends without an error when the server ends it', async ({ own: bench }) => {
     const events: WatchEvent<Node>[] = [];
     const watching = (async () => {
       for await (const event of bench.client.watch<Node>({ path: nodes })) events.push(event);
@@ -268,7 +268,7 @@ describe('KubeClient.watch', () => {
     await watching;
   });
 
-  it('ends by itself when a server is silent for longer than a watch can last, and has nothing left open', async ({
+  it('ends if a server is silent for longer than a watch can last, and closes its connection', async ({
     own: bench,
   }) => {
     const clock = new ManualClock();
@@ -288,9 +288,7 @@ describe('KubeClient.watch', () => {
     expect(clock.sleeping()).toEqual([]);
   });
 
-  it('fails with what the server says of a version that is too old, and of a lacking permission', async ({
-    own: bench,
-  }) => {
+  it("fails with the server's error on an expired version or a missing permission", async ({ own: bench }) => {
     bench.api.create(buildNode('a'));
     bench.api.compact();
     const watch = async () => {
@@ -301,7 +299,7 @@ describe('KubeClient.watch', () => {
     expect(await failureOf(watch())).toMatchObject({ code: 'api-forbidden' });
   });
 
-  it('fails when the connection is lost, and leaves nothing open when its reader goes', async ({ own: bench }) => {
+  it('fails when the connection is lost, and closes it when its reader stops', async ({ own: bench }) => {
     const watch = async () => {
       for await (const _event of bench.client.watch({ path: nodes }));
     };

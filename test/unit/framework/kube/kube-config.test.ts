@@ -33,7 +33,7 @@ describe('loadKubeConfig', () => {
     { server: 'https://10.0.0.1:6443' },
     { server: 'https://api.example.com/clusters/a' },
     { server: 'http://127.0.0.1:8080', 'insecure-skip-tls-verify': true },
-  ])('takes %j', (cluster) => {
+  ])('accepts %j', (cluster) => {
     expect(loadKubeConfig(write(withCluster(cluster))).getCurrentCluster()?.server).toBe(cluster.server);
   });
 
@@ -55,13 +55,13 @@ describe('loadKubeConfig', () => {
     ['one with half a URL', withCluster({ server: '10.0.0.1' }), /: server "10.0.0.1" is not a URL$/],
     ['another protocol', withCluster({ server: 'ftp://a' }), /: server ftp:\/\/a has to begin with https:\/\/$/],
     ['a connection in the clear', withCluster({ server: 'http://a' }), /needs insecure-skip-tls-verify: true$/],
-  ])('refuses %s, in one line', async (_, text, message) => {
+  ])('rejects %s, in one line', async (_, text, message) => {
     const failure = await failureOf(write(text));
     expect(failure).toMatch(message);
     expect(failure).not.toMatch(/\n|secret/);
   });
 
-  it('takes several files as kubectl does: what is first counts, and some may be missing', () => {
+  it('merges several files like kubectl: the first value wins, and files may be missing', () => {
     const named = (context: string, server: string) =>
       withCluster({ server }).replaceAll('"c"', JSON.stringify(context)).replaceAll('"u"', '"user"');
     const paths = [write(named('lab', 'https://lab')), '/nowhere', write(named('lab', 'https://no'))];
@@ -71,7 +71,7 @@ describe('loadKubeConfig', () => {
     expect(() => loadKubeConfig(joined, 'moon')).toThrow(/cannot be used: it has no context moon; it has lab, site$/);
   });
 
-  it.each([undefined, ''])('says what is missing outside of a cluster: %j', async (path) => {
+  it.each([undefined, ''])('names what is missing outside of a cluster: %j', async (path) => {
     vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
     onTestFinished(() => void vi.unstubAllEnvs());
     expect(await failureOf(path)).toBe(

@@ -17,10 +17,10 @@ it.each<[string, boolean, object | Error]>([
   ['has succeeded', false, { metadata: { uid: 'pod-uid' }, status: { phase: 'Succeeded' } }],
   ['was replaced by another one of its name', false, { metadata: { uid: 'next' } }],
   ['does not exist', false, new KubeError('api-not-found', 'pods "web-0" not found')],
-])('a pod that %s is wanted: %s', async (_what, expected, answer) => {
+])('isPodWanted for a pod that %s: %s', async (_what, expected, answer) => {
   expect(await isWanted(answer)).toBe(expected);
 });
 
-it('nothing is concluded if the API server does not answer', async () => {
+it('a pod counts as unknown if the API server does not answer', async () => {
   await expect(isWanted(new KubeError('api-timeout', 'no answer'))).rejects.toThrow('no answer');
 });

@@ -19,13 +19,13 @@ async function startBench(options: ApiServerOptions = {}) {
 }
 
 describe('ResourceApi', () => {
-  it('asks for nothing beforehand, and stays with what went well', async () => {
+  it('discovers versions lazily, and keeps the one that worked', async () => {
     await using bench = await startBench({ draVersions: ['v1beta2', 'v1beta1'] });
     for (let n = 0; n < 3; n++) await bench.resources.readClaim('default', 'c');
     expect(bench.versions()).toEqual(['v1 404', 'v1beta2 200', 'v1beta2 200', 'v1beta2 200']);
   });
 
-  it('returns to v1 when the cluster drops what it served before', async () => {
+  it('returns to v1 when the cluster drops the version in use', async () => {
     await using bench = await startBench({ draVersions: ['v1beta1'] });
     await bench.resources.readClaim('default', 'c');
     bench.api.serveDraVersions(['v1']);
@@ -50,19 +50,19 @@ describe('ResourceApi', () => {
     ['default', '..'],
     ['.', 'c'],
     ['default', ''],
-  ])('asks for no claim %s/%s', async (namespace, name) => {
+  ])('rejects the claim name %s/%s without a request', async (namespace, name) => {
     await using bench = await startBench();
     await expect(bench.resources.readClaim(namespace, name)).rejects.toMatchObject({ code: 'api-invalid' });
     expect(bench.api.log).toEqual([]);
   });
 
-  it('does not look elsewhere for an object that is not there', async () => {
+  it('does not try other versions for a missing object', async () => {
     await using bench = await startBench();
     await expect(bench.resources.readClaim('default', 'absent')).rejects.toMatchObject({ code: 'api-not-found' });
     expect(bench.versions()).toEqual(['v1 404']);
   });
 
-  it('says what a cluster without any of the versions needs', async () => {
+  it('says what a cluster without any supported version needs', async () => {
     await using bench = await startBench({ draVersions: [] });
     const error = await bench.resources.readClaim('default', 'c').catch((cause) => cause);
     expect(error).toMatchObject({ code: 'api-unserved' });
@@ -80,7 +80,7 @@ describe('toResourceVersion', () => {
     { requiredKeys: ['name'] },
   );
 
-  it.each(resourceVersions)('and back gives the same slice, through %s', (version) => {
+  it.each(resourceVersions)('and back preserves a slice through %s', (version) => {
     fc.assert(
       fc.property(fc.array(device), fc.string(), (devices, driver) => {
         const slice = { kind: 'ResourceSlice', spec: { driver, devices } };

@@ -27,12 +27,12 @@ describe('ServiceAccount', () => {
     ['10.96.0.1', 'https://10.96.0.1:6443'],
     ['fd00::1', 'https://[fd00::1]:6443'],
     ['kubernetes.default.svc', 'https://kubernetes.default.svc:6443'],
-  ])('knows the server at %s by TLS', (host, server) => {
+  ])('connects to the server at %s by TLS', (host, server) => {
     const account = new ServiceAccount({ env: { ...env, KUBERNETES_SERVICE_HOST: host } });
     expect(account.getCurrentCluster()).toEqual({ server });
   });
 
-  it('follows a token that the kubelet renews', async () => {
+  it('reloads a token that the kubelet renewed', async () => {
     const dir = mount({ token: 'first\n', 'ca.crt': 'PEM' });
     const clock = new ManualClock();
     const account = new ServiceAccount({ env, dir, clock });
@@ -42,7 +42,7 @@ describe('ServiceAccount', () => {
     expect(await optionsOf(account)).toMatchObject({ headers: { authorization: 'Bearer second' } });
   });
 
-  it('fails each request while its files cannot be read, and works again when they can', async () => {
+  it('fails each request while its files are unreadable, and recovers', async () => {
     const dir = mount({ token: 'a' });
     const account = new ServiceAccount({ env, dir, clock: new ManualClock() });
     await expect(optionsOf(account)).rejects.toThrow('ca.crt');
@@ -52,7 +52,7 @@ describe('ServiceAccount', () => {
 });
 
 describe('hasServiceAccount', () => {
-  it('needs both the environment of a pod and the mounted token', () => {
+  it('requires both the environment of a pod and the mounted token', () => {
     const dir = mount({ token: 'a' });
     expect(hasServiceAccount({ env, dir })).toBe(true);
     expect(hasServiceAccount({ env: {}, dir })).toBe(false);

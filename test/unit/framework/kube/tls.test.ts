@@ -54,7 +54,7 @@ function connect(cluster: Omit<Cluster, 'name'>, user: Omit<User, 'name'> = {}):
 const ask = (client: KubeClient) => client.request({ method: 'GET', path: '/' });
 
 describe('KubeClient over TLS', () => {
-  it("trusts the cluster's own authority, and keeps the connection", async () => {
+  it("trusts the cluster's own authority, and reuses the connection", async () => {
     const own = createCertificate('server');
     await using server = await startServer(own);
     using client = connect(
@@ -65,7 +65,7 @@ describe('KubeClient over TLS', () => {
     expect(server.connections()).toBe(1);
   });
 
-  it('refuses a server whose certificate another authority signed', async () => {
+  it('rejects a server certificate signed by another authority', async () => {
     await using server = await startServer(createCertificate('server'));
     const other = createCertificate('other');
     using client = connect({ server: server.url, caData: base64(other.certificate), skipTLSVerify: false });
@@ -74,7 +74,7 @@ describe('KubeClient over TLS', () => {
     expect(explain(error)).toMatch(/certificate/);
   });
 
-  it('shows a client certificate', async () => {
+  it('presents a client certificate', async () => {
     const [own, mine] = [createCertificate('server'), createCertificate('node-1')];
     await using server = await startServer(own, [mine]);
     using client = connect(
@@ -84,7 +84,7 @@ describe('KubeClient over TLS', () => {
     expect(await ask(client)).toEqual({ client: 'node-1' });
   });
 
-  it('follows an authority whose certificate is renewed in its file', async () => {
+  it('reloads an authority whose certificate is renewed in its file', async () => {
     using dir = tempDir();
     const caFile = join(dir.path, 'ca.crt');
     const [before, after] = [createCertificate('server'), createCertificate('server')];

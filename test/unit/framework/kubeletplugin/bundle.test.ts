@@ -47,8 +47,8 @@ async function bundle(format: Format) {
   return { dir: dir.path, app: join(dir.path, 'app'), args: [main, dataDir, registryDir], dataDir };
 }
 
-describe.each(['esm', 'cjs'] as const)('a driver that esbuild has bundled as %s', (format) => {
-  it('serves the kubelet without native packages if the wire contracts are beside it', async () => {
+describe.each(['esm', 'cjs'] as const)('a driver bundled by esbuild as %s', (format) => {
+  it('serves the kubelet without native packages if the protobuf definitions are beside it', async () => {
     const { app, args, dataDir } = await bundle(format);
     cpSync(join(repo, 'proto'), join(app, 'proto'), { recursive: true });
     const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -60,7 +60,7 @@ describe.each(['esm', 'cjs'] as const)('a driver that esbuild has bundled as %s'
     expect(await client.nodeUnprepareResources([claim])).toMatchObject({ claims: { u: { error: '' } } });
   });
 
-  it('exits without the wire contracts, and says what to copy', async () => {
+  it('exits without the protobuf definitions, and says what to copy', async () => {
     const { args } = await bundle(format);
     const { status, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8', timeout: 20_000 });
     expect(stderr).toContain('there is no plugin-registration.proto beside the program');

@@ -18,7 +18,7 @@ describe('deviceMetadataFlag', () => {
     [['--enable-device-metadata=yes'], {}, '--enable-device-metadata is "yes"'],
     [['--enable-device-metadata='], {}, '--enable-device-metadata is ""'],
     [[], { ENABLE_DEVICE_METADATA: '1' }, 'ENABLE_DEVICE_METADATA is "1"'],
-  ])('refuses %j with the environment %j', (args, env, message) => {
+  ])('rejects %j with the environment %j', (args, env, message) => {
     expect(() => deviceMetadataFlag(args, env)).toThrow(expect.objectContaining({ code: 'invalid-options', message }));
   });
 });

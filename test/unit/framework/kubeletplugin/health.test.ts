@@ -44,7 +44,7 @@ describe('setHealth', () => {
     expect(late.received[0]).toHaveLength(2);
   });
 
-  it('sends nothing before the driver has said something, and an empty list when it says that', async () => {
+  it("sends nothing before the driver's first report, and an empty list for an empty report", async () => {
     await using bench = await startHealthBench();
     await expect.poll(() => bench.watch.opened).toBe(1);
     expect(bench.watch.received).toEqual([]);
@@ -52,14 +52,14 @@ describe('setHealth', () => {
     await expect.poll(() => bench.watch.received).toEqual([[]]);
   });
 
-  it('facts §2.4: reports the same by v1alpha1, for kubelets before 1.37', async () => {
+  it('facts §2.4: sends the same reports by v1alpha1, for kubelets before 1.37', async () => {
     await using bench = await startHealthBench();
     bench.helper.setHealth([device('a', { message: 'fine' })]);
     using old = new HealthWatch({ endpoint: bench.helper.sockets.dra, services: ['v1alpha1.DRAResourceHealth'] });
     await expect.poll(() => old.health('node-1', 'a')).toEqual({ health: 'Healthy', message: 'fine' });
   });
 
-  it('does not repeat a report, since the kubelet stamps its own time, and sends Unknown when it is too old', async () => {
+  it('does not repeat a report, since the kubelet adds its own time, and sends Unknown when it expires', async () => {
     await using bench = await startHealthBench();
     bench.helper.setHealth([device('a', { timeoutSeconds: 1 }), device('b')]);
     await bench.kubelet.until(() => bench.watch.received.length >= 1);
@@ -74,7 +74,7 @@ describe('setHealth', () => {
     expect(bench.watch.received[2]).toMatchObject([{ health: 'HEALTHY' }, { health: 'HEALTHY' }]);
   });
 
-  it('sends nothing when a timer fires before the time of day says that a report is too old', async () => {
+  it('sends nothing if a timer fires before a report expires by the time of day', async () => {
     const clock = new ManualClock();
     // Timers follow the monotonic clock, reports the time of day, which is corrected: here it loses a millisecond.
     const board = new HealthBoard(() => new Date(clock.nowMs() < 1_000 ? clock.nowMs() : clock.nowMs() - 1));
@@ -93,7 +93,7 @@ describe('setHealth', () => {
     stop.abort();
   });
 
-  it('ends the streams when it stops, and does not wait for them', async () => {
+  it('ends its streams when it stops, without waiting for them', async () => {
     await using bench = await startBench({}, { health: true, drainMs: 1_000 });
     bench.helper.setHealth([device('a')]);
     // A kubelet that does not look at the registration socket.
@@ -110,14 +110,14 @@ describe('setHealth', () => {
     ['with no time', [device('a', { timeoutSeconds: 0 })], /timeoutSeconds of node-1\/a is 0/],
     ['checked at no time', [device('a', { checkedAt: new Date(Number.NaN) })], /checkedAt of node-1\/a is no time/],
     ['twice', [device('a'), device('a')], /device node-1\/a is there twice/],
-  ])('refuses a device %s, and keeps what was said before', async (_what, devices, message) => {
+  ])('rejects a device %s, and keeps the earlier report', async (_what, devices, message) => {
     const board = new HealthBoard();
     board.set([device('kept')]);
     expect(() => board.set(devices)).toThrow(message);
     expect(board.snapshot()).toMatchObject([{ device: { deviceName: 'kept' } }]);
   });
 
-  it('says what is missing when health is not served', async () => {
+  it('fails if the health service is not enabled', async () => {
     await using bench = await startBench();
     expect(() => bench.helper.setHealth([])).toThrow(
       expect.objectContaining({ code: 'health-invalid', hint: 'start the helper with the option health' }),
@@ -126,7 +126,7 @@ describe('setHealth', () => {
 });
 
 describe('the health service', () => {
-  it('facts §2.5: is registered after the DRA services, v1 before v1alpha1, and only when it is served', async () => {
+  it('facts §2.5: is registered after the DRA services, v1 before v1alpha1, and only if enabled', async () => {
     await using bench = await Bench.start();
     await bench.startHelper({}, { health: true });
     await bench.startHelper({}, { driver: 'other.example' });
@@ -140,7 +140,7 @@ describe('the health service', () => {
     expect(services('other.example')).toEqual(['v1.DRAPlugin', 'v1beta1.DRAPlugin']);
   });
 
-  it('facts §2.5: is Unimplemented when it is not served, which the kubelet takes as final', async () => {
+  it('facts §2.5: returns Unimplemented if not enabled, which the kubelet treats as final', async () => {
     await using bench = await Bench.start();
     await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
     using watch = new HealthWatch({ endpoint: helper.sockets.dra, services: ['v1.DRAResourceHealth'], reconnectMs: 1 });
@@ -161,7 +161,7 @@ describe('the health service', () => {
 });
 
 describe('HealthBoard', () => {
-  it('facts §2.4: has unix seconds, the default timeout or that of the driver, and no state that is older', () => {
+  it('facts §2.4: uses unix seconds, the default or given timeout, and drops older states', () => {
     let nowMs = 100_900;
     const board = new HealthBoard(() => new Date(nowMs));
     board.set([device('a'), device('b', { checkedAt: new Date(90_100), timeoutSeconds: 12 })]);
@@ -188,7 +188,7 @@ describe('HealthBoard', () => {
     ['x'.repeat(1025), 1024],
     ['ä'.repeat(600), 1023],
     ['😀'.repeat(300), 1023],
-  ])('facts §2.4: cuts a message between characters to 1024 bytes', (message, bytes) => {
+  ])('facts §2.4: truncates a message to 1024 bytes between characters', (message, bytes) => {
     const board = new HealthBoard();
     board.set([device('a', { message })]);
     const [sent] = board.snapshot() ?? [];
@@ -197,7 +197,7 @@ describe('HealthBoard', () => {
     expect(sent?.message.endsWith('...')).toBe(message.length > 1024 || bytes < 1024);
   });
 
-  it('does not follow what the driver does to its list later', () => {
+  it("copies the driver's list, so that later changes have no effect", () => {
     const board = new HealthBoard();
     const list = [device('a')];
     board.set(list);

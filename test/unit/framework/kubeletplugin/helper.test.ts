@@ -43,7 +43,7 @@ function slowDriver() {
 const mode = (path: string) => statSync(path).mode & 0o777;
 
 describe('startKubeletPlugin', () => {
-  it('facts §2.6: serves the DRA socket before the registration socket that leads to it', async ({ own: bench }) => {
+  it('facts §2.6: serves the DRA socket before the registration socket that refers to it', async ({ own: bench }) => {
     const seen: boolean[] = [];
     const options = bench.options();
     const registration = join(bench.registryDir, `${testDriver}-reg.sock`);
@@ -57,7 +57,7 @@ describe('startKubeletPlugin', () => {
     expect(helper.sockets).toEqual({ dra: join(options.dataDir, 'dra.sock'), registration });
   });
 
-  it('makes missing directories, and sockets, for their owner only', async ({ own: bench }) => {
+  it('creates missing directories and sockets for their owner only', async ({ own: bench }) => {
     const before = process.umask(0o077);
     try {
       await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
@@ -69,13 +69,13 @@ describe('startKubeletPlugin', () => {
     }
   });
 
-  it('leaves the mode of directories that are there already', async ({ own: bench }) => {
+  it('keeps the mode of existing directories', async ({ own: bench }) => {
     mkdirSync(bench.dataDir(), { recursive: true, mode: 0o711 });
     await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
     expect(mode(dirname(helper.sockets.dra)).toString(8)).toBe('711');
   });
 
-  it('facts §2.6: replaces sockets that a killed instance left', async ({ own: bench }) => {
+  it('facts §2.6: replaces sockets left by a killed instance', async ({ own: bench }) => {
     const options = bench.options();
     const paths = [join(options.dataDir, 'dra.sock'), join(bench.registryDir, `${testDriver}-reg.sock`)];
     for (const path of paths) await leaveSocket(path);
@@ -83,7 +83,7 @@ describe('startKubeletPlugin', () => {
     expect(Object.values(helper.sockets)).toEqual(paths);
   });
 
-  it('refuses to take the sockets of an instance that runs, and leaves that one alone', async () => {
+  it('refuses to replace the sockets of a running instance', async () => {
     await using bench = await startBench();
     await expect(startKubeletPlugin(testPlugin({}), bench.options())).rejects.toMatchObject({
       code: 'socket-unavailable',
@@ -99,7 +99,7 @@ describe('startKubeletPlugin', () => {
     ['a symbolic link', (path) => symlinkSync('/nowhere', path)],
     ['a file that is not a socket', (path) => writeFileSync(path, 'data')],
     ['a file that is not a socket', (path) => mkdirSync(path)],
-  ])('refuses a path that is %s, and leaves it alone', async (what, put) => {
+  ])('rejects a path that is %s, and leaves it alone', async (what, put) => {
     await using bench = await Bench.start();
     const options = bench.options();
     const path = join(bench.registryDir, `${testDriver}-reg.sock`);
@@ -110,7 +110,7 @@ describe('startKubeletPlugin', () => {
     expect(existsSync(join(options.dataDir, 'dra.sock'))).toBe(false);
   });
 
-  it("follows symbolic links of directories, as a kubelet's root directory often is one", async ({ own: bench }) => {
+  it("follows symlinked directories, as a kubelet's root directory often is one", async ({ own: bench }) => {
     mkdirSync(join(bench.dir, 'data'));
     symlinkSync(join(bench.dir, 'data'), join(bench.dir, 'linked'));
     const dataDir = join(bench.dir, 'linked', testDriver);
@@ -120,7 +120,7 @@ describe('startKubeletPlugin', () => {
     await helper[Symbol.asyncDispose]();
   });
 
-  it('refuses a socket path that does not fit into an address', async ({ own: bench }) => {
+  it('rejects a socket path that exceeds the address length', async ({ own: bench }) => {
     const dataDir = join(bench.dir, 'x'.repeat(120));
     await expect(startKubeletPlugin(testPlugin({}), bench.options({ dataDir }))).rejects.toThrow(
       /dra\.sock is longer than 107 bytes/,
@@ -135,7 +135,7 @@ describe('options of startKubeletPlugin', () => {
     ['with half a logger', { logger: { info() {} } }, 'option logger has no method debug'],
     ['with a time that is none', { drainMs: Number.NaN }, 'option drainMs is NaN, not a number of milliseconds'],
     ['with contracts elsewhere', { protoDir: '/nowhere' }, 'there is no plugin-registration.proto in /nowhere'],
-  ])('are refused %s', async (_what, wrong, message) => {
+  ])('are rejected %s', async (_what, wrong, message) => {
     await using bench = await Bench.start();
     const options = { ...bench.options(), ...wrong };
     await expect(startKubeletPlugin(testPlugin({}), options)).rejects.toMatchObject({
@@ -145,13 +145,13 @@ describe('options of startKubeletPlugin', () => {
     expect(readdirSync(bench.registryDir)).toEqual([]);
   });
 
-  it('are refused with a plugin that lacks a method', async () => {
+  it('are rejected with a plugin that lacks a method', async () => {
     await using bench = await Bench.start();
     const plugin = { prepareResourceClaims: async () => new Map() } as never;
     await expect(startKubeletPlugin(plugin, bench.options())).rejects.toThrow('no method unprepareResourceClaims');
   });
 
-  it('are refused with the metadata of another driver', async () => {
+  it('are rejected with the metadata of another driver', async () => {
     await using bench = await Bench.start();
     const { metadata, ...options } = bench.options();
     const other = { ...options, metadata: metadata!, driver: 'other.example.com' };
@@ -162,7 +162,7 @@ describe('options of startKubeletPlugin', () => {
 });
 
 describe('registration', () => {
-  it('facts §2.2: a refusal is reported and answered with an error; the kubelet tries again by itself', async () => {
+  it('facts §2.2: logs a rejection and answers it with an error; the kubelet retries', async () => {
     let reason: string | undefined = 'not on this node';
     await using bench = await Bench.start({ refuse: () => reason });
     const heard: object[] = [];
@@ -190,7 +190,7 @@ describe('registration', () => {
   it.each([
     ['throws', () => expect.fail('metrics are broken')],
     ['rejects', async () => expect.fail('metrics are broken')],
-  ])('stays when onRegistration %s, which is logged', async (_how, onRegistration) => {
+  ])('persists if onRegistration %s, which is logged', async (_how, onRegistration) => {
     await using bench = await startBench({}, { onRegistration });
     await bench.preparePod('a');
     expect(bench.helper.registration).toEqual({ registered: true });
@@ -198,7 +198,7 @@ describe('registration', () => {
     await expect.poll(() => bench.logger.messages('error')).toEqual(['callback failed']);
   });
 
-  it('tells who waits that no kubelet has come', async ({ own: bench }) => {
+  it('fails pending waits if no kubelet has connected', async ({ own: bench }) => {
     bench.kubelet[Symbol.dispose]();
     await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
     using deadline = systemClock.deadline(20);
@@ -210,7 +210,7 @@ describe('registration', () => {
   });
 });
 
-describe('stopping', () => {
+describe('stopping the helper', () => {
   it('removes both sockets, the registration socket first', async ({ own: bench }) => {
     const slow = slowDriver();
     const helper = await bench.startHelper(slow.behaviour);
@@ -229,7 +229,7 @@ describe('stopping', () => {
     expect(bench.logger.messages('warn')).toEqual([]);
   });
 
-  it('tells calls to end that take too long, and cuts off those that do not heed it', async ({ own: bench }) => {
+  it('aborts calls that take too long, and cuts off those that ignore it', async ({ own: bench }) => {
     const slow = slowDriver();
     const helper = await bench.startHelper(slow.behaviour, { drainMs: 30 });
     const { wire } = bench.addPod('a');
@@ -244,7 +244,7 @@ describe('stopping', () => {
     slow.finish();
   });
 
-  it('tells calls to end that the driver makes on its own, too', async ({ own: bench }) => {
+  it("aborts the driver's own calls, too", async ({ own: bench }) => {
     const slow = slowDriver();
     const helper = await bench.startHelper(slow.behaviour, { drainMs: 30 });
     const { wire } = bench.addPod('a');
@@ -257,7 +257,7 @@ describe('stopping', () => {
     slow.finish();
   });
 
-  it('waits for metadata that is being written', async () => {
+  it('waits for metadata writes', async () => {
     await using bench = await startBench();
     const { wire } = await bench.preparePod('a');
     const device = { driver: testDriver, pool: 'node-1', name: 'dev-a' };

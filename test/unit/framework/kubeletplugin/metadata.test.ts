@@ -22,8 +22,8 @@ const everyKind = {
   firmware: { version: '1.2.3' },
 };
 
-describe('metadata of a driver that knows all at prepare', () => {
-  it('KEP-5304 integration "Empty metadata": a file with the identity of the device, and nothing else', async () => {
+describe('metadata known at prepare', () => {
+  it('KEP-5304 integration "Empty metadata": writes a file with only the device\'s identity', async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
     const { pod } = await bench.preparePod('a');
     const document = decode(bench.mountsOf(pod)[pathOf('a', 'vf')]);
@@ -32,7 +32,7 @@ describe('metadata of a driver that knows all at prepare', () => {
   });
 
   it.each(Object.entries(everyKind))(
-    'KEP-5304 integration "Attribute types": %s is written as %j',
+    'KEP-5304 integration "Attribute types": writes %s as %j',
     async (name, attribute) => {
       await using bench = await startBench({
         devices: [preparedDevice('dev-a', { metadata: { attributes: { [name]: attribute } } })],
@@ -42,7 +42,7 @@ describe('metadata of a driver that knows all at prepare', () => {
     },
   );
 
-  it('KEP-5304 "Multi-Driver Safety": two drivers of one request have a file each, side by side', async () => {
+  it('KEP-5304 "Multi-Driver Safety": two drivers of one request write separate files', async () => {
     await using bench = await Bench.start();
     const other = 'gpu.example';
     await bench.startHelper({ devices: [preparedDevice('dev-a')] });
@@ -57,8 +57,8 @@ describe('metadata of a driver that knows all at prepare', () => {
   });
 });
 
-describe('metadata of a driver that knows it later', () => {
-  it('facts §1.11: an empty result lays down a CDI spec for each request, and no file', async ({ own: bench }) => {
+describe('deferred metadata', () => {
+  it('facts §1.11: an empty result writes a CDI spec per request, and no file', async ({ own: bench }) => {
     const requests = ['x', 'y'].map((name) => ({ name, devices: [`dev-${name}`] }));
     const { pod, claim } = await bench.preparePod('a', { requests });
     expect(bench.cdiSpecs()).toEqual(
@@ -67,7 +67,7 @@ describe('metadata of a driver that knows it later', () => {
     expect(bench.mountsOf(pod)).toEqual({ [pathOf('a', 'x')]: undefined, [pathOf('a', 'y')]: undefined });
   });
 
-  it('facts §1.8: an update keeps the pod’s name for the claim, and replaces the whole list of devices', async () => {
+  it('facts §1.8: an update keeps the pod’s name for the claim, and replaces all devices', async () => {
     await using bench = await startBench();
     const pod = buildPod('app', { resourceClaims: [{ name: 'nic', resourceClaimTemplateName: 'nics' }] });
     bench.api.create(pod);
@@ -92,7 +92,7 @@ describe('metadata of a driver that knows it later', () => {
     ['for another request', {}, 'x', 'dev-a', testDriver, /request x is not prepared$/],
     ['with a device that is not its own', {}, 'vf', 'dev-b', testDriver, /device \S+\/dev-b is not prepared for/],
     ["with another driver's device", {}, 'vf', 'dev-a', 'gpu.example', /device gpu.example\/\S+ is not prepared for/],
-  ])('KEP-5304 "MetadataUpdater": refuses a claim %s', async (_what, other, request, name, driver, message) => {
+  ])('KEP-5304 "MetadataUpdater": rejects a claim %s', async (_what, other, request, name, driver, message) => {
     await using bench = await startBench();
     const { wire } = await bench.preparePod('a');
     await expect(
@@ -101,7 +101,7 @@ describe('metadata of a driver that knows it later', () => {
     expect(bench.metadataText('a', 'vf')).toBeUndefined();
   });
 
-  it('facts §1.7: a request with one deferred device, or with none in the result, is deferred; the others are not', async () => {
+  it('facts §1.7: a request with one deferred device, or without devices in the result, is deferred; others are not', async () => {
     const devices = [
       preparedDevice('dev-1', { requests: ['x'] }),
       preparedDevice('dev-2', { requests: ['y'] }),
@@ -121,8 +121,8 @@ describe('metadata of a driver that knows it later', () => {
   });
 });
 
-describe('places', () => {
-  it('facts §1.3: host file, CDI spec and container file of a plain claim', async () => {
+describe('metadata paths', () => {
+  it('facts §1.3: include host file, CDI spec and container file of a plain claim', async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
     const { claim } = await bench.preparePod('a');
     const [spec = ''] = bench.cdiSpecs();
@@ -146,7 +146,7 @@ describe('places', () => {
     });
   });
 
-  it('facts §1.3: a subrequest has its base name in places, and the full reference in the document', async () => {
+  it('facts §1.3: contain the base name of a subrequest, whose document has the full reference', async () => {
     await using bench = await startBench();
     const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
     const { pod, wire } = await bench.preparePod('a', { requests });
@@ -155,7 +155,7 @@ describe('places', () => {
   });
 });
 
-describe('the claim that the scheduler makes for extended resources', () => {
+describe('a claim created by the scheduler for extended resources', () => {
   const annotations = { 'resource.kubernetes.io/extended-resource-claim': 'true' };
   const request = { name: 'container-0-request-0', deviceClassName: 'vfs', devices: ['dev-1'] };
   const ofResource = (name: string) => `${root}/extended-resources/${name}/${testDriver}-metadata.json`;
@@ -166,7 +166,7 @@ describe('the claim that the scheduler makes for extended resources', () => {
     spec: extendedResourceName === undefined ? {} : { extendedResourceName },
   });
 
-  it('has its files by the names of the resource, too, in containers and after an update', async () => {
+  it('has its files under the resource names, in containers and after an update', async () => {
     await using bench = await startBench();
     bench.api.create(deviceClass('vfs', 'intel.com/intel_sriov_netdevice'));
     const { pod, wire } = await bench.preparePod('a', { annotations, requests: [request] });
@@ -181,7 +181,7 @@ describe('the claim that the scheduler makes for extended resources', () => {
     for (const path of paths) expect(decode(mounts[path])).toMatchObject({ request: request.name, generation: 1 });
   });
 
-  it('has the name that every class has where its class has no other, or is gone', async () => {
+  it('uses the common default name if its class has no resource name or is deleted', async () => {
     await using bench = await startBench();
     bench.api.create(deviceClass('vfs'));
     for (const name of ['a', 'b']) {
@@ -211,7 +211,7 @@ describe('the claim that the scheduler makes for extended resources', () => {
       return added;
     };
 
-    it('has one file with both requests for the container that has both, and keeps it up to date', async () => {
+    it('shares one file for both requests in a container with both, and updates it', async () => {
       await using bench = await startBench();
       const extendedResourceClaimStatus = { resourceClaimName: 'a', requestMappings };
       const { pod, wire } = stage(bench, { extendedResourceClaimStatus });
@@ -246,7 +246,7 @@ describe('the claim that the scheduler makes for extended resources', () => {
         'a container twice with one request',
         { extendedResourceClaimStatus: { resourceClaimName: 'a', requestMappings: [map('main', 1), map('main', 1)] } },
       ],
-    ])('has no such file where the status of the pod names %s', async (_what, status) => {
+    ])('has no shared file if the pod status names %s', async (_what, status) => {
       await using bench = await startBench({ devices: [] });
       const { pod, wire } = stage(bench, status);
       await bench.kubelet.prepare(pod);
@@ -256,7 +256,7 @@ describe('the claim that the scheduler makes for extended resources', () => {
       expect(found.filter((name) => name !== 'claim.json').sort()).toEqual(requests.map(({ name }) => name));
     });
 
-    it('is not prepared while its pod cannot be read', async () => {
+    it('is not prepared while its pod is unreadable', async () => {
       await using bench = await startBench();
       const { wire } = stage(bench, {}, 'renamed');
       await expect(bench.kubelet.client(testDriver).nodePrepareResources([wire])).rejects.toMatchObject({
@@ -265,7 +265,7 @@ describe('the claim that the scheduler makes for extended resources', () => {
     });
   });
 
-  it('is not prepared while its class cannot be read, and the class of no other claim is read', async () => {
+  it('is not prepared while its class is unreadable; classes of other claims are not read', async () => {
     await using bench = await startBench();
     using _down = bench.api.failNext('/deviceclasses/', 500, { times: Number.POSITIVE_INFINITY });
     const claim = bench.addPod('a', { annotations, requests: [request] }).wire;
@@ -278,7 +278,7 @@ describe('the claim that the scheduler makes for extended resources', () => {
   });
 });
 
-describe('isolation', () => {
+describe('isolation of containers', () => {
   const containers = [
     { name: 'whole', claims: [{ name: 'nic' }] },
     { name: 'left', claims: [{ name: 'nic', request: 'left' }] },
@@ -301,7 +301,7 @@ describe('isolation', () => {
     expect(seen('none')).toEqual([]);
   });
 
-  it('facts §3.2: a device of all requests goes to every container of the claim, once', async () => {
+  it('facts §3.2: a device of all requests reaches every container of the claim, once', async () => {
     await using bench = await startBench({
       devices: [preparedDevice('dev-left', { requests: [], cdiDeviceIds: ['x.example/nic=1'] })],
     });
@@ -313,7 +313,7 @@ describe('isolation', () => {
     expect(bench.kubelet.cdiDevicesForContainer(pod, 'none')).toEqual([]);
   });
 
-  it("facts §1.4: the driver's own CDI ids come first, then the metadata mount", async () => {
+  it("facts §1.4: the driver's own CDI IDs precede the metadata mount", async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a', { cdiDeviceIds: ['x.example/nic=1'] })] });
     const { pod, claim } = await bench.preparePod('a');
     expect(bench.kubelet.cdiDevicesForContainer(pod, 'main')).toEqual([
@@ -323,12 +323,12 @@ describe('isolation', () => {
   });
 });
 
-describe('metadata off', () => {
+describe('metadata disabled', () => {
   it.each([
     ['never on', false as const],
     ['off', { enabled: false }],
     ['unset', { enabled: undefined as never, marker: 'CLAIM_' }],
-  ])('KEP-5304 integration "Enable/disable": no specs and no files when it is %s', async (_what, metadata) => {
+  ])('KEP-5304 integration "Enable/disable": writes no specs and no files if %s', async (_what, metadata) => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a', { metadata: {} })] }, { metadata });
     const { pod } = await bench.preparePod('a');
     expect(bench.kubelet.cdiDevicesForContainer(pod, 'main')).toEqual([]);
@@ -347,8 +347,8 @@ describe('metadata off', () => {
   });
 });
 
-describe('metadata that cannot be written', () => {
-  it('is reported to the driver, and its claim is not prepared until it can', async () => {
+describe('failed metadata writes', () => {
+  it('are reported to the driver, and the claim is not prepared until they succeed', async () => {
     const errors: Error[] = [];
     const options = { onMetadataError: (error: Error) => void errors.push(error) };
     await using bench = await startBench({ devices: [preparedDevice('dev-a')] }, options);

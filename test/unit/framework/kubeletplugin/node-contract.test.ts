@@ -11,7 +11,7 @@ const it = itWith(() => startBench());
 const owned = (name: string, more: object = {}) => ({ driver: testDriver, pool: 'node-1', name, ...more });
 
 describe('KEP-3063 NodePrepareResource', () => {
-  it('is idempotent: the same answer, the same specs, nothing lost', async ({ own: bench }) => {
+  it('is idempotent: same response, same specs, nothing lost', async ({ own: bench }) => {
     const { wire } = await bench.preparePod('a');
     await bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-a', { networkData: { ips: ['192.0.2.1/24'] } })]);
     const [specs, text] = [bench.cdiSpecs(), bench.metadataText('a', 'vf')];
@@ -23,8 +23,8 @@ describe('KEP-3063 NodePrepareResource', () => {
   });
 });
 
-describe('KEP-3063 one claim', () => {
-  it('for several pods is prepared before the first and unprepared after the last', async () => {
+describe('a KEP-3063 claim shared by pods', () => {
+  it('is prepared before the first pod and unprepared after the last', async () => {
     const calls: string[] = [];
     using dir = tempDir();
     const behaviour: Behaviour = {
@@ -57,8 +57,8 @@ describe('KEP-3063 one claim', () => {
   });
 });
 
-describe('KEP-3063 a claim of the same name with another UID', () => {
-  it('facts §3.2: waits for the old one, then starts from nothing', async ({ own: bench }) => {
+describe('a KEP-3063 claim with the name of an old one and another UID', () => {
+  it('facts §3.2: waits for the old one, then starts from scratch', async ({ own: bench }) => {
     const old = bench.addPod('a');
     await bench.kubelet.prepare(old.pod);
     await bench.helper.updateRequestMetadata(old.wire, 'vf', [owned('dev-a')]);
@@ -88,7 +88,7 @@ describe('KEP-3063 a claim of the same name with another UID', () => {
     expect(bench.cdiSpecs()).toEqual([`${testDriver}_metadata_${next.wire.uid}_vf.json`]);
   });
 
-  it('facts §1.8: is not changed by an update of the old one, which is refused', async ({ own: bench }) => {
+  it('facts §1.8: is not changed by an update of the old one, which is rejected', async ({ own: bench }) => {
     const old = bench.addPod('a');
     bench.api.delete('ResourceClaim', 'a');
     const { claim, wire } = bench.addPod('a');

@@ -19,9 +19,7 @@ const results = (claims: { identity: ClaimIdentity }[], result: (name: string) =
   new Map(claims.map(({ identity }) => [identity.uid, result(identity.name)]));
 
 describe('NodePrepareResources', () => {
-  it('facts §3.1: fetches 16 claims in one round of parallel GETs, straight from the API server', async ({
-    own: bench,
-  }) => {
+  it('facts §3.1: reads 16 claims in parallel directly from the API server', async ({ own: bench }) => {
     const claims = Array.from({ length: 16 }, (_, n) => bench.addPod(`c-${n}`).wire);
     for (let round = 0; round < 2; round++) {
       const before = bench.api.log.length;
@@ -67,7 +65,7 @@ describe('NodePrepareResources', () => {
     expect(called).toEqual([]);
   });
 
-  it('prepares a claim that is being deleted: while it is reserved its devices are its own', async ({ own: bench }) => {
+  it('prepares a claim that is being deleted, since it keeps its devices while reserved', async ({ own: bench }) => {
     const { pod } = bench.addPod('a');
     bench.api.edit<ResourceV1ResourceClaim>('ResourceClaim', 'a', ({ metadata }) => {
       metadata!.deletionTimestamp = new Date();
@@ -76,7 +74,7 @@ describe('NodePrepareResources', () => {
     expect(bench.kubelet.claimInfo('default', 'a')?.prepared).toBe(true);
   });
 
-  it('gives the driver what it needs of a claim', async () => {
+  it("passes the driver the claim's identity, pods and allocation", async () => {
     const seen: object[] = [];
     await using bench = await startBench({
       prepareResourceClaims: async (claims) => {
@@ -139,7 +137,7 @@ describe('NodePrepareResources', () => {
     expect(claims[good!.uid]).toMatchObject({ error: '', devices: [{ deviceName: 'dev-good' }] });
   });
 
-  it.each([undefined, {}, []])('fails the call with a clear text when the driver returns %j', async (returned) => {
+  it.each([undefined, {}, []])('fails the call with a clear error if the driver returns %j', async (returned) => {
     const broken = async () => returned as never;
     await using bench = await startBench({ prepareResourceClaims: broken, unprepareResourceClaims: broken });
     const { wire } = bench.addPod('a');
@@ -149,7 +147,7 @@ describe('NodePrepareResources', () => {
     await expect(client.nodeUnprepareResources([wire])).rejects.toThrow(`unprepare resource claims: ${message}`);
   });
 
-  it('keeps the metadata of a claim that one call names twice', async ({ own: bench }) => {
+  it('keeps the metadata of a claim that a call names twice', async ({ own: bench }) => {
     const { wire } = bench.addPod('a');
     const client = bench.kubelet.client(testDriver);
     const once = await client.nodePrepareResources([wire]);
@@ -162,7 +160,7 @@ describe('NodePrepareResources', () => {
     ['has no name', { deviceName: '' }, /a device has no pool or no name/],
     ['is for another request', { requests: ['x'] }, /is for request x, which is not allocated/],
     ['has an invalid CDI device ID', { cdiDeviceIds: ['vfio'] }, /"vfio" is not a CDI device id, vendor\/class=name/],
-  ])('facts §3.1: fails the claim when a device of the driver %s', async (_what, device, message) => {
+  ])('facts §3.1: fails the claim if a device of the driver %s', async (_what, device, message) => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a', device)] });
     const { wire } = bench.addPod('a');
     const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([wire]);
@@ -170,7 +168,7 @@ describe('NodePrepareResources', () => {
     expect(claims[wire.uid]?.error).toContain('driver prepared claim default/a wrongly');
   });
 
-  it('facts §3.1: gives exactly one entry for each claim, whatever the driver returns', async () => {
+  it('facts §3.1: returns exactly one entry per claim, whatever the driver returns', async () => {
     await using bench = await startBench({
       prepareResourceClaims: async () => new Map([['unknown', { devices: [] }]]),
       unprepareResourceClaims: async () => new Map([['unknown', undefined]]),
@@ -184,13 +182,13 @@ describe('NodePrepareResources', () => {
     expect(bench.logger.messages('warn')).toEqual(Array(2).fill('the driver gave results for claims not asked for'));
   });
 
-  it('facts §2.3: tells the kubelet the base names of subrequests', async ({ own: bench }) => {
+  it('facts §2.3: returns the base names of subrequests to the kubelet', async ({ own: bench }) => {
     const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
     await bench.preparePod('a', { requests });
     expect(bench.kubelet.claimInfo('default', 'a')?.devices.get(testDriver)).toMatchObject([{ requestNames: ['vf'] }]);
   });
 
-  it('facts §2.3: passes the share of a device on with v1, and leaves it out with v1beta1', async ({ own: bench }) => {
+  it("facts §2.3: passes a device's share on with v1, and omits it with v1beta1", async ({ own: bench }) => {
     const shareID = '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001';
     const { wire } = bench.addPod('a', { requests: [{ name: 'vf', devices: [{ device: 'dev-1', shareID }] }] });
     using old = new DraClient(join(bench.dataDir(), 'dra.sock'), 'v1beta1.DRAPlugin');
@@ -203,7 +201,7 @@ describe('NodePrepareResources', () => {
     expect(before.claims[wire.uid]?.devices[0]).not.toHaveProperty('shareId');
   });
 
-  it('facts §2.5: serves v1beta1 beside v1, prepare and unprepare', async ({ own: bench }) => {
+  it('facts §2.5: serves v1beta1 beside v1 for prepare and unprepare', async ({ own: bench }) => {
     const { wire } = bench.addPod('a');
     using old = new DraClient(join(bench.dataDir(), 'dra.sock'), 'v1beta1.DRAPlugin');
     expect((await old.nodePrepareResources([wire])).claims[wire.uid]).toMatchObject({ error: '', devices: [{}] });
@@ -211,7 +209,7 @@ describe('NodePrepareResources', () => {
     expect(bench.cdiSpecs()).toEqual([]);
   });
 
-  it('numbers the calls, so that lines of the log can be put together', async ({ own: bench }) => {
+  it('numbers calls to correlate log lines', async ({ own: bench }) => {
     for (const name of ['a', 'b']) await bench.preparePod(name);
     const lines = bench.logger.lines.filter(({ message }) => message === 'claim prepared');
     expect(lines.map(({ fields }) => fields)).toMatchObject([
@@ -250,8 +248,8 @@ function heldDriver() {
   return { calls, behaviour, most: () => most };
 }
 
-describe('calls at once', () => {
-  it('facts §3.1: run one at a time, prepare and unprepare alike, in the order in which they came', async () => {
+describe('concurrent calls', () => {
+  it('facts §3.1: run prepare and unprepare one at a time in order of arrival', async () => {
     const { calls, behaviour, most } = heldDriver();
     await using bench = await startBench(behaviour);
     const client = bench.kubelet.client(testDriver);
@@ -271,7 +269,7 @@ describe('calls at once', () => {
     expect(most()).toBe(1);
   });
 
-  it('hold the locks of a driver that locks its claims, until their files are written', async () => {
+  it('hold the locks of a driver that locks claims itself until files are written', async () => {
     const { calls, behaviour } = heldDriver();
     const locks = new KeyedMutex();
     await using bench = await startBench(behaviour, { locks, serialize: false });
@@ -289,7 +287,7 @@ describe('calls at once', () => {
     await running;
   });
 
-  it('facts §3.1: fetch their claims without waiting for each other', async () => {
+  it('facts §3.1: read their claims without waiting for each other', async () => {
     const { calls, behaviour } = heldDriver();
     await using bench = await startBench(behaviour);
     const client = bench.kubelet.client(testDriver);
@@ -304,7 +302,7 @@ describe('calls at once', () => {
     await Promise.all(running);
   });
 
-  it('facts §3.2: answer before the 45 s of the kubelet are over, and say what is slow', async () => {
+  it("facts §3.2: return before the kubelet's 45 s are over, and name the slow step", async () => {
     const clock = new ManualClock();
     const { calls, behaviour } = heldDriver();
     await using bench = await startBench(behaviour, { clock });
@@ -339,7 +337,7 @@ describe('calls at once', () => {
     expect((await third).claims[second!.uid]?.error).toBe('');
   });
 
-  it('answer a less patient caller sooner', async () => {
+  it('return earlier for a caller with a shorter deadline', async () => {
     const clock = new ManualClock();
     const { calls, behaviour } = heldDriver();
     await using bench = await startBench(behaviour, { clock });
@@ -354,7 +352,7 @@ describe('calls at once', () => {
     calls[0]?.finish();
   });
 
-  it('do not end for the driver when the kubelet hangs up: what was begun is done when it asks again', async () => {
+  it('continue in the driver after the kubelet disconnects, and finish before its retry', async () => {
     const { calls, behaviour } = heldDriver();
     // Our own time stands still: it is the caller who ends the call.
     await using bench = await startBench(behaviour, { clock: new ManualClock() });
@@ -371,7 +369,7 @@ describe('calls at once', () => {
     expect(bench.cdiSpecs()).toHaveLength(1);
   });
 
-  it('end for who only waits when the kubelet hangs up', async () => {
+  it('are dropped while queued if the kubelet disconnects', async () => {
     const { calls, behaviour } = heldDriver();
     // Our own time stands still: it is the caller who ends the call.
     await using bench = await startBench(behaviour, { clock: new ManualClock() });
@@ -387,11 +385,11 @@ describe('calls at once', () => {
   });
 });
 
-describe('a call', () => {
+describe('a NodePrepareResources call', () => {
   it.each([
     ['prepare', 'nodePrepareResources'],
     ['unprepare', 'nodeUnprepareResources'],
-  ] as const)('facts §3.1: fails as a whole when the driver throws: %s', async (what, method) => {
+  ] as const)('facts §3.1: fails as a whole if the driver throws: %s', async (what, method) => {
     const refuse = async () => {
       throw new Error('firmware is gone');
     };
@@ -405,7 +403,7 @@ describe('a call', () => {
 });
 
 describe('NodeUnprepareResources', () => {
-  it('facts §3.1: needs no API server, and can be repeated', async ({ own: bench }) => {
+  it('facts §3.1: is idempotent and needs no API server', async ({ own: bench }) => {
     const { wire } = await bench.preparePod('a');
     const requestsBefore = bench.api.log.length;
     for (let round = 0; round < 2; round++) {
@@ -417,7 +415,7 @@ describe('NodeUnprepareResources', () => {
     expect(bench.claimDirs()).toEqual([]);
   });
 
-  it('facts §3.1: a claim that was never prepared is no error', async ({ own: bench }) => {
+  it('facts §3.1: succeeds for a claim that was never prepared', async ({ own: bench }) => {
     const wire = { namespace: 'default', name: 'never', uid: 'u' };
     const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire]);
     expect(claims).toEqual({ u: { error: '' } });
@@ -428,7 +426,7 @@ describe('NodeUnprepareResources', () => {
     ['an error without a message', new Error(''), 'Error'],
     ['an object without discard', {}, 'the driver gave a result with neither an error nor a list of devices'],
     ['null', null, ''],
-  ])('answers for a claim whose result is %s', async (_what, result, text) => {
+  ])('returns an entry for a claim whose result is %s', async (_what, result, text) => {
     await using bench = await startBench({
       unprepareResourceClaims: async (claims) => new Map(claims.map(({ uid }) => [uid, result as Error])),
     });
@@ -438,7 +436,7 @@ describe('NodeUnprepareResources', () => {
     expect(bench.claimDirs()).toEqual(text === '' ? [] : ['default_a']);
   });
 
-  it('facts §1.9: keeps the files of a claim whose devices the driver could not release', async () => {
+  it('facts §1.9: keeps the files of a claim whose devices the driver failed to release', async () => {
     await using bench = await startBench({
       unprepareResourceClaims: async (claims) =>
         new Map(claims.map(({ uid, name }) => [uid, name === 'stuck' ? new Error('VF is stuck') : undefined])),

@@ -50,7 +50,7 @@ describe('a rolling update', () => {
     expect(notes).toEqual(['prepare a']);
   });
 
-  it('never runs a call at the same time as the Go helper', async ({ own: bench }) => {
+  it('never runs a call while the Go helper runs one', async ({ own: bench }) => {
     const { notes, behaviour } = notingDriver();
     await bench.startHelper(behaviour, { podUid: oldUid });
     // That helper locks the whole file for as long as a call takes. Source: etcd's fileutil, `LockFile`.
@@ -69,9 +69,7 @@ describe('a rolling update', () => {
     closeSync(next);
   });
 
-  it('has two instances update the metadata of one claim: each gets a generation of its own', async ({
-    own: bench,
-  }) => {
+  it("has two instances update one claim's metadata: each gets a generation of its own", async ({ own: bench }) => {
     const instances = [
       await bench.startHelper({}, { podUid: oldUid }),
       await bench.startHelper({}, { podUid: newUid }),
@@ -85,7 +83,7 @@ describe('a rolling update', () => {
     expect(decodeStream(bench.metadataText('a', 'vf') ?? '').generation).toBe(20);
   });
 
-  it('has one instance open the gate that the other laid down, and end it', async ({ own: bench }) => {
+  it('lets one instance open and end the gate of the other', async ({ own: bench }) => {
     const metadata = { gate: { program: '/bin/netdra-gate', timeoutSeconds: 100 } };
     const old = await bench.startHelper({}, { podUid: oldUid, metadata });
     const { pod, wire } = bench.addPod('a');
@@ -102,7 +100,7 @@ describe('a rolling update', () => {
     expect(gate()).toBe('netdra-gate 1\nended sandbox-1\n');
   });
 
-  it('lets calls about different claims of both instances run at once, if they do in one', async ({ own: bench }) => {
+  it('runs calls for different claims concurrently across instances, if one instance does', async ({ own: bench }) => {
     const { promise: ended, resolve: end } = Promise.withResolvers<void>();
     const { notes, behaviour } = notingDriver();
     const slow: Behaviour = {
@@ -128,7 +126,7 @@ describe('a rolling update', () => {
     expect(notes).toEqual(['prepare b', 'prepare a', 'prepare a']);
   });
 
-  it('facts §2.6: removes the sockets of instances that were killed, and no others', async ({ own: bench }) => {
+  it('facts §2.6: removes only the sockets of killed instances', async ({ own: bench }) => {
     const other = await bench.startHelper({}, { driver: 'other.example', podUid: oldUid });
     const alive = await bench.startHelper({}, { podUid: oldUid });
     const dead = '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0666';
@@ -178,7 +176,7 @@ async function startInstance(
   };
 }
 
-describe('two instances in processes of their own', { timeout: 60_000 }, () => {
+describe('two instances in separate processes', { timeout: 60_000 }, () => {
   let dir: ReturnType<typeof tempDir>;
   let stack: DisposableStack;
   let place: Pick<Bench, 'registryDir' | 'dataDir' | 'dir'>;
@@ -197,7 +195,7 @@ describe('two instances in processes of their own', { timeout: 60_000 }, () => {
   const clientOf = (podUid: string) => stack.use(new DraClient(join(place.dataDir(), `dra-${podUid}.sock`)));
   const claim = (name: string) => ({ namespace: 'default', name, uid: name });
 
-  it('facts §2.6: never prepare or unprepare at once', async () => {
+  it('facts §2.6: never prepare or unprepare concurrently', async () => {
     for (const uid of [oldUid, newUid]) stack.use(await startInstance(place, uid, 20));
     const clients = [clientOf(oldUid), clientOf(newUid)];
     const calls = clients.flatMap((client, index) =>

@@ -8,12 +8,12 @@ import { tempDir } from '../../../doubles/temp-dir.ts';
 const isOurs = (name: string) => name.startsWith('dra-');
 
 describe('removeDeadSockets', () => {
-  it('finds nothing in a directory that does not exist yet', async () => {
+  it('ignores a missing directory', async () => {
     using dir = tempDir();
     expect(await removeDeadSockets(join(dir.path, 'none'), isOurs)).toEqual({ removed: [], problems: [] });
   });
 
-  it('reports a directory that cannot be read, with what to do', async () => {
+  it('reports an unreadable directory with a remedy', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'file');
     writeFileSync(path, '');
@@ -22,7 +22,7 @@ describe('removeDeadSockets', () => {
     expect(problems).toMatchObject([{ code: 'socket-unavailable', path, hint: expect.any(String) }]);
   });
 
-  it('leaves files, sockets of others and those with a listener alone', async () => {
+  it("keeps files, other programs' sockets and sockets with a listener", async () => {
     using dir = tempDir();
     writeFileSync(join(dir.path, 'dra-file'), '');
     mkdirSync(join(dir.path, 'dra-directory'));

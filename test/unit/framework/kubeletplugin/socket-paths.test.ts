@@ -16,14 +16,14 @@ const hash = (text: string, bytes: number) =>
   createHash('sha256').update(text).digest().subarray(0, bytes).toString('base64url');
 
 describe('chooseSocketPaths', () => {
-  it('facts §2.6: {driver}-reg.sock and dra.sock', () => {
+  it('facts §2.6: uses {driver}-reg.sock and dra.sock', () => {
     expect(chooseSocketPaths({ driver, ...kubelet })).toEqual({
       dra: '/var/lib/kubelet/plugins/sriov.netdra.dev/dra.sock',
       registration: '/var/lib/kubelet/plugins_registry/sriov.netdra.dev-reg.sock',
     });
   });
 
-  it("facts §2.6: in a rolling update the pod's UID is in both names", () => {
+  it("facts §2.6: includes the pod's UID in both names during a rolling update", () => {
     expect(chooseSocketPaths({ driver, ...kubelet, podUid })).toEqual({
       dra: join(kubelet.dataDir, `dra-${podUid}.sock`),
       registration: join(kubelet.registryDir, `${driver}-${podUid}-reg.sock`),
@@ -38,7 +38,7 @@ describe('chooseSocketPaths', () => {
       108 - `/${driver}-${hash(podUid, 8)}-reg.sock`.length,
       `dra-${hash(`${driver}\0${podUid}`, 16)}-reg.sock`,
     ],
-  ])('facts §2.6: the registration socket has %s in its name, as fits into 107 bytes', (_what, bytes, name) => {
+  ])("facts §2.6: shortens the registration socket's name to %s within 107 bytes", (_what, bytes, name) => {
     const registryDir = dirOf(bytes);
     const { registration } = chooseSocketPaths({ driver, ...kubelet, registryDir, podUid });
     expect(registration).toBe(join(registryDir, name));
@@ -48,12 +48,12 @@ describe('chooseSocketPaths', () => {
   it.each([
     ['all of the UID', 107 - `/dra-${podUid}.sock`.length, `dra-${podUid}.sock`],
     ['a hash of the UID and no ending', 108 - `/dra-${podUid}.sock`.length, `dra-${hash(podUid, 8)}`],
-  ])('facts §2.6: the DRA socket has %s in its name, as fits into 107 bytes', (_what, bytes, name) => {
+  ])("facts §2.6: shortens the DRA socket's name to %s within 107 bytes", (_what, bytes, name) => {
     const dataDir = dirOf(bytes);
     expect(chooseSocketPaths({ driver, ...kubelet, dataDir, podUid }).dra).toBe(join(dataDir, name));
   });
 
-  it('facts §2.6: the longest driver name fits below the default directories', () => {
+  it('facts §2.6: fits the longest driver name below the default directories', () => {
     const long = `${'d'.repeat(63)}`;
     const dataDir = `/var/lib/kubelet/plugins/${long}`;
     for (const uid of [undefined, podUid]) {
@@ -68,7 +68,7 @@ describe('chooseSocketPaths', () => {
     expect(() => chooseSocketPaths({ driver, ...kubelet, dataDir: `${dataDir}ä` })).toThrow(/it has 108/);
   });
 
-  it('refuses a directory that leaves no room for any name, and says so', () => {
+  it('rejects a directory that leaves no room for any name, and says so', () => {
     const dataDir = dirOf(100);
     expect(() => chooseSocketPaths({ driver, ...kubelet, dataDir })).toThrow(
       `socket path ${dataDir}/dra.sock is longer than 107 bytes (it has 109)`,
@@ -76,16 +76,16 @@ describe('chooseSocketPaths', () => {
     expect(() => chooseSocketPaths({ driver, ...kubelet, dataDir, podUid })).toThrow(/is longer than 107 bytes/);
   });
 
-  it.each(['', 'A.b', 'a..b', '-a', 'a'.repeat(64), 'a/b', '.hidden'])('refuses %j as the name of a driver', (name) => {
+  it.each(['', 'A.b', 'a..b', '-a', 'a'.repeat(64), 'a/b', '.hidden'])('rejects the driver name %j', (name) => {
     expect(() => chooseSocketPaths({ ...kubelet, driver: name })).toThrow(/cannot be the name of a driver/);
   });
 
-  it('facts §2.6: refuses relative directories, which the kubelet cannot know', () => {
+  it('facts §2.6: rejects relative directories, which the kubelet cannot resolve', () => {
     expect(() => chooseSocketPaths({ driver, ...kubelet, dataDir: 'plugins' })).toThrow(/directory plugins is not/);
   });
 
   it.each(['%41', '%', '?', '#', '\n'])(
-    'refuses a directory with %j in its name, since the kubelet dials a URL',
+    'rejects a directory with %j in its name, since the kubelet dials a URL',
     (part) => {
       const dataDir = `/var/lib/plugins/a${part}b`;
       expect(() => chooseSocketPaths({ driver, ...kubelet, dataDir })).toThrow(
@@ -94,13 +94,13 @@ describe('chooseSocketPaths', () => {
     },
   );
 
-  it.each(['', '../x', 'a/b', '.x', '-'])('refuses %j as the UID of a pod', (uid) => {
+  it.each(['', '../x', 'a/b', '.x', '-'])('rejects the pod UID %j', (uid) => {
     expect(() => chooseSocketPaths({ driver, ...kubelet, podUid: uid })).toThrow(/is not the UID of a pod/);
   });
 });
 
-describe('sockets of instances', () => {
-  it('are distinguished from those of other drivers, whose names may begin alike', () => {
+describe('sockets of an instance', () => {
+  it('are distinguished from those of drivers with a common name prefix', () => {
     for (const part of [podUid, hash(podUid, 8)]) {
       expect(isInstanceRegistrationSocket(driver, `${driver}-${part}-reg.sock`)).toBe(true);
     }

@@ -10,7 +10,7 @@ const references = [...plan.matchAll(/\]\(\.\.\/([^)]+)\)(?:: \*([^*|]+)\*)?/g)]
 }));
 
 describe('test/REQUIREMENTS.md', () => {
-  it('names tests that are there', () => {
+  it('names existing tests', () => {
     const missing = references.filter(({ path, title }) => {
       const text = readFileSync(new URL(`../../../../${path}`, import.meta.url), 'utf8');
       return !text.includes(title);
@@ -19,7 +19,7 @@ describe('test/REQUIREMENTS.md', () => {
     expect(references.length).toBeGreaterThan(60);
   });
 
-  it('has every fact that titles of tests cite', () => {
+  it('has every fact that test titles cite', () => {
     const cited = readdirSync(import.meta.dirname)
       .filter((name) => name.endsWith('.test.ts'))
       .flatMap((name) =>

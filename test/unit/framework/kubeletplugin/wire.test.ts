@@ -24,7 +24,7 @@ const message = (...fields: Buffer[]) => Buffer.concat(fields);
 const claim = { namespace: 'ns', uid: 'u-1', name: 'c' };
 const claimBytes = message(field(1, 'ns'), field(2, 'u-1'), field(3, 'c'));
 
-describe('the registration contract', () => {
+describe('the registration API', () => {
   it('facts §2.2: GetInfo answers with type 1, name 2, endpoint 3, supported_versions 4', () => {
     const { path, responseSerialize, requestSerialize } = method(
       'plugin-registration.proto',
@@ -51,7 +51,7 @@ describe('the registration contract', () => {
   });
 });
 
-describe.each(['v1', 'v1beta1'])('the DRA contract %s', (version) => {
+describe.each(['v1', 'v1beta1'])('the DRA API %s', (version) => {
   const of = (name: string) => method(`dra-${version}.proto`, `k8s.io.kubelet.pkg.apis.dra.${version}.DRAPlugin`, name);
 
   it('facts §2.3: claims have namespace 1, uid 2, name 3', () => {
@@ -74,7 +74,7 @@ describe.each(['v1', 'v1beta1'])('the DRA contract %s', (version) => {
     );
   });
 
-  it('facts §2.3: share_id is field 5 of v1, absent unless set, and unknown to v1beta1', () => {
+  it('facts §2.3: share_id is field 5 in v1, absent unless set, and unknown in v1beta1', () => {
     const { responseSerialize } = of('NodePrepareResources');
     const bytes = (shareId?: string) =>
       responseSerialize({
@@ -86,7 +86,7 @@ describe.each(['v1', 'v1beta1'])('the DRA contract %s', (version) => {
     expect(bytes('s')).toEqual(version === 'v1' ? expected(field(5, 's')) : expected());
   });
 
-  it('facts §2.3: an answer to unprepare has error 1', () => {
+  it('facts §2.3: an unprepare response has error 1', () => {
     const { responseSerialize } = of('NodeUnprepareResources');
     expect(responseSerialize({ claims: { u: { error: 'no' } } })).toEqual(
       field(1, message(field(1, 'u'), field(2, field(1, 'no')))),
@@ -94,8 +94,8 @@ describe.each(['v1', 'v1beta1'])('the DRA contract %s', (version) => {
   });
 });
 
-describe.each(['v1', 'v1alpha1'])('the health contract %s', (version) => {
-  it('facts §2.4: a stream of lists with pool, device, health, time, timeout and message', () => {
+describe.each(['v1', 'v1alpha1'])('the health API %s', (version) => {
+  it('facts §2.4: streams lists with pool, device, health, time, timeout and message', () => {
     const { path, responseStream, requestStream, responseSerialize } = method(
       `dra-health-${version}.proto`,
       `${version}.DRAResourceHealth`,

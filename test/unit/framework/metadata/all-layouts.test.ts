@@ -65,12 +65,12 @@ describe('a claim in any combination of layouts', () => {
   });
 });
 
-it('needs a layout', () => {
+it('ClaimMetadata rejects an empty list of layouts', () => {
   expect(() => bench.start({ layouts: [] })).toThrow('no layout for device metadata is chosen');
 });
 
 describe('the CDI spec', () => {
-  it.each(Object.keys(samples))('is the golden file for %s', async (name) => {
+  it.each(Object.keys(samples))('matches the golden file for %s', async (name) => {
     const sample = samples[name] as typeof kernel;
     await bench.start().prepare(recordOf(sample), new Map());
     const [spec] = bench.files(bench.cdiDir);
@@ -95,7 +95,7 @@ describe('the layout attributes-json', () => {
     expect(statSync(path('attributes-json'), { bigint: true })).toMatchObject({ ino, mtimeNs });
   });
 
-  it('shows what the driver says at prepare above what the slice says', async () => {
+  it("prefers the driver's values at prepare to those in the slice", async () => {
     const metadata = bench.start(published({ model: { string: 'slice' }, index: { int: 1 } }));
     const immediate = [{ ...device, attributes: { model: { string: 'driver' }, more: { bools: [true] } } }];
     await metadata.prepare(record, new Map([['vf', immediate]]));
@@ -106,7 +106,7 @@ describe('the layout attributes-json', () => {
 });
 
 describe('the layout downward-api', () => {
-  it('is in the directory of each pod of the claim, and mounted from that of the first one', async () => {
+  it("is written for each pod of the claim, and mounted from the first one's directory", async () => {
     const metadata = await written({ layouts: ['downward-api'] });
     const pods = () => bench.files(bench.downwardApiDir);
     const filesOf = (...uids: string[]) => uids.map((uid) => `${uid}/fast-net.vf.json`);
@@ -125,7 +125,7 @@ describe('the layout downward-api', () => {
     expect(existsSync(join(bench.downwardApiDir, 'pod-d'))).toBe(false);
   });
 
-  it('says since when the devices are ready, not when they changed last', async () => {
+  it('contains the time of readiness, not of the last change', async () => {
     let now = '2026-03-01T12:00:00.789Z';
     const metadata = bench.start({ now: () => new Date(now) });
     const since = () =>
@@ -140,7 +140,7 @@ describe('the layout downward-api', () => {
     expect(since()).toMatchObject({ lastTransitionTime: '2026-03-01T12:00:05Z' });
   });
 
-  it('counts generations although it does not show them, over restarts too', async () => {
+  it('counts generations internally, also across restarts', async () => {
     const start = () => bench.start({ layouts: ['downward-api'] });
     await start().prepare(record, new Map());
     expect(await start().update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
@@ -149,7 +149,7 @@ describe('the layout downward-api', () => {
     expect(await start().update(claim, 'vf', [device])).toMatchObject({ generation: 2 });
   });
 
-  it('refuses a claim that is for no pod before it writes anything', async () => {
+  it('rejects a claim without pods before it writes anything', async () => {
     const { podUid: _, ...rest } = record;
     await expect(bench.start().prepare(rest, new Map())).rejects.toThrow(
       'claim default/fast-net is reserved for no pod',
@@ -158,8 +158,8 @@ describe('the layout downward-api', () => {
   });
 });
 
-describe('the driver started with other layouts', () => {
-  it('keeps those that a claim has, updates, withdraws and removes their files, and adds its own', async () => {
+describe('a driver started with other layouts', () => {
+  it("keeps a claim's layouts, updates, withdraws and removes their files, and adds its own", async () => {
     const had = ['v1', 'attributes-json', 'downward-api'] as const;
     const before = bench.start({ layouts: had, ...published(attributes) });
     await before.prepare(record, new Map());
@@ -184,7 +184,7 @@ describe('the driver started with other layouts', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('agrees with an instance beside it that has more layouts on what a claim has, whichever prepares it again', async () => {
+  it("agrees on a claim's layouts with another instance that has more, whichever prepares it again", async () => {
     const all = bench.start();
     const fewer = bench.start({ layouts: ['v1'] });
     await all.prepare(record, new Map());
@@ -200,7 +200,7 @@ describe('the driver started with other layouts', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('gives claims that are prepared from then on its own layouts only', async () => {
+  it('gives new claims only its own layouts', async () => {
     await bench.start().prepare(record, new Map());
     const next = { ...claim, name: 'slow-net', uid: 'next-uid' };
     const metadata = bench.start({ layouts: ['v1'] });
@@ -220,7 +220,7 @@ describe('unprepare without a readable record', () => {
       'a damaged record',
       () => writeFileSync(join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json'), '{'),
     ],
-  ])('with %s: finds the files by their names, and only the own ones', async (_what, damage) => {
+  ])("with %s: finds the claim's files by name, and only its own", async (_what, damage) => {
     const metadata = await written();
     const others = [
       `attributes/${driver}-other-uid-vf.json`,
@@ -243,7 +243,7 @@ describe('unprepare without a readable record', () => {
 });
 
 describe('a claim that is prepared again', () => {
-  it('gets its files back that are gone, with what an update said', async () => {
+  it('restores missing files with the content of the last update', async () => {
     const metadata = await written();
     for (const dir of [bench.attributesDir, bench.cdiDir]) rmSync(dir, { recursive: true });
     rmSync(path('v1'));
@@ -253,7 +253,7 @@ describe('a claim that is prepared again', () => {
     expect(bench.mounts(claim.uid).size).toBe(layoutNames.length);
   });
 
-  it('hides deferred metadata of an earlier boot, and goes on counting', async () => {
+  it('hides deferred metadata of an earlier boot, and continues its generations', async () => {
     await written({ bootId: 'one' });
     const second = bench.start({ bootId: 'two' });
     await second.prepare(record, new Map());
@@ -264,7 +264,7 @@ describe('a claim that is prepared again', () => {
     expect(existsSync(path('v1'))).toBe(true);
   });
 
-  it('keeps what an update said when the driver knows less than that at prepare', async () => {
+  it('keeps the content of an update if the driver knows less at prepare', async () => {
     const metadata = bench.start();
     const identity = new Map([['vf', [device]]]);
     await metadata.prepare(record, identity);
@@ -281,7 +281,7 @@ describe('a claim that is prepared again', () => {
     });
   });
 
-  it('keeps the requests that it had: the kubelet may still hand out their CDI ids', async () => {
+  it('keeps its earlier requests, whose CDI IDs the kubelet may still use', async () => {
     const metadata = bench.start();
     const both = { ...record.requests, gpu: { name: 'gpu', devices: [{ pool: 'p', name: 'g' }] } };
     await metadata.prepare({ ...record, requests: both }, new Map());
@@ -291,7 +291,7 @@ describe('a claim that is prepared again', () => {
   });
 });
 
-describe('immediate, deferred and mixed', () => {
+describe('immediate, deferred and mixed metadata', () => {
   const requests = Object.fromEntries(
     ['now', 'later', 'sub'].map((base) => [
       base,
@@ -299,7 +299,7 @@ describe('immediate, deferred and mixed', () => {
     ]),
   );
 
-  it('has a file for each request as soon as it is known', async () => {
+  it('is written to a file per request as soon as it is known', async () => {
     const metadata = bench.start({ layouts: ['v1'] });
     const ids = await metadata.prepare({ ...record, requests }, new Map([['now', [device]]]));
     expect([...ids]).toEqual(['now', 'later', 'sub'].map((base) => [base, `${driver}/metadata=${claim.uid}_${base}`]));
@@ -312,7 +312,7 @@ describe('immediate, deferred and mixed', () => {
     expect(await metadata.read(claim, 'now')).toMatchObject({ generation: 1 });
   });
 
-  it('refuses an update for a subrequest that was not allocated', async () => {
+  it('rejects an update for a subrequest that was not allocated', async () => {
     const metadata = bench.start();
     await metadata.prepare({ ...record, requests }, new Map());
     await expect(metadata.update(claim, 'sub/small', [device])).rejects.toThrow(
@@ -320,7 +320,7 @@ describe('immediate, deferred and mixed', () => {
     );
   });
 
-  it('writes nothing at all when a device of one request is not valid', async () => {
+  it('writes nothing at all if a device of one request is invalid', async () => {
     const bad = { ...device, attributes: { mtu: { int: 1.5 } } };
     const contents = new Map([
       ['now', [device]],
@@ -332,7 +332,7 @@ describe('immediate, deferred and mixed', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('keeps the file when an update is not valid', async () => {
+  it('keeps the file if an update is invalid', async () => {
     const metadata = await written();
     const before = readFileSync(path('v1'), 'utf8');
     await expect(metadata.update(claim, 'vf', [{ ...device, networkData: { ips: ['10.0.0.1'] } }])).rejects.toThrow(
@@ -341,7 +341,7 @@ describe('immediate, deferred and mixed', () => {
     expect(readFileSync(path('v1'), 'utf8')).toBe(before);
   });
 
-  it('takes a request that is called like a member of every object', async () => {
+  it('handles a request named like a member of every object', async () => {
     const metadata = bench.start();
     await expect(metadata.update(claim, 'constructor', [])).rejects.toThrow('it is not prepared');
     await metadata.prepare(record, new Map());
@@ -352,8 +352,8 @@ describe('immediate, deferred and mixed', () => {
   });
 });
 
-describe('a container', () => {
-  it.each([['hook'], ['file']])('says which claims it has, whatever it mounts: gate %s', async (mode) => {
+describe('marks of a container', () => {
+  it.each([['hook'], ['file']])('name its claims, whatever it mounts: gate %s', async (mode) => {
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
     const others = [
       { ...claim, name: 'fast-net2', uid: 'other' },
@@ -400,7 +400,7 @@ describe('a container', () => {
     }
   });
 
-  it('counts as a user of every claim if it has too many marks, at almost no cost', () => {
+  it('count it as a user of every claim if there are too many, at low cost', () => {
     const metadata = bench.start({ marker: 'CLAIM_' });
     const flood = { env: Array.from({ length: 80_000 }, (_, n) => `CLAIM_x${n}=`), createRuntimeHooks: [] };
     const claims = Array.from({ length: 128 }, (_, n) => ({ ...claim, uid: `uid-${n}` }));
@@ -414,8 +414,8 @@ describe('a container', () => {
   });
 });
 
-describe('while metadata is off', () => {
-  it('lays down nothing for a new claim, and takes updates for it without a word', async () => {
+describe('disabled metadata', () => {
+  it('writes nothing for a new claim, and ignores its updates', async () => {
     const metadata = bench.start({ enabled: false });
     expect(await metadata.prepare(record, new Map([['vf', [device]]]))).toEqual(new Map());
     expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 0 });
@@ -425,7 +425,7 @@ describe('while metadata is off', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('keeps files, mounts and updates of a claim that was prepared before, until it is unprepared', async () => {
+  it('keeps files, mounts and updates of a claim prepared before, until it is unprepared', async () => {
     const on = bench.start({ layouts: ['v1', 'downward-api'] });
     const ids = await on.prepare(record, new Map());
     expect(await on.countFiles()).toBe(0);

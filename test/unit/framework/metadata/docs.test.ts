@@ -32,7 +32,7 @@ function objectsOf(stream: string): unknown[] {
 describe('docs/metadata.md', () => {
   const blocks = [...text.matchAll(/<!-- (test\/golden\/\S+) -->\n```json\n([\s\S]*?)\n```\n/g)];
 
-  it('shows golden files as examples; that of kep is the second object of v1', () => {
+  it('shows golden files as examples, with kep as the second object of v1', () => {
     for (const [, path = '', shown] of blocks) {
       expect(shown, path).toBe(readFileSync(join(root, path), 'utf8').trimEnd());
     }
@@ -46,7 +46,7 @@ describe('docs/metadata.md', () => {
     expect(text.match(/^```json$/gm)).toHaveLength(blocks.length);
   });
 
-  it('names every path, as the layouts have it', () => {
+  it('names every path of the layouts', () => {
     const claim = { namespace: '<namespace>', name: '<claim>', uid: '<uid>' };
     const place = { claim, request: '<request>', driver: '<driver>', podUid: '<pod uid>' };
     for (const layout of Object.values(layouts)) {
@@ -76,7 +76,7 @@ describe('docs/metadata.md', () => {
     expect([...fields].filter((name) => !explained.has(name))).toEqual([]);
   });
 
-  it('has an example for readers that runs', async () => {
+  it('has a runnable example for readers', async () => {
     using bench = new Bench();
     const metadata = bench.start();
     const kernel = samples.kernel as NonNullable<typeof samples.kernel>;
@@ -109,7 +109,7 @@ describe('docs/metadata.schema.json', () => {
     for (const object of objects) expect(schema.safeParse(object)).toMatchObject({ success: true });
   });
 
-  it('describes any document that we can build, in every layout', () => {
+  it('describes every generated document in every layout', () => {
     const safe = (document: MetadataDocument) => !/\d{16}/.test(formatGoJson(document));
     fc.assert(
       fc.property(arbitraries.document.filter(safe), (document) => {
@@ -161,7 +161,7 @@ describe('docs/metadata.schema.json', () => {
     ['downward-api', '"mtu": 9000', '"mtu": null'],
     ['downward-api', '2026-03-01T12:00:00Z', 'yesterday'],
     ['downward-api', '"addresses"', '"ips"'],
-  ] as const)('refuses the layout %s with %s as %s', (layout, before, after) => {
+  ] as const)('rejects the layout %s with %s as %s', (layout, before, after) => {
     expect(schema.safeParse(JSON.parse(encoded[layout])).success).toBe(true);
     expect(encoded[layout]).toContain(before);
     expect(schema.safeParse(JSON.parse(encoded[layout].replace(before, after))).success).toBe(false);

@@ -7,8 +7,8 @@ import { tempDir } from '../../../doubles/temp-dir.ts';
 const claim = { namespace: 'n', name: 'c', uid: 'u' };
 const record: ClaimRecord = { claim, requests: { vf: { name: 'vf', devices: [{ pool: 'p', name: 'd' }] } } };
 
-describe('a claim that is unprepared', () => {
-  it('is gone before its files are freed, and what a crash leaves of it belongs to no claim', async () => {
+describe('an unprepared claim', () => {
+  it('is renamed before its files are deleted, so that leftovers of a crash belong to no claim', async () => {
     using dir = tempDir();
     const tasks: (() => void)[] = [];
     const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };
@@ -35,7 +35,7 @@ describe('a claim that is unprepared', () => {
     tasks[0]?.();
   });
 
-  it('leaves the files of its successor of the same name alone', async () => {
+  it('keeps the files of its successor of the same name', async () => {
     using dir = tempDir();
     const tasks: (() => void)[] = [];
     const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };

@@ -16,14 +16,14 @@ const taint = (timeAdded?: string, effect: 'None' | 'NoExecute' = 'None') => ({
 });
 
 describe('isSameSpec', () => {
-  it('does not mind how the server writes it', () => {
+  it('ignores how the server formats a spec', () => {
     expect(same({}, { taints: [], attributes: {}, capacity: {}, allowMultipleAllocations: false })).toBe(true);
     expect(same({ capacity: { m: { value: '1Gi' } } }, { capacity: { m: { value: '1024Mi' } } })).toBe(true);
     const consumes = (value: string) => ({ consumesCounters: [{ counterSet: '1', counters: { vfs: { value } } }] });
     expect(same(consumes('1'), consumes('1000m'))).toBe(true);
   });
 
-  it('minds what the devices are like', () => {
+  it('detects changed devices', () => {
     expect(same({ attributes: { a: { int: 1 } } }, {})).toBe(false);
     expect(same({}, { attributes: { a: { bool: false } } })).toBe(false);
     expect(same({ attributes: { a: { string: '' } } }, { attributes: { a: { bool: false } } })).toBe(false);
@@ -37,7 +37,7 @@ describe('isSameSpec', () => {
     expect(same(consumes('1'), consumes('1000m'))).toBe(false);
   });
 
-  it('minds the time of a taint only if the driver gives one, and by the second', () => {
+  it('compares taint times only if the driver sets them, to the second', () => {
     const at = '2026-05-01T10:00:00Z';
     expect(same(taint(at), taint())).toBe(true);
     expect(same(taint(at), taint('2026-05-01T10:00:00.900Z'))).toBe(true);
@@ -53,7 +53,7 @@ describe('findDroppedFields', () => {
       ({ device, field }) => `${device} ${field}`,
     );
 
-  it('names what did not come back', () => {
+  it('names fields that the server dropped', () => {
     expect(find(taint(), {})).toEqual(['vf taints']);
     expect(find({ attributes: { a: { ints: [1] }, b: { int: 1 } } }, { attributes: { a: {}, b: { int: 1 } } })).toEqual(
       ['vf attributes.a.ints'],
@@ -61,14 +61,14 @@ describe('findDroppedFields', () => {
     expect(find({ allowMultipleAllocations: true }, {})).toEqual(['vf allowMultipleAllocations']);
   });
 
-  it('says nothing of what the server added or wrote in another way', () => {
+  it('ignores what the server added or formatted differently', () => {
     expect(find(taint(), taint('2026-05-01T10:00:00Z'))).toEqual([]);
     expect(find({ capacity: { m: { value: '1024Mi' } }, taints: [] }, { capacity: { m: { value: '1Gi' } } })).toEqual(
       [],
     );
   });
 
-  it('sees counters that a server keeps neither in slices nor in devices', () => {
+  it('detects counters dropped from both slices and devices', () => {
     const sharedCounters = [{ name: 'pf0', counters: { vfs: { value: '8' } } }];
     expect(findDroppedFields({ ...spec(), sharedCounters }, spec())).toMatchObject([{ field: 'sharedCounters' }]);
   });

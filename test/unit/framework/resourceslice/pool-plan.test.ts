@@ -49,7 +49,7 @@ const inOrder = (slices: ResourceSlice[]) =>
   slices.toSorted((left, right) => (left.metadata.name < right.metadata.name ? -1 : 1));
 
 describe('planPool', () => {
-  it('leads to the wanted devices in their order, in one generation that never goes back, whatever happened before', () => {
+  it('reaches the wanted devices in order, in one generation that never decreases, from any state', () => {
     fc.assert(
       fc.property(poolArbitrary, fc.array(eventArbitrary, { maxLength: 12 }), (first, events) => {
         let pool = first;
@@ -103,7 +103,7 @@ describe('planPool', () => {
     );
   });
 
-  it('keeps the generation when slices change their taints, since each device stays in its slice', () => {
+  it('keeps the generation when only taints change, since each device stays in its slice', () => {
     const pool = (tainted: string, names = 'abcdefghi') => ({
       devices: [...names].map((name) => {
         const taints = [{ key: 'netdra.dev/no-carrier', effect: 'NoSchedule' as const }];
@@ -126,7 +126,7 @@ describe('planPool', () => {
   it.each<[string, (device: Device) => void]>([
     ['writes quantities in another way', (device) => Object.assign(device, { capacity: capacityOf('1G') })],
     ['drops a field', (device) => delete device.bindsToNode],
-  ])('keeps it also if the server %s', (_what, store) => {
+  ])('keeps the generation also if the server %s', (_what, store) => {
     const pool = (tainted: string): Pool => ({
       devices: [...'abcdef'].map((name) => {
         const taints = [{ key: 'netdra.dev/no-carrier', effect: 'NoSchedule' as const }];

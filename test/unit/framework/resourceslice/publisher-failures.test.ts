@@ -10,8 +10,8 @@ import { explain } from '../../../../src/lib/errors.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
 import { devices, generations, it, onePool, poll, startBench } from './bench.ts';
 
-describe('SlicePublisher, when something fails', () => {
-  it('tells the driver, and tries again after a second', async ({ own: bench }) => {
+describe('SlicePublisher on failures', () => {
+  it('reports a failure to the driver, and retries after a second', async ({ own: bench }) => {
     bench.api.failNext('POST /resourceslices', 500, { message: 'etcd is away' });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
@@ -37,9 +37,7 @@ describe('SlicePublisher, when something fails', () => {
     await expect.poll(() => bench.slices()[0]?.spec.devices).toHaveLength(2);
   });
 
-  it('says which gate is off if attributes in list form are refused, and nothing of lists if others are', async ({
-    own: bench,
-  }) => {
+  it('names the disabled feature gate if list attributes are rejected, and only then', async ({ own: bench }) => {
     const publisher = bench.start();
     const attributes = { 'resource.kubernetes.io/numaNode': { ints: [0, 1] }, mtu: { int: 1500 } };
     const refuse = (name: string) => {
@@ -69,7 +67,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(await bench.settle(() => publisher.publish(onePool(devices(2))))).toEqual(['POST']);
   });
 
-  it('waits up to twice as long as needed, so that not all nodes come back at once', async () => {
+  it('adds jitter of up to the pause itself, so that not all nodes retry at once', async () => {
     await using bench = await startBench({ random: 0.5 });
     bench.api.failNext('POST /resourceslices', 500, { times: 2 });
     bench.start().publish(onePool(devices(1)));
@@ -84,7 +82,7 @@ describe('SlicePublisher, when something fails', () => {
     await poll(() => bench.clock.sleeping()).toContain(6_000);
   });
 
-  it('looks again at once after a conflict, and is quiet about it', async ({ own: bench, publisher }) => {
+  it('retries at once after a conflict, without reporting it', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     // Another client writes between our list and our write.
     bench.api.delay('PUT /resourceslices/', 50);
@@ -101,7 +99,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.errors).toEqual([]);
   });
 
-  it('says whose name a slice has when it stays taken', async ({ own: bench }) => {
+  it('names the owner of a slice name that stays taken', async ({ own: bench }) => {
     bench.api.create({
       kind: 'ResourceSlice',
       metadata: { name: `${testNode}-${testDriver}-0000` },
@@ -123,7 +121,7 @@ describe('SlicePublisher, when something fails', () => {
       .toEqual([expect.stringContaining(`"${testNode}-${testDriver}-0000" already exists`)]);
   });
 
-  it('does not publish what the API would refuse, and keeps the other pools and the old state going', async ({
+  it('does not publish an invalid pool, and keeps its old state and the other pools', async ({
     own: bench,
     publisher,
   }) => {
@@ -151,7 +149,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.slices()).toHaveLength(2);
   });
 
-  it('goes on above a generation that it could write only in part', async ({ own: bench, publisher }) => {
+  it('continues above a partly written generation', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(300))));
     const changed = devices(300, { attributes: { up: { bool: true } } });
     bench.api.failNext(/PUT .*0001$/, 500);
@@ -163,7 +161,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.slices().flatMap(({ spec }) => spec.devices)).toEqual(changed);
   });
 
-  it('says that the node does not exist, and what to do', async ({ own: bench }) => {
+  it('reports a missing node, and the remedy', async ({ own: bench }) => {
     bench.api.delete('Node', testNode);
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
@@ -175,7 +173,7 @@ describe('SlicePublisher, when something fails', () => {
     });
   });
 
-  it('hands on what the server says about a lacking permission, and asks less often', async ({ own: bench }) => {
+  it("passes the server's permission error on, and retries less often", async ({ own: bench }) => {
     bench.api.failNext('GET /resourceslices', 403, { times: Infinity, message: 'resourceslices is forbidden' });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
@@ -188,27 +186,24 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.logger.lines[0]?.fields.reason).toMatch(/resourceslices is forbidden \(the driver's role lacks/);
   });
 
-  it.each([401, 403])(
-    'asks on as often as before if an API server that is back answers %i at first',
-    async (status) => {
-      await using bench = await startBench();
-      const away = bench.api.failNext('GET /resourceslices', 503, { times: Infinity });
-      bench.start().publish(onePool(devices(1)));
-      for (const pauseMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000]) {
-        await poll(() => bench.clock.sleeping()).toContain(pauseMs);
-        bench.clock.advance(pauseMs);
-      }
-      await poll(() => bench.clock.sleeping()).toContain(30_000);
-      away[Symbol.dispose]();
-      bench.api.failNext('GET /resourceslices', status);
-      bench.clock.advance(30_000);
-      await poll(() => bench.errors.at(-1)).toMatchObject({ httpStatus: status });
-      await poll(() => bench.clock.sleeping()).toContain(30_000);
-      expect(await bench.settle(() => bench.clock.advance(30_000))).toEqual(['POST']);
-    },
-  );
+  it.each([401, 403])('keeps its retry pace if a restarted API server answers %i at first', async (status) => {
+    await using bench = await startBench();
+    const away = bench.api.failNext('GET /resourceslices', 503, { times: Infinity });
+    bench.start().publish(onePool(devices(1)));
+    for (const pauseMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000]) {
+      await poll(() => bench.clock.sleeping()).toContain(pauseMs);
+      bench.clock.advance(pauseMs);
+    }
+    await poll(() => bench.clock.sleeping()).toContain(30_000);
+    away[Symbol.dispose]();
+    bench.api.failNext('GET /resourceslices', status);
+    bench.clock.advance(30_000);
+    await poll(() => bench.errors.at(-1)).toMatchObject({ httpStatus: status });
+    await poll(() => bench.clock.sleeping()).toContain(30_000);
+    expect(await bench.settle(() => bench.clock.advance(30_000))).toEqual(['POST']);
+  });
 
-  it('asks on as often as before while it is not known, which ends with a new token', async ({ own: bench }) => {
+  it('keeps its retry pace while unauthorized, until a new token is read', async ({ own: bench }) => {
     bench.api.failNext('GET /resourceslices', 401, { times: Infinity });
     bench.start().publish(onePool(devices(1)));
     for (const pauseMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
@@ -217,9 +212,7 @@ describe('SlicePublisher, when something fails', () => {
     }
   });
 
-  it('agrees with the instance that replaces it in a rolling update on what a server does not keep', async ({
-    own: bench,
-  }) => {
+  it('agrees during a rolling update on what a server drops', async ({ own: bench }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
       for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) delete device.bindsToNode;
     });
@@ -234,9 +227,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.writes()).toHaveLength(4);
   });
 
-  it('does not write again what a server does not keep beside taints, to which it adds the time', async ({
-    own: bench,
-  }) => {
+  it('does not rewrite what a server drops beside taints, to which it adds the time', async ({ own: bench }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
       for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) {
         delete device.bindsToNode;
@@ -249,7 +240,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(await bench.settle(() => publisher.recheck())).toEqual([]);
   });
 
-  it('reports once what a server does not keep, and does not write it again and again', async ({ own: bench }) => {
+  it('reports once what a server drops, and does not keep rewriting it', async ({ own: bench }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
       for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) delete device.taints;
     });

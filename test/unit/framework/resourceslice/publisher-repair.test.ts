@@ -18,8 +18,8 @@ function remove(bench: Bench, ...indexes: number[]): void {
   for (const index of indexes) bench.api.delete('ResourceSlice', slices[index]?.metadata.name ?? '');
 }
 
-describe('SlicePublisher, when others touch its slices', () => {
-  it('puts back all of them when the kubelet has deleted them, in one go', async ({ own: bench, publisher }) => {
+describe('SlicePublisher, when other clients change its slices', () => {
+  it('restores all slices deleted by the kubelet, in one pass', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(500))));
     expect(await disturb(bench, 1_000, () => remove(bench, 0, 1, 2, 3))).toEqual(['POST', 'POST', 'POST', 'POST']);
     expect(generations(bench.slices())).toEqual([1, 1, 1, 1]);
@@ -32,7 +32,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     await poll(bench.slices).toHaveLength(1);
   });
 
-  it('undoes an edit, and keeps what it does not care about', async ({ own: bench, publisher }) => {
+  it('undoes an edit, and keeps fields that it does not own', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(2))));
     const edit = (slice: ResourceSlice) => {
       slice.spec.devices?.pop();
@@ -56,7 +56,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(bench.slices()).toEqual([mine]);
   });
 
-  it('goes above a generation that another client set', async ({ own: bench, publisher }) => {
+  it('continues above a generation set by another client', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(200))));
     const name = bench.slices()[0]?.metadata.name ?? '';
     const raise = (slice: ResourceSlice) => {
@@ -75,7 +75,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(await disturb(bench, 1_000, () => remove(bench, 0))).toEqual(['POST']);
   });
 
-  it('does not take its own writes for those of others', async ({ own: bench, publisher }) => {
+  it('recognizes its own writes', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(300))));
     await bench.settle(() => publisher.publish(onePool(devices(200))));
     await bench.settle(() => publisher.publish({ pools: {} }));
@@ -84,7 +84,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(bench.lists()).toBe(3);
   });
 
-  it('goes on watching after the server ended the watch', async ({ own: bench, publisher }) => {
+  it('keeps watching after the server ends the watch', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     bench.api.endWatches();
     await poll(() => bench.clock.sleeping()).toContain(1_000);
@@ -94,7 +94,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(await disturb(bench, 1_000, () => undefined)).toEqual(['POST']);
   });
 
-  it('looks again when the history that the watch wants is gone', async ({ own: bench, publisher }) => {
+  it("lists again if the watch's version has expired", async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     bench.api.endWatches();
     await poll(() => bench.clock.sleeping()).toContain(1_000);
@@ -106,7 +106,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     await bench.passTime(() => bench.api.watchCount === 1);
   });
 
-  it('polls every minute where it may not watch, and says so once', async ({ own: bench }) => {
+  it('polls every minute if it may not watch, and logs that once', async ({ own: bench }) => {
     bench.api.failNext(({ isWatch }) => isWatch, 403, { times: Infinity });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
@@ -118,7 +118,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     await bench.passTime(() => bench.slices().length === 1, 100);
   });
 
-  it('gives slices to the node that is there now', async ({ own: bench, publisher }) => {
+  it('assigns slices to the current Node object', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     const { name } = bench.node.metadata;
     bench.api.delete('Node', name);

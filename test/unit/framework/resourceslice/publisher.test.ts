@@ -4,7 +4,7 @@ import { testDriver, testNode } from '../../../doubles/objects.ts';
 import { devices, generations, it, names, onePool, poll } from './bench.ts';
 
 describe('SlicePublisher', () => {
-  it('looks up the attributes of a device that it offers, as text', async ({ own: bench, publisher }) => {
+  it('returns the attributes of an offered device as text', async ({ own: bench, publisher }) => {
     const attributes = { mtu: { int: 9000 }, rdma: { bool: false }, 'example.com/nodes': { ints: [0, 1] } };
     publisher.publish(onePool([{ name: 'dev-0', attributes }, { name: 'dev-1' }]));
     const text = { 'example.com/nodes': '0,1', mtu: '9000', rdma: 'false' };
@@ -25,7 +25,7 @@ describe('SlicePublisher', () => {
     expect(await bench.settle(() => publisher.recheck())).toEqual([]);
   });
 
-  it('publishes several pools, and withdraws those that are no longer wanted', async ({ own: bench, publisher }) => {
+  it('publishes several pools, and withdraws unwanted ones', async ({ own: bench, publisher }) => {
     const pools = { [testNode]: { devices: devices(1) }, 'node-1/spare': { devices: devices(3) } };
     expect(await bench.settle(() => publisher.publish({ pools }))).toEqual(['POST', 'POST']);
     const byPool = () => bench.slices().map(({ spec }) => [spec.pool.name, spec.devices?.length]);
@@ -39,7 +39,7 @@ describe('SlicePublisher', () => {
     expect(bench.slices()).toEqual([]);
   });
 
-  it('withdraws pools and slices of an earlier version with other names', async ({ own: bench }) => {
+  it("withdraws an earlier version's pools and slices with other names", async ({ own: bench }) => {
     const old = (name: string, pool: string) => ({
       kind: 'ResourceSlice',
       metadata: { name },
@@ -63,7 +63,7 @@ describe('SlicePublisher', () => {
     expect(bench.slices().map(({ spec }) => spec.pool.generation)).toEqual([7, 8]);
   });
 
-  it('publishes taints in slices of 64, and keeps the time at which each came', async ({ own: bench }) => {
+  it("publishes taints in slices of 64 devices, and keeps each taint's time", async ({ own: bench }) => {
     const firstTime = '2019-01-01T00:00:00Z';
     // As the real server does.
     using _timed = bench.api.admit('ResourceSlice', (slice) => {
@@ -95,7 +95,7 @@ describe('SlicePublisher', () => {
     expect(bench.slices()[0]?.spec.devices?.[0]?.taints).toEqual([{ ...taints[0], timeAdded: back }]);
   });
 
-  it('is not fooled by a driver that changes the objects which it gave', async ({ own: bench, publisher }) => {
+  it('copies its input, so that later changes by the driver have no effect', async ({ own: bench, publisher }) => {
     const mine = devices(300);
     await bench.settle(() => publisher.publish(onePool(mine)));
     for (const device of mine) device.attributes = { up: { bool: true } };
@@ -103,7 +103,7 @@ describe('SlicePublisher', () => {
     expect(generations(bench.slices())).toEqual([2, 2, 2]);
   });
 
-  it('leaves the slices where they are at the end', async ({ own: bench, publisher }) => {
+  it('keeps the slices on shutdown', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     await publisher[Symbol.asyncDispose]();
     await publisher[Symbol.asyncDispose]();

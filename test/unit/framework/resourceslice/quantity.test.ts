@@ -19,16 +19,16 @@ describe('parseQuantity', () => {
     ['100n', '0.1u'],
     // Nothing is finer than a billionth.
     ['0.1n', '1n'],
-  ])('takes %s for the same as %s', (left, right) => {
+  ])('treats %s and %s as equal', (left, right) => {
     expect(parseQuantity(left)).toBe(parseQuantity(right));
     expect(parseQuantity(left)).toBeTypeOf('bigint');
   });
 
-  it.each(['', '.', '-', 'Gi', '1GiB', '1 G', '1,5', '1e', '1e999999', '0x10', 'NaN', '१'])('refuses %j', (text) => {
+  it.each(['', '.', '-', 'Gi', '1GiB', '1 G', '1,5', '1e', '1e999999', '0x10', 'NaN', '१'])('rejects %j', (text) => {
     expect(parseQuantity(text)).toBeUndefined();
   });
 
-  it('keeps the order of numbers, whatever their suffix', () => {
+  it('preserves the order of numbers with any suffix', () => {
     const suffixes: Record<string, number> = { m: 1e-3, '': 1, k: 1e3, M: 1e6, Ki: 1024, Mi: 1024 ** 2 };
     const quantity = fc.tuple(fc.integer({ min: -1e6, max: 1e6 }), fc.constantFrom(...Object.keys(suffixes)));
     fc.assert(

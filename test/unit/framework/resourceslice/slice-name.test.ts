@@ -5,14 +5,14 @@ import { sliceName } from '../../../../src/framework/resourceslice/slice-name.ts
 const place = (pool: string, nodeName = 'node-1') => ({ nodeName, driver: 'sriov.netdra.dev', pool });
 
 describe('sliceName', () => {
-  it('tells node and driver, and other pools apart', () => {
+  it('distinguishes node, driver and other pools', () => {
     expect(sliceName(place('node-1'), 3)).toBe('node-1-sriov.netdra.dev-0003');
     const others = ['spare', 'node-1/spare', 'Spare'].map((pool) => sliceName(place(pool), 0));
     expect(new Set(others).size).toBe(3);
     for (const name of others) expect(name).toMatch(/^node-1-sriov\.netdra\.dev-[0-9a-f]{8}-0000$/);
   });
 
-  it('tells a node from the beginning of a driver name', () => {
+  it('distinguishes a node from the start of a driver name', () => {
     const names = (pool: (nodeName: string) => string) => [
       sliceName({ nodeName: 'n', driver: 'a-b-c.com', pool: pool('n') }, 0),
       sliceName({ nodeName: 'n-a', driver: 'b-c.com', pool: pool('n-a') }, 0),
@@ -22,7 +22,7 @@ describe('sliceName', () => {
     expect(new Set(names(() => 'spare')).size).toBe(3);
   });
 
-  it('sorts as the slices follow each other', () => {
+  it('sorts in slice order', () => {
     const names = Array.from({ length: 120 }, (_, index) => sliceName(place('node-1'), index));
     expect([...names].sort()).toEqual(names);
   });
@@ -36,7 +36,7 @@ describe('sliceName', () => {
     }
   });
 
-  it('keeps long node names apart that begin alike', () => {
+  it('distinguishes long node names with a common prefix', () => {
     const [left, right] = ['a', 'b'].map((end) => sliceName(place(`n${'.x'.repeat(124)}.${end}`), 0));
     expect(left).not.toBe(right);
   });

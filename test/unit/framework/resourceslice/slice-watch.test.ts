@@ -37,7 +37,7 @@ function startBench() {
 }
 
 describe('SliceWatch', () => {
-  it('waits with its word until those who write know what is theirs', async () => {
+  it('holds back change events until pending writes are confirmed', async () => {
     const bench = startBench();
     const known = new Set<string>();
     const hold = () => bench.watch.hold(({ metadata }) => known.has(metadata.resourceVersion ?? ''));

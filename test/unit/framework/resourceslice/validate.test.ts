@@ -47,18 +47,18 @@ describe('validatePool', () => {
     expect(formatProblems(problems)).toContain(message);
   });
 
-  it('refuses a pool name that is none', () => {
+  it('rejects an invalid pool name', () => {
     expect(formatProblems(check({}, 'Node 1'))).toContain('name "Node 1" must be DNS subdomains joined by "/"');
     expect(check({}, 'node-1.example.com/rack-7')).toEqual([]);
   });
 
-  it('lists the first five of many', () => {
+  it('lists the first five of many problems', () => {
     const text = formatProblems(check({ devices: devices(9, { attributes: { a: {} } }) }));
     expect(text.match(/device dev-/g)).toHaveLength(5);
     expect(text).toMatch(/; and 4 more$/);
   });
 
-  it('lets through all that is just within the limits, and cuts it into slices', async () => {
+  it('accepts values just within the limits, and cuts the pool into slices', async () => {
     const pool = { devices: [fullDevice, ...devices(63)], sharedCounters, maxDevicesPerSlice: 64 };
     expect(check(pool)).toEqual([]);
     await using bench = await startBench();

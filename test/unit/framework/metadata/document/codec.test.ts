@@ -31,7 +31,7 @@ const document = {
 const stream = (of: typeof document) => encodeObject(of, 'v1beta1') + encodeObject(of, 'v1alpha1');
 
 describe('encodeObject', () => {
-  it('leaves out what is empty where Go does, and only there', () => {
+  it('omits empty fields exactly where Go does', () => {
     const bare = { claim, generation: 1, request: 'vf' };
     expect(JSON.parse(encodeObject({ ...bare, devices: [] }, 'v1beta1')).requests).toEqual([{ name: 'vf' }]);
     const empty = { driver: 'd', pool: 'p', name: 'n', attributes: {}, networkData: { interfaceName: '', ips: [] } };
@@ -40,7 +40,7 @@ describe('encodeObject', () => {
     expect(JSON.parse(text).requests[0].devices).toEqual([{ driver: 'd', pool: 'p', name: 'n', networkData: {} }]);
   });
 
-  it('writes the members of the union in the order of the Go type, and none that it has not', () => {
+  it('writes the set union members in the order of the Go type', () => {
     const attributes = { a: { versions: ['1.0.0'], string: 's', int: 1, colour: 'red' } as object };
     const device = { driver: 'd', pool: 'p', name: 'n', attributes };
     const [{ a }] = JSON.parse(encodeObject({ ...document, devices: [device] }, 'v1beta1')).requests[0].devices.map(
@@ -49,7 +49,7 @@ describe('encodeObject', () => {
     expect(Object.keys(a)).toEqual(['int', 'string', 'versions']);
   });
 
-  it('escapes as Go does', () => {
+  it('escapes like Go', () => {
     const odd = {
       ...document,
       devices: [{ driver: 'd', pool: 'p', name: 'n', attributes: { a: { string: '<&>\u2028\u2029\u007f\b\f\n' } } }],
@@ -63,12 +63,12 @@ describe('encodeObject', () => {
   });
 });
 
-describe('any document that we can build', () => {
+describe('any generated document', () => {
   it('passes validation', () => {
     fc.assert(fc.property(arbitraries.document, ({ request, devices }) => validateDevices(claim, request, devices)));
   });
 
-  it.each(['v1', 'kep'] as const)('decodes to what went in, in the layout %s', (name) => {
+  it.each(['v1', 'kep'] as const)('decodes unchanged in the layout %s', (name) => {
     fc.assert(
       fc.property(arbitraries.document, (written) => {
         const { claim, request, podClaimName } = written;
@@ -83,7 +83,7 @@ describe('any document that we can build', () => {
 });
 
 describe('decodeStream', () => {
-  it('skips versions that it does not know, and names them when there is no other', () => {
+  it('skips unknown versions, and names them if there is no other', () => {
     const future = encodeObject(document, 'v1beta1').replace('v1beta1', 'v9');
     expect(decodeStream(future + encodeObject(document, 'v1alpha1'))).toEqual(document);
     expect(() => decodeStream(future)).toThrow(/unknown versions: metadata\.resource\.k8s\.io\/v9/);
@@ -103,12 +103,12 @@ describe('decodeStream', () => {
     ['an object that does not end', '{"kind":{}', 'the JSON object at offset 0 does not end'],
     ['very deep nesting', '{"a":'.repeat(100_000), 'the JSON object at offset 0 is over 64 deep'],
     ['very deep lists', `{"a":${'['.repeat(100_000)}`, 'the JSON object at offset 0 is over 64 deep'],
-  ])('refuses %s', (_what, text, message) => {
+  ])('rejects %s', (_what, text, message) => {
     expect(() => decodeStream(text)).toThrow(message);
     expect(() => decodeStream(text)).toThrow(MetadataError);
   });
 
-  it('does not fall back to an older version when a newer one is known and wrong', () => {
+  it('does not fall back to an older version if a known newer one is invalid', () => {
     const wrong = encodeObject(document, 'v1beta1').replace('"generation": 3', '"generation": "3"');
     expect(() => decodeStream(wrong + encodeObject(document, 'v1alpha1'))).toThrow(
       'metadata.generation: a whole number expected',
@@ -130,13 +130,13 @@ describe('decodeStream', () => {
     ['"int": 1', '"ints": 1', 'attributes[vfIndex].ints: a list expected'],
     ['"ips": [', '"ips": "192.0.2.7/24", "more": [', 'networkData.ips: a list expected'],
     ['"192.0.2.7/24"', '4', 'networkData.ips[0]: a string expected'],
-  ])('names the field when %s is %s', (before, after, message) => {
+  ])('names the field if %s is %s', (before, after, message) => {
     const text = encodeObject(document, 'v1beta1');
     expect(text).toContain(before);
     expect(() => decodeStream(text.replace(before, after))).toThrow(message);
   });
 
-  it('takes what is absent or null for empty, as Go does', () => {
+  it('treats absent and null fields as empty, like Go', () => {
     const version = { apiVersion: 'metadata.resource.k8s.io/v1beta1', kind: 'DeviceMetadata' };
     const claim = { name: '', namespace: '', uid: '' };
     expect(decodeMetadata(JSON.stringify(version))).toEqual({ claim, generation: 0, requests: [] });
@@ -155,7 +155,7 @@ describe('decodeStream', () => {
     });
   });
 
-  it('refuses a known version of another kind, although a document follows', () => {
+  it('rejects a known version with another kind, although a document follows', () => {
     const other = '{"apiVersion":"metadata.resource.k8s.io/v1beta1","kind":"DeviceMetadataList"}';
     expect(() => decodeStream(other + stream(document))).toThrow(
       expect.objectContaining({
@@ -165,7 +165,7 @@ describe('decodeStream', () => {
     );
   });
 
-  it('passes over fields and kinds of values that it does not know', () => {
+  it('ignores unknown fields and value types', () => {
     const text = encodeObject(document, 'v1beta1')
       .replace('"generation": 3', '"generation": 3, "labels": {"a": "b"}')
       .replace('"int": 1', '"int": 1, "quantity": "1Gi"')
@@ -173,7 +173,7 @@ describe('decodeStream', () => {
     expect(decodeStream(text)).toEqual(document);
   });
 
-  it('wants one request; decodeMetadata takes any number', () => {
+  it('requires exactly one request; decodeMetadata accepts any number', () => {
     const text = (requests: string) => encodeObject(document, 'v1beta1').replace(/"requests": \[[\s\S]*\]/, requests);
     expect(() => decodeStream(text('"requests": []'))).toThrow('requests: one expected, 0 found');
     expect(decodeMetadata(text('"requests": []')).requests).toEqual([]);
@@ -187,7 +187,7 @@ describe('decodeStream', () => {
     expect(decodeMetadata(text('"other": []')).requests).toEqual([]);
   });
 
-  it('gives integers that a number cannot hold as bigint', () => {
+  it('returns integers beyond the number range as bigint', () => {
     const kinds = documentOf(samples.kinds as NonNullable<typeof samples.kinds>);
     expect(decodeStream(encodeObject(kinds, 'v1beta1')).devices[0]?.attributes).toMatchObject({
       largeInt: { int: 9223372036854775807n },
@@ -195,7 +195,7 @@ describe('decodeStream', () => {
     });
   });
 
-  it('refuses a document that was cut anywhere', () => {
+  it('rejects a document truncated anywhere', () => {
     const whole = encodeObject(document, 'v1alpha1').trimEnd();
     for (let end = 0; end < whole.length; end++) {
       expect(() => decodeStream(whole.slice(0, end))).toThrow(MetadataError);

@@ -30,7 +30,7 @@ describe('validateDevices', () => {
     ],
     ['no network data in it', { networkData: {} }],
   ];
-  it.each(allowed.map(([what]) => what))('takes %s', (what) => {
+  it.each(allowed.map(([what]) => what))('accepts %s', (what) => {
     expect(check(new Map(allowed).get(what) ?? {})).toBeUndefined();
   });
 
@@ -81,7 +81,7 @@ describe('validateDevices', () => {
     ),
     [{ networkData: { ips: ['::ffff:10.0.0.1/120'] } }, 'is not a canonical address with prefix length'],
   ];
-  it.each(refused.map(([, problem], index) => [problem, index] as const))('refuses: %s', (problem, index) => {
+  it.each(refused.map(([, problem], index) => [problem, index] as const))('rejects: %s', (problem, index) => {
     expect(() => check(refused[index]?.[0] ?? {})).toThrow(problem);
   });
 

@@ -57,7 +57,7 @@ describe('ClaimMetadata', () => {
   });
   afterEach(() => dir[Symbol.dispose]());
 
-  it('writes the chosen versions, with the bytes that each has beside others, and keeps those of a prepared claim', async () => {
+  it('writes the chosen versions, with the same bytes in any combination, and keeps those of a prepared claim', async () => {
     const textWith = async (versions: MetadataVersion[], uid: string) => {
       await open(versions).prepare({ ...record, claim: { ...claim, uid } }, new Map([['vf', [deviceWith('::1/128')]]]));
       return readFileSync(file, 'utf8').replaceAll(uid, 'uid');
@@ -74,7 +74,7 @@ describe('ClaimMetadata', () => {
     expect(() => open([])).toThrow('no version of device metadata is chosen');
   });
 
-  it('writes the records of several claims in one step, with what its driver stores, and one that fails does not count', async () => {
+  it("writes the records of several claims and the driver's changes in one transaction, skipping failed ones", async () => {
     const steps: string[] = [];
     const [dataDir, cdiDir] = [join(dir.path, 'data'), join(dir.path, 'cdi')];
     class NotedRecords extends RecordFiles {
@@ -120,7 +120,7 @@ describe('ClaimMetadata', () => {
     });
   });
 
-  it('changes a file in place, so that a bind mount of it shows the change, shorter or longer', async () => {
+  it('rewrites a file in place, so that its bind mount shows the change, shorter or longer', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     const { ino, size } = statSync(file);
@@ -135,7 +135,7 @@ describe('ClaimMetadata', () => {
     expect(await readMetadataFile(file)).toMatchObject({ generation: 3, devices: [deviceWith('192.0.2.9/24')] });
   });
 
-  it('without a gate, withdraws content also from running containers, which keep the file mounted', async () => {
+  it('without a gate, withdraws content also from running containers, whose mount stays', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     const mounted = openSync(file, 'r');
@@ -147,7 +147,7 @@ describe('ClaimMetadata', () => {
     expect(await readMetadataFile(file)).toMatchObject({ generation: 2 });
   });
 
-  it('withdraws some requests only, and goes on hiding nothing else', async () => {
+  it('withdraws some requests only, and hides no others', async () => {
     const requests = { ...record.requests, other: { name: 'other', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
     await metadata.prepare({ ...record, requests }, new Map([['other', [{ driver, pool: 'node-1', name: 'dev-2' }]]]));
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
@@ -175,7 +175,7 @@ describe('ClaimMetadata', () => {
     for (const each of [file, other]) expect(await readMetadataFile(each)).toMatchObject({ generation: 1 });
   });
 
-  it('writes a file that was known at prepare again when its sandbox is served, if another process has removed or damaged it', async () => {
+  it('rewrites a removed or damaged file when its sandbox is served, if it was known at prepare', async () => {
     await metadata.prepare(record, new Map([['vf', [deviceWith('192.0.2.1/24')]]]));
     const before = readFileSync(file, 'utf8');
     for (const spoil of [() => unlinkSync(file), () => truncateSync(file, 9)]) {
@@ -185,7 +185,7 @@ describe('ClaimMetadata', () => {
     }
   });
 
-  describe('with a record that cannot be read', () => {
+  describe('with an unreadable claim record', () => {
     const recordPath = () => join(file, '../../claim.json');
     const otherFile = () => join(file, '../metadata-kep.json');
     const generationOf = async () => (await readMetadataFile(file)).generation;
@@ -204,7 +204,7 @@ describe('ClaimMetadata', () => {
       ['null', 'has schema undefined, not 1'],
       ['', 'is not JSON'],
       ['{"schema":1,"claim":{"namespace":"default","name":"slow-net","uid":"u"},"requests":{}}', 'is damaged'],
-    ])('refuses updates, and is written anew by the next prepare: %j', async (text, message) => {
+    ])('rejects updates, and repairs the record at the next prepare: %j', async (text, message) => {
       writeFileSync(recordPath(), text);
       await expect(metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')])).rejects.toMatchObject({
         code: 'metadata-malformed',
@@ -217,7 +217,7 @@ describe('ClaimMetadata', () => {
       expect(await generationOf()).toBe(3);
     });
 
-    it('is left alone if a newer version has written it, with an error that says so', async () => {
+    it('keeps a record of a newer version, with an error that says so', async () => {
       writeFileSync(recordPath(), '{"schema":2}');
       const refused = {
         code: 'metadata-version-unknown',
@@ -230,7 +230,7 @@ describe('ClaimMetadata', () => {
       expect([readFileSync(recordPath(), 'utf8'), await generationOf()]).toEqual(['{"schema":2}', 2]);
     });
 
-    it('is left alone if reading it fails: that may succeed the next time', async () => {
+    it('keeps a record on a read error, which may be temporary', async () => {
       replaceByDirectory();
       const refused = { code: 'metadata-io', path: recordPath(), retriable: true };
       await expect(metadata.prepare(record, new Map())).rejects.toMatchObject(refused);
@@ -238,7 +238,7 @@ describe('ClaimMetadata', () => {
       expect(await generationOf()).toBe(2);
     });
 
-    it('continues with the highest generation in any file, and with those in layouts that are switched off', async () => {
+    it('continues with the highest generation in any file, including disabled layouts', async () => {
       writeFileSync(recordPath(), '');
       writeFileSync(file, readFileSync(file, 'utf8').slice(0, 50));
       const { ino } = statSync(otherFile());
@@ -256,7 +256,7 @@ describe('ClaimMetadata', () => {
       expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')])).toMatchObject({ generation: 8 });
     });
 
-    it('continues above any generation that it can have had if no file shows it', async () => {
+    it('continues above any possible generation if no file shows it', async () => {
       await metadata.withdraw(claim);
       writeFileSync(recordPath(), '');
       await metadata.prepare(record, new Map());
@@ -265,7 +265,7 @@ describe('ClaimMetadata', () => {
       expect((await metadata.update(claim, 'vf', [deviceWith('192.0.2.4/24')])).generation).toBe(before.generation + 1);
     });
 
-    it('does so too if one file is blank, and another one that is damaged may have had content', async () => {
+    it('continues above any possible generation if one file is blank and another damaged', async () => {
       truncateSync(file);
       truncateSync(otherFile(), 50);
       writeFileSync(recordPath(), '');
@@ -274,7 +274,7 @@ describe('ClaimMetadata', () => {
       expect(generation).toBeGreaterThan(1_700_000_000);
     });
 
-    it('starts from nothing if the files are those of an earlier claim of its name', async () => {
+    it('starts over if the files belong to an earlier claim of the same name', async () => {
       for (const damage of [() => writeFileSync(recordPath(), ''), () => unlinkSync(recordPath())]) {
         const uid = randomUUID();
         damage();
@@ -286,14 +286,14 @@ describe('ClaimMetadata', () => {
       expect(readdirSync(join(dir.path, 'cdi'))).toHaveLength(1);
     });
 
-    it.each([[''], ['{"schema":2}']])('can be unprepared all the same: %j', async (text) => {
+    it.each([[''], ['{"schema":2}']])('can still unprepare the claim: %j', async (text) => {
       writeFileSync(recordPath(), text);
       await metadata.unprepare(claim);
       expect(readdirSync(join(dir.path, 'data/dra-device-metadata'))).toEqual([]);
       expect(readdirSync(join(dir.path, 'cdi'))).toEqual([]);
     });
 
-    it('is not removed with an earlier claim of its name', async () => {
+    it('keeps it when an earlier claim of the same name is removed', async () => {
       for (const damage of [() => writeFileSync(recordPath(), ''), () => unlinkSync(recordPath())]) {
         damage();
         await metadata.unprepare({ ...claim, uid: 'earlier' });
@@ -301,7 +301,7 @@ describe('ClaimMetadata', () => {
       }
     });
 
-    it('does not count as one, nor do its files', async () => {
+    it('does not count the claim or its files', async () => {
       expect(metadata.isRecorded(claim)).toBe(true);
       writeFileSync(recordPath(), '');
       expect([metadata.isRecorded(claim), await metadata.countFiles()]).toEqual([false, 0]);

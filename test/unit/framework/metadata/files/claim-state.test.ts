@@ -9,7 +9,7 @@ const claim = { namespace: 'default', name: 'nic', uid: 'uid-1' };
 const stateOf = (podUid: string) => ({ claim, podUid, layouts: [], requests: {}, servedBy: null });
 
 describe('the record of a claim', () => {
-  it('is parsed again only after a change, and readers cannot modify it', () => {
+  it('is parsed again only after a change, and is immutable for readers', () => {
     using dir = tempDir();
     const states = new ClaimStates(new RecordFiles(dir.path), dir.path);
     states.write(stateOf('pod-1'));
@@ -21,7 +21,7 @@ describe('the record of a claim', () => {
     expect(states.read(claim)).toEqual(stateOf('pod-2'));
   });
 
-  it('is refused in the directory of another claim, also when it was read in its own before', () => {
+  it("is rejected in another claim's directory, also after it was read in its own", () => {
     using dir = tempDir();
     const states = new ClaimStates(new RecordFiles(dir.path), dir.path);
     states.write(stateOf('pod-1'));

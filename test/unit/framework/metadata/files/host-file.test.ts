@@ -60,7 +60,7 @@ describe('a symbolic link', () => {
     ["the claim's directory", claimDir],
     ["the request's directory", () => join(claimDir(), 'vf')],
     ["the pod's directory", () => join(bench.downwardApiDir, podUid)],
-  ])('in the place of %s is refused by prepare and update, and named', async (_what, pathOf) => {
+  ])('in place of %s is rejected by prepare and update, and named', async (_what, pathOf) => {
     const path = pathOf();
     const elsewhere = replaceByLink(path);
     const contents = new Map([['vf', devices]]);
@@ -71,7 +71,7 @@ describe('a symbolic link', () => {
     expect(readdirSync(elsewhere)).toEqual(['precious']);
   });
 
-  it.each(layoutNames)('in the place of the file of %s is refused, its target stays as it is', async (name) => {
+  it.each(layoutNames)('in place of the file of %s is rejected, and its target is unchanged', async (name) => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', devices);
     const { base, parts } = layouts[name].hostFile(bench, place(kernel));
@@ -91,7 +91,7 @@ describe('a symbolic link', () => {
     expect(readFileSync(target, 'utf8')).toBe('untouched');
   });
 
-  it('in the place of the record is not read', async () => {
+  it('in place of the record is not read', async () => {
     await metadata.prepare(record, new Map());
     const path = join(claimDir(), 'claim.json');
     const target = join(bench.path, 'target');
@@ -101,14 +101,14 @@ describe('a symbolic link', () => {
     await expect(metadata.update(claim, 'vf', devices)).rejects.toThrow(`cannot read ${path}`);
   });
 
-  it("in the place of the claim's directory is not followed by unprepare", async () => {
+  it("in place of the claim's directory is not followed by unprepare", async () => {
     const elsewhere = replaceByLink(claimDir());
     await expect(metadata.unprepare(claim)).rejects.toThrow(/cannot read .*claim\.json/);
     expect(readdirSync(elsewhere)).toEqual(['precious']);
     expect(lstatSync(claimDir()).isSymbolicLink()).toBe(true);
   });
 
-  it('above the directories that the operator named is fine', async () => {
+  it('above the configured directories is followed', async () => {
     const real = join(bench.path, 'real');
     mkdirSync(real);
     symlinkSync(real, bench.dataDir);
@@ -117,8 +117,8 @@ describe('a symbolic link', () => {
   });
 });
 
-describe('what is no regular file', () => {
-  it('is refused without waiting for it, and named', async () => {
+describe('a path that is not a regular file', () => {
+  it('is rejected without blocking, and named', async () => {
     await metadata.prepare(record, new Map());
     const path = join(claimDir(), 'vf/metadata.json');
     mkdirSync(dirname(path));
@@ -131,7 +131,7 @@ describe('what is no regular file', () => {
   });
 });
 
-describe('names that become parts of paths', () => {
+describe('names used in paths', () => {
   const bad = ['', '.', '..', '../x', 'a/b', '/', 'nul\0', 'x'.repeat(254), '\ud800'];
   const withName: Record<string, (name: string) => ClaimRecord> = {
     'the namespace': (namespace) => ({ ...record, claim: { ...claim, namespace } }),
@@ -142,7 +142,7 @@ describe('names that become parts of paths', () => {
   };
 
   it.each(Object.keys(withName).flatMap((what) => bad.map((name) => [what, name] as const)))(
-    'of %s: %j is refused before anything is written',
+    'of %s: %j is rejected before anything is written',
     async (what, name) => {
       const build = withName[what] as (name: string) => ClaimRecord;
       await expect(metadata.prepare(build(name), new Map())).rejects.toMatchObject({ code: 'metadata-name-invalid' });
@@ -150,7 +150,7 @@ describe('names that become parts of paths', () => {
     },
   );
 
-  it('may be as long as the API allows, where containers do not see them', async () => {
+  it('may be as long as the API allows, if containers do not see them', async () => {
     const metadata = bench.start({ layouts: ['v1', 'kep', 'attributes-json'] });
     const long = { namespace: 'n'.repeat(63), name: 'c'.repeat(253), uid: claim.uid };
     const request = 'r'.repeat(63);
@@ -167,7 +167,7 @@ describe('names that become parts of paths', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('are refused where the file would have a name that is too long', async () => {
+  it('are rejected if they make a file name too long', async () => {
     const long = { ...claim, name: 'c'.repeat(253) };
     await expect(metadata.prepare({ ...record, claim: long }, new Map())).rejects.toThrow(
       /^default\/c{253}: file name c{253}\.vf\.json has 261 bytes, 255 are possible$/,
@@ -188,7 +188,7 @@ describe('files and directories', () => {
     }
   });
 
-  it('can be read by every user also if the driver runs with a strict umask, as far as they are files', async () => {
+  it('can be read by every user with a strict umask (files only)', async () => {
     const before = process.umask(0o077);
     try {
       await metadata.prepare(record, new Map());
@@ -199,14 +199,14 @@ describe('files and directories', () => {
     for (const file of bench.files()) expect(statSync(join(bench.path, file)).mode & 0o777).toBe(0o644);
   });
 
-  it('leave nothing temporary behind when a write fails', async () => {
+  it('leave no temporary files when a write fails', async () => {
     await metadata.prepare(record, new Map());
     mkdirSync(join(claimDir(), 'vf/metadata.json'), { recursive: true });
     await expect(metadata.update(claim, 'vf', devices)).rejects.toThrow('metadata.json');
     expect(bench.files().filter((file) => file.endsWith('.tmp'))).toEqual([]);
   });
 
-  it('survive that another process takes their directory away while it is held open', () => {
+  it('survive the removal of their open directory by another process', () => {
     using dir = tempDir();
     const files = ['a', 'b'].map((name) => ({ base: dir.path, parts: ['pod', name] }));
     holdDirectories(() => {
@@ -222,7 +222,7 @@ describe('files and directories', () => {
     expect(files.map((file) => readFileSync(hostPath(file), 'utf8'))).toEqual(['y', 'y']);
   });
 
-  it('are opened once by who holds their directories, and closed', () => {
+  it('are opened once by the holder of their directories, and closed', () => {
     using dir = tempDir();
     const countOpen = () => readdirSync('/proc/self/fd').length;
     const before = countOpen();

@@ -20,7 +20,7 @@ const request = (name: string, device: string) => ({ name, devices: [{ pool, nam
 describe.each([
   ['file', undefined],
   ['hook', { program: '/x/netdra-gate', timeoutSeconds: 100 }],
-])('a claim that is allocated again while it is prepared, with the start gate %s', (_mode, gate) => {
+])('a claim that is reallocated while prepared, with the start gate %s', (_mode, gate) => {
   let dir: ReturnType<typeof tempDir>;
   let metadata: ClaimMetadata;
   beforeEach(() => {
@@ -50,7 +50,7 @@ describe.each([
   const prepare = (requests: ClaimRecord['requests'], contents = new Map<string, DeviceMetadata[]>()) =>
     metadata.prepare({ claim, requests }, contents);
 
-  it('shows nothing about its earlier device, holds containers back, and continues its generations', async () => {
+  it('hides its old device, delays containers, and continues its generations', async () => {
     await prepare({ vf: request('vf', 'dev-1') });
     await metadata.update(claim, 'vf', [deviceOf('dev-1')], 's1');
     expect(fileOf('vf')).toContain('dev-1');
@@ -62,7 +62,7 @@ describe.each([
     expect(metadata.read(claim, 'vf')).toMatchObject({ generation: 2, devices: [{ name: 'dev-2' }] });
   });
 
-  it('shows only content of the new prepare, and nothing for a request that it no longer has', async () => {
+  it('shows only content of the new prepare, and nothing for a request that it lost', async () => {
     await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
     await metadata.update(claim, 'vf', [deviceOf('dev-1', 'net7')], 's1');
     await metadata.update(claim, 'other', [deviceOf('dev-3', 'net7')], 's1');
@@ -73,7 +73,7 @@ describe.each([
     expect(metadata.read(claim, 'other')).toBeUndefined();
   });
 
-  it('keeps its content when it is prepared again with the same devices, or with more requests', async () => {
+  it('keeps its content if it is prepared again with the same devices, or with more requests', async () => {
     await prepare({ vf: request('vf', 'dev-1') });
     await metadata.update(claim, 'vf', [deviceOf('dev-1')], 's1');
     const before = fileOf('vf');
@@ -83,7 +83,7 @@ describe.each([
     expect(before).toContain('net1');
   });
 
-  it('keeps containers in when it is prepared again, although it had another request before it was allocated again', async () => {
+  it('keeps running containers if prepared again, although it lost a request when reallocated', async () => {
     const devices = [deviceOf('dev-1')];
     await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
     await prepare({ vf: request('vf', 'dev-1') });

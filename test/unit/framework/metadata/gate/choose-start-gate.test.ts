@@ -36,14 +36,14 @@ describe('chooseStartGate', () => {
 });
 
 describe('isHookless', () => {
-  it('knows gVisor and Kata by their usual names, and nothing else', () => {
+  it('matches the usual names of gVisor and Kata only', () => {
     const names = ['runsc', 'runsc-kvm', 'gvisor', 'kata', 'kata-qemu', 'kata-clh'];
     for (const name of names) expect(isHookless(name, defaultHooklessHandlers), name).toBe(true);
     const others = ['', 'runc', 'crun', 'nvidia', 'youki', 'katana', 'my-kata', 'runscx'];
     for (const name of others) expect(isHookless(name, defaultHooklessHandlers), name).toBe(false);
   });
 
-  it('takes patterns for what they are', () => {
+  it('supports patterns', () => {
     expect(isHookless('a.b', ['a.b'])).toBe(true);
     expect(isHookless('axb', ['a.b'])).toBe(false);
     expect(isHookless('a+b', ['a+*'])).toBe(true);
@@ -62,17 +62,17 @@ describe('readRuntimeHandlers', () => {
     return readRuntimeHandlers({ request }, 'node-1', AbortSignal.timeout(1000));
   };
 
-  it('reads what the kubelet says of the runtime', async () => {
+  it('reads the runtime handlers that the kubelet reports', async () => {
     const features = { recursiveReadOnlyMounts: true };
     const status = { runtimeHandlers: [{ features }, { name: 'runc', features }, { name: 'kata' }] };
     expect(await read(() => ({ status }))).toEqual({ names: ['', 'runc', 'kata'] });
   });
 
-  it.each([[{}], [{ status: {} }], [{ status: { runtimeHandlers: [] } }]])('knows nothing from %j', async (node) => {
+  it.each([[{}], [{ status: {} }], [{ status: { runtimeHandlers: [] } }]])('returns undefined for %j', async (node) => {
     expect(await read(() => node)).toBe('unknown');
   });
 
-  it('says why the Node could not be read', async () => {
+  it('explains why the Node could not be read', async () => {
     const error = new Error('forbidden');
     const answer = await read(() => {
       throw error;

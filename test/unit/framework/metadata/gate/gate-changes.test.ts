@@ -27,7 +27,7 @@ import {
 
 useGate();
 
-describe('in whatever order the driver is killed', () => {
+describe('a driver that may be killed at any time', () => {
   /** The first call of a kind that fails, and with it the process. */
   function killedAt<T>(part: { prototype: T }, method: keyof T & string) {
     const spy = vi.spyOn(part.prototype as Record<string, () => never>, method);
@@ -37,7 +37,7 @@ describe('in whatever order the driver is killed', () => {
     return spy;
   }
 
-  it('closes the gate before the files of a layout that was switched on are there', async () => {
+  it('closes the gate before it creates files of an added layout', async () => {
     restart({ gate, enabled: false });
     await metadata.prepare(record, new Map());
     await metadata.openGate(claim, a);
@@ -64,7 +64,7 @@ describe('in whatever order the driver is killed', () => {
     expect([gateText(), hidden().every(isBlank)]).toEqual([undefined, true]);
   });
 
-  it('knows that content is withdrawn before a file shows it', async () => {
+  it('records the withdrawal before a file shows it', async () => {
     await prepareAndServe(a);
     {
       using _spy = killedAt(ClaimFiles, 'layDown');
@@ -77,7 +77,7 @@ describe('in whatever order the driver is killed', () => {
     await expect(metadata.openGate(claim, b)).rejects.toThrow('has no metadata yet');
   });
 
-  it('has the hook in the spec before there is an empty file to mount', async () => {
+  it('adds the hook to the spec before it creates the empty file to mount', async () => {
     // As a driver without the gate has laid it down.
     await bench.start().prepare(record, new Map());
     {
@@ -91,7 +91,7 @@ describe('in whatever order the driver is killed', () => {
     expect(hidden().some((path) => existsSync(path))).toBe(false);
   });
 
-  it('removes the empty files before the hook goes from the spec', async () => {
+  it('removes the empty files before it removes the hook from the spec', async () => {
     await metadata.prepare(record, new Map());
     using _spy = killedAt(ClaimSpecs, 'write');
     await expect(bench.start().prepare(record, new Map())).rejects.toThrow('killed');
@@ -100,8 +100,8 @@ describe('in whatever order the driver is killed', () => {
   });
 });
 
-describe('a driver started with a gate, or without', () => {
-  it('leaves claims as they are until they are prepared again', async () => {
+describe('a driver started with or without a gate', () => {
+  it('does not change claims until they are prepared again', async () => {
     restart();
     await metadata.prepare(record, new Map());
     const updated = bench.start({ gate });
@@ -116,7 +116,7 @@ describe('a driver started with a gate, or without', () => {
     expect(bench.edits(claim.uid)[0]?.hooks).toHaveLength(1);
   });
 
-  it('keeps what containers have mounted when the gate comes', async () => {
+  it('keeps files that containers have mounted when a gate is added', async () => {
     restart();
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', devices);
@@ -130,7 +130,7 @@ describe('a driver started with a gate, or without', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('is recorded as closed once content is withdrawn, so that no later start opens it', async () => {
+  it('records the gate as closed once content is withdrawn, so that no later start opens it', async () => {
     await prepareAndServe(a);
     const path = join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json');
     const servedBy = () => JSON.parse(readFileSync(path, 'utf8')).servedBy;
@@ -139,7 +139,7 @@ describe('a driver started with a gate, or without', () => {
     expect(servedBy()).toBeNull();
   });
 
-  it('takes hook, gate and empty files away when the option has gone', async () => {
+  it('removes hook, gate and empty files once the option is off', async () => {
     await prepareAndServe(a);
     restart();
     await metadata.prepare(record, new Map());
@@ -157,13 +157,13 @@ describe('a driver started with a gate, or without', () => {
     [{ ...gate, timeoutSeconds: 0 }, 'gate timeout of 0 s'],
     [{ ...gate, timeoutSeconds: 120 }, 'gate timeout of 120 s'],
     [{ ...gate, timeoutSeconds: 1.5 }, 'gate timeout of 1.5 s'],
-  ])('refuses %j', (options, message) => {
+  ])('rejects %j', (options, message) => {
     expect(() => bench.start({ gate: options })).toThrow(message);
   });
 });
 
-describe('while metadata is off', () => {
-  it('the gate holds without any file', async () => {
+describe('a gate with metadata disabled', () => {
+  it('holds containers without any file', async () => {
     restart({ gate, enabled: false });
     expect(await metadata.prepare(record, new Map())).toEqual(new Map([['vf', `${driver}/metadata=${claim.uid}_vf`]]));
     expect(bench.edits(claim.uid)).toEqual([{ hooks: [expect.objectContaining({ hookName: 'createRuntime' })] }]);
@@ -178,7 +178,7 @@ describe('while metadata is off', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('claims get files when it is on again, and nothing is left of the hook when the gate has gone', async () => {
+  it('is completed with files when metadata is enabled, and leaves nothing behind when the gate is off', async () => {
     await bench.start({ gate, enabled: false }).prepare(record, new Map());
     await metadata.prepare(record, new Map());
     expect(hidden().every(isBlank)).toBe(true);
@@ -188,7 +188,7 @@ describe('while metadata is off', () => {
     expect(bench.files()).toEqual(['data/dra-device-metadata/default_fast-net/claim.json']);
   });
 
-  it('nothing is laid down for a claim without deferred requests', async () => {
+  it('is not created for a claim without deferred requests', async () => {
     restart({ gate, enabled: false });
     const own = [{ driver, pool: 'node-1', name: '0000-3b-02-1' }];
     expect(await metadata.prepare(record, new Map([['vf', own]]))).toEqual(new Map());
@@ -198,7 +198,7 @@ describe('while metadata is off', () => {
 });
 
 describe('the text of a gate', () => {
-  it('is two short lines whatever the reason is', () => {
+  it('is two short lines for any reason', () => {
     fc.assert(
       fc.property(fc.string({ unit: codePoint, maxLength: 2000 }), (reason) => {
         const text = formatGate({ state: 'waiting', sandboxId: a, reason });

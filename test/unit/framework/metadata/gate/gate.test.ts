@@ -34,7 +34,7 @@ describe('a claim with a gate', () => {
     expect(text).toBe(golden('cdi/kernel-gate.golden', text));
   });
 
-  it('has a hook for deferred requests only', async () => {
+  it('has a hook only for deferred requests', async () => {
     const requests = { ...record.requests, other: { name: 'other', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
     const other = [{ driver, pool: 'node-1', name: 'dev-2' }];
     const ids = await metadata.prepare({ ...record, requests }, new Map([['other', other]]));
@@ -46,7 +46,7 @@ describe('a claim with a gate', () => {
     expect(existsSync(join(bench.path, request, '../other/metadata.json'))).toBe(false);
   });
 
-  it('is laid down with empty files, which keep their inode from then on', async () => {
+  it('is prepared with empty files, which keep their inode', async () => {
     await metadata.prepare(record, new Map());
     expect(hidden().map((path) => readFileSync(path, 'utf8'))).toEqual(['', '', '']);
     const inodes = hidden().map((path) => statSync(path).ino);
@@ -64,7 +64,7 @@ describe('a claim with a gate', () => {
     expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 2 });
   });
 
-  it('says for which sandbox containers may start', async () => {
+  it('names the sandbox whose containers may start', async () => {
     await metadata.prepare(record, new Map());
     expect([gateText(), gateOf()]).toEqual([undefined, undefined]);
     await metadata.holdGate(claim, a, 'the VF is in another pod');
@@ -84,7 +84,7 @@ describe('a claim with a gate', () => {
     expect(statSync(gatePath()).mode & 0o777).toBe(0o644);
   });
 
-  it('is written only if it changes', async () => {
+  it('is written only on changes', async () => {
     await prepareAndServe(a);
     const { ino } = statSync(gatePath());
     await metadata.openGate(claim, a);
@@ -93,7 +93,7 @@ describe('a claim with a gate', () => {
     expect(statSync(gatePath()).ino).toBe(ino);
   });
 
-  it('stays open for a sandbox until that one ends, whatever is said of others', async () => {
+  it('stays open for a sandbox until that one ends, whatever happens to others', async () => {
     await prepareAndServe(b);
     await metadata.endGate(claim, a);
     await metadata.holdGate(claim, a, 'late');
@@ -102,7 +102,7 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toMatchObject({ state: 'waiting', sandboxId: b });
   });
 
-  it("ends without the claim's lock, and without undoing what another instance stores meanwhile", async () => {
+  it("ends without the claim's lock, and keeps concurrent writes of another instance", async () => {
     await prepareAndServe(a);
     class Records extends RecordFiles {
       together(task: () => void): void {
@@ -114,7 +114,7 @@ describe('a claim with a gate', () => {
     expect(metadata.read(claim, 'vf')).toBeUndefined();
   });
 
-  it('opens with the update that is the last one of its requests for the sandbox', async () => {
+  it("opens with the last of its requests' updates for the sandbox", async () => {
     const second = [{ driver, pool: 'node-1', name: 'dev-2' }];
     const requests = { ...record.requests, two: { name: 'two/big', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
     const updateBoth = async (sandboxId: string) => {
@@ -153,7 +153,7 @@ describe('a claim with a gate', () => {
     expect(gateText()).toBeUndefined();
   });
 
-  it('refuses to open for a claim that is not prepared, and what is no sandbox id', async () => {
+  it('cannot be opened for an unprepared claim or an invalid sandbox ID', async () => {
     await expect(metadata.openGate(claim, a)).rejects.toMatchObject({ code: 'metadata-not-prepared' });
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', devices);
@@ -211,7 +211,7 @@ describe('a claim with a gate', () => {
     expect(await bench.start({ gate }).restore()).toMatchObject([{ code: 'metadata-malformed' }]);
   });
 
-  it('closes it when a boot has ended its sandbox, and when the claim goes', async () => {
+  it('is closed when a reboot ended its sandbox, and when the claim is removed', async () => {
     restart({ gate, bootId: 'boot-1' });
     await prepareAndServe(a);
     await bench.start({ gate, bootId: 'boot-2' }).prepare(record, new Map());
@@ -222,7 +222,7 @@ describe('a claim with a gate', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('closes its gate when metadata is switched on, and opens it with the content, in the same sandbox', async () => {
+  it('is closed when metadata is enabled, and opened with the content in the same sandbox', async () => {
     restart({ gate, enabled: false });
     await metadata.prepare(record, new Map());
     await metadata.openGate(claim, a);
@@ -235,7 +235,7 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('closes its gate when a request is added that has no content yet', async () => {
+  it('is closed when a request without content is added', async () => {
     await prepareAndServe(a);
     const two = [{ pool: 'node-1', name: 'dev-2' }];
     await metadata.prepare(
@@ -249,7 +249,7 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('leaves its gate open when a layout is added: that gets the content at once', async () => {
+  it('stays open when a layout is added, which gets the content at once', async () => {
     restart({ gate, layouts: ['attributes-json'] });
     await prepareAndServe(a);
     restart({ gate });
@@ -258,7 +258,7 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('does not trust an open gate that was left in its directory', async () => {
+  it('does not trust an open gate file left in its directory', async () => {
     await prepareAndServe(a);
     rmSync(join(gatePath(), '../claim.json'));
     await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map());
@@ -268,7 +268,7 @@ describe('a claim with a gate', () => {
   it.each<[string, (path: string) => void]>([
     ['is damaged', (path) => writeFileSync(path, '')],
     ['is gone', (path) => rmSync(path)],
-  ])('closes its gate until it is served again when its record %s and is written anew', async (_, damage) => {
+  ])('is closed until served again if its record %s and is recreated', async (_, damage) => {
     await prepareAndServe(a);
     const inodes = hidden().map((path) => statSync(path).ino);
     damage(join(gatePath(), '../claim.json'));
@@ -280,7 +280,7 @@ describe('a claim with a gate', () => {
     expect(hidden().map((path) => statSync(path).ino)).toEqual(inodes);
   });
 
-  it('keeps its files in the directory of its first pod, beside those of the next, when its record is damaged and it has passed on', async () => {
+  it('keeps its files in the directory of its first pod, beside those of the next, if its record is damaged after a handover', async () => {
     await prepareAndServe(a);
     writeFileSync(join(bench.downwardApiDir, 'readme'), 'of another program');
     writeFileSync(join(gatePath(), '../claim.json'), '');
@@ -297,21 +297,21 @@ describe('a claim with a gate', () => {
     expect(bench.files()).toEqual(['pods/readme']);
   });
 
-  it('begins with generation 1 after a damaged record if its files were never written', async () => {
+  it('starts with generation 1 after a damaged record if its files were never written', async () => {
     await metadata.prepare(record, new Map());
     writeFileSync(join(gatePath(), '../claim.json'), '');
     await metadata.prepare(record, new Map());
     expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
   });
 
-  it('closes its gate when it is withdrawn with a record that cannot be read, and reports the record', async () => {
+  it('is closed when withdrawn with an unreadable record, which is reported', async () => {
     await prepareAndServe(a);
     writeFileSync(join(gatePath(), '../claim.json'), '');
     await expect(metadata.withdraw(claim)).rejects.toMatchObject({ code: 'metadata-malformed' });
     expect(gateText()).toBeUndefined();
   });
 
-  it('stays open, with its files, whatever is asked of another claim of its name', async () => {
+  it('stays open with its files, whatever is requested for another claim of the same name', async () => {
     await prepareAndServe(a);
     const files = () => bench.files().map((path) => [path, bench.read(path)]);
     const before = files();
@@ -332,7 +332,7 @@ describe('a claim with a gate', () => {
     expect([gateOf(), files()]).toEqual([{ state: 'served', sandboxId: a }, before]);
   });
 
-  it('keeps the reason why containers wait, and the end of a sandbox, when it is prepared again', async () => {
+  it('keeps the waiting reason and the end of a sandbox when prepared again', async () => {
     await metadata.prepare(record, new Map());
     await metadata.holdGate(claim, a, 'the VF is in another pod');
     await metadata.prepare(record, new Map());
@@ -342,7 +342,7 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toEqual({ state: 'ended', sandboxId: a });
   });
 
-  it('reports each prepare after which its containers wait, so that a sandbox that is there is served again', async () => {
+  it('reports each prepare that delays containers, so that an existing sandbox is served again', async () => {
     const pending: string[] = [];
     const open = (enabled: boolean) => restart({ gate, enabled, onPending: ({ uid }) => pending.push(uid) });
     open(false);
@@ -360,7 +360,7 @@ describe('a claim with a gate', () => {
     expect(pending).toEqual([]);
   });
 
-  it('is inspected: blank files are pending, missing ones are missing', async () => {
+  it('reports blank files as pending and missing ones as missing on inspection', async () => {
     await metadata.prepare(record, new Map());
     const states = async () => (await inspectClaim(driver, bench, claim))?.files.map(({ state }) => state);
     expect(await states()).toEqual(['pending', 'pending', 'current', 'pending']);

@@ -29,14 +29,14 @@ afterEach(() => dir[Symbol.dispose]());
 const install = () => installGate({ from, dataDir });
 
 describe('installGate', () => {
-  it('puts the program where the runtime can run it, and nothing else', async () => {
+  it('installs only the program, where the runtime can execute it', async () => {
     expect(await install()).toBe(path);
     expect(readFileSync(path, 'utf8')).toBe(readFileSync(from, 'utf8'));
     expect(statSync(path).mode & 0o777).toBe(0o755);
     expect(readdirSync(join(dataDir, 'bin'))).toEqual(['netdra-gate']);
   });
 
-  it('does not touch a program that is the same', async () => {
+  it('does not rewrite an identical program', async () => {
     await install();
     const { ino, mtimeNs } = statSync(path, { bigint: true });
     await install();
@@ -46,7 +46,7 @@ describe('installGate', () => {
   it.each([
     ['another one', () => writeFileSync(path, 'older')],
     ['one of the same length', () => writeFileSync(path, '#!/bin/sh\necho 2\n')],
-  ])('replaces %s, and lets what runs go on', async (_what, change) => {
+  ])('replaces %s without disturbing running copies', async (_what, change) => {
     await install();
     change();
     const { ino } = statSync(path);
@@ -55,7 +55,7 @@ describe('installGate', () => {
     expect(statSync(path).ino).not.toBe(ino);
   });
 
-  it('replaces a link in its place, not what the link leads to', async () => {
+  it('replaces a symlink itself, not its target', async () => {
     mkdirSync(join(dataDir, 'bin'), { recursive: true });
     writeFileSync(join(dir.path, 'elsewhere'), 'x');
     symlinkSync(join(dir.path, 'elsewhere'), path);
@@ -63,7 +63,7 @@ describe('installGate', () => {
     expect(readFileSync(join(dir.path, 'elsewhere'), 'utf8')).toBe('x');
   });
 
-  it('removes what a killed instance left, and leaves what another one is writing', async () => {
+  it('removes leftovers of a killed instance, and keeps what another one is writing', async () => {
     mkdirSync(join(dataDir, 'bin'), { recursive: true });
     const [old, fresh] = ['old', 'new'].map((name) => join(dataDir, `bin/.netdra-gate.${name}.tmp`));
     for (const each of [old, fresh]) writeFileSync(each as string, '');
@@ -72,12 +72,12 @@ describe('installGate', () => {
     expect([existsSync(old as string), existsSync(fresh as string)]).toEqual([false, true]);
   });
 
-  it('can be done by two instances at once', async () => {
+  it('can be run by two instances at once', async () => {
     await Promise.all([install(), install(), install()]);
     expect(readdirSync(join(dataDir, 'bin'))).toEqual(['netdra-gate']);
   });
 
-  it('says what to do when there is no program', async () => {
+  it('names the remedy if there is no program', async () => {
     from = join(dir.path, 'none');
     await expect(install()).rejects.toMatchObject({
       code: 'gate-program-missing',
@@ -88,7 +88,7 @@ describe('installGate', () => {
     expect(existsSync(dataDir)).toBe(false);
   });
 
-  it('says what to do when it cannot be put there', async () => {
+  it('names the remedy if it cannot be installed', async () => {
     mkdirSync(dataDir, { recursive: true });
     writeFileSync(join(dataDir, 'bin'), '');
     await expect(install()).rejects.toMatchObject({
@@ -99,6 +99,6 @@ describe('installGate', () => {
   });
 });
 
-it('is looked for where it is built from the sources', () => {
+it('the gate program is found in its build directory', () => {
   expect(defaultGateProgram()).toMatch(/\/dist\/programs\/netdra-gate$/);
 });

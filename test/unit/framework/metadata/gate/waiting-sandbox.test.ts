@@ -14,8 +14,8 @@ const netnsPath = '/var/run/netns/cni-0a1b';
 const head = 'netdra-waiting 1\npodUid b2a1-uid\npodNamespace apps\npodName web.0\n';
 const text = `${head}netns ${netnsPath}\n`;
 
-describe('an announcement', () => {
-  it('names the sandbox, its pod and, if that was found, its network namespace', () => {
+describe('an announcement of a waiting sandbox', () => {
+  it('contains the sandbox, its pod and, if found, its network namespace', () => {
     expect(parseWaitingSandbox('s1', text)).toEqual({ sandboxId: 's1', ...pod, netnsPath });
     expect(parseWaitingSandbox('s1', head)).toEqual({ sandboxId: 's1', ...pod });
     expect(parseWaitingSandbox('s1', `${head}netns /run/netns/0a1b\n`)?.netnsPath).toBe('/run/netns/0a1b');
@@ -35,15 +35,15 @@ describe('an announcement', () => {
     ['a namespace above', text.replace('cni-0a1b', '..')],
     ['a namespace below', text.replace('cni-0a1b', 'a/b')],
     ['blanks at the end', `${text}\n`],
-  ])('that is not what the program writes is refused: %s', (_what, wrong) => {
+  ])('that the program does not write is rejected: %s', (_what, wrong) => {
     expect(parseWaitingSandbox('s1', wrong)).toBeUndefined();
   });
 
-  it.each(['', 'a b', 'a/b', 'a\n', 'x'.repeat(129)])('of %j, which is no sandbox id, is refused', (id) => {
+  it.each(['', 'a b', 'a/b', 'a\n', 'x'.repeat(129)])('of %j, an invalid sandbox ID, is rejected', (id) => {
     expect(parseWaitingSandbox(id, text)).toBeUndefined();
   });
 
-  it('is read as it is written, and of noise there is nothing but that', () => {
+  it('is parsed as written, ignoring noise', () => {
     const name = fc.stringMatching(/^[\w.-]{1,60}$/).filter((each) => !/^\.{1,2}$/.test(each));
     const noise = fc.oneof(name, fc.string({ maxLength: 20 }));
     fc.assert(
@@ -81,7 +81,7 @@ describe('ClaimMetadata.waiting', () => {
   }
   const problems = async () => (await metadata.waiting()).problems.map(({ code }) => code);
 
-  it('lists what waits, by claim', async () => {
+  it('lists waiting sandboxes by claim', async () => {
     expect(await metadata.waiting()).toEqual({ sandboxes: [], problems: [] });
     write('s1');
     write('s2', head);
@@ -92,7 +92,7 @@ describe('ClaimMetadata.waiting', () => {
     ]);
   });
 
-  it('leaves out the expired file of a killed program, and its unfinished file', async () => {
+  it('skips the expired and the unfinished file of a killed program', async () => {
     write('s1', text, 6_000);
     write('s2', text, -6_000);
     writeFileSync(join(claimDir, '.waiting.s4.tmp'), 'netdra-wai');
@@ -101,7 +101,7 @@ describe('ClaimMetadata.waiting', () => {
     expect(await problems()).toEqual([]);
   });
 
-  it('says which it cannot read, and lists the others', async () => {
+  it('names unreadable announcements, and lists the others', async () => {
     write('damaged', 'netdra-waiting 1\n');
     write('large', 'x'.repeat(5_000));
     symlinkSync('/etc/passwd', join(claimDir, 'waiting.link.1'));
@@ -111,20 +111,20 @@ describe('ClaimMetadata.waiting', () => {
     expect((await problems()).sort()).toEqual(['metadata-io', 'metadata-io', 'metadata-io', 'metadata-malformed']);
   });
 
-  it('says of which claim it cannot read the record', async () => {
+  it('names the claim whose record is unreadable', async () => {
     write('s1');
     writeFileSync(join(claimDir, 'claim.json'), '{');
     expect((await metadata.waiting()).sandboxes).toEqual([]);
     expect(await problems()).toEqual(['metadata-malformed']);
   });
 
-  it('is not confused by files beside the directories of claims', async () => {
+  it("ignores files beside the claims' directories", async () => {
     writeFileSync(join(bench.dataDir, 'dra-device-metadata/stray'), '');
     write('s1');
     expect((await metadata.waiting()).sandboxes).toHaveLength(1);
   });
 
-  it('has nothing more when the claim is unprepared, or prepared under another UID', async () => {
+  it('is empty once the claim is unprepared, or prepared under another UID', async () => {
     write('s1');
     await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map());
     expect((await metadata.waiting()).sandboxes).toEqual([]);

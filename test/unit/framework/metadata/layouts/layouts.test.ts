@@ -20,12 +20,12 @@ describe.each(layoutNames)('the layout %s', (name) => {
     expect(text).toBe(golden(`${name}/${sampleName}.golden`, text));
   });
 
-  it('has no golden file that no test looks at', () => {
+  it('has no golden file without a test', () => {
     const files = readdirSync(new URL(`../../../../golden/${name}`, import.meta.url));
     expect(files.sort()).toEqual(names.map((sampleName) => `${sampleName}.golden`).sort());
   });
 
-  it('is where its text says', () => {
+  it('is at the documented path', () => {
     const at = place(sample('dpdk'));
     const { base, parts } = layouts[name].hostFile(dirs, at);
     const plain = place(sample('kernel'));
@@ -48,7 +48,7 @@ describe.each(metadataVersions)('the version %s', (version) => {
 });
 
 describe('the layout attributes-json', () => {
-  it('is there without a document: it is written at prepare', () => {
+  it('is written at prepare, without a document', () => {
     const { document: _, readySince: __, ...content } = sample('kernel').content;
     expect(layouts['attributes-json'].encode(content)).toBe(
       layouts['attributes-json'].encode(sample('kernel').content),
@@ -56,7 +56,7 @@ describe('the layout attributes-json', () => {
     for (const name of ['v1', 'kep', 'downward-api'] as const) expect(layouts[name].encode(content)).toBeUndefined();
   });
 
-  it('has an empty map for a device without attributes, and an entry for each device of a request', () => {
+  it('has an empty map for a device without attributes, and an entry per device of a request', () => {
     const entries = (name: string) =>
       JSON.parse(layouts['attributes-json'].encode(sample(name).content) ?? '').claims[0].requests;
     expect(entries('identity')).toEqual([{ requestName: 'any', attributes: {} }]);
@@ -68,12 +68,12 @@ describe('the layout attributes-json', () => {
 });
 
 describe('the layout downward-api', () => {
-  it('needs a pod', () => {
+  it('requires a pod', () => {
     const { podUid: _, ...at } = place(sample('kernel'));
     expect(() => layouts['downward-api'].hostFile(dirs, at)).toThrow('claim default/fast-net is reserved for no pod');
   });
 
-  it('takes the value without a domain where two attributes would have the same name', () => {
+  it('prefers the unqualified attribute if two would have the same name', () => {
     const [device] = JSON.parse(layouts['downward-api'].encode(sample('kinds').content) ?? '').requests[0].devices;
     expect(device.driverProvidedData.data).toMatchObject({ own: 'unqualified', shared: 1 });
     expect(device.bestEffortData.attributes).toMatchObject({ own: 'unqualified', 'a.example/own': 'qualified' });

@@ -33,7 +33,7 @@ async function outcome(content: Uint8Array | string) {
 }
 
 describe('readMetadataFile', () => {
-  it('reads what is there', async () => {
+  it('reads an existing file', async () => {
     expect(await outcome(whole)).toEqual(kernel);
   });
 
@@ -44,7 +44,7 @@ describe('readMetadataFile', () => {
     ['zeros, as a power loss leaves them', Buffer.alloc(512), 'no JSON object at offset 0'],
     ['depth', '{"a":'.repeat(200_000), 'is over 64 deep'],
     ['a stream that is a list', `[${whole.toString('utf8').replace('}\n{', '},{')}]`, 'no JSON object at offset 0'],
-  ])('says which file it is, and why it cannot be used: %s', async (_what, content, reason) => {
+  ])('names the file and the reason if it is unusable: %s', async (_what, content, reason) => {
     writeFileSync(path, content);
     const error = await readMetadataFile(path).catch((thrown) => thrown);
     expect(error).toMatchObject({ message: `metadata file ${path} cannot be decoded`, path });
@@ -54,7 +54,7 @@ describe('readMetadataFile', () => {
   it.each([
     ['nothing', ''],
     ['blanks, as a withdrawn file has them', `${' '.repeat(511)}\n`],
-  ])('says that a file is not written yet: %s', async (_what, content) => {
+  ])('reports that a file is not written yet: %s', async (_what, content) => {
     writeFileSync(path, content);
     await expect(readMetadata(path)).rejects.toMatchObject({
       code: 'metadata-not-found',
@@ -64,11 +64,11 @@ describe('readMetadataFile', () => {
     });
   });
 
-  it('says that there is no file', async () => {
+  it('reports a missing file', async () => {
     await expect(readMetadata(path)).rejects.toMatchObject({ code: 'metadata-not-found', path, retriable: false });
   });
 
-  it('does not read without end: a huge file, a directory, a pipe without a writer', async () => {
+  it('limits what it reads: a huge file, a directory, a pipe without a writer', async () => {
     const file = openSync(path, 'w');
     ftruncateSync(file, 64 * 1024 ** 3);
     closeSync(file);

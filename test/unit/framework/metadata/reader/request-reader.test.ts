@@ -55,7 +55,7 @@ describe('readRequestMetadata', () => {
     });
   });
 
-  it('reads a template claim by the name that the pod has for it', async () => {
+  it("reads a template claim by the pod's name for it", async () => {
     for (const layouts of [['v1'], ['kep']] satisfies LayoutName[][]) {
       rmSync(join(bench.path, 'container'), { recursive: true, force: true });
       const { root } = await container({ podClaimName: 'nic', layouts });
@@ -64,7 +64,7 @@ describe('readRequestMetadata', () => {
     }
   });
 
-  it('reads what a container has asked for as an extended resource', async () => {
+  it('reads a request for an extended resource', async () => {
     const { root, device } = await container({ extendedResources: ['example.com/vf'] });
     const query = { extendedResource: 'example.com/vf' };
     expect(await readRequestMetadata(query, { root })).toMatchObject({ claim, request: 'vf', devices: [device] });
@@ -78,7 +78,7 @@ describe('readRequestMetadata', () => {
     });
   });
 
-  it('finds a subrequest by its base, and gives the full reference', async () => {
+  it('finds a subrequest by its base name, and returns the full reference', async () => {
     const { root } = await container({ request: 'vf/large' });
     for (const request of ['vf', 'vf/large', 'vf/other']) {
       expect(await readRequestMetadata({ claim: 'fast-net', request }, { root })).toMatchObject({
@@ -87,7 +87,7 @@ describe('readRequestMetadata', () => {
     }
   });
 
-  it('merges what several drivers say, in the order of their names, wherever they say it', async () => {
+  it('merges the files of several drivers in any directory, ordered by driver name', async () => {
     await container({ driver: 'b.example' });
     await container({ driver: 'c.example', layouts: ['v1'] });
     const { root } = await container({ driver: 'a.example', layouts: ['kep'] });
@@ -102,7 +102,7 @@ describe('readRequestMetadata', () => {
     expect(one.devices.map(({ name }) => name)).toEqual(['of-b']);
   });
 
-  it('refuses to mix two claims', async () => {
+  it('rejects a mix of two claims', async () => {
     const { root } = await container({ driver: 'a.example' });
     await container({ driver: 'b.example', uid: 'another-uid' });
     await expect(readRequestMetadata({ claim: 'fast-net', request: 'vf' }, { root })).rejects.toThrow(
@@ -110,7 +110,7 @@ describe('readRequestMetadata', () => {
     );
   });
 
-  it('says where it looked when there is nothing', async () => {
+  it('names the searched paths if there is no file', async () => {
     const { root } = await container();
     const read = (query: Parameters<typeof readRequestMetadata>[0]) => readRequestMetadata(query, { root });
     await expect(read({ claim: 'fast-net', request: 'gpu' })).rejects.toMatchObject({
@@ -129,11 +129,11 @@ describe('readRequestMetadata', () => {
     [{ podClaim: 'a/b', request: 'vf' }, 'pod claim name "a/b" cannot be part of a path'],
     [{ claim: 'fast-net', request: '../vf' }, 'request ".." cannot be part of a path'],
     [{ claim: 'fast-net', request: '' }, 'request "" cannot be part of a path'],
-  ])('refuses %j', async (query, message) => {
+  ])('rejects %j', async (query, message) => {
     await expect(readRequestMetadata(query, { root: bench.path })).rejects.toThrow(message);
   });
 
-  it('names the file that is wrong among several', async () => {
+  it('names the invalid file among several', async () => {
     const { root } = await container({ driver: 'b.example' });
     const path = join(root, v1Dir, 'a.example-metadata.json');
     writeFileSync(path, '{');
@@ -145,7 +145,7 @@ describe('readRequestMetadata', () => {
     );
   });
 
-  it('merges the devices of a file that has the request twice, as other drivers may write it', async () => {
+  it('merges the devices of a file with a repeated request, as other drivers may write it', async () => {
     const { root } = await container();
     const path = join(root, v1Dir, `${driver}-metadata.json`);
     const device = { driver, pool: 'p', name: 'd' };
@@ -167,7 +167,7 @@ describe('readRequestMetadata', () => {
 });
 
 describe('listRequests', () => {
-  it('lists what a container has, each request once for each name of its claim', async () => {
+  it("lists a container's requests, each once per name of its claim", async () => {
     expect(await listRequests({ root: bench.path })).toEqual([]);
     await container({ driver: 'a.example' });
     await container({ driver: 'b.example', layouts: ['kep'], request: 'gpu/small' });
@@ -184,7 +184,7 @@ describe('listRequests', () => {
     for (const query of listed) expect((await readRequestMetadata(query, { root })).devices).toHaveLength(1);
   });
 
-  it('says what it cannot list', async () => {
+  it('names what it cannot list', async () => {
     const error = await listRequests({ root: 'nul\0' }).catch((thrown: MetadataError) => thrown);
     expect(error).toMatchObject({ code: 'metadata-io' });
   });
