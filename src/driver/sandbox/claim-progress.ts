@@ -2,7 +2,7 @@ import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts
 import { explain } from '../../lib/errors.ts';
 import { asOneError, type StoredClaim } from '../model/index.ts';
 import type { Served } from './claim-work.ts';
-import type { Wanted } from './phases.ts';
+import type { End } from './phases.ts';
 import type { SandboxFacts } from './pod.ts';
 
 /** Why something failed, and how many attempts have failed in a row. */
@@ -20,6 +20,14 @@ export interface FailedWork {
   isRepeated?: boolean;
 }
 
+/** A pass over the claims of a pod. */
+export interface Pass {
+  /** Whether claims that are ready may have changed, and are read. */
+  readsAgain: boolean;
+  /** Whether claims that have failed, or whose addresses were tentative, are tried. */
+  tries: boolean;
+}
+
 /** How far the claims of a pod are in one sandbox, each by itself. Claims are named by their UID. */
 export class ClaimProgress {
   readonly #ready = new Set<string>();
@@ -27,10 +35,12 @@ export class ClaimProgress {
   readonly #tentative = new Set<string>();
   /** Until they are served or detached. One that is ready could not be read again; the others wait. */
   readonly #failures = new Map<string, Failure & { claim: string }>();
-  /** What was wanted when it was detached. */
-  readonly #detached = new Map<string, Wanted>();
+  /** To which end it was detached. */
+  readonly #detached = new Map<string, End>();
   #changes = 1;
   #changesRead = 0;
+  /** When claims that have failed are tried: in the next pass, in the one under way, or not before `tryAgain`. */
+  #attempt: 'due' | 'under way' | 'over' = 'due';
 
   /** How often claims that are ready may have changed. */
   get changes(): number {
@@ -42,17 +52,30 @@ export class ClaimProgress {
     return this.#changesRead;
   }
 
-  /** Whether claims that are ready may have changed since then. */
-  get isDirty(): boolean {
-    return this.#changes !== this.#changesRead;
+  /** Whether another pass has something to do: claims that are ready may have changed since the last one, or are to be tried. */
+  get isPassDue(): boolean {
+    return this.#isDirty || this.#attempt === 'due';
   }
 
   changed(): void {
     this.#changes++;
   }
 
-  readingBegins(): void {
+  /** The next pass tries what has failed, unless one is under way that does. */
+  tryAgain(): void {
+    if (this.#attempt === 'over') this.#attempt = 'due';
+  }
+
+  /** @param isEnd whether the pass detaches, and so tries everything */
+  passBegins(isEnd: boolean): Pass {
+    const pass = { readsAgain: this.#isDirty, tries: isEnd || this.#attempt === 'due' };
     this.#changesRead = this.#changes;
+    this.#attempt = pass.tries ? 'under way' : 'over';
+    return pass;
+  }
+
+  passEnds(): void {
+    if (this.#attempt === 'under way') this.#attempt = 'over';
   }
 
   isReady(uid: string): boolean {
@@ -87,12 +110,8 @@ export class ClaimProgress {
     return [...this.#failures.values()];
   }
 
-  /**
-   * Whether a pass has to serve a claim.
-   * @param readsAgain whether claims that are ready may have changed
-   * @param tries whether what has failed, or was only temporary, is due
-   */
-  isDue(uid: string, { readsAgain, tries }: { readsAgain: boolean; tries: boolean }): boolean {
+  /** Whether a pass has to serve a claim. */
+  isDue(uid: string, { readsAgain, tries }: Pass): boolean {
     const hasFailed = this.#failures.has(uid);
     if (!this.#ready.has(uid)) return tries || !hasFailed;
     return readsAgain || (tries && (hasFailed || this.#tentative.has(uid)));
@@ -121,12 +140,12 @@ export class ClaimProgress {
   }
 
   /** Whether a claim has VFs in the sandbox, or containers that wait for it and were not ended. */
-  isToLeave({ devices, podUids, identity }: StoredClaim, facts: SandboxFacts, goal: Wanted): boolean {
+  isToLeave({ devices, podUids, identity }: StoredClaim, facts: SandboxFacts, goal: End): boolean {
     if (devices.some(({ attachment }) => attachment?.sandboxId === facts.sandboxId)) return true;
     return podUids.includes(facts.podUid) && this.#detached.get(identity.uid) !== goal;
   }
 
-  detached(uid: string, goal: Wanted): void {
+  detached(uid: string, goal: End): void {
     this.#detached.set(uid, goal);
     this.withdrawn(uid);
     this.#failures.delete(uid);
@@ -141,6 +160,10 @@ export class ClaimProgress {
     for (const known of [this.#ready, this.#tentative, this.#failures]) {
       for (const uid of known.keys()) if (!uids.has(uid)) known.delete(uid);
     }
+  }
+
+  get #isDirty(): boolean {
+    return this.#changes !== this.#changesRead;
   }
 }
 

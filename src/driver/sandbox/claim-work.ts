@@ -12,7 +12,7 @@ import { type Attachments, left, type PodLinks, type VfState } from '../vf/index
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
 import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-writer.ts';
 import type { NumaGuard } from './numa-guard.ts';
-import type { Wanted } from './phases.ts';
+import type { End } from './phases.ts';
 import { netnsMissing } from './pod.ts';
 import { alignmentIn, metadataOf } from './pod-metadata.ts';
 
@@ -156,10 +156,10 @@ export class ClaimWork {
 
   /**
    * Detaches those of the claim's VFs that are in the sandbox.
-   * @param goal what is wanted of the sandbox
+   * @param goal the end that the sandbox comes to
    * @returns how many VFs were in it
    */
-  async detach(identity: ClaimIdentity, sandboxId: string, goal: Exclude<Wanted, 'ready'>): Promise<number> {
+  async detach(identity: ClaimIdentity, sandboxId: string, goal: End): Promise<number> {
     const { store, locks, files, attachments } = this.#options;
     const { uid } = identity;
     return await locks.run(claimKey(identity), async () => {

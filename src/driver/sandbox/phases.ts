@@ -8,11 +8,25 @@
  *
  * `ready`: all claims of the pod have their VFs attached and their metadata written. They are read again after changes.
  *
- * `detaching`: VFs are being detached, because the sandbox has ended or may have; what has failed is retried after a pause.
+ * `detaching`: VFs are being detached, because the sandbox has ended or may have; what has failed is retried after a pause. It
+ * begins when the end becomes known: an attempt to attach that is under way is cut short. What was an end on suspicion can turn
+ * into a certain one.
  *
- * `gone`: no VF is in it. It is detached once more if its end becomes known while the last VF was being detached on suspicion.
+ * `gone`: no VF is in it.
  */
-export type Phase = 'pending' | 'attaching' | 'ready' | 'detaching' | 'gone';
+export type Phase = SandboxState['phase'];
+
+/** The phase, and in the last two the end that the sandbox comes to. */
+export type SandboxState = { phase: 'pending' | 'attaching' | 'ready' } | { phase: 'detaching' | 'gone'; end: End };
+
+/** `away`: its VFs are detached and its containers wait, since it may turn out to be alive. `gone`: it has ended, and so do they. */
+export type End = 'away' | 'gone';
+
+/** The wanted state of a sandbox, each more final than the one before. */
+export type Wanted = 'ready' | End;
+
+/** Of two wanted states the one with the higher number prevails. */
+const finality: Record<Wanted, number> = { ready: 0, away: 1, gone: 2 };
 
 /** The phases that may follow each phase. */
 export const transitions: Record<Phase, readonly Phase[]> = {
@@ -20,31 +34,31 @@ export const transitions: Record<Phase, readonly Phase[]> = {
   attaching: ['ready', 'detaching'],
   ready: ['attaching', 'detaching'],
   detaching: ['gone'],
-  gone: ['detaching'],
+  gone: [],
 };
 
 /** The phase that a sandbox is in. */
 export class SandboxPhase {
-  #current: Phase = 'pending';
+  #state: SandboxState = { phase: 'pending' };
 
   get current(): Phase {
-    return this.#current;
+    return this.#state.phase;
   }
 
-  /** Does nothing if the phase stays. @throws Error for a transition that the table does not have: a fault of the driver */
-  enter(next: Phase): void {
-    if (next !== this.#current && !transitions[this.#current].includes(next)) {
-      throw new Error(`a sandbox cannot become ${next} while it is ${this.#current}`);
+  get wanted(): Wanted {
+    return 'end' in this.#state ? this.#state.end : 'ready';
+  }
+
+  /** Whether a wanted state is more final than the present one, and the sandbox can still come to it. */
+  yieldsTo(desired: Wanted): desired is End {
+    return this.current !== 'gone' && finality[desired] > finality[this.wanted];
+  }
+
+  /** @throws Error for a transition that the table does not have: a fault of the driver */
+  enter(next: SandboxState): void {
+    if (next.phase !== this.current && !transitions[this.current].includes(next.phase)) {
+      throw new Error(`a sandbox cannot become ${next.phase} while it is ${this.current}`);
     }
-    this.#current = next;
+    this.#state = next;
   }
 }
-
-/**
- * The wanted state of a sandbox, each more final than the one before. `away`: its VFs are detached and its containers wait,
- * since it may turn out to be alive. `gone`: it has ended, and so do containers that wait in it.
- */
-export type Wanted = 'ready' | 'away' | 'gone';
-
-/** Of two wanted states the one with the higher number prevails. */
-export const finality: Record<Wanted, number> = { ready: 0, away: 1, gone: 2 };

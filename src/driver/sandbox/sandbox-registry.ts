@@ -1,6 +1,6 @@
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Attachment, StoredClaim } from '../model/index.ts';
-import type { Wanted } from './phases.ts';
+import type { End } from './phases.ts';
 import type { SandboxFacts } from './pod.ts';
 import { Sandbox } from './sandbox.ts';
 import type { SandboxDeps } from './sandbox-deps.ts';
@@ -266,7 +266,7 @@ export class SandboxRegistry implements AsyncDisposable {
     return this.#deps.store.claims().flatMap(({ devices }) => devices.flatMap(({ attachment }) => attachment ?? []));
   }
 
-  async #end(sandbox: Sandbox, goal: Exclude<Wanted, 'ready'> = 'gone'): Promise<void> {
+  async #end(sandbox: Sandbox, goal: End = 'gone'): Promise<void> {
     const { sandboxId, podUid } = sandbox.facts;
     await sandbox.want(goal);
     if (this.#entries.get(sandboxId)?.sandbox === sandbox) this.#entries.delete(sandboxId);

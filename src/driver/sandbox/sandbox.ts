@@ -4,9 +4,9 @@ import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import { asOneError, DeviceProgress, SandboxError, type StoredClaim } from '../model/index.ts';
-import { ClaimProgress, errorOf, type FailedWork, type Failure } from './claim-progress.ts';
+import { ClaimProgress, errorOf, type FailedWork, type Failure, type Pass } from './claim-progress.ts';
 import type { Served } from './claim-work.ts';
-import { finality, type Phase, SandboxPhase, type Wanted } from './phases.ts';
+import { type End, type Phase, SandboxPhase, type Wanted } from './phases.ts';
 import { isLocatedSoon, openNamespaceOf, type SandboxFacts } from './pod.ts';
 import { PodChanges } from './pod-changes.ts';
 import { PodWait } from './pod-wait.ts';
@@ -28,14 +28,8 @@ export class Sandbox implements AsyncDisposable {
   readonly #wait: PodWait;
   readonly #changes: PodChanges;
   readonly #phase = new SandboxPhase();
-  #lastError: unknown;
-  /** Whether the last pass has failed as a whole. */
-  #hasReadNothing = false;
-  #wanted: Wanted = 'ready';
-  /** Claims that have failed are to be tried in the next pass. */
-  #isTryDue = true;
-  /** Whether the pass under way tries them. */
-  #isTrying = false;
+  /** What had failed when the last pass ended. */
+  #failed: readonly FailedWork[] = [];
   /** Ends attempts to attach. */
   readonly #attaching = new AbortController();
   #pass: Promise<void> | undefined;
@@ -49,8 +43,9 @@ export class Sandbox implements AsyncDisposable {
     const [onChange, onFlapping] = [() => this.#changed(), () => this.#flapping()];
     this.#changes = new PodChanges({ deps, log: this.#log, onChange, onFlapping });
     this.#retry = new Backoff(deps.clock, pauses.sandbox, () => {
-      this.#isTryDue = true;
-      if (this.#hasReadNothing) this.#progress.changed();
+      this.#progress.tryAgain();
+      // The last pass has failed as a whole, and read nothing.
+      if (this.#failed.some(({ claim }) => claim === undefined)) this.#progress.changed();
       this.#inBackground();
     });
   }
@@ -70,7 +65,8 @@ export class Sandbox implements AsyncDisposable {
 
   /** Why the last pass failed, for whatever claim, and how many have failed in a row. */
   get failure(): Failure | undefined {
-    return this.#lastError === undefined ? undefined : { error: this.#lastError, attempts: this.#retry.attempts };
+    const error = errorOf(this.#failed);
+    return error === undefined ? undefined : { error, attempts: this.#retry.attempts };
   }
 
   /** Why a claim is not ready; `undefined` if it was not tried yet. */
@@ -90,7 +86,7 @@ export class Sandbox implements AsyncDisposable {
 
   /** Its VFs are being detached for good: if the sandbox turns out to be alive, a new object serves it. */
   get isEnding(): boolean {
-    return this.#wanted !== 'ready';
+    return this.#phase.wanted !== 'ready';
   }
 
   /**
@@ -99,13 +95,9 @@ export class Sandbox implements AsyncDisposable {
    * @throws the failures of the pass, which are retried in the background
    */
   async want(desired: Wanted): Promise<void> {
-    if (finality[desired] > finality[this.#wanted]) {
-      this.#wanted = desired;
-      this.#wait.end('ended');
-      this.#attaching.abort(new SandboxError('not-ready', `sandbox ${this.facts.sandboxId} is being stopped`));
-    }
+    if (this.#phase.yieldsTo(desired)) this.#end(desired);
     if (this.#isReached()) return;
-    if (!this.#isTrying) this.#isTryDue = true;
+    this.#progress.tryAgain();
     await this.#work();
   }
 
@@ -122,7 +114,7 @@ export class Sandbox implements AsyncDisposable {
   /** Reads the VFs again, and serves claims that were added since. */
   async refresh(): Promise<void> {
     this.#progress.changed();
-    await this.want(this.#wanted);
+    await this.want(this.#phase.wanted);
   }
 
   /** Stops all work; VFs stay where they are. */
@@ -136,8 +128,15 @@ export class Sandbox implements AsyncDisposable {
 
   #isReached(): boolean {
     if (this.#phase.current === 'gone') return true;
-    if (this.isEnding || this.#phase.current !== 'ready' || this.#progress.isDirty || this.#isTryDue) return false;
+    if (this.#phase.current !== 'ready' || this.#progress.isPassDue) return false;
     return this.#claims().every(({ identity }) => this.#progress.isReady(identity.uid));
+  }
+
+  #end(end: End): void {
+    if (!this.isEnding) this.#progress.forgetFailures();
+    this.#phase.enter({ phase: 'detaching', end });
+    this.#wait.end('ended');
+    this.#attaching.abort(new SandboxError('not-ready', `sandbox ${this.facts.sandboxId} is being stopped`));
   }
 
   /** Something has changed in the pod. What has failed is not tried for that: its own changes would start it again at once. */
@@ -160,18 +159,17 @@ export class Sandbox implements AsyncDisposable {
   async #run(): Promise<void> {
     try {
       for (;;) {
-        const goal = this.#wanted;
-        this.#isTrying = goal !== 'ready' || this.#isTryDue;
-        this.#isTryDue = false;
-        if (this.#isTrying) this.#retry.cancel();
-        const failed = await (goal === 'ready' ? this.#attach() : this.#detach(goal)).catch((error: unknown) => [
-          { error },
-        ]);
-        this.#isTrying = false;
-        if (goal !== this.#wanted) continue;
+        const goal = this.#phase.wanted;
+        const pass = this.#progress.passBegins(goal !== 'ready');
+        if (pass.tries) this.#retry.cancel();
+        const work = goal === 'ready' ? this.#attach(pass) : this.#detach(goal);
+        const failed = await work.catch((error: unknown) => [{ error }]);
+        this.#progress.passEnds();
+        if (goal !== this.#phase.wanted) continue;
         this.#conclude(failed);
-        if (goal === 'ready' && (this.#progress.isDirty || this.#isTryDue)) continue;
-        if (this.#lastError !== undefined) throw this.#lastError;
+        if (goal === 'ready' && this.#progress.isPassDue) continue;
+        const { failure } = this;
+        if (failure !== undefined) throw failure.error;
         return;
       }
     } finally {
@@ -181,10 +179,8 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** @returns the claims that were not served, and why */
-  async #attach(): Promise<FailedWork[]> {
+  async #attach(pass: Pass): Promise<FailedWork[]> {
     const { clock, logger } = this.#deps;
-    const pass = { readsAgain: this.#progress.isDirty, tries: this.#isTrying };
-    this.#progress.readingBegins();
     const claims = this.#claims();
     this.#progress.forgetAllBut(claims);
     if (claims.length === 0) {
@@ -196,13 +192,14 @@ export class Sandbox implements AsyncDisposable {
     if (claims.some((claim) => this.#progress.isAwaited(claim))) {
       this.#wait.begin(this.#phase.current === 'pending' ? this.#knownSinceMs : startedAt);
     }
-    if (this.#phase.current !== 'ready') this.#phase.enter('attaching');
+    if (this.#phase.current !== 'ready') this.#phase.enter({ phase: 'attaching' });
     const due = claims.filter(({ identity }) => this.#progress.isDue(identity.uid, pass));
     const failed = due.length === 0 ? [] : await this.#serveAll(due, claims);
+    if (this.isEnding) return failed;
     const isWaiting = claims.some(({ identity }) => this.failureOf(identity.uid) !== undefined);
     if (!isWaiting) this.#wait.end('ready');
     if (this.#phase.current !== 'ready' && !isWaiting) {
-      this.#phase.enter('ready');
+      this.#phase.enter({ phase: 'ready' });
       logger.info({ ...this.#log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox ready');
     }
     return failed;
@@ -216,15 +213,18 @@ export class Sandbox implements AsyncDisposable {
     const onSlow = ({ identity }: StoredClaim, progress: string) => this.#reportSlow(identity, progress);
     using progress = new DeviceProgress({ work: 'attached', total, clock, onSlow });
     const failed: FailedWork[] = [];
+    const fail = async (identity: ClaimIdentity, error: unknown) => {
+      signal.throwIfAborted();
+      failed.push(await this.#fail(identity, error));
+    };
     const serve = async ({ identity }: StoredClaim, work: Promise<Served>) => {
       try {
         const served = await work;
         if (typeof served !== 'object') return this.#progress.served(identity.uid, served);
         this.#progress.withdrawn(identity.uid);
-        failed.push(await this.#fail(identity, served.withdrawn));
+        await fail(identity, served.withdrawn);
       } catch (error) {
-        signal.throwIfAborted();
-        failed.push(await this.#fail(identity, error));
+        await fail(identity, error);
       } finally {
         this.#wait.enter('queued');
       }
@@ -256,9 +256,8 @@ export class Sandbox implements AsyncDisposable {
         await readMeanwhile(work, others, meanwhile);
       }
     } catch (error) {
-      signal.throwIfAborted();
       // There is no namespace in which any of them could be served.
-      for (const { identity } of withVfs) failed.push(await this.#fail(identity, error));
+      for (const { identity } of withVfs) await fail(identity, error);
     }
     return failed;
   }
@@ -271,25 +270,23 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** @returns the claims whose VFs were not detached, and why */
-  async #detach(goal: Exclude<Wanted, 'ready'>): Promise<FailedWork[]> {
+  async #detach(end: End): Promise<FailedWork[]> {
     const { store, claims, logger } = this.#deps;
     const { sandboxId } = this.facts;
-    if (this.#phase.current !== 'detaching') this.#progress.forgetFailures();
-    this.#phase.enter('detaching');
     this.#changes.unfollow();
     const failed: FailedWork[] = [];
     let count = 0;
-    const due = store.claims().filter((claim) => this.#progress.isToLeave(claim, this.facts, goal));
+    const due = store.claims().filter((claim) => this.#progress.isToLeave(claim, this.facts, end));
     this.#progress.forgetAllBut(due);
     for (const { identity } of due) {
       try {
-        count += await claims.detach(identity, sandboxId, goal);
-        this.#progress.detached(identity.uid, goal);
+        count += await claims.detach(identity, sandboxId, end);
+        this.#progress.detached(identity.uid, end);
       } catch (error) {
         failed.push(await this.#fail(identity, error));
       }
     }
-    if (failed.length === 0) this.#phase.enter('gone');
+    if (failed.length === 0 && end === this.#phase.wanted) this.#phase.enter({ phase: 'gone', end });
     if (count > 0) logger.info({ ...this.#log, devices: count }, 'VFs detached');
     return failed;
   }
@@ -299,7 +296,7 @@ export class Sandbox implements AsyncDisposable {
     const { onFailure, logger, claims, clock } = this.#deps;
     const failed = this.#progress.failed(identity, error);
     if (this.isEnding || this.#progress.isReady(identity.uid)) return failed;
-    this.#phase.enter('attaching');
+    this.#phase.enter({ phase: 'attaching' });
     const reason = explain(error);
     const log = { ...this.#log, claim: failed.claim };
     try {
@@ -316,11 +313,8 @@ export class Sandbox implements AsyncDisposable {
   /** Schedules the next attempt after a pass. @param failed what has failed in it */
   #conclude(failed: readonly FailedWork[]): void {
     const { logger } = this.#deps;
-    const ofAll = failed.filter(({ claim }) => claim === undefined);
-    this.#hasReadNothing = ofAll.length > 0;
-    const all = [...ofAll, ...this.#progress.failures];
-    this.#lastError = errorOf(all);
-    if (all.length === 0) {
+    this.#failed = [...failed.filter(({ claim }) => claim === undefined), ...this.#progress.failures];
+    if (this.#failed.length === 0) {
       this.#retry.reset();
       if (!this.isEnding) this.#changes.readLater(this.#progress.isAnyTentative, this.#retry);
       return;

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { SandboxError } from '../../../../src/driver/model/index.ts';
-import { SandboxPhase, transitions } from '../../../../src/driver/sandbox/phases.ts';
+import { SandboxPhase, type SandboxState, transitions } from '../../../../src/driver/sandbox/phases.ts';
 import { turns } from './fake-networks.ts';
 import { claim } from './fake-work.ts';
 import { openSandbox } from './open-sandbox.ts';
@@ -11,7 +11,7 @@ describe('phases of a sandbox', () => {
   beforeEach(() => {
     const enter = SandboxPhase.prototype.enter;
     vi.spyOn(SandboxPhase.prototype, 'enter').mockImplementation(function (this: SandboxPhase, next) {
-      if (next !== this.current) seen.add(`${this.current} → ${next}`);
+      if (next.phase !== this.current) seen.add(`${this.current} → ${next.phase}`);
       enter.call(this, next);
     });
   });
@@ -43,14 +43,17 @@ describe('phases of a sandbox', () => {
     expect([...seen].sort()).toEqual(table.sort());
   });
 
-  it.each([
-    ['ready', 'attaching'],
-    ['gone', 'detaching'],
-  ] as const)('are not skipped: %s follows only %s', (next, before) => {
+  it.each<[SandboxState, SandboxState]>([
+    [{ phase: 'ready' }, { phase: 'attaching' }],
+    [
+      { phase: 'gone', end: 'away' },
+      { phase: 'detaching', end: 'away' },
+    ],
+  ])('are not skipped: $0.phase follows only $1.phase', (next, before) => {
     const phase = new SandboxPhase();
-    expect(() => phase.enter(next)).toThrow(`a sandbox cannot become ${next} while it is pending`);
+    expect(() => phase.enter(next)).toThrow(`a sandbox cannot become ${next.phase} while it is pending`);
     phase.enter(before);
     phase.enter(next);
-    expect(phase.current).toBe(next);
+    expect(phase.current).toBe(next.phase);
   });
 });
