@@ -34,33 +34,53 @@ const packages: Record<ReaderTool, ToolPackages> = {
   },
 };
 
+/** What the readers in C, Java and Rust parse JSON with: a C library, a jar, and the sources of crates. */
+const libraries: PackageSet = {
+  suite,
+  packages: ['libjansson-dev', 'libgoogle-gson-java', 'librust-serde-json-dev'],
+  // For features of serde_json that the reader does not use.
+  without: ['libc6', 'librust-indexmap-dev'],
+};
+
+const librariesEntry = (aptDir: string, log: (line: string) => void): CacheEntry => ({
+  name: 'reader-libraries',
+  inputs: libraries,
+  build: (dir) => fetchSet(dir, libraries, aptDir, log),
+});
+
+function fetchSet(dir: string, set: PackageSet, aptDir: string, log: (line: string) => void): void {
+  log(`fetching Debian packages: ${set.packages.join(', ')} (${set.suite})`);
+  unpackPackageSet(dir, set, aptDir);
+}
+
 function cacheEntry(tool: ReaderTool, aptDir: string, log: (line: string) => void): CacheEntry {
   const set = packages[tool];
   return {
     name: `reader-${tool}`,
     inputs: set,
     build: (dir) => {
-      log(`fetching Debian packages: ${set.packages.join(', ')} (${set.suite})`);
-      unpackPackageSet(dir, set, aptDir);
+      fetchSet(dir, set, aptDir, log);
       writeWrapper(join(dir, tool), set.start, libraryFolders(join(dir, packageSetFiles.root)));
     },
   };
 }
+
+const hint = 'run `node scripts/fetch-program-tools.ts` first';
 
 function setsFolder(cacheDir: string): string {
   return join(cacheDir, 'consumer');
 }
 
 /**
- * Makes sure of everything that the tests of the consumer side need: musl, and the readers' languages. Those that the
- * machine has are used, the others are unpacked into the cache; Go is the large one, some 80 MB.
+ * Makes sure of everything that the tests of the consumer side need: musl, the readers' languages and libraries. Languages
+ * that the machine has are used, the others are unpacked into the cache; Go is the large one, some 80 MB. Java and Rust are not fetched.
  * @throws ToolchainError, PackageError
  */
 export function fetchConsumerTools(cacheDir: string, env: NodeJS.ProcessEnv, log: (line: string) => void): void {
   findMuslCompiler(cacheDir, env, log);
   const missing = readerTools.filter((tool) => findFolderWith(pathFolders(env.PATH), [tool]) === undefined);
   const entries = missing.map((tool) => cacheEntry(tool, '/etc/apt', log));
-  takeCacheEntries(setsFolder(cacheDir), entries).lock[Symbol.dispose]();
+  takeCacheEntries(setsFolder(cacheDir), [...entries, librariesEntry('/etc/apt', log)]).lock[Symbol.dispose]();
 }
 
 /**
@@ -75,9 +95,23 @@ export function locateReaderTool(tool: ReaderTool, cacheDir: string, env: NodeJS
     cacheEntry(tool, '', () => undefined),
   );
   if (existsSync(join(folder, tool))) return join(folder, tool);
-  throw new ToolchainError('tool-missing', `no ${tool} on this machine`, {
-    hint: 'run `node scripts/fetch-program-tools.ts` first, which fetches it',
-  });
+  throw new ToolchainError('tool-missing', `no ${tool} on this machine`, { hint });
+}
+
+/**
+ * Folder with the readers' libraries, as Debian lays them out below `/`.
+ * @throws ToolchainError `tool-missing`
+ */
+export function locateReaderLibraries(cacheDir: string): string {
+  const folder = join(
+    cacheEntryFolder(
+      setsFolder(cacheDir),
+      librariesEntry('', () => undefined),
+    ),
+    packageSetFiles.root,
+  );
+  if (existsSync(folder)) return folder;
+  throw new ToolchainError('tool-missing', 'no libraries for the example readers in the cache', { hint });
 }
 
 /** Debian has libraries in `lib/<machine>` and `usr/lib/<machine>`. */

@@ -9,7 +9,7 @@ import { repo, type Snippet } from './pages.ts';
 export const executed: { page: string; infos: string[]; test: string }[] = [
   {
     page: 'docs/cnf-developers.md',
-    infos: ['console', 'python', 'sh', 'yaml'],
+    infos: ['console', 'sh', 'yaml'],
     test: 'test/integration/programs/docs.test.ts',
   },
   { page: 'README.md', infos: ['json'], test: 'test/unit/docs/readme.test.ts' },
