@@ -9,6 +9,8 @@ export interface BenchOptions {
   imageDir: string;
   /** On a disk, like the kubelet's directories; removed by the caller. */
   workDir: string;
+  /** A commit whose program is measured in turns with ours, by benches that can. */
+  against?: string | undefined;
   /** Reports the progress. */
   progress: (line: string) => void;
 }

@@ -5,6 +5,7 @@ import { errnoCode, NetdraError } from '../../src/lib/errors.ts';
 export const benchOptions = {
   only: { type: 'string' },
   smoke: { type: 'boolean', default: false },
+  against: { type: 'string' },
   json: { type: 'string' },
   'write-docs': { type: 'boolean', default: false },
 } as const;
@@ -16,7 +17,7 @@ export function chosenNames(args: readonly string[]): string[] | undefined {
   } catch (error) {
     if (!errnoCode(error)?.startsWith('ERR_PARSE_ARGS')) throw error;
     throw new NetdraError('wrong-usage', (error as Error).message, {
-      hint: 'usage: npm run bench [-- --only NAME,NAME] [--smoke] [--json FILE] [--write-docs]',
+      hint: 'usage: npm run bench [-- --only NAME,NAME] [--against COMMIT] [--smoke] [--json FILE] [--write-docs]',
     });
   }
 }

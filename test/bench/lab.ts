@@ -81,11 +81,15 @@ export class Lab implements AsyncDisposable {
     return new Lab({ api, apiPort: front.port, runtime, settings, kubelet, imageDir, logPath }, stack.move());
   }
 
-  /** Starts the driver and waits until it is known to kubelet and runtime. */
-  async startDriver(more: Partial<Settings> = {}): Promise<ShippedDriver> {
+  /**
+   * Starts the driver and waits until it is known to kubelet and runtime.
+   * @param preload a module that is loaded before it, and answers what it is asked
+   */
+  async startDriver(more: Partial<Settings> = {}, preload?: string): Promise<ShippedDriver> {
     // Each start has another pod UID, as after an update.
     const settings = { ...this.settings, podUid: randomUUID(), ...more };
-    const driver = new ShippedDriver(this.imageDir, settings, this.#logPath, serviceEnv(this.apiPort));
+    const env = serviceEnv(this.apiPort);
+    const driver = new ShippedDriver(this.imageDir, settings, { logPath: this.#logPath, env, preload });
     this.#driver = driver;
     await Promise.all([
       this.#kubelet.waitForDriver(testDriver, 60_000),

@@ -46,8 +46,9 @@ export function renderMachine({ processor, cores, memoryGb, kernel, system, node
   return `${parts.join(', ')}; ${state}load before: ${load.toFixed(2)}`;
 }
 
-export function renderResult({ name, about, rows, notes = [] }: BenchResult): string {
-  return [`## ${name}`, about, renderRows(rows), ...notes.map((note) => `- ${note}`)].join('\n\n');
+export function renderResult({ name, about, rows, tables = [], notes = [] }: BenchResult): string {
+  const others = tables.map(({ head, lines }) => renderTable(head, lines));
+  return [`## ${name}`, about, renderRows(rows), ...others, ...notes.map((note) => `- ${note}`)].join('\n\n');
 }
 
 function formatBound(value: number, unit: Bound['unit']): string {

@@ -23,6 +23,11 @@ export interface Bound {
   met: boolean;
 }
 
+export interface Table {
+  head: string[];
+  lines: string[][];
+}
+
 /** Results of one bench. */
 export interface BenchResult {
   name: string;
@@ -30,6 +35,8 @@ export interface BenchResult {
   about: string;
   rows: Row[];
   bounds: Bound[];
+  /** Other figures, each table with the titles of its columns. */
+  tables?: Table[];
   /** Other observations. */
   notes?: string[];
 }

@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- --only NAME,NAME] [--smoke] [--json FILE] [--write-docs]`: see README.md.
+ * `npm run bench [-- --only NAME,NAME] [--against COMMIT] [--smoke] [--json FILE] [--write-docs]`: see README.md.
  * Exits with 0 whether the bounds are met or not; with 1 if something failed.
  */
 import { writeFileSync } from 'node:fs';
@@ -35,7 +35,7 @@ for (const bench of chosen) {
   const startedAtMs = performance.now();
   const effort = values.smoke ? 'smoke' : 'full';
   const progress = (line: string) => process.stderr.write(`  ${line}\n`);
-  const result = await bench.run({ effort, imageDir, workDir, progress });
+  const result = await bench.run({ effort, imageDir, workDir, against: values.against, progress });
   results.push(result);
   say(`\n${renderResult(result)}\n\n(${((performance.now() - startedAtMs) / 1_000).toFixed(0)} s)`);
 }

@@ -16,21 +16,35 @@ export async function makeShippedDriver(dir: string): Promise<void> {
   await makeImageFiles({ outDir: dir, architecture, gateProgram: locateGate() });
 }
 
+export interface ShippedDriverOptions {
+  logPath: string;
+  /** Added to our environment. */
+  env?: Record<string, string>;
+  /** A module that is loaded before the driver, with a channel to this process. */
+  preload?: string | undefined;
+}
+
 /** The driver as started by the image, in a separate process. Its log goes to a file that no process has to read. */
 export class ShippedDriver implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly #exit: Promise<unknown>;
 
-  /** @param env added to our environment */
-  constructor(imageDir: string, settings: Settings, logPath: string, env: Record<string, string> = {}) {
+  constructor(imageDir: string, settings: Settings, { logPath, env = {}, preload }: ShippedDriverOptions) {
     const log = openSync(logPath, 'a');
-    this.#child = spawn(
-      process.execPath,
-      [...nodeFlags, join(imageDir, programPath), 'run', ...driverFlags(settings)],
-      { stdio: ['ignore', log, log], env: { ...process.env, ...nodeEnv(imageDir), ...env } },
-    );
+    const flags = preload === undefined ? nodeFlags : [...nodeFlags, `--import=${preload}`];
+    this.#child = spawn(process.execPath, [...flags, join(imageDir, programPath), 'run', ...driverFlags(settings)], {
+      stdio: ['ignore', log, log, ...(preload === undefined ? [] : ['ipc' as const])],
+      env: { ...process.env, ...nodeEnv(imageDir), ...env },
+    });
     closeSync(log);
     this.#exit = once(this.#child, 'exit');
+  }
+
+  /** Asks the preloaded module, which has one answer. */
+  async ask<T>(): Promise<T> {
+    const answer = once(this.#child, 'message');
+    this.#child.send('');
+    return (await answer)[0] as T;
   }
 
   get pid(): number {

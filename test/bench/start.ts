@@ -30,6 +30,6 @@ try {
 } catch (error) {
   if (!(error instanceof NetdraError)) throw error;
   print(explain(error));
-  if (error.code !== 'wrong-usage') print('without Go: npm run bench -- --only start,memory,rest');
+  if (error.code !== 'wrong-usage') print('without Go: npm run bench -- --only start,pod,memory,rest');
   process.exitCode = 1;
 }

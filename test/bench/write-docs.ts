@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Machine } from './machine.ts';
-import { renderBounds, renderMachine, renderRows } from './render.ts';
+import { renderBounds, renderMachine, renderRows, renderTable } from './render.ts';
 import type { BenchResult } from './result.ts';
 
 /** The measurements of a run. */
@@ -24,9 +24,10 @@ interface Recorded extends Pick<BenchResult, 'name' | 'bounds'> {
  */
 export function writeDocs(folder: string, { machine, finished, results }: Report): void {
   const path = join(folder, 'RESULTS.md');
-  for (const { name, about, rows, notes = [] } of results) {
+  for (const { name, about, rows, tables = [], notes = [] } of results) {
     const when = `Measured on ${finished.slice(0, 10)}: ${renderMachine(machine)}.`;
-    writePart(path, name, [about, renderRows(rows), when, ...notes].join('\n\n'));
+    const others = tables.map(({ head, lines }) => renderTable(head, lines));
+    writePart(path, name, [about, renderRows(rows), ...others, when, ...notes].join('\n\n'));
   }
   const bounds = record(join(folder, 'bounds.json'), finished, results).flatMap((each) => each.bounds);
   writePart(path, 'bounds', renderBounds(bounds));

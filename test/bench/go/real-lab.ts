@@ -84,7 +84,7 @@ export class RealLab implements AsyncDisposable {
     const simulate = { pfs: Math.ceil(vfs / vfsOfPf), vfsPerPf: Math.min(vfs, vfsOfPf) };
     const dirs = { registryDir, pluginsDir, cdiDir };
     const settings = { ...labSettings({ ...dirs, nriSocket: sockets.netdra, simulate }), podUid: randomUUID() };
-    const driver = stack.use(new ShippedDriver(imageDir, settings, join(disk, 'driver.log'), env));
+    const driver = stack.use(new ShippedDriver(imageDir, settings, { logPath: join(disk, 'driver.log'), env }));
     const start = (program: string, args: string[]) =>
       stack.use(new GoProgram(program, args, { log: join(disk, 'go.log'), env }));
     const goArgs = goDriverArgs({ ...dirs, nodeName: testNode, devices: goDevices });
