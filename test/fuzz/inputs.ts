@@ -2,40 +2,11 @@ import fc from 'fast-check';
 import { codePoint } from '../doubles/code-point.ts';
 
 /** Limits of integers and adjacent numbers: typical failures of lengths and counts. */
-const lengths = [
-  0,
-  1,
-  2,
-  3,
-  4,
-  7,
-  8,
-  15,
-  16,
-  31,
-  32,
-  63,
-  64,
-  127,
-  128,
-  255,
-  256,
-  4095,
-  4096,
-  32_767,
-  32_768,
-  65_535,
-  65_536,
-  2 ** 20,
-  2 ** 20 + 1,
-  2 ** 22,
-  2 ** 22 + 1,
-  2 ** 24 - 1,
-  2 ** 24,
-  2 ** 31 - 1,
-  2 ** 31,
-  2 ** 32 - 1,
-];
+const lengths = [2, 3, 4, 5, 6, 8, 12, 15, 16, 20, 22, 24, 31, 32].flatMap((bits) => [
+  2 ** bits - 1,
+  2 ** bits,
+  2 ** bits + 1,
+]);
 const numbers = [0, -1, 1, 1.5, 15, 16, 17, 67, 68, 253, 254, 65_535, 65_536, 2 ** 31, 2 ** 32, 2 ** 53, -1e300];
 /** Strings that parsers often handle wrongly, including names of inherited members. */
 const texts = [
@@ -95,59 +66,50 @@ const splice = (bytes: Uint8Array, at: number, removed: number, inserted: Uint8A
 function overwriteNumber(bytes: Uint8Array, at: number, value: number, size: number, isLittle: boolean): Uint8Array {
   if (bytes.length < size) return bytes;
   const copy = Buffer.from(bytes);
-  const masked = size === 4 ? value : value % 256 ** size;
+  const masked = value % 256 ** size;
   const start = at % (bytes.length - size + 1);
   if (isLittle) copy.writeUIntLE(masked, start, size);
   else copy.writeUIntBE(masked, start, size);
   return copy;
 }
 
+/** Edits whose values are drawn. */
+function drawn<Values extends unknown[], Subject extends unknown[], Result>(
+  parts: { [Index in keyof Values]: fc.Arbitrary<Values[Index]> },
+  apply: (values: Values, ...subject: Subject) => Result,
+): fc.Arbitrary<(...subject: Subject) => Result> {
+  return fc.tuple<Values>(...parts).map(
+    (values) =>
+      (...subject) =>
+        apply(values, ...subject),
+  );
+}
+
 function byteEdit(samples: readonly Uint8Array[], words: readonly Uint8Array[]): fc.Arbitrary<ByteEdit> {
   const noise = fc.uint8Array({ minLength: 1, maxLength: 32 });
   const inserted = words.length === 0 ? noise : fc.oneof(fc.constantFrom(...words), noise);
+  const byte = fc.oneof(fc.nat(255), fc.constantFrom(...characters));
+  const size = fc.constantFrom(1, 2, 4);
   return fc.oneof(
-    fc.tuple(anywhere, fc.oneof(fc.nat(255), fc.constantFrom(...characters))).map(
-      ([at, value]): ByteEdit =>
-        (bytes) =>
-          overwriteNumber(bytes, at, value, 1, true),
+    drawn([anywhere, byte], ([at, value], bytes: Uint8Array) => overwriteNumber(bytes, at, value, 1, true)),
+    drawn([anywhere, fc.constantFrom(...lengths), size, fc.boolean()], (number, bytes: Uint8Array) =>
+      overwriteNumber(bytes, ...number),
     ),
-    fc.tuple(anywhere, fc.constantFrom(...lengths), fc.constantFrom(1, 2, 4), fc.boolean()).map(
-      ([at, value, size, isLittle]): ByteEdit =>
-        (bytes) =>
-          overwriteNumber(bytes, at, value, size, isLittle),
+    drawn([anywhere, inserted, fc.boolean()], ([at, part, isOver], bytes: Uint8Array) =>
+      splice(bytes, at, isOver ? part.length : 0, part),
     ),
-    fc.tuple(anywhere, inserted, fc.boolean()).map(
-      ([at, part, isOver]): ByteEdit =>
-        (bytes) =>
-          splice(bytes, at, isOver ? part.length : 0, part),
-    ),
-    fc.tuple(anywhere, extent).map(
-      ([at, removed]): ByteEdit =>
-        (bytes) =>
-          splice(bytes, at, removed, Buffer.alloc(0)),
-    ),
-    fc.tuple(anywhere, extent, fc.oneof(fc.nat(4), fc.nat(1000))).map(
-      ([at, size, times]): ByteEdit =>
-        (bytes) => {
-          const start = at % (bytes.length + 1);
-          const part = bytes.subarray(start, start + size);
-          const most = Math.floor(16_384 / Math.max(1, part.length));
-          return splice(bytes, start, 0, Buffer.concat(Array(Math.min(times, most)).fill(part)));
-        },
-    ),
-    fc.tuple(anywhere, fc.nat(samples.length - 1), anywhere, extent).map(
-      ([at, index, from, size]): ByteEdit =>
-        (bytes) => {
-          const other = samples[index] ?? bytes;
-          const start = from % (other.length + 1);
-          return splice(bytes, at, size, other.subarray(start, start + size));
-        },
-    ),
-    anywhere.map(
-      (at): ByteEdit =>
-        (bytes) =>
-          bytes.subarray(0, at % (bytes.length + 1)),
-    ),
+    drawn([anywhere, extent], ([at, removed], bytes: Uint8Array) => splice(bytes, at, removed, Buffer.alloc(0))),
+    drawn([anywhere, extent, fc.oneof(fc.nat(4), fc.nat(1000))], ([at, length, times], bytes: Uint8Array) => {
+      const start = at % (bytes.length + 1);
+      const part = bytes.subarray(start, start + length);
+      const most = Math.floor(16_384 / Math.max(1, part.length));
+      return splice(bytes, start, 0, Buffer.concat(Array(Math.min(times, most)).fill(part)));
+    }),
+    drawn([anywhere, fc.constantFrom(...samples), anywhere, extent], ([at, other, from, length], bytes: Uint8Array) => {
+      const start = from % (other.length + 1);
+      return splice(bytes, at, length, other.subarray(start, start + length));
+    }),
+    drawn([anywhere], ([at], bytes: Uint8Array) => bytes.subarray(0, at % (bytes.length + 1))),
   );
 }
 
@@ -209,69 +171,41 @@ function nest(value: unknown, depth: number, inArrays: boolean): unknown {
 function jsonEdit(words: readonly string[]): fc.Arbitrary<JsonEdit> {
   const word = fc.oneof(fc.constantFrom(...texts, ...words), fc.string({ unit: codePoint, maxLength: 12 }));
   const number = fc.oneof(fc.constantFrom(...numbers), fc.integer());
-  const value = fc.oneof(
-    word,
-    number,
-    fc.constantFrom(null, true, false),
-    fc.constantFrom(...structures).map((each) => structuredClone(each)),
-  );
-  const scalar = fc.tuple(word, number, anywhere, fc.boolean());
+  const structure = fc.constantFrom(...structures);
+  const value = fc.oneof(word, number, fc.constantFrom(null, true, false), structure);
+  const depth = fc.oneof(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1, max: 1000 }));
   return fc.oneof(
-    value.map(
-      (each): JsonEdit =>
-        (place) =>
-          put(place, structuredClone(each)),
-    ),
-    scalar.map(
-      ([text, other, at, isWhole]): JsonEdit =>
-        (place) => {
-          const old = get(place);
-          if (typeof old === 'number') put(place, isWhole ? other : old + ((at % 5) - 2) / 2);
-          else if (typeof old === 'boolean') put(place, !old);
-          else if (typeof old !== 'string' || isWhole) put(place, text);
-          else put(place, old.slice(0, at % (old.length + 1)) + text + old.slice((at % (old.length + 1)) + (at % 2)));
-        },
-    ),
-    anywhere.map(
-      (at): JsonEdit =>
-        (place, places) => {
-          const other = places[at % places.length];
-          if (other !== undefined) put(place, structuredClone(get(other)));
-        },
-    ),
+    drawn([value], ([each], place: Place) => put(place, structuredClone(each))),
+    drawn([word, number, anywhere, fc.boolean()], ([text, other, at, isWhole], place: Place) => {
+      const old = get(place);
+      if (typeof old === 'number') put(place, isWhole ? other : old + ((at % 5) - 2) / 2);
+      else if (typeof old === 'boolean') put(place, !old);
+      else if (typeof old !== 'string' || isWhole) put(place, text);
+      else put(place, old.slice(0, at % (old.length + 1)) + text + old.slice((at % (old.length + 1)) + (at % 2)));
+    }),
+    drawn([anywhere], ([at], place: Place, places: readonly Place[]) => {
+      const other = places[at % places.length];
+      if (other !== undefined) put(place, structuredClone(get(other)));
+    }),
     fc.constant<JsonEdit>((place) => remove(place)),
-    fc.tuple(fc.oneof(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1, max: 1000 })), fc.boolean()).map(
-      ([depth, inArrays]): JsonEdit =>
-        (place) =>
-          put(place, nest(get(place), depth, inArrays)),
-    ),
-    fc.tuple(fc.integer({ min: 1, max: 300 }), fc.boolean()).map(
-      ([times, isInPlace]): JsonEdit =>
-        (place) => {
-          const repeated = get(place);
-          const list = Array(Math.ceil(times / (1 + placesIn(repeated).length))).fill(repeated);
-          if (Array.isArray(place.parent) && isInPlace) place.parent.splice(Number(place.key), 1, ...list);
-          else put(place, list);
-        },
-    ),
-    fc.tuple(word, anywhere, fc.boolean()).map(
-      ([text, at, isOwn]): JsonEdit =>
-        ({ parent, key }, places) => {
-          if (Array.isArray(parent)) return;
-          const old = get({ parent, key });
-          remove({ parent, key });
-          put({ parent, key: isOwn ? text : String(places[at % places.length]?.key ?? text) }, old);
-        },
-    ),
-    fc.tuple(word, value).map(
-      ([text, added]): JsonEdit =>
-        (place) => {
-          const parent = get(place);
-          if (Array.isArray(parent)) parent.push(structuredClone(added));
-          else if (typeof parent === 'object' && parent !== null)
-            put({ parent: parent as Place['parent'], key: text }, added);
-        },
-    ),
+    drawn([depth, fc.boolean()], ([levels, inArrays], place: Place) => put(place, nest(get(place), levels, inArrays))),
+    drawn([fc.integer({ min: 1, max: 300 }), fc.boolean()], ([times, isInPlace], place: Place) => {
+      const repeated = get(place);
+      const list = Array(Math.ceil(times / (1 + placesIn(repeated).length))).fill(repeated);
+      if (Array.isArray(place.parent) && isInPlace) place.parent.splice(Number(place.key), 1, ...list);
+      else put(place, list);
+    }),
+    drawn([word, anywhere, fc.boolean()], ([text, at, isOwn], { parent, key }: Place, places: readonly Place[]) => {
+      if (Array.isArray(parent)) return;
+      const old = get({ parent, key });
+      remove({ parent, key });
+      put({ parent, key: isOwn ? text : String(places[at % places.length]?.key ?? text) }, old);
+    }),
+    drawn([word, value], ([text, added], place: Place) => {
+      const parent = get(place) as Place['parent'] | string | number | boolean | null;
+      if (Array.isArray(parent)) parent.push(structuredClone(added));
+      else if (typeof parent === 'object' && parent !== null) put({ parent, key: text }, structuredClone(added));
+    }),
   );
 }
 
