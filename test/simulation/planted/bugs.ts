@@ -13,9 +13,11 @@ import { otherBugs } from './other-bugs.ts';
 import {
   all,
   altered,
+  inControl,
   inHandlers,
   inHelper,
-  inKubelet,
+  inLocks,
+  inMetadata,
   inPart,
   inPlugin,
   inRequests,
@@ -25,6 +27,7 @@ import {
   onNamespaces,
   type Plant,
   type PlantedBug,
+  withoutTask,
 } from './plant.ts';
 import { teardownBugs } from './teardown-bugs.ts';
 
@@ -107,9 +110,8 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'starts-without-gate',
     what: 'containers start although their VF is not there yet (B3)',
-    plant: inKubelet((serve, { cdiDir }) => (plugin, options) => {
-      const { metadata } = options;
-      const prepareAll: typeof metadata.prepareAll = async (...call) => {
+    plant: inMetadata((metadata, { cdiDir }) => ({
+      async prepareAll(...call) {
         const ids = await metadata.prepareAll(...call);
         for (const file of readdirSync(cdiDir).filter((each) => /^[^.].*_metadata_.*\.json$/.test(each))) {
           const spec = JSON.parse(readFileSync(join(cdiDir, file), 'utf8'));
@@ -117,9 +119,8 @@ export const plantedBugs: readonly PlantedBug[] = [
           writeFileSync(join(cdiDir, file), JSON.stringify(spec));
         }
         return ids;
-      };
-      return serve(plugin, { ...options, metadata: altered(metadata, { prepareAll }) });
-    }),
+      },
+    })),
   },
   {
     name: 'no-handover',
@@ -129,26 +130,22 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'properties-left-by-cni',
     what: 'what a CNI plugin has set through the PF stays for the next claim (B5)',
-    plant: inPart('control', (control) =>
-      altered(control, {
-        snapshot: async (address) =>
-          isNothing(toVfWanted((address as StoredDevice).config))
-            ? (undefined as never)
-            : await control.snapshot(address),
-      }),
-    ),
+    plant: inControl((control) => ({
+      snapshot: async (address) =>
+        isNothing(toVfWanted((address as StoredDevice).config))
+          ? (undefined as never)
+          : await control.snapshot(address),
+    })),
   },
   {
     name: 'forgotten-rebind',
     what: 'a VF that was left without a driver by a kill gets none in the second prepare (B6)',
-    plant: inPart('control', (control) =>
-      altered(control, {
-        async configure(address, wanted, before) {
-          const { driver } = await control.access(address, { vhost: false, rdma: false });
-          if (driver !== undefined) await control.configure(address, wanted, before);
-        },
-      }),
-    ),
+    plant: inControl((control) => ({
+      async configure(address, wanted, before) {
+        const { driver } = await control.access(address, { vhost: false, rdma: false });
+        if (driver !== undefined) await control.configure(address, wanted, before);
+      },
+    })),
   },
   {
     name: 'endless-work',
@@ -322,12 +319,10 @@ export const plantedBugs: readonly PlantedBug[] = [
     needs: fault('stall in wait'),
     plant: (ports, directories) => {
       const isLocked = new AsyncLocalStorage<boolean>();
-      const { locks } = ports.disk;
-      const run: typeof locks.run = (uid, task) => locks.run(uid, () => isLocked.run(true, task));
-      const changed = { ...ports, disk: { ...ports.disk, locks: altered(locks, { run }) } };
-      return onNamespaces((networks) => ({
-        isGone: (path) => isLocked.getStore() !== true && networks.isGone(path),
-      }))(changed, directories);
+      return all(
+        inLocks((locks) => (uid, task) => locks.run(uid, () => isLocked.run(true, task))),
+        onNamespaces((networks) => ({ isGone: (path) => isLocked.getStore() !== true && networks.isGone(path) })),
+      )(ports, directories);
     },
   },
   {
@@ -335,25 +330,21 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'what a killed process has left of a CDI spec is neither removed with its claim nor found later',
     needs: ({ killAfter, pods }) =>
       killAfter.length > 0 && pods.some(({ deletedAfterMs }) => deletedAfterMs !== undefined),
-    plant: all(
-      inKubelet((serve, { cdiDir }) => (plugin, options) => {
-        const { metadata } = options;
-        const unprepareAll: typeof metadata.unprepareAll = async (claims) => {
-          const isOf = (file: string) => claims.some(({ claim }) => file.includes(`_${claim.uid}_`));
-          const left = readdirSync(cdiDir).filter((file) => file.startsWith('.') && isOf(file));
-          const result = await metadata.unprepareAll(claims);
-          for (const file of left) writeFileSync(join(cdiDir, file), '');
-          return result;
-        };
-        return serve(plugin, { ...options, metadata: altered(metadata, { unprepareAll }) });
-      }),
-    ),
+    plant: inMetadata((metadata, { cdiDir }) => ({
+      async unprepareAll(claims) {
+        const isOf = (file: string) => claims.some(({ claim }) => file.includes(`_${claim.uid}_`));
+        const left = readdirSync(cdiDir).filter((file) => file.startsWith('.') && isOf(file));
+        const result = await metadata.unprepareAll(claims);
+        for (const file of left) writeFileSync(join(cdiDir, file), '');
+        return result;
+      },
+    })),
   },
   {
     name: 'observed-vf-left-behind',
     what: 'a VF that another component has moved stays in a sandbox that the runtime has lost',
     needs: restartAtStart(({ claims }) => claims.some(({ attach }) => attach === 'observe')),
-    plant: inPart('task', (task) => (task.name === 'observed VFs' ? { ...task, run: async () => undefined } : task)),
+    plant: withoutTask('observed VFs'),
   },
   {
     name: 'status-stays',

@@ -2,13 +2,18 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { StoredClaim } from '../../../src/driver/model/index.ts';
 import type { ResourceSlice } from '../../../src/framework/resourceslice/index.ts';
 import { fault, pod } from './needs.ts';
-import { altered, inHelper, inPart, inRequests, inStore, onNamespaces, type Plant, type PlantedBug } from './plant.ts';
-import { inPods } from './plant-node.ts';
-
-/** Leaves out a task of reconciliation. */
-function withoutTask(name: string): Plant {
-  return inPart('task', (task) => (task.name === name ? { ...task, run: async () => undefined } : task));
-}
+import {
+  all,
+  inControl,
+  inHelper,
+  inLocks,
+  inNamespaces,
+  inPods,
+  inRequests,
+  inStore,
+  type PlantedBug,
+  withoutTask,
+} from './plant.ts';
 
 /** Defects that the commits named in them have mended. */
 export const oldBugs: readonly PlantedBug[] = [
@@ -47,35 +52,29 @@ export const oldBugs: readonly PlantedBug[] = [
     name: 'change-during-a-pass-is-lost',
     what: 'a change in a pod is lost if it comes while the pod is being read (0517975e)',
     needs: (plan) => plan.liveUpdates && pod(({ mutations }) => mutations > 1)(plan),
-    plant: (ports, directories) =>
-      onNamespaces((networks) => ({
-        open(path) {
-          const namespace = networks.open(path);
-          if (namespace === undefined) return undefined;
-          let seenAtMs = Number.NEGATIVE_INFINITY;
-          const watch: typeof namespace.watch = (onChange) =>
-            namespace.watch(() => {
-              const nowMs = ports.clock.nowMs();
-              if (nowMs - seenAtMs < 1_000) return;
-              seenAtMs = nowMs;
-              onChange();
-            });
-          return { ...namespace, watch };
-        },
-      }))(ports, directories),
+    plant: inNamespaces((namespace, { clock }) => {
+      let seenAtMs = Number.NEGATIVE_INFINITY;
+      return {
+        watch: (onChange) =>
+          namespace.watch(() => {
+            const nowMs = clock.nowMs();
+            if (nowMs - seenAtMs < 1_000) return;
+            seenAtMs = nowMs;
+            onChange();
+          }),
+      };
+    }),
   },
   {
     name: 'link-back-when-configured',
     what: 'a VF whose link was taken for want of an LACP partner gets it back when it is configured again (16935d0c)',
     needs: fault('partner lost'),
-    plant: inPart('control', (control) =>
-      altered(control, {
-        async configure(address, wanted, before) {
-          await control.configure(address, wanted, before);
-          if (address.pfAddress !== undefined) await control.setLinkState(address, 'auto');
-        },
-      }),
-    ),
+    plant: inControl((control) => ({
+      async configure(address, wanted, before) {
+        await control.configure(address, wanted, before);
+        if (address.pfAddress !== undefined) await control.setLinkState(address, 'auto');
+      },
+    })),
   },
   {
     name: 'read-before-the-lock',
@@ -83,13 +82,12 @@ export const oldBugs: readonly PlantedBug[] = [
     needs: ({ lockedRate }) => lockedRate > 0,
     plant: (ports, directories) => {
       const asked = new AsyncLocalStorage<{ claims: readonly StoredClaim[] } | undefined>();
-      const { locks, store } = ports.disk;
-      const run: typeof locks.run = async (key, task) => {
+      const { store } = ports.disk;
+      const atFirst = inLocks((locks) => async (key, task) => {
         const claims = store.claims();
         return await locks.run(key, () => asked.run({ claims }, task));
-      };
-      const changed = { ...ports, disk: { ...ports.disk, locks: altered(locks, { run }) } };
-      return inStore(() => {
+      });
+      const afterwards = inStore(() => {
         const read = () => asked.getStore()?.claims ?? store.claims();
         const isChanged =
           <Args extends unknown[]>(change: (...args: Args) => void) =>
@@ -106,7 +104,8 @@ export const oldBugs: readonly PlantedBug[] = [
           setState: isChanged(store.setState.bind(store)),
           deleteClaim: isChanged(store.deleteClaim.bind(store)),
         };
-      })(changed, directories);
+      });
+      return all(atFirst, afterwards)(ports, directories);
     },
   },
   {

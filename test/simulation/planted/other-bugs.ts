@@ -4,18 +4,24 @@ import { KubeError } from '../../../src/framework/kube/index.ts';
 import { isNumaRequired } from '../numa.ts';
 import { fault, pod } from './needs.ts';
 import {
+  all,
   altered,
+  inCni,
+  inControl,
   inHandlers,
   inHelper,
+  inNamespaces,
   inPart,
   inPlugin,
+  inPods,
   inRequests,
   inStore,
   onHost,
   onNamespaces,
   type PlantedBug,
+  withoutTask,
 } from './plant.ts';
-import { fileOf, inContainers, inPods, textOf, without } from './plant-node.ts';
+import { fileOf, inContainers, textOf, without } from './plant-node.ts';
 
 /** One bug of each of many kinds. */
 export const otherBugs: readonly PlantedBug[] = [
@@ -23,18 +29,13 @@ export const otherBugs: readonly PlantedBug[] = [
     name: 'settings-are-not-kept',
     what: 'what a PF has lost for a VF in a pod is not set again',
     needs: fault('settings lost'),
-    plant: inPart('task', (task) => (task.name === 'settings of VFs' ? { ...task, run: async () => undefined } : task)),
+    plant: withoutTask('settings of VFs'),
   },
   {
     name: 'changes-in-pods-are-not-told',
     what: 'kernel settings that a process in a pod changes are in no event and no condition',
     needs: ({ faults }) => faults.some((each) => each.kind === 'settings lost' && each.by === 'pod'),
-    plant: onNamespaces((networks) => ({
-      open(path) {
-        const namespace = networks.open(path);
-        return namespace && { ...namespace, readSysctls: () => new Map() };
-      },
-    })),
+    plant: inNamespaces(() => ({ readSysctls: () => new Map() })),
   },
   {
     name: 'conditions-forgotten',
@@ -75,9 +76,9 @@ export const otherBugs: readonly PlantedBug[] = [
     name: 'configured-once',
     what: 'a VF whose PF was reset is attached without the settings that its claim asks for',
     needs: fault('reset card'),
-    plant: inPart('control', (control) => {
+    plant: inControl((control) => {
       const known = new Set<string>();
-      return altered(control, {
+      return {
         async configure(address, wanted, before) {
           const key = JSON.stringify([address.pciAddress, wanted]);
           if (known.has(key)) return;
@@ -88,7 +89,7 @@ export const otherBugs: readonly PlantedBug[] = [
           known.clear();
           return await control.restore(address, before, options);
         },
-      });
+      };
     }),
   },
   {
@@ -97,19 +98,22 @@ export const otherBugs: readonly PlantedBug[] = [
     needs: pod(({ claims }) => claims.some(({ isBroken }) => isBroken)),
     plant: (ports, directories) => {
       const failed = new Set<string>();
-      const cni = altered(ports.cni, {
-        add: (attachment, options) =>
-          ports.cni.add(attachment, options).catch((error: unknown) => {
-            failed.add(attachment.netnsPath);
-            throw error;
-          }),
-      });
-      return onHost((host) => ({
-        async setLink(index, change) {
-          if (change.netns !== undefined && failed.has(`${change.netns.path}`)) throw new Error('another claim fails');
-          await host.setLink(index, change);
-        },
-      }))({ ...ports, cni }, directories);
+      return all(
+        inCni((cni) => ({
+          add: (attachment, options) =>
+            cni.add(attachment, options).catch((error: unknown) => {
+              failed.add(attachment.netnsPath);
+              throw error;
+            }),
+        })),
+        onHost((host) => ({
+          async setLink(index, change) {
+            if (change.netns !== undefined && failed.has(`${change.netns.path}`))
+              throw new Error('another claim fails');
+            await host.setLink(index, change);
+          },
+        })),
+      )(ports, directories);
     },
   },
   {
@@ -130,12 +134,11 @@ export const otherBugs: readonly PlantedBug[] = [
   {
     name: 'attachment-stored-late',
     what: 'the place of a VF is stored after the VF was moved there',
-    plant: (ports, directories) =>
-      inStore((store) => ({
-        setAttachments(uid, changes) {
-          void ports.clock.sleep(50).then(() => store.setAttachments(uid, changes));
-        },
-      }))(ports, directories),
+    plant: inStore((store, { clock }) => ({
+      setAttachments(uid, changes) {
+        void clock.sleep(50).then(() => store.setAttachments(uid, changes));
+      },
+    })),
   },
   {
     name: 'deleted-before-restored',
@@ -178,13 +181,11 @@ export const otherBugs: readonly PlantedBug[] = [
   {
     name: 'generation-given-twice',
     what: 'two contents of a metadata file have the same generation',
-    plant: (ports, directories) => {
-      const { store } = ports.disk;
-      const { records } = store;
-      const write: typeof records.write = (dir, record) =>
-        records.write(dir, record.replaceAll(/"generation":\s*[2-9]/g, '"generation": 1'));
-      return inStore(() => ({ records: altered(records, { write }) }))(ports, directories);
-    },
+    plant: inStore(({ records }) => ({
+      records: altered(records, {
+        write: (dir, record) => records.write(dir, record.replaceAll(/"generation":\s*[2-9]/g, '"generation": 1')),
+      }),
+    })),
   },
   {
     name: 'written-in-two-steps',
@@ -227,20 +228,18 @@ export const otherBugs: readonly PlantedBug[] = [
   {
     name: 'leases-stay',
     what: 'an address that a killed instance has leased is never released',
-    plant: (ports) => ({
-      ...ports,
-      cni: altered(ports.cni, { cachedAttachments: async () => ({ attachments: [], problems: [] }) }),
-    }),
+    plant: inCni(() => ({ cachedAttachments: async () => ({ attachments: [], problems: [] }) })),
   },
   {
     name: 'lease-of-each-attempt',
     what: 'each attempt to attach a VF leases another address, and the last one is released',
-    plant: (ports) => {
+    plant: inCni((cni) => {
       let attempts = 0;
-      const ipamAdd: typeof ports.cni.ipamAdd = (attachment, options) =>
-        ports.cni.ipamAdd({ ...attachment, ifName: `${attachment.ifName}${attempts++}` }, options);
-      return { ...ports, cni: altered(ports.cni, { ipamAdd }) };
-    },
+      return {
+        ipamAdd: (attachment, options) =>
+          cni.ipamAdd({ ...attachment, ifName: `${attachment.ifName}${attempts++}` }, options),
+      };
+    }),
   },
   {
     name: 'gate-stays-open',
@@ -276,14 +275,13 @@ export const otherBugs: readonly PlantedBug[] = [
   {
     name: 'held-vf-not-offered',
     what: 'a VF that a claim holds is missing in its slice',
-    plant: (ports, directories) =>
-      inRequests(async (request, send) => {
-        const { spec } = (request.body ?? {}) as { spec?: { devices?: { name: string }[] } };
-        if (spec?.devices === undefined) return await send(request);
-        const held = ports.disk.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name));
-        const devices = spec.devices.filter(({ name }) => !held.includes(name));
-        return await send({ ...request, body: { ...request.body, spec: { ...spec, devices } } });
-      })(ports, directories),
+    plant: inRequests(async (request, send, { disk }) => {
+      const { spec } = (request.body ?? {}) as { spec?: { devices?: { name: string }[] } };
+      if (spec?.devices === undefined) return await send(request);
+      const held = disk.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name));
+      const devices = spec.devices.filter(({ name }) => !held.includes(name));
+      return await send({ ...request, body: { ...request.body, spec: { ...spec, devices } } });
+    }),
   },
   {
     name: 'entries-are-not-removed',
@@ -421,12 +419,7 @@ export const otherBugs: readonly PlantedBug[] = [
     name: 'changes-are-not-followed',
     what: 'with live updates, a change of an interface in its pod is seen by the next round of reconciliation only',
     needs: (plan) => plan.liveUpdates && pod(({ mutations }) => mutations > 0)(plan),
-    plant: onNamespaces((networks) => ({
-      open(path) {
-        const namespace = networks.open(path);
-        return namespace && { ...namespace, watch: () => ({ [Symbol.dispose]: () => undefined }) };
-      },
-    })),
+    plant: inNamespaces(() => ({ watch: () => ({ [Symbol.dispose]: () => undefined }) })),
   },
   {
     name: 'tentative-means-none',
@@ -440,13 +433,11 @@ export const otherBugs: readonly PlantedBug[] = [
     name: 'trust-is-not-set',
     what: 'a VF is not trusted although its claim asks for that',
     needs: pod(({ claims }) => claims.some(({ config }) => (config as { vf?: { trust?: true } }).vf?.trust)),
-    plant: inPart('control', (control) =>
-      altered(control, {
-        async configure(address, { vf: { trust: _, ...vf } = {}, ...wanted }, before) {
-          await control.configure(address, { ...wanted, vf }, before);
-        },
-      }),
-    ),
+    plant: inControl((control) => ({
+      async configure(address, { vf: { trust: _, ...vf } = {}, ...wanted }, before) {
+        await control.configure(address, { ...wanted, vf }, before);
+      },
+    })),
   },
   {
     name: 'stop-is-answered-first',
@@ -471,16 +462,13 @@ export const otherBugs: readonly PlantedBug[] = [
     name: 'plugins-end-by-themselves',
     what: 'a plugin that hangs is not killed when its sandbox ends',
     needs: ({ cniHangRate }) => cniHangRate > 0,
-    plant: (ports) => {
+    plant: inCni((cni) => {
       const { signal } = new AbortController();
       return {
-        ...ports,
-        cni: altered(ports.cni, {
-          add: (attachment) => ports.cni.add(attachment, { signal }),
-          ipamAdd: (attachment) => ports.cni.ipamAdd(attachment, { signal }),
-        }),
+        add: (attachment) => cni.add(attachment, { signal }),
+        ipamAdd: (attachment) => cni.ipamAdd(attachment, { signal }),
       };
-    },
+    }),
   },
   {
     name: 'given-up-without-another-look',

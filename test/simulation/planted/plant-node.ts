@@ -1,24 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Container } from '../../../nri/index.ts';
-import type { NodePorts } from '../../../src/driver/composition/ports.ts';
 import type { ClaimIdentity } from '../../../src/framework/metadata/index.ts';
 import type { LinkChange } from '../../../src/node/netlink/index.ts';
-import { altered, type Directories, inHandlers, onNamespaces, type Plant } from './plant.ts';
-
-type PodNamespace = NonNullable<ReturnType<NodePorts['kernel']['networks']['open']>>;
-
-/** Changes rtnetlink in the namespaces of pods. */
-export function inPods(change: (connection: PodNamespace['connection']) => Partial<PodNamespace['connection']>): Plant {
-  return onNamespaces((networks) => ({
-    open(path) {
-      const namespace = networks.open(path);
-      if (namespace === undefined) return undefined;
-      // Not a proxy: `using` does not find a method of one.
-      return { ...namespace, connection: altered(namespace.connection, change(namespace.connection)) };
-    },
-  }));
-}
+import { type Directories, inHandlers, type Plant } from './plant.ts';
 
 export function without({ ...change }: LinkChange, ...keys: (keyof LinkChange)[]): LinkChange {
   for (const key of keys) delete change[key];

@@ -54,11 +54,36 @@ export function inPart<Name extends keyof NodeParts>(
   });
 }
 
+/** Changes what is done to VFs. */
+export function inControl(change: (control: NodeParts['control']) => Partial<NodeParts['control']>): Plant {
+  return inPart('control', (control) => altered(control, change(control)));
+}
+
+/** Leaves out a task of reconciliation. */
+export function withoutTask(name: string): Plant {
+  return inPart('task', (task) => (task.name === name ? { ...task, run: async () => undefined } : task));
+}
+
+/** Changes the calls of CNI plugins. */
+export function inCni(change: (cni: NodePorts['cni']) => Partial<NodePorts['cni']>): Plant {
+  return (ports) => ({ ...ports, cni: altered(ports.cni, change(ports.cni)) });
+}
+
+type Store = NodePorts['disk']['store'];
+
 /** Changes the store. */
-export function inStore(change: (store: NodePorts['disk']['store']) => Partial<NodePorts['disk']['store']>): Plant {
+export function inStore(change: (store: Store, ports: NodePorts) => Partial<Store>): Plant {
   return (ports) => {
     const { store } = ports.disk;
-    return { ...ports, disk: { ...ports.disk, store: altered(store, change(store)) } };
+    return { ...ports, disk: { ...ports.disk, store: altered(store, change(store, ports)) } };
+  };
+}
+
+/** Changes the locks of claims. */
+export function inLocks(run: (locks: NodePorts['disk']['locks']) => NodePorts['disk']['locks']['run']): Plant {
+  return (ports) => {
+    const { locks } = ports.disk;
+    return { ...ports, disk: { ...ports.disk, locks: altered(locks, { run: run(locks) }) } };
   };
 }
 
@@ -78,10 +103,21 @@ export function inHelper(
     })(ports, directories);
 }
 
-export function inKubelet(
-  change: (serve: NodePorts['kubelet']['serve'], directories: Directories) => NodePorts['kubelet']['serve'],
+function inKubelet(change: (serve: NodePorts['kubelet']['serve']) => NodePorts['kubelet']['serve']): Plant {
+  return (ports) => ({ ...ports, kubelet: { serve: change(ports.kubelet.serve) } });
+}
+
+type ServedMetadata = Parameters<NodePorts['kubelet']['serve']>[1]['metadata'];
+
+/** Changes what the plugin helper lays down of metadata. */
+export function inMetadata(
+  change: (metadata: ServedMetadata, directories: Directories) => Partial<ServedMetadata>,
 ): Plant {
-  return (ports, directories) => ({ ...ports, kubelet: { serve: change(ports.kubelet.serve, directories) } });
+  return (ports, directories) =>
+    inKubelet((serve) => (plugin, options) => {
+      const metadata = altered(options.metadata, change(options.metadata, directories));
+      return serve(plugin, { ...options, metadata });
+    })(ports, directories);
 }
 
 /** Changes the driver as the runtime calls it. */
@@ -127,13 +163,36 @@ export function onNamespaces(change: (networks: KernelNetworks) => Partial<Kerne
   };
 }
 
+type PodNamespace = NonNullable<ReturnType<KernelNetworks['open']>>;
+
+/** Changes each namespace that is opened. */
+export function inNamespaces(change: (namespace: PodNamespace, ports: NodePorts) => Partial<PodNamespace>): Plant {
+  return (ports, directories) =>
+    onNamespaces((networks) => ({
+      open(path) {
+        const namespace = networks.open(path);
+        // Not a proxy: `using` does not find a method of one.
+        return namespace && { ...namespace, ...change(namespace, ports) };
+      },
+    }))(ports, directories);
+}
+
+/** Changes rtnetlink in the namespaces of pods. */
+export function inPods(change: (connection: PodNamespace['connection']) => Partial<PodNamespace['connection']>): Plant {
+  return inNamespaces(({ connection }) => ({ connection: altered(connection, change(connection)) }));
+}
+
 /** Changes requests to the API server. */
 export function inRequests(
-  answer: (request: KubeRequest, send: (request: KubeRequest) => Promise<unknown>) => Promise<unknown>,
+  answer: (
+    request: KubeRequest,
+    send: (request: KubeRequest) => Promise<unknown>,
+    ports: NodePorts,
+  ) => Promise<unknown>,
 ): Plant {
   return (ports) => {
     const { kube } = ports;
-    const request = async <T>(each: KubeRequest) => (await answer(each, (sent) => kube.request(sent))) as T;
+    const request = async <T>(each: KubeRequest) => (await answer(each, (sent) => kube.request(sent), ports)) as T;
     return { ...ports, kube: { ...kube, request } };
   };
 }

@@ -1,6 +1,5 @@
 import { pod } from './needs.ts';
-import { altered, type PlantedBug } from './plant.ts';
-import { inPods } from './plant-node.ts';
+import { inCni, inPods, type PlantedBug } from './plant.ts';
 
 /** Bugs in what is left of a pod when it ends. */
 export const teardownBugs: readonly PlantedBug[] = [
@@ -14,16 +13,15 @@ export const teardownBugs: readonly PlantedBug[] = [
     name: 'del-for-another-pod',
     what: 'a CNI plugin gets a DEL without the name of the pod',
     needs: pod(({ claims }) => claims.some(({ attach, ipam }) => attach === 'cni' || ipam)),
-    plant: (ports) => {
+    plant: inCni((cni) => {
       const nameless = <T extends { args?: Record<string, string> }>(attachment: T): T => {
         const { K8S_POD_NAME: _name, ...args } = attachment.args ?? {};
         return { ...attachment, args };
       };
-      const cni = altered(ports.cni, {
-        delete: (attachment, options) => ports.cni.delete(nameless(attachment), options),
-        ipamDelete: (attachment, options) => ports.cni.ipamDelete(nameless(attachment), options),
-      });
-      return { ...ports, cni };
-    },
+      return {
+        delete: (attachment, options) => cni.delete(nameless(attachment), options),
+        ipamDelete: (attachment, options) => cni.ipamDelete(nameless(attachment), options),
+      };
+    }),
   },
 ];
