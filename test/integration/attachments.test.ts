@@ -164,7 +164,7 @@ describe('a VF whose pod removed a route of its claim', () => {
     expect(first).toMatchObject({ interfaceName: 'net1' });
     expect(first?.differences).toBeUndefined();
     expect(await bench.read('c', pod, { interfaceName: 'net1' })).toMatchObject([
-      { differences: { missingRoutes: ['198.51.100.0/24'], otherSysctls: [] } },
+      { differences: [{ setting: 'routes', wanted: '198.51.100.0/24', found: 'missing' }] },
     ]);
   });
 });

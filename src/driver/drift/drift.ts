@@ -98,11 +98,7 @@ export function podDriftOf({ config }: StoredDevice, state: VfState): PodDrift[]
   if (isWhole && lacking.length > 0) {
     drifts.push({ setting: 'addresses', wanted: lacking.join(', '), found: 'missing' });
   }
-  const { missingRoutes = [], otherSysctls = [] } = state.differences ?? {};
-  if (missingRoutes.length > 0) drifts.push({ setting: 'routes', wanted: missingRoutes.join(', '), found: 'missing' });
-  const pairs = (of: 'wanted' | 'found') => otherSysctls.map((each) => `${each.key}=${each[of]}`).join(', ');
-  if (otherSysctls.length > 0) drifts.push({ setting: 'sysctls', wanted: pairs('wanted'), found: pairs('found') });
-  return drifts;
+  return [...drifts, ...(state.differences ?? [])];
 }
 
 /** `vlan is none instead of 100, spoofCheck is off instead of on`. */

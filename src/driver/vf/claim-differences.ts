@@ -3,28 +3,27 @@ import type { VfConfig } from '../model/index.ts';
 import { interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
-/** What an interface in a pod lacks of class and claim, besides its addresses, MTU and MAC. Absent: not known, or nothing is asked for. */
-export interface ClaimDifferences {
-  /** Destinations of the claim to which the interface has no route. */
-  missingRoutes?: string[];
-  /** Kernel settings with another value than class and claim ask for, or need. */
-  otherSysctls?: { key: string; wanted: string; found: string }[];
+/** A setting of an interface in a pod that differs from class and claim. Texts are for people. */
+export interface Difference {
+  setting: 'routes' | 'sysctls';
+  wanted: string;
+  found: string;
 }
 
 /**
- * Compares routes and kernel settings of an interface with class and claim. A pod can have any number of routes, and can change them
- * all the time, so what cannot be read completely counts as unknown.
+ * Compares an interface with class and claim, except for its addresses, MTU and MAC. A pod can have any number of routes, and can
+ * change them all the time, so what cannot be read completely is left out.
  */
 export async function findDifferences(
   namespace: Pick<NetworkNamespace, 'connection' | 'readSysctls'>,
   interfaceName: string,
   config: VfConfig,
-): Promise<ClaimDifferences> {
+): Promise<Difference[]> {
   try {
     const otherSysctls = findOtherSysctls(namespace, interfaceName, config);
-    return { ...(await findMissingRoutes(namespace, interfaceName, config)), otherSysctls };
+    return [...(await findMissingRoutes(namespace, interfaceName, config)), ...otherSysctls];
   } catch (error) {
-    if (error instanceof NetlinkError) return {};
+    if (error instanceof NetlinkError) return [];
     throw error;
   }
 }
@@ -33,30 +32,32 @@ async function findMissingRoutes(
   { connection }: Pick<NetworkNamespace, 'connection'>,
   name: string,
   { routes = [] }: VfConfig,
-): Promise<Pick<ClaimDifferences, 'missingRoutes'>> {
+): Promise<Difference[]> {
   const link = routes.length === 0 ? undefined : await connection.link({ name });
-  if (link === undefined) return {};
+  if (link === undefined) return [];
   const found = await connection.routes(link.index, maxListedRoutes);
   const missing = routes.filter((route) => !found.some((each) => isSameRoute(each, { ...route, index: link.index })));
-  if (missing.length > 0 && found.length >= maxListedRoutes) return {};
-  return { missingRoutes: missing.map(({ destination }) => destination) };
+  if (missing.length === 0 || found.length >= maxListedRoutes) return [];
+  return [{ setting: 'routes', wanted: missing.map(({ destination }) => destination).join(', '), found: 'missing' }];
 }
 
 function findOtherSysctls(
   namespace: Pick<NetworkNamespace, 'readSysctls'>,
   name: string,
   config: VfConfig,
-): NonNullable<ClaimDifferences['otherSysctls']> {
+): Difference[] {
   const { needed, asked } = interfaceSettings({ ...config, routes: config.routes ?? [] });
   const wanted = Object.entries({ ...needed, ...asked }).filter(([key]) => !isSecret(key));
   const values = namespace.readSysctls(
     name,
     wanted.map(([key]) => key),
   );
-  return wanted.flatMap(([key, value]) => {
-    const found = values.get(key);
-    return found === undefined || isSameValue(key, `${value}`, found) ? [] : [{ key, wanted: `${value}`, found }];
-  });
+  const others = wanted.filter(([key, value]) => !isSameValue(key, `${value}`, values.get(key) ?? `${value}`));
+  if (others.length === 0) return [];
+  const wantedValues = others.map(([key, value]) => `${key}=${value}`).join(', ');
+  return [
+    { setting: 'sysctls', wanted: wantedValues, found: others.map(([key]) => `${key}=${values.get(key)}`).join(', ') },
+  ];
 }
 
 /** It must not be in events. */

@@ -3,7 +3,7 @@ import { defined } from '../../lib/defined.ts';
 import type { NetdraError } from '../../lib/errors.ts';
 import { type LinkState, NetlinkError, type NetworkState } from '../../node/netlink/index.ts';
 import { type Attachment, SandboxError, type SandboxPlace, type StoredDevice } from '../model/index.ts';
-import type { ClaimDifferences } from './claim-differences.ts';
+import type { Difference } from './claim-differences.ts';
 import type { PodLinks } from './pod-links.ts';
 
 /** The state of a VF for its metadata: that of its interface, or the known facts about a VF without one. */
@@ -16,7 +16,7 @@ export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'
     /** Of a member of a bond: the interface above is the bond then. */
     member?: MemberState;
     /** What else differs from class and claim; absent: not compared. */
-    differences?: ClaimDifferences;
+    differences?: Difference[];
     /** Name of its RDMA device, which udev may have changed since the VF was prepared. */
     rdmaDevice?: string;
   };

@@ -39,17 +39,15 @@ describe('podDriftOf', () => {
   });
 
   it('names missing routes and changed kernel settings', () => {
-    const key = (name: string) => `net.ipv6.conf.IFNAME.${name}`;
-    const otherSysctls = [
-      { key: key('accept_ra'), wanted: '0', found: '2' },
-      { key: key('autoconf'), wanted: '0', found: '1' },
+    const differences = [
+      { setting: 'routes' as const, wanted: '198.51.100.0/24, 203.0.113.0/24', found: 'missing' },
+      { setting: 'sysctls' as const, wanted: 'accept_ra=0', found: 'accept_ra=2' },
     ];
-    const differences = { missingRoutes: ['198.51.100.0/24', '203.0.113.0/24'], otherSysctls };
-    const drifts = podDriftOf(device(), { ...asAsked, differences });
+    const drifts = podDriftOf(device(), { ...asAsked, mtuBytes: 1400, differences });
     expect(describeDrift(drifts)).toBe(
-      `routes is missing instead of 198.51.100.0/24, 203.0.113.0/24, sysctls is ${key('accept_ra')}=2, ${key('autoconf')}=1 instead of ${key('accept_ra')}=0, ${key('autoconf')}=0`,
+      'mtu is 1400 instead of 9000, routes is missing instead of 198.51.100.0/24, 203.0.113.0/24, sysctls is accept_ra=2 instead of accept_ra=0',
     );
-    expect(podDriftOf(device(), { ...asAsked, differences: { missingRoutes: [], otherSysctls: [] } })).toEqual([]);
+    expect(podDriftOf(device(), { ...asAsked, differences: [] })).toEqual([]);
   });
 
   it.each([
