@@ -176,6 +176,8 @@ const fields: Record<string, fc.Arbitrary<unknown>> = {
     fc.array(mostly(route), { maxLength: 3 }),
     fc.array(fc.constant({ destination: '198.51.100.0/24' }), { minLength: 63, maxLength: 66 }),
   ),
+  allMulticast: fc.boolean(),
+  promiscuous: fc.boolean(),
   bond: withUnknown(
     some({
       name: interfaceName,

@@ -29,12 +29,15 @@ describe('configureLink', () => {
     const config = {
       mtu: 1400,
       macAddress: '02:AA:00:00:00:01',
+      allMulticast: true,
+      promiscuous: true,
       addresses: ['192.0.2.2/24', '2001:db8::2/64'],
       routes: [{ destination: '198.51.100.0/24', gateway: '192.0.2.1' }, { destination: '2001:DB8:1::/48' }],
     };
     for (let round = 0; round < 2; round++) await configureLink(bench.network, bench.link, config);
     const [net1] = bench.own.ip('addr', 'show', 'dev', 'net1');
     expect(net1).toMatchObject({ mtu: 1400, address: '02:aa:00:00:00:01' });
+    expect(net1.flags).toEqual(expect.arrayContaining(['ALLMULTI', 'PROMISC']));
     expect(bench.own.exec('ip', 'route', 'show', 'dev', 'net1')).toContain('198.51.100.0/24 via 192.0.2.1');
     expect(bench.own.exec('ip', '-6', 'route', 'show', 'dev', 'net1')).toContain('2001:db8:1::/48');
   });

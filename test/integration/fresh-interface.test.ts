@@ -148,6 +148,8 @@ describe('configureLink on a node without IPv6', () => {
 describe('findDifferences', () => {
   const config: LinkConfig = {
     addresses: ['192.0.2.10/24', '2001:db8::10/64'],
+    allMulticast: true,
+    promiscuous: true,
     routes: [
       { destination: '198.51.100.0/24', gateway: '192.0.2.1' },
       { destination: '2001:DB8:1::/48', gateway: '2001:db8::1' },
@@ -179,9 +181,12 @@ describe('findDifferences', () => {
     // The same destination by another interface, and a part of it by its own, are other routes.
     network.pod.exec('ip', 'route', 'add', '198.51.100.0/24', 'dev', 'lo');
     network.pod.exec('ip', 'route', 'add', '198.51.100.0/25', 'dev', 'net1');
+    network.pod.exec('ip', 'link', 'set', 'net1', 'allmulticast', 'off', 'promisc', 'off');
     network.pod.exec('sh', '-c', 'echo 2 >/proc/sys/net/ipv6/conf/net1/accept_ra');
     network.pod.exec('sh', '-c', 'echo 98 >/proc/sys/net/ipv4/neigh/net1/locktime');
     expect(await network.differences(config)).toEqual([
+      { setting: 'allMulticast', wanted: 'true', found: 'false' },
+      { setting: 'promiscuous', wanted: 'true', found: 'false' },
       { setting: 'routes', wanted: '198.51.100.0/24, 2001:DB8:1::/48', found: 'missing' },
       {
         setting: 'sysctls',

@@ -53,6 +53,7 @@ type ClaimSettings =
       macAddress?: string;
       addresses?: string[];
       routes?: { destination: string }[];
+      allMulticast?: boolean;
       ipam?: object;
       mtu?: number;
       bond?: { name: string };
@@ -663,11 +664,12 @@ export class Checks {
     if (attach !== 'netlink') return;
     const { id } = sandbox;
     const { mtu, bond, ipam, vf: ofPf = {}, ...wanted } = config as NonNullable<ClaimSettings>;
-    const { interfaceName: pattern = '', macAddress: mac, addresses = [], routes = [] } = wanted;
+    const { interfaceName: pattern = '', macAddress: mac, addresses = [], routes = [], allMulticast } = wanted;
     const isNamed = pattern === '' || link.name === pattern || link.name.replace(/\d+$/, '%d') === pattern;
     const has = [...link.used.addresses.keys()];
     const asked = [...routes.map(({ destination }) => destination), ...this.#leasedRoutesOf(id, has)];
-    const destinations = this.kept.isChangedByPod(link) ? [] : asked;
+    const isChanged = this.kept.isChangedByPod(link);
+    const destinations = isChanged ? [] : asked;
     const wrong = [
       ...(isNamed ? [] : [`name ${link.name}`]),
       ...(mac === undefined || link.hardwareAddress === mac ? [] : [`MAC ${link.hardwareAddress}`]),
@@ -675,6 +677,7 @@ export class Checks {
       ...destinations.flatMap((destination) =>
         link.used.routes.some((each) => each.destination === destination) ? [] : [`no route to ${destination}`],
       ),
+      ...(!allMulticast || isChanged || link.used.flags.includes('allMulticast') ? [] : ['no multicast']),
       ...(ipam === undefined || this.#leasesOf(id).some((cidr) => has.includes(cidr)) ? [] : ['no leased address']),
       ...this.#excessOf(sandbox, link),
       ...(link.up && link.used.up ? [] : ['down']),

@@ -56,7 +56,9 @@ export function drawProperties(tape: Tape, pods: PodPlan[]): PodPlan[] {
       };
       const { addresses } = claim.config as { addresses?: string[] };
       const hasRoute = claim.attach === 'netlink' && addresses !== undefined && tape.chance(0.5, 'vf');
-      const routes = hasRoute ? { routes: [{ destination: `198.51.${100 + index}.0/24`, gateway: '192.0.2.1' }] } : {};
+      const routes = hasRoute
+        ? { routes: [{ destination: `198.51.${100 + index}.0/24`, gateway: '192.0.2.1' }], allMulticast: true }
+        : {};
       return { ...claim, config: { ...claim.config, vf, ...routes } };
     }),
   }));

@@ -20,7 +20,12 @@ export interface SettingsLoss {
 /** What claims ask of the PF. */
 export type PfProperties = Partial<Pick<SimVf['settings'], 'trust' | 'spoofCheck' | 'linkState'>> & { vlan?: number };
 
-type WantedSettings = { macAddress?: string; vf?: PfProperties; routes?: { destination: string }[] };
+interface WantedSettings {
+  macAddress?: string;
+  vf?: PfProperties;
+  routes?: { destination: string }[];
+  allMulticast?: boolean;
+}
 
 const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
 
@@ -101,6 +106,7 @@ export class KeptSettings {
     const { namespace, used } = link;
     this.#changedIn.add(namespace);
     used.routes = [];
+    used.flags = used.flags.filter((flag) => flag !== 'allMulticast');
     used.sysctls.set(acceptRa, '2');
     const sinceMs = simulator.nowMs;
     simulator.trace('pod', `changes the interface of ${name}`);
@@ -113,11 +119,12 @@ export class KeptSettings {
     const vf = this.#node.hardware.vfs.find((each) => each.name === name);
     const claim = vf && this.#holder(vf);
     if (claim === undefined || this.#isDisturbed()) return;
-    const { routes = [] } = claim.plan.config as WantedSettings;
+    const { routes = [], allMulticast } = claim.plan.config as WantedSettings;
     const isMissing = ({ destination }: { destination: string }) =>
       used.routes.every((each) => each.destination !== destination);
     const changed = [
       ...(routes.some(isMissing) ? ['routes'] : []),
+      ...(allMulticast && !used.flags.includes('allMulticast') ? ['allMulticast'] : []),
       ...(used.sysctls.get(acceptRa) === '2' ? ['sysctls'] : []),
     ];
     const shown = this.#node.apiServer.statusOf(claim).find(({ device }) => device === name)?.conditions ?? [];

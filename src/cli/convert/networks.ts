@@ -181,7 +181,7 @@ function addNetwork(estate: Estate, network: Network, rest: readonly FieldReader
 
 /** Whether a plugin is `tuning` with nothing but what a VFConfig has. */
 function isTuning(plugin: FieldReader): boolean {
-  const known = [...fieldsOfCni, 'capabilities', 'dataDir', 'sysctl', 'mac', 'mtu'];
+  const known = [...fieldsOfCni, 'capabilities', 'dataDir', 'sysctl', 'mac', 'mtu', 'allmulti', 'promisc'];
   const keys = Object.keys(plugin.labels('sysctl'));
   return (
     plugin.text('type') === 'tuning' &&
@@ -192,10 +192,14 @@ function isTuning(plugin: FieldReader): boolean {
 
 function tuningConfig(plugin: FieldReader): NetworkConfig {
   const [sysctls, macAddress, mtu] = [plugin.labels('sysctl'), plugin.text('mac'), plugin.number('mtu')];
+  const allMulticast = plugin.isSet('allmulti') ? plugin.flag('allmulti') : undefined;
   return {
     ...(Object.keys(sysctls).length > 0 && { sysctls }),
     ...(macAddress !== undefined && { macAddress }),
     ...(mtu !== undefined && { mtu }),
+    ...(allMulticast !== undefined && { allMulticast }),
+    // The plugin never switches it off.
+    ...(plugin.flag('promisc') && { promiscuous: true }),
   };
 }
 

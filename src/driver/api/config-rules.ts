@@ -2,9 +2,18 @@ import { canonicalCidr } from '../../node/netlink/index.ts';
 import type { VfConfig } from '../model/index.ts';
 
 /** Fields that netdra applies only if it moves the VF itself. */
-const netlinkOnly = ['ipam', 'interfaceName', 'mtu', 'addresses', 'routes', 'sysctls'] as const;
+const netlinkOnly = [
+  'ipam',
+  'interfaceName',
+  'mtu',
+  'addresses',
+  'routes',
+  'sysctls',
+  'allMulticast',
+  'promiscuous',
+] as const;
 /** Fields that need an interface that netdra sets up. */
-const interfaceOnly = ['routes', 'sysctls', 'rdma'] as const;
+const interfaceOnly = ['routes', 'sysctls', 'allMulticast', 'promiscuous', 'rdma'] as const;
 
 /**
  * Finds combinations that are not allowed, although each field by itself is valid.

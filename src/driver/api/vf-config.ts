@@ -162,6 +162,8 @@ export const vfConfigSchema = z.strictObject({
     .optional(),
   routes: z.array(route).max(64).describe('Networks that are reached by the VF.').optional(),
   sysctls: sysctls.optional(),
+  allMulticast: z.boolean().describe('Whether the interface receives all multicast frames of its network.').optional(),
+  promiscuous: z.boolean().describe('Whether the interface receives all frames of its network.').optional(),
   bond: bond.optional(),
   dialects: dialectsSchema.optional(),
 } satisfies FieldsOf<VfConfig & { apiVersion: string; kind: string }>);

@@ -19,6 +19,8 @@ export const closedFields = [
   'bond.mode',
   /** Not part of the VF: opens parts of the host's kernel that pods cannot reach otherwise. */
   'vhost',
+  /** The VF receives what others send to each other in its network. */
+  'promiscuous',
   /** They only affect the interface, but the kubelet refuses them to pods without the administrator's consent. */
   'sysctls',
   /** Plugins run as root on the node, with paths that their configuration chooses. */
@@ -33,7 +35,17 @@ export const closedFields = [
 export type ClosedField = (typeof closedFields)[number];
 
 /** Fields that claims may set where their class does not. */
-const openFields = ['attach', 'interfaceName', 'mtu', 'addresses', 'routes', 'rdma', 'numa', 'bond'] as const;
+const openFields = [
+  'attach',
+  'interfaceName',
+  'mtu',
+  'addresses',
+  'routes',
+  'allMulticast',
+  'rdma',
+  'numa',
+  'bond',
+] as const;
 
 /** All fields that a claim can set by itself. */
 export const claimFields = [...openFields, ...closedFields] as const;

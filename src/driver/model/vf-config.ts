@@ -54,6 +54,8 @@ export interface VfConfig {
   addresses?: string[] | undefined;
   routes?: RouteConfig[] | undefined;
   sysctls?: Record<string, string | number> | undefined;
+  allMulticast?: boolean | undefined;
+  promiscuous?: boolean | undefined;
   bond?: BondConfig | undefined;
   dialects?: DialectsConfig | undefined;
 }

@@ -1,11 +1,11 @@
-import { isSameRoute, maxListedRoutes, NetlinkError } from '../../node/netlink/index.ts';
+import { isSameRoute, type Link, maxListedRoutes, NetlinkError } from '../../node/netlink/index.ts';
 import type { VfConfig } from '../model/index.ts';
 import { interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
 /** A setting of an interface in a pod that differs from class and claim. Texts are for people. */
 export interface Difference {
-  setting: 'routes' | 'sysctls';
+  setting: 'allMulticast' | 'promiscuous' | 'routes' | 'sysctls';
   wanted: string;
   found: string;
 }
@@ -21,22 +21,40 @@ export async function findDifferences(
 ): Promise<Difference[]> {
   try {
     const otherSysctls = findOtherSysctls(namespace, interfaceName, config);
-    return [...(await findMissingRoutes(namespace, interfaceName, config)), ...otherSysctls];
+    return [...(await findOfLink(namespace.connection, interfaceName, config)), ...otherSysctls];
   } catch (error) {
     if (error instanceof NetlinkError) return [];
     throw error;
   }
 }
 
-async function findMissingRoutes(
-  { connection }: Pick<NetworkNamespace, 'connection'>,
+const flagSettings = ['allMulticast', 'promiscuous'] as const;
+
+async function findOfLink(
+  connection: NetworkNamespace['connection'],
   name: string,
-  { routes = [] }: VfConfig,
+  config: VfConfig,
 ): Promise<Difference[]> {
-  const link = routes.length === 0 ? undefined : await connection.link({ name });
+  const { routes = [] } = config;
+  const flags = flagSettings.filter((flag) => config[flag] !== undefined);
+  const link = routes.length + flags.length === 0 ? undefined : await connection.link({ name });
   if (link === undefined) return [];
-  const found = await connection.routes(link.index, maxListedRoutes);
-  const missing = routes.filter((route) => !found.some((each) => isSameRoute(each, { ...route, index: link.index })));
+  const isSet = (flag: (typeof flags)[number]) => link.flags?.includes(flag) === true;
+  const others = flags.filter((flag) => config[flag] !== isSet(flag));
+  return [
+    ...others.map((flag) => ({ setting: flag, wanted: `${config[flag]}`, found: `${isSet(flag)}` })),
+    ...(await findMissingRoutes(connection, link, routes)),
+  ];
+}
+
+async function findMissingRoutes(
+  connection: NetworkNamespace['connection'],
+  { index }: Link,
+  routes: NonNullable<VfConfig['routes']>,
+): Promise<Difference[]> {
+  if (routes.length === 0) return [];
+  const found = await connection.routes(index, maxListedRoutes);
+  const missing = routes.filter((route) => !found.some((each) => isSameRoute(each, { ...route, index })));
   if (missing.length === 0 || found.length >= maxListedRoutes) return [];
   return [{ setting: 'routes', wanted: missing.map(({ destination }) => destination).join(', '), found: 'missing' }];
 }

@@ -1,3 +1,4 @@
+import { defined } from '../../lib/defined.ts';
 import { isSameRoute, type Link, maxListedRoutes, NetlinkError, type NewRoute } from '../../node/netlink/index.ts';
 import type { VfConfig } from '../model/index.ts';
 import { duplicateDetection, interfaceSettings } from './interface-settings.ts';
@@ -15,14 +16,16 @@ export async function configureLink(
   link: Link,
   config: LinkConfig,
 ): Promise<void> {
-  const { macAddress, mtu, addresses = [], routes = [] } = config;
+  const { macAddress, mtu, addresses = [], routes = [], allMulticast, promiscuous } = config;
   const pod = namespace.connection;
+  const flags = defined({ allMulticast, promiscuous });
   const change = {
     // Only if it differs: a VF whose PF has set the address may not set it itself.
     ...(macAddress === undefined || macAddress.toLowerCase() === link.hardwareAddress
       ? {}
       : { hardwareAddress: macAddress }),
     ...(mtu === undefined ? {} : { mtuBytes: mtu }),
+    ...(Object.keys(flags).length > 0 && { flags }),
   };
   if (Object.keys(change).length > 0) await pod.setLink(link.index, change);
   const { needed, asked } = interfaceSettings(config);

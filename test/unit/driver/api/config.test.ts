@@ -47,6 +47,8 @@ const samples: {
     ],
     merged: { 'net.ipv4.conf.IFNAME.arp_ignore': '2', 'net.ipv6.conf.IFNAME.accept_ra': 0 },
   },
+  allMulticast: { values: [true, false] },
+  promiscuous: { values: [false, true] },
   bond: { values: [{ name: 'bond0' }, { name: 'bond1', mode: '802.3ad', miimon: 50 }] },
   dialects: { values: [{ deviceInfo: { resourceName: 'intel.com/nic' } }, { sriovNetwork: {} }] },
 };
