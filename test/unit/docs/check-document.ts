@@ -44,6 +44,16 @@ const foreignKinds = [
   'kubevirt.io/v1 VirtualMachineInstance',
 ];
 
+/** Kinds of other projects that install the chart, with the place of its values. */
+const chartValues: Record<string, string> = {
+  'argoproj.io/v1alpha1 Application': 'spec.source.helm.valuesObject',
+  'helm.toolkit.fluxcd.io/v2 HelmRelease': 'spec.values',
+};
+
+function valueAt(object: unknown, path: string): unknown {
+  return path.split('.').reduce<unknown>((each, key) => (each as Record<string, unknown>)?.[key], object);
+}
+
 interface SomeObject {
   apiVersion?: unknown;
   kind?: unknown;
@@ -52,8 +62,7 @@ interface SomeObject {
 /** The values that a page has for the chart. @param path `a.b=c` */
 export function findValuePathProblem(setting: string): string | undefined {
   const [path = '', text = ''] = setting.split(/=(.*)/s);
-  const known = path.split('.').reduce<unknown>((each, key) => (each as Record<string, unknown>)?.[key], defaultValues);
-  if (known === undefined) return `the chart has no value ${path}`;
+  if (valueAt(defaultValues, path) === undefined) return `the chart has no value ${path}`;
   const fits = (leaf: unknown) => {
     const nested = path.split('.').reduceRight<unknown>((value, key) => ({ [key]: value }), leaf);
     return valuesSchema.safeParse(nested).success;
@@ -88,6 +97,8 @@ function findObjectProblems(object: SomeObject): string[] {
   if (name === 'netdra.dev/v1alpha1 VFConfig') return findVfConfigProblems(object);
   if (name === 'netdra.dev/v1alpha1 InventoryPolicy') return describe(inventoryPolicySchema.safeParse(object));
   if (name === 'netdra.dev/v1alpha1 NetworkDevicePolicy') return describe(networkDevicePolicySchema.safeParse(object));
+  const valuesPath = chartValues[name];
+  if (valuesPath !== undefined) return describe(valuesSchema.safeParse(valueAt(object, valuesPath)));
   const type = kubernetesTypes[name];
   if (type !== undefined) return [...findTypeProblems(object, type), ...findOpaqueProblems(object, schemaFor(object))];
   return foreignKinds.includes(name) ? [] : [`no check for objects of ${name}: see test/unit/docs/check-document.ts`];

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { renderErrors, renderReference, renderWrongInputs } from '../../../scripts/reference.ts';
 import { findCommandProblem } from './check-command.ts';
+import { findDocumentProblems } from './check-document.ts';
 import { executed, findSnippetProblems } from './check-snippet.ts';
 import { findKindProblems } from './kinds.ts';
 import { findBrokenLinks } from './links.ts';
@@ -169,6 +170,16 @@ describe('findNameProblem', () => {
     'rejects %s',
     (code) => expect(findNameProblem(code, ['netdra_devices'])).toContain('no'),
   );
+});
+
+it('findDocumentProblems checks the values of the chart in objects of Argo CD and Flux', () => {
+  const values = { kubeletPlugin: { logLevels: 'debug' } };
+  const release = { apiVersion: 'helm.toolkit.fluxcd.io/v2', kind: 'HelmRelease', spec: { values } };
+  const source = { helm: { valuesObject: values } };
+  const application = { apiVersion: 'argoproj.io/v1alpha1', kind: 'Application', spec: { source } };
+  for (const object of [release, application]) {
+    expect(findDocumentProblems('json', JSON.stringify(object))).toEqual([expect.stringContaining('logLevels')]);
+  }
 });
 
 describe('findCommandProblem', () => {
