@@ -1,6 +1,5 @@
 import { closeSync } from 'node:fs';
 import koffi from 'koffi';
-import { resolvesWithin, systemClock } from '../../lib/clock.ts';
 import { NetlinkError } from './errors.ts';
 import { addressLayout, loadSystemCalls, netlinkFamily, netlinkOptions, switchOn } from './system-calls.ts';
 
@@ -58,11 +57,16 @@ export class KernelSocket {
    * @param onDatagram gets each datagram of the answer
    * @throws Error if a system call fails or the answer is cut off, and after 10 s: a kernel that hangs is not waited for
    */
-  async exchange(requests: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
-    const exchanged = this.#last.then(() => this.#exchange(requests, onDatagram));
-    this.#last = exchanged.catch(() => undefined);
-    if (await resolvesWithin(systemClock, kernelTimeoutMs, exchanged)) return;
-    throw new Error(`the kernel does not answer within ${kernelTimeoutMs} ms`);
+  exchange(requests: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const isLate = () => reject(new Error(`the kernel does not answer within ${kernelTimeoutMs} ms`));
+    // Every request passes here: a signal and a clock for each take longer than the kernel's part.
+    const timer = setTimeout(isLate, kernelTimeoutMs);
+    this.#last = this.#last
+      .then(() => this.#exchange(requests, onDatagram))
+      .then(resolve, reject)
+      .finally(() => clearTimeout(timer));
+    return promise;
   }
 
   close(): void {

@@ -1,5 +1,4 @@
 import koffi from 'koffi';
-import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 
 /** Linux `AF_NETLINK`. */
 export const netlinkFamily = 16;
@@ -60,17 +59,37 @@ export function switchOn(descriptor: number, option: number): boolean {
  * koffi refuses more than 256 calls at once, and keeps the stacks of eight calls for reuse. More than eight wait here, which
  * delays none: libuv has four threads.
  */
-const threads = new KeyedMutex(8);
+const mostCalls = 8;
+let runningCalls = 0;
+const waitingCalls: (() => void)[] = [];
 
 /** A library function as koffi returns it. */
 type KoffiFunction = ReturnType<ReturnType<typeof koffi.load>['func']>;
 
 function inThread(call: KoffiFunction, descriptor: number, data: Buffer, flags: number): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
-  return threads.run('', () => {
-    call.async(descriptor, data, data.length, flags, (error: Error | null, result: number) =>
-      error ? reject(error) : resolve(result),
-    );
-    return promise;
-  });
+  const start = () => {
+    try {
+      call.async(descriptor, data, data.length, flags, (error: Error | null, result: number) => {
+        startNext();
+        if (error) reject(error);
+        else resolve(result);
+      });
+    } catch (error) {
+      startNext();
+      reject(error);
+    }
+  };
+  if (runningCalls < mostCalls) {
+    runningCalls++;
+    start();
+  } else waitingCalls.push(start);
+  return promise;
+}
+
+/** A call that has ended leaves its place to the one that has waited longest. */
+function startNext(): void {
+  const next = waitingCalls.shift();
+  if (next === undefined) runningCalls--;
+  else next();
 }
