@@ -1,4 +1,4 @@
-import { closeSync, openSync, readFileSync, write } from 'node:fs';
+import { closeSync, openSync, readFileSync, write, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { resolvesWithin, systemClock } from '../../lib/clock.ts';
@@ -12,6 +12,18 @@ export const interfaceSysctlPattern = /^net\.(ipv[46])\.(conf|neigh)\.IFNAME\.([
 
 /** Kernel settings of an interface by key: `net.ipv4.conf.IFNAME.arp_ignore`. */
 export type InterfaceSysctls = Record<string, string | number>;
+
+/**
+ * Settings that every pod gets, and that the kernel sets without a lock, by `proc_dointvec`.
+ * Source: Linux `net/ipv6/addrconf.c`, `net/ipv4/devinet.c`.
+ */
+const keysWithoutLock = new Set([
+  'net.ipv6.conf.IFNAME.accept_ra',
+  'net.ipv6.conf.IFNAME.autoconf',
+  'net.ipv6.conf.IFNAME.accept_redirects',
+  'net.ipv6.conf.IFNAME.ndisc_notify',
+  'net.ipv4.conf.IFNAME.arp_notify',
+]);
 
 export interface SysctlOptions {
   /** Where the host's `/proc/sys` is; in a container it is read-only unless it was mounted elsewhere. */
@@ -32,7 +44,8 @@ interface Setting {
 /**
  * Sets kernel settings of an interface, in their order. The kernel assigns a file below `/proc/sys/net` to the
  * namespace of the thread that opens it, so all are opened inside the namespace, in one synchronous step. They are written by
- * other threads: for some keys the kernel waits for its lock of all links, which others may hold for seconds.
+ * other threads, except for {@link keysWithoutLock}: for some keys the kernel waits for its lock of all links, which others may hold
+ * for seconds.
  * @returns the keys that were skipped
  * @throws NetlinkError `sysctl-refused` with the key; earlier keys are already set then, unless this one cannot be opened
  */
@@ -60,11 +73,23 @@ export async function writeInterfaceSysctls(
         }
       }
     });
-    for (let next = settings.shift(); next !== undefined; next = settings.shift())
-      await writeSetting(next, netns, timeoutMs);
+    for (let next = settings.shift(); next !== undefined; next = settings.shift()) {
+      if (keysWithoutLock.has(next.key)) writeAtOnce(next, netns);
+      else await writeSetting(next, netns, timeoutMs);
+    }
     return skipped;
   } finally {
     for (const { fd } of settings) closeSync(fd);
+  }
+}
+
+function writeAtOnce({ key, value, fd }: Setting, netns: NetnsHandle): void {
+  try {
+    writeSync(fd, String(value));
+  } catch (cause) {
+    throw refused(key, value, netns, cause);
+  } finally {
+    closeSync(fd);
   }
 }
 

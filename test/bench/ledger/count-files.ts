@@ -20,8 +20,8 @@ const calls: Readonly<Record<string, Counter>> = {
   readdirSync: 'filesLookedAt',
   statSync: 'filesLookedAt',
 };
-/** Each runs in libuv's threads. */
-const inThreads = ['access', 'lstat', 'mkdir', 'open', 'readFile', 'readdir', 'rename', 'rm', 'stat', 'writeFile'];
+/** Each runs in libuv's threads, as do those with a callback that the driver uses. */
+const promised = ['access', 'lstat', 'mkdir', 'open', 'readFile', 'readdir', 'rename', 'rm', 'stat', 'writeFile'];
 
 type Functions = Record<string, (...args: unknown[]) => unknown>;
 
@@ -40,7 +40,8 @@ export function countFiles(count: (what: Counter) => void): Disposable {
   };
   stack.defer(syncBuiltinESMExports);
   for (const [name, what] of Object.entries(calls)) replace(fs as unknown as Functions, name, what);
-  for (const name of inThreads) replace(fs.promises as unknown as Functions, name, 'threadTrips');
+  for (const name of ['write', 'close']) replace(fs as unknown as Functions, name, 'threadTrips');
+  for (const name of promised) replace(fs.promises as unknown as Functions, name, 'threadTrips');
   syncBuiltinESMExports();
   return stack;
 }
