@@ -15,13 +15,15 @@ export { validateDevices } from './document/validate.ts';
 export { MetadataError, type MetadataErrorCode } from './errors.ts';
 export { CdiSpecs, type ContainerEdits } from './files/cdi.ts';
 export { type ClaimMetadataOptions, readLayoutsInUse } from './files/claim-dirs.ts';
-export {
-  ClaimMetadata,
-  type MetadataUpdate,
-  type PreparedRecord,
-  type UnpreparedRecord,
-} from './files/claim-metadata.ts';
-export type { ClaimRecord, DeviceName, PreparedContent, RequestRecord } from './files/claim-record.ts';
+export { ClaimMetadata, type MetadataUpdate } from './files/claim-metadata.ts';
+export type {
+  ClaimRecord,
+  DeviceName,
+  PreparedContent,
+  PreparedRecord,
+  RequestRecord,
+  UnpreparedRecord,
+} from './files/claim-record.ts';
 export { type ClaimRecords, RecordFiles } from './files/claim-records.ts';
 export { type InspectedClaim, type InspectedFile, inspectClaim } from './files/inspect-claim.ts';
 export type { Gate, GateHook } from './gate/gate.ts';

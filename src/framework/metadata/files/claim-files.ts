@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { defined } from '../../../lib/defined.ts';
 import type { ClaimIdentity } from '../document/document.ts';
-import { closeGate, gateHook, openFor } from '../gate/gate.ts';
+import { gateHook } from '../gate/gate.ts';
 import { type HostDirs, type LayoutName, placeOf } from '../layouts/layout.ts';
 import { attributesFilePrefix } from '../layouts/layout-attributes-json.ts';
 import { claimUidOf } from '../layouts/layout-downward-api.ts';
@@ -9,14 +9,13 @@ import { claimDirectory } from '../layouts/layout-v1.ts';
 import { layouts } from '../layouts/layouts.ts';
 import { ClaimSpecs, type ContainerEdits, metadataClass } from './cdi.ts';
 import type { ClaimMetadataOptions } from './claim-dirs.ts';
-import { type ClaimState, contentOf, hasGate, requestOf } from './claim-state.ts';
+import { type ClaimState, contentOf, requestOf } from './claim-state.ts';
 import { containerFilesOf, encodeContainerFile } from './container-files.ts';
 import {
   type HostFile,
   hostPath,
   listDir,
   listSubdirectories,
-  makeDirectory,
   putFile,
   readFileIfThere,
   removeEmptyDir,
@@ -29,7 +28,7 @@ import { removeUnknownIn, uidAfter } from './unknown-files.ts';
 
 export type ClaimFilesOptions = Pick<ClaimMetadataOptions, 'driver' | 'cdiDir' | 'gate' | 'later' | 'marker'>;
 
-/** What claims have on the host: metadata files, CDI specs and gates. All of it follows from a claim's state. */
+/** What claims have on the host besides gates: metadata files and CDI specs. All of it follows from a claim's state. */
 export class ClaimFiles {
   readonly #options: ClaimFilesOptions;
   readonly #dirs: HostDirs;
@@ -47,17 +46,8 @@ export class ClaimFiles {
     containerFilesOf(state, this.#dirs, this.#options.driver);
   }
 
-  /** To be called before a file can be blank: closes a gate that is open for another sandbox than the one that is served, and writes the specs that have the hook. */
-  layDownGate(state: ClaimState): void {
-    const { dataDir } = this.#dirs;
-    if (!hasGate(state)) closeGate(dataDir, state.claim);
-    else {
-      // Containers wait only in a directory that is there, whether it has files or not.
-      makeDirectory(claimDirectory(dataDir, state.claim));
-      // What it says to containers that wait, or have ended, stays. It opens only for a sandbox that was looked at.
-      const open = openFor(dataDir, state.claim);
-      if (open !== null && open !== state.servedBy) closeGate(dataDir, state.claim);
-    }
+  /** To be called before a file can be blank: writes the specs that have the hook. */
+  layDownHooks(state: ClaimState): void {
     this.#writeSpecs(state, true);
   }
 

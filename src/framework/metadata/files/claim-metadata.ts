@@ -4,21 +4,13 @@ import { metadataVersions } from '../document/codec.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
-import { checkGateHook, checkSandboxId, closeGate, type Gate, openFor, writeGate } from '../gate/gate.ts';
+import { checkGateHook, checkSandboxId } from '../gate/gate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
 import { ClaimDirs, type ClaimMetadataOptions } from './claim-dirs.ts';
 import { ClaimFiles } from './claim-files.ts';
-import type { ClaimRecord, PreparedContent } from './claim-record.ts';
-import {
-  type ClaimState,
-  closedFor,
-  contentOf,
-  findRequest,
-  hasGate,
-  requestOf,
-  servedFor,
-  updatedFor,
-} from './claim-state.ts';
+import { ClaimGate } from './claim-gate.ts';
+import type { ClaimRecord, PreparedContent, PreparedRecord, UnpreparedRecord } from './claim-record.ts';
+import { type ClaimState, contentOf, findRequest, hasGate, requestOf } from './claim-state.ts';
 import { holdDirectories } from './held-directories.ts';
 import { checkAllWritten, checkOwnership, checkPrepared } from './ownership.ts';
 import { prepareState, withContent } from './prepare-state.ts';
@@ -29,28 +21,6 @@ export interface MetadataUpdate {
   generation: number;
   /** Whether a file was written; `false` if all of them had this content already. */
   isWritten: boolean;
-}
-
-/** A claim to be laid down: what the driver prepared, and what is known about each of its requests. */
-export interface PreparedRecord {
-  record: ClaimRecord;
-  /** By base name; a request without an entry is deferred. */
-  contents: ReadonlyMap<string, PreparedContent>;
-  /**
-   * Called in the step that writes the record, for what is to be stored with it. From then on, files and gate follow from the
-   * record. What it throws fails the prepare of the claim.
-   */
-  commit?: (() => void) | undefined;
-}
-
-/** A claim whose files are to be removed. */
-export interface UnpreparedRecord {
-  claim: ClaimIdentity;
-  /**
-   * Called in the step that removes the record, after all files; also for a claim without a record. What it throws fails the
-   * unprepare of the claim.
-   */
-  discard?: (() => void) | undefined;
 }
 
 /** Runs a task for a claim with the claim's lock held. */
@@ -75,6 +45,7 @@ interface Laying {
 export class ClaimMetadata extends ClaimDirs {
   readonly #layouts: LayoutName[];
   readonly #files: ClaimFiles;
+  readonly #gate: ClaimGate;
 
   /** @throws MetadataError `metadata-invalid` without a layout or version: a CDI spec that mounts nothing is not valid */
   constructor(options: ClaimMetadataOptions) {
@@ -85,6 +56,7 @@ export class ClaimMetadata extends ClaimDirs {
     if (options.gate !== undefined) checkGateHook(options.gate);
     this.#layouts = layouts.map(({ name }) => name);
     this.#files = new ClaimFiles(options, this.hostDirs);
+    this.#gate = new ClaimGate(this.states, this.#files);
   }
 
   /**
@@ -110,7 +82,7 @@ export class ClaimMetadata extends ClaimDirs {
       const all = claims.map((claim) => ({ ...claim, uid: claim.record.claim.uid }));
       const batch = new Batch(all).map((claim) => this.#plan(claim));
       // Wherever this is interrupted: while a file can be blank, the spec that mounts it has the hook, and the gate is closed.
-      batch.run(({ state }) => this.#files.layDownGate(state));
+      batch.run(({ state }) => this.#layDownGate(state));
       this.states.together(() =>
         batch.run(({ state, isChanged, commit }) => {
           if (isChanged) this.states.write(state);
@@ -139,7 +111,7 @@ export class ClaimMetadata extends ClaimDirs {
       holdDirectories(() => {
         const state = this.states.readIn(dir);
         if (state === undefined) return;
-        this.#files.layDownGate(state);
+        this.#layDownGate(state);
         this.#files.layDownFiles(state);
       });
     const restored = await Promise.allSettled(
@@ -172,13 +144,8 @@ export class ClaimMetadata extends ClaimDirs {
       validateDevices(claim, request, devices);
       const base = baseRequest(request);
       const content = withContent(requestOf(state, base), devices, this.now());
-      const written = { ...state, requests: { ...state.requests, [base]: content } };
-      const next = sandboxId === undefined ? written : updatedFor(written, base, sandboxId);
-      // The state is written first, so that no generation is ever given out twice.
-      if (!isDeepStrictEqual(next, state)) this.states.write(next);
-      const isWritten = this.#files.layDown(next, base);
-      if (sandboxId !== undefined && next.servedBy === sandboxId) this.#letIn(next, sandboxId);
-      return { generation: next.layouts.length === 0 ? 0 : content.generation, isWritten };
+      const isWritten = this.#gate.update(state, base, content, sandboxId);
+      return { generation: state.layouts.length === 0 ? 0 : content.generation, isWritten };
     });
   }
 
@@ -197,9 +164,7 @@ export class ClaimMetadata extends ClaimDirs {
       if (!this.#isEnabled && found?.claim.uid !== claim.uid) return;
       const state = checkPrepared(found, claim);
       checkAllWritten(state, claim);
-      const next = servedFor(state, sandboxId);
-      if (!isDeepStrictEqual(next, state)) this.states.write(next);
-      this.#letIn(next, sandboxId);
+      this.#gate.open(state, sandboxId);
     });
   }
 
@@ -210,20 +175,7 @@ export class ClaimMetadata extends ClaimDirs {
    * @param requests whose files, by base name or full reference; default all
    */
   async withdraw(claim: ClaimIdentity, requests?: readonly string[]): Promise<void> {
-    const bases = requests?.map(baseRequest);
-    holdDirectories(() => {
-      const state = this.#readOrClose(claim);
-      if (state?.claim.uid !== claim.uid) return;
-      closeGate(this.options.dataDir, claim);
-      const over = Object.entries(state.requests).filter(([base]) => bases?.includes(base) ?? true);
-      const withdrawn = over.map(([base, { content: _over, ...request }]) => [base, request]);
-      const requests = { ...state.requests, ...Object.fromEntries(withdrawn) };
-      const { opening: _ended, ...kept } = state;
-      const next: ClaimState = { ...kept, requests, servedBy: null };
-      // The state first: if we are interrupted, the next call still knows that the content is withdrawn.
-      if (!isDeepStrictEqual(next, state)) this.states.write(next);
-      for (const [base] of over) this.#files.layDown(next, base);
-    });
+    holdDirectories(() => this.#gate.withdraw(claim, requests?.map(baseRequest)));
   }
 
   /**
@@ -233,7 +185,7 @@ export class ClaimMetadata extends ClaimDirs {
    * @throws MetadataError `metadata-name-invalid` for an invalid sandbox id, `metadata-io`
    */
   async holdGate(claim: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
-    this.#keepOut(claim, { state: 'waiting', sandboxId, reason });
+    holdDirectories(() => this.#gate.keepOut(claim, { state: 'waiting', sandboxId, reason }));
   }
 
   /**
@@ -241,7 +193,7 @@ export class ClaimMetadata extends ClaimDirs {
    * @throws MetadataError `metadata-name-invalid` for an invalid sandbox id, `metadata-io`
    */
   async endGate(claim: ClaimIdentity, sandboxId: string): Promise<void> {
-    this.#keepOut(claim, { state: 'ended', sandboxId });
+    holdDirectories(() => this.#gate.keepOut(claim, { state: 'ended', sandboxId }));
   }
 
   /** Removes what `prepare` and `update` created. It is fine if the claim is unknown, or known under a newer UID. */
@@ -349,10 +301,7 @@ export class ClaimMetadata extends ClaimDirs {
     const layouts = this.#isEnabled ? this.#layouts : [];
     const isGated = gate !== undefined;
     const preparation = { record, contents, layouts, versions, isGated, bootId, attributesOf, now: this.now() };
-    const next = prepareState(preparation, kept);
-    // A gate that is not open any more, or not yet there, opens when the sandbox was looked at again.
-    const isOpen = !hasGate(next) || openFor(this.options.dataDir, next.claim) === next.servedBy;
-    const state: ClaimState = isOpen ? next : { ...next, servedBy: null };
+    const state = this.#gate.prepared(prepareState(preparation, kept));
     this.#files.check(state);
     // Before the record forgets them.
     if (kept !== undefined) this.#files.removeOver(kept, state);
@@ -371,46 +320,14 @@ export class ClaimMetadata extends ClaimDirs {
     };
   }
 
-  /** To be called after the state is recorded. */
-  #letIn(state: ClaimState, sandboxId: string): void {
-    // Files that no update writes: what they say was known at prepare, and something may have removed or damaged them.
-    for (const [base, { isGated }] of Object.entries(state.requests)) {
-      if (isGated !== true) this.#files.layDown(state, base);
-    }
-    if (hasGate(state)) writeGate(this.options.dataDir, state.claim, { state: 'served', sandboxId });
+  #layDownGate(state: ClaimState): void {
+    this.#gate.layDown(state);
+    this.#files.layDownHooks(state);
   }
 
   /** Whether containers of the claim wait for an update. */
   #isPending(state: ClaimState): boolean {
     if (hasGate(state)) return !state.servedBy;
     return Object.values(state.requests).some(({ content }) => content === undefined);
-  }
-
-  /** The files of a claim whose record cannot be read stay as they are, so no container may start with them. */
-  #readOrClose(claim: ClaimIdentity): ClaimState | undefined {
-    try {
-      return this.states.read(claim);
-    } catch (error) {
-      closeGate(this.options.dataDir, claim);
-      throw error;
-    }
-  }
-
-  #keepOut(claim: ClaimIdentity, gate: Gate): void {
-    holdDirectories(() => {
-      const state = this.states.read(claim);
-      if (state?.claim.uid !== claim.uid || !hasGate(state)) return;
-      if (state.servedBy && state.servedBy !== gate.sandboxId) return;
-      // First the gate, which must not be open longer than the record says.
-      writeGate(this.options.dataDir, claim, gate);
-      if (closedFor(state, gate.sandboxId) === state) return;
-      // Read again: a sandbox that ends does not wait for the lock of its claims, which another instance may hold.
-      this.states.together(() => {
-        const current = this.states.read(claim);
-        if (current?.claim.uid !== claim.uid) return;
-        const next = closedFor(current, gate.sandboxId);
-        if (next !== current) this.states.write(next);
-      });
-    });
   }
 }

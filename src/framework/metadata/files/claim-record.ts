@@ -32,3 +32,25 @@ export interface ClaimRecord {
 
 /** What is known about a request when its claim is prepared: its devices, or that they follow in an update. */
 export type PreparedContent = DeviceMetadata[] | 'deferred';
+
+/** A claim to be laid down: what the driver prepared, and what is known about each of its requests. */
+export interface PreparedRecord {
+  record: ClaimRecord;
+  /** By base name; a request without an entry is deferred. */
+  contents: ReadonlyMap<string, PreparedContent>;
+  /**
+   * Called in the step that writes the record, for what is to be stored with it. From then on, files and gate follow from the
+   * record. What it throws fails the prepare of the claim.
+   */
+  commit?: (() => void) | undefined;
+}
+
+/** A claim whose files are to be removed. */
+export interface UnpreparedRecord {
+  claim: ClaimIdentity;
+  /**
+   * Called in the step that removes the record, after all files; also for a claim without a record. What it throws fails the
+   * unprepare of the claim.
+   */
+  discard?: (() => void) | undefined;
+}

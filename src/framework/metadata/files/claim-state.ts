@@ -184,29 +184,6 @@ export function hasGate({ requests }: ClaimState): boolean {
   return Object.values(requests).some(({ isGated }) => isGated === true);
 }
 
-/** Returns the state in which containers of the sandbox, and of no other, may start. */
-export function servedFor({ opening: _over, ...state }: ClaimState, sandboxId: string): ClaimState {
-  return { ...state, servedBy: sandboxId };
-}
-
-/** Returns the state after an update of a request for a sandbox: once all that containers wait for are updated, it is served. */
-export function updatedFor(state: ClaimState, base: string, sandboxId: string): ClaimState {
-  if (state.servedBy === sandboxId) return state;
-  const before = state.opening?.sandboxId === sandboxId ? state.opening.requests : [];
-  const requests = [...new Set([...before, base])];
-  const isComplete = Object.entries(state.requests).every(([name, { isGated }]) => !isGated || requests.includes(name));
-  return isComplete ? servedFor(state, sandboxId) : { ...state, opening: { sandboxId, requests } };
-}
-
-/** Returns the state in which containers of the sandbox may not start; the same object if they may not anyway. */
-export function closedFor(state: ClaimState, sandboxId: string): ClaimState {
-  const { opening, ...rest } = state;
-  const isOpening = opening?.sandboxId === sandboxId;
-  if (state.servedBy !== sandboxId && !isOpening) return state;
-  const servedBy = state.servedBy === sandboxId ? null : state.servedBy;
-  return { ...rest, servedBy, ...(opening !== undefined && !isOpening && { opening }) };
-}
-
 /** Own members only: `constructor` is a valid name of a request. */
 export function findRequest<T>(requests: Readonly<Record<string, T>>, base: string): T | undefined {
   return Object.hasOwn(requests, base) ? requests[base] : undefined;

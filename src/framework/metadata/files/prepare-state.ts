@@ -7,7 +7,6 @@ import type { LayoutName } from '../layouts/layout.ts';
 import { pathPart } from '../layouts/paths.ts';
 import type { ClaimRecord, DeviceName, PreparedContent, RequestRecord } from './claim-record.ts';
 import { type ClaimState, findRequest, type RequestState } from './claim-state.ts';
-import { findUnwritten } from './ownership.ts';
 
 /** Input for preparing a claim. */
 export interface Preparation {
@@ -52,15 +51,13 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
   const pods = [record.podUid, ...(record.otherPodUids ?? [])].filter((uid) => uid !== undefined && uid !== podUid);
   const otherPodUids = pods.length === 0 ? undefined : (pods as string[]);
   const versions = versionsOf(preparation.versions, kept);
-  const state = {
+  return {
     claim,
     ...defined({ podClaimName, podUid, otherPodUids, bootId, versions }),
     layouts: [...new Set([...(kept?.layouts ?? []), ...layouts])],
     requests: Object.fromEntries(requests),
+    servedBy: isOver ? null : kept.servedBy,
   };
-  // It was served while metadata was off, or for fewer requests.
-  const isTooOpen = findUnwritten(state) !== undefined;
-  return { ...state, servedBy: isOver || isTooOpen ? null : (kept?.servedBy ?? null) };
 }
 
 /** Whether a request was prepared with other devices than now: the claim was deallocated meanwhile. */
