@@ -5,9 +5,7 @@ import type { App } from './app.ts';
 
 /** `netdra run`: the driver. */
 export function runCommand(): Command {
-  const command = new Command('run').description(
-    'serve the VFs of this node: kubelet plugin and NRI plugin in one process',
-  );
+  const command = new Command('run').description('run the driver of this node (kubelet plugin and NRI plugin)');
   for (const name of flagNames) command.addOption(flagOption(name));
   return command.action(runDriver);
 }

@@ -24,7 +24,7 @@ export function checkWritableDirectories(directories: readonly WritableDirectory
       accessSync(existing, constants.W_OK | constants.X_OK);
     } catch (cause) {
       const code = errnoCode(cause) ?? 'unknown';
-      const where = existing === path ? '' : `, which would be made in ${existing}`;
+      const where = existing === path ? '' : `, which would be created in ${existing}`;
       const hint =
         code === 'EROFS'
           ? `mount it writable, or see ${flag}`

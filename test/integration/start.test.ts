@@ -99,7 +99,7 @@ describe('netdra run with unusable settings', () => {
   });
 
   it.runIf(isMachineRoot).each([
-    ['plugins', '--kubelet-plugins-dir', 'plugins/sriov.netdra.dev, which would be made in \\S+/plugins'],
+    ['plugins', '--kubelet-plugins-dir', 'plugins/sriov.netdra.dev, which would be created in \\S+/plugins'],
     ['registry', '--kubelet-registry-dir', 'registry'],
     ['cdi', '--cdi-dir', 'cdi'],
   ])('reports that it may not write to its directory %s', (name, flag, shown) => {
@@ -111,7 +111,7 @@ describe('netdra run with unusable settings', () => {
   it.runIf(isMachineRoot)('reports that it may not write to a directory that only a flag requires', () => {
     chownSync(path('attributes'), unprivileged, unprivileged);
     const state = start([`--state-dir=${path('attributes', 'state')}`]);
-    expectOneLine(state, /cannot write to \S+\/state, which would be made in \S+\/attributes \(EACCES\) .*--state-dir/);
+    expectOneLine(state, /cannot write to \S+\/state, which would be created in \S+\/attributes \(EACCES\) .*--state-dir/);
   });
 
   it('reports that its port is taken', () => {
@@ -193,7 +193,7 @@ describe('netdra run with unusable settings', () => {
       expect(devices[0]?.interfaceName).toBeDefined();
       const findings = JSON.parse(tool('doctor').stdout) as Finding[];
       const messageOf = (name: string) => findings.find(({ check }) => check === name)?.message;
-      expect(messageOf('SR-IOV')).toBe('no card has it; VFs are simulated');
+      expect(messageOf('SR-IOV')).toBe('no card supports it; VFs are simulated');
       expect(messageOf('NRI')).toContain(path('nri.sock'));
       expect(messageOf('plugin directory')).toContain(path('plugins', 'nic.example.com'));
     } finally {

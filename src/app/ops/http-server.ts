@@ -81,25 +81,25 @@ async function answer(
     response.writeHead(status, { 'content-type': contentType });
     response.end(request.method === 'HEAD' ? undefined : text);
   };
-  if (request.method !== 'GET' && request.method !== 'HEAD') return send(405, 'only GET and HEAD\n');
+  if (request.method !== 'GET' && request.method !== 'HEAD') return send(405, 'use GET or HEAD\n');
   const url = URL.parse(request.url ?? '/', 'http://localhost');
-  if (url === null) return send(400, 'this is no path\n');
+  if (url === null) return send(400, 'invalid path\n');
   switch (url.pathname) {
     case '/metrics': {
       const { contentType, text } = await metrics.render();
       return send(200, text, contentType);
     }
     case '/healthz':
-      return (await poolAnswers()) ? send(200, 'ok\n') : send(503, 'no file can be read: the thread pool is blocked\n');
+      return (await poolAnswers()) ? send(200, 'ok\n') : send(503, 'cannot read files: the thread pool is blocked\n');
     case '/readyz':
       return send(readiness.ready ? 200 : 503, readiness.report());
     case '/identity': {
       const nonce = url.searchParams.get('nonce');
-      if (token === undefined || nonce === null) return send(404, 'there is no identity here\n');
+      if (token === undefined || nonce === null) return send(404, 'no identity available\n');
       return send(200, token.prove(nonce.slice(0, 64)));
     }
     default:
-      return send(404, 'there are /metrics, /healthz and /readyz\n');
+      return send(404, 'not found; try /metrics, /healthz or /readyz\n');
   }
 }
 

@@ -28,10 +28,10 @@ const trafficMetrics: Record<keyof LinkTraffic, [name: string, help: string]> = 
   txBytes: ['netdra_vf_transmit_bytes_total', 'Bytes sent by a VF in a pod.'],
   rxPackets: ['netdra_vf_receive_packets_total', 'Packets received by a VF in a pod.'],
   txPackets: ['netdra_vf_transmit_packets_total', 'Packets sent by a VF in a pod.'],
-  rxDropped: ['netdra_vf_receive_dropped_total', 'Packets to a VF in a pod that were dropped.'],
-  txDropped: ['netdra_vf_transmit_dropped_total', 'Packets of a VF in a pod that were dropped.'],
-  rxErrors: ['netdra_vf_receive_errors_total', "Errors at reception that a VF's interface has counted."],
-  txErrors: ['netdra_vf_transmit_errors_total', "Errors at sending that a VF's interface has counted."],
+  rxDropped: ['netdra_vf_receive_dropped_total', 'Dropped packets to a VF in a pod.'],
+  txDropped: ['netdra_vf_transmit_dropped_total', 'Dropped packets from a VF in a pod.'],
+  rxErrors: ['netdra_vf_receive_errors_total', 'Receive errors of the interface of a VF in a pod.'],
+  txErrors: ['netdra_vf_transmit_errors_total', 'Transmit errors of the interface of a VF in a pod.'],
 };
 
 /**
@@ -94,17 +94,16 @@ export class Metrics {
     this.#read('netdra_policy_valid', policy, () => Number(sources.isPolicyValid()));
     const withheld = 'Devices that new claims cannot get, by reason.';
     this.#readBy('reason', 'netdra_devices_withheld', withheld, async () => (await counts()).withheld);
-    const unhealthy = 'Devices with which something is wrong, by condition, whatever the inventory policy makes of it.';
+    const unhealthy = 'Devices with a fault, by condition, tainted or not.';
     this.#readBy('condition', 'netdra_devices_unhealthy', unhealthy, async () => (await counts()).inCondition);
     this.#readPfs(counts);
-    const free =
-      'Devices that new claims can get: offered, of no claim, and with nothing wrong that keeps claims away.';
+    const free = 'Devices available to new claims: offered, unallocated and not withheld.';
     this.#read('netdra_devices_free', free, async () => (await counts()).free);
-    this.#read('netdra_devices_used', 'Devices that claims have.', sources.devicesUsed);
+    this.#read('netdra_devices_used', 'Devices held by claims.', sources.devicesUsed);
     this.#read('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
     this.#readWaits(sources);
     this.#read('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
-    const claims = 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.';
+    const claims = 'Claims by state; preparing and unpreparing last only after failures.';
     const none = { preparing: 0, prepared: 0, unpreparing: 0 };
     if (sources.vfTraffic !== undefined) this.#readTraffic(sources.vfTraffic);
     this.#readBy('state', 'netdra_claims', claims, () => ({ ...none, ...sources.claimsByState() }));
@@ -112,7 +111,7 @@ export class Metrics {
 
   #readWaits({ waitsMs }: NodeFacts): void {
     this.#read('netdra_sandboxes_waiting', 'Pods that wait for their VFs.', () => waitsMs().length);
-    const longest = 'How long the pod has waited that waits longest for its VFs; 0 if none waits.';
+    const longest = 'Longest current wait of a pod for its VFs, in seconds; 0 if none waits.';
     this.#read('netdra_sandbox_wait_max_seconds', longest, () => Math.max(0, ...waitsMs()) / 1_000);
   }
 
@@ -191,7 +190,7 @@ export class Metrics {
     const readings = this.#readings;
     new Gauge({
       name: 'netdra_metrics_unreadable',
-      help: 'Always 1, by the name of each metric that could not be read and is missing on this page.',
+      help: 'Metrics that could not be read and are missing here; always 1.',
       labelNames: ['metric'],
       registers: [this.#registry],
       async collect() {
@@ -246,31 +245,31 @@ function createOwnMetrics(registers: Registry[]) {
     new Gauge({ name, help, labelNames, registers });
   const histogram = <L extends string>(name: string, help: string, buckets: number[], labelNames: L[] = []) =>
     new Histogram({ name, help, buckets, labelNames, registers });
-  const updateErrors = 'Updates of metadata after its claim was prepared that failed.';
+  const updateErrors = 'Failed updates of metadata after its claim was prepared.';
   const writeTime = 'Time to write the metadata of one request.';
-  const callTime = "Duration of prepare and unprepare calls, without the framework's part.";
+  const callTime = "Duration of the driver's part of prepare and unprepare calls.";
   const hookTime = 'Duration of NRI hooks, for pods with and without claims.';
   const attachTime = 'Time from the start of the sandbox of a pod until all of its VFs were ready, or the pod ended.';
-  const attachErrors = 'Failed attempts to attach the VFs of a claim, by reason. The driver retries them.';
-  const registrations = 'Registrations with the kubelet, connections to the runtime.';
-  const published = 'Whether the API server has the ResourceSlices as wanted: 0 or 1.';
+  const attachErrors = 'Failed attempts to attach the VFs of a claim, by error code. The driver retries them.';
+  const registrations = 'Registrations with the kubelet and connections to the runtime.';
+  const published = 'Whether the published ResourceSlices are up to date: 0 or 1.';
   const apiErrors = 'Failed writes to the API server, by object: slices, status, events or nodes.';
-  const numa = 'Containers with exclusive CPUs and devices that were created, or refused, by where their devices are.';
+  const numa = 'Containers with exclusive CPUs and devices, by the result of comparing their NUMA nodes.';
   const drifts =
     'Settings of VFs in pods that differed from class and claim: restored, lost at the PF, or changed and reported.';
-  const expiry = 'When the certificate for metrics and probes expires, Unix time in seconds.';
-  const stalls = 'Seconds in which the event loop stalled beyond the threshold.';
+  const expiry = 'Expiry of the certificate for metrics and probes, Unix time in seconds.';
+  const stalls = 'Stalls of the event loop beyond the threshold.';
   return {
     metadataWrites: counter('dra_metadata_writes_total', 'Metadata writes, including updates.'),
-    metadataWriteErrors: counter('dra_metadata_write_errors_total', 'Metadata that could not be written, by error.', [
+    metadataWriteErrors: counter('dra_metadata_write_errors_total', 'Failed metadata writes, by error code.', [
       'error_type',
     ]),
     metadataUpdateErrors: counter('dra_metadata_update_errors_total', updateErrors, ['error_type']),
     metadataWriteSeconds: histogram('dra_metadata_write_duration_seconds', writeTime, writeBuckets),
     callSeconds: histogram('netdra_claim_duration_seconds', callTime, callBuckets, ['operation', 'result']),
-    claimErrors: counter('netdra_claim_errors_total', 'Claims that failed, by reason.', ['operation', 'code']),
+    claimErrors: counter('netdra_claim_errors_total', 'Failed claims, by error code.', ['operation', 'code']),
     hookSeconds: histogram('netdra_hook_duration_seconds', hookTime, callBuckets, ['hook', 'result']),
-    hookErrors: counter('netdra_hook_errors_total', 'Events that were refused, by reason.', ['hook', 'code']),
+    hookErrors: counter('netdra_hook_errors_total', 'Failed NRI events, by error code.', ['hook', 'code']),
     attachSeconds: histogram('netdra_attach_duration_seconds', attachTime, attachBuckets, ['result', 'phase']),
     attachErrors: counter('netdra_attach_errors_total', attachErrors, ['code']),
     numaContainers: counter('netdra_numa_containers_total', numa, ['result']),

@@ -63,7 +63,10 @@ export class Operations implements AsyncDisposable {
           await operations[Symbol.asyncDispose]();
           throw foreign;
         });
-        options.logger.info({ address: options.address }, 'another instance serves metrics and probes: waiting for it');
+        options.logger.info(
+          { address: options.address },
+          'waiting for the other instance that serves metrics and probes',
+        );
         operations.#takeover = operations.#serveLater(options.address, options);
         return operations;
       }
@@ -112,7 +115,8 @@ export class Operations implements AsyncDisposable {
       try {
         return await this.#serve(address, options);
       } catch (error) {
-        if (!isTaken(error)) return options.logger.error({ err: error }, `no metrics and probes: ${explain(error)}`);
+        if (!isTaken(error))
+          return options.logger.error({ err: error }, `metrics and probes cannot be served: ${explain(error)}`);
         // Deliberately not caught: a driver whose probes another program answers must not go on.
         if (attempt % attemptsPerCheck === 0 && !signal.aborted) await checkHolder(address, options);
       }
@@ -145,7 +149,7 @@ export class Operations implements AsyncDisposable {
 /** @throws NetdraError `address-unavailable` if a foreign program has the address */
 async function checkHolder(address: string, { token }: OperationsOptions): Promise<void> {
   if (token === undefined || (await token.whoHas(parseAddress(address))) !== 'foreign') return;
-  const message = `another program has ${address}, where metrics and probes are to be served`;
+  const message = `another program listens on ${address}, where metrics and probes are served`;
   const hint = 'choose another port: http.port in the chart, --http-address of the driver';
   throw new NetdraError('address-unavailable', message, { hint });
 }

@@ -38,7 +38,7 @@ export class TlsFiles {
     const certificate = this.#parse('cert', 'certificate', () => new X509Certificate(pair.cert));
     const key: KeyObject = this.#parse('key', 'private key', () => createPrivateKey(pair.key));
     if (!certificate.checkPrivateKey(key)) {
-      throw this.#invalid('key', 'is not the private key of the certificate beside it');
+      throw this.#invalid('key', 'is not the private key of the certificate next to it');
     }
     // Anything else that OpenSSL rejects, such as a broken chain or a key that is too small.
     this.#parse('cert', 'certificate that can be served', () => createSecureContext(pair));

@@ -29,7 +29,7 @@ describe('/healthz', () => {
     expect(await once(lines, 'line')).toEqual(['blocked']);
     // Before the kubelet gives the probe up, which it does after 5 s.
     const signal = AbortSignal.timeout(5_000);
-    expect(await healthz()).toEqual([503, 'no file can be read: the thread pool is blocked\n']);
+    expect(await healthz()).toEqual([503, 'cannot read files: the thread pool is blocked\n']);
     expect(signal.aborted).toBe(false);
     start('sh', ['-c', 'exec 3>"$1"; exec sleep 30', 'sh', fifo]);
     await expect.poll(healthz, { timeout: 10_000 }).toEqual([200, 'ok\n']);

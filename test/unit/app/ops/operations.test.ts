@@ -70,7 +70,7 @@ describe('Operations', () => {
         logger: new RecordingLogger(),
       };
       await expect(Operations.start({ ...options, address, waitForAddress: true, token })).rejects.toThrow(
-        `another program has ${address}, where metrics and probes are to be served`,
+        `another program listens on ${address}, where metrics and probes are served`,
       );
       foreign.closeAllConnections();
       foreign.close();

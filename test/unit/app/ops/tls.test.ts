@@ -138,7 +138,7 @@ describe('metrics and probes over HTTPS', () => {
     [
       'the key of another certificate',
       { ...filesOf(own), 'tls.key': createCertificate('other').key },
-      'tls.key is not the private key of the certificate beside it',
+      'tls.key is not the private key of the certificate next to it',
     ],
   ])('do not start with %s, and name the faulty file', async (_, files, message) => {
     mount(files);
