@@ -192,9 +192,9 @@ export const wrongInputs: readonly WrongInput[] = [
   ]),
   inFile('nothing to check', object('v1', 'Pod', ''), [
     1,
-    'there is no inventory policy and no VFConfig for sriov.netdra.dev in it',
+    'contains neither an inventory policy nor a VFConfig for sriov.netdra.dev',
   ]),
-  inFile('an empty file', '', [1, 'there is no inventory policy and no VFConfig for sriov.netdra.dev in it']),
+  inFile('an empty file', '', [1, 'contains neither an inventory policy nor a VFConfig for sriov.netdra.dev']),
   onLine('a file that is not there', 'validate missing.yaml', [
     1,
     `document: cannot be read: ENOENT: no such file or directory, open 'missing.yaml'`,

@@ -21,7 +21,7 @@ import {
 } from './cli/commands.ts';
 
 const exitCodes = `
-Exit codes: 0 for success; 1 if the command failed, or if a check has found a fault (doctor, metadata, status, validate)
+Exit codes: 0 on success; 1 if the command failed, or found a problem (doctor, metadata, status, validate)
 or convert has left something out; 2 for a command line that is not understood.`;
 
 /** The command line of netdra. Commands load their code when they are run: the driver alone takes half a second. */
@@ -44,7 +44,7 @@ export function createProgram(): Command {
 
 /** The plugin of kubectl: it looks at the cluster, whereas netdra looks at its node. */
 export function createKubectlPlugin(): Command {
-  const description = 'netdra in a cluster, seen from outside: its driver, devices and claims';
+  const description = 'inspect the driver, devices and claims of a cluster';
   return assemble('kubectl netdra', description, [
     statusCommand(),
     clusterClaimsCommand(),

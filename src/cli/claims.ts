@@ -76,7 +76,7 @@ async function findPlace(device: StoredDevice, hostLinks: Link[]): Promise<Devic
   // Only a simulated VF has an alias by which it can be found.
   const find = (links: Link[]) =>
     findVf(links, { pciAddress }) ?? findVf(links, { alias: formatSimulatedAlias(pciAddress) });
-  let problem = `no interface of it is ${netnsPath === undefined ? 'on the host' : `in ${netnsPath} or on the host`}`;
+  let problem = `its interface is not ${netnsPath === undefined ? 'on the host' : `in ${netnsPath} or on the host`}`;
   if (sandboxId !== undefined && netnsPath !== undefined) {
     try {
       using netns = NetnsHandle.open(netnsPath);

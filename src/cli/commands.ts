@@ -189,11 +189,7 @@ export function logCommand(): Command {
 export function seccompCommand(): Command {
   return new Command('seccomp')
     .description("print the driver's seccomp profile, or install it where the kubelet looks for profiles")
-    .option(
-      '--install <path>',
-      'file to write, below the directory seccomp of the kubelet',
-      argument(parseAbsolutePath),
-    )
+    .option('--install <path>', "file to write, below the kubelet's seccomp directory", argument(parseAbsolutePath))
     .action(({ install }: { install?: string }) =>
       runTool(async () => {
         const { installProfile, profileText } = await import('./seccomp.ts');
@@ -211,10 +207,7 @@ export function validateCommand(): Command {
     )
     .argument('<file...>', 'YAML or JSON, with any number of documents; - for standard input')
     .addOption(outputOption('github', 'sarif'))
-    .option(
-      '--strict',
-      'count notes as faults, and report objects that are not checked because of a slip in kind or apiVersion',
-    )
+    .option('--strict', 'count notes as faults, and report objects skipped because of a misspelled kind or apiVersion')
     .addOption(flagOption('driverName'))
     .addOption(flagOption('openClaimFields'))
     .action((files: string[], options: ValidateCommandOptions) =>
@@ -243,8 +236,8 @@ export function convertCommand(): Command {
     .argument('<file...>', 'YAML or JSON, with any number of documents; - for standard input')
     .addOption(flagOption('driverName'))
     .option('--resource-prefix <domain>', 'RESOURCE_PREFIX of the SR-IOV operator (default: openshift.io)')
-    .option('--take-over', 'let netdra create the VFs, instead of the operator', false)
-    .option('--allow-partial', 'print what can be converted, exit code 0', false)
+    .option('--take-over', 'let netdra create the VFs instead of the operator', false)
+    .option('--allow-partial', 'print convertible objects despite errors, and exit with 0', false)
     .action((files: string[], options: ConvertOptions & { allowPartial: boolean }) =>
       runTool(async () => {
         const { convertFiles } = await import('./convert/convert.ts');
@@ -261,11 +254,9 @@ export function convertCommand(): Command {
 /** `netdra completion`: the script for a shell; with words, what may follow them. */
 export function completionCommand(...shells: Shell[]): Command {
   const command: Command = new Command('completion')
-    .description(
-      'print the script that has a shell complete commands and flags; with words after it, what may follow them',
-    )
-    .addArgument(new Argument('<shell>', 'what the script is for').choices(shells))
-    .argument('[word...]', 'words after the name of the command; the last one is incomplete')
+    .description('print the completion script of a shell, or completions for the given words')
+    .addArgument(new Argument('<shell>', 'target of the script').choices(shells))
+    .argument('[word...]', 'words of the command line after the command name; the last one is to be completed')
     .action((shell: Shell, words: string[]) =>
       runTool(async () => {
         const { completionScripts, completionsOf, formatCompletions } = await import('./completion.ts');

@@ -37,7 +37,7 @@ const styles: Record<FindingLevel, 'green' | 'yellow' | 'red'> = { ok: 'green', 
 /** One line for each finding: `problem  NRI: off: there is no socket … → set disable = false …`. */
 export function formatFindings(terminal: Terminal, findings: Finding[]): string {
   const lines = findings.map(({ check, level, message, fix }) => {
-    const end = fix === undefined ? '' : `; to mend it: ${fix}`;
+    const end = fix === undefined ? '' : `; to fix it: ${fix}`;
     return `${terminal.style(styles[level], level.padEnd(7))}  ${terminal.style('bold', check)}: ${message}${end}\n`;
   });
   const count = (wanted: FindingLevel) => findings.filter(({ level }) => level === wanted).length;

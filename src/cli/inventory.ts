@@ -76,7 +76,7 @@ function findTree(stateDir: string): string {
   if (existsSync(tree)) return tree;
   throw new SriovError('sysfs-unreadable', `there are no simulated VFs in ${stateDir}`, {
     path: tree,
-    hint: 'the driver makes them when it starts with --simulate; is --state-dir, or --kubelet-plugins-dir and --driver-name, as the driver has it?',
+    hint: "the driver creates them when it starts with --simulate; check that --state-dir, or --kubelet-plugins-dir and --driver-name, match the driver's",
   });
 }
 
@@ -90,7 +90,7 @@ export function formatInventory(terminal: Terminal, view: InventoryView): string
     ...(excluded.length === 0 ? [] : ['\n', formatExcluded(terminal, excluded)]),
     ...switchedOnAtStart.map(
       ({ pciAddress, numVfs }) =>
-        `\n${pciAddress}: the driver will switch on ${numVfs} VFs, as the policy says; if it runs already, its log says why it could not\n`,
+        `\n${pciAddress}: the driver will enable ${numVfs} VFs, as the policy says; if it is already running, its log says why that failed\n`,
     ),
     ...warnings.map((text) => `\n${terminal.style('yellow', 'warning:')} ${text}\n`),
     ...problems.map((text) => `\n${terminal.style('red', 'problem:')} ${text}\n`),

@@ -63,7 +63,7 @@ export function findClaim(claims: readonly Pick<StoredClaim, 'identity'>[], name
   return claim;
 }
 
-const preparedHint = 'netdra claims lists those that are; give namespace/name, or the path of a file';
+const preparedHint = 'netdra claims lists prepared claims; pass namespace/name, or the path of a file';
 
 /** @throws NetdraError `claim-not-prepared`; MetadataError */
 export async function viewClaimFiles(
@@ -124,10 +124,10 @@ function formatGate(terminal: Terminal, gate: NonNullable<InspectedClaim['gate']
 }
 
 const stateTexts: Record<InspectedClaim['files'][number]['state'], ['green' | 'yellow' | 'red', string]> = {
-  current: ['green', 'as it should be'],
+  current: ['green', 'up to date'],
   pending: ['yellow', 'not written yet, since the pod has no sandbox with the device'],
   missing: ['red', 'missing'],
-  different: ['red', 'says something else than the driver knows'],
+  different: ['red', 'differs from what the driver wrote'],
 };
 
 function styleState(terminal: Terminal, state: keyof typeof stateTexts): string {

@@ -96,7 +96,7 @@ class Validator {
       const before = checked + faults.length;
       for (const document of await this.#read(file)) this.#check(document, document.value, []);
       if (this.#result.checked + faults.length > before) continue;
-      const nothing = `there is no inventory policy and no VFConfig for ${this.#options.driverName} in it`;
+      const nothing = `contains neither an inventory policy nor a VFConfig for ${this.#options.driverName}`;
       if (this.#options.strict) faults.push({ file, ...start, field: 'document', message: nothing });
       else this.#result.notes.push(`${file}: ${nothing}`);
     }

@@ -79,7 +79,7 @@ const flags = {
   podUid: {
     value: '<uid>',
     env: 'POD_UID',
-    help: "UID of the driver's own pod; lets two instances serve side by side during a rolling update",
+    help: "UID of the driver's own pod, for rolling updates with two instances side by side",
   },
   cdiDir: directory('directory for CDI specs; the runtime must scan it', {
     env: 'NETDRA_CDI_DIR',
@@ -98,7 +98,7 @@ const flags = {
     value: '<uses>',
     default: cniUses.join(','),
     parse: namesAmong(cniUses, { mayBeEmpty: true }),
-    help: `what CNI plugins may do, comma-separated: ${cniUses.join(', ')}; empty: nothing`,
+    help: `allowed uses of CNI plugins, comma-separated: ${cniUses.join(', ')}; empty: none`,
   },
   cniAllowedPlugins: {
     value: '<names>',
@@ -112,7 +112,7 @@ const flags = {
     parse: parseList,
     help: 'namespaces whose NetworkAttachmentDefinitions may select plugins, comma-separated; *: all',
   },
-  procSysDir: directory("the host's /proc/sys, mounted writable: for sysctls of interfaces", {
+  procSysDir: directory("writable mount of the host's /proc/sys, for sysctls of interfaces", {
     env: 'NETDRA_PROC_SYS_DIR',
     default: '/proc/sys',
   }),
@@ -123,7 +123,7 @@ const flags = {
     help: "the runtime's NRI socket",
   },
   nriPluginName: { value: '<name>', default: 'netdra', help: 'NRI plugin name' },
-  nriPluginIndex: { value: '<nn>', default: '10', help: 'two digits that order the NRI plugins' },
+  nriPluginIndex: { value: '<nn>', default: '10', help: 'NRI plugin index: two digits that order the plugins' },
   metadataLayouts: {
     value: '<names>',
     default: 'v1,kep',
@@ -158,22 +158,20 @@ const flags = {
   gateProgram: {
     value: '<path>',
     env: 'NETDRA_GATE_PROGRAM',
-    help: 'netdra-gate, the program of the OCI hook, which is copied to the node (default: the one beside the driver)',
+    help: 'netdra-gate binary, which is copied to the node as OCI hook (default: the one next to the driver)',
   },
   hooklessRuntimeHandlers: {
     value: '<names>',
     env: 'NETDRA_HOOKLESS_RUNTIME_HANDLERS',
     default: defaultHooklessHandlers.join(','),
     parse: parseHandlers,
-    help: 'runtime handlers that may not run OCI hooks, comma-separated, with * for any characters',
+    help: 'runtime handlers that may not run OCI hooks, comma-separated; * matches any characters',
   },
   liveUpdates: toggle('follow changes of addresses, MTU, MAC and link in running pods', { default: 'true' }),
   listAttributes: toggle(
-    'offer NUMA nodes as lists, with the other nodes of the same socket; needs the feature gate DRAListTypeAttributes',
+    'publish NUMA nodes as lists, with the other nodes of the same socket; needs the feature gate DRAListTypeAttributes',
   ),
-  nodeView: toggle(
-    'show the devices of the node in the API, as NodeNetworkDevices; needs its CustomResourceDefinition',
-  ),
+  nodeView: toggle('publish the devices of the node as NodeNetworkDevices; needs their CustomResourceDefinition'),
   openClaimFields: {
     value: '<fields>',
     default: '',
@@ -183,10 +181,10 @@ const flags = {
   inventoryPolicy: {
     value: '<path>',
     env: 'NETDRA_INVENTORY_POLICY',
-    help: 'file that selects the VFs to offer; read again when it changes',
+    help: 'inventory policy file; reloaded on changes',
   },
   policyObjects: toggle(
-    'follow NetworkDevicePolicies of the API server, which come before the file; needs their CustomResourceDefinition',
+    'apply NetworkDevicePolicies, which take precedence over the file; needs their CustomResourceDefinition',
   ),
   reconcileIntervalMs: {
     value: '<seconds>',
@@ -198,13 +196,13 @@ const flags = {
   httpAddress: {
     value: '<address>',
     parse: (text: string) => parseAddress(text) && text,
-    help: 'where to serve /metrics, /healthz and /readyz: HOST:PORT, [IPV6]:PORT or :PORT; disabled if unset',
+    help: 'address of /metrics, /healthz and /readyz: HOST:PORT, [IPV6]:PORT or :PORT; disabled if unset',
   },
   httpTlsDir: {
     value: '<path>',
-    help: 'directory with tls.crt and tls.key to serve them over HTTPS; read again when they change',
+    help: 'directory with tls.crt and tls.key for HTTPS; reloaded on changes',
   },
-  vfTraffic: toggle('metrics with the traffic of each VF in a pod: up to 512 VFs with 8 series each'),
+  vfTraffic: toggle('export the traffic of each VF in a pod as metrics: up to 512 VFs with 8 series each'),
   simulate: {
     value: '<vfs>',
     env: 'NETDRA_SIMULATE',

@@ -72,7 +72,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       });
       const { code, stdout } = await netdra('metadata', `${cluster.namespace}/seen`, dirs);
       expect(code).toBe(0);
-      expect(stdout).toMatch(/request vf: generation 1\n {2}v1: as it should be .*\n {2}kep: as it should be/);
+      expect(stdout).toMatch(/request vf: generation 1\n {2}v1: up to date .*\n {2}kep: up to date/);
 
       const plugin = linkPlugin(getNode());
       const { adminKubeconfig, authority, server } = getNode().controlPlane;
@@ -98,7 +98,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       const state = async () => (await runAs(joe, ['claims', `--namespace=${cluster.namespace}`])).stdout;
       await expect.poll(state, { timeout: 20_000 }).toMatch(/\/seen +seen +\S+ +\S+ +ready +net1 /);
       const metadata = await kubectlNetdra('metadata', 'seen', `--namespace=${cluster.namespace}`);
-      expect(metadata.stdout).toMatch(/request vf: generation \d+\n {2}v1: as it should be /);
+      expect(metadata.stdout).toMatch(/request vf: generation \d+\n {2}v1: up to date /);
       expect(metadata.code).toBe(0);
       // In the container it does not find the runtime's socket, which is a warning.
       const doctor = await kubectlNetdra('doctor', cluster.node.name);

@@ -37,12 +37,12 @@ export async function checkDirectories(dirs: DirectoriesCheck): Promise<Verdict[
 async function checkDir(path: string, levels: number, fixMissing: string): Promise<Verdict> {
   for (let [level, parent] = [0, path]; level <= levels; level++, parent = dirname(parent)) {
     const code = await writeRefusal(parent);
-    if (code === undefined) return ok(`${path} ${level === 0 ? 'can be written' : 'will be made'}`);
+    if (code === undefined) return ok(`${path} ${level === 0 ? 'is writable' : 'will be created'}`);
     if (code === 'ENOENT' && parent !== '/') continue;
     const verb = level === 0 ? 'written' : `made in ${parent}`;
     return problem(`${path} cannot be ${verb} (${code})`, fixRefusal(code));
   }
-  return problem(`${levels === 0 ? path : dirname(path)} is not there`, fixMissing);
+  return problem(`${levels === 0 ? path : dirname(path)} does not exist`, fixMissing);
 }
 
 function fixRefusal(code: string): string {
@@ -58,8 +58,8 @@ export async function checkCniPlugins(uses: readonly CniUse[], dirs: readonly st
   const plugins = (await Promise.all(dirs.map(listNames))).flat();
   if (plugins.length > 0) return [ok(`${plugins.length} in ${dirs.join(', ')}`)];
   const fields = uses.map((use) => cniFields[use]).join(' or ');
-  const fix = 'install them, or give the driver their directories with --cni-bin-dirs';
-  return [warning(`there are none in ${dirs.join(', ')}: claims with ${fields} fail`, fix)];
+  const fix = 'install them, or pass their directories to the driver with --cni-bin-dirs';
+  return [warning(`none in ${dirs.join(', ')}: claims with ${fields} fail`, fix)];
 }
 
 const noexecFix = 'mount it without noexec, or run the driver with --start-gate=file';
@@ -70,14 +70,14 @@ export async function checkGate(procDir: string, dataDir: string): Promise<Verdi
   try {
     // The kernel's answer covers the file system, too.
     await access(path, constants.X_OK);
-    return [ok(`${path} can be run`)];
+    return [ok(`${path} is executable`)];
   } catch (error) {
     const code = errnoCode(error);
-    if (code !== 'ENOENT') return [problem(`${path} cannot be run (${code})`, noexecFix)];
+    if (code !== 'ENOENT') return [problem(`${path} is not executable (${code})`, noexecFix)];
   }
   const mount = mountOf((await readMounts(procDir)) ?? [], await resolvePath(dataDir));
   if (!mount?.options.includes('noexec')) return [ok(`${path} will be installed`)];
-  return [problem(`${path} could not be run: ${mount.path} is mounted noexec`, noexecFix)];
+  return [problem(`${path} cannot be executed: ${mount.path} is mounted noexec`, noexecFix)];
 }
 
 /** Bits of Linux `capability.h`. */
@@ -91,7 +91,7 @@ const reasons: Record<keyof typeof capabilities, string> = {
 /** Capabilities of this process, which are the driver's where both run in the same container. */
 export async function checkCapabilities(procDir: string): Promise<Verdict[]> {
   const [, hex] = /^CapEff:\s*([0-9a-f]+)$/m.exec((await readText(join(procDir, 'self/status'))) ?? '') ?? [];
-  if (hex === undefined) return [warning(`cannot be read in ${procDir}`, 'run this where /proc is')];
+  if (hex === undefined) return [warning(`cannot be read in ${procDir}`, 'run this where /proc is mounted')];
   const effective = BigInt(`0x${hex}`);
   const names = Object.keys(capabilities) as (keyof typeof capabilities)[];
   const missing = names.filter((name) => ((effective >> BigInt(capabilities[name])) & 1n) === 0n);
@@ -105,9 +105,9 @@ export async function checkCapabilities(procDir: string): Promise<Verdict[]> {
 export async function checkProcSys(procSysDir: string): Promise<Verdict[]> {
   const path = join(procSysDir, 'net/ipv4/conf/lo/arp_notify');
   const code = await writeRefusal(path);
-  if (code === undefined) return [ok(`${procSysDir}/net can be written`)];
+  if (code === undefined) return [ok(`${procSysDir}/net is writable`)];
   const message = `${path} cannot be written (${code}): interfaces of pods cannot be set up`;
-  const fix = "mount the host's /proc/sys/net writable, and give its parent as --proc-sys-dir";
+  const fix = "mount the host's /proc/sys/net writable, and pass its parent as --proc-sys-dir";
   return [problem(message, fix)];
 }
 
@@ -118,12 +118,12 @@ export async function checkProcSys(procSysDir: string): Promise<Verdict[]> {
  */
 export async function checkNetnsDir(procDir: string, netnsDir: string): Promise<Verdict[]> {
   const mounts = await readMounts(procDir);
-  if (mounts === undefined) return [warning(`mounts cannot be read in ${procDir}`, 'run this where /proc is')];
+  if (mounts === undefined) return [warning(`mounts cannot be read in ${procDir}`, 'run this where /proc is mounted')];
   const path = await resolvePath(netnsDir);
   const mount = mountOf(mounts, path);
-  if (mount?.path !== path) return [ok(`${netnsDir} is part of the file system here`)];
+  if (mount?.path !== path) return [ok(`${netnsDir} is not a separate mount`)];
   if (mount.propagation.some((field) => /^(shared|master):/.test(field)))
-    return [ok(`new ones are seen in ${netnsDir}`)];
-  const message = `new ones are not seen in ${netnsDir}: what is mounted on the host does not come here`;
+    return [ok(`new ones are visible in ${netnsDir}`)];
+  const message = `new ones are not visible in ${netnsDir}: mounts of the host do not propagate here`;
   return [problem(message, `mount ${netnsDir} with mountPropagation: HostToContainer`)];
 }

@@ -92,11 +92,11 @@ export async function checkApiServer(
   try {
     kube = await open();
   } catch (error) {
-    return [problem(explain(error), 'give a kubeconfig that can be read: --kubeconfig')];
+    return [problem(explain(error), 'pass a readable kubeconfig: --kubeconfig')];
   }
   if (kube === undefined) {
-    const message = 'not looked at: there is neither a kubeconfig nor a service account';
-    return [warning(message, 'give --kubeconfig, or run this in the pod of the driver')];
+    const message = 'not checked: there is neither a kubeconfig nor a service account';
+    return [warning(message, 'pass --kubeconfig, or run this in the pod of the driver')];
   }
   using client = kube;
   try {
@@ -139,7 +139,7 @@ async function findDenied(kube: KubeClient, permissions: Permission[]): Promise<
     }),
   );
   const denied = findings.flat();
-  const verdicts = denied.length > 0 ? denied : [ok('all that the driver needs of the API server')];
+  const verdicts = denied.length > 0 ? denied : [ok('all that the driver needs')];
   return verdicts.map((verdict) => named('permissions', verdict));
 }
 
@@ -159,5 +159,5 @@ async function mayDo(kube: KubeClient, { group, resource: path, name }: Permissi
 function fixOf(error: unknown): string {
   if (isKubeError(error, 'api-unserved')) return 'use Kubernetes 1.34 or newer';
   if (isKubeError(error, 'api-unauthorized', 'api-forbidden')) return 'renew the credentials of the driver';
-  return 'look at the network between this node and the API server, and at the address in the kubeconfig';
+  return 'check the network between this node and the API server, and the address in the kubeconfig';
 }

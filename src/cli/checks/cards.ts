@@ -38,11 +38,11 @@ export async function readCards(sysfs: Sysfs): Promise<Cards> {
 
 /** @param simulated the driver runs with `--simulate`: real cards are not needed */
 export function checkSriov({ pfs, problems }: Cards, simulated: boolean): Verdict[] {
-  const unread = problems.map((error) => problem(explain(error), 'look at the card in the log of the kernel'));
+  const unread = problems.map((error) => problem(explain(error), 'check the kernel log for the card'));
   if (pfs.length === 0 && unread.length === 0) {
-    if (simulated) return [ok('no card has it; VFs are simulated')];
+    if (simulated) return [ok('no card supports it; VFs are simulated')];
     const fix = 'switch SR-IOV on in the firmware of machine and card, or run the driver with --simulate';
-    return [warning('no network card has it', fix)];
+    return [warning('no network card supports it', fix)];
   }
   return [...pfs.map(checkPf), ...unread];
 }
@@ -91,21 +91,21 @@ function checkUnbound(vfs: Cards['vfs']): Verdict[] {
   const unbound = vfs.filter(({ driver }) => driver === undefined).map(({ pciAddress }) => pciAddress);
   if (unbound.length === 0) return [];
   const message = `${unbound.length} VFs have no driver, and so no interface: ${unbound[0]}${unbound.length > 1 ? ' …' : ''}`;
-  const fix = `echo ${unbound[0]} > /sys/bus/pci/drivers_probe; if it stays so, the log of the kernel says why`;
+  const fix = `echo ${unbound[0]} > /sys/bus/pci/drivers_probe; if that does not help, the kernel log says why`;
   return [named('VF drivers', warning(message, fix))];
 }
 
 /** VFs that a device plugin of the kubelet gives out, and netdra therefore does not offer. */
 export async function checkDevicePlugins({ pfs, vfs }: Cards, checkpoint: string): Promise<Verdict[]> {
   const { givenOut, problem: failure } = await new DevicePlugins(checkpoint).read();
-  const unread = failure === undefined ? [] : [warning(failure, 'look at the kubelet, which writes the file')];
+  const unread = failure === undefined ? [] : [warning(failure, 'check the kubelet, which writes the file')];
   const functions = [...pfs, ...vfs].map(({ pciAddress }) => pciAddress).filter((each) => givenOut.has(each));
   const byResource = Map.groupBy(functions, (pciAddress) => givenOut.get(pciAddress) ?? '');
   const taken = [...byResource].map(([resource, [first, ...others]]) => {
     const count = others.length === 0 ? `${first}` : `${first} and ${others.length} more`;
     const fix =
-      'leave them to one of both: select others in the inventory policy, or in the ConfigMap of the device plugin';
-    return warning(`${resource} gives out ${count}, so that netdra does not offer them`, fix);
+      'let only one offer them: select other VFs in the inventory policy, or in the ConfigMap of the device plugin';
+    return warning(`${resource} offers ${count}, so netdra does not`, fix);
   });
   return [...unread, ...taken];
 }

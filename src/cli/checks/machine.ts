@@ -11,11 +11,12 @@ const needed = { major: 5, minor: 14 };
 export async function checkKernel(procDir: string, simulated: boolean): Promise<Verdict[]> {
   const release = await readText(join(procDir, 'sys/kernel/osrelease'));
   const [, major, minor] = /^(\d+)\.(\d+)/.exec(release ?? '') ?? [];
-  if (major === undefined) return [warning(`its version cannot be read in ${procDir}`, 'run this where /proc is')];
+  if (major === undefined)
+    return [warning(`its version cannot be read in ${procDir}`, 'run this where /proc is mounted')];
   const isEnough = Number(major) > needed.major || (Number(major) === needed.major && Number(minor) >= needed.minor);
   if (isEnough) return [ok(`Linux ${release}`)];
   const level = simulated ? warning : problem;
-  return [level(`Linux ${release} does not tell which VF an interface is`, 'use Linux 5.14 or newer')];
+  return [level(`Linux ${release} does not report which VF an interface belongs to`, 'use Linux 5.14 or newer')];
 }
 
 /** Without an IOMMU nothing can be handed to user space; VFs as network interfaces do not need it. */

@@ -103,8 +103,8 @@ function noNri({ nriSocket }: RuntimeCheck, error: unknown, runtime: Runtime | u
   if (code === 'ECONNREFUSED') {
     return problem(`off: no process listens at ${nriSocket}, which is left over`, enableNri(runtime));
   }
-  if (code === 'EACCES') return problem(`${nriSocket} may not be used`, 'run this as root');
-  return problem(explain(error), 'look at the log of the runtime; it takes plugins one after the other');
+  if (code === 'EACCES') return problem(`no permission to use ${nriSocket}`, 'run this as root');
+  return problem(explain(error), 'check the log of the runtime; it registers one plugin at a time');
 }
 
 function enableNri(runtime: Runtime | undefined): string {
@@ -125,7 +125,7 @@ async function checkCdi({ cdiDir }: RuntimeCheck, { name, version, cdi }: CriRun
     return problem('off: containers get neither their metadata nor /dev/vfio', `set enable_cdi = true in ${file}`);
   }
   if (enabled === undefined) {
-    return warning(`${name} does not say whether it is on`, 'look at the configuration of the runtime');
+    return warning(`${name} does not report whether it is on`, 'check the configuration of the runtime');
   }
   if (specDirs === undefined) return ok('on');
   const dirs = await Promise.all(specDirs.map(resolvePath));

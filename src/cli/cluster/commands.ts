@@ -16,7 +16,7 @@ type ProblemsOnly = { problemsOnly?: true };
 export function statusCommand(): Command {
   return podsCommand<ProblemsOnly>(
     'status',
-    'list the nodes of the cluster with the driver and its devices, and what needs attention; exits with 1 if anything does',
+    'list nodes with driver and devices, and what needs attention (exit code 1 if anything does)',
     async (cluster, options) => {
       const { formatStatus, readStatus } = await import('./status.ts');
       const status = await readStatus(cluster, options);
@@ -31,7 +31,7 @@ export function statusCommand(): Command {
 export function nodeDoctorCommand(): Command {
   return podsCommand<ProblemsOnly>(
     'doctor',
-    "run netdra doctor in the driver's pod of a node; exits with its code",
+    'diagnose a node from its driver pod (exit code of netdra doctor)',
     async (cluster, options, node = '') => {
       const { runOnNode } = await import('./remote.ts');
       const flags = options.problemsOnly ? ['--problems-only'] : [];
@@ -46,7 +46,7 @@ export function nodeDoctorCommand(): Command {
 export function claimMetadataCommand(): Command {
   return podsCommand<{ namespace?: string }>(
     'metadata',
-    "show and check a claim's files: netdra metadata in the driver's pod of its node; exits with its code",
+    "show and check a claim's metadata files on its node (exit code of netdra metadata)",
     async (cluster, { namespace = cluster.namespace, ...options }, text = '') => {
       const { nodeOfClaim, parseClaim, runOnNode } = await import('./remote.ts');
       const { claimName } = await import('../../framework/metadata/index.ts');
@@ -71,7 +71,7 @@ export function bundleCommand(): Command {
       await writeOutput(options, bundle, (_, { out, files, missing }) =>
         [
           ...missing.map((text) => `missing: ${text}\n`),
-          `${files.length} files in ${out}: look at them before you pass them on\n`,
+          `${files.length} files in ${out}: review them before you pass them on\n`,
         ].join(''),
       );
     },
@@ -80,7 +80,7 @@ export function bundleCommand(): Command {
     .addOption(
       new Option('--out <folder>', 'output directory').default(
         `netdra-bundle-${new Date().toISOString().slice(0, 19).replaceAll(':', '')}`,
-        'netdra-bundle- and the time',
+        'netdra-bundle-TIME',
       ),
     );
 }
@@ -125,7 +125,7 @@ export function clusterClaimsCommand(): Command {
     },
   )
     .addOption(namespaceOption())
-    .option('-A, --all-namespaces', 'claims of all namespaces');
+    .option('-A, --all-namespaces', 'list claims of all namespaces');
 }
 
 /** A read-only command that asks the API server. */

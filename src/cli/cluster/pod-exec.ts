@@ -69,7 +69,7 @@ function exitCodeOf({ status, reason, message, details }: V1Status, fail: (why: 
   if (status === 'Success') return 0;
   const code = Number(details?.causes?.find((cause) => cause.reason === 'ExitCode')?.message);
   if (reason === 'NonZeroExitCode' && Number.isInteger(code)) return code;
-  throw fail(message ?? reason ?? 'the API server says no more');
+  throw fail(message ?? reason ?? 'the API server gave no reason');
 }
 
 /** A websocket rejects with an event. */

@@ -191,7 +191,7 @@ const ofPf = (pf: string | undefined) => (pf === undefined ? '' : ` of PF ${pf}`
 function lostDevices(devices: readonly Device[], allocations: readonly Allocation[]): string[] {
   const offered = new Set(devices.map(({ name }) => name));
   const lost = allocations.filter(({ device }) => !offered.has(device));
-  return lost.map(({ device, claim }) => `device ${device} of claim ${claim} is not offered any more`);
+  return lost.map(({ device, claim }) => `device ${device} of claim ${claim} is no longer offered`);
 }
 
 function formatPolicy({ name, generation, inForce, earlierInForce }: PolicyStatus): string {
@@ -206,7 +206,7 @@ export function formatStatus(
   shown: readonly NodeStatus[] = nodes,
 ): string {
   if (nodes.length === 0) {
-    return `no node has a pod or a device of ${driver}: is it installed, and its name the one of --driver-name?\n`;
+    return `no node has a pod or a device of ${driver}: check that it is installed, and --driver-name\n`;
   }
   const head = ['NODE', 'VERSION', 'READY', 'OFFERED', 'ALLOCATED', 'IN USE', 'TAINTED'];
   const rows = shown.map(({ node, pod, offered, allocated, inUse, tainted }) => {

@@ -107,7 +107,7 @@ describe('viewClaims', () => {
     expect(views.map(({ devices }) => devices[0]?.place)).toEqual([
       { in: 'host', interfaceName: 'ens1v0' },
       { in: 'nowhere', reason: expect.stringContaining('/nowhere/cni-1') },
-      { in: 'nowhere', reason: 'no interface of it is on the host' },
+      { in: 'nowhere', reason: 'its interface is not on the host' },
     ]);
   });
 

@@ -168,7 +168,7 @@ describe('readStatus', () => {
       '',
       'node-1: pod netdra/netdra-node-1-sriov.netdra.dev of the driver is not ready: CrashLoopBackOff: back-off 5m',
       'node-1: 2 devices of PF ens1f0 tainted: sriov.netdra.dev/no-carrier, NoSchedule',
-      'node-1: device vf-9 of claim apps/lost is not offered any more',
+      'node-1: device vf-9 of claim apps/lost is no longer offered',
       'node-2: no pod of the driver is on the node',
       'node-2: 1 of its 2 ResourceSlices are published: no claim gets a device',
       '',
@@ -270,7 +270,7 @@ describe('readStatus', () => {
 
   it('reports a cluster without nodes of the driver', async () => {
     await using bench = await startCluster();
-    expect(await bench.statusText()).toMatch(/^no node has a pod or a device of sriov\.netdra\.dev: is it installed/);
+    expect(await bench.statusText()).toMatch(/^no node has a pod or a device of sriov\.netdra\.dev: check that it is installed/);
   });
 
   it('names a missing permission, and the rule that grants it', async () => {

@@ -14,7 +14,7 @@ const containerd = (version: string, cdi = { enabled: true }) => ({ name: 'conta
 async function diagnose(faults: NodeFaults): Promise<string[]> {
   using node = new BrokenNode(faults);
   return (await node.diagnose('warning', 'problem')).filter(
-    (text) => !text.startsWith('warning API server: not looked'),
+    (text) => !text.startsWith('warning API server: not checked'),
   );
 }
 
@@ -37,9 +37,9 @@ describe('runDoctor', () => {
       'ok runtime: containerd 2.2.6',
       'ok NRI: answers at /run/nri/nri.sock; 2 s for each event',
       'ok CDI: on',
-      expect.stringMatching(/^ok plugin directory: .*sriov\.netdra\.dev will be made$/),
-      expect.stringMatching(/^ok kubelet registry: .* can be written$/),
-      expect.stringMatching(/^ok CDI directory: .* can be written$/),
+      expect.stringMatching(/^ok plugin directory: .*sriov\.netdra\.dev will be created$/),
+      expect.stringMatching(/^ok kubelet registry: .* is writable$/),
+      expect.stringMatching(/^ok CDI directory: .* is writable$/),
       expect.stringMatching(/^ok CNI plugins: 1 in .*cni\/bin$/),
       expect.stringMatching(/^ok start gate: .*sriov\.netdra\.dev\/bin\/netdra-gate will be installed$/),
       'ok capabilities: CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN',
@@ -53,7 +53,7 @@ describe('runDoctor', () => {
     ['ENOENT', { ...containerd('1.34.0'), name: 'cri-o' }, 'off: there is no socket', /enable_nri = true/],
     ['ENOENT', undefined, 'off: there is no socket', /in containerd: .*; in CRI-O: /],
     ['ECONNREFUSED', containerd('2.2.6'), 'off: no process listens at /run/nri/nri.sock', /disable = false/],
-    ['EACCES', containerd('2.2.6'), 'may not be used', /root/],
+    ['EACCES', containerd('2.2.6'), 'no permission to use', /root/],
   ])('reports that NRI is off (%s), and how to enable it', async (nriError, cri, message, fix) => {
     const finding = await findingOf('NRI', {
       nriError,
@@ -78,7 +78,7 @@ describe('runDoctor', () => {
     node.write('device-plugins/kubelet_internal_checkpoint', JSON.stringify({ Data: { RegisteredDevices } }));
     expect(await node.findingOf('device plugins')).toMatchObject({
       level: 'warning',
-      message: 'intel.com/sriov gives out 0000:3b:02.0 and 1 more, so that netdra does not offer them',
+      message: 'intel.com/sriov offers 0000:3b:02.0 and 1 more, so netdra does not',
     });
   });
 
@@ -90,7 +90,7 @@ describe('runDoctor', () => {
     expect(await node.findingOf('start gate')).toEqual({
       check: 'start gate',
       level: 'problem',
-      message: `${plugins}/sriov.netdra.dev/bin/netdra-gate could not be run: ${plugins} is mounted noexec`,
+      message: `${plugins}/sriov.netdra.dev/bin/netdra-gate cannot be executed: ${plugins} is mounted noexec`,
       fix: 'mount it without noexec, or run the driver with --start-gate=file',
     });
     node.write('proc/self/mountinfo', mount('/', 'rw,noexec') + mount(plugins, 'rw,relatime'));
@@ -99,10 +99,10 @@ describe('runDoctor', () => {
     node.write('plugins/sriov.netdra.dev/bin/netdra-gate', '');
     expect(await node.findingOf('start gate')).toMatchObject({
       level: 'problem',
-      message: expect.stringContaining('cannot be run (EACCES)'),
+      message: expect.stringContaining('is not executable (EACCES)'),
     });
     chmodSync(node.path('plugins/sriov.netdra.dev/bin/netdra-gate'), 0o755);
-    expect((await node.findingOf('start gate'))?.message).toContain('can be run');
+    expect((await node.findingOf('start gate'))?.message).toContain('is executable');
   });
 
   it('reports that the runtime reads CDI specs from another directory', async () => {
@@ -137,7 +137,7 @@ describe('runDoctor', () => {
   );
 
   it.each<[string, NodeFaults, RegExp]>([
-    ['an old kernel', { kernel: '5.10.0-28-amd64' }, /^problem kernel: Linux 5\.10\.0-28-amd64 does not tell/],
+    ['an old kernel', { kernel: '5.10.0-28-amd64' }, /^problem kernel: Linux 5\.10\.0-28-amd64 does not report/],
     ['an old runtime', { cri: containerd('1.6.8') }, /^problem runtime: containerd 1\.6\.8 has no usable NRI/],
     ['a runtime that does not answer', { cri: undefined as never }, /^warning CRI: .*cri\.sock does not answer/],
     ['no VFs', { vfDrivers: [] }, /^warning SR-IOV: ens1f0 \(0000:3b:00\.0\), i40e: 0 of 64 VFs are on$/],
@@ -150,17 +150,17 @@ describe('runDoctor', () => {
     [
       'no plugins directory',
       { options: { dataDir: '/nowhere/x', stateDir: '/nowhere/x' } },
-      /^problem plugin directory: \/nowhere is not there$/,
+      /^problem plugin directory: \/nowhere does not exist$/,
     ],
     [
       'no kubelet',
       { options: { kubeletRegistryDir: '/nowhere/registry' } },
-      /^problem kubelet registry: .* is not there$/,
+      /^problem kubelet registry: .* does not exist$/,
     ],
     [
       'no CDI directory',
       { options: { cdiDir: '/nowhere/cdi' } },
-      /^problem CDI directory: \/nowhere\/cdi is not there$/,
+      /^problem CDI directory: \/nowhere\/cdi does not exist$/,
     ],
     ['no room for state', { options: { stateDir: '/proc/version/state' } }, /^problem state directory: .*\(ENOTDIR\)$/],
     ['no sysctls', { options: { procSysDir: '/nowhere' } }, /^problem sysctls: .*interfaces of pods cannot be set up$/],
@@ -185,7 +185,7 @@ describe('runDoctor', () => {
     // Covered by a mount above it, as in a container with a /run of its own on a node that uses `ip netns`.
     const covered = `${mount(node.path('netns'), '')}\n${mount(node.path(), ' shared:9')}\n`;
     node.write('proc/self/mountinfo', covered);
-    expect((await node.findingOf('network namespaces'))?.message).toContain('is part of the file system here');
+    expect((await node.findingOf('network namespaces'))?.message).toContain('is not a separate mount');
   });
 
   it('names the port of a card in switchdev mode, not its VF representors', async () => {
@@ -201,7 +201,7 @@ describe('runDoctor', () => {
     const options = { ...node.options(), simulated: true };
     using bare = new BrokenNode({ kernel: '5.10.0', options: { ...options, sysDir: '/nowhere' } });
     expect(await bare.diagnose('warning')).toContain(
-      'warning kernel: Linux 5.10.0 does not tell which VF an interface is',
+      'warning kernel: Linux 5.10.0 does not report which VF an interface belongs to',
     );
   });
 });
@@ -212,8 +212,8 @@ describe('runDoctor, checking CNI plugins', () => {
     expect(await findingOf('CNI plugins', { options: { cniBinDirs } })).toEqual({
       check: 'CNI plugins',
       level: 'warning',
-      message: 'there are none in /nowhere/bin, /nowhere/else: claims with attach: cni or ipam fail',
-      fix: 'install them, or give the driver their directories with --cni-bin-dirs',
+      message: 'none in /nowhere/bin, /nowhere/else: claims with attach: cni or ipam fail',
+      fix: 'install them, or pass their directories to the driver with --cni-bin-dirs',
     });
     expect((await findingOf('CNI plugins', { options: { cniBinDirs, cniUses: ['ipam'] } }))?.message).toMatch(
       /: claims with ipam fail$/,
@@ -236,7 +236,7 @@ describe('runDoctor, checking the API server', () => {
     await using api = await ApiServer.start();
     expect(await askAbout(api)).toEqual([
       'ok API server: Kubernetes v1.36.0-double, resource.k8s.io/v1',
-      'ok permissions: all that the driver needs of the API server',
+      'ok permissions: all that the driver needs',
     ]);
   });
 
@@ -285,7 +285,7 @@ describe('runDoctor, checking the API server', () => {
     await using api = await ApiServer.start();
     api.denyAccess({ verb: verbs[0]!, ...entries });
     // Either will do.
-    expect((await askAbout(api)).slice(1)).toEqual(['ok permissions: all that the driver needs of the API server']);
+    expect((await askAbout(api)).slice(1)).toEqual(['ok permissions: all that the driver needs']);
     api.denyAccess({ verb: verbs[1]!, ...entries });
     using node = new BrokenNode({ options: { openKube: openKube(api) } });
     expect(await node.findingOf('permissions')).toMatchObject({
@@ -295,7 +295,7 @@ describe('runDoctor, checking the API server', () => {
     });
     await using old = await ApiServer.start({ minorVersion: 35 });
     for (const verb of verbs) old.denyAccess({ verb, ...entries });
-    expect((await askAbout(old)).slice(1)).toEqual(['ok permissions: all that the driver needs of the API server']);
+    expect((await askAbout(old)).slice(1)).toEqual(['ok permissions: all that the driver needs']);
   });
 
   it('checks all permissions in a cluster without a version, such as a custom build', async () => {

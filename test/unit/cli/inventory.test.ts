@@ -136,7 +136,7 @@ describe('takeInventory', () => {
     expect(view.excluded).toMatchObject([{ pciAddress: '0000:3b:02.0', reason: 'not-selected' }]);
     expect(view.switchedOnAtStart).toEqual([{ pciAddress: '0000:5e:00.0', numVfs: 4 }]);
     expect(readFileSync(join(node.root, 'bus/pci/devices/0000:5e:00.0/sriov_numvfs'), 'utf8').trim()).toBe('0');
-    expect(formatInventory(plainTerminal, view)).toContain('0000:5e:00.0: the driver will switch on 4 VFs');
+    expect(formatInventory(plainTerminal, view)).toContain('0000:5e:00.0: the driver will enable 4 VFs');
   });
 
   it('prints everything that it can read', async () => {

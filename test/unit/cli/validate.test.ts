@@ -231,13 +231,13 @@ spec:
         deviceClass('c', '').replace(testDriver, 'a.example'),
       ]),
     ).toEqual([
-      `note: 1: there is no inventory policy and no VFConfig for ${testDriver} in it`,
-      `note: 2: there is no inventory policy and no VFConfig for ${testDriver} in it`,
+      `note: 1: contains neither an inventory policy nor a VFConfig for ${testDriver}`,
+      `note: 2: contains neither an inventory policy nor a VFConfig for ${testDriver}`,
       `note: 2:7: the VFConfig is for driver "a.example", not ${testDriver} (--driver-name): not checked`,
       'note: 0:9: DeviceClass tenant is in none of the files, or is not valid: the claim was not compared with it',
       '1 objects checked, 0 faults',
     ]);
-    expect((await linesFor(['']))[0]).toMatch(/^note: 0: there is no inventory policy/);
+    expect((await linesFor(['']))[0]).toMatch(/^note: 0: contains neither an inventory policy/);
     expect(formatValidation(plainTerminal, await validateFiles(['/nowhere'], options))).toMatch(
       /^\/nowhere:1:1: document: cannot be read: ENOENT/,
     );
@@ -288,7 +288,7 @@ describe('validateFiles in strict mode', () => {
     [
       'a file without anything of ours',
       'apiVersion: v1\nkind: Pod\n',
-      /^0:1:1: document: there is no inventory policy/,
+      /^0:1:1: document: contains neither an inventory policy/,
     ],
   ])('finds %s', async (_, text, expected) => {
     expect((await strict(text)).join('\n')).toMatch(expected);
