@@ -111,7 +111,10 @@ describe('netdra run with unusable settings', () => {
   it.runIf(isMachineRoot)('reports that it may not write to a directory that only a flag requires', () => {
     chownSync(path('attributes'), unprivileged, unprivileged);
     const state = start([`--state-dir=${path('attributes', 'state')}`]);
-    expectOneLine(state, /cannot write to \S+\/state, which would be created in \S+\/attributes \(EACCES\) .*--state-dir/);
+    expectOneLine(
+      state,
+      /cannot write to \S+\/state, which would be created in \S+\/attributes \(EACCES\) .*--state-dir/,
+    );
   });
 
   it('reports that its port is taken', () => {
