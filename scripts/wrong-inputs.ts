@@ -82,6 +82,15 @@ export const wrongInputs: readonly WrongInput[] = [
     claimWith('routes: [{ destination: 192.0.2.0/24, gateway: "2001:db8::1" }]'),
     [1, 'routes.0.gateway: must be of the same IP version as the destination'],
   ),
+  inFile('a route in a table of the kernel', claimWith('routes: [{ destination: 192.0.2.0/24, table: 255 }]'), [
+    1,
+    'routes.0.table: must be none of 253 to 255, the tables of the kernel',
+  ]),
+  inFile(
+    'a source address that the interface does not have',
+    classWith('addresses: [192.0.2.7/24], routes: [{ destination: 198.51.100.0/24, source: 192.0.2.8 }]'),
+    [1, 'routes[0]: source is 192.0.2.8, and addresses has 192.0.2.7'],
+  ),
   inFile('a route without a prefix length', claimWith('routes: [{ destination: 192.0.2.0 }]'), [
     1,
     'routes.0.destination: "192.0.2.0" is not a network with prefix length and no host bits, such as 0.0.0.0/0',

@@ -13,6 +13,7 @@ interface Schema {
   maximum?: number;
   minLength?: number;
   maxLength?: number;
+  minItems?: number;
   maxItems?: number;
   items?: Schema;
   properties?: Record<string, Schema>;
@@ -33,6 +34,19 @@ function interfaceName(x: string): string {
   return `(${x}.size() >= 1 && ${x}.size() <= 15 && ${x}.matches("^[!-$&-.0-9;-~]*(%d[!-$&-.0-9;-~]*)?$") && !(${x} in [".", "..", "all", "default"]))`;
 }
 
+function route(x: string): string {
+  const fits = (address: string) => `${address}.contains(":") == ${x}.destination.contains(":")`;
+  const isDirect = `!has(${x}.gateway) && !has(${x}.nextHops)`;
+  const checks = [
+    `(!has(${x}.gateway) || (${fits(`${x}.gateway`)} && !has(${x}.nextHops)))`,
+    `(!has(${x}.nextHops) || ${x}.nextHops.all(h, ${fits('h.gateway')}))`,
+    `(!has(${x}.source) || ${fits(`${x}.source`)})`,
+    `(!has(${x}.onlink) || !(${isDirect}))`,
+    `(!has(${x}.scope) || (!${x}.destination.contains(":") && (${x}.scope == "global" || (${isDirect}))))`,
+  ];
+  return `(${checks.join(' && ')})`;
+}
+
 /** The meaning of `.meta({ format })` in the schemas. Each has to agree with the function beside it there. */
 const formats: Record<string, (x: string) => string> = {
   ip: (x) => `isIP(${x})`,
@@ -44,7 +58,8 @@ const formats: Record<string, (x: string) => string> = {
   'interface-name': interfaceName,
   bond: (x) => `(!has(${x}.failOverMac) || !has(${x}.mode) || ${x}.mode == "active-backup")`,
   'bond-name': (x) => `(${interfaceName(x)} && !${x}.contains("%"))`,
-  route: (x) => `(!has(${x}.gateway) || ${x}.gateway.contains(":") == ${x}.destination.contains(":"))`,
+  'routing-table': (x) => `(${x} < 253 || ${x} > 255)`,
+  route,
 };
 
 /**
@@ -84,7 +99,7 @@ function toCel(schema: Schema, x: string, depth = 0): string {
 }
 
 function typeChecks(schema: Schema, x: string, depth: number): string[] {
-  const { type, minimum, maximum, minLength, maxLength, maxItems, items, pattern } = schema;
+  const { type, minimum, maximum, minLength, maxLength, minItems, maxItems, items, pattern } = schema;
   if (schema.enum !== undefined) return [`${x} in ${JSON.stringify(schema.enum)}`];
   if (schema.const !== undefined) return [`${x} == ${JSON.stringify(schema.const)}`];
   switch (type) {
@@ -107,7 +122,7 @@ function typeChecks(schema: Schema, x: string, depth: number): string[] {
     case 'array': {
       const each = `i${depth}`;
       const checked = items === undefined ? [] : [`${x}.all(${each}, ${toCel(items, each, depth + 1)})`];
-      return [`type(${x}) == list`, ...bounds(`${x}.size()`, undefined, maxItems), ...checked];
+      return [`type(${x}) == list`, ...bounds(`${x}.size()`, minItems, maxItems), ...checked];
     }
     case 'object':
       return [`type(${x}) == map`, ...objectChecks(schema, x, depth)];

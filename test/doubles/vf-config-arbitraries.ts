@@ -138,7 +138,18 @@ const dialects = some({
   deviceInfo: some({ resourceName }),
   sriovNetwork: some({ networkAttachmentDefinition: kubernetesName }),
 });
-const route = withUnknown(some({ destination: cidrTexts, gateway: addressTexts }));
+const route = withUnknown(
+  some({
+    destination: cidrTexts,
+    gateway: addressTexts,
+    nextHops: fc.array(some({ gateway: addressTexts, weight: number(1, 256) }), { minLength: 1, maxLength: 9 }),
+    onlink: fc.boolean(),
+    source: addressTexts,
+    scope: fc.constantFrom('global', 'link', 'host'),
+    table: number(1, 253, 255, 0xffffffff),
+    metric: number(1, 0xffffffff),
+  }),
+);
 
 /** Contents of a VFConfig, field by field. */
 const fields: Record<string, fc.Arbitrary<unknown>> = {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import type { RouteConfig } from '../../src/driver/model/index.ts';
 import { CniAttacher } from '../../src/driver/vf/cni-attacher.ts';
-import { configureLink } from '../../src/driver/vf/configure-link.ts';
+import { configureLink, toNewRoute } from '../../src/driver/vf/configure-link.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import { decodeCniResult, parseCniResult } from '../../src/node/cni/result.ts';
 import { RtnlConnection } from '../../src/node/netlink/index.ts';
@@ -53,6 +54,40 @@ describe('configureLink', () => {
     await configureLink(bench.network, bench.link, { addresses: ['192.0.2.2/32', '2001:db8::2/128'], routes });
     expect(bench.own.exec('ip', 'route', 'show', 'dev', 'net1')).toContain('198.51.100.0/24 via 203.0.113.1');
     expect(bench.own.exec('ip', '-6', 'route', 'show', 'dev', 'net1')).toContain('2001:db8:2::/48 via 2001:db8:1::1');
+  });
+
+  it('adds routes with every field that a claim can give them', async () => {
+    using bench = await podWithTwoLinks();
+    const routes: RouteConfig[] = [
+      { destination: '0.0.0.0/0', gateway: '192.0.2.1', table: 100 },
+      { destination: '0.0.0.0/0', gateway: '192.0.2.9', metric: 200, source: '192.0.2.3' },
+      { destination: '198.51.100.0/24', gateway: '203.0.113.1', onlink: true },
+      { destination: '203.0.113.0/28', scope: 'global' },
+      { destination: '203.0.113.64/26', nextHops: [{ gateway: '192.0.2.1', weight: 3 }, { gateway: '192.0.2.2' }] },
+      { destination: '2001:db8:1::/48', gateway: '2001:db8:9::1', onlink: true, table: 1000, metric: 7 },
+      { destination: '2001:db8:2::/48', gateway: '2001:db8::1', source: '2001:db8::2' },
+      {
+        destination: '2001:db8:3::/48',
+        nextHops: [{ gateway: '2001:db8::1' }, { gateway: '2001:db8::9', weight: 256 }],
+      },
+    ];
+    const addresses = ['192.0.2.2/24', '192.0.2.3/24', '2001:db8::2/64'];
+    const config = { addresses, routes: routes.map(toNewRoute) };
+    for (let round = 0; round < 2; round++) await configureLink(bench.network, bench.link, config);
+    const shown = [['route'], ['-6', 'route']].flatMap((args) => bench.own.ip(...args, 'show', 'table', 'all'));
+    const hops = (...list: [string, number][]) =>
+      list.map(([gateway, weight]) => expect.objectContaining({ gateway, weight, dev: 'net1' }));
+    const expected = [
+      { dst: 'default', gateway: '192.0.2.1', table: '100' },
+      { dst: 'default', gateway: '192.0.2.9', metric: 200, prefsrc: '192.0.2.3' },
+      { dst: '198.51.100.0/24', gateway: '203.0.113.1', flags: expect.arrayContaining(['onlink']) },
+      { dst: '203.0.113.0/28', scope: 'global' },
+      { dst: '203.0.113.64/26', nexthops: hops(['192.0.2.1', 3], ['192.0.2.2', 1]) },
+      { dst: '2001:db8:1::/48', gateway: '2001:db8:9::1', table: '1000', metric: 7 },
+      { dst: '2001:db8:2::/48', gateway: '2001:db8::1', prefsrc: '2001:db8::2' },
+      { dst: '2001:db8:3::/48', nexthops: hops(['2001:db8::1', 1], ['2001:db8::9', 256]) },
+    ];
+    expect(shown).toEqual(expect.arrayContaining(expected.map((route) => expect.objectContaining(route))));
   });
 
   it.each([

@@ -154,6 +154,8 @@ describe('findDifferences', () => {
       { destination: '198.51.100.0/24', gateway: '192.0.2.1' },
       { destination: '2001:DB8:1::/48', gateway: '2001:db8::1' },
       { destination: '203.0.113.0/24' },
+      { destination: '0.0.0.0/0', gateway: '192.0.2.1', table: 100, source: '192.0.2.10' },
+      { destination: '2001:db8:2::/48', nextHops: [{ gateway: '2001:db8::1' }, { gateway: '2001:DB8::2' }] },
     ],
     sysctls: {
       'net.ipv4.conf.IFNAME.arp_ignore': '0x1',
@@ -177,6 +179,8 @@ describe('findDifferences', () => {
     await network.configure(config);
     for (const route of [['198.51.100.0/24'], ['-6', '2001:db8:1::/48']])
       network.pod.exec('ip', ...route.slice(0, -1), 'route', 'del', route.at(-1) ?? '');
+    network.pod.exec('ip', 'route', 'change', 'default', 'via', '192.0.2.9', 'table', '100');
+    network.pod.exec('ip', '-6', 'route', 'del', '2001:db8:2::/48', 'via', '2001:db8::2');
     network.pod.exec('ip', 'link', 'set', 'lo', 'up');
     // The same destination by another interface, and a part of it by its own, are other routes.
     network.pod.exec('ip', 'route', 'add', '198.51.100.0/24', 'dev', 'lo');
@@ -184,10 +188,16 @@ describe('findDifferences', () => {
     network.pod.exec('ip', 'link', 'set', 'net1', 'allmulticast', 'off', 'promisc', 'off');
     network.pod.exec('sh', '-c', 'echo 2 >/proc/sys/net/ipv6/conf/net1/accept_ra');
     network.pod.exec('sh', '-c', 'echo 98 >/proc/sys/net/ipv4/neigh/net1/locktime');
+    const missing = [
+      '198.51.100.0/24 via 192.0.2.1',
+      '2001:DB8:1::/48 via 2001:db8::1',
+      '0.0.0.0/0 via 192.0.2.1 from 192.0.2.10 in table 100',
+      '2001:db8:2::/48 via 2001:db8::1 and 2001:DB8::2',
+    ];
     expect(await network.differences(config)).toEqual([
       { setting: 'allMulticast', wanted: 'true', found: 'false' },
       { setting: 'promiscuous', wanted: 'true', found: 'false' },
-      { setting: 'routes', wanted: '198.51.100.0/24, 2001:DB8:1::/48', found: 'missing' },
+      { setting: 'routes', wanted: missing.join(', '), found: 'missing' },
       {
         setting: 'sysctls',
         wanted: 'net.ipv6.conf.IFNAME.accept_ra=0, net.ipv4.neigh.IFNAME.locktime=33',

@@ -57,7 +57,10 @@ export function drawProperties(tape: Tape, pods: PodPlan[]): PodPlan[] {
       const { addresses } = claim.config as { addresses?: string[] };
       const hasRoute = claim.attach === 'netlink' && addresses !== undefined && tape.chance(0.5, 'vf');
       const routes = hasRoute
-        ? { routes: [{ destination: `198.51.${100 + index}.0/24`, gateway: '192.0.2.1' }], allMulticast: true }
+        ? {
+            routes: [{ destination: `198.51.${100 + index}.0/24`, gateway: '192.0.2.1', table: 100, metric: 7 }],
+            allMulticast: true,
+          }
         : {};
       return { ...claim, config: { ...claim.config, vf, ...routes } };
     }),

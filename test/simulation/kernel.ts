@@ -1,8 +1,9 @@
 import { refused } from '../../src/node/netlink/errors.ts';
 import {
-  isSameRoute,
+  findRoute,
   type LinkChange,
   type NewRoute,
+  parseIpAddress,
   type QdiscPlace,
   type Route,
 } from '../../src/node/netlink/index.ts';
@@ -10,9 +11,10 @@ import type { LinkFlag } from '../../src/node/netlink/link.ts';
 import { type LinkSpec, Namespace, type Reference, SimLink } from './links.ts';
 import type { Simulator } from './simulator.ts';
 
-function seenRoute({ destination, table = 0, priority = 0 }: Omit<NewRoute, 'index'>, index: number): Route {
+function seenRoute({ destination, gateway, table, priority }: Omit<NewRoute, 'index'>, index: number): Route {
   const usual = destination.includes(':') ? 1024 : 0;
-  return { destination, links: [index], isUnicast: true, table: table || 254, priority: priority || usual };
+  const gateways = gateway === undefined ? [] : [parseIpAddress(gateway).octets];
+  return { destination, links: [index], isUnicast: true, table: table || 254, priority: priority || usual, gateways };
 }
 
 const errno = {
@@ -196,9 +198,12 @@ export class Kernel {
 
   addRoute(namespace: Namespace, { index, ...route }: NewRoute): void {
     const link = this.#link(namespace, index, 'add route');
-    const same = ({ index: at, routes }: SimLink) =>
-      routes.some((each) => isSameRoute(seenRoute(each, at), { ...route, index: at }));
-    if (namespace.links.some(same)) throw refused(-errno.eexist, { operation: `add route to ${route.destination}` });
+    const isThere = ({ index: at, routes }: SimLink) =>
+      findRoute(
+        routes.map((each) => seenRoute(each, at)),
+        { ...route, index: at },
+      ) !== undefined;
+    if (namespace.links.some(isThere)) throw refused(-errno.eexist, { operation: `add route to ${route.destination}` });
     link.routes.push(route);
   }
 

@@ -1,4 +1,5 @@
-import type { VfConfig } from '../../driver/model/index.ts';
+import type { RouteConfig, VfConfig } from '../../driver/model/index.ts';
+import { defined } from '../../lib/defined.ts';
 import { parseCidr } from '../../node/netlink/index.ts';
 import type { FieldReader } from './field-reader.ts';
 
@@ -124,25 +125,35 @@ function readInterface(fields: FieldReader, config: VfConfig): void {
   fields.end();
 }
 
-function readRoute(fields: FieldReader): { destination: string; gateway?: string }[] {
-  const [destination, gateway] = [fields.text('destination'), fields.text('gateway')];
-  const scope = fields.number('scope');
+function readRoute(fields: FieldReader): RouteConfig[] {
+  const [destination, gateway, source] = [fields.text('destination'), fields.text('gateway'), fields.text('source')];
+  const [scope, table] = [fields.number('scope'), tableOf(fields)];
   // Global with a gateway, and link (253) without one, are what the kernel has by default.
-  if (scope !== undefined && scope !== (gateway === undefined ? 253 : 0)) {
+  const isUsual = scope === undefined || scope === (gateway === undefined ? 253 : 0);
+  if (!isUsual && scope !== 0) {
     fields.lose('scope', `a route of netdra has no scope ${scope}`, 'assign it with ipam of the class');
   }
-  fields.loseIfSet('source', 'a route of netdra has no source address', 'set it in the pod');
-  fields.loseIfSet('table', 'a route of netdra has no table', 'assign it with ipam of the class');
   fields.end();
   // In the main table it would take the traffic of the pod.
-  if (destination === undefined || fields.isSet('table')) return [];
+  if (destination === undefined || table === 'lost') return [];
   try {
     parseCidr(destination);
   } catch (error) {
     fields.lose('destination', (error as Error).message, 'correct the object');
     return [];
   }
-  return [{ destination, ...(gateway !== undefined && { gateway }) }];
+  return [
+    { destination, ...defined({ gateway, source, table, scope: isUsual || scope !== 0 ? undefined : 'global' }) },
+  ];
+}
+
+/** The main table (254) is the default. */
+function tableOf(fields: FieldReader): number | 'lost' | undefined {
+  const table = fields.number('table');
+  if (table === undefined || table === 0 || table === 254) return undefined;
+  if (table !== 253 && table !== 255) return table;
+  fields.lose('table', `netdra leaves table ${table} to the kernel`, 'use another table, from 1 to 252 or above 255');
+  return 'lost';
 }
 
 const listOf = (value: unknown): unknown[] => [value ?? []].flat();

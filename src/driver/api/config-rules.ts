@@ -1,5 +1,5 @@
-import { canonicalCidr } from '../../node/netlink/index.ts';
-import type { VfConfig } from '../model/index.ts';
+import { canonicalCidr, quickCanonicalAddress, type RouteHop, routeKey } from '../../node/netlink/index.ts';
+import type { RouteConfig, VfConfig } from '../model/index.ts';
 
 /** Fields that netdra applies only if it moves the VF itself. */
 const netlinkOnly = [
@@ -97,18 +97,36 @@ function ipv6Problems({ addresses = [], routes = [], mtu, sysctls = {} }: VfConf
   ];
 }
 
-/** The kernel has one route of an interface to a destination: another one would be left out without an error. */
-function routeProblems({ routes = [] }: VfConfig): string[] {
-  const canonical = ({ destination, gateway }: (typeof routes)[number]) => ({
-    destination: canonicalCidr(destination),
-    gateway: gateway && canonicalCidr(`${gateway}/${gateway.includes(':') ? 128 : 32}`),
+/**
+ * The kernel has one route of an interface to a destination, in a table and with a metric: another one would be left out without an
+ * error. A route from an address that the interface does not have is refused.
+ */
+function routeProblems({ routes = [], addresses = [], ipam }: VfConfig): string[] {
+  const all = routes.map((route) => {
+    const { table, metric: priority } = route;
+    const destination = canonicalCidr(route.destination);
+    return { destination, key: routeKey(destination, { table, priority }), path: pathOf(route) };
   });
-  const all = routes.map(canonical);
-  return all.flatMap(({ destination, gateway }, index) => {
-    const first = all.findIndex((other) => other.destination === destination);
-    if (all[first]?.gateway === gateway) return [];
-    return [`routes[${index}]: routes[${first}] leads to ${destination} as well, by another gateway`];
+  const own = addresses.map((cidr) => quickCanonicalAddress(cidr.split('/')[0] ?? ''));
+  return all.flatMap(({ destination, key, path }, index) => {
+    const { source } = routes[index] ?? {};
+    // Without addresses, this may be a class whose claims have them.
+    const isKnown = ipam === undefined && own.length > 0;
+    if (isKnown && source !== undefined && !own.includes(quickCanonicalAddress(source))) {
+      return [`routes[${index}]: source is ${source}, and addresses has ${own.join(', ')}`];
+    }
+    const first = all.findIndex((other) => other.key === key);
+    if (all[first]?.path === path) return [];
+    const how = 'by another gateway or with other settings';
+    return [`routes[${index}]: routes[${first}] leads to ${destination} as well, ${how}`];
   });
+}
+
+/** Everything of a route that does not identify it, in one notation. */
+function pathOf({ gateway, nextHops = [], onlink = false, source, scope }: RouteConfig): string {
+  const hops: RouteHop[] = gateway === undefined ? nextHops : [{ gateway }];
+  const gateways = hops.map((hop) => [quickCanonicalAddress(hop.gateway), hop.weight ?? 1]);
+  return JSON.stringify([gateways, onlink, source && quickCanonicalAddress(source), scope]);
 }
 
 /** The fields that ask for something. `false` and empty lists do not, so that a claim can undo what its class asks. */

@@ -9,6 +9,7 @@ import {
   parseCidr,
   parseHardwareAddress,
   parseIpAddress,
+  type RouteHop,
 } from '../../node/netlink/index.ts';
 import { attachModes, type BondConfig, type RouteConfig, type VfConfig, type VfSettings } from '../model/index.ts';
 import { dialectsSchema } from './dialects-config.ts';
@@ -91,16 +92,83 @@ export const network = checked(
   'a network with prefix length and no host bits, such as 0.0.0.0/0',
 );
 
+const ipAddress = checked('ip', isIpAddress, 'an IPv4 or IPv6 address');
+
+/** The kernel fills the tables `default`, `main` and `local` (253 to 255) itself. */
+const routingTable = z
+  .int()
+  .min(1)
+  .max(0xffffffff)
+  .refine((table) => table < 253 || table > 255, 'must be none of 253 to 255, the tables of the kernel')
+  .meta({ format: 'routing-table' });
+
+const nextHop = z.strictObject({
+  gateway: ipAddress,
+  weight: z
+    .int()
+    .min(1)
+    .max(256)
+    .describe('Share of the connections, in proportion to the others. Default: 1.')
+    .optional(),
+} satisfies FieldsOf<RouteHop>);
+
 const route = z
   .strictObject({
     destination: network,
-    gateway: checked('ip', isIpAddress, 'an IPv4 or IPv6 address').optional(),
+    gateway: ipAddress.optional(),
+    nextHops: z
+      .array(nextHop)
+      .min(2)
+      .max(8)
+      .describe('Several gateways, in place of gateway, over which the kernel spreads connections.')
+      .optional(),
+    onlink: z
+      .boolean()
+      .describe('The gateways are on the link, although no network of an address has them.')
+      .optional(),
+    source: ipAddress.describe('Source address of packets whose sender chooses none.').optional(),
+    scope: z
+      .enum(['global', 'link'])
+      .describe('For IPv4. Default: global with a gateway, link without one.')
+      .optional(),
+    table: routingTable.describe('Routing table. Default: the main one.').optional(),
+    metric: z
+      .int()
+      .min(1)
+      .max(0xffffffff)
+      .describe('Of several routes to a destination the one with the lowest metric counts. Default: 0, for IPv6 1024.')
+      .optional(),
   } satisfies FieldsOf<RouteConfig>)
-  .refine(({ destination, gateway }) => gateway === undefined || gateway.includes(':') === destination.includes(':'), {
-    path: ['gateway'],
-    error: 'must be of the same IP version as the destination',
+  .superRefine((value, { addIssue }) => {
+    for (const [path, message] of routeFaults(value)) addIssue({ code: 'custom', path, message });
   })
   .meta({ format: 'route' });
+
+function routeFaults({
+  destination,
+  gateway,
+  nextHops,
+  onlink,
+  source,
+  scope,
+}: RouteConfig): [PropertyKey[], string][] {
+  const isIpv6 = destination.includes(':');
+  const otherVersion = 'must be of the same IP version as the destination';
+  const addresses: [PropertyKey[], string | undefined][] = [
+    [['gateway'], gateway],
+    [['source'], source],
+    ...(nextHops ?? []).map((hop, index): [PropertyKey[], string] => [['nextHops', index, 'gateway'], hop.gateway]),
+  ];
+  const faults = addresses
+    .filter(([, address]) => address !== undefined && address.includes(':') !== isIpv6)
+    .map(([path]): [PropertyKey[], string] => [path, otherVersion]);
+  const isDirect = gateway === undefined && nextHops === undefined;
+  if (gateway !== undefined && nextHops !== undefined) faults.push([['nextHops'], 'does not go with gateway']);
+  if (onlink !== undefined && isDirect) faults.push([['onlink'], 'needs gateway or nextHops']);
+  if (scope !== undefined && isIpv6) faults.push([['scope'], 'is for IPv4 only']);
+  if (scope === 'link' && !isDirect) faults.push([['scope'], 'must be global, for a route by gateways']);
+  return faults;
+}
 
 /** Printable ASCII without blank, `/` and `:`, and at most one `%`, as `%d`. */
 const interfaceNamePattern = /^[!-$&-.0-9;-~]*(%d[!-$&-.0-9;-~]*)?$/;

@@ -1,19 +1,20 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
-import { quickCanonicalAddress } from '../../node/netlink/index.ts';
-import { invalidConfig, type StoredDevice } from '../model/index.ts';
+import { quickCanonicalAddress, routeKey } from '../../node/netlink/index.ts';
+import { invalidConfig, type RouteConfig, type StoredDevice } from '../model/index.ts';
 import type { PassingClaim } from './device-resolver.ts';
 
 /** A route of an interface. */
 interface HeldRoute {
-  gateway: string | undefined;
+  route: RouteConfig;
   device: StoredDevice;
   /** What has the interface, for users. */
   owner: string;
 }
 
 /**
- * Checks that no two interfaces of a pod have a route to the same destination: the kernel refuses the second one, in each attempt.
+ * Checks that no two interfaces of a pod have a route to the same destination, in one table and with one metric: the kernel refuses
+ * the second one, in each attempt.
  * @param others the other claims of the claim's pods
  * @throws DriverError `config-invalid` with both routes
  */
@@ -24,21 +25,22 @@ export function checkPodRoutes(
 ): void {
   if (devices.every(({ config: { routes = [] } }) => routes.length === 0)) return;
   const canonical = canonicalDestinations();
+  const keyOf = ({ destination, table, metric: priority }: RouteConfig) =>
+    routeKey(canonical(destination), { table, priority });
   const held = new Map<string, HeldRoute>();
   for (const { identity, devices: itsDevices } of others) {
     for (const device of itsDevices) {
       const owner = `${device.name} of claim ${claimName(identity)}`;
-      for (const { destination, gateway } of device.config.routes ?? [])
-        held.set(canonical(destination), { gateway, device, owner });
+      for (const route of device.config.routes ?? []) held.set(keyOf(route), { route, device, owner });
     }
   }
   for (const device of devices) {
-    for (const { destination, gateway } of device.config.routes ?? []) {
-      const key = canonical(destination);
+    for (const route of device.config.routes ?? []) {
+      const key = keyOf(route);
       const other = held.get(key);
-      if (other === undefined) held.set(key, { gateway, device, owner: device.name });
+      if (other === undefined) held.set(key, { route, device, owner: device.name });
       else if (!areOneInterface(device, other.device)) {
-        const problem = `routes: device ${device.name} cannot have a route to ${destination} ${by(gateway)}, which ${other.owner} has ${by(other.gateway)}`;
+        const problem = `routes: device ${device.name} cannot have a route to ${route.destination} ${by(route)}, which ${other.owner} has ${by(other.route)}`;
         throw invalidConfig(claim, [problem]);
       }
     }
@@ -51,8 +53,9 @@ function areOneInterface(one: StoredDevice, other: StoredDevice): boolean {
   return one.config.bond !== undefined && one.config.bond.name === other.config.bond?.name;
 }
 
-function by(gateway: string | undefined): string {
-  return gateway === undefined ? 'on its link' : `by ${gateway}`;
+function by({ gateway, nextHops = [] }: RouteConfig): string {
+  const gateways = gateway === undefined ? nextHops.map((each) => each.gateway) : [gateway];
+  return gateways.length === 0 ? 'on its link' : `by ${gateways.join(' and ')}`;
 }
 
 /** All devices of a request have the same routes: each text is parsed once. */

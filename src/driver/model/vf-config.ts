@@ -1,4 +1,4 @@
-import type { BondMode, FailOverMac } from '../../node/netlink/index.ts';
+import type { BondMode, FailOverMac, RouteHop, RouteScope } from '../../node/netlink/index.ts';
 import type { DialectsConfig } from './dialects-config.ts';
 
 /** Who moves a VF into its pod: netdra, the CNI plugins of the claim, or another component. */
@@ -31,6 +31,12 @@ export interface BondConfig {
 export interface RouteConfig {
   destination: string;
   gateway?: string | undefined;
+  nextHops?: RouteHop[] | undefined;
+  onlink?: boolean | undefined;
+  source?: string | undefined;
+  scope?: RouteScope | undefined;
+  table?: number | undefined;
+  metric?: number | undefined;
 }
 
 /**

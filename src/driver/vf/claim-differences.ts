@@ -1,5 +1,13 @@
-import { isSameRoute, type Link, maxListedRoutes, NetlinkError } from '../../node/netlink/index.ts';
+import {
+  findRoute,
+  formatRoute,
+  type Link,
+  leadsAsWanted,
+  maxListedRoutes,
+  NetlinkError,
+} from '../../node/netlink/index.ts';
 import type { VfConfig } from '../model/index.ts';
+import { toNewRoute } from './configure-link.ts';
 import { interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
@@ -54,9 +62,13 @@ async function findMissingRoutes(
 ): Promise<Difference[]> {
   if (routes.length === 0) return [];
   const found = await connection.routes(index, maxListedRoutes);
-  const missing = routes.filter((route) => !found.some((each) => isSameRoute(each, { ...route, index })));
+  const missing = routes.map(toNewRoute).filter((route) => {
+    const wanted = { ...route, index };
+    const there = findRoute(found, wanted);
+    return there === undefined || !leadsAsWanted(there, wanted);
+  });
   if (missing.length === 0 || found.length >= maxListedRoutes) return [];
-  return [{ setting: 'routes', wanted: missing.map(({ destination }) => destination).join(', '), found: 'missing' }];
+  return [{ setting: 'routes', wanted: missing.map(formatRoute).join(', '), found: 'missing' }];
 }
 
 function findOtherSysctls(

@@ -1,11 +1,16 @@
 import { defined } from '../../lib/defined.ts';
-import { isSameRoute, type Link, maxListedRoutes, NetlinkError, type NewRoute } from '../../node/netlink/index.ts';
-import type { VfConfig } from '../model/index.ts';
+import { findRoute, type Link, maxListedRoutes, NetlinkError, type NewRoute } from '../../node/netlink/index.ts';
+import type { RouteConfig, VfConfig } from '../model/index.ts';
 import { duplicateDetection, interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
 /** A claim's configuration, with what an IPAM plugin adds: it may say more of a route. */
 export type LinkConfig = Omit<VfConfig, 'routes'> & { routes?: Omit<NewRoute, 'index'>[] };
+
+/** The kernel calls the metric a priority. */
+export function toNewRoute({ metric: priority, ...route }: RouteConfig): Omit<NewRoute, 'index'> {
+  return { ...route, priority };
+}
 
 /**
  * Applies everything that the claim asks for, except for what an earlier attempt has already set. Kernel settings come before
@@ -42,15 +47,14 @@ export async function configureLink(
   for (const each of routes.toSorted((one, other) => Number(isByGateway(one)) - Number(isByGateway(other)))) {
     const route = { ...each, index: link.index };
     // EEXIST also means that another interface has such a route, usually the default route: then ours was not added.
-    const isThere = async () =>
-      (await pod.routes(link.index, maxListedRoutes)).some((other) => isSameRoute(other, route));
+    const isThere = async () => findRoute(await pod.routes(link.index, maxListedRoutes), route) !== undefined;
     await unlessThere(pod.addRoute(route), isThere);
   }
 }
 
 /** The kernel refuses a gateway that it does not reach yet: destinations on the link come first, whatever order they were written in. */
-function isByGateway({ gateway }: Pick<NewRoute, 'gateway'>): boolean {
-  return gateway !== undefined;
+function isByGateway({ gateway, nextHops }: Pick<NewRoute, 'gateway' | 'nextHops'>): boolean {
+  return gateway !== undefined || nextHops !== undefined;
 }
 
 async function unlessThere(change: Promise<void>, isThere: () => Promise<boolean>): Promise<void> {

@@ -5,7 +5,7 @@ import type { Announcements } from './announcements.ts';
 import { joinBond } from './bonds.ts';
 import { findDifferences } from './claim-differences.ts';
 import type { CniAttacher } from './cni-attacher.ts';
-import { configureLink } from './configure-link.ts';
+import { configureLink, toNewRoute } from './configure-link.ts';
 import { pfSettingsOf } from './pf-settings.ts';
 import { type AttachStrategy, missing, named, type VfState } from './strategy.ts';
 import type { VfHost, VfLinks } from './vf-links.ts';
@@ -52,7 +52,7 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
         // That of a bond is one of its members'.
         ...(bond === undefined && defined({ macAddress })),
         addresses: [...(config.addresses ?? []), ...addresses],
-        routes: [...(config.routes ?? []), ...routes],
+        routes: [...(config.routes ?? []).map(toNewRoute), ...routes],
       });
       pod.follow();
       if (bond !== undefined) pod.changed();

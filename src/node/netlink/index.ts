@@ -44,7 +44,19 @@ export { NetworkWatch } from './network-watch.ts';
 export { EtherType, PacketSocket } from './packet-socket.ts';
 export type { QdiscPlace } from './qdisc.ts';
 export { isRepresentor } from './representor.ts';
-export { isDefaultRoute, isSameRoute, maxListedRoutes, type NewRoute, type Route, scopeLink } from './route.ts';
+export {
+  findRoute,
+  formatRoute,
+  isDefaultRoute,
+  leadsAsWanted,
+  maxListedRoutes,
+  type NewRoute,
+  type Route,
+  type RouteHop,
+  type RouteScope,
+  routeKey,
+  scopeLink,
+} from './route.ts';
 export { type NewBond, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
 export {
   type InterfaceSysctls,

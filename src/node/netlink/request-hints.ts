@@ -6,6 +6,7 @@ export const routeHints = {
   EHOSTUNREACH: gatewayHint, // IPv6
   EEXIST:
     'another interface already has this route, for example eth0 the default route: omit the route, or set its priority or table by an IPAM plugin',
+  EINVAL: 'the source must be an address of the interface, and the gateway must not be one',
   ENETDOWN: 'set the interface up first',
 };
 

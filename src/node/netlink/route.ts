@@ -10,6 +10,7 @@ const RouteAttribute = {
   outInterface: 4,
   gateway: 5,
   priority: 6,
+  source: 7,
   metrics: 8,
   multipath: 9,
   table: 15,
@@ -21,10 +22,14 @@ const metricMtu = 2;
 const metricAdvMss = 8;
 const headerBytes = 12;
 const nextHopBytes = 8;
+/** `RTNH_F_ONLINK`, of a route or of one of its next hops. */
+const flagOnLink = 4;
 /** `RT_TABLE_MAIN`, `RTPROT_STATIC`, `RT_SCOPE_LINK`, `RTN_UNICAST`. */
 const mainTable = 254;
 const protocolStatic = 4;
 export const scopeLink = 253;
+const scopes = { global: 0, link: scopeLink } as const;
+export type RouteScope = keyof typeof scopes;
 const typeUnicast = 1;
 /** `IP6_RT_PRIO_USER`: what the kernel takes for an IPv6 route without one. */
 const defaultIpv6Priority = 1024;
@@ -45,6 +50,16 @@ export interface Route {
   table: number;
   /** Of several routes to a destination in a table, the one with the lowest number counts. */
   priority: number;
+  /** In network order; absent: it has none. */
+  gateways?: Uint8Array[];
+  /** Preferred source address, in network order. */
+  source?: Uint8Array;
+}
+
+export interface RouteHop {
+  gateway: string;
+  /** Share of the traffic, 1 to 256, in proportion to the others. Default: 1. */
+  weight?: number | undefined;
 }
 
 export interface NewRoute {
@@ -52,28 +67,62 @@ export interface NewRoute {
   destination: string;
   /** Without one the destination is on the link. For IPv4 it can be an IPv6 address. */
   gateway?: string | undefined;
+  /** Several gateways, in place of `gateway`. */
+  nextHops?: RouteHop[] | undefined;
+  /** The gateways are on the link, although no network of an address has them. */
+  onlink?: boolean | undefined;
+  /** Preferred source address of packets; for IPv4 any address of the namespace, for IPv6 one of the link. */
+  source?: string | undefined;
   index: number;
   /** Absent or 0: the kernel's default, which is 0 for IPv4 and 1024 for IPv6. */
-  priority?: number;
+  priority?: number | undefined;
   /** Absent or 0: the main table. */
-  table?: number;
-  /** `RT_SCOPE_*`, for IPv4 only. Absent: global with a gateway, link without one. */
-  scope?: number;
+  table?: number | undefined;
+  /** A name or `RT_SCOPE_*`, for IPv4 only. Absent: global with a gateway, link without one. */
+  scope?: RouteScope | number | undefined;
   mtuBytes?: number;
   /** The TCP segment size to advertise. */
   advMssBytes?: number;
 }
 
-/** What tells routes of one link apart for the kernel: it refuses a second one with EEXIST. */
-export function isSameRoute(route: Route, wanted: NewRoute): boolean {
-  const { table = 0, priority = 0 } = wanted;
-  const destination = canonicalCidr(wanted.destination);
+/**
+ * Identifies a route among those of a link: the kernel refuses a second one with EEXIST.
+ * @param destination canonical
+ */
+export function routeKey(destination: string, { table, priority }: Pick<NewRoute, 'table' | 'priority'>): string {
+  return `${destination} ${table || mainTable} ${priority || (destination.includes(':') ? defaultIpv6Priority : 0)}`;
+}
+
+/** Finds the route that keeps the kernel from adding another one. */
+export function findRoute(routes: readonly Route[], wanted: NewRoute): Route | undefined {
+  const key = routeKey(canonicalCidr(wanted.destination), wanted);
+  return routes.find((route) => route.links.includes(wanted.index) && routeKey(route.destination, route) === key);
+}
+
+/** Whether a route has the gateways and the source address that are wanted, if any. */
+export function leadsAsWanted({ gateways = [], source }: Route, wanted: NewRoute): boolean {
+  const octets = gatewaysOf(wanted).map((each) => parseIpAddress(each.gateway).octets);
+  const isSame = (one: Uint8Array, other: Uint8Array | undefined) => other !== undefined && !Buffer.compare(one, other);
   return (
-    route.destination === destination &&
-    route.links.includes(wanted.index) &&
-    route.table === (table || mainTable) &&
-    route.priority === (priority || (destination.includes(':') ? defaultIpv6Priority : 0))
+    octets.every((each) => gateways.some((gateway) => isSame(each, gateway))) &&
+    (wanted.source === undefined || isSame(parseIpAddress(wanted.source).octets, source))
   );
+}
+
+/** `198.51.100.0/24 via 192.0.2.1 table 100`. */
+export function formatRoute(route: Omit<NewRoute, 'index'>): string {
+  const { destination, table, source } = route;
+  const gateways = gatewaysOf(route).map(({ gateway }) => gateway);
+  return [
+    destination,
+    ...(gateways.length === 0 ? [] : [`via ${gateways.join(' and ')}`]),
+    ...(source === undefined ? [] : [`from ${source}`]),
+    ...(table === undefined ? [] : [`in table ${table}`]),
+  ].join(' ');
+}
+
+function gatewaysOf({ gateway, nextHops = [] }: Pick<NewRoute, 'gateway' | 'nextHops'>): RouteHop[] {
+  return gateway === undefined ? nextHops : [{ gateway }];
 }
 
 /** Whether the destination of a route message has the prefix length 0. Source: `rtm_dst_len` of Linux `rtnetlink.h`. */
@@ -88,12 +137,13 @@ export function decodeRoute(message: Buffer): Route | undefined {
   const attributes = new Attributes(message.subarray(headerBytes));
   const anywhere = Buffer.alloc(family === AddressFamily.ipv4 ? 4 : 16);
   const outInterface = attributes.get(RouteAttribute.outInterface);
-  const multipath = attributes.get(RouteAttribute.multipath) ?? Buffer.alloc(0);
+  const hops = decodeMultipath(attributes.get(RouteAttribute.multipath) ?? Buffer.alloc(0));
+  const gateways = [gatewayOf(attributes), ...hops.map(({ gateway }) => gateway)].filter((each) => each !== undefined);
   const number = (type: number) => {
     const data = attributes.get(type);
     return data && getU32(data);
   };
-  const links = [...(outInterface === undefined ? [] : [getU32(outInterface)]), ...decodeMultipath(multipath)];
+  const links = [...(outInterface === undefined ? [] : [getU32(outInterface)]), ...hops.map(({ link }) => link)];
   return {
     destination: formatCidr(attributes.get(RouteAttribute.destination) ?? anywhere, message.readUInt8(1)),
     links,
@@ -101,6 +151,8 @@ export function decodeRoute(message: Buffer): Route | undefined {
     isUnicast: message.readUInt8(7) === typeUnicast,
     table: number(RouteAttribute.table) ?? message.readUInt8(4),
     priority: number(RouteAttribute.priority) ?? 0,
+    ...(gateways.length > 0 && { gateways }),
+    ...defined({ source: attributes.get(RouteAttribute.source) }),
   };
 }
 
@@ -121,27 +173,46 @@ export function isDefaultRoute({ destination, isUnicast }: Route): boolean {
 export function encodeRoute(route: NewRoute): Uint8Array[] {
   const index = assertIndex(route.index);
   const { family, octets, prefixLength } = parseDestination(route.destination);
+  const { table = 0, nextHops, onlink, source } = route;
+  const scope = scopeOf(route);
+  const flags = onlink ? flagOnLink : 0;
   const gateway = route.gateway === undefined ? [] : [encodeGateway(route.gateway, family)];
-  const { table = 0, scope = gateway.length === 0 ? scopeLink : 0 } = route;
+  const path = [{ type: RouteAttribute.outInterface, value: putU32(index) }, ...gateway];
+  const hops = nextHops?.map((each) => encodeNextHop(each, index, family, flags));
   const metrics = [
     ...encodeNumber(metricMtu, route.mtuBytes, 'MTU of the route'),
     ...encodeNumber(metricAdvMss, route.advMssBytes, 'segment size of the route'),
   ];
   const attributes: Attribute[] = [
     { type: RouteAttribute.destination, value: octets },
-    { type: RouteAttribute.outInterface, value: putU32(index) },
-    ...gateway,
+    ...(hops === undefined ? path : [{ type: RouteAttribute.multipath, value: Buffer.concat(hops) }]),
+    ...(source === undefined ? [] : [{ type: RouteAttribute.source, value: parseIpAddress(source).octets }]),
     ...encodeNumber(RouteAttribute.priority, route.priority, 'priority of the route'),
     ...encodeNumber(RouteAttribute.table, table || mainTable, 'routing table'),
     ...(metrics.length === 0 ? [] : [{ type: RouteAttribute.metrics, value: metrics }]),
   ];
-  if (!Number.isInteger(scope) || scope < 0 || scope > 255) {
-    throw invalid(`${scope} is not the scope of a route`, 'use a number from 0 to 255');
-  }
   // The kernel reads the table from its attribute, which has room for all of them.
   const kernelScope = family === AddressFamily.ipv4 ? scope : 0;
   const header = Buffer.of(family, prefixLength, 0, 0, 0, protocolStatic, kernelScope, typeUnicast);
-  return [header, putU32(0), ...encodeAttributes(attributes)];
+  return [header, putU32(hops === undefined ? flags : 0), ...encodeAttributes(attributes)];
+}
+
+function scopeOf(route: NewRoute): number {
+  const { scope = gatewaysOf(route).length === 0 ? scopeLink : 0 } = route;
+  const number = typeof scope === 'string' ? scopes[scope] : scope;
+  if (Number.isInteger(number) && number >= 0 && number <= 255) return number;
+  throw invalid(`${scope} is not the scope of a route`, 'use a number from 0 to 255');
+}
+
+/** `struct rtnexthop`, with the length of itself and its attributes. */
+function encodeNextHop({ gateway, weight = 1 }: RouteHop, index: number, family: AddressFamily, flags: number): Buffer {
+  const attributes = encodeAttributes([encodeGateway(gateway, family)]);
+  const header = Buffer.alloc(nextHopBytes, putU32(index));
+  const hop = Buffer.concat([header, ...attributes]);
+  hop.writeUInt16LE(hop.length);
+  hop.writeUInt8(flags, 2);
+  hop.writeUInt8(weight - 1, 3);
+  return hop;
 }
 
 /** Absent or 0: none, so that the kernel's default applies. */
@@ -168,14 +239,19 @@ function encodeGateway(text: string, family: AddressFamily): Attribute {
   return { type: RouteAttribute.via, value: Buffer.concat([putU16(gateway.family), gateway.octets]) };
 }
 
-/** The indices in a list of `struct rtnexthop`, each with its attributes and the length of both. */
-function decodeMultipath(list: Buffer): number[] {
-  const links: number[] = [];
+function gatewayOf(attributes: Attributes): Buffer | undefined {
+  return attributes.get(RouteAttribute.gateway) ?? attributes.get(RouteAttribute.via)?.subarray(2);
+}
+
+/** A list of `struct rtnexthop`, each with its attributes and the length of both. */
+function decodeMultipath(list: Buffer): { link: number; gateway: Buffer | undefined }[] {
+  const hops: { link: number; gateway: Buffer | undefined }[] = [];
   for (let rest = list; rest.length >= nextHopBytes; ) {
     const length = getU16(rest.subarray(0, 2));
     if (length < nextHopBytes) break;
-    links.push(getS32(rest.subarray(4, 8)));
+    const gateway = gatewayOf(new Attributes(rest.subarray(nextHopBytes, length)));
+    hops.push({ link: getS32(rest.subarray(4, 8)), gateway });
     rest = rest.subarray((length + 3) & ~3);
   }
-  return links;
+  return hops;
 }

@@ -35,6 +35,7 @@ import {
   decodeRoute,
   encodeRoute,
   encodeRouteFilter,
+  formatRoute,
   hasZeroPrefix,
   isDefaultRoute,
   type NewRoute,
@@ -291,9 +292,7 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
 
   /** @throws NetlinkError `netlink-refused` with `EEXIST`, or `ENETUNREACH` if the gateway is in no network of the link */
   async addRoute(route: NewRoute): Promise<void> {
-    const { destination, gateway, index } = route;
-    const target = gateway === undefined ? destination : `${destination} via ${gateway}`;
-    const subject = this.#subject(`add route to ${target} by link`, index, routeHints);
+    const subject = this.#subject(`add route to ${formatRoute(route)} by link`, route.index, routeHints);
     await this.#create(MessageType.newRoute, encodeRoute(route), subject);
   }
 

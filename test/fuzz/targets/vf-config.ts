@@ -3,6 +3,7 @@ import type { ClassLimits } from '../../../src/driver/api/class-config.ts';
 import { configForDevice, resolveVfConfig } from '../../../src/driver/api/config.ts';
 import { checkNesting } from '../../../src/driver/claims/nesting.ts';
 import { closedFields, DriverError, type VfConfig } from '../../../src/driver/model/index.ts';
+import { toNewRoute } from '../../../src/driver/vf/configure-link.ts';
 import type { AllocatedClaim } from '../../../src/framework/kubeletplugin/index.ts';
 import { CniError } from '../../../src/node/cni/index.ts';
 import { encodeAddress } from '../../../src/node/netlink/address.ts';
@@ -35,9 +36,7 @@ function applyLater({
 }: ReturnType<typeof resolveVfConfig>) {
   try {
     for (const address of addresses) encodeAddress(1, address);
-    for (const { destination, gateway } of routes) {
-      encodeRoute({ index: 1, destination, ...(gateway === undefined ? {} : { gateway }) });
-    }
+    for (const route of routes) encodeRoute({ ...toNewRoute(route), index: 1 });
     if (bond !== undefined) {
       const { name, mode = 'active-backup', miimon: miimonMs = 100, failOverMac } = bond;
       encodeNewLink({ name }, 'bond', encodeBond({ mode, miimonMs, ...(failOverMac && { failOverMac }) }));

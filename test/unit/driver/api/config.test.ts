@@ -39,7 +39,12 @@ const samples: {
   mtu: { values: [1500, 9000] },
   macAddress: { values: ['02:00:00:00:00:01', '02:00:00:00:00:02'] },
   addresses: { values: [['192.0.2.1/24', '2001:db8::1/64'], ['192.0.2.2/24']] },
-  routes: { values: [[{ destination: '0.0.0.0/0', gateway: '192.0.2.1' }], [{ destination: '198.51.100.0/24' }]] },
+  routes: {
+    values: [
+      [{ destination: '0.0.0.0/0', gateway: '192.0.2.1', onlink: true, table: 100, metric: 7, scope: 'global' }],
+      [{ destination: '198.51.100.0/24', nextHops: [{ gateway: '192.0.2.1' }, { gateway: '192.0.2.2', weight: 3 }] }],
+    ],
+  },
   sysctls: {
     values: [
       { 'net.ipv4.conf.IFNAME.arp_ignore': 1, 'net.ipv6.conf.IFNAME.accept_ra': 0 },
@@ -346,7 +351,7 @@ describe('VFConfig validation', () => {
           { destination: '2001:DB8:0::/64', gateway: '2001:db8:1::2' },
         ],
       },
-      /: routes\[1\]: routes\[0\] leads to 2001:db8::\/64 as well, by another gateway$/,
+      /: routes\[1\]: routes\[0\] leads to 2001:db8::\/64 as well, by another gateway or with other settings$/,
     ],
     [
       { mtu: 1279, addresses: ['192.0.2.1/24', '2001:db8::1/64'] },

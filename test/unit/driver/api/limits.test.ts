@@ -181,6 +181,7 @@ describe('class limits', () => {
     expect(() => resolve([fromClaim({ routes: [{ destination }] })])).toThrow(
       /may not set a route to \S+, (a default route|a part of a default route|a network of the node)$/,
     );
+    expect(() => resolve([fromClaim({ routes: [{ destination, table: 100 }] })])).toThrow(/may not set a route to/);
     expect(resolve([fromClass({ routes: [{ destination }] })])).toEqual({ routes: [{ destination }] });
   });
 

@@ -26,6 +26,8 @@ describe('checkPodRoutes', () => {
         ),
       ),
     );
+    const elsewhere = [fromClaim({ routes: [{ destination: same, gateway: otherGateway, table: 100 }] })];
+    expect(await bench.prepare(allocated('table', ['dev-5'], { pods, config: elsewhere }))).toEqual({ devices: [] });
     // In another pod; and of members of one bond, which are one interface.
     expect(await bench.prepare(allocated('third', ['dev-3'], { config }))).toEqual({ devices: [] });
     const bonded = [fromClaim({ bond: { name: 'bond0' }, routes: [{ destination, gateway }] })];

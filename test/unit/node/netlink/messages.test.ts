@@ -10,7 +10,7 @@ import {
 } from '../../../../src/node/netlink/attributes.ts';
 import { encodeBond } from '../../../../src/node/netlink/bond.ts';
 import { decodeLink, encodeLink, encodeLinkChange, encodeNewLink } from '../../../../src/node/netlink/link.ts';
-import { decodeRoute, encodeRoute, isDefaultRoute } from '../../../../src/node/netlink/route.ts';
+import { decodeRoute, encodeRoute, isDefaultRoute, leadsAsWanted } from '../../../../src/node/netlink/route.ts';
 import { decodeVfInfos } from '../../../../src/node/netlink/vf-settings.ts';
 import { completeTable, connectKernel } from '../../../doubles/netlink-kernel.ts';
 
@@ -141,8 +141,19 @@ describe('route messages', () => {
   it('are decoded unchanged', () => {
     const route = { destination: '::/0', gateway: '2001:db8::1', index: 3, table: 1000, priority: 7 };
     const decoded = decodeRoute(Buffer.concat(encodeRoute(route)))!;
-    expect(decoded).toEqual({ destination: '::/0', links: [3], isUnicast: true, table: 1000, priority: 7 });
+    const gateways = [Buffer.from('20010db8000000000000000000000001', 'hex')];
+    expect(decoded).toEqual({ destination: '::/0', links: [3], isUnicast: true, table: 1000, priority: 7, gateways });
     expect(isDefaultRoute(decoded)).toBe(true);
+  });
+
+  it('are decoded with several next hops and a source as they were encoded', () => {
+    const nextHops = [{ gateway: '192.0.2.1', weight: 256 }, { gateway: '2001:db8::9' }];
+    const route = { destination: '198.51.100.0/24', nextHops, source: '192.0.2.7', onlink: true, index: 3 };
+    const decoded = decodeRoute(Buffer.concat(encodeRoute(route)))!;
+    expect(decoded).toMatchObject({ links: [3, 3], gateways: [{ length: 4 }, { length: 16 }] });
+    expect(leadsAsWanted(decoded, route)).toBe(true);
+    expect(leadsAsWanted(decoded, { ...route, source: '192.0.2.8' })).toBe(false);
+    expect(leadsAsWanted(decoded, { ...route, nextHops: [{ gateway: '192.0.2.2' }] })).toBe(false);
   });
 
   it('can have several next hops', () => {
