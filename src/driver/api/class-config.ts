@@ -35,26 +35,28 @@ const limits = z
         z.string().regex(/^(0|[1-9][0-9]{0,3})(-[1-9][0-9]{0,3})?$/, 'must be a VLAN id or a range such as 100-199'),
       )
       .max(64)
-      .describe('What claims may set vf.vlan to, where the class opens it.')
+      .describe('Allowed values of vf.vlan in claims, if the class makes it overridable.')
       .optional(),
-    addressRanges: z.array(network).max(64).describe('Networks that the addresses of claims are in.').optional(),
+    addressRanges: z.array(network).max(64).describe('Networks that must contain the addresses of claims.').optional(),
     routes: z
       .array(network)
       .max(64)
       .describe(
-        'Networks that the routes of claims are in, and those of their addresses outside of addressRanges. Absent: all but default routes and networks of the node.',
+        'Networks that must contain the routes of claims, and the networks of their addresses outside of addressRanges. Default: all except default routes and networks of the node.',
       )
       .optional(),
-    maxDevices: z.int().min(0).max(1024).describe('Devices of the class that one claim may have.').optional(),
-    maxAddresses: z.int().min(0).max(16).describe('Addresses that a claim may set.').optional(),
+    maxDevices: z.int().min(0).max(1024).describe('Maximum number of devices of the class in a claim.').optional(),
+    maxAddresses: z.int().min(0).max(16).describe('Maximum number of addresses in a claim.').optional(),
     maxRoutes: z
       .int()
       .min(0)
       .max(64)
-      .describe('Routes that a claim may set, with those to the networks of its addresses outside of addressRanges.')
+      .describe(
+        'Maximum number of routes in a claim, with those to the networks of its addresses outside of addressRanges.',
+      )
       .optional(),
   })
-  .describe('What claims may ask of the class at all.');
+  .describe('Limits on claims of the class.');
 export type ClassLimits = z.infer<typeof limits>;
 
 /**
@@ -64,7 +66,7 @@ export const classConfigSchema = vfConfigSchema.extend({
   overridable: z
     .array(z.enum(claimFields))
     .max(64)
-    .describe('Fields that claims may set in spite of what the class sets, or of being closed to claims.')
+    .describe('Fields that claims may set although the class sets them or they are closed.')
     .optional(),
   limits: limits.optional(),
 });

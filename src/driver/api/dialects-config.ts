@@ -25,7 +25,7 @@ export const dialectsSchema = z
         info: z
           .boolean()
           .describe(
-            'Whether there is PCIDEVICE_…_INFO, too. app-netutil takes parts of it for addresses. Default: true.',
+            'Whether to set PCIDEVICE_…_INFO as well. app-netutil mistakes parts of it for addresses. Default: true.',
           )
           .optional(),
       })

@@ -42,12 +42,12 @@ const vfProperties = z
     trust: z.boolean().describe('Whether the VF may change its MAC and listen to all frames.').optional(),
     linkState: z
       .enum(['auto', 'enable', 'disable'])
-      .describe('What the VF sees of the link: that of the card, always up, or always down.')
+      .describe("Link state that the VF sees: the card's, always up, or always down.")
       .optional(),
-    minTxRate: z.int().min(0).max(0xfffffffe).describe('Mbit/s that the VF is sure of; 0: none.').optional(),
-    maxTxRate: z.int().min(0).max(0xfffffffe).describe('Mbit/s that the VF may send; 0: no limit.').optional(),
+    minTxRate: z.int().min(0).max(0xfffffffe).describe('Guaranteed transmit rate, Mbit/s; 0: none.').optional(),
+    maxTxRate: z.int().min(0).max(0xfffffffe).describe('Maximum transmit rate, Mbit/s; 0: no limit.').optional(),
   } satisfies FieldsOf<VfSettings>)
-  .describe('Properties that the PF has for the VF.');
+  .describe('Settings of the VF at its PF.');
 
 const bond = z
   .strictObject({
@@ -56,11 +56,16 @@ const bond = z
       .refine((name) => isInterfaceName(name) && !name.includes('%'), 'an interface name, without "%"')
       .meta({ format: 'bond-name' })
       .describe('Name of the bond in the pod. Requests of one claim with the same bond are its members.'),
-    mode: z.enum(bondModes).describe('How it uses its members. Default: active-backup.').optional(),
-    miimon: z.int().min(10).max(10_000).describe('How often their links are looked at, ms. Default: 100.').optional(),
+    mode: z.enum(bondModes).describe('Bonding mode. Default: active-backup.').optional(),
+    miimon: z
+      .int()
+      .min(10)
+      .max(10_000)
+      .describe('Interval between link checks of its members, ms. Default: 100.')
+      .optional(),
     failOverMac: z
       .enum(failOverMacs)
-      .describe('Whose MAC address it has after a failover, with active-backup only. Default: active.')
+      .describe('Which MAC address it has after a failover, with active-backup only. Default: active.')
       .optional(),
   } satisfies FieldsOf<BondConfig>)
   .refine(({ mode = 'active-backup', failOverMac }) => failOverMac === undefined || mode === 'active-backup', {
@@ -68,7 +73,7 @@ const bond = z
     error: 'is for mode active-backup only',
   })
   .meta({ format: 'bond' })
-  .describe('VFs of one claim as one interface, for which addresses, routes, mtu and sysctls are then.');
+  .describe('Joins VFs of one claim into one interface, which gets addresses, routes, mtu and sysctls.');
 
 const sysctlValueRule = 'must be a number, or a text of at most 128 letters, digits and " .,:_-"';
 const sysctls = z
@@ -184,7 +189,7 @@ export const vfConfigSchema = z.strictObject({
   kind: z.literal('VFConfig'),
   attach: z
     .enum(attachModes)
-    .describe('Who moves the VF into the pod: netdra, a chain of CNI plugins, or another component such as Multus.')
+    .describe('What moves the VF into the pod: netdra, a chain of CNI plugins, or another component such as Multus.')
     .optional(),
   cni: z
     .record(z.string(), z.unknown())
@@ -193,7 +198,7 @@ export const vfConfigSchema = z.strictObject({
   networkAttachmentDefinition: networkAttachmentDefinition.optional(),
   ipam: z
     .record(z.string(), z.unknown())
-    .describe('CNI IPAM plugin that gives addresses and routes: the `ipam` section of a network configuration.')
+    .describe('CNI IPAM plugin that assigns addresses and routes: the `ipam` section of a network configuration.')
     .optional(),
   driver: z
     .string()
@@ -201,8 +206,8 @@ export const vfConfigSchema = z.strictObject({
     .regex(/^(kernel|[a-z0-9_-]*vfio[a-z0-9_-]*)$/, 'must be kernel, vfio-pci, or a variant such as mlx5_vfio_pci')
     .describe('Kernel driver of the VF: its own one, for a network interface, or vfio-pci or a variant, for DPDK.')
     .optional(),
-  vhost: z.boolean().describe('Containers get /dev/vhost-net and /dev/net/tun too.').optional(),
-  rdma: z.boolean().describe("Containers get the character devices of the VF's RDMA device too.").optional(),
+  vhost: z.boolean().describe('Containers also get /dev/vhost-net and /dev/net/tun.').optional(),
+  rdma: z.boolean().describe("Containers also get the character devices of the VF's RDMA device.").optional(),
   numa: z
     .enum(['report', 'require'])
     .describe('Containers with exclusive CPUs on other NUMA nodes than the VF: are reported, the default, or refused.')
@@ -228,7 +233,7 @@ export const vfConfigSchema = z.strictObject({
     .max(16)
     .describe('Interface addresses with prefix length, IPv4 and IPv6.')
     .optional(),
-  routes: z.array(route).max(64).describe('Networks that are reached by the VF.').optional(),
+  routes: z.array(route).max(64).describe('Routes through the VF.').optional(),
   sysctls: sysctls.optional(),
   allMulticast: z.boolean().describe('Whether the interface receives all multicast frames of its network.').optional(),
   promiscuous: z.boolean().describe('Whether the interface receives all frames of its network.').optional(),

@@ -82,7 +82,7 @@ export class ConditionHistory {
   }
 
   #begin(entry: StoredCondition): void {
-    this.#options.logger.warn(factsOf(entry), 'condition of a device began');
+    this.#options.logger.warn(factsOf(entry), 'device condition started');
     this.#put(entry);
   }
 
@@ -92,7 +92,7 @@ export class ConditionHistory {
     // The clock was set back.
     if (overMs > nowMs) this.#put({ ...entry, overMs: nowMs });
     else if (sinceMs !== undefined && nowMs - overMs >= entry.holdMs) {
-      this.#options.logger.info(factsOf(entry), 'condition of a device is over');
+      this.#options.logger.info(factsOf(entry), 'device condition ended');
       this.#put({ ...rest, overMs: nowMs });
     } else if (sinceMs === undefined && nowMs - overMs >= forgetMs) this.#set(keyOf(entry), undefined);
   }
@@ -116,7 +116,7 @@ export class ConditionHistory {
       if (!(error instanceof StateError)) throw error;
       this.#unstored.set(key, entry);
       const reason = explain(error);
-      if (reason !== this.#failure) logger.warn({ err: error }, 'condition of a device is not stored');
+      if (reason !== this.#failure) logger.warn({ err: error }, 'storing a device condition failed');
       this.#failure = reason;
     }
   }

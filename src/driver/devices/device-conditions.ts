@@ -197,9 +197,9 @@ export class DeviceConditions {
 
   #consequenceOf(name: ConditionName): string {
     const effect = this.effectOf(name);
-    if (effect === 'None') return 'New claims get its devices all the same, as the inventory policy says.';
-    if (!this.keepsTaints) return 'Its devices are not offered until that is over.';
-    return `Its devices have the taint ${this.#keyOf(name)} with the effect ${effect} until that is over.`;
+    if (effect === 'None') return 'Its devices stay available to new claims, as the inventory policy says.';
+    if (!this.keepsTaints) return 'Its devices are withheld until it recovers.';
+    return `Its devices have the taint ${this.#keyOf(name)} with the effect ${effect} until it recovers.`;
   }
 
   /** @throws SriovError `device-hangs` if the device cannot be prepared for a claim now */
@@ -265,5 +265,5 @@ function describeHung({ path }: HungWrite): string {
 }
 
 function describeUnrestored({ reason }: UnrestoredVf): string {
-  return `it is not restored after its last claim: ${reason}; the driver tries again every minute`;
+  return `restoring it after its last claim failed: ${reason}; the driver retries every minute`;
 }

@@ -113,7 +113,7 @@ export class FailureEvents {
 
   /** Reports restored settings. @param what the settings that the PF had lost */
   settingsRestored(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
-    const note = `${deviceOf(device)} of claim ${claimName(claim)} had lost settings, which are restored: ${what}. The card was reset, or another program writes to its PF.`;
+    const note = `${deviceOf(device)} of claim ${claimName(claim)} had lost settings, which netdra restored: ${what}. The card was reset, or another program writes to its PF.`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsRestored', action: 'Reconciling', note });
   }
 
@@ -181,7 +181,7 @@ export class FailureEvents {
   devicesUnrestored(node: string, unrestored: readonly UnrestoredVf[]): void {
     const notes = unrestored.map(({ device: { name, pciAddress }, reason }): [string, string] => [
       pciAddress,
-      `Device ${name} (${pciAddress}) is given to no claim, since it could not be restored after its last one: ${reason}`,
+      `Device ${name} (${pciAddress}) is unavailable: restoring it after its last claim failed: ${reason}`,
     ]);
     this.#reportOnNode(node, { reason: 'DeviceNotRestored', action: 'Restoring' }, notes);
   }
@@ -192,7 +192,7 @@ export class FailureEvents {
     const notes = conditions.map((each): [string, string] => [keyOf(each), each.message]);
     const isOver = (known: CardFault) => !conditions.some((each) => keyOf(each) === keyOf(known));
     for (const { name, subject } of this.#cards.filter(isOver)) {
-      const note = `${subject} is healthy again: ${name} is over`;
+      const note = `${subject} has recovered from ${name}`;
       const regarding = nodeReference(node);
       this.#writer.report({ regarding, type: 'Normal', reason: 'DeviceHealthy', action: 'Watching', note });
     }
@@ -202,7 +202,7 @@ export class FailureEvents {
 
   /** @param fault why the newest policy is not in force; absent: it is */
   policyRejected(node: string, fault: Error | undefined): void {
-    const note = `The newest inventory policy is refused, and what was in force before stays in force: ${explain(fault)}`;
+    const note = `The newest inventory policy is rejected; the previous one stays in force: ${explain(fault)}`;
     const notes: [string, string][] = fault === undefined ? [] : [[note, note]];
     this.#reportOnNode(node, { reason: 'PolicyRejected', action: 'ReadingPolicy' }, notes);
   }
@@ -210,7 +210,7 @@ export class FailureEvents {
   /** @param error absent: they are published. Failures that pass, such as of the connection, are no news. */
   slicesNotPublished(node: string, error: Error | undefined): void {
     if (error instanceof NetdraError && error.retriable) return;
-    const note = `The devices of this node are not offered as they should be: ${explain(error)}`;
+    const note = `ResourceSlices of this node are out of date: ${explain(error)}`;
     const notes: [string, string][] = error === undefined ? [] : [[note, note]];
     this.#reportOnNode(node, { reason: 'SlicesNotPublished', action: 'Publishing' }, notes);
   }

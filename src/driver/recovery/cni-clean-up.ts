@@ -87,9 +87,9 @@ export class CniCleanUp implements AsyncDisposable {
     using deadline = clock.deadline(budgetMs, this.#stop.signal);
     try {
       await runner.deleteCached(cached, { signal: deadline.signal });
-      logger.info(fields, 'CNI attachment of a sandbox that is gone deleted');
+      logger.info(fields, 'deleted CNI attachment of a removed sandbox');
     } catch (error) {
-      logger.warn({ ...fields, err: error }, 'CNI attachment of a sandbox that is gone cannot be deleted');
+      logger.warn({ ...fields, err: error }, 'deleting CNI attachment of a removed sandbox failed');
     }
   }
 }

@@ -123,10 +123,10 @@ export class InactiveClaims {
     });
     const giveUp = (reason: string): Verdict => ({ action: 'give-up', reason, sweeps: sweepsForKubelet });
     if (object === undefined) return giveUp('it was deleted');
-    if (object.metadata?.uid !== uid) return giveUp('there is another one of its name');
+    if (object.metadata?.uid !== uid) return giveUp('another claim has its name now');
     const { allocation, reservedFor = [] } = object.status ?? {};
     if (allocation === undefined) return giveUp('it is not allocated any more');
-    if (reservedFor.length === 0) return giveUp('it is not reserved for anybody');
+    if (reservedFor.length === 0) return giveUp('it is not reserved for any pod');
     const results = (allocation.devices?.results ?? []).filter((each) => each.driver === driver && each.pool === pool);
     const names = devices.map((device) => device.name);
     const isOurs = results.some(({ adminAccess, device }) => adminAccess === true || names.includes(device));

@@ -65,6 +65,6 @@ export class OrphanedFiles {
     if (!(err instanceof MetadataError)) throw err;
     const problem = explain(err);
     problems.add(problem);
-    if (!this.#reported.has(problem)) this.#options.logger.warn({ err }, 'files without a claim stay');
+    if (!this.#reported.has(problem)) this.#options.logger.warn({ err }, 'removing files without a claim failed');
   }
 }

@@ -19,7 +19,7 @@ export class RecordedFiles {
   async restore(): Promise<void> {
     if (this.#isDone) return;
     const failures = await this.#helper.restoreMetadata().catch((error: unknown) => [error]);
-    for (const err of failures) this.#logger.warn({ err }, 'files of a claim cannot be made again from its record');
+    for (const err of failures) this.#logger.warn({ err }, 'restoring files of a claim from its record failed');
     this.#isDone = failures.length === 0;
   }
 }

@@ -251,7 +251,7 @@ export class Store implements Disposable {
     for (const { pciAddress, name } of devices) {
       const unrestored = this.unrestored().find(({ device }) => device.pciAddress === pciAddress);
       if (unrestored !== undefined) {
-        const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is not restored since its last claim: ${unrestored.reason}`;
+        const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: restoring it after its last claim failed: ${unrestored.reason}`;
         const hint = 'the driver tries again every minute and then offers it again; netdra inventory lists it';
         throw new StateError('device-unrestored', message, { claim, device: name, retriable: true, hint });
       }

@@ -67,7 +67,7 @@ describe('takeInventory', () => {
     const state = { hungWrites: [write], keepsTaints: true };
     const view = await take({ unrestored: [vlan], state });
     const explanation =
-      'it is not restored after its last claim: the PF has not taken VLAN 0; the driver tries again every minute';
+      'restoring it after its last claim failed: the PF has not taken VLAN 0; the driver retries every minute';
     expect([view.devices.length, view.excluded]).toEqual([2, []]);
     const text = formatInventory(plainTerminal, view);
     expect(text).toContain(

@@ -157,10 +157,7 @@ describe('ConditionHistory', () => {
     other.exec('BEGIN IMMEDIATE');
     expect(link.see(true)).toEqual(['no-carrier 0']);
     link.see(false);
-    expect(link.logger.messages('warn')).toEqual([
-      'condition of a device began',
-      'condition of a device is not stored',
-    ]);
+    expect(link.logger.messages('warn')).toEqual(['device condition started', 'storing a device condition failed']);
     expect([link.active(), link.store.conditions()]).toEqual([['no-carrier 0'], []]);
     other.exec('ROLLBACK');
     link.see(true);

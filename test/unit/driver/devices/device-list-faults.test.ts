@@ -437,7 +437,7 @@ describe('DeviceList for a card whose link is lost', () => {
     expect(source.counts().withheld).toEqual({ unrestored: 0, hung: 0 });
     const message = expect.stringMatching(new RegExp(`^PF enp1s0f0 \\(0000:01:00.0\\) ${text}`));
     expect(source.unhealthy().get('0000-01-10-0')).toMatchObject([{ name, message }]);
-    expect(source.cardConditions()[0]?.message).toMatch(/New claims get its devices all the same/);
+    expect(source.cardConditions()[0]?.message).toMatch(/Its devices stay available to new claims/);
     source.notPublished(dropped);
     expect(source.offered()).toHaveLength(9);
   });
@@ -455,7 +455,7 @@ describe('DeviceList for a card whose link is lost', () => {
         .filter((name) => /^0000-01-10-[024]$/.test(name)),
     ).toEqual(['0000-01-10-0']);
     expect(tainted(source)).toEqual([]);
-    expect(source.cardConditions()[0]?.message).toMatch(/Its devices are not offered until that is over\.$/);
+    expect(source.cardConditions()[0]?.message).toMatch(/Its devices are withheld until it recovers\.$/);
   });
 
   it('polls for the loss of an LACP partner, which the kernel does not report', async () => {

@@ -189,9 +189,9 @@ describe('FailureEvents', () => {
     const once = ['DeviceNotRestored', 'PolicyRejected', 'SlicesNotPublished'].map((reason) => `Node node-1 ${reason}`);
     expect(reported()).toEqual(once);
     expect(reports.map(({ note }) => note)).toEqual([
-      'Device 0000-3b-02-1 (0000:3b:02.1) is given to no claim, since it could not be restored after its last one: vlan: EBUSY',
-      `The newest inventory policy is refused, and what was in force before stays in force: ${fault.message}`,
-      'The devices of this node are not offered as they should be: may not create resourceslices',
+      'Device 0000-3b-02-1 (0000:3b:02.1) is unavailable: restoring it after its last claim failed: vlan: EBUSY',
+      `The newest inventory policy is rejected; the previous one stays in force: ${fault.message}`,
+      'ResourceSlices of this node are out of date: may not create resourceslices',
     ]);
     events.devicesUnrestored('node-1', []);
     events.policyRejected('node-1', undefined);
@@ -236,7 +236,7 @@ describe('FailureEvents', () => {
     expect(reported()).toEqual(['Node node-1 DeviceUnhealthy', 'Node node-1 DeviceHealthy']);
     expect(reports.map(({ type, note }) => [type, note])).toEqual([
       ['Warning', lost.message],
-      ['Normal', `${subject} is healthy again: no-carrier is over`],
+      ['Normal', `${subject} has recovered from no-carrier`],
     ]);
   });
 });

@@ -193,7 +193,7 @@ describe('Store', () => {
     ]);
     const next = { identity: { uid: 'v', namespace: 'n', name: 'd' }, podUids: [], devices: [device] };
     expect(() => store.putClaim({ ...next, state: 'preparing' })).toThrow(
-      'device dev-1 (0000:00:00.1) cannot be prepared for claim n/d: it is not restored since its last claim: the name is taken',
+      'device dev-1 (0000:00:00.1) cannot be prepared for claim n/d: restoring it after its last claim failed: the name is taken',
     );
     store.deleteUnrestored(device.pciAddress);
     store.putClaim({ ...next, state: 'preparing' });
