@@ -101,7 +101,7 @@ export class PluginService {
 
   /** No runtime has been seen to call it; they close the connection, so it is enough to agree. */
   #shutdown(): Reply {
-    this.#options.logger.info({}, 'the runtime announces that it shuts down');
+    this.#options.logger.info({}, 'the runtime is shutting down');
     return {};
   }
 

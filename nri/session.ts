@@ -85,8 +85,7 @@ export class Session {
 /** @returns a function to call when the runtime has sent its pods, or never will */
 function warnWhenHeldBack({ name, index, syncPatienceMs, logger }: SessionOptions): () => void {
   return after(syncPatienceMs, () => {
-    const hint =
-      'it registers no plugin while it stops some other pod; if this lasts, it is stuck, and needs a restart';
+    const hint = 'it registers plugins only between pod operations; if this persists, it is stuck and needs a restart';
     const waiting = { plugin: `${index}-${name}`, waitedMs: syncPatienceMs, hint };
     logger.warn(waiting, 'no Synchronize from the runtime yet');
   });

@@ -94,7 +94,7 @@ export class Mux {
     }
     this.#socket.uncork();
     if (this.#socket.writableLength > this.#maxUnsentBytes) {
-      this.close(new NriError('peer-not-reading', `more than ${this.#maxUnsentBytes} bytes wait for the other side`));
+      this.close(new NriError('peer-not-reading', `more than ${this.#maxUnsentBytes} bytes wait to be sent`));
     }
   }
 }

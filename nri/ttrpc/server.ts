@@ -159,7 +159,7 @@ export class TtrpcServer {
       const text = `${method} was not done within ${Math.round(waitMs)} of ${Math.round(timeoutMs)} ms`;
       const error = new TtrpcError(StatusCode.deadlineExceeded, text);
       if (answerBeforeDeadlineMs !== undefined) {
-        logger.warn({ method, timeoutMs }, 'method is late, refused in its place');
+        logger.warn({ method, timeoutMs }, 'handler timed out, call rejected');
         this.#answerOnce(streamId, call, error);
       }
       abort.abort(error);
@@ -178,7 +178,7 @@ export class TtrpcServer {
     const { logger } = this.#options;
     const err = answer instanceof Error ? answer : undefined;
     if (!this.#calls.delete(streamId)) {
-      logger.warn({ streamId, service, method, err }, 'method ended after its call was over');
+      logger.warn({ streamId, service, method, err }, 'handler finished after its call timed out');
       return;
     }
     logger.debug({ streamId, service, method, err }, 'ttrpc call answered');
@@ -190,7 +190,7 @@ export class TtrpcServer {
     try {
       answer.afterwards?.();
     } catch (error) {
-      logger.error({ err: error, service, method }, 'work after an answer failed');
+      logger.error({ err: error, service, method }, 'work after a response failed');
     }
   }
 

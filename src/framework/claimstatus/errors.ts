@@ -9,7 +9,7 @@ export type ClaimStatusErrorCode =
   | 'status-invalid'
   /** The API server does not keep the status: its feature gate is off. */
   | 'status-dropped'
-  /** Any other failure; it is tried again. */
+  /** Any other failure. */
   | 'status-failed';
 
 /** Why a claim's status does not show the state of its devices. The pod runs regardless. */
@@ -36,7 +36,7 @@ export function toStatusError(cause: unknown, claim: string, driver: string): Cl
   // a change, of the allocation or of an entry that is not ours.
   if (isDriverRefused || (isKubeError(cause, 'api-invalid') && cause.message.includes('status.allocation'))) {
     const [part, json] = isDriverRefused ? ['the entry of another driver', 'data'] : ['its allocation', 'parameters'];
-    const what = `the API server takes ${part} for changed, since it encodes its ${json} in another way`;
+    const what = `the API server considers ${part} changed, since it encodes its ${json} differently`;
     const hint = `${json} must be sent in compact JSON, without blanks outside of texts and without <, > and &, as kubectl does`;
     return new ClaimStatusError('status-invalid', `${message}: ${what}`, { claim, hint });
   }

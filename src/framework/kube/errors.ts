@@ -7,13 +7,13 @@ export type KubeErrorCode =
   | 'api-unreachable'
   /** The API server did not answer in time. */
   | 'api-timeout'
-  /** 401: it does not know who asks. */
+  /** 401: the API server does not know the client. */
   | 'api-unauthorized'
   /** 403: a role lacks the permission, or an admission policy refuses the object. */
   | 'api-forbidden'
   /** 404: the object does not exist. */
   | 'api-not-found'
-  /** 404: it does not know the group, version or resource at all. */
+  /** 404: the API server does not serve the group, version or resource. */
   | 'api-unserved'
   /** 409: the object was changed by another client, or exists already. */
   | 'api-conflict'
@@ -21,9 +21,9 @@ export type KubeErrorCode =
   | 'api-expired'
   /** 422: the object is invalid. */
   | 'api-invalid'
-  /** 429: it has too much to do. */
+  /** 429: the API server is overloaded. */
   | 'api-throttled'
-  /** Any other answer than success. */
+  /** Any other error response. */
   | 'api-failed';
 
 interface KubeErrorDetails extends ErrorDetails {

@@ -45,7 +45,7 @@ export class HealthBoard {
     for (const device of devices) {
       check(device);
       const key = `${device.poolName}/${device.deviceName}`;
-      if (seen.has(key)) throw new KubeletPluginError('health-invalid', `device ${key} is there twice`);
+      if (seen.has(key)) throw new KubeletPluginError('health-invalid', `device ${key} is listed twice`);
       seen.add(key);
     }
     const now = this.#now();
@@ -91,7 +91,7 @@ function check(device: DeviceHealth): void {
   if (device.poolName === '' || device.deviceName === '') throw refuse('it has no pool or no name');
   const name = `${device.poolName}/${device.deviceName}`;
   if (!healthStates.includes(device.health)) throw refuse(`${name} is ${JSON.stringify(device.health)}`);
-  if (Number.isNaN(device.checkedAt?.getTime())) throw refuse(`checkedAt of ${name} is no time`);
+  if (Number.isNaN(device.checkedAt?.getTime())) throw refuse(`checkedAt of ${name} is not a valid time`);
   const seconds = timeoutSecondsOf(device);
   if (!Number.isInteger(seconds) || seconds <= 0) {
     throw refuse(`timeoutSeconds of ${name} is ${seconds}, not a positive whole number`);

@@ -299,10 +299,10 @@ class Running {
       await removeDeadSockets(dataDir, isInstanceDraSocket),
     ];
     for (const err of found.flatMap(({ problems }) => problems)) {
-      logger.warn({ driver, err }, 'sockets of instances that are gone may be left');
+      logger.warn({ driver, err }, 'removing stale sockets failed');
     }
     const paths = found.flatMap(({ removed }) => removed);
-    if (paths.length > 0) logger.info({ driver, paths }, 'removed sockets of instances that are gone');
+    if (paths.length > 0) logger.info({ driver, paths }, 'removed stale sockets');
   }
 
   /** Waits for calls of the kubelet and of the driver. @returns whether all of them ended in time */

@@ -101,7 +101,7 @@ function intProblem(value: unknown): string | undefined {
 function networkDataProblem(data: NetworkDeviceData): string | undefined {
   const { interfaceName = '', ips = [], hardwareAddress = '' } = data;
   if (ips.length > limits.ips) return `networkData.ips: ${ips.length} addresses, ${limits.ips} are allowed`;
-  if (new Set(ips).size < ips.length) return 'networkData.ips: an address is there twice';
+  if (new Set(ips).size < ips.length) return 'networkData.ips: an address is repeated';
   const wrong = ips.find((ip) => !isCanonicalInterfaceAddress(ip));
   if (wrong !== undefined) {
     return `networkData.ips: ${JSON.stringify(wrong)} is not a canonical address with prefix length, like 192.0.2.7/24`;

@@ -106,10 +106,14 @@ describe('setHealth', () => {
 
   it.each<[string, DeviceHealth[], RegExp]>([
     ['without a name', [device('')], /it has no pool or no name/],
-    ['in a state that is none', [device('a', { health: 'fine' as never })], /node-1\/a is "fine"/],
-    ['with no time', [device('a', { timeoutSeconds: 0 })], /timeoutSeconds of node-1\/a is 0/],
-    ['checked at no time', [device('a', { checkedAt: new Date(Number.NaN) })], /checkedAt of node-1\/a is no time/],
-    ['twice', [device('a'), device('a')], /device node-1\/a is there twice/],
+    ['in an unknown state', [device('a', { health: 'fine' as never })], /node-1\/a is "fine"/],
+    ['with timeout 0', [device('a', { timeoutSeconds: 0 })], /timeoutSeconds of node-1\/a is 0/],
+    [
+      'checked at an invalid time',
+      [device('a', { checkedAt: new Date(Number.NaN) })],
+      /checkedAt of node-1\/a is not a valid/,
+    ],
+    ['twice', [device('a'), device('a')], /device node-1\/a is listed twice/],
   ])('rejects a device %s, and keeps the earlier report', async (_what, devices, message) => {
     const board = new HealthBoard();
     board.set([device('kept')]);

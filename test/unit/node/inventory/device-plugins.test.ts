@@ -126,7 +126,7 @@ describe('Inventory with device plugins', () => {
     expect(report.excluded).toEqual([
       { pciAddress: a0, pfAddress: pfA, reason: 'device-plugin', resourceName: resource },
     ]);
-    const explained = 'a device plugin gives it out; one of both has to leave it to the other: intel.com/sriov';
+    const explained = 'a device plugin offers it; let only one of the two offer it: intel.com/sriov';
     expect(report.excluded.map(explainExclusion)).toEqual([explained]);
   });
 

@@ -184,7 +184,7 @@ describe('a VF without an interface', () => {
       device: vfAddress(0),
       retriable: true,
       hint: expect.any(String),
-      message: `${vfAddress(0)} has no interface: its driver igbvf has made none, though it was bound again`,
+      message: `${vfAddress(0)} has no interface: its driver igbvf created none, even after it was bound again`,
     });
   });
 });

@@ -176,7 +176,9 @@ describe('TtrpcServer', () => {
       release.resolve();
       await vi.advanceTimersByTimeAsync(0);
       expect(answers()).toHaveLength(2);
-      expect(log.entries.filter(({ message }) => message === 'method ended after its call was over')).toHaveLength(2);
+      expect(log.entries.filter(({ message }) => message === 'handler finished after its call timed out')).toHaveLength(
+        2,
+      );
     } finally {
       vi.useRealTimers();
     }
@@ -249,6 +251,6 @@ describe('TtrpcServer', () => {
     call(1, 'sync');
     await until(() => order.length === 1);
     expect(order).toEqual(['afterwards, 1 sent']);
-    expect(log.notable()).toMatchObject([{ level: 'error', message: 'work after an answer failed' }]);
+    expect(log.notable()).toMatchObject([{ level: 'error', message: 'work after a response failed' }]);
   });
 });

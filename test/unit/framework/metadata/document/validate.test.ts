@@ -63,7 +63,7 @@ describe('validateDevices', () => {
     [{ networkData: { interfaceName: 'i'.repeat(257) } }, 'networkData.interfaceName has 257 bytes, 256 are allowed'],
     [{ networkData: { hardwareAddress: 'h'.repeat(129) } }, 'networkData.hardwareAddress has 129 bytes, 128 are'],
     [{ networkData: { ips: ips(17) } }, 'networkData.ips: 17 addresses, 16 are allowed'],
-    [{ networkData: { ips: ['192.0.2.1/24', '192.0.2.1/24'] } }, 'networkData.ips: an address is there twice'],
+    [{ networkData: { ips: ['192.0.2.1/24', '192.0.2.1/24'] } }, 'networkData.ips: an address is repeated'],
     ...[
       '192.0.2.1',
       '192.0.2.01/24',
