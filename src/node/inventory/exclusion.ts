@@ -64,10 +64,10 @@ const explanations: Record<ExclusionReason, string> = {
   'has-vfs': 'its VFs are on, or switched on by the policy, and are offered in its place',
   virtio: 'a virtual device of the hypervisor; there is no card to offer',
   'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
-  'device-plugin': 'a device plugin gives it out; one of both has to leave it to the other',
-  'port-speed-unknown': 'the speed of its port is not known; the policy can say portMbps',
-  'guarantee-above-port': 'the policy guarantees it more than its port has',
-  'rates-unsupported': 'its card does not take the rates of its guarantee; change the rule of the policy',
+  'device-plugin': 'a device plugin offers it; let only one of the two offer it',
+  'port-speed-unknown': 'the speed of its port is unknown; set portMbps in the policy',
+  'guarantee-above-port': 'its guarantee exceeds the speed of its port',
+  'rates-unsupported': 'its card rejects the rates of its guarantee; change the rule of the policy',
 };
 
 /** Why a device is not offered, for people. */

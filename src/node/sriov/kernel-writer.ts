@@ -62,7 +62,7 @@ export class KernelWriter implements Disposable {
     timeoutMs = this.#options.timeoutMs ?? 20_000,
   ): Promise<void> {
     const earlier = this.#hung.get(device);
-    if (earlier !== undefined) throw hangs(earlier, 'has not come back since an earlier write');
+    if (earlier !== undefined) throw hangs(earlier, 'has not returned since an earlier write');
     let writer: WriterProcess;
     do {
       writer = this.#openProcess();
@@ -77,7 +77,7 @@ export class KernelWriter implements Disposable {
       abandon();
       void result.then(() => this.#hung.delete(device) && this.#options.onChange?.(this.hung));
       this.#options.onChange?.(this.hung);
-      throw hangs(hung, `has not come back within ${timeoutMs / 1_000} s`);
+      throw hangs(hung, `has not returned within ${timeoutMs / 1_000} s`);
     }
     if (outcome.error === undefined) return;
     throw Object.assign(new Error(outcome.error.message), { code: outcome.error.code });

@@ -102,7 +102,7 @@ export class VfActivation {
     await sysfs.setNumVfs(pf, numVfs);
     const made = await this.#countVfs(pf, numVfs);
     if (made >= numVfs) return;
-    throw incomplete(pf, `${subjectOf(pf)} has ${made} of ${numVfs} VFs, though the kernel has taken their number`, {
+    throw incomplete(pf, `${subjectOf(pf)} has ${made} of ${numVfs} VFs, although the kernel accepted that number`, {
       hint: 'the kernel log may say why; some drivers need SR-IOV switched on in the firmware of the card',
     });
   }

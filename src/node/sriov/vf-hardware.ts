@@ -290,7 +290,7 @@ export class VfHardware {
     if (isVfio(driver) || (await this.#interfaceAppears(pciAddress))) return false;
     await this.#binding.rebind(pciAddress);
     if (await this.#interfaceAppears(pciAddress)) return true;
-    const message = `${pciAddress} has no interface: its driver ${driver} has made none, though it was bound again`;
+    const message = `${pciAddress} has no interface: its driver ${driver} created none, even after it was bound again`;
     const hint = 'the kernel log says why; no claim gets the device until it has one';
     throw new SriovError('interface-missing', message, { device: pciAddress, retriable: true, hint });
   }
