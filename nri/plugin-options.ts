@@ -75,7 +75,8 @@ export type ResolvedOptions = Required<Omit<PluginOptions, 'env' | 'backoff' | '
   /** Descriptor of the socket that the runtime handed over. */
   fd: number | undefined;
   protoDir: string | undefined;
-} & Pick<PluginOptions, 'failurePolicy'>;
+  failurePolicy?: FailurePolicy;
+};
 
 export function resolveOptions(options: PluginOptions): ResolvedOptions {
   const { env = {}, handlers, backoff = {} } = options;

@@ -41,7 +41,7 @@ export interface FakeRuntimeOptions {
   protoDir?: string;
 }
 
-export type PodInput = Partial<PodSandbox> & Pick<PodSandbox, 'id'>;
+export type PodInput = Partial<PodSandbox> & { id: string };
 
 /**
  * A runtime for the tests of plugins: it speaks the real protocol over a real socket, with the limits and habits of the

@@ -1,7 +1,14 @@
 import { isUserSpace, type StoredClaim, type StoredDevice } from '../driver/model/index.ts';
 import { baseRequest, type InspectedClaim } from '../framework/metadata/index.ts';
 import { explain } from '../lib/errors.ts';
-import { findVf, type Link, NetlinkError, NetnsHandle, RtnlConnection } from '../node/netlink/index.ts';
+import {
+  findVf,
+  type Link,
+  type LinkFinder,
+  NetlinkError,
+  NetnsHandle,
+  RtnlConnection,
+} from '../node/netlink/index.ts';
 import { formatSimulatedAlias } from '../node/sriov/index.ts';
 import { formatTable, type Terminal } from './terminal.ts';
 
@@ -40,7 +47,7 @@ export interface DeviceView {
 export interface ClaimsOptions {
   claims: readonly StoredClaim[];
   /** Connection into the host's network namespace. */
-  host: Pick<RtnlConnection, 'links'>;
+  host: LinkFinder;
   /** Reads what is known of a claim's metadata. */
   inspect(claim: { namespace: string; name: string }): Promise<InspectedClaim | undefined>;
 }

@@ -2,10 +2,10 @@ import type { Terminal } from './terminal.ts';
 
 type FindingLevel = 'ok' | 'warning' | 'problem';
 
-/** Result of a check of the node, in one line. */
-export interface Finding {
-  /** What was checked, in a word or two: `IOMMU`. */
-  check: string;
+/** What a check of the node has found. */
+export interface Verdict {
+  /** Absent: that of the check in the list of all checks. */
+  check?: string;
   /** `problem`: netdra does not work this way. `warning`: a part of it does not work, or nothing is known. */
   level: FindingLevel;
   message: string;
@@ -13,8 +13,11 @@ export interface Finding {
   fix?: string;
 }
 
-/** What a check has found. Its name is that of the check in the list of all checks, if it has no other. */
-export type Verdict = Omit<Finding, 'check'> & { check?: string };
+/** Result of a check of the node, in one line. */
+export interface Finding extends Verdict {
+  /** What was checked, in a word or two: `IOMMU`. */
+  check: string;
+}
 
 export function ok(message: string): Verdict {
   return { level: 'ok', message };

@@ -1,5 +1,5 @@
-import type { StoredClaim } from '../driver/model/index.ts';
 import {
+  type ClaimIdentity,
   type ClaimRecords,
   claimName,
   type DecodedMetadata,
@@ -49,7 +49,7 @@ export interface ClaimFilesView extends InspectedClaim {
  * @returns `namespace/name`
  * @throws NetdraError `claim-not-prepared`, `claim-ambiguous`
  */
-export function findClaim(claims: readonly Pick<StoredClaim, 'identity'>[], name: string): string {
+export function findClaim(claims: readonly { identity: ClaimIdentity }[], name: string): string {
   const found = claims.map(({ identity }) => identity).filter((identity) => identity.name === name);
   const [claim, ...others] = found.map(claimName);
   if (claim === undefined) {

@@ -6,8 +6,8 @@ import type { Logger } from '../lib/logger.ts';
 import { replaceFile } from '../lib/replace-file.ts';
 import type { Settings } from './settings.ts';
 
-/** What the instance of the driver that was started last on this node has written for the tools. */
-export interface InstanceFacts extends DeviceState {
+/** Facts about an instance of the driver that do not change while it runs. */
+interface StartFacts {
   settings: Partial<Settings>;
   /** Of the boot in which it ran: a device that hung before hangs no more. */
   bootId: string;
@@ -16,6 +16,9 @@ export interface InstanceFacts extends DeviceState {
   /** Unix time, ms. */
   startedAtMs: number;
 }
+
+/** What the instance of the driver that was started last on this node has written for the tools. */
+export interface InstanceFacts extends StartFacts, DeviceState {}
 
 const fileName = 'instance.json';
 
@@ -26,7 +29,7 @@ function mountNamespace(): string {
 /** Writes the facts of an instance when they change. */
 export class InstanceFile {
   readonly #path: string;
-  readonly #facts: Omit<InstanceFacts, keyof DeviceState>;
+  readonly #facts: StartFacts;
   readonly #logger: Logger;
   #text: string | undefined;
 

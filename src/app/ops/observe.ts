@@ -84,10 +84,7 @@ export function observeHandlers(handlers: PluginHandlers, { own }: Metrics, cloc
 }
 
 /** Metrics and readiness of a node's driver. */
-export function observerOf(
-  ops: Pick<Operations, 'metrics' | 'setConnected' | 'setPublished'>,
-  clock: Clock,
-): Omit<NodeObserver, 'reported'> {
+export function observerOf(ops: Operations, clock: Clock): Omit<NodeObserver, 'reported'> {
   const { metrics } = ops;
   const { own } = metrics;
   return {

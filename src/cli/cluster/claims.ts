@@ -34,7 +34,7 @@ export interface ClusterDevice {
 
 /** @param namespace absent: all. @throws KubeError, NetdraError `list-forbidden` */
 export async function readClaims(
-  cluster: Pick<Cluster, 'listResources'>,
+  cluster: Cluster,
   { driverName, namespace }: { driverName: string; namespace?: string | undefined },
 ): Promise<ClusterClaim[]> {
   const path = namespace === undefined ? 'resourceclaims' : `namespaces/${namespace}/resourceclaims`;

@@ -54,7 +54,7 @@ export const defaultDriverNamespace = 'netdra';
  * namespace, and of those only pods of a DaemonSet, if they have an owner: every tenant can give a pod the labels of the chart.
  */
 export async function readDriverPods(
-  cluster: Pick<Cluster, 'listPods'>,
+  cluster: Cluster,
   { driverName, selector, driverNamespace = defaultDriverNamespace }: DriverPodsOptions,
 ): Promise<Map<string, DriverPod>> {
   const pods = await cluster.listPods<ListedPod>({

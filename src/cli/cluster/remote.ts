@@ -10,7 +10,7 @@ import { devicesOf } from './status.ts';
  * @throws NetdraError `no-driver-pod`, `exec-failed`, `list-forbidden`; KubeError
  */
 export async function runOnNode(
-  cluster: Pick<Cluster, 'listPods' | 'exec'>,
+  cluster: Cluster,
   options: DriverPodsOptions,
   node: string,
   args: string[],
@@ -39,7 +39,7 @@ export function parseClaim(text: string, namespace: string): { namespace: string
  * @throws NetdraError `claim-not-allocated`; KubeError
  */
 export async function nodeOfClaim(
-  cluster: Pick<Cluster, 'readClaim'>,
+  cluster: Cluster,
   driverName: string,
   claim: { namespace: string; name: string },
 ): Promise<string> {

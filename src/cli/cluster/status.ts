@@ -40,10 +40,7 @@ export interface PolicyStatus {
 }
 
 /** What the nodes offer, and what claims have of it. @throws KubeError, NetdraError `list-forbidden` */
-export async function readStatus(
-  cluster: Pick<Cluster, 'listResources' | 'listPods' | 'listTaintRules' | 'listViews' | 'listPolicies'>,
-  options: DriverPodsOptions,
-): Promise<ClusterStatus> {
+export async function readStatus(cluster: Cluster, options: DriverPodsOptions): Promise<ClusterStatus> {
   const { driverName: driver } = options;
   const [slices, claims, pods, rules, views, policies] = await Promise.all([
     cluster.listResources<ResourceSlice>('resourceslices', { fieldSelector: `spec.driver=${driver}` }),

@@ -93,7 +93,7 @@ describe('viewClaims', () => {
   const view = (claims: StoredClaim[], links: Link[], generation = 3, content: DeviceMetadata[] = []) =>
     viewClaims({
       claims,
-      host: { links: async () => links },
+      host: { links: async () => links, link: () => expect.unreachable() },
       inspect: async ({ name }) => ({
         claim: { namespace: 'apps', name, uid: `uid-${name}` },
         requests: [{ name: 'vf', base: 'vf', generation, devices: [], content }],
