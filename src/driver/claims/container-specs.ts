@@ -1,5 +1,10 @@
 import type { AllocatedClaim, PreparedDevice } from '../../framework/kubeletplugin/index.ts';
-import { baseRequest, type CdiSpecs, type DeviceAttributes } from '../../framework/metadata/index.ts';
+import {
+  baseRequest,
+  type CdiSpecs,
+  type ClaimIdentity,
+  type DeviceAttributes,
+} from '../../framework/metadata/index.ts';
 import type { DialectFiles } from '../dialects/index.ts';
 import { PodDialects } from '../dialects/pod-dialects.ts';
 import type { StoredClaim, StoredDevice } from '../model/index.ts';
@@ -14,7 +19,7 @@ export interface ContainerSpecsOptions {
   /** CDI specs for what containers need besides the metadata. */
   deviceSpecs: CdiSpecs;
   /** Files and variables for software that does not read the metadata. */
-  dialectFiles: Pick<DialectFiles, 'write' | 'removeClaim'>;
+  dialectFiles: DialectFiles;
 }
 
 /** What containers of a claim get besides the metadata: device files, and variables and files of older dialects. */
@@ -63,8 +68,8 @@ export class ContainerSpecs {
   }
 
   /** Removes the variables and files of older dialects. */
-  removeDialects(claim: Parameters<PodDialects['remove']>[0]): void {
-    this.#dialects.remove(claim);
+  removeDialects(identity: ClaimIdentity, devices?: readonly StoredDevice[]): void {
+    this.#dialects.remove(identity, devices);
   }
 
   /** @returns the CDI device id for the device's files, if it has any */

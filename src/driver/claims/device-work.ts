@@ -13,7 +13,7 @@ import { checkGroups, groupsOf } from './iommu-groups.ts';
 export interface DeviceWorkOptions {
   store: Pick<Store, 'holderOf'>;
   attachments: VfDetacher;
-  control: Pick<VfControl, 'access' | 'configure' | 'groupMembers' | 'mtuLimits' | 'restore' | 'snapshot'>;
+  control: VfControl;
   logger: Logger;
 }
 

@@ -234,7 +234,7 @@ export class Driver implements DraPlugin {
     const hasSpec = ({ access }: StoredDevice) => access === undefined || access.nodes.length > 0;
     const withSpecs = identities.filter(({ uid }) => known.get(uid)?.devices.some(hasSpec) ?? true);
     this.#specs.removeDevices(withSpecs.map(({ uid }) => uid));
-    batch.run((identity) => this.#specs.removeDialects(known.get(identity.uid) ?? { identity }));
+    batch.run((identity) => this.#specs.removeDialects(identity, known.get(identity.uid)?.devices));
     const discard = (uid: string) => () => this.#discard(uid, unrestored.get(uid) ?? []);
     return new Map(identities.map(({ uid }) => [uid, batch.errors.get(uid) ?? { discard: discard(uid) }]));
   }
@@ -253,7 +253,7 @@ export class Driver implements DraPlugin {
     store.setState([claim.identity.uid], 'unpreparing');
     const unrestored = await this.#work.restoreAll(claim.identity, claim.devices);
     this.#specs.removeDevices([claim.identity.uid]);
-    this.#specs.removeDialects(claim);
+    this.#specs.removeDialects(claim.identity, claim.devices);
     return unrestored;
   }
 }

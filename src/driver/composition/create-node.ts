@@ -60,7 +60,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   sandboxes = registry;
   const runtime = connectRuntime(context, hooks, events);
   const files = new RecordedFiles(kubelet, logger);
-  const reconciler = createReconciler({ ...context, ...parts, files, registry, nudge: () => reconciler.nudge() });
+  const reconciler = createReconciler(context, { ...parts, files, registry, nudge: () => reconciler.nudge() });
   const reported = { node, devices, store, publisher, kubelet, events, observer };
   const follow = createFollowers(context, parts);
   const report = () => {
@@ -81,7 +81,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
         reportHealth(reported);
         follow();
       });
-      observer.started(nodeFacts({ ...context, devices, metadata, sandboxes: registry }));
+      observer.started(nodeFacts(context, { devices, metadata, sandboxes: registry }));
       logger.info({ driver, node, devices: devices.offered().length }, 'driver started');
     },
     whenConnected: async () => void (await runtime.whenConnected()),
@@ -124,7 +124,7 @@ function createFollowers(
   const { store, locks } = disk;
   const { devices, control, sliceApi, slicesFailure } = parts;
   const relay = stack.use(new LacpRelay({ devices, store, control, locks, logger }));
-  const view = stack.use(createNodeView({ ...context, devices, sliceApi, slicesFailure }));
+  const view = stack.use(createNodeView(context, { devices, sliceApi, slicesFailure }));
   return () => {
     void relay.follow();
     view?.note();

@@ -1,7 +1,6 @@
-import type { ResourceApi } from '../../framework/kube/index.ts';
 import { CdiSpecs, type ClaimMetadata } from '../../framework/metadata/index.ts';
 import type { DeviceList } from '../devices/device-list.ts';
-import { type DriftRecord, type DriftReport, PfDriftSweep } from '../drift/index.ts';
+import { type DriftReport, PfDriftSweep } from '../drift/index.ts';
 import { InactiveClaims } from '../recovery/inactive-claims.ts';
 import type { CniCleanUp } from '../recovery/index.ts';
 import { ObservedVfs } from '../recovery/observed-vfs.ts';
@@ -11,21 +10,17 @@ import type { RecordedFiles } from '../recovery/recorded-files.ts';
 import { restoreVfs } from '../recovery/unrestored-vfs.ts';
 import type { NumaGuard, SandboxRegistry } from '../sandbox/index.ts';
 import type { Attachments, VfControl } from '../vf/index.ts';
-import { cdiClasses, type KubeletSide, type NodeParts, type NodePorts, type NodeSettings } from './ports.ts';
+import type { NodeContext } from './node-context.ts';
+import { cdiClasses, type KubeletSide } from './ports.ts';
 
-export interface ReconcilerParts extends Pick<NodePorts, 'clock' | 'logger' | 'disk'> {
-  settings: NodeSettings;
-  stack: AsyncDisposableStack;
-  decorate: <Name extends keyof NodeParts>(name: Name, part: NodeParts[Name]) => NodeParts[Name];
-  resources: ResourceApi;
+export interface ReconcilerParts {
   devices: DeviceList;
   metadata: ClaimMetadata;
   attachments: Attachments;
   control: VfControl;
-  drift: DriftRecord;
   drifted: DriftReport;
   kubelet: KubeletSide;
-  numa: Pick<NumaGuard, 'observeLeft'>;
+  numa: NumaGuard;
   files: RecordedFiles;
   cniCleanUp: CniCleanUp;
   registry: SandboxRegistry;
@@ -34,11 +29,11 @@ export interface ReconcilerParts extends Pick<NodePorts, 'clock' | 'logger' | 'd
 }
 
 /** Returns the tasks of each round, in order. */
-export function createReconciler(parts: ReconcilerParts): Reconciler {
-  const { disk, resources, settings, decorate, clock, logger, registry, nudge } = parts;
+export function createReconciler(context: NodeContext, parts: ReconcilerParts): Reconciler {
+  const { disk, resources, settings, decorate, clock, logger, drift, stack } = context;
   const { driverName: driver, nodeName: pool, reconcileIntervalMs: everyMs, cdiDir: dir } = settings;
   const { store, locks } = disk;
-  const { devices, metadata, attachments, control, drift, drifted, kubelet: helper } = parts;
+  const { devices, metadata, attachments, control, drifted, kubelet: helper, registry, nudge } = parts;
   const sandboxes = decorate('sandboxes', registry);
   const inactive = new InactiveClaims({
     driver,
@@ -83,7 +78,5 @@ export function createReconciler(parts: ReconcilerParts): Reconciler {
     { name: 'files', run: (signal: AbortSignal) => orphans.sweep(signal) },
     { name: 'CNI attachments', run: (signal: AbortSignal) => parts.cniCleanUp.sweep(signal) },
   ];
-  return parts.stack.use(
-    new Reconciler({ tasks: tasks.map((task) => decorate('task', task)), everyMs, clock, logger }),
-  );
+  return stack.use(new Reconciler({ tasks: tasks.map((task) => decorate('task', task)), everyMs, clock, logger }));
 }

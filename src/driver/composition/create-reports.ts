@@ -8,12 +8,16 @@ import { EventWriter, FailureEvents } from '../events/index.ts';
 import { NumaGuard, StatusReport } from '../sandbox/index.ts';
 import type { NodeContext } from './node-context.ts';
 
-/** What reports to the API server. */
-export interface NodeReports {
+/** The slices of the node, and whether the API server has them. */
+interface NodeSlices {
   sliceApi: SliceApi;
   publisher: SlicePublisher;
   /** Why the API server does not have the slices; `undefined`: it has them; `null`: not known yet. */
   slicesFailure: () => string | undefined | null;
+}
+
+/** What reports to the API server. */
+export interface NodeReports extends NodeSlices {
   events: FailureEvents;
   statusWriter: ClaimStatusWriter;
   status: StatusReport;
@@ -66,12 +70,11 @@ export function createReports(context: NodeContext, devices: DeviceList, metadat
   return { ...slices, events, statusWriter, status, numa, drifted };
 }
 
-/** The slices of the node, and whether the API server has them. */
 function createSlices(
   { kube, resources, observer, stack, clock, logger, random, settings }: NodeContext,
   devices: DeviceList,
   events: FailureEvents,
-): Pick<NodeReports, 'sliceApi' | 'publisher' | 'slicesFailure'> {
+): NodeSlices {
   const { driverName: driver, nodeName } = settings;
   const sliceApi = createSliceApi(kube, resources, { driver, nodeName });
   let slicesFailure: string | undefined | null = null;

@@ -3,21 +3,21 @@ import { shared } from '../../lib/shared.ts';
 import type { DeviceList } from '../devices/device-list.ts';
 import { metadataOf, type SandboxRegistry } from '../sandbox/index.ts';
 import { TrafficReader, type TrafficReaderOptions } from '../vf/index.ts';
-import type { NodeFacts, NodePorts, NodeSettings } from './ports.ts';
+import type { NodeContext } from './node-context.ts';
+import type { NodeFacts } from './ports.ts';
 
-export interface FactSources extends Pick<NodePorts, 'clock' | 'disk' | 'kernel' | 'logger'> {
-  settings: NodeSettings;
+export interface FactSources {
   devices: DeviceList;
   metadata: ClaimMetadata;
-  sandboxes: Pick<SandboxRegistry, 'waitsMs'>;
+  sandboxes: SandboxRegistry;
 }
 
 /** PFs are asked at most this often, however often metrics are scraped: cards answer slowly, and the kernel waits for them. */
 const trafficKeptMs = 1_000;
 
 /** The figures of a node, read when they are asked for. */
-export function nodeFacts(sources: FactSources): NodeFacts {
-  const { clock, devices, disk, kernel, logger, metadata, sandboxes, settings } = sources;
+export function nodeFacts(context: NodeContext, { devices, metadata, sandboxes }: FactSources): NodeFacts {
+  const { clock, disk, kernel, logger, settings } = context;
   const { store } = disk;
   const interfaceNameOf: TrafficReaderOptions['interfaceNameOf'] = (claim, device) =>
     metadataOf(metadata, claim, device)?.networkData?.interfaceName;

@@ -1,15 +1,13 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { baseRequest } from '../../framework/metadata/index.ts';
-import { invalidConfig, type StoredClaim, type StoredDevice } from '../model/index.ts';
-import type { Store } from '../state/index.ts';
+import { baseRequest, type ClaimIdentity } from '../../framework/metadata/index.ts';
+import { type ClaimDevices, invalidConfig, type StoredClaim, type StoredDevice } from '../model/index.ts';
+import type { StoredClaims } from '../state/index.ts';
 import type { Env } from './device.ts';
 import { type DialectFiles, type DialectRequest, findEnvConflicts, viewInDialects } from './index.ts';
 
-type ClaimOfPod = Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>;
-
 interface PodDialectsOptions {
-  store: Pick<Store, 'claimsOfPod'>;
-  files: Pick<DialectFiles, 'write' | 'removeClaim'>;
+  store: StoredClaims;
+  files: DialectFiles;
 }
 
 /**
@@ -27,7 +25,7 @@ export class PodDialects {
   check(claim: AllocatedClaim, devices: StoredDevice[]): void {
     const { identity, podUids } = claim;
     const parts = [...this.#othersOf({ identity, podUids, devices }), { identity, podUids, devices }].flatMap((each) =>
-      requestsOf(each).map((request) => ({
+      requestsOf(each.devices).map((request) => ({
         request: `${each.identity.name}/${request.name}`,
         env: viewInDialects(request.config, request.devices).env,
         extendedResource: request.devices[0]?.extendedResource,
@@ -42,7 +40,7 @@ export class PodDialects {
    * @returns CDI device ids by base name of the request
    * @throws MetadataError `metadata-io`
    */
-  layDown(claim: ClaimOfPod): ReadonlyMap<string, string> {
+  layDown(claim: ClaimDevices): ReadonlyMap<string, string> {
     if (claim.devices.every(({ config }) => config.dialects === undefined)) return new Map();
     const ids = this.#write(claim);
     const others = this.#othersOf(claim).filter((other) => other.state === 'prepared' && hasPodVariable(other));
@@ -54,22 +52,22 @@ export class PodDialects {
    * Removes the files of a claim that the store has as `unpreparing`, or not at all: then its devices are unknown.
    * @throws MetadataError `metadata-io`
    */
-  remove({ identity, devices }: Pick<ClaimOfPod, 'identity'> & Partial<Pick<ClaimOfPod, 'devices'>>): void {
+  remove(identity: ClaimIdentity, devices?: readonly StoredDevice[]): void {
     if (devices?.every(({ config }) => config.dialects === undefined)) return;
-    this.#options.files.removeClaim(identity.uid, requestsOf({ devices: devices ?? [] }));
+    this.#options.files.removeClaim(identity.uid, requestsOf(devices ?? []));
   }
 
-  #write(claim: ClaimOfPod): ReadonlyMap<string, string> {
+  #write(claim: ClaimDevices): ReadonlyMap<string, string> {
     const claims = [...this.#othersOf(claim), claim].filter(hasPodVariable);
     // The order must not depend on which claim came first: all containers have to see the same.
     claims.sort((a, b) => compare(a.identity.name, b.identity.name));
     const podDevices = claims.flatMap(({ devices }) =>
       devices.filter(({ config }) => config.dialects?.sriovNetwork !== undefined),
     );
-    return this.#options.files.write(claim.identity.uid, requestsOf(claim), podDevices);
+    return this.#options.files.write(claim.identity.uid, requestsOf(claim.devices), podDevices);
   }
 
-  #othersOf({ identity, podUids }: ClaimOfPod): StoredClaim[] {
+  #othersOf({ identity, podUids }: ClaimDevices): StoredClaim[] {
     const claims = podUids.flatMap((podUid) => this.#options.store.claimsOfPod(podUid));
     return claims.filter((other) => other.identity.uid !== identity.uid && other.state !== 'unpreparing');
   }
@@ -80,7 +78,7 @@ export class PodDialects {
  * them, in the order of the allocation.
  * @param claims those of the container's pod
  */
-export function containerEnv(claims: readonly Pick<StoredClaim, 'devices'>[], container: string): Env {
+export function containerEnv(claims: readonly ClaimDevices[], container: string): Env {
   const env: Env = {};
   for (const { devices } of claims) {
     const shared = devices.filter(({ sharers }) => sharers?.includes(container) === true);
@@ -92,12 +90,12 @@ export function containerEnv(claims: readonly Pick<StoredClaim, 'devices'>[], co
   return env;
 }
 
-function hasPodVariable({ devices }: ClaimOfPod): boolean {
+function hasPodVariable({ devices }: ClaimDevices): boolean {
   return devices.some(({ config }) => config.dialects?.sriovNetwork !== undefined);
 }
 
 /** The requests that use some dialect, with their devices in the order of the allocation. */
-function requestsOf({ devices }: Pick<ClaimOfPod, 'devices'>) {
+function requestsOf(devices: readonly StoredDevice[]) {
   const requests = new Map<string, DialectRequest & { devices: StoredDevice[] }>();
   for (const device of devices) {
     const name = baseRequest(device.request);

@@ -1,5 +1,5 @@
 import type { StatusCondition } from '../../framework/kube/index.ts';
-import type { StoredClaim, StoredDevice } from '../model/index.ts';
+import type { ClaimDevices, StoredDevice } from '../model/index.ts';
 import { type Drift, describeDrift } from './drift.ts';
 
 /**
@@ -46,7 +46,7 @@ export class DriftRecord {
   }
 
   /** Forgets devices that are in no pod any more. */
-  retain(claims: readonly Pick<StoredClaim, 'identity' | 'devices'>[]): void {
+  retain(claims: readonly ClaimDevices[]): void {
     const attached = new Set(
       claims.flatMap(({ identity, devices }) =>
         devices.flatMap(({ attachment, name }) => (attachment ? [keyOf(identity.uid, name)] : [])),

@@ -16,7 +16,7 @@ import {
   type VfPropertiesWanted,
 } from '../../node/sriov/index.ts';
 import { isUserSpace, StateError, type StoredClaim, type StoredDevice } from '../model/index.ts';
-import type { Store } from '../state/index.ts';
+import type { StoredClaims } from '../state/index.ts';
 import type { VfControl } from '../vf/index.ts';
 import { describeDrift, isRestorable, keptBy, type PfDrift, pfDriftOf } from './drift.ts';
 import type { DriftState } from './drift-record.ts';
@@ -27,8 +27,8 @@ const contested = { times: 3, withinMs: 600_000 };
 const resetMs = 10_000;
 
 export interface PfDriftOptions {
-  store: Pick<Store, 'claim' | 'claims'>;
-  control: Pick<VfControl, 'access' | 'setAgain' | 'settingsOf'>;
+  store: StoredClaims;
+  control: VfControl;
   locks: Locks;
   /** Called when settings were set again. */
   onRestored: (claim: StoredClaim, device: StoredDevice, drifts: readonly PfDrift[]) => void;

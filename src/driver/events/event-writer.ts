@@ -13,7 +13,7 @@ import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { RateLimit } from '../../lib/rate-limit.ts';
 import { pauses } from '../../lib/waiting-times.ts';
-import { type EventReport, formatMicroTime, formatNote, type KubeEvent } from './event.ts';
+import { type EventReport, type EventReporter, formatMicroTime, formatNote, type KubeEvent } from './event.ts';
 
 /** Events with the same text within this time are one, with a count. Source: client-go `tools/events`, `finishTime`. */
 const seriesEndsMs = 360_000;
@@ -56,7 +56,7 @@ interface EventEntry {
  * a failed write is retried a few times and then given up, since an event is news and not state. The same event again
  * within six minutes is a series, with a count; different ones about one object are limited.
  */
-export class EventWriter implements AsyncDisposable {
+export class EventWriter implements EventReporter, AsyncDisposable {
   readonly #kube: KubeRequests;
   readonly #options: EventWriterOptions;
   readonly #entries = new Map<string, EventEntry>();

@@ -8,18 +8,27 @@ export interface ObjectReference {
   uid: string;
 }
 
-/** Something that happened to an object, for users who look at the object. */
-export interface EventReport {
-  regarding: ObjectReference;
-  /** Another object that the event is about. */
-  related?: ObjectReference;
-  type: 'Normal' | 'Warning';
+/** What an event says. */
+export interface EventText {
   /** CamelCase, for programs: `DeviceNotAttached`. */
   reason: string;
   /** CamelCase, what was being done: `Attaching`. */
   action: string;
   /** A sentence for people; anything beyond 1,024 bytes is cut off. */
   note: string;
+}
+
+/** Something that happened to an object, for users who look at the object. */
+export interface EventReport extends EventText {
+  regarding: ObjectReference;
+  /** Another object that the event is about. */
+  related?: ObjectReference;
+  type: 'Normal' | 'Warning';
+}
+
+export interface EventReporter {
+  /** Returns at once. */
+  report(event: EventReport): void;
 }
 
 /** An event as it is sent. Source: events.k8s.io/v1 `Event`. */

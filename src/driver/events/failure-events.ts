@@ -2,9 +2,8 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { type HungWrite, hungWriteHint } from '../../node/sriov/index.ts';
-import type { SandboxPlace, StoredClaim, StoredDevice, UnrestoredVf } from '../model/index.ts';
-import type { EventReport, ObjectReference } from './event.ts';
-import type { EventWriter } from './event-writer.ts';
+import type { SandboxIdentity, StoredClaim, StoredDevice, UnrestoredVf } from '../model/index.ts';
+import type { EventReporter, EventText, ObjectReference } from './event.ts';
 
 /** Identifies a pod. */
 export interface PodName {
@@ -28,11 +27,9 @@ export interface CardFault {
   message: string;
 }
 
-type EventFailure = Pick<EventReport, 'reason' | 'action' | 'note'>;
-
 /** Reports failures of claims as events on the claim and on its pods. */
 export class FailureEvents {
-  readonly #writer: Pick<EventWriter, 'report'>;
+  readonly #writer: EventReporter;
   /** Pods that have a sandbox here, by UID, with their latest sandbox. */
   readonly #pods = new Map<string, { name: PodName; sandboxId: string }>();
   /** Devices whose loss was reported. */
@@ -42,7 +39,7 @@ export class FailureEvents {
   /** What was reported of the node and is not over, by reason. */
   readonly #ofNode = new Map<string, ReadonlySet<string>>();
 
-  constructor(writer: Pick<EventWriter, 'report'>) {
+  constructor(writer: EventReporter) {
     this.#writer = writer;
   }
 
@@ -86,16 +83,16 @@ export class FailureEvents {
   }
 
   /** Nothing has failed, but the pod waits. @param progress how far the work is, and with which device of the claim */
-  slowToAttach(pod: Omit<SandboxPlace, 'netnsPath'>, claim: ClaimIdentity, progress: string): void {
+  slowToAttach(pod: SandboxIdentity, claim: ClaimIdentity, progress: string): void {
     const note = `The containers wait until the devices of the pod are attached, one after the other: ${progress}`;
-    const what: EventFailure = { reason: 'WaitingForDevices', action: 'Attaching', note };
+    const what: EventText = { reason: 'WaitingForDevices', action: 'Attaching', note };
     this.#reportSlow(claim, [nameOf(pod)], what);
   }
 
   /** The same before the pod has a sandbox. */
   slowToPrepare(claim: AllocatedClaim, progress: string): void {
     const note = `The pod waits until its devices are prepared, one after the other: ${progress}`;
-    const what: EventFailure = { reason: 'WaitingForDevices', action: 'Preparing', note };
+    const what: EventText = { reason: 'WaitingForDevices', action: 'Preparing', note };
     this.#reportSlow(claim.identity, consumersOf(claim), what);
   }
 
@@ -145,7 +142,7 @@ export class FailureEvents {
   }
 
   containerRefused(pod: PodName, error: unknown): void {
-    const refusal: EventFailure = { reason: 'ContainerHeldBack', action: 'CreatingContainer', note: explain(error) };
+    const refusal: EventText = { reason: 'ContainerHeldBack', action: 'CreatingContainer', note: explain(error) };
     this.#writer.report({ regarding: podReference(pod), type: 'Warning', ...refusal });
   }
 
@@ -216,11 +213,7 @@ export class FailureEvents {
   }
 
   /** Reports each problem once, until it is over. @param notes of the problems that there are now, by a key for each */
-  #reportOnNode(
-    node: string,
-    what: Pick<EventReport, 'reason' | 'action'>,
-    notes: [key: string, note: string][],
-  ): void {
+  #reportOnNode(node: string, what: { reason: string; action: string }, notes: [key: string, note: string][]): void {
     const known = this.#ofNode.get(what.reason);
     const regarding = nodeReference(node);
     for (const [key, note] of notes) {
@@ -233,12 +226,12 @@ export class FailureEvents {
     return uids.flatMap((uid) => this.#pods.get(uid)?.name ?? []);
   }
 
-  #reportSlow(claim: ClaimIdentity, pods: PodName[], what: EventFailure): void {
+  #reportSlow(claim: ClaimIdentity, pods: PodName[], what: EventText): void {
     const related = claimReference(claim);
     for (const pod of pods) this.#writer.report({ regarding: podReference(pod), related, type: 'Normal', ...what });
   }
 
-  #report(claim: ClaimIdentity, pods: PodName[], failure: EventFailure): void {
+  #report(claim: ClaimIdentity, pods: PodName[], failure: EventText): void {
     const related = claimReference(claim);
     this.#writer.report({ regarding: related, type: 'Warning', ...failure });
     for (const pod of pods) {
@@ -270,6 +263,6 @@ function podReference({ namespace, name, uid }: PodName): ObjectReference {
   return { apiVersion: 'v1', kind: 'Pod', namespace, name, uid };
 }
 
-function nameOf({ podUid: uid, podNamespace: namespace, podName: name }: Omit<SandboxPlace, 'netnsPath'>): PodName {
+function nameOf({ podUid: uid, podNamespace: namespace, podName: name }: SandboxIdentity): PodName {
   return { uid, namespace, name };
 }

@@ -7,7 +7,9 @@ export { asOneError, SandboxError, type SandboxErrorCode } from './sandbox-error
 export { StateError, type StateErrorCode } from './state-error.ts';
 export {
   type Attachment,
+  type ClaimDevices,
   isUserSpace,
+  type SandboxIdentity,
   type SandboxPlace,
   type StoredClaim,
   type StoredCondition,

@@ -11,7 +11,7 @@ export function refusal(
   { identity }: AllocatedClaim,
   code: DriverErrorCode,
   problem: string,
-  details: Omit<ErrorDetails, 'claim'>,
+  details: ErrorDetails,
 ): DriverError {
   const claim = claimName(identity);
   return new DriverError(code, `claim ${claim}${problem}`, { claim, ...details });

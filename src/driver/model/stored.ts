@@ -4,13 +4,17 @@ import type { LinkState } from '../../node/netlink/index.ts';
 import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
 import type { VfConfig } from './vf-config.ts';
 
-/** The pod sandbox that a VF is in. */
-export interface SandboxPlace {
+/** Identifies a pod sandbox. */
+export interface SandboxIdentity {
   podUid: string;
   /** For messages, and for CNI plugins that ask the API server about the pod. */
   podNamespace: string;
   podName: string;
   sandboxId: string;
+}
+
+/** The pod sandbox that a VF is in. */
+export interface SandboxPlace extends SandboxIdentity {
   netnsPath: string;
 }
 
@@ -55,9 +59,14 @@ export interface StoredDevice {
   lacksInterface?: true;
 }
 
-export interface StoredClaim {
+/** A claim, the pods that it is prepared for, and its devices. */
+export interface ClaimDevices {
   identity: ClaimIdentity;
   podUids: string[];
+  devices: StoredDevice[];
+}
+
+export interface StoredClaim extends ClaimDevices {
   /**
    * `preparing` and `unpreparing` are intents: the host may be in any state between before and after. `prepared`: the devices are
    * ready, the claim has a record, and sandboxes are served.
@@ -65,7 +74,6 @@ export interface StoredClaim {
   state: 'preparing' | 'prepared' | 'unpreparing';
   /** Identifies the allocation that it was prepared for. */
   allocation?: string;
-  devices: StoredDevice[];
 }
 
 /** A VF without a claim that could not be restored yet, or that could not be used. */
@@ -87,6 +95,6 @@ export interface StoredCondition extends ConditionSubject {
 }
 
 /** Whether the VF has no interface: it is bound to vfio. Known once it is prepared. */
-export function isUserSpace({ access }: Pick<StoredDevice, 'access'>): boolean {
+export function isUserSpace({ access }: { access?: VfAccess }): boolean {
   return access?.vfio !== undefined;
 }

@@ -9,7 +9,7 @@ import { formatDeviceName } from '../../node/sriov/index.ts';
 import type { PfCounts } from '../devices/device-counts.ts';
 import type { DeviceList } from '../devices/device-list.ts';
 import type { PolicyOrigin } from '../devices/policy-file.ts';
-import type { StoredClaim } from '../model/index.ts';
+import type { ClaimDevices } from '../model/index.ts';
 import { schemaVersion } from '../state/index.ts';
 
 /**
@@ -67,7 +67,7 @@ export interface ViewSources {
     DeviceList,
     'counts' | 'failure' | 'find' | 'isListed' | 'offered' | 'policyFault' | 'report' | 'state' | 'unhealthy'
   >;
-  store: { claims(): readonly Pick<StoredClaim, 'identity' | 'devices'>[] };
+  store: { claims(): readonly ClaimDevices[] };
   /** Why the API server does not have the slices as wanted; `undefined`: it has; `null`: not known yet. */
   slicesFailure: () => string | undefined | null;
 }

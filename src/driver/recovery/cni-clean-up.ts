@@ -1,7 +1,7 @@
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { CachedAttachment, CniRunner } from '../../node/cni/index.ts';
-import type { Store } from '../state/index.ts';
+import type { StoredClaims } from '../state/index.ts';
 import { cniInterfaceName } from '../vf/cni-attacher.ts';
 
 /** For one attachment: a plugin that hangs must not delay the others. */
@@ -9,7 +9,7 @@ const budgetMs = 30_000;
 
 export interface CniCleanUpOptions {
   runner: Pick<CniRunner, 'cachedAttachments' | 'deleteCached'>;
-  store: Pick<Store, 'claims'>;
+  store: StoredClaims;
   clock: Clock;
   logger: Logger;
 }

@@ -5,7 +5,7 @@ import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { StateError, type StoredClaim } from '../model/index.ts';
 import type { SandboxRegistry } from '../sandbox/index.ts';
-import type { Store } from '../state/index.ts';
+import type { StoredClaims } from '../state/index.ts';
 import { eachByItself } from './each-by-itself.ts';
 
 /** This many sweeps in a row: a kubelet that knows the claim repeats a failed call sooner. */
@@ -17,7 +17,7 @@ export interface InactiveClaimsOptions {
   driver: string;
   /** Pool of this node's devices. */
   pool: string;
-  store: Pick<Store, 'claim' | 'claims'>;
+  store: StoredClaims;
   metadata: Pick<ClaimMetadata, 'isRecorded'>;
   sandboxes: Pick<SandboxRegistry, 'isFresh' | 'hasPod' | 'mayHaveContainers'>;
   claims: ClaimReader;
@@ -51,7 +51,7 @@ type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
   /** By UID: the last verdict on a claim, and in how many sweeps in a row it was that. */
-  readonly #last = new Map<string, Pick<Verdict, 'action' | 'sweeps'>>();
+  readonly #last = new Map<string, { action: Verdict['action']; sweeps: number }>();
 
   constructor(options: InactiveClaimsOptions) {
     this.#options = options;

@@ -4,7 +4,7 @@ import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { isUserSpace, StateError, type StoredClaim, type StoredDevice } from '../model/index.ts';
 import type { SandboxRegistry } from '../sandbox/index.ts';
-import type { Store } from '../state/index.ts';
+import type { StoredClaims } from '../state/index.ts';
 import type { Attachments } from '../vf/index.ts';
 import { eachByItself } from './each-by-itself.ts';
 
@@ -12,7 +12,7 @@ import { eachByItself } from './each-by-itself.ts';
 const longestStartMs = 240_000;
 
 export interface ObservedVfsOptions {
-  store: Pick<Store, 'claim' | 'claims'>;
+  store: StoredClaims;
   sandboxes: Pick<SandboxRegistry, 'hasPod' | 'isFresh'>;
   attachments: Pick<Attachments, 'isOnHost' | 'detachLost'>;
   locks: Locks;
@@ -37,7 +37,7 @@ export class ObservedVfs {
   async sweep(signal: AbortSignal): Promise<void> {
     const { store, sandboxes, locks } = this.#options;
     if (!sandboxes.isFresh) return this.#awaySinceMs.clear();
-    const claims = store.claims().map(({ identity, ...claim }) => [identity, unseenDevices(claim)] as const);
+    const claims = store.claims().map((claim) => [claim.identity, unseenDevices(claim)] as const);
     const unseen = claims.flatMap(([claim, devices]) => devices.map(({ pciAddress }) => ({ claim, pciAddress })));
     const away = new Set<string>();
     try {
@@ -84,7 +84,7 @@ function keyOf(claimUid: string, pciAddress: string): string {
 }
 
 /** VFs that another component attaches, and that no hook has found in a sandbox. */
-function unseenDevices({ state, devices }: Pick<StoredClaim, 'devices' | 'state'>): StoredDevice[] {
+function unseenDevices({ state, devices }: StoredClaim): StoredDevice[] {
   if (state !== 'prepared') return [];
   const isUnseen = ({ config, attachment }: StoredDevice) => config.attach === 'observe' && attachment === undefined;
   return devices.filter((device) => isUnseen(device) && !isUserSpace(device));

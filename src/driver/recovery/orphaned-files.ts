@@ -2,14 +2,14 @@ import { type CdiSpecs, type ClaimMetadata, claimKey, MetadataError } from '../.
 import { explain } from '../../lib/errors.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { Store } from '../state/index.ts';
+import type { StoredClaims } from '../state/index.ts';
 
 export interface OrphanedFilesOptions {
-  store: Pick<Store, 'claims'>;
+  store: StoredClaims;
   metadata: Pick<ClaimMetadata, 'dirs' | 'removeDir' | 'removeUnknown'>;
   /** The driver's own classes. */
-  specs: readonly Pick<CdiSpecs, 'removeUnknown'>[];
-  locks: Pick<Locks, 'run'>;
+  specs: readonly CdiSpecs[];
+  locks: Locks;
   logger: Logger;
 }
 

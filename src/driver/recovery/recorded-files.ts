@@ -1,16 +1,20 @@
-import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
 import type { Logger } from '../../lib/logger.ts';
+
+interface MetadataRestorer {
+  /** See `KubeletPluginHelper`. */
+  restoreMetadata(): Promise<Error[]>;
+}
 
 /**
  * The files of claims, made again from their records when the driver starts: something may have removed or damaged them while no
  * driver ran. If the disk fails then, it is done in a later round of reconciliation.
  */
 export class RecordedFiles {
-  readonly #helper: Pick<KubeletPluginHelper, 'restoreMetadata'>;
+  readonly #helper: MetadataRestorer;
   readonly #logger: Logger;
   #isDone = false;
 
-  constructor(helper: Pick<KubeletPluginHelper, 'restoreMetadata'>, logger: Logger) {
+  constructor(helper: MetadataRestorer, logger: Logger) {
     this.#helper = helper;
     this.#logger = logger;
   }

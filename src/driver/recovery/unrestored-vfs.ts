@@ -8,7 +8,7 @@ import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 export interface RestoreVfsOptions {
   store: Pick<Store, 'unrestored' | 'putUnrestored' | 'deleteUnrestored'>;
   attachments: VfDetacher;
-  control: Pick<VfControl, 'configure' | 'restore'>;
+  control: VfControl;
   locks: Locks;
   logger: Logger;
 }

@@ -19,13 +19,21 @@ export interface StoreOptions extends StoreDatabaseOptions {
   bootId?: string;
 }
 
+/** Read access to the claims of the store. */
+export interface StoredClaims {
+  claim(uid: string): StoredClaim | undefined;
+  claims(): readonly StoredClaim[];
+  claimsOfPod(podUid: string): StoredClaim[];
+  holderOf(pciAddress: string): StoredClaim | undefined;
+}
+
 /**
  * The state that survives a restart: claims with their VFs, and where each VF is. Written before the host is
  * changed. Two instances of the driver share it during a rolling update; one device belongs to at most one claim, which the primary
  * key enforces.
  * @throws StateError `store-unusable`: a store that cannot be read is an error, never "empty"
  */
-export class Store implements Disposable {
+export class Store implements StoredClaims, Disposable {
   readonly #database: StoreDatabase;
   readonly #content: ContentCache;
   readonly #bootId: string | undefined;
@@ -189,7 +197,7 @@ export class Store implements Disposable {
     this.#content.forget('conditions');
   }
 
-  deleteCondition({ pciAddress, condition }: Pick<StoredCondition, 'pciAddress' | 'condition'>): void {
+  deleteCondition({ pciAddress, condition }: StoredCondition): void {
     this.#database.query('DELETE FROM conditions WHERE pci_address = ? AND condition = ?', pciAddress, condition);
     this.#content.forget('conditions');
   }

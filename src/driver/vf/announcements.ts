@@ -8,11 +8,9 @@ import {
   NetlinkError,
 } from '../../node/netlink/index.ts';
 import type { StoredDevice } from '../model/index.ts';
-import { mostPodLinks, type Networks, type Packets } from './networks.ts';
+import { mostPodLinks, type NamespaceOpener, type Packets } from './networks.ts';
 import type { PodLinks } from './pod-links.ts';
 import type { VfState } from './strategy.ts';
-
-type Announced = Pick<VfState, 'hardwareAddress' | 'ips' | 'interfaceName' | 'linkUp' | 'unconfirmed'>;
 
 /** Time to wait for an answer to an ARP probe; hosts of one network take less than a millisecond. */
 const answerMs = 200;
@@ -27,7 +25,7 @@ const restMs = 10_000;
 const maxFrames = 1_024;
 
 export interface AnnouncementsOptions {
-  networks: Pick<Networks, 'open'>;
+  networks: NamespaceOpener;
   clock: Clock;
   logger: Logger;
   /** Called when other hosts are found to have IPv4 addresses of a VF, or no longer. */
@@ -65,7 +63,7 @@ export class Announcements {
   }
 
   /** Makes the next reading announce the addresses even if they have not changed. Call this after configuring a VF. */
-  async configured(device: StoredDevice, pod: PodLinks, state: Announced): Promise<void> {
+  async configured(device: StoredDevice, pod: PodLinks, state: VfState): Promise<void> {
     this.forget(device);
     await this.read(device, pod, state);
   }
@@ -74,7 +72,7 @@ export class Announcements {
    * Announces changes since the last reading, as soon as the link has a carrier; hardware gets one some time after the interface
    * was set up. Call this after each reading. Logs a failure, since the VF works without announcements.
    */
-  async read(device: StoredDevice, pod: PodLinks, state: Announced): Promise<void> {
+  async read(device: StoredDevice, pod: PodLinks, state: VfState): Promise<void> {
     const { hardwareAddress = '', interfaceName = '', linkUp = false, unconfirmed = [] } = state;
     if (!linkUp) return void this.#last.delete(device.pciAddress);
     // RFC 4429: an address is not announced before duplicate address detection has ended.
@@ -97,12 +95,12 @@ export class Announcements {
   }
 
   /** Returns IPv4 addresses of a VF that other hosts of its network have, with their MAC addresses. */
-  conflictsOf({ pciAddress }: Pick<StoredDevice, 'pciAddress'>): ReadonlyMap<string, string> {
+  conflictsOf({ pciAddress }: { pciAddress: string }): ReadonlyMap<string, string> {
     return this.#conflicts.get(pciAddress) ?? new Map();
   }
 
   /** Forgets a VF. Call this when it is detached. */
-  forget({ pciAddress }: Pick<StoredDevice, 'pciAddress'>): void {
+  forget({ pciAddress }: { pciAddress: string }): void {
     this.#last.delete(pciAddress);
     this.#probedAtMs.delete(pciAddress);
     this.#conflicts.delete(pciAddress);

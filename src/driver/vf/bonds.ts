@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { isEthernetAddress, type Link } from '../../node/netlink/index.ts';
+import { isEthernetAddress, type Link, type LinkFinder, type LinkReader } from '../../node/netlink/index.ts';
 import { SandboxError, type VfConfig } from '../model/index.ts';
 import { type LinkConnection, mostPodLinks } from './networks.ts';
 
@@ -39,10 +39,7 @@ export async function joinBond(connection: LinkConnection, link: Link, alias: st
 }
 
 /** The bond that a link is a member of. */
-export async function bondOf(
-  connection: Pick<LinkConnection, 'link'>,
-  { master }: Pick<Link, 'master'>,
-): Promise<Link | undefined> {
+export async function bondOf(connection: LinkReader, { master }: { master?: number }): Promise<Link | undefined> {
   const found = master === undefined ? undefined : await connection.link({ index: master });
   return found?.kind === 'bond' ? found : undefined;
 }
@@ -83,7 +80,7 @@ async function makeBond(
   return { ...made, name, alias };
 }
 
-async function findBond(connection: Pick<LinkConnection, 'links' | 'link'>, alias: string): Promise<Link | undefined> {
+async function findBond(connection: LinkFinder, alias: string): Promise<Link | undefined> {
   const named = (await connection.links([{ alias }], mostPodLinks)).find(
     (link) => link.alias === alias && link.kind === 'bond',
   );

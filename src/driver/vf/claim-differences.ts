@@ -23,7 +23,7 @@ export interface Difference {
  * change them all the time, so what cannot be read completely is left out.
  */
 export async function findDifferences(
-  namespace: Pick<NetworkNamespace, 'connection' | 'readSysctls'>,
+  namespace: NetworkNamespace,
   interfaceName: string,
   config: VfConfig,
 ): Promise<Difference[]> {
@@ -71,11 +71,7 @@ async function findMissingRoutes(
   return [{ setting: 'routes', wanted: missing.map(formatRoute).join(', '), found: 'missing' }];
 }
 
-function findOtherSysctls(
-  namespace: Pick<NetworkNamespace, 'readSysctls'>,
-  name: string,
-  config: VfConfig,
-): Difference[] {
+function findOtherSysctls(namespace: NetworkNamespace, name: string, config: VfConfig): Difference[] {
   const { needed, asked } = interfaceSettings({ ...config, routes: config.routes ?? [] });
   const wanted = Object.entries({ ...needed, ...asked }).filter(([key]) => !isSecret(key));
   const values = namespace.readSysctls(

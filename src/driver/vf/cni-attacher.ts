@@ -2,7 +2,7 @@ import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { type CniResult, type CniRoute, type CniRunner, parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
-import { maxInterfaceNameBytes, type NewRoute, scopeLink } from '../../node/netlink/index.ts';
+import { maxInterfaceNameBytes, type RouteSpec, scopeLink } from '../../node/netlink/index.ts';
 import { isUserSpace, type SandboxPlace, type StoredDevice } from '../model/index.ts';
 
 /** How long a DEL may take. The kubelet waits 45 s for unprepare, which may be behind a stop of the sandbox. */
@@ -11,7 +11,7 @@ const removeBudgetMs = 10_000;
 /** Addresses and routes for a VF that netdra sets up itself. */
 export interface IpamResult {
   addresses: string[];
-  routes: Omit<NewRoute, 'index'>[];
+  routes: RouteSpec[];
 }
 
 /** The subset of the runner that is used here. */
@@ -105,7 +105,7 @@ function ipamOf(device: StoredDevice, place: SandboxPlace) {
  * The interface name that plugins get, for a VF that is attached. IPAM plugins record their addresses under it, so it must
  * differ between the VFs of a pod, also where the claim leaves it open.
  */
-export function cniInterfaceName({ config, name, attachment }: Omit<StoredDevice, 'pciAddress'>): string {
+export function cniInterfaceName({ config, name, attachment }: StoredDevice): string {
   // The members of a bond share its addresses: they get them once.
   const { bond, interfaceName = attachment?.interfaceName } = config;
   return bond?.name ?? interfaceName ?? name.slice(-maxInterfaceNameBytes);

@@ -1,14 +1,14 @@
 import { defined } from '../../lib/defined.ts';
-import { findRoute, type Link, maxListedRoutes, NetlinkError, type NewRoute } from '../../node/netlink/index.ts';
+import { findRoute, type Link, maxListedRoutes, NetlinkError, type RouteSpec } from '../../node/netlink/index.ts';
 import type { RouteConfig, VfConfig } from '../model/index.ts';
 import { duplicateDetection, interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
 /** A claim's configuration, with what an IPAM plugin adds: it may say more of a route. */
-export type LinkConfig = Omit<VfConfig, 'routes'> & { routes?: Omit<NewRoute, 'index'>[] };
+export type LinkConfig = Omit<VfConfig, 'routes'> & { routes?: RouteSpec[] };
 
 /** The kernel calls the metric a priority. */
-export function toNewRoute({ metric: priority, ...route }: RouteConfig): Omit<NewRoute, 'index'> {
+export function toNewRoute({ metric: priority, ...route }: RouteConfig): RouteSpec {
   return { ...route, priority };
 }
 
@@ -53,7 +53,7 @@ export async function configureLink(
 }
 
 /** The kernel refuses a gateway that it does not reach yet: destinations on the link come first, whatever order they were written in. */
-function isByGateway({ gateway, nextHops }: Pick<NewRoute, 'gateway' | 'nextHops'>): boolean {
+function isByGateway({ gateway, nextHops }: RouteSpec): boolean {
   return gateway !== undefined || nextHops !== undefined;
 }
 

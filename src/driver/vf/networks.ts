@@ -1,6 +1,7 @@
 import type {
   InterfaceSysctls,
   LinkEthtool,
+  LinkFinder,
   LinkStateConnection,
   NetnsReference,
   PacketSocket,
@@ -15,21 +16,21 @@ export const mostPodLinks = { listed: 4_096, decoded: 512 };
 
 /** The requests that the sandbox side makes to a network namespace. */
 export type LinkConnection = LinkStateConnection &
-  Pick<
-    RtnlConnection,
-    'addAddress' | 'addRoute' | 'addresses' | 'link' | 'links' | 'linkTable' | 'routes' | 'setLink'
-  > &
-  Pick<RtnlConnection, 'createBond' | 'deleteLink'> &
-  Pick<RtnlConnection, 'linkTraffic' | 'vfTraffic'>;
+  LinkFinder &
+  Pick<RtnlConnection, 'addRoute' | 'createBond' | 'deleteLink' | 'linkTable' | 'linkTraffic' | 'routes' | 'vfTraffic'>;
 
 /** Sends frames, and receives ARP frames. */
 export type Packets = Pick<PacketSocket, 'receive' | 'send'> & Disposable;
 
-/** An open network namespace. While it is open, the kernel does not destroy it, and VFs in it do not return to the host. */
-export interface NetworkNamespace extends Disposable {
+/** A network namespace, to move links there, and requests to it. */
+interface ConnectedNamespace {
   /** As `RtnlConnection.setLink` takes it, to move a link here. */
   readonly netns: NetnsReference;
   readonly connection: LinkConnection;
+}
+
+/** An open network namespace. While it is open, the kernel does not destroy it, and VFs in it do not return to the host. */
+export interface NetworkNamespace extends ConnectedNamespace, Disposable {
   /** Whether it is the host's namespace, as for a pod with `hostNetwork: true`: that must never be changed. */
   readonly isHost: boolean;
   /** Equal for handles of the same namespace; paths can be reused. */
@@ -48,15 +49,15 @@ export interface NetworkNamespace extends Disposable {
   watch(onChange: () => void): Disposable;
 }
 
-/** The network namespaces of the node: the kernel's, or simulated ones (`npm run simulate`). */
-export interface Networks {
-  /** Stays open. */
-  readonly host: Pick<NetworkNamespace, 'netns' | 'connection'> & { readonly ethtool?: LinkEthtool };
+export interface NamespaceOpener {
   /**
    * @returns `undefined` if there is no namespace at the path any more
    * @throws NetlinkError `netns-refused`: it is not known whether there is one
    */
   open(path: string): NetworkNamespace | undefined;
+}
+
+export interface NamespaceProbe {
   /**
    * Whether the namespace at a path is certainly gone. A file that is not a namespace may be one that is not mounted into
    * our container, and too many open files are no evidence.
@@ -64,6 +65,12 @@ export interface Networks {
   isGone(path: string): boolean;
   /** Whether the namespace with this identity is still at a path; also if that cannot be found out. */
   isStill(identity: string, path: string): boolean;
+}
+
+/** The network namespaces of the node: the kernel's, or simulated ones (`npm run simulate`). */
+export interface Networks extends NamespaceOpener, NamespaceProbe {
+  /** Stays open. */
+  readonly host: ConnectedNamespace & { readonly ethtool?: LinkEthtool };
   /** Paths of the namespaces in a directory. */
   list(dir: string): string[];
 }

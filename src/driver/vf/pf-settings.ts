@@ -1,7 +1,11 @@
 import { type AdminSettings, isEthernetAddress } from '../../node/netlink/index.ts';
-import { UnknownVfStateError } from '../../node/sriov/index.ts';
+import { UnknownVfStateError, type VfAddress } from '../../node/sriov/index.ts';
 import type { StoredDevice } from '../model/index.ts';
-import type { VfHost } from './vf-links.ts';
+
+export interface AdminSettingsReader {
+  /** See `HostVfs`. @throws UnknownVfStateError */
+  adminInfo(address: VfAddress): Promise<AdminSettings | undefined>;
+}
 
 /** The facts of the PF that metadata has. */
 type Fact = 'vlan' | 'hardwareAddress';
@@ -12,7 +16,7 @@ type Fact = 'vlan' | 'hardwareAddress';
  * @throws UnknownVfStateError
  */
 export async function pfSettingsOf(
-  vfs: Pick<VfHost, 'adminInfo'>,
+  vfs: AdminSettingsReader,
   device: StoredDevice,
   facts: readonly Fact[],
 ): Promise<AdminSettings | undefined> {

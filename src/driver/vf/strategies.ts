@@ -7,13 +7,13 @@ import { findDifferences } from './claim-differences.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import { configureLink, toNewRoute } from './configure-link.ts';
 import { pfSettingsOf } from './pf-settings.ts';
-import { type AttachStrategy, missing, named, type VfState } from './strategy.ts';
+import { type AttachStrategy, type MemberState, missing, named, type VfState } from './strategy.ts';
 import type { VfHost, VfLinks } from './vf-links.ts';
 
 /** What strategies attach VFs with. */
 interface StrategyParts {
   links: VfLinks;
-  vfs: Pick<VfHost, 'adminInfo' | 'rdmaDevice'>;
+  vfs: VfHost;
   cni: CniAttacher;
   announcements: Announcements;
 }
@@ -168,7 +168,7 @@ function detacher(links: VfLinks, cni: CniAttacher): AttachStrategy['detach'] {
 async function withHostFacts(
   vfs: StrategyParts['vfs'],
   device: StoredDevice,
-  state: NetworkState & Pick<VfState, 'member'>,
+  state: NetworkState & { member?: MemberState },
 ): Promise<VfState> {
   const info = await pfSettingsOf(vfs, device, ['vlan']);
   return { ...state, ...defined({ vlan: info?.vlan?.id, rdmaDevice: await vfs.rdmaDevice(device) }) };

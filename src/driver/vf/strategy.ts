@@ -1,14 +1,15 @@
 import type { NetworkDeviceData } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { NetdraError } from '../../lib/errors.ts';
-import { type LinkState, NetlinkError, type NetworkState } from '../../node/netlink/index.ts';
+import { type InterfaceAddresses, type LinkFacts, type LinkState, NetlinkError } from '../../node/netlink/index.ts';
 import { type Attachment, SandboxError, type SandboxPlace, type StoredDevice } from '../model/index.ts';
 import type { Difference } from './claim-differences.ts';
 import type { PodLinks } from './pod-links.ts';
 
 /** The state of a VF for its metadata: that of its interface, or the known facts about a VF without one. */
-export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'> &
-  Partial<Pick<NetworkState, 'duplicates' | 'interfaceName' | 'linkUp' | 'mtuBytes' | 'unconfirmed'>> & {
+export type VfState = InterfaceAddresses &
+  Partial<LinkFacts> & {
+    hardwareAddress: string | undefined;
     /** IPv4 addresses that other hosts of the network have, too, with their MAC addresses; absent: none is known. */
     conflicts?: ReadonlyMap<string, string>;
     /** VLAN ID that the PF puts on the VF's frames; absent: untagged, or not known. */
@@ -22,15 +23,19 @@ export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'
   };
 
 /** The VF's own interface in the pod, which the bond uses. */
-export type MemberState = Omit<NetworkState, 'duplicates' | 'ips' | 'tentative' | 'unconfirmed'> & {
+export interface MemberState extends LinkFacts {
   /** Whether the bond sends and receives by it. */
   isActive: boolean;
-};
+}
 
-/** A VF that is to be attached to a sandbox. */
-export interface AttachTask {
+/** A VF, and the sandbox that it is to be in. */
+interface AttachTarget {
   device: StoredDevice;
   place: SandboxPlace;
+}
+
+/** A VF that is to be attached to a sandbox. */
+export interface AttachTask extends AttachTarget {
   pod: PodLinks;
   /** Alias of the bond that it becomes a member of, see `bondAlias`; absent: of none. */
   bond?: string;
@@ -68,7 +73,7 @@ export interface AttachStrategy {
 
 /** @param cause says why, if there is no reason */
 export function missing(
-  { device: { name, pciAddress }, place }: Pick<AttachTask, 'device' | 'place'>,
+  { device: { name, pciAddress }, place }: AttachTarget,
   reason?: string,
   cause?: NetdraError,
 ): SandboxError {
@@ -85,11 +90,7 @@ export function missing(
  * @param name that the claim, or else the host, gives it
  * @throws SandboxError `interface-name-taken`; what the change throws
  */
-export async function named<T>(
-  task: Pick<AttachTask, 'device' | 'place'>,
-  name: string,
-  change: Promise<T>,
-): Promise<T> {
+export async function named<T>(task: AttachTarget, name: string, change: Promise<T>): Promise<T> {
   try {
     return await change;
   } catch (error) {
@@ -98,7 +99,7 @@ export async function named<T>(
 }
 
 export function nameTaken(
-  { device: { name: device, pciAddress }, place }: Pick<AttachTask, 'device' | 'place'>,
+  { device: { name: device, pciAddress }, place }: AttachTarget,
   name: string,
   cause?: NetdraError,
 ): SandboxError {

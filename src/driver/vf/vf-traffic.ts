@@ -3,7 +3,7 @@ import { NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { FunctionLinks, type LinkTraffic, type VfTraffic } from '../../node/netlink/index.ts';
 import { isUserSpace, type StoredDevice } from '../model/index.ts';
-import type { Store } from '../state/index.ts';
+import type { StoredClaims } from '../state/index.ts';
 import type { HostVfs } from './host-vfs.ts';
 import type { Networks } from './networks.ts';
 import { PodLinks } from './pod-links.ts';
@@ -35,7 +35,7 @@ export interface TrafficReport {
 }
 
 export interface TrafficReaderOptions {
-  store: Pick<Store, 'claims'>;
+  store: StoredClaims;
   networks: Networks;
   vfs: Pick<HostVfs, 'isSimulated' | 'linkKey'>;
   /** The name of a VF's interface in its pod. @throws MetadataError */

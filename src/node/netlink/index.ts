@@ -34,7 +34,9 @@ export { decodeArpSender, encodeAnnouncement, encodeArpProbe } from './neighbour
 export { NetnsHandle, openInNetns } from './netns.ts';
 export {
   findVf,
+  type InterfaceAddresses,
   isUnidentified,
+  type LinkFacts,
   maxReportedAddresses,
   type NetworkState,
   toNetworkState,
@@ -54,6 +56,7 @@ export {
   type Route,
   type RouteHop,
   type RouteScope,
+  type RouteSpec,
   routeKey,
   scopeLink,
 } from './route.ts';

@@ -5,11 +5,18 @@ import { isRepresentor } from './representor.ts';
 /** Limit of `networkData.ips` in resource.k8s.io/v1. */
 export const maxReportedAddresses = 16;
 
-/** What a device's metadata reports about its interface. */
-export interface NetworkState {
+/** What metadata reports about an interface besides its addresses. */
+export interface LinkFacts {
   interfaceName: string;
   /** Lower case with colons; absent for links that have none. */
   hardwareAddress: string | undefined;
+  mtuBytes: number;
+  /** The link is up and has a carrier. */
+  linkUp: boolean;
+}
+
+/** What metadata reports about the addresses of an interface. */
+export interface InterfaceAddresses {
   /** Canonical CIDRs in code point order, at most 16: those of global scope, or the link-local ones if there are none. */
   ips: string[];
   /** Addresses that belong in `ips` are missing because duplicate address detection is still under way. */
@@ -18,10 +25,10 @@ export interface NetworkState {
   unconfirmed?: string[];
   /** Addresses that cannot be used, since another host has them; absent: none. At most 16. */
   duplicates?: string[];
-  mtuBytes: number;
-  /** The link is up and has a carrier. */
-  linkUp: boolean;
 }
+
+/** What a device's metadata reports about its interface. */
+export interface NetworkState extends LinkFacts, InterfaceAddresses {}
 
 /** What the metadata reports about a link. @param addresses of all links, or only of this one */
 export function toNetworkState(link: Link, addresses: readonly Address[]): NetworkState {

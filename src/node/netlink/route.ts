@@ -62,7 +62,8 @@ export interface RouteHop {
   weight?: number | undefined;
 }
 
-export interface NewRoute {
+/** A route, whatever link it leaves by. */
+export interface RouteSpec {
   /** With prefix length: `192.0.2.0/24`, `::/0`. */
   destination: string;
   /** Without one the destination is on the link. For IPv4 it can be an IPv6 address. */
@@ -73,7 +74,6 @@ export interface NewRoute {
   onlink?: boolean | undefined;
   /** Preferred source address of packets; for IPv4 any address of the namespace, for IPv6 one of the link. */
   source?: string | undefined;
-  index: number;
   /** Absent or 0: the kernel's default, which is 0 for IPv4 and 1024 for IPv6. */
   priority?: number | undefined;
   /** Absent or 0: the main table. */
@@ -85,11 +85,16 @@ export interface NewRoute {
   advMssBytes?: number;
 }
 
+export interface NewRoute extends RouteSpec {
+  /** Of the link. */
+  index: number;
+}
+
 /**
  * Identifies a route among those of a link: the kernel refuses a second one with EEXIST.
  * @param destination canonical
  */
-export function routeKey(destination: string, { table, priority }: Pick<NewRoute, 'table' | 'priority'>): string {
+export function routeKey(destination: string, { table, priority }: Pick<RouteSpec, 'table' | 'priority'>): string {
   return `${destination} ${table || mainTable} ${priority || (destination.includes(':') ? defaultIpv6Priority : 0)}`;
 }
 
@@ -110,7 +115,7 @@ export function leadsAsWanted({ gateways = [], source }: Route, wanted: NewRoute
 }
 
 /** `198.51.100.0/24 via 192.0.2.1 table 100`. */
-export function formatRoute(route: Omit<NewRoute, 'index'>): string {
+export function formatRoute(route: RouteSpec): string {
   const { destination, table, source } = route;
   const gateways = gatewaysOf(route).map(({ gateway }) => gateway);
   return [
@@ -121,7 +126,7 @@ export function formatRoute(route: Omit<NewRoute, 'index'>): string {
   ].join(' ');
 }
 
-function gatewaysOf({ gateway, nextHops = [] }: Pick<NewRoute, 'gateway' | 'nextHops'>): RouteHop[] {
+function gatewaysOf({ gateway, nextHops = [] }: RouteSpec): RouteHop[] {
   return gateway === undefined ? nextHops : [{ gateway }];
 }
 

@@ -46,7 +46,7 @@ export const fromClass = (fields: object, requests?: string[]) => config('FromCl
 export const fromClaim = (fields: object, requests?: string[]) => config('FromClaim', fields, requests);
 
 /** VFs that take every configuration, and a record of the calls on them. */
-export class FakeControl implements Omit<VfControl, 'setAgain' | 'settingsOf'> {
+export class FakeControl implements VfControl {
   readonly calls: string[] = [];
   /** Options of the calls to read and restore. */
   readonly options: (SnapshotOptions | RestoreOptions)[] = [];
@@ -80,6 +80,14 @@ export class FakeControl implements Omit<VfControl, 'setAgain' | 'settingsOf'> {
 
   async setLinkState({ pciAddress }: VfAddress, linkState: string): Promise<void> {
     await this.#called(`link ${pciAddress} ${linkState}`);
+  }
+
+  async setAgain(): Promise<void> {
+    throw new Error('not expected of a driver');
+  }
+
+  async settingsOf(): Promise<never> {
+    throw new Error('not expected of a driver');
   }
 
   async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {

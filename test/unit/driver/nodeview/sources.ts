@@ -65,6 +65,7 @@ export function largestSources(): ViewSources {
       claims: () =>
         names.map((name, index) => ({
           identity: { uid: name, namespace: `${index}-`.padEnd(63, 'n'), name: `${index}-`.padEnd(253, 'n') },
+          podUids: [],
           devices: [{ pciAddress: name, pool: testNode, name, request: 'vf', config: {} }],
         })),
     },

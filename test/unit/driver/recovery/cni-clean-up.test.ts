@@ -4,6 +4,7 @@ import { CniCleanUp } from '../../../../src/driver/recovery/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { type CachedAttachment, CniError, parseCniNetwork } from '../../../../src/node/cni/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
+import { storedClaims } from '../../../doubles/stored-claims.ts';
 
 const network = parseCniNetwork({ cniVersion: '1.0.0', name: 'fast', type: 'sriov' }, 'test');
 const cached = (containerId: string, ifName: string): CachedAttachment => ({
@@ -34,7 +35,7 @@ function create(
         onDelete();
       },
     },
-    store: { claims: () => claims },
+    store: storedClaims(() => claims),
     clock: systemClock,
     logger,
   });

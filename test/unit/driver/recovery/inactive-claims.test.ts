@@ -11,6 +11,7 @@ import { systemClock } from '../../../../src/lib/clock.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../../doubles/objects.ts';
+import { storedClaims } from '../../../doubles/stored-claims.ts';
 import { allocated, DriverBench } from '../claims/driver-bench.ts';
 
 const never = new AbortController().signal;
@@ -66,7 +67,7 @@ async function sweep(
   const inactive = new InactiveClaims({
     driver: testDriver,
     pool: testNode,
-    store: { claims: () => [claim], claim: () => claim },
+    store: storedClaims(() => [claim]),
     metadata: { isRecorded: () => options.isRecorded ?? true },
     sandboxes: known,
     claims: {
@@ -217,7 +218,7 @@ describe('InactiveClaims', () => {
     const inactive = new InactiveClaims({
       driver: testDriver,
       pool: testNode,
-      store: { claims: () => [first!, other!], claim: () => stored },
+      store: { ...storedClaims(() => [first!, other!]), claim: () => stored },
       metadata: { isRecorded: () => true },
       sandboxes: new KnownSandboxes([{ of: podUid }]),
       claims: { readClaim: async () => object as unknown as ResourceClaim },

@@ -4,6 +4,7 @@ import { ObservedVfs } from '../../../../src/driver/recovery/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { storedClaims } from '../../../doubles/stored-claims.ts';
 
 const never = new AbortController().signal;
 const device: StoredDevice = {
@@ -26,7 +27,7 @@ function startBench(claim = prepared) {
   const takenBack: string[] = [];
   const logger = new RecordingLogger();
   const vfs = new ObservedVfs({
-    store: { claims: () => [state.claim], claim: () => state.claim },
+    store: storedClaims(() => [state.claim]),
     sandboxes: {
       get isFresh() {
         return state.isFresh;

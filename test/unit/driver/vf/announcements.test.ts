@@ -11,7 +11,13 @@ import { ManualClock } from '../../../doubles/manual-clock.ts';
 const attachment = { podUid: 'pod', netnsPath: '/run/netns/pod' };
 const device = { pciAddress: '0000:3b:02.1', name: 'vf-1', attachment } as StoredDevice;
 const address = '192.0.2.10/24';
-const state = { hardwareAddress: '02:00:00:00:00:01', interfaceName: 'net1', ips: [address], linkUp: true };
+const state = {
+  hardwareAddress: '02:00:00:00:00:01',
+  interfaceName: 'net1',
+  ips: [address],
+  linkUp: true,
+  tentative: false,
+};
 const probe = encodeArpProbe(state.hardwareAddress, address);
 /** More than a run of two probes and two announcements takes. */
 const runMs = 1_400;

@@ -16,9 +16,13 @@ it.each([
   ['that the claim gives it', { interfaceName: 'net1' }, 'net1'],
   ['that was chosen when it was attached', {}, 'net3'],
 ] as const)('plugins receive the interface name %s', (_, config, expected) => {
-  expect(cniInterfaceName({ pool: 'n', name, request: 'vf', config, attachment })).toBe(expected);
+  expect(cniInterfaceName({ pciAddress: '0000:3b:02.1', pool: 'n', name, request: 'vf', config, attachment })).toBe(
+    expected,
+  );
 });
 
 it('plugins receive the tail of the device name for a device without an interface name', () => {
-  expect(cniInterfaceName({ pool: 'n', name, request: 'vf', config: {} })).toBe('vf-0000-3b-02-1');
+  expect(cniInterfaceName({ pciAddress: '0000:3b:02.1', pool: 'n', name, request: 'vf', config: {} })).toBe(
+    'vf-0000-3b-02-1',
+  );
 });

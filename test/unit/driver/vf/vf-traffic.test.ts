@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { NodeContext } from '../../../../src/driver/composition/node-context.ts';
 import { type FactSources, nodeFacts } from '../../../../src/driver/composition/node-facts.ts';
 import type { StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
 import { TrafficReader } from '../../../../src/driver/vf/index.ts';
@@ -7,6 +8,7 @@ import { MetadataError } from '../../../../src/framework/metadata/index.ts';
 import { type Link, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { storedClaims } from '../../../doubles/stored-claims.ts';
 
 const pf = '0000:3b:00.0';
 const counters = { rxBytes: 1000, txBytes: 2000, rxPackets: 10, txPackets: 20, rxDropped: 1, txDropped: 2 };
@@ -75,10 +77,9 @@ const reader = () =>
   new TrafficReader({
     networks,
     logger,
-    store: {
-      claims: () =>
-        [{ identity: { namespace: 'apps', name: 'fast-net', uid: 'u' }, devices }] as unknown as StoredClaim[],
-    },
+    store: storedClaims(
+      () => [{ identity: { namespace: 'apps', name: 'fast-net', uid: 'u' }, devices }] as unknown as StoredClaim[],
+    ),
     vfs: {
       get isSimulated() {
         return isSimulated;
@@ -185,10 +186,11 @@ describe('nodeFacts', () => {
     };
     const clock = new ManualClock();
     const claims = [{ identity: { namespace: 'apps', name: 'fast-net', uid: 'u' }, devices: [inUserSpace(0)] }];
-    const sources = { clock, logger, kernel: { networks }, disk: { store: { claims: () => claims } } };
+    const settings = { vfTraffic: true };
+    const context = { clock, logger, kernel: { networks }, disk: { store: { claims: () => claims } }, settings };
     const deviceList = { vfs: { isSimulated: false, linkKey: (pciAddress: string) => ({ pciAddress }) } };
-    const others = { devices: deviceList, metadata: { read: () => undefined }, settings: { vfTraffic: true } };
-    const facts = nodeFacts({ ...sources, ...others } as unknown as FactSources);
+    const sources = { devices: deviceList, metadata: { read: () => undefined } };
+    const facts = nodeFacts(context as unknown as NodeContext, sources as unknown as FactSources);
     for (let count = 0; count < 3; count++) expect((await facts.vfTraffic?.())?.samples).toHaveLength(1);
     expect(reads).toBe(1);
     clock.advance(1_000);
