@@ -5,7 +5,7 @@ import { classOf } from '../api/class-rules.ts';
 import { entriesFor } from '../api/config.ts';
 import { areEqual, withoutRepeats } from '../api/parameters.ts';
 import { DriverError, refusal } from '../model/index.ts';
-import type { DeviceClasses } from './device-classes.ts';
+import type { ClassReader } from './device-classes.ts';
 
 /**
  * Compares the configuration in an allocation with its source: the class's part with the DeviceClass, the claim's part
@@ -13,11 +13,7 @@ import type { DeviceClasses } from './device-classes.ts';
  * configuration of a class decides what runs as root.
  * @throws DriverError `allocation-mismatch`, `class-unreadable`
  */
-export async function checkAllocation(
-  driver: string,
-  classes: Pick<DeviceClasses, 'known' | 'read'>,
-  claim: AllocatedClaim,
-): Promise<void> {
+export async function checkAllocation(driver: string, classes: ClassReader, claim: AllocatedClaim): Promise<void> {
   const requests = new Set(claim.results.filter((result) => result.driver === driver).map(({ request }) => request));
   const source = 'FromClaim' as const;
   const specified = (claim.object.spec.devices?.config ?? []).map((entry) => ({ ...entry, source }));
@@ -43,7 +39,7 @@ function configOf(driver: string, { spec }: DeviceClass): unknown[] {
   return withoutRepeats(own);
 }
 
-async function read(classes: Pick<DeviceClasses, 'read'>, claim: AllocatedClaim, name: string): Promise<DeviceClass> {
+async function read(classes: ClassReader, claim: AllocatedClaim, name: string): Promise<DeviceClass> {
   try {
     return await classes.read(name);
   } catch (cause) {

@@ -7,13 +7,12 @@ import {
 } from '../../framework/metadata/index.ts';
 import type { DialectFiles } from '../dialects/index.ts';
 import { PodDialects } from '../dialects/pod-dialects.ts';
-import type { StoredClaim, StoredDevice } from '../model/index.ts';
+import type { ClaimDevices, StoredDevice } from '../model/index.ts';
 import type { Store } from '../state/index.ts';
 import type { DeviceResolver } from './device-resolver.ts';
 
 export interface ContainerSpecsOptions {
   store: Store;
-  resolver: Pick<DeviceResolver, 'observed'>;
   /** What a device's ResourceSlice says of it. */
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /** CDI specs for what containers need besides the metadata. */
@@ -25,10 +24,12 @@ export interface ContainerSpecsOptions {
 /** What containers of a claim get besides the metadata: device files, and variables and files of older dialects. */
 export class ContainerSpecs {
   readonly #options: ContainerSpecsOptions;
+  readonly #resolver: DeviceResolver;
   readonly #dialects: PodDialects;
 
-  constructor(options: ContainerSpecsOptions) {
+  constructor(options: ContainerSpecsOptions, resolver: DeviceResolver) {
     this.#options = options;
+    this.#resolver = resolver;
     this.#dialects = new PodDialects({ store: options.store, files: options.dialectFiles });
   }
 
@@ -38,7 +39,7 @@ export class ContainerSpecs {
   }
 
   /** Writes CDI specs. @returns the devices of those requests that have some: the framework knows those of the others */
-  write(claim: Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>): PreparedDevice[] {
+  write(claim: ClaimDevices): PreparedDevice[] {
     const { uid } = claim.identity;
     const dialectIds = new Map(this.#dialects.layDown(claim));
     const prepared: PreparedDevice[] = [];
@@ -56,7 +57,7 @@ export class ContainerSpecs {
 
   /** Describes the devices of requests with `adminAccess`, which belong to other claims or to none. */
   observed(claim: AllocatedClaim): PreparedDevice[] {
-    return this.#options.resolver.observed(claim).map(({ request, pool, name, pciAddress }) => {
+    return this.#resolver.observed(claim).map(({ request, pool, name, pciAddress }) => {
       const metadata = { attributes: this.#options.attributesOf(pciAddress) };
       return { requests: [request], poolName: pool, deviceName: name, cdiDeviceIds: [], metadata };
     });

@@ -13,11 +13,17 @@ export interface DeviceClassesOptions {
 
 const path = 'deviceclasses';
 
+export interface ClassReader {
+  /** See {@link DeviceClasses}. */
+  known(name: string): DeviceClass | undefined;
+  read(name: string): Promise<DeviceClass>;
+}
+
 /**
  * The cluster's DeviceClasses: listed when one is read for the first time, and watched from then on. So a node without
  * claims sends no requests, and preparing a claim does not wait for one.
  */
-export class DeviceClasses implements AsyncDisposable {
+export class DeviceClasses implements ClassReader, AsyncDisposable {
   readonly #options: DeviceClassesOptions;
   readonly #stop = new AbortController();
   readonly #watch: ListWatch<DeviceClass>;

@@ -18,13 +18,14 @@ import {
 } from '../api/config.ts';
 import { checkNamespace, type NamespaceReader } from '../api/namespace-rules.ts';
 import {
+  type ClaimDevices,
   type ClosedField,
   invalidConfig,
   refusal,
-  type StoredClaim,
   type StoredDevice,
   type VfConfig,
 } from '../model/index.ts';
+import type { StoredClaims } from '../state/index.ts';
 import { withGuarantee } from './guarantees.ts';
 import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
 import { checkPodRoutes } from './pod-routes.ts';
@@ -46,15 +47,17 @@ export interface DeviceResolverOptions {
   cni: CniRules;
   /** Networks of the node itself, to which claims may not have routes, nor addresses whose networks reach them. */
   nodeNetworks: () => Promise<Cidr[]>;
-  /** The claims of a pod that are prepared already. */
-  claimsOfPod: (podUid: string) => StoredClaim[];
+  store: StoredClaims;
 }
 
 /** A device that a claim may observe, also while another claim has it. */
-export type ObservedDevice = Pick<StoredDevice, 'pool' | 'name' | 'request' | 'pciAddress'>;
-
-/** A claim on its way from one pod to another, with the names that its interfaces get. */
-export type PassingClaim = Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>;
+export interface ObservedDevice {
+  pciAddress: string;
+  pool: string;
+  name: string;
+  /** Full reference of the request. */
+  request: string;
+}
 
 /** Resolves the VFs that are allocated to a claim, and the configuration of each. Changes nothing. */
 export class DeviceResolver {
@@ -164,7 +167,7 @@ export class DeviceResolver {
    * @param passing claims of the same call that pass to another pod: the store has them for their earlier pods
    * @throws DriverError `config-invalid`
    */
-  checkInterfaces(claim: AllocatedClaim, devices: readonly StoredDevice[], passing: readonly PassingClaim[]): void {
+  checkInterfaces(claim: AllocatedClaim, devices: readonly StoredDevice[], passing: readonly ClaimDevices[]): void {
     const others = this.#otherClaims(claim, passing);
     const taken = namesOf(others);
     for (const { field, name, device } of interfacesOf(devices)) {
@@ -177,15 +180,15 @@ export class DeviceResolver {
   }
 
   /** The other claims of the claim's pods. */
-  #otherClaims({ identity, podUids }: AllocatedClaim, passing: readonly PassingClaim[]): PassingClaim[] {
-    const stored = podUids.flatMap((podUid) => this.#options.claimsOfPod(podUid));
+  #otherClaims({ identity, podUids }: AllocatedClaim, passing: readonly ClaimDevices[]): ClaimDevices[] {
+    const stored = podUids.flatMap((podUid) => this.#options.store.claimsOfPod(podUid));
     const others = [...stored, ...passing.filter((other) => other.podUids.some((uid) => podUids.includes(uid)))];
     return others.filter((other) => other.identity.uid !== identity.uid);
   }
 }
 
 /** Interface names of claims, and the devices that have them. */
-function namesOf(claims: readonly PassingClaim[]): Map<string, string> {
+function namesOf(claims: readonly ClaimDevices[]): Map<string, string> {
   const names = claims.flatMap(({ identity, devices }) =>
     interfacesOf(devices).map(({ name, device = 'a bond' }): [string, string] => {
       return [name, `${device} of claim ${claimName(identity)}`];

@@ -5,13 +5,13 @@ import type { Logger } from '../../lib/logger.ts';
 import { isVfio, SriovError, type VfAccess, type VfSnapshot } from '../../node/sriov/index.ts';
 import { findUserSpaceProblems } from '../api/config-rules.ts';
 import { invalidConfig, type StoredDevice, type UnrestoredVf } from '../model/index.ts';
-import type { Store } from '../state/index.ts';
+import type { StoredClaims } from '../state/index.ts';
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 import { toVfWanted } from '../vf/vf-wanted.ts';
 import { checkGroups, groupsOf } from './iommu-groups.ts';
 
 export interface DeviceWorkOptions {
-  store: Pick<Store, 'holderOf'>;
+  store: StoredClaims;
   attachments: VfDetacher;
   control: VfControl;
   logger: Logger;
@@ -40,7 +40,7 @@ export class DeviceWork {
   }
 
   /** Configures a VF from outside as its claim asks. @throws DriverError `device-in-use`; SriovError, NetlinkError */
-  async configure(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
+  async configure(claim: { identity: ClaimIdentity }, device: StoredDevice): Promise<void> {
     const { store, control } = this.#options;
     const { before, pciAddress } = device;
     const wanted = toVfWanted(device.config);

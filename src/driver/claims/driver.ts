@@ -2,11 +2,18 @@ import type { AllocatedClaim, DraPlugin, PrepareResult, UnprepareResult } from '
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import { Batch } from '../../lib/batch.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
-import { isUserSpace, refusal, type StoredClaim, type StoredDevice, type UnrestoredVf } from '../model/index.ts';
+import {
+  type ClaimDevices,
+  isUserSpace,
+  refusal,
+  type StoredClaim,
+  type StoredDevice,
+  type UnrestoredVf,
+} from '../model/index.ts';
 import type { Store } from '../state/index.ts';
 import { mayChange, toVfWanted } from '../vf/vf-wanted.ts';
 import { ContainerSpecs, type ContainerSpecsOptions } from './container-specs.ts';
-import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
+import { DeviceResolver, type DeviceResolverOptions } from './device-resolver.ts';
 import { DeviceWork, type DeviceWorkOptions } from './device-work.ts';
 import { checkGuarantees } from './guarantees.ts';
 import { checkGroups, groupsOf } from './iommu-groups.ts';
@@ -17,9 +24,9 @@ import { checkPorts } from './shared-ports.ts';
 import { checkSinglePod } from './single-pod.ts';
 
 export interface DriverOptions
-  extends Omit<DeviceResolverOptions, 'claimsOfPod'>,
+  extends DeviceResolverOptions,
     PrepareProgressOptions,
-    Omit<ContainerSpecsOptions, 'resolver'>,
+    ContainerSpecsOptions,
     DeviceWorkOptions {
   store: Store;
   /** Compares an allocation with its sources: see `checkAllocation`. */
@@ -47,10 +54,10 @@ export class Driver implements DraPlugin {
 
   constructor(options: DriverOptions) {
     this.#options = options;
-    this.#resolver = new DeviceResolver({ ...options, claimsOfPod: (podUid) => options.store.claimsOfPod(podUid) });
+    this.#resolver = new DeviceResolver(options);
     this.#progress = new PrepareProgress(options);
     this.#work = new DeviceWork(options);
-    this.#specs = new ContainerSpecs({ ...options, resolver: this.#resolver });
+    this.#specs = new ContainerSpecs(options, this.#resolver);
   }
 
   async prepareResourceClaims(
@@ -76,7 +83,7 @@ export class Driver implements DraPlugin {
    * Configures a VF of a prepared claim again as the claim asks, unless it may be in its pod already: its PF may have been
    * reset since.
    */
-  async assure(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
+  async assure(claim: { identity: ClaimIdentity }, device: StoredDevice): Promise<void> {
     if (device.attachment === undefined && device.config.attach !== 'observe')
       await this.#work.configure(claim, device);
   }
@@ -156,7 +163,7 @@ export class Driver implements DraPlugin {
   }
 
   /** Before VFs are read: until its earlier claim is unprepared, a VF is still being restored. */
-  #reserve(work: PrepareWork, passing: readonly PassingClaim[]): void {
+  #reserve(work: PrepareWork, passing: readonly ClaimDevices[]): void {
     if (work.isHandedOver || !work.isAgain) {
       this.#resolver.checkInterfaces(work.claim, work.devices, passing);
     }

@@ -2,7 +2,11 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import type { NetworkDevice } from '../../node/inventory/index.ts';
 import { invalidConfig, refusal, type StoredClaim, type StoredDevice, type VfConfig } from '../model/index.ts';
 
-type Rates = Pick<NonNullable<VfConfig['vf']>, 'minTxRate' | 'maxTxRate'>;
+/** In Mbit/s. */
+interface Rates {
+  minTxRate?: number;
+  maxTxRate?: number;
+}
 
 const rateFields = ['minTxRate', 'maxTxRate'] as const;
 

@@ -1,14 +1,10 @@
-import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { claimName } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import { DriverError, isUserSpace, type StoredDevice } from '../model/index.ts';
-import type { Store } from '../state/index.ts';
+import type { StoredClaims } from '../state/index.ts';
 import type { VfControl } from '../vf/index.ts';
 import type { PrepareWork } from './prepare-work.ts';
 
-export async function groupsOf(
-  control: Pick<VfControl, 'groupMembers'>,
-  devices: readonly StoredDevice[],
-): Promise<PrepareWork['groups']> {
+export async function groupsOf(control: VfControl, devices: readonly StoredDevice[]): Promise<PrepareWork['groups']> {
   return await Promise.all(
     devices.map(async (device): Promise<[StoredDevice, string[]]> => [device, await control.groupMembers(device)]),
   );
@@ -21,8 +17,8 @@ export async function groupsOf(
  * @throws DriverError `device-in-use`; StateError
  */
 export function checkGroups(
-  store: Pick<Store, 'holderOf'>,
-  claim: Pick<AllocatedClaim, 'identity'>,
+  store: StoredClaims,
+  claim: { identity: ClaimIdentity },
   groups: PrepareWork['groups'],
   isToUserSpace = true,
 ): void {

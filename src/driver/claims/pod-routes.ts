@@ -1,8 +1,7 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import { quickCanonicalAddress, routeKey } from '../../node/netlink/index.ts';
-import { invalidConfig, type RouteConfig, type StoredDevice } from '../model/index.ts';
-import type { PassingClaim } from './device-resolver.ts';
+import { type ClaimDevices, invalidConfig, type RouteConfig, type StoredDevice } from '../model/index.ts';
 
 /** A route of an interface. */
 interface HeldRoute {
@@ -21,7 +20,7 @@ interface HeldRoute {
 export function checkPodRoutes(
   claim: AllocatedClaim,
   devices: readonly StoredDevice[],
-  others: readonly Pick<PassingClaim, 'identity' | 'devices'>[],
+  others: readonly ClaimDevices[],
 ): void {
   if (devices.every(({ config: { routes = [] } }) => routes.length === 0)) return;
   const canonical = canonicalDestinations();

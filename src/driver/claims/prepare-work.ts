@@ -74,7 +74,7 @@ function nextPods(known: StoredClaim, { podUids }: AllocatedClaim): string[] {
 }
 
 /** Equal for equal allocations of a claim: distinguishes a new allocation from a repeated prepare. */
-function fingerprintOf(driver: string, { object }: Pick<AllocatedClaim, 'object'>): string {
+function fingerprintOf(driver: string, { object }: AllocatedClaim): string {
   const { results = [], config: all = [] } = object.status?.allocation?.devices ?? {};
   // Those of other drivers are theirs to check.
   const config = all.filter(({ opaque }) => opaque?.driver === driver);

@@ -1,9 +1,12 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { claimName } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import { quickCanonicalAddress } from '../../node/netlink/index.ts';
 import { refusal, type StoredClaim, type StoredDevice } from '../model/index.ts';
 
-type Holder = Pick<StoredClaim, 'identity'> & { devices: readonly StoredDevice[] };
+interface Holder {
+  identity: ClaimIdentity;
+  devices: readonly StoredDevice[];
+}
 
 /** A device, and the claim that has it. */
 interface Held {

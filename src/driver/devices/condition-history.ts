@@ -1,7 +1,7 @@
 import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { ConditionReading } from '../../node/inventory/index.ts';
+import type { ConditionReading, FunctionCondition } from '../../node/inventory/index.ts';
 import { StateError, type StoredCondition } from '../model/index.ts';
 import type { Store } from '../state/index.ts';
 
@@ -67,7 +67,7 @@ export class ConditionHistory {
     for (const [key, entry] of this.#unstored) this.#set(key, entry);
   }
 
-  #follow(seen: Omit<ConditionReading, 'isPresent' | 'isSilent'>, isPresent: boolean, nowMs: number): void {
+  #follow(seen: FunctionCondition, isPresent: boolean, nowMs: number): void {
     const known = this.#entries.get(keyOf(seen));
     if (!isPresent) {
       if (known !== undefined && known.overMs === undefined) this.#put({ ...known, overMs: nowMs });
@@ -130,6 +130,6 @@ function factsOf({ condition, kind, pciAddress: device, interfaceName }: StoredC
   return { condition, kind, device, ...defined({ interfaceName }) };
 }
 
-function keyOf({ pciAddress, condition }: Pick<StoredCondition, 'pciAddress' | 'condition'>): string {
+function keyOf({ pciAddress, condition }: FunctionCondition): string {
   return `${pciAddress} ${condition}`;
 }

@@ -10,7 +10,6 @@ import {
 import { type HungWrite, hungWriteHint, SriovError } from '../../node/sriov/index.ts';
 import type { UnrestoredVf } from '../model/index.ts';
 import type { ActiveCondition } from './condition-history.ts';
-import type { DeviceState } from './device-state.ts';
 
 /** An API server that drops taints may be upgraded to one that stores them. */
 const retryTaintsMs = 3_600_000;
@@ -134,7 +133,7 @@ export class DeviceConditions {
   ofCards(): CardCondition[] {
     return this.#source.active().map((each) => {
       const { condition: name, pciAddress } = each;
-      const relayed = silencedPfs({ policy: this.#source.policy(), conditions: [each] }).has(pciAddress)
+      const relayed = silencedPfs(this.#source.policy(), [each]).has(pciAddress)
         ? ' VFs of claims with link state auto have no link until then.'
         : '';
       const message = `${describeCondition(each)}. ${this.#consequenceOf(name)}${relayed}`;
@@ -227,7 +226,7 @@ export class DeviceConditions {
 }
 
 /** PCI addresses of PFs whose lost LACP partner is passed on to VFs, as the policy asks. */
-export function silencedPfs({ policy, conditions = [] }: Pick<DeviceState, 'policy' | 'conditions'>): Set<string> {
+export function silencedPfs(policy: InventoryPolicy | undefined, conditions: readonly ActiveCondition[]): Set<string> {
   const isLost = ({ condition }: ActiveCondition) => condition === 'lacp-partner-lost';
   const lost = policy?.health?.lacpRelay === true ? conditions.filter(isLost) : [];
   return new Set(lost.map(({ pciAddress }) => pciAddress));

@@ -26,7 +26,7 @@ export interface DeviceCounts {
 }
 
 export interface CountedDevices {
-  report: Pick<InventoryReport, 'excluded' | 'pfs' | 'readings'>;
+  report: InventoryReport;
   devices: readonly NetworkDevice[];
   conditions: Pick<DeviceConditions, 'counts' | 'hung' | 'isHung' | 'of' | 'withdrawals'>;
   /** How many VFs are not restored after their last claim. */
@@ -48,7 +48,7 @@ export function countDevices(counted: CountedDevices): DeviceCounts {
   };
 }
 
-function isTainted(device: NetworkDevice, { conditions }: Pick<CountedDevices, 'conditions'>): boolean {
+function isTainted(device: NetworkDevice, { conditions }: CountedDevices): boolean {
   return conditions.of(device).some(({ effect }) => effect !== 'None');
 }
 

@@ -11,7 +11,7 @@ import {
   type NetworkDevice,
 } from '../../node/inventory/index.ts';
 import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
-import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
+import { HostVfs, type HostVfsSources } from '../vf/host-vfs.ts';
 import { ConditionHistory, type ConditionHistoryOptions } from './condition-history.ts';
 import {
   type CardCondition,
@@ -31,11 +31,11 @@ import { ScanSchedule, type ScanScheduleOptions } from './scan-schedule.ts';
 
 export interface DeviceListOptions
   extends DeviceConditionsOptions,
-    Pick<ConditionHistoryOptions, 'store'>,
     ScanScheduleOptions,
     ListAttributesOptions,
-    Omit<HostVfsOptions, 'assertListed' | 'deviceAt' | 'onHungChange' | 'onRatesRefused'> {
-  host: HostVfsOptions['host'] & InventoryOptions['connection'];
+    HostVfsSources {
+  store: ConditionHistoryOptions['store'];
+  host: HostVfsSources['host'] & InventoryOptions['connection'];
   devicePlugins?: InventoryOptions['devicePlugins'];
   /** For the time of scans. Default: the system's clock. */
   now?: () => Date;

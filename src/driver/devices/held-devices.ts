@@ -1,6 +1,6 @@
 import { defined } from '../../lib/defined.ts';
 import type { HeldDevices, HeldFacts } from '../../node/inventory/index.ts';
-import type { StoredClaim, UnrestoredVf } from '../model/index.ts';
+import type { StoredClaim, StoredDevice, UnrestoredVf } from '../model/index.ts';
 
 /** Those of the stored claims, found anew only when a claim has changed: each tick of the scans needs them several times. */
 export function heldBy(store: { claims(): readonly StoredClaim[] }): () => HeldDevices {
@@ -18,7 +18,7 @@ export function heldBy(store: { claims(): readonly StoredClaim[] }): () => HeldD
  */
 export function unsettledDevices(
   held: HeldDevices,
-  unrestored: readonly Pick<UnrestoredVf, 'device'>[],
+  unrestored: readonly UnrestoredVf[],
   hung: readonly string[],
 ): Map<string, HeldFacts> {
   const asFound = hung.map((pciAddress): [string, HeldFacts] => [pciAddress, {}]);
@@ -28,7 +28,7 @@ export function unsettledDevices(
 }
 
 /** Original state of the devices that claims hold, as far as their claims have changed it. */
-export function heldDevices(claims: readonly Pick<StoredClaim, 'devices'>[]): HeldDevices {
+export function heldDevices(claims: readonly { devices: readonly StoredDevice[] }[]): HeldDevices {
   const devices = claims.flatMap((claim) => claim.devices);
   return new Map(
     devices.map(({ pciAddress, before, attachment, offered }): [string, HeldFacts] => {

@@ -12,7 +12,7 @@ import {
   type NetworkDevice,
   whyNothing,
 } from '../../node/inventory/index.ts';
-import type { StoredClaim } from '../model/index.ts';
+import type { ClaimDevices } from '../model/index.ts';
 import type { ConditionName, DeviceCondition, DeviceConditions } from './device-conditions.ts';
 
 /** Devices that the node offers, and devices that it withholds. */
@@ -54,7 +54,7 @@ export interface ViewedDevices {
   /** Devices of the report; devices of claims as they were first seen. */
   devices: readonly NetworkDevice[];
   conditions: Pick<DeviceConditions, 'of' | 'taintsOf' | 'withdrawals'>;
-  claims: readonly Pick<StoredClaim, 'identity' | 'devices'>[];
+  claims: readonly ClaimDevices[];
   /** Why a newer policy is not in force. */
   policyFault?: string;
 }

@@ -7,14 +7,21 @@ import type { VfInfo } from '../../node/netlink/index.ts';
 import { SriovError } from '../../node/sriov/index.ts';
 import { StateError, type StoredClaim, type StoredDevice } from '../model/index.ts';
 import type { Store } from '../state/index.ts';
-import type { VfControl, VfHost } from '../vf/index.ts';
+import type { AdminSettingsReader, VfControl } from '../vf/index.ts';
 import { silencedPfs } from './device-conditions.ts';
-import type { DeviceList } from './device-list.ts';
+import type { DeviceState } from './device-state.ts';
+
+/** See `DeviceList`. */
+interface ListedDevices {
+  readonly isListed: boolean;
+  readonly state: DeviceState;
+  readonly vfs: AdminSettingsReader;
+}
 
 export interface LacpRelayOptions {
-  devices: Pick<DeviceList, 'isListed' | 'state'> & { readonly vfs: Pick<VfHost, 'adminInfo'> };
+  devices: ListedDevices;
   store: Pick<Store, 'claims' | 'claim' | 'putClaim'>;
-  control: Pick<VfControl, 'setLinkState'>;
+  control: VfControl;
   locks: Locks;
   logger: Logger;
 }
@@ -69,7 +76,7 @@ export class LacpRelay {
     const { devices: list, store, locks } = this.#options;
     // Before the first look at the node a condition is not over, but unknown.
     if (!list.isListed) return;
-    const pfs = silencedPfs(list.state);
+    const pfs = silencedPfs(list.state.policy, list.state.conditions);
     for (const pf of this.#unable) if (!pfs.has(pf)) this.#unable.delete(pf);
     const isConcerned = (device: StoredDevice) => device.isSilenced === true || pfs.has(device.pfAddress ?? '');
     const claims = store.claims().filter(({ devices }) => devices.some(isConcerned));

@@ -10,7 +10,7 @@ export interface SimulationSettings {
   simulatePrefix: string;
 }
 
-export type OpenDevicesOptions = Omit<DeviceListOptions, 'nic'> & {
+export type OpenDevicesOptions = DeviceListOptions & {
   host: SimulatedNicOptions['connection'];
   stateDir: string;
 };

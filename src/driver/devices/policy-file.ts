@@ -33,11 +33,11 @@ export interface PolicySource {
 /** The operator's inventory policy, a YAML or JSON file that may change while the driver runs. */
 export class PolicyFile implements PolicySource {
   readonly #path: string;
-  readonly #files: Pick<TextFiles, 'read'>;
+  readonly #files: TextFiles;
   /** Text of the policy in force. */
   #text: string | undefined;
 
-  constructor(path: string, files: Pick<TextFiles, 'read'>) {
+  constructor(path: string, files: TextFiles) {
     this.#path = path;
     this.#files = files;
   }

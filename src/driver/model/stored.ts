@@ -1,5 +1,5 @@
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
-import type { ConditionSubject, LinkCondition, NetworkDevice } from '../../node/inventory/index.ts';
+import type { FunctionCondition, NetworkDevice } from '../../node/inventory/index.ts';
 import type { LinkState } from '../../node/netlink/index.ts';
 import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
 import type { VfConfig } from './vf-config.ts';
@@ -84,8 +84,7 @@ export interface UnrestoredVf {
 }
 
 /** Something that is, or was lately, wrong with a function of a card. Times are Unix times, ms. */
-export interface StoredCondition extends ConditionSubject {
-  condition: LinkCondition;
+export interface StoredCondition extends FunctionCondition {
   /** Since when it is reported. Absent: it is over, and kept for its flaps. */
   sinceMs?: number;
   /** When it was seen to be over. Absent: it is not. */

@@ -55,7 +55,7 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   /** `undefined`: not known yet. */
   #choice: StoredChoice | undefined;
   /** Followed while no object is in force. */
-  #file: Pick<PolicyFile, 'follow'> | undefined;
+  #file: PolicySource | undefined;
   /** Whether any policy, or none on purpose, was put in force. */
   #isInForce = false;
 
@@ -208,7 +208,7 @@ const generationOf = ({ metadata }: NetworkDevicePolicy) => metadata.generation 
 const byName = (a: NetworkDevicePolicy, b: NetworkDevicePolicy) => (nameOf(a) < nameOf(b) ? -1 : 1);
 
 /** No policy: reported once. */
-function noFile(): Pick<PolicyFile, 'follow'> {
+function noFile(): PolicySource {
   let isReported = false;
   return {
     follow: async (onChange) => {

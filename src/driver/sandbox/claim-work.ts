@@ -1,29 +1,29 @@
-import { type ClaimIdentity, type ClaimMetadata, claimKey } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, claimKey } from '../../framework/metadata/index.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import {
   asOneError,
-  type DeviceProgress,
+  type SandboxIdentity,
   type SandboxPlace,
   type StoredClaim,
   type StoredDevice,
 } from '../model/index.ts';
-import type { Store } from '../state/index.ts';
+import type { StoredClaims } from '../state/index.ts';
 import { type Attachments, left, type PodLinks, type VfState } from '../vf/index.ts';
-import type { NetworkNamespace, Networks } from '../vf/networks.ts';
+import type { NamespaceProbe, NetworkNamespace } from '../vf/networks.ts';
 import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-writer.ts';
-import type { NumaGuard } from './numa-guard.ts';
+import type { NumaChecks } from './numa-guard.ts';
 import type { End } from './phases.ts';
 import { netnsMissing } from './pod.ts';
-import { alignmentIn, metadataOf } from './pod-metadata.ts';
+import { alignmentIn, type MetadataReader, metadataOf } from './pod-metadata.ts';
 
 export interface ClaimWorkOptions {
-  store: Pick<Store, 'claim'>;
+  store: StoredClaims;
   locks: Locks;
   attachments: Attachments;
-  networks: Pick<Networks, 'isGone'>;
+  networks: NamespaceProbe;
   writer: Pick<MetadataWriter, 'write'>;
-  metadata: Pick<ClaimMetadata, 'read'>;
-  numa: Pick<NumaGuard, 'alignmentOf'>;
+  metadata: MetadataReader;
+  numa: NumaChecks;
   files: MetadataCalls;
   /** Configures a VF from outside once more, before it is attached: its PF may have been reset since it was prepared. */
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
@@ -32,7 +32,10 @@ export interface ClaimWorkOptions {
 }
 
 /** Told of each device that is attached or read. */
-export type DeviceSteps = Pick<DeviceProgress<StoredClaim>, 'deviceBegins' | 'deviceReady'>;
+export interface DeviceSteps {
+  deviceBegins(device: StoredDevice): void;
+  deviceReady(): void;
+}
 
 /**
  * What became of a claim that was served: `ready`; `tentative` if its addresses will change soon; `gone` if it is not prepared
@@ -144,7 +147,7 @@ export class ClaimWork {
   }
 
   /** Completes a claim that holds no VF, such as one with `adminAccess` only: it needs nothing of the pod's network. */
-  async serveWithoutVfs(identity: ClaimIdentity, place: Pick<SandboxPlace, 'podUid' | 'sandboxId'>): Promise<Served> {
+  async serveWithoutVfs(identity: ClaimIdentity, place: SandboxIdentity): Promise<Served> {
     const { locks, writer } = this.#options;
     return await locks.run(claimKey(identity), async () => {
       const claim = this.#preparedFor(place.podUid, identity.uid);

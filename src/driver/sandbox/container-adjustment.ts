@@ -1,11 +1,12 @@
-import type { Container, ContainerAdjustment, PodSandbox } from '../../../nri/index.ts';
+import type { ContainerAdjustment } from '../../../nri/index.ts';
 import type { ClaimMetadata } from '../../framework/metadata/index.ts';
 import { containerEnv } from '../dialects/pod-dialects.ts';
 import type { StoredClaim } from '../model/index.ts';
-import type { Store } from '../state/index.ts';
+import type { StoredClaims } from '../state/index.ts';
+import type { StartingContainer } from './start-guard.ts';
 
 export interface ContainerAdjustmentOptions {
-  store: Pick<Store, 'claimsOfPod'>;
+  store: StoredClaims;
   metadata: Pick<ClaimMetadata, 'isAnyUsedBy' | 'mountsFor'>;
 }
 
@@ -17,8 +18,8 @@ export interface ContainerAdjustmentOptions {
  */
 export function containerAdjustment(
   { store, metadata }: ContainerAdjustmentOptions,
-  { uid }: Pick<PodSandbox, 'uid'>,
-  container: Pick<Container, 'createRuntimeHooks' | 'env' | 'name'>,
+  { uid }: { uid: string },
+  container: StartingContainer,
 ): ContainerAdjustment | undefined {
   const { name } = container;
   const claims = claimsOf(store, uid, () => metadata.isAnyUsedBy(container)).filter(({ state, devices }) => {
@@ -36,7 +37,7 @@ export function containerAdjustment(
 }
 
 /** Containers without a claim of ours are created even while the store cannot be read. */
-function claimsOf(store: Pick<Store, 'claimsOfPod'>, podUid: string, usesAny: () => boolean): StoredClaim[] {
+function claimsOf(store: StoredClaims, podUid: string, usesAny: () => boolean): StoredClaim[] {
   try {
     return store.claimsOfPod(podUid);
   } catch (error) {

@@ -2,8 +2,8 @@ import { onAbort } from '../../lib/abort.ts';
 import { pauseMs } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { pauses } from '../../lib/waiting-times.ts';
-import type { NetworkNamespace, Networks } from '../vf/networks.ts';
-import type { NamespaceEnds } from './namespace-ends.ts';
+import type { NamespaceOpener, NetworkNamespace } from '../vf/networks.ts';
+import type { NamespaceWatcher } from './namespace-ends.ts';
 
 /**
  * Changes come in bursts: an address is removed and another one added, a link goes down and up. A pod that keeps changing is
@@ -14,8 +14,8 @@ const looksAtFirst = 8;
 const flappingMs = 4_000;
 
 export interface FollowOptions {
-  networks: Pick<Networks, 'open'>;
-  ends: Pick<NamespaceEnds, 'watch'>;
+  networks: NamespaceOpener;
+  ends: NamespaceWatcher;
   /** Called some time after a change. */
   onChange: () => void;
   /** Called once when a pod keeps changing its links, and again only after it has been quiet. */

@@ -1,6 +1,6 @@
 import { type Clock, repeat } from '../../lib/clock.ts';
 import { periods } from '../../lib/waiting-times.ts';
-import type { Networks } from '../vf/networks.ts';
+import type { NamespaceProbe } from '../vf/networks.ts';
 
 interface Watched {
   identity: string;
@@ -8,21 +8,26 @@ interface Watched {
   onEnd: () => void;
 }
 
+export interface NamespaceWatcher {
+  /** See {@link NamespaceEnds}. */
+  watch(identity: string, netnsPath: string, onEnd: () => void): Disposable;
+}
+
 /**
  * Reports network namespaces that are gone from their paths, within a second. One timer checks all of them: on a node with
  * hundreds of pods, a timer for each would cost more than the checks. Without any there is no timer.
  */
-export class NamespaceEnds {
-  readonly #options: { networks: Pick<Networks, 'isStill'>; clock: Clock };
+export class NamespaceEnds implements NamespaceWatcher {
+  readonly #options: { networks: NamespaceProbe; clock: Clock };
   readonly #watched = new Set<Watched>();
   #stop: AbortController | undefined;
 
-  constructor(options: { networks: Pick<Networks, 'isStill'>; clock: Clock }) {
+  constructor(options: { networks: NamespaceProbe; clock: Clock }) {
     this.#options = options;
   }
 
   /**
-   * @param identity of the namespace that is at the path now: {@link Networks.open}
+   * @param identity of the namespace that is at the path now: `Networks.open`
    * @param onEnd called once, when another namespace is there or none
    * @returns ends the watch
    */

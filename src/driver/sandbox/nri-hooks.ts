@@ -8,7 +8,7 @@ import type {
 } from '../../../nri/index.ts';
 import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { NumaGuard } from './numa-guard.ts';
+import type { NumaChecks } from './numa-guard.ts';
 import { factsOf } from './pod.ts';
 import type { SandboxRegistry } from './sandbox-registry.ts';
 import type { StartGuard } from './start-guard.ts';
@@ -25,7 +25,7 @@ const deadlineShare = 0.75;
 export interface NriHooksOptions {
   registry: SandboxRegistry;
   guard: StartGuard;
-  numa: Pick<NumaGuard, 'check' | 'observe'>;
+  numa: NumaChecks;
   /** See `containerAdjustment`. */
   adjustmentOf: (pod: PodSandbox, container: Container) => ContainerAdjustment | undefined;
   /** Called after the runtime has listed its sandboxes. */

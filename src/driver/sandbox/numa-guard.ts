@@ -4,7 +4,7 @@ import { type ClaimIdentity, type ClaimMetadata, claimName } from '../../framewo
 import { explain } from '../../lib/errors.ts';
 import type { NumaNodes } from '../../node/numa/index.ts';
 import { SandboxError, type StoredClaim, type StoredDevice } from '../model/index.ts';
-import type { Store } from '../state/index.ts';
+import type { StoredClaims } from '../state/index.ts';
 import {
   compareNodes,
   describePlacement,
@@ -25,8 +25,15 @@ const longestLeft = 1_000;
 const refusalHint =
   'a pod keeps its CPUs, so delete it, and request CPUs and device with matchAttribute resource.kubernetes.io/numaNode, see docs/numa.md; or set numa: report';
 
+/** What the sandboxes ask about NUMA nodes: see {@link NumaGuard}. */
+export interface NumaChecks {
+  check(pod: PodSandbox, container: Container): boolean;
+  observe(pod: PodSandbox, container: Container): void;
+  alignmentOf(claimUid: string, sandboxId: string, device: string): NumaResult | undefined;
+}
+
 export interface NumaGuardOptions {
-  store: Pick<Store, 'claim' | 'claimsOfPod'>;
+  store: StoredClaims;
   metadata: Pick<ClaimMetadata, 'isAnyUsedBy' | 'isRequestUsedBy' | 'isUsedBy'>;
   /** @throws Error if they cannot be read */
   numaNodes: () => NumaNodes;
@@ -47,11 +54,15 @@ interface ComparedDevice {
   text: string;
 }
 
-/** What was found of a container. */
-interface ContainerComparison {
+/** What was found of a container now. */
+interface Comparison {
   devices: readonly ComparedDevice[];
   /** Where its CPUs and its memory are, for users. */
   where: string;
+}
+
+/** What is known of a container. */
+interface ContainerComparison extends Comparison {
   /** How often it was refused in a row. */
   refusals: number;
 }
@@ -66,7 +77,7 @@ interface ClaimComparison {
  * Compares the exclusive CPUs and the memory of containers with the NUMA nodes of their devices. Containers without exclusive
  * CPUs pass. Results are kept until the claim has containers in another sandbox, or is unprepared.
  */
-export class NumaGuard {
+export class NumaGuard implements NumaChecks {
   readonly #options: NumaGuardOptions;
   /** By UID. */
   readonly #claims = new Map<string, ClaimComparison>();
@@ -181,11 +192,7 @@ export class NumaGuard {
     });
   }
 
-  #compare(
-    pod: PodSandbox,
-    container: Container,
-    claims: readonly StoredClaim[],
-  ): Pick<ContainerComparison, 'devices' | 'where'> {
+  #compare(pod: PodSandbox, container: Container, claims: readonly StoredClaim[]): Comparison {
     const { metadata, numaNodes } = this.#options;
     const claimUids = new Set(claims.map(({ identity }) => identity.uid));
     const cpus = claims.length === 0 ? undefined : exclusiveCpus(pod, container, claimUids);
@@ -249,12 +256,7 @@ export class NumaGuard {
     this.#claims.set(uid, { sandboxId: pod.id, containers: new Map([[name, { ...found, devices }]]) });
   }
 
-  #report(
-    pod: PodSandbox,
-    container: Container,
-    claims: readonly StoredClaim[],
-    { devices, where }: Pick<ContainerComparison, 'devices' | 'where'>,
-  ): void {
+  #report(pod: PodSandbox, container: Container, claims: readonly StoredClaim[], { devices, where }: Comparison): void {
     for (const claim of claims) {
       const misaligned = devices.filter((each) => each.claim === claim && each.result === 'misaligned');
       if (misaligned.length === 0) continue;

@@ -1,4 +1,4 @@
-import type { Container, PodSandbox } from '../../../nri/index.ts';
+import type { Container } from '../../../nri/index.ts';
 import { cpuList, type NumaNodes, parseCpuList } from '../../node/numa/index.ts';
 
 /** Prefix of the variables that dra-driver-cpu gives to containers with exclusive CPUs: `DRA_CPUSET_<claim UID>=<CPUs>`. */
@@ -35,7 +35,7 @@ export type NumaResult = 'aligned' | 'misaligned' | 'unknown';
  * @returns a list of CPUs; `undefined` if it has none
  */
 export function exclusiveCpus(
-  { cgroupParent }: Pick<PodSandbox, 'cgroupParent'>,
+  { cgroupParent }: { cgroupParent: string },
   { env, cpu: { cpus, shares } }: Pick<Container, 'cpu' | 'env'>,
   claimUids: ReadonlySet<string> = new Set(),
 ): string | undefined {

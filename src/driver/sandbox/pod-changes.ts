@@ -5,7 +5,7 @@ import { tentative } from './read-meanwhile.ts';
 import type { SandboxDeps } from './sandbox-deps.ts';
 
 export interface PodChangesOptions {
-  deps: Pick<SandboxDeps, 'liveUpdates' | 'networks' | 'ends' | 'clock' | 'logger'>;
+  deps: SandboxDeps;
   /** Fields that name the pod. */
   log: object;
   /** Called when something in the pod has changed. */
@@ -47,7 +47,7 @@ export class PodChanges {
   }
 
   /** Schedules another pass if addresses will change soon. If the pod is followed, the kernel reports that. */
-  readLater(isAnyTentative: boolean, retry: Pick<Backoff, 'after'>): void {
+  readLater(isAnyTentative: boolean, retry: Backoff): void {
     const isAwaited = isAnyTentative && this.#follow === undefined;
     this.#tentativeReads = isAwaited ? this.#tentativeReads + 1 : 0;
     if (isAwaited && this.#tentativeReads <= tentative.reads) retry.after(tentative.everyMs);

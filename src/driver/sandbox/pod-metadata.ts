@@ -1,9 +1,9 @@
 import {
   baseRequest,
   type ClaimIdentity,
-  type ClaimMetadata,
   type DeviceAttributes,
   type DeviceMetadata,
+  type MetadataDocument,
   type NetworkDeviceData,
 } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
@@ -12,9 +12,14 @@ import type { StoredDevice, VfConfig } from '../model/index.ts';
 import type { MemberState, VfState } from '../vf/index.ts';
 import type { NumaResult } from './numa-placement.ts';
 
+export interface MetadataReader {
+  /** What was last written of a request: see `ClaimMetadata`. */
+  read(claim: ClaimIdentity, request: string): MetadataDocument | undefined;
+}
+
 /** What was last written of a VF; `undefined` while there is nothing. @throws MetadataError, StateError */
 export function metadataOf(
-  metadata: Pick<ClaimMetadata, 'read'>,
+  metadata: MetadataReader,
   claim: ClaimIdentity,
   { request, pool, name }: StoredDevice,
 ): DeviceMetadata | undefined {

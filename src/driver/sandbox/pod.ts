@@ -1,9 +1,9 @@
 import type { PodSandbox } from '../../../nri/index.ts';
-import { SandboxError, type SandboxPlace } from '../model/index.ts';
-import type { NetworkNamespace, Networks } from '../vf/networks.ts';
+import { SandboxError, type SandboxIdentity, type SandboxPlace } from '../model/index.ts';
+import type { NamespaceOpener, NetworkNamespace } from '../vf/networks.ts';
 
 /** The runtime's facts about a sandbox that matter here. */
-export interface SandboxFacts extends Omit<SandboxPlace, 'netnsPath'> {
+export interface SandboxFacts extends SandboxIdentity {
   /** Absent for a pod on the host's network, for which containerd names none, and where it is unknown. */
   netnsPath?: string;
   /** The runtime does not know where the sandbox's network is. */
@@ -23,7 +23,7 @@ export function factsOf({ id, uid, namespace, name, namespaces }: PodSandbox): S
  * Opens the network namespace of a sandbox.
  * @throws SandboxError `host-network`, also where CRI-O names the host's own namespace; `netns-missing`; `netns-unknown`
  */
-export function openNamespaceOf(facts: SandboxFacts, networks: Pick<Networks, 'open'>): NetworkNamespace {
+export function openNamespaceOf(facts: SandboxFacts, networks: NamespaceOpener): NetworkNamespace {
   const { netnsPath, isNetnsUnknown, podNamespace, podName } = facts;
   if (isNetnsUnknown) {
     const message = `the runtime does not report the network namespace of pod ${podNamespace}/${podName}`;

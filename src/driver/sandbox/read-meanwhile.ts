@@ -10,7 +10,7 @@ export const unreported = { deviceBegins: () => undefined, deviceReady: () => un
 
 export interface MeanwhileOptions {
   clock: Clock;
-  progress: Pick<ClaimProgress, 'changes' | 'changesRead' | 'isReady' | 'isTentative'>;
+  progress: ClaimProgress;
   /** Whether the kernel reports when addresses are no longer tentative. */
   isFollowed: () => boolean;
   read: (claim: StoredClaim) => Promise<void>;

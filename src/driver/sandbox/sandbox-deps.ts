@@ -1,25 +1,31 @@
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { Store } from '../state/index.ts';
+import type { StoredClaims } from '../state/index.ts';
 import type { Networks } from '../vf/networks.ts';
 import type { ClaimWork } from './claim-work.ts';
-import type { NamespaceEnds } from './namespace-ends.ts';
+import type { NamespaceWatcher } from './namespace-ends.ts';
 import type { SandboxFacts } from './pod.ts';
 import type { PodWaitOptions } from './pod-wait.ts';
 
-/** Dependencies of a sandbox. */
-export interface SandboxDeps extends Pick<PodWaitOptions, 'onWaited'> {
-  store: Pick<Store, 'claims' | 'claimsOfPod'>;
-  claims: Pick<ClaimWork, 'detach' | 'end' | 'hold' | 'podLinks' | 'serve' | 'serveWithoutVfs'>;
-  networks: Networks;
-  ends: Pick<NamespaceEnds, 'watch'>;
+/** What a sandbox reports. */
+export interface SandboxReports {
+  /** See {@link PodWaitOptions}. */
+  onWaited: PodWaitOptions['onWaited'];
   /** Called for each claim that is not ready after an attempt to attach it. @param reason the error for people */
   onFailure: (claim: ClaimIdentity, reason: string, error: unknown) => void;
   /** Called for each claim of a pod whose links and addresses change all the time, so that the sandbox reads it less often. */
   onFlapping: (claim: ClaimIdentity) => void;
   /** Called once when a pod waits long for its devices. @param progress how far the work is, and with which device of the claim */
   onSlow: (pod: SandboxFacts, claim: ClaimIdentity, progress: string) => void;
+}
+
+/** Dependencies of a sandbox. */
+export interface SandboxDeps extends SandboxReports {
+  store: StoredClaims;
+  claims: Pick<ClaimWork, 'detach' | 'end' | 'hold' | 'podLinks' | 'serve' | 'serveWithoutVfs'>;
+  networks: Networks;
+  ends: NamespaceWatcher;
   /** Whether the driver follows changes in running pods. */
   liveUpdates: boolean;
   clock: Clock;

@@ -1,5 +1,5 @@
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
-import type { Attachment, StoredClaim } from '../model/index.ts';
+import type { Attachment, SandboxIdentity, StoredClaim } from '../model/index.ts';
 import type { End } from './phases.ts';
 import type { SandboxFacts } from './pod.ts';
 import { Sandbox } from './sandbox.ts';
@@ -92,7 +92,7 @@ export class SandboxRegistry implements AsyncDisposable {
    * Whether a sandbox of which nothing but a waiting container is known may be the pod's current one. Not while there is
    * another one which the runtime has shown as such, or has the pod's VFs.
    */
-  mayBeCurrent({ podUid, sandboxId }: Pick<SandboxFacts, 'podUid' | 'sandboxId'>): boolean {
+  mayBeCurrent({ podUid, sandboxId }: SandboxIdentity): boolean {
     const current = this.#current.get(podUid);
     if (current === sandboxId) return true;
     const known = current === undefined ? [] : [this.find(current)?.facts];
@@ -252,7 +252,7 @@ export class SandboxRegistry implements AsyncDisposable {
     else known.locate(facts);
   }
 
-  #create(facts: SandboxFacts, seen: Pick<Entry, 'isListed' | 'hasContainers'>): Sandbox {
+  #create(facts: SandboxFacts, seen: { isListed: boolean; hasContainers: boolean }): Sandbox {
     const sandbox = new Sandbox(facts, this.#deps);
     this.#entries.set(facts.sandboxId, { sandbox, ...seen, missingSinceMs: undefined });
     return sandbox;

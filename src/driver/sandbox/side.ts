@@ -1,31 +1,39 @@
-import type { StoredClaim, StoredDevice } from '../model/index.ts';
+import type { ClaimMetadata } from '../../framework/metadata/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import type { Locks } from '../../lib/keyed-mutex.ts';
+import type { Store } from '../state/index.ts';
 import type { Attachments } from '../vf/index.ts';
+import type { Networks } from '../vf/networks.ts';
 import { ClaimWork, type ClaimWorkOptions } from './claim-work.ts';
-import { type ContainerAdjustmentOptions, containerAdjustment } from './container-adjustment.ts';
+import { containerAdjustment } from './container-adjustment.ts';
 import { DeletedPods, type DeletedPodsOptions } from './deleted-pods.ts';
 import { MetadataWriter, type MetadataWriterOptions } from './metadata-writer.ts';
 import { NamespaceEnds } from './namespace-ends.ts';
 import { NriHooks } from './nri-hooks.ts';
-import type { NumaGuard } from './numa-guard.ts';
-import type { SandboxDeps } from './sandbox-deps.ts';
+import type { NumaChecks } from './numa-guard.ts';
+import type { SandboxDeps, SandboxReports } from './sandbox-deps.ts';
 import { SandboxRegistry } from './sandbox-registry.ts';
 import { StartGuard, type StartGuardOptions } from './start-guard.ts';
-import { WaitingSandboxes, type WaitingSandboxesOptions } from './waiting-sandboxes.ts';
+import { WaitingSandboxes } from './waiting-sandboxes.ts';
 
-export interface SandboxSideOptions
-  extends MetadataWriterOptions,
-    Omit<ClaimWorkOptions, 'attachments' | 'networks' | 'writer'>,
-    Omit<SandboxDeps, 'claims' | 'ends' | 'store'>,
-    Omit<StartGuardOptions, 'store' | 'metadata'>,
-    Pick<DeletedPodsOptions, 'isWanted'> {
-  metadata: ClaimWorkOptions['metadata'] &
-    WaitingSandboxesOptions['metadata'] &
-    StartGuardOptions['metadata'] &
-    ContainerAdjustmentOptions['metadata'];
-  store: ClaimWorkOptions['store'] & SandboxDeps['store'] & StartGuardOptions['store'];
+export interface SandboxSideOptions extends MetadataWriterOptions, SandboxReports {
+  store: Store;
+  metadata: ClaimMetadata;
   attachments: Attachments;
-  numa: Pick<NumaGuard, 'alignmentOf' | 'check' | 'observe'>;
-  assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
+  networks: Networks;
+  locks: Locks;
+  numa: NumaChecks;
+  /** See {@link SandboxDeps}. */
+  liveUpdates: boolean;
+  clock: Clock;
+  /** See {@link ClaimWorkOptions}. */
+  assure: ClaimWorkOptions['assure'];
+  onRead?: NonNullable<ClaimWorkOptions['onRead']>;
+  /** See {@link StartGuardOptions}. */
+  runsHooks: StartGuardOptions['runsHooks'];
+  onOtherPod: StartGuardOptions['onOtherPod'];
+  /** See {@link DeletedPodsOptions}. */
+  isWanted: DeletedPodsOptions['isWanted'];
   /** Called after the runtime has listed its sandboxes. */
   onSynchronized: () => void;
 }

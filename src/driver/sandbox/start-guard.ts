@@ -3,13 +3,20 @@ import { type ClaimMetadata, claimName } from '../../framework/metadata/index.ts
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { SandboxError, type StoredClaim } from '../model/index.ts';
 import type { Store } from '../state/index.ts';
-import type { Sandbox } from './sandbox.ts';
+import type { Failure } from './claim-progress.ts';
 
 /** After this many failures in a row an error counts as permanent, even if it is retriable. */
 const lastingAttempts = 3;
 
 type Pod = Pick<PodSandbox, 'runtimeHandler' | 'uid'>;
-type StartingContainer = Pick<Container, 'createRuntimeHooks' | 'env' | 'name'>;
+export type StartingContainer = Pick<Container, 'createRuntimeHooks' | 'env' | 'name'>;
+
+/** See `Sandbox`. */
+interface SandboxReadiness {
+  readonly isEnding: boolean;
+  isReady(claimUid: string): boolean;
+  failureOf(claimUid: string): Failure | undefined;
+}
 
 export interface StartGuardOptions {
   store: Pick<Store, 'claims' | 'claimsOfPod' | 'isOtherPodExpected'>;
@@ -36,7 +43,7 @@ export class StartGuard {
    * Containers without a claim of ours are created even while the store cannot be read.
    * @throws SandboxError `not-ready` with the reason; StateError `store-unusable`
    */
-  check(pod: Pod, container: StartingContainer, sandbox: Pick<Sandbox, 'failureOf' | 'isEnding' | 'isReady'>): void {
+  check(pod: Pod, container: StartingContainer, sandbox: SandboxReadiness): void {
     const { store, metadata, onOtherPod } = this.#options;
     const isAnyUsed = metadata.isAnyUsedBy(container);
     const claims = this.#claimsOf(pod, isAnyUsed).filter(({ devices }) => devices.length > 0);
@@ -100,7 +107,7 @@ export class StartGuard {
     { identity }: StoredClaim,
     { runtimeHandler }: Pod,
     container: StartingContainer,
-    sandbox: Pick<Sandbox, 'failureOf' | 'isEnding'>,
+    sandbox: SandboxReadiness,
   ): string | undefined {
     // If the sandbox was wrongly considered gone, its devices are attached again when the kubelet retries.
     if (sandbox.isEnding) return 'its devices are leaving this sandbox';

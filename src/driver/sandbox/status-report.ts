@@ -1,20 +1,22 @@
 import type { ClaimStatusWriter, DeviceStatus } from '../../framework/claimstatus/index.ts';
-import type { ClaimIdentity, ClaimMetadata, DeviceAttribute, DeviceMetadata } from '../../framework/metadata/index.ts';
+import type { StatusCondition } from '../../framework/kube/index.ts';
+import type { ClaimIdentity, DeviceAttribute, DeviceMetadata } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
-import type { DriftRecord } from '../drift/index.ts';
-import type { StoredClaim, StoredDevice } from '../model/index.ts';
-import type { Store } from '../state/index.ts';
-import type { NumaGuard } from './numa-guard.ts';
-import { metadataOf } from './pod-metadata.ts';
+import type { ClaimDevices, StoredClaim, StoredDevice } from '../model/index.ts';
+import type { StoredClaims } from '../state/index.ts';
+import { type MetadataReader, metadataOf } from './pod-metadata.ts';
 
-type DeviceState = Partial<Pick<DeviceMetadata, 'attributes' | 'networkData'>>;
+interface DeviceConditionSource {
+  /** A condition of a device of a claim, for the claim's status. */
+  conditionOf(claimUid: string, device: string): StatusCondition | undefined;
+}
 
 export interface StatusReportOptions {
-  store: Pick<Store, 'claim' | 'claims'>;
-  metadata: Pick<ClaimMetadata, 'read'>;
+  store: StoredClaims;
+  metadata: MetadataReader;
   writer: Pick<ClaimStatusWriter, 'set'>;
-  numa: Pick<NumaGuard, 'conditionOf'>;
-  drift: Pick<DriftRecord, 'conditionOf'>;
+  numa: DeviceConditionSource;
+  drift: DeviceConditionSource;
 }
 
 /** Reports where the VFs of prepared claims are, in the status of the claims. */
@@ -60,8 +62,8 @@ export class StatusReport {
  * @param state what the metadata says of them in the pod; or why they are not all there, as a message for users
  */
 export function toDeviceStatuses(
-  { devices }: Pick<StoredClaim, 'devices'>,
-  state: string | ((device: StoredDevice) => DeviceState | undefined),
+  { devices }: ClaimDevices,
+  state: string | ((device: StoredDevice) => Partial<DeviceMetadata> | undefined),
 ): DeviceStatus[] {
   const failure = typeof state === 'string' ? state : undefined;
   return devices.map((device) => {

@@ -2,8 +2,8 @@ import type { ClaimMetadata, WaitingSandbox } from '../../framework/metadata/ind
 import { type Clock, repeat, resolvesWithin } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { periods } from '../../lib/waiting-times.ts';
-import type { Store } from '../state/index.ts';
-import type { Networks } from '../vf/networks.ts';
+import type { StoredClaims } from '../state/index.ts';
+import type { NamespaceProbe } from '../vf/networks.ts';
 import type { SandboxRegistry } from './sandbox-registry.ts';
 
 /** Well below the time that a container waits, so that a slow claim does not keep the driver from connecting to the runtime. */
@@ -11,9 +11,9 @@ const budgetMs = 5_000;
 
 export interface WaitingSandboxesOptions {
   metadata: Pick<ClaimMetadata, 'waiting'>;
-  store: Pick<Store, 'claim'>;
+  store: StoredClaims;
   registry: Pick<SandboxRegistry, 'adopt' | 'isComplete' | 'isLocated' | 'mayBeCurrent'>;
-  networks: Pick<Networks, 'isGone'>;
+  networks: NamespaceProbe;
   clock: Clock;
   logger: Logger;
 }

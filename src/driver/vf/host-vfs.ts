@@ -32,7 +32,8 @@ export type VfControl = Pick<
   | 'snapshot'
 >;
 
-export interface HostVfsOptions {
+/** What the VFs of a node are reached by. */
+export interface HostVfsSources {
   /** Connection into the host's network namespace. */
   host: VfHardwareOptions['host'];
   /** For the same namespace. Absent: ethtool settings are not restored. */
@@ -46,6 +47,10 @@ export interface HostVfsOptions {
   kernelWrites?: Pick<KernelWriterOptions, 'end' | 'timeoutMs'>;
   /** Opens the node's PCI functions. Default: those of sysfs. @param onHang called as `KernelWriterOptions.onChange` */
   openCard?: (onHang: (hung: readonly HungWrite[]) => void) => Card;
+  logger: Logger;
+}
+
+export interface HostVfsOptions extends HostVfsSources {
   /** A known device, by its PCI address. */
   deviceAt: (pciAddress: string) => NetworkDevice | undefined;
   /** Throws if no devices are known yet: what is unknown is not absent. */
@@ -54,7 +59,6 @@ export interface HostVfsOptions {
   onHungChange: (hung: readonly HungWrite[]) => void;
   /** Called as {@link namingPolicy} does. Default: no policy asks for rates. */
   onRatesRefused?: Parameters<typeof namingPolicy>[1];
-  logger: Logger;
 }
 
 /** The node's VFs, real or simulated, from the host side: their hardware, and their links while they are in no pod. */

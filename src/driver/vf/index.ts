@@ -1,5 +1,6 @@
 export { Attachments } from './attachments.ts';
 export type { VfControl } from './host-vfs.ts';
+export type { AdminSettingsReader } from './pf-settings.ts';
 export { PodLinks } from './pod-links.ts';
 export { restore, type VfDetacher } from './restore.ts';
 export { left, type MemberState, type VfState } from './strategy.ts';

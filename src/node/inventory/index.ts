@@ -5,6 +5,12 @@ export { DevicePlugins, kubeletCheckpoint } from './device-plugins.ts';
 export { type Exclusion, type ExclusionReason, explainExclusion } from './exclusion.ts';
 export { emptyReport, Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
 export { type InventoryPolicy, inventoryPolicySchema, policySpecSchema } from './inventory-policy.ts';
-export { type ConditionReading, type ConditionSubject, type LinkCondition, linkConditions } from './link-conditions.ts';
+export {
+  type ConditionReading,
+  type ConditionSubject,
+  type FunctionCondition,
+  type LinkCondition,
+  linkConditions,
+} from './link-conditions.ts';
 export type { HeldDevices, HeldFacts } from './survey.ts';
 export { whyNothing } from './why-nothing.ts';

@@ -14,9 +14,13 @@ export interface ConditionSubject {
   interfaceName?: string;
 }
 
-/** Whether something is wrong, as one look shows it. A state that cannot be read is not among the readings. */
-export interface ConditionReading extends ConditionSubject {
+/** A condition of a function. */
+export interface FunctionCondition extends ConditionSubject {
   condition: LinkCondition;
+}
+
+/** Whether something is wrong, as one look shows it. A state that cannot be read is not among the readings. */
+export interface ConditionReading extends FunctionCondition {
   isPresent: boolean;
   /** The kernel reports no change of it. */
   isSilent?: true;

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { silencedPfs } from '../../../../src/driver/devices/device-conditions.ts';
 import type { DeviceList, DeviceListOptions } from '../../../../src/driver/devices/device-list.ts';
+import type { DeviceState } from '../../../../src/driver/devices/device-state.ts';
 import { openDevices } from '../../../../src/driver/devices/open-devices.ts';
 import { PolicyFile, type PolicySource } from '../../../../src/driver/devices/policy-file.ts';
 import { SliceError } from '../../../../src/framework/resourceslice/index.ts';
@@ -462,16 +463,17 @@ describe('DeviceList for a card whose link is lost', () => {
     node.change('enp1s0f0', { lacpPartnerInSync: true });
     await using bench = await follow('health: { lacpRelay: true }');
     const { source } = bench;
+    const silenced = ({ policy, conditions }: DeviceState) => silencedPfs(policy, conditions);
     await bench.pass(3);
-    expect(silencedPfs(source.state)).toEqual(new Set());
+    expect(silenced(source.state)).toEqual(new Set());
     node.change('enp1s0f0', { lacpPartnerInSync: false });
     await bench.pass();
     expect(tainted(source)[0]?.taints).toMatchObject([{ key: `${testDriver}/lacp-partner-lost` }]);
-    expect(silencedPfs(source.state)).toEqual(new Set(['0000:01:00.0']));
+    expect(silenced(source.state)).toEqual(new Set(['0000:01:00.0']));
     expect(source.cardConditions()[0]?.message).toMatch(
       /VFs of claims with link state auto have no link until then\.$/,
     );
     await using other = await follow();
-    expect(silencedPfs(other.source.state)).toEqual(new Set());
+    expect(silenced(other.source.state)).toEqual(new Set());
   });
 });

@@ -112,10 +112,10 @@ describe('ClaimWork for the VFs of a claim', () => {
       store,
       attachments,
       locks,
-      networks: { isGone: () => false },
+      networks: { isGone: () => false, isStill: () => true },
       files,
       metadata,
-      numa: { alignmentOf: () => alignment },
+      numa: { alignmentOf: () => alignment, check: () => false, observe: () => undefined },
       writer: new MetadataWriter({ driver: testDriver, files, attributesOf: () => ({}), logger }),
       assure: async (_, { name, attachment }) => void calls.push(`assure ${name}, ${attachment?.sandboxId ?? 'free'}`),
     });

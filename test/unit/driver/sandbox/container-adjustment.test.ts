@@ -4,6 +4,7 @@ import { containerAdjustment } from '../../../../src/driver/sandbox/container-ad
 import { resolvePreparedClaim } from '../../../../src/framework/kubeletplugin/prepared-claim.ts';
 import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
 import { buildPod, testDriver } from '../../../doubles/objects.ts';
+import { storedClaims } from '../../../doubles/stored-claims.ts';
 import { allocated, DriverBench, fromClass } from '../claims/driver-bench.ts';
 
 const byResource = (name: string) =>
@@ -68,11 +69,9 @@ describe('containerAdjustment', () => {
   });
 
   it('throws store errors only for containers with a claim', () => {
-    const store = {
-      claimsOfPod: () => {
-        throw new Error('the store is damaged');
-      },
-    };
+    const store = storedClaims(() => {
+      throw new Error('the store is damaged');
+    });
     const ask = (isAnyUsed: boolean) => {
       const metadata = { isAnyUsedBy: () => isAnyUsed, mountsFor: () => [] };
       return containerAdjustment(

@@ -67,6 +67,7 @@ describe('NriHooks', () => {
         calls.push(`observe ${name}`);
         compare();
       },
+      alignmentOf: () => undefined,
     };
     const onSynchronized = () => calls.push('synchronized');
     const adjustmentOf = () => adjustment;

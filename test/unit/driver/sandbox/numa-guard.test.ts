@@ -7,6 +7,7 @@ import {
   type VfConfig,
 } from '../../../../src/driver/model/index.ts';
 import { NumaGuard } from '../../../../src/driver/sandbox/index.ts';
+import { storedClaims } from '../../../doubles/stored-claims.ts';
 
 const pod = {
   id: 's1',
@@ -45,13 +46,10 @@ describe('NumaGuard', () => {
     calls = [];
     storeError = undefined;
     guard = new NumaGuard({
-      store: {
-        claim: (uid) => claims.find(({ identity }) => identity.uid === uid),
-        claimsOfPod: (uid) => {
-          if (storeError !== undefined) throw storeError;
-          return claims.filter(({ podUids }) => podUids.includes(uid));
-        },
-      },
+      store: storedClaims(() => {
+        if (storeError !== undefined) throw storeError;
+        return claims;
+      }),
       metadata: {
         // A container names the requests that it has.
         isAnyUsedBy: ({ env }) => env.some((each) => each.startsWith('HAS_')),

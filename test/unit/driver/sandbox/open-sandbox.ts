@@ -4,6 +4,7 @@ import { NamespaceEnds } from '../../../../src/driver/sandbox/namespace-ends.ts'
 import { Sandbox } from '../../../../src/driver/sandbox/sandbox.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { storedClaims } from '../../../doubles/stored-claims.ts';
 import { FakeNetworks } from './fake-networks.ts';
 import { FakeWork } from './fake-work.ts';
 
@@ -16,7 +17,7 @@ export function openSandbox(claims: StoredClaim[], { liveUpdates = false } = {})
   const slow: string[] = [];
   const facts = { sandboxId: 's1', podUid: 'pod', podNamespace: 'apps', podName: 'web-0', netnsPath: '/netns/s1' };
   const sandbox = new Sandbox(facts, {
-    store: { claims: () => claims, claimsOfPod: () => claims },
+    store: { ...storedClaims(() => claims), claimsOfPod: () => claims },
     claims: {
       podLinks: work.podLinks,
       serve: work.serve.bind(work),

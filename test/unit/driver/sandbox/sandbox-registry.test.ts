@@ -5,6 +5,7 @@ import { SandboxRegistry } from '../../../../src/driver/sandbox/sandbox-registry
 import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { storedClaims } from '../../../doubles/stored-claims.ts';
 import { FakeNetworks, turns } from './fake-networks.ts';
 
 const pathOf = (sandboxId: string) => `/netns/${sandboxId}`;
@@ -39,10 +40,7 @@ describe('SandboxRegistry', () => {
     detachFailure = undefined;
     clock = new ManualClock();
     registry = new SandboxRegistry({
-      store: {
-        claims: () => [...claims.values()],
-        claimsOfPod: (podUid) => [...claims.values()].filter(({ podUids }) => podUids.includes(podUid)),
-      },
+      store: storedClaims(() => [...claims.values()]),
       claims: {
         podLinks: () => undefined as never,
         serve: async ({ name }, { sandboxId, podUid }) => {

@@ -6,6 +6,7 @@ import { Sandbox } from '../../../../src/driver/sandbox/sandbox.ts';
 import type { SandboxDeps } from '../../../../src/driver/sandbox/sandbox-deps.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { storedClaims } from '../../../doubles/stored-claims.ts';
 import { FakeNetworks, turns } from './fake-networks.ts';
 import { claim, device, FakeWork } from './fake-work.ts';
 
@@ -24,7 +25,7 @@ describe('Sandbox', () => {
   const open = (liveUpdates = false, of: SandboxFacts = facts) =>
     new Sandbox(of, {
       store: {
-        claims: () => claims,
+        ...storedClaims(() => claims),
         claimsOfPod: () => {
           if (isUnreadable) throw new Error('disk I/O error');
           return claims;

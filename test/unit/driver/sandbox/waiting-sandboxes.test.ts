@@ -6,6 +6,7 @@ import { WaitingSandboxes } from '../../../../src/driver/sandbox/waiting-sandbox
 import type { WaitingSandbox } from '../../../../src/framework/metadata/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { storedClaims } from '../../../doubles/stored-claims.ts';
 import { FakeNetworks, turns } from './fake-networks.ts';
 
 describe('WaitingSandboxes', () => {
@@ -35,7 +36,7 @@ describe('WaitingSandboxes', () => {
     ...more,
   });
   function put(name: string, state: StoredClaim['state'] = 'prepared', podUids = [name]): void {
-    prepared.set(`claim-${name}`, { state, podUids } as StoredClaim);
+    prepared.set(`claim-${name}`, { identity: { uid: `claim-${name}` }, state, podUids } as StoredClaim);
   }
   const ids = () => adopted.map(({ sandboxId }) => sandboxId);
 
@@ -65,7 +66,7 @@ describe('WaitingSandboxes', () => {
           return { sandboxes: announced, problems: [] };
         },
       },
-      store: { claim: (uid) => prepared.get(uid) },
+      store: storedClaims(() => [...prepared.values()]),
       registry: {
         isLocated: (id) => known.has(id),
         mayBeCurrent: ({ sandboxId }) => !earlier.has(sandboxId),
