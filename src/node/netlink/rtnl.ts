@@ -1,4 +1,4 @@
-import { Flags, FlagsNew, type NetlinkMessage, Protocol, putU32 } from 'netlink';
+import { Flags, type NetlinkMessage, Protocol, putU32 } from 'netlink';
 import {
   type Address,
   type DuplicateDetection,
@@ -10,7 +10,7 @@ import {
 import { type Attribute, encodeString } from './attributes.ts';
 import { type BondOptions, encodeBond } from './bond.ts';
 import { assertIndex, assertInterfaceName } from './checks.ts';
-import { decodeAnswer, NetlinkError, type RequestSubject } from './errors.ts';
+import { NetlinkError } from './errors.ts';
 import {
   altNamesOf,
   decodeLink,
@@ -41,29 +41,10 @@ import {
   type NewRoute,
   type Route,
 } from './route.ts';
-import { type NetlinkRequest, RequestSocket } from './socket.ts';
+import { decodeAll, MessageType, RtnlRequests } from './rtnl-requests.ts';
+import { RequestSocket } from './socket.ts';
 import { decodeLinkTraffic, decodeVfTraffic, type LinkTraffic, type VfTraffic } from './traffic.ts';
 import { decodeVfInfos, encodeVfChange, type VfChange, type VfInfo, type VfInfoAccess } from './vf-settings.ts';
-
-/** `RTM_*` of Linux `rtnetlink.h`. */
-const MessageType = {
-  newLink: 16,
-  delLink: 17,
-  getLink: 18,
-  setLink: 19,
-  newAddress: 20,
-  delAddress: 21,
-  getAddress: 22,
-  newRoute: 24,
-  getRoute: 26,
-  newQdisc: 36,
-  delQdisc: 37,
-  getQdisc: 38,
-  newNextHop: 104,
-  getNextHop: 106,
-  newLinkProperty: 108,
-  delLinkProperty: 109,
-} as const;
 
 /** `RTEXT_FILTER_VF`. */
 const withVfs = 1;
@@ -94,12 +75,10 @@ const maxAddresses = 1_024;
  * their own, so that an overrun of theirs never loses an answer.)
  */
 export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Disposable {
-  readonly #socket: RequestSocket;
-  readonly #netnsPath: string | undefined;
+  readonly #requests: RtnlRequests;
 
   constructor(socket: RequestSocket, netnsPath?: string) {
-    this.#socket = socket;
-    this.#netnsPath = netnsPath;
+    this.#requests = new RtnlRequests(socket, netnsPath);
   }
 
   /**
@@ -121,9 +100,9 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
    * @param limit how many are listed, and how many of them are decoded; absent: all
    */
   async linkTable(limit?: LinkTableLimit): Promise<LinkTable> {
-    const subject = this.#subject('list links');
+    const subject = this.#requests.subject('list links');
     const payload = encodeLink(0, [{ type: LinkAttribute.extMask, value: putU32(skipStats) }]);
-    const messages = await this.#socket.dump({ type: MessageType.getLink, payload }, subject, limit?.listed);
+    const messages = await this.#requests.dump({ type: MessageType.getLink, payload }, subject, limit?.listed);
     const decode = (wanted: NetlinkMessage[]) => decodeAll(wanted, MessageType.newLink, decodeLink, subject);
     return createLinkTable(messages, decode, limit);
   }
@@ -138,9 +117,9 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
    * absent: drivers leave VFs out. The kernel cannot be asked for one VF, and a list above 64 KiB (some 270 VFs) is broken.
    */
   async vfInfos(pfIndex: number): Promise<VfInfo[]> {
-    const subject = this.#subject('read the VFs of link', pfIndex);
+    const subject = this.#requests.subject('read the VFs of link', pfIndex);
     const attributes = [{ type: LinkAttribute.extMask, value: putU32(withVfs | skipStats) }];
-    const messages = await this.#requestLink(encodeLink(assertIndex(pfIndex), attributes), subject, true);
+    const messages = await this.#requests.readLink(encodeLink(assertIndex(pfIndex), attributes), subject, true);
     return decodeAll(messages, MessageType.newLink, (data) => decodeVfInfos(data, { whole: true }), subject).flat();
   }
 
@@ -149,16 +128,16 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
    * and ends at 64 KiB, too. Some drivers ask the card's firmware for each VF.
    */
   async vfTraffic(pfIndex: number): Promise<VfTraffic[]> {
-    const subject = this.#subject('read the counters of the VFs of link', pfIndex);
+    const subject = this.#requests.subject('read the counters of the VFs of link', pfIndex);
     const payload = encodeLink(assertIndex(pfIndex), [{ type: LinkAttribute.extMask, value: putU32(withVfs) }]);
-    const messages = await this.#requestLink(payload, subject, true);
+    const messages = await this.#requests.readLink(payload, subject, true);
     return decodeAll(messages, MessageType.newLink, decodeVfTraffic, subject).flat();
   }
 
   /** A link's own counters; `undefined` if it is gone. */
   async linkTraffic(index: number): Promise<LinkTraffic | undefined> {
-    const subject = this.#subject('read the counters of link', index);
-    const messages = await this.#requestLink(encodeLink(assertIndex(index), []), subject);
+    const subject = this.#requests.subject('read the counters of link', index);
+    const messages = await this.#requests.readLink(encodeLink(assertIndex(index), []), subject);
     return decodeAll(messages, MessageType.newLink, decodeLinkTraffic, subject)[0];
   }
 
@@ -169,16 +148,16 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   async setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void> {
     assertIndex(pfIndex);
     for (const { property, attributes } of encodeVfChange(vfIndex, change)) {
-      const subject = this.#subject(`set ${property} of VF ${vfIndex} of link`, pfIndex);
-      await this.#change(MessageType.setLink, encodeLink(pfIndex, attributes), subject);
+      const subject = this.#requests.subject(`set ${property} of VF ${vfIndex} of link`, pfIndex);
+      await this.#requests.change(MessageType.setLink, encodeLink(pfIndex, attributes), subject);
     }
   }
 
   /** @throws NetlinkError `netlink-refused` with `EEXIST` if any link of the namespace has that name */
   async addAltName(index: number, name: string): Promise<void> {
     const hints = { EEXIST: `the name ${name} is taken` };
-    const subject = this.#subject(`add alternative name ${name} to link`, index, hints);
-    await this.#create(MessageType.newLinkProperty, encodeAltName(index, Buffer.from(name)), subject);
+    const subject = this.#requests.subject(`add alternative name ${name} to link`, index, hints);
+    await this.#requests.create(MessageType.newLinkProperty, encodeAltName(index, Buffer.from(name)), subject);
   }
 
   /**
@@ -190,8 +169,8 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     const names = (await this.#readLink({ index }, altNamesOf)).flat();
     const errors: unknown[] = [];
     for (const name of names.filter((each) => !kept.some((other) => other.equals(each)))) {
-      const subject = this.#subject(`remove alternative name ${name} of link`, index);
-      const removal = this.#change(MessageType.delLinkProperty, encodeAltName(index, name), subject);
+      const subject = this.#requests.subject(`remove alternative name ${name} of link`, index);
+      const removal = this.#requests.change(MessageType.delLinkProperty, encodeAltName(index, name), subject);
       await removal.catch((error: unknown) => errors.push(error));
     }
     if (errors.length > 0) throw errors[0];
@@ -199,11 +178,11 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
 
   /** Kind of the qdisc that was attached to a link by request; `undefined` for the kernel's default, or none. */
   async qdisc(index: number, place: QdiscPlace): Promise<string | undefined> {
-    const subject = this.#subject(`read the ${place} qdisc of link`, index);
+    const subject = this.#requests.subject(`read the ${place} qdisc of link`, index);
     // Without the flag the kernel answers only processes that listen for changes.
     const request = { type: MessageType.getQdisc, flags: Flags.ECHO, payload: encodeQdisc(index, place) };
     try {
-      const messages = await this.#socket.request(request, subject);
+      const messages = await this.#requests.send(request, subject);
       return decodeAll(messages, MessageType.newQdisc, decodeQdisc, subject)[0];
     } catch (error) {
       // ENOENT: there is none; EINVAL: one that the kernel does not show, such as noqueue.
@@ -214,14 +193,14 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
 
   /** Adds a qdisc with the defaults of its kind. */
   async addQdisc(index: number, place: QdiscPlace, kind: string): Promise<void> {
-    const subject = this.#subject(`add ${place} qdisc ${kind} to link`, index);
-    await this.#create(MessageType.newQdisc, encodeQdisc(index, place, kind), subject);
+    const subject = this.#requests.subject(`add ${place} qdisc ${kind} to link`, index);
+    await this.#requests.create(MessageType.newQdisc, encodeQdisc(index, place, kind), subject);
   }
 
   /** Restores the kernel's default and removes all filters and classes. */
   async removeQdisc(index: number, place: QdiscPlace): Promise<void> {
-    const subject = this.#subject(`remove the ${place} qdisc of link`, index);
-    await this.#change(MessageType.delQdisc, encodeQdisc(index, place), subject);
+    const subject = this.#requests.subject(`remove the ${place} qdisc of link`, index);
+    await this.#requests.change(MessageType.delQdisc, encodeQdisc(index, place), subject);
   }
 
   /**
@@ -254,7 +233,7 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     const candidates = messages.filter(({ data }) => hasZeroPrefix(data));
     const routes = decodeAll(candidates, MessageType.newRoute, decodeRoute, subject).filter(isDefaultRoute);
     if (routes.every(({ nextHop }) => nextHop === undefined)) return routes;
-    const hops = await this.#socket.dump({ type: MessageType.getNextHop, payload: [Buffer.alloc(8)] }, subject);
+    const hops = await this.#requests.dump({ type: MessageType.getNextHop, payload: [Buffer.alloc(8)] }, subject);
     return withNextHops(routes, decodeAll(hops, MessageType.newNextHop, decodeNextHop, subject));
   }
 
@@ -266,8 +245,8 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
       EEXIST: `the name ${change.name ?? 'of the link'} is taken`,
       ...(change.mtuBytes !== undefined && { EINVAL: mtuHint, ERANGE: mtuHint }),
     };
-    const subject = this.#subject(`${verb} (${Object.keys(change).join(', ')}) link`, index, hints);
-    await this.#change(MessageType.setLink, payload, subject);
+    const subject = this.#requests.subject(`${verb} (${Object.keys(change).join(', ')}) link`, index, hints);
+    await this.#requests.change(MessageType.setLink, payload, subject);
   }
 
   /**
@@ -277,23 +256,23 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
    */
   async addAddress(index: number, cidr: string, detection?: DuplicateDetection): Promise<void> {
     const payload = encodeAddress(index, cidr, detection);
-    await this.#create(
+    await this.#requests.create(
       MessageType.newAddress,
       payload,
-      this.#subject(`add address ${cidr} to link`, index, hintsFor(cidr)),
+      this.#requests.subject(`add address ${cidr} to link`, index, hintsFor(cidr)),
     );
   }
 
   /** @throws NetlinkError `netlink-refused` with `EADDRNOTAVAIL` if the link does not have it */
   async removeAddress(index: number, cidr: string): Promise<void> {
-    const subject = this.#subject(`remove address ${cidr} from link`, index);
-    await this.#change(MessageType.delAddress, encodeAddress(index, cidr), subject);
+    const subject = this.#requests.subject(`remove address ${cidr} from link`, index);
+    await this.#requests.change(MessageType.delAddress, encodeAddress(index, cidr), subject);
   }
 
   /** @throws NetlinkError `netlink-refused` with `EEXIST`, or `ENETUNREACH` if the gateway is in no network of the link */
   async addRoute(route: NewRoute): Promise<void> {
-    const subject = this.#subject(`add route to ${formatRoute(route)} by link`, route.index, routeHints);
-    await this.#create(MessageType.newRoute, encodeRoute(route), subject);
+    const subject = this.#requests.subject(`add route to ${formatRoute(route)} by link`, route.index, routeHints);
+    await this.#requests.create(MessageType.newRoute, encodeRoute(route), subject);
   }
 
   /** Both ends are created in this namespace unless their `netns` says otherwise. */
@@ -313,38 +292,29 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   /** Deleting a veth end also deletes its other end; deleting a bond frees its members. */
   async deleteLink(index: number): Promise<void> {
     const payload = encodeLink(assertIndex(index), []);
-    await this.#change(MessageType.delLink, payload, this.#subject('delete link', index));
+    await this.#requests.change(MessageType.delLink, payload, this.#requests.subject('delete link', index));
   }
 
   [Symbol.dispose](): void {
-    this.#socket[Symbol.dispose]();
+    this.#requests[Symbol.dispose]();
   }
 
   async #readLink<T>(by: LinkSelector, decode: (message: Buffer) => T): Promise<T[]> {
-    const subject = this.#subject('read link', 'index' in by ? by.index : by.name);
+    const subject = this.#requests.subject('read link', 'index' in by ? by.index : by.name);
     const extMask = { type: LinkAttribute.extMask, value: putU32(skipStats) };
     const name = 'name' in by ? [{ type: LinkAttribute.name, value: encodeString(assertInterfaceName(by.name)) }] : [];
     const payload = encodeLink('index' in by ? assertIndex(by.index) : 0, [extMask, ...name]);
-    return decodeAll(await this.#requestLink(payload, subject), MessageType.newLink, decode, subject);
-  }
-
-  async #requestLink(payload: Uint8Array[], subject: RequestSubject, isLarge = false): Promise<NetlinkMessage[]> {
-    try {
-      return await this.#socket.request({ type: MessageType.getLink, payload, isLarge }, subject);
-    } catch (error) {
-      if (error instanceof NetlinkError && error.errno === 'ENODEV') return [];
-      throw error;
-    }
+    return decodeAll(await this.#requests.readLink(payload, subject), MessageType.newLink, decode, subject);
   }
 
   async #dumpAddresses(index?: number) {
-    const subject = this.#subject('list addresses');
+    const subject = this.#requests.subject('list addresses');
     // Source: Linux if_addr.h `struct ifaddrmsg`, in which the kernel filters by `ifa_index` for sockets with strict checks.
     const header = Buffer.alloc(8);
     header.writeUInt32LE(index ?? 0, 4);
     const request = { type: MessageType.getAddress, payload: [header] };
     const limit = index === undefined ? Infinity : maxAddresses;
-    const messages = await this.#dumpOf(index, request, subject, limit);
+    const messages = await this.#requests.dumpOf(index, request, subject, limit);
     if (index === undefined) return { messages, subject };
     // Filtered again, for kernels before 4.20, which return the addresses of all links.
     const own = messages.filter(({ data }) => data.length >= 8 && data.readUInt32LE(4) === index);
@@ -353,47 +323,13 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
 
   /** Filtered again by the caller, for kernels before 4.20. */
   async #dumpRoutes(index?: number, most?: number) {
-    const subject = this.#subject('list routes');
+    const subject = this.#requests.subject('list routes');
     const request = { type: MessageType.getRoute, payload: encodeRouteFilter(index) };
-    return { messages: await this.#dumpOf(index, request, subject, most), subject };
-  }
-
-  /** @param index of the link whose entries are wanted; absent: those of all */
-  async #dumpOf(index: number | undefined, request: NetlinkRequest, subject: RequestSubject, limit?: number) {
-    return await this.#socket.dump(request, subject, limit).catch((error: unknown): NetlinkMessage[] => {
-      // A link that is gone has none.
-      if (index !== undefined && error instanceof NetlinkError && error.errno === 'ENODEV') return [];
-      throw error;
-    });
+    return { messages: await this.#requests.dumpOf(index, request, subject, most), subject };
   }
 
   async #createLink(link: NewLink, kind: string, data?: Attribute[], operation = `create ${kind}`): Promise<void> {
-    const subject = this.#subject(operation, link.name, newLinkHints);
-    await this.#create(MessageType.newLink, encodeNewLink(link, kind, data), subject);
+    const subject = this.#requests.subject(operation, link.name, newLinkHints);
+    await this.#requests.create(MessageType.newLink, encodeNewLink(link, kind, data), subject);
   }
-
-  async #create(type: number, payload: Uint8Array[], subject: RequestSubject): Promise<void> {
-    await this.#socket.request({ type, flags: FlagsNew.CREATE | FlagsNew.EXCL, payload }, subject);
-  }
-
-  async #change(type: number, payload: Uint8Array[], subject: RequestSubject): Promise<void> {
-    await this.#socket.request({ type, payload }, subject);
-  }
-
-  /** @param link index or name of the link that the request is about, if it is about one */
-  #subject(operation: string, link?: number | string, hints: Record<string, string> = {}): RequestSubject {
-    const interfaceName = typeof link === 'number' ? `#${link}` : link;
-    return { operation, interfaceName, netns: this.#netnsPath, hints };
-  }
-}
-
-/** Skips messages of other types and those for which `decode` returns `undefined`. */
-function decodeAll<T>(
-  messages: { type: number; data: Buffer }[],
-  type: number,
-  decode: (message: Buffer) => T | undefined,
-  subject: RequestSubject,
-): T[] {
-  const wanted = messages.filter((message) => message.type === type);
-  return decodeAnswer(() => wanted.map(({ data }) => decode(data)).filter((each) => each !== undefined), subject);
 }

@@ -1,0 +1,96 @@
+import { FlagsNew, type NetlinkMessage } from 'netlink';
+import { decodeAnswer, NetlinkError, type RequestSubject } from './errors.ts';
+import type { NetlinkRequest, RequestSocket } from './socket.ts';
+
+/** `RTM_*` of Linux `rtnetlink.h`. */
+export const MessageType = {
+  newLink: 16,
+  delLink: 17,
+  getLink: 18,
+  setLink: 19,
+  newAddress: 20,
+  delAddress: 21,
+  getAddress: 22,
+  newRoute: 24,
+  getRoute: 26,
+  newQdisc: 36,
+  delQdisc: 37,
+  getQdisc: 38,
+  newNextHop: 104,
+  getNextHop: 106,
+  newLinkProperty: 108,
+  delLinkProperty: 109,
+} as const;
+
+/** The requests of a connection to rtnetlink: what they have in common, whatever they are about. */
+export class RtnlRequests implements Disposable {
+  readonly #socket: RequestSocket;
+  readonly #netnsPath: string | undefined;
+
+  /** @param netnsPath of the network namespace, for errors */
+  constructor(socket: RequestSocket, netnsPath?: string) {
+    this.#socket = socket;
+    this.#netnsPath = netnsPath;
+  }
+
+  /** What a request is about, for errors. @param link index or name of the link that it is about, if it is about one */
+  subject(operation: string, link?: number | string, hints: Record<string, string> = {}): RequestSubject {
+    const interfaceName = typeof link === 'number' ? `#${link}` : link;
+    return { operation, interfaceName, netns: this.#netnsPath, hints };
+  }
+
+  /** See {@link RequestSocket.request}. */
+  async send(request: NetlinkRequest, subject: RequestSubject): Promise<NetlinkMessage[]> {
+    return await this.#socket.request(request, subject);
+  }
+
+  /** Reads one link; no message if it is gone. */
+  async readLink(payload: Uint8Array[], subject: RequestSubject, isLarge = false): Promise<NetlinkMessage[]> {
+    return await this.#socket.request({ type: MessageType.getLink, payload, isLarge }, subject).catch(noneIfGone);
+  }
+
+  /** See {@link RequestSocket.dump}. */
+  async dump(request: NetlinkRequest, subject: RequestSubject, limit?: number): Promise<NetlinkMessage[]> {
+    return await this.#socket.dump(request, subject, limit);
+  }
+
+  /** Reads what a link has; no message if it is gone. @param index absent: that of all links */
+  async dumpOf(
+    index: number | undefined,
+    request: NetlinkRequest,
+    subject: RequestSubject,
+    limit?: number,
+  ): Promise<NetlinkMessage[]> {
+    const messages = this.#socket.dump(request, subject, limit);
+    return await (index === undefined ? messages : messages.catch(noneIfGone));
+  }
+
+  /** @throws NetlinkError `netlink-refused` with `EEXIST` if it exists */
+  async create(type: number, payload: Uint8Array[], subject: RequestSubject): Promise<void> {
+    await this.#socket.request({ type, flags: FlagsNew.CREATE | FlagsNew.EXCL, payload }, subject);
+  }
+
+  async change(type: number, payload: Uint8Array[], subject: RequestSubject): Promise<void> {
+    await this.#socket.request({ type, payload }, subject);
+  }
+
+  [Symbol.dispose](): void {
+    this.#socket[Symbol.dispose]();
+  }
+}
+
+function noneIfGone(error: unknown): NetlinkMessage[] {
+  if (error instanceof NetlinkError && error.errno === 'ENODEV') return [];
+  throw error;
+}
+
+/** Skips messages of other types and those for which `decode` returns `undefined`. */
+export function decodeAll<T>(
+  messages: { type: number; data: Buffer }[],
+  type: number,
+  decode: (message: Buffer) => T | undefined,
+  subject: RequestSubject,
+): T[] {
+  const wanted = messages.filter((message) => message.type === type);
+  return decodeAnswer(() => wanted.map(({ data }) => decode(data)).filter((each) => each !== undefined), subject);
+}
