@@ -18,6 +18,7 @@ export { SimulatedControl } from './simulated-control.ts';
 export { simulatedDriver } from './simulated-layout.ts';
 export { type PciFunction, type Pf, Sysfs, type Vf } from './sysfs.ts';
 export { VfActivation } from './vf-activation.ts';
+export { VfHardware, type VfHardwareOptions } from './vf-hardware.ts';
 export {
   type AccessWanted,
   addressToKeep,
@@ -25,8 +26,6 @@ export {
   type SnapshotOptions,
   type VfAccess,
   type VfAddress,
-  VfHardware,
-  type VfHardwareOptions,
   type VfSnapshot,
   type VfWanted,
-} from './vf-hardware.ts';
+} from './vf-snapshot.ts';

@@ -2,7 +2,7 @@ import type { VfChange } from '../netlink/index.ts';
 import { DeviceNodes } from './device-nodes.ts';
 import { SriovError } from './errors.ts';
 import { simulatedDriver } from './simulated-layout.ts';
-import type { AccessWanted, VfAccess, VfAddress, VfSnapshot, VfWanted } from './vf-hardware.ts';
+import type { AccessWanted, VfAccess, VfAddress, VfSnapshot, VfWanted } from './vf-snapshot.ts';
 
 /**
  * Nothing of a simulated VF can be changed from the host side. Its MAC is set in the pod. Requests for what only

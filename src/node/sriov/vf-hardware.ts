@@ -3,7 +3,6 @@ import { defined } from '../../lib/defined.ts';
 import { poll } from '../../lib/poll.ts';
 import {
   FunctionLinks,
-  isEthernetAddress,
   type LinkEthtool,
   type LinkFinder,
   type LinkState,
@@ -20,71 +19,20 @@ import { type DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts'
 import { SriovError, UnknownVfStateError } from './errors.ts';
 import { appears, restoreInterface } from './function-interface.ts';
 import { limitsOf, type MtuLimit } from './mtu-limits.ts';
-import { assertNoVfProperties, noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
+import { assertNoVfProperties, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
 import { incomplete, linkFailures, type PropertyFailure, toFailures } from './restore-failures.ts';
 import { VfProperties } from './vf-properties.ts';
-
-/** Which VF, and of which PF. A plain NIC has neither PF nor index. */
-export interface VfAddress {
-  pciAddress: string;
-  pfAddress?: string;
-  vfIndex?: number;
-}
-
-/** Snapshot of a VF, restored when its claim is unprepared. Plain data, to be stored. */
-export interface VfSnapshot {
-  /** Absent: no kernel driver was bound. */
-  driver?: string;
-  /** Content of `driver_override`; absent: empty. */
-  driverOverride?: string;
-  /** The PF's settings for it; absent: not known, so that they must not be changed. */
-  vf: VfChange;
-  /** Its interface in the host's namespace; absent if it had none. */
-  link?: LinkState;
-}
-
-/** What a snapshot is taken for. */
-export interface SnapshotOptions {
-  /** The changes that will be made. */
-  wanted?: VfWanted;
-  /** Whether another component, such as a CNI plugin, may change what the PF has set. */
-  byOthers?: boolean;
-}
-
-export interface RestoreOptions {
-  /** What the claim has set through the PF: a snapshot may lack the original values. */
-  changed?: VfPropertiesWanted;
-  /**
-   * Whether the function is reset even if it has the right driver, by binding that again; with vfio by the `reset` of sysfs:
-   * that undoes settings that cannot be read, such as RSS tables, flow rules and BPF programs. Default true. Never done
-   * with plain NICs and PFs.
-   */
-  reset?: boolean;
-}
-
-/** Wanted configuration of a VF; absent properties stay unchanged. */
-export interface VfWanted {
-  /** The name of a kernel driver, or `default` for the one that the kernel chooses. */
-  driver?: string;
-  vf?: VfPropertiesWanted;
-}
-
-/** What containers are to get besides the VF itself. */
-export interface AccessWanted {
-  vhost: boolean;
-  rdma: boolean;
-}
-
-/** How containers reach a VF other than by a network interface. */
-export interface VfAccess {
-  /** Its present kernel driver. */
-  driver?: string;
-  /** Absent: the VF has an interface, or no driver at all. */
-  vfio?: { device: string; iommuGroup: string };
-  rdmaDevice?: string;
-  /** Paths of character devices, the same on the host and in containers. */
-  nodes: string[];
-}
+import {
+  type AccessWanted,
+  addressToKeep,
+  keepsAddress,
+  type RestoreOptions,
+  type SnapshotOptions,
+  type VfAccess,
+  type VfAddress,
+  type VfSnapshot,
+  type VfWanted,
+} from './vf-snapshot.ts';
 
 export interface VfHardwareOptions {
   binding: DriverBinding;
@@ -375,23 +323,6 @@ export class VfHardware {
       }
     }
   }
-}
-
-/**
- * A VF without an administrative address takes another one at every reset, and user space resets it. If the interface
- * has the address that the PF reports, it is unknown whether that address is administrative.
- */
-export function addressToKeep({ vf, link }: VfSnapshot): string | undefined {
-  const { hardwareAddress } = link ?? {};
-  if (hardwareAddress === undefined || !isEthernetAddress(hardwareAddress)) return undefined;
-  return [noAddress, hardwareAddress].includes(vf.hardwareAddress ?? '') ? hardwareAddress : undefined;
-}
-
-/** Whether a VF that goes to user space is to keep the MAC of its interface, or another that its PF may have set. */
-function keepsAddress({ driver, vf }: VfWanted, { link }: VfSnapshot): boolean {
-  const { hardwareAddress } = link ?? {};
-  const isOwn = hardwareAddress !== undefined && isEthernetAddress(hardwareAddress);
-  return isVfio(driver) && vf?.hardwareAddress === undefined && isOwn;
 }
 
 function ignoreRefusal(error: unknown): void {

@@ -25,7 +25,7 @@ import {
   withoutEffect,
 } from './property-values.ts';
 import type { PropertyFailure } from './restore-failures.ts';
-import type { VfAddress } from './vf-hardware.ts';
+import type { VfAddress } from './vf-snapshot.ts';
 
 interface VfPropertiesOptions {
   /** Connection into the namespace that the PFs' interfaces are in. */
