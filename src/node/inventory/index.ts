@@ -3,8 +3,9 @@ export { deviceAttributes, type InventoryAttribute } from './attributes.ts';
 export { linkIdentity, type NetworkDevice } from './device.ts';
 export { DevicePlugins, kubeletCheckpoint } from './device-plugins.ts';
 export { type Exclusion, type ExclusionReason, explainExclusion } from './exclusion.ts';
-export { emptyReport, Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
+export { Inventory, type InventoryOptions } from './inventory.ts';
 export { type InventoryPolicy, inventoryPolicySchema, policySpecSchema } from './inventory-policy.ts';
+export { emptyReport, type InventoryReport } from './inventory-report.ts';
 export {
   type ConditionReading,
   type ConditionSubject,

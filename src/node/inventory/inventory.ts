@@ -5,9 +5,9 @@ import { formatDeviceName } from '../sriov/pci-address.ts';
 import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
 import type { VfActivation } from '../sriov/vf-activation.ts';
 import { bandwidthOf } from './bandwidth.ts';
-import { type EswitchMode, linkIdentity, type NetworkDevice, type VfDevice } from './device.ts';
+import { type EswitchMode, linkIdentity, type VfDevice } from './device.ts';
 import type { DevicePlugins, GivenOut } from './device-plugins.ts';
-import { type Exclusion, type ExclusionVerdict, judgeNic, judgeVf } from './exclusion.ts';
+import { type ExclusionVerdict, judgeNic, judgeVf } from './exclusion.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
 import {
   coversVf,
@@ -17,42 +17,10 @@ import {
   rulesForNic,
   rulesForPf,
 } from './inventory-policy.ts';
-import { type ConditionReading, type FunctionFacts, readConditions } from './link-conditions.ts';
+import { addProblem, emptyReport, type InventoryReport, isGone } from './inventory-report.ts';
+import { type ConditionReading, readConditions } from './link-conditions.ts';
 import { SteadyFacts } from './steady-facts.ts';
 import { type HeldDevices, type Remembered, type Seen, Survey, type SurveyedNode } from './survey.ts';
-
-export interface InventoryReport {
-  /** Sorted by PCI address. */
-  devices: NetworkDevice[];
-  /** VFs, and NICs that the policy selects. */
-  excluded: Exclusion[];
-  /**
-   * What could not be read, or switched on; the devices concerned are neither offered nor excluded. If it is only a PF's list
-   * of its VFs (`vf-state-unknown`), they are offered without the facts that it has.
-   */
-  problems: SriovError[];
-  /** Rules of the policy that select nothing. */
-  warnings: string[];
-  /** All network functions that can have VFs. */
-  pfs: PfSummary[];
-  /** What is wrong with the functions, and what is not. */
-  readings: ConditionReading[];
-  /** PCI addresses of all network functions; absent: not all of them could be read. */
-  functions?: ReadonlySet<string>;
-}
-
-export function emptyReport(): InventoryReport {
-  return { devices: [], excluded: [], problems: [], warnings: [], pfs: [], readings: [] };
-}
-
-/** A PF, and how many VFs it has. */
-export interface PfSummary extends FunctionFacts {
-  totalVfs: number;
-  names: string[];
-  numVfs: number;
-  /** Of its port, as last seen. */
-  linkSpeedMbps?: number;
-}
 
 export interface InventoryOptions extends SurveyedNode {
   policy?: InventoryPolicy;
@@ -364,13 +332,4 @@ async function collectProblem(scan: Scan, task: () => Promise<void>): Promise<vo
     scan.isComplete = false;
     addProblem(scan.report, error);
   }
-}
-
-/** A device that disappeared while it was read is not a problem: the next scan does not find it. */
-function addProblem(report: InventoryReport, problem: SriovError): void {
-  if (!isGone(problem)) report.problems.push(problem);
-}
-
-function isGone({ code, retriable }: SriovError): boolean {
-  return code === 'sysfs-unreadable' && retriable;
 }

@@ -1,4 +1,4 @@
-import type { InventoryReport, PfSummary } from './inventory.ts';
+import type { InventoryReport, PfSummary } from './inventory-report.ts';
 
 /** Why a node offers no device, and what to do, for people. */
 export function whyNothing({ pfs, excluded, problems, warnings }: InventoryReport): string {
