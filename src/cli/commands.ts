@@ -212,11 +212,11 @@ export function validateCommand(): Command {
     .addOption(flagOption('openClaimFields'))
     .action((files: string[], options: ValidateCommandOptions) =>
       runTool(async () => {
-        const { formatValidation, isValid, validateFiles } = await import('./validate.ts');
+        const { validateFiles } = await import('./validate.ts');
+        const { formatGithub, formatValidation, isValid, sarifOf } = await import('./validate-reports.ts');
         const validation = await validateFiles(files, options);
         const { output } = options;
         if (output === 'github' || output === 'sarif') {
-          const { formatGithub, sarifOf } = await import('./validate-reports.ts');
           const { default: packageInfo } = await import('../../package.json', { with: { type: 'json' } });
           const isGithub = output === 'github';
           const report = isGithub ? validation : sarifOf(validation, packageInfo.version);

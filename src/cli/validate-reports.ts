@@ -1,4 +1,19 @@
+import type { Terminal } from './terminal.ts';
 import type { FileFault, Validation } from './validate.ts';
+
+/** Whether something was checked, and nothing is wrong with it. */
+export function isValid({ checked, faults }: Validation): boolean {
+  return checked > 0 && faults.length === 0;
+}
+
+/** For people, with colours where the terminal has some. */
+export function formatValidation(terminal: Terminal, { checked, faults, notes }: Validation): string {
+  const lines = faults.map(({ file, line, column, field, message }) => {
+    return `${terminal.style('bold', `${file}:${line}:${column}`)}: ${terminal.style('red', field)}: ${message}\n`;
+  });
+  const remarks = notes.map((note) => `${terminal.style('yellow', 'note:')} ${note}\n`);
+  return [...lines, ...remarks, `${checked} objects checked, ${faults.length} faults\n`].join('');
+}
 
 /**
  * Annotations of a run in GitHub Actions: https://docs.github.com/actions/reference/workflow-commands-for-github-actions.

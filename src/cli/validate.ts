@@ -16,7 +16,6 @@ import { explain, NetdraError } from '../lib/errors.ts';
 import { findYamlProblem } from '../lib/json-depth.ts';
 import { inventoryPolicySchema } from '../node/inventory/index.ts';
 import { slipsIn } from './strict-checks.ts';
-import type { Terminal } from './terminal.ts';
 
 /** Something wrong in a file. */
 export interface FileFault extends TextPlace {
@@ -336,19 +335,6 @@ function requestsOf({ requests }: Record<string, unknown>) {
   });
 }
 
-/** Whether something was checked, and nothing is wrong with it. */
-export function isValid({ checked, faults }: Validation): boolean {
-  return checked > 0 && faults.length === 0;
-}
-
 function fieldsOf(value: unknown): Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {};
-}
-
-export function formatValidation(terminal: Terminal, { checked, faults, notes }: Validation): string {
-  const lines = faults.map(({ file, line, column, field, message }) => {
-    return `${terminal.style('bold', `${file}:${line}:${column}`)}: ${terminal.style('red', field)}: ${message}\n`;
-  });
-  const remarks = notes.map((note) => `${terminal.style('yellow', 'note:')} ${note}\n`);
-  return [...lines, ...remarks, `${checked} objects checked, ${faults.length} faults\n`].join('');
 }

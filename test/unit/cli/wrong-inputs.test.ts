@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { wrongInputs } from '../../../scripts/wrong-inputs.ts';
-import { formatValidation, isValid, validateFiles } from '../../../src/cli/validate.ts';
+import { validateFiles } from '../../../src/cli/validate.ts';
+import { formatValidation, isValid } from '../../../src/cli/validate-reports.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { plainTerminal } from './plain-terminal.ts';
 
