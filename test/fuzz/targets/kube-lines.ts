@@ -27,6 +27,8 @@ export const target: FuzzTarget = {
       '',
       '{"type":"ADDED","object":{"metadata":{"name":"ä"}}}\n{"type":"DELETED"}\n',
       '\n\n1\n"\u2028"\nnull\n{',
+      // Whole characters of two, three and four bytes, so that one is split wherever the pieces end.
+      `"${'ä€😀'.repeat(30)}"\n`,
       `${'['.repeat(5_000)}${']'.repeat(5_000)}\n`,
     ].map((text) => Buffer.from(text)),
   async run(input) {

@@ -22,7 +22,11 @@ function decode(chunks: Uint8Array[]): { frames: MuxFrame[]; error?: NriError } 
 export const target: FuzzTarget = {
   name: 'mux-frames',
   errors: [],
-  seeds: () => [Buffer.alloc(0), ...capturedTraffic(), encodeMuxHeader(1, maxPayloadBytes + 1), encodeMuxHeader(2, 0)],
+  seeds() {
+    const traffic = capturedTraffic();
+    const headers = [encodeMuxHeader(1, maxPayloadBytes + 1), encodeMuxHeader(2, 0)];
+    return [Buffer.alloc(0), ...traffic, Buffer.concat(traffic), ...headers];
+  },
   run(input) {
     const whole = decode([input]);
     const pieces = decode(cutInPieces(input));

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { encodeMuxHeader, type MuxFrame, MuxFrameDecoder, maxMuxPayloadBytes } from '../../../../nri/mux/frame.ts';
-import { cutAt, readVectors } from '../support.ts';
+import { cutAt } from '../support.ts';
 
 function encode({ connectionId, payload }: MuxFrame): Buffer {
   return Buffer.concat([encodeMuxHeader(connectionId, payload.length), payload]);
@@ -13,24 +13,7 @@ function decode(chunks: Buffer[], maxPayloadBytes?: number): MuxFrame[] {
   return frames;
 }
 
-/** For many comparisons in a row: strings compare faster than trees of buffers. */
-function print(frames: MuxFrame[]): string {
-  return frames.map(({ connectionId, payload }) => `${connectionId} ${payload.toString('hex')}`).join('\n');
-}
-
 describe('MuxFrameDecoder', () => {
-  it('reads captured traffic cut at every single byte', () => {
-    const stream = Buffer.concat(
-      Object.values(readVectors()).flatMap((list) => list.map(({ hex }) => Buffer.from(hex, 'hex'))),
-    );
-    const whole = decode([stream]);
-    expect(whole).toHaveLength(24);
-    for (let offset = 0; offset <= stream.length; offset += 1) {
-      expect(print(decode([stream.subarray(0, offset), stream.subarray(offset)]))).toBe(print(whole));
-    }
-    expect(decode(Array.from(stream, (byte) => Buffer.of(byte)))).toEqual(whole);
-  });
-
   it('rejects an oversize frame at its header', () => {
     const decoder = new MuxFrameDecoder();
     const emit = () => expect.unreachable('no frame can be complete');
