@@ -20,6 +20,9 @@ char **build_eal_args(struct arena *arena, const struct options *options, const 
 /* Waits until the generation is reached. Ends the process on timeout. */
 void wait_or_die(const struct options *options);
 
+/* `--lcores=0@2,1@3`: an lcore for each CPU that this process may use. */
+char *build_lcores(struct arena *arena);
+
 enum exit_code run_list(struct arena *arena, const struct options *options);
 enum exit_code run_get(struct arena *arena, const struct options *options);
 enum exit_code run_env(struct arena *arena, const struct options *options);

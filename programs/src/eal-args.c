@@ -57,8 +57,8 @@ static void add_device(struct arguments *arguments, const struct request *reques
 
 char **build_eal_args(struct arena *arena, const struct options *options, const struct catalog *catalog) {
   struct arguments arguments = {.arena = arena, .options = options};
-  // One more for --no-pci, one for the NULL.
-  arguments.items = arena_alloc(arena, (2 * count_devices(catalog) + 2) * sizeof *arguments.items);
+  // One more each for --lcores, --no-pci and the NULL.
+  arguments.items = arena_alloc(arena, (2 * count_devices(catalog) + 3) * sizeof *arguments.items);
   for (const struct request *request = catalog->requests; request != NULL; request = request->next) {
     for (const struct device *device = request->devices; device != NULL; device = device->next) {
       add_device(&arguments, request, device);
@@ -70,6 +70,7 @@ char **build_eal_args(struct arena *arena, const struct options *options, const 
         options->af_packet ? "none has a PCI address or an interface" : "none is bound to vfio-pci or the like");
   }
   if (arguments.count == arguments.virtual_count) arguments.items[arguments.count++] = arena_format(arena, "--no-pci");
+  if (options->lcores) arguments.items[arguments.count++] = build_lcores(arena);
   return arguments.items;
 }
 

@@ -20,6 +20,7 @@ static const struct {
     {"--devargs", "eal-args exec", true},
     {"--flag", "eal-args exec", true},
     {"--af-packet", "eal-args exec", false},
+    {"--lcores", "eal-args exec", false},
     {"--generation", "wait exec", true},
     {"--timeout", "wait exec", true},
 };
@@ -64,6 +65,8 @@ static bool set_option(struct options *options, const char *name, const char *va
     ok = is_plain_word(value) && value[0] == '-';
   } else if (strcmp(name, "--af-packet") == 0) {
     options->af_packet = true;
+  } else if (strcmp(name, "--lcores") == 0) {
+    options->lcores = true;
   } else if (strcmp(name, "--generation") == 0) {
     options->waits = true;
     ok = parse_generation(value, &options->generation);

@@ -11,6 +11,7 @@ struct options {
   const char *devargs;         /* eal-args, exec: NULL for none */
   const char *flag;            /* eal-args, exec: flag for the allow-list */
   bool af_packet;              /* eal-args, exec */
+  bool lcores;                 /* eal-args, exec */
   bool waits;                  /* exec: --generation or --timeout was given */
   long long generation;        /* wait, exec */
   long timeout_ms;             /* wait, exec */

@@ -11,9 +11,9 @@ import { testPod, testTemplate } from '../objects.ts';
 function dpdkCommand(simulated: boolean): string[] {
   const script = `echo "expected $NETDRA_NIC_VF_MAC"
 printf 'show port info 0\\nquit\\n' |
-  dpdk-testpmd -l 0,1 "$@" --no-huge -m 64 --iova-mode=va --no-telemetry -- -i --total-num-mbufs=2048 2>&1`;
+  dpdk-testpmd "$@" --no-huge -m 64 --iova-mode=va --no-telemetry -- -i --total-num-mbufs=2048 2>&1`;
   const options = simulated ? ['--af-packet'] : [];
-  return ['netdra-metadata', 'exec', ...options, 'nic/vf', '--', 'sh', '-euc', script, 'sh', '{eal-args}'];
+  return ['netdra-metadata', 'exec', '--lcores', ...options, 'nic/vf', '--', 'sh', '-euc', script, 'sh', '{eal-args}'];
 }
 
 export function describeDpdk(get: GetCluster, { simulated }: CaseOptions): void {

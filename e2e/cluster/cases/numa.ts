@@ -68,6 +68,8 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
       await cluster.waitUntilRunning('far');
       const cpu = (await view('far').read('sh', '-c', 'grep Cpus_allowed_list /proc/self/status')).split(/\s+/)[1];
       expect(cpu).toMatch(/^\d+$/);
+      const ealArgs = await view('far').read('netdra-metadata', 'eal-args', '--af-packet', '--lcores');
+      expect(ealArgs).toMatch(new RegExp(`^--vdev=net_af_packet0,iface=\\S+ --no-pci --lcores=0@${cpu}$`, 'm'));
       const text = `container main: its CPUs ${cpu} are on NUMA node 0, and device fe00-\\S+ is on NUMA node 1$`;
       await expect
         .poll(async () => (await eventsOf('NumaMisaligned', 'far')).sort(), slow)

@@ -1,8 +1,9 @@
+import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { codePoint } from '../../doubles/code-point.ts';
 import { runProgram, vf } from './container-root.ts';
-import { nicDocument, nicFile, root, run, useToolBench } from './tool-bench.ts';
+import { nicDocument, nicFile, root, run, tool, useToolBench } from './tool-bench.ts';
 
 useToolBench();
 
@@ -108,6 +109,20 @@ describe('netdra-metadata eal-args', () => {
       stdout: '',
       stderr: expect.stringContaining('dev-0 of kernel/vf is bound to igbvf, which DPDK cannot use'),
     });
+  });
+
+  it('adds an lcore for each CPU of the container, numbered from 0', async () => {
+    await root.prepare({ claim: 'dpdk', devices: [vf(1)] });
+    const [, list = ''] = /^Cpus_allowed_list:\s*(.*)$/m.exec(readFileSync('/proc/self/status', 'utf8')) ?? [];
+    const cpus = list.split(',').flatMap((range) => {
+      const [first = 0, last = first] = range.split('-').map(Number);
+      return Array.from({ length: last - first + 1 }, (_unused, index) => first + index);
+    });
+    const lcores = cpus.map((cpu, lcore) => `${lcore}@${cpu}`).join(',');
+    expect(run('eal-args', '--lcores').stdout).toBe(`-a 0000:3b:02.1 --lcores=${lcores}\n`);
+    const program = ['exec', '--lcores', '--', 'echo', '{eal-args}'];
+    const pinned = runProgram('taskset', ['-c', `${cpus.at(-1)}`, tool, '--root', root.path, ...program]);
+    expect(pinned.stdout).toBe(`-a 0000:3b:02.1 --lcores=0@${cpus.at(-1)}\n`);
   });
 
   it.each(['mlx5_core', 'mlx5_vfio_pci', 'igb_uio', 'uio_pci_generic', 'mana'])(
