@@ -62,6 +62,15 @@ export class PodLinks {
   }
 
   /**
+   * Finds one VF, without a list of all links if it has the likely name.
+   * @throws as {@link find}
+   */
+  async findOnce(device: StoredDevice, likelyName: string | undefined): Promise<Link | undefined> {
+    const likely = likelyName && (await this.namespace.connection.link({ name: likelyName }));
+    return likely && isCertainly(likely, device, this.#keyOf) ? likely : await this.find(device);
+  }
+
+  /**
    * Finds a VF that was attached. That it has left the pod keeps containers from starting, so this is concluded only from a
    * list that was made for it.
    * @returns `undefined` if it is certainly not in the pod

@@ -117,7 +117,8 @@ export class VfLinks {
     if (namespace === undefined || namespace.isHost) return;
     // If a failure here matters, the move reports it: that frees a member, too.
     if (bond !== undefined) await deleteBond(namespace.connection, bond).catch(() => undefined);
-    const link = await new PodLinks(namespace, this.#keyOf).find(device);
+    const name = device.config.interfaceName ?? host?.name;
+    const link = await new PodLinks(namespace, this.#keyOf).findOnce(device, name);
     if (link === undefined) return;
     await scrubLink(namespace.connection, link.index);
     const change = host === undefined ? {} : { name: host.name };
