@@ -120,7 +120,7 @@ export class Lab implements AsyncDisposable {
     }, 30_000);
   }
 
-  /** A pod with claims of one request each, known to the API server. @param devices of each claim */
+  /** A pod with claims of one request each, all known to the API server. @param devices of each claim */
   addPod(name: string, devices: string[][], parameters: object): LabPod {
     const claimNames = devices.map((_, index) => `${name}-${index}`);
     const pod = buildPod(name, {
@@ -136,6 +136,7 @@ export class Lab implements AsyncDisposable {
       const requests = [{ name: 'vf', devices: devices[index] ?? [] }];
       return buildClaim(claimName, { requests, config, pods: [pod] });
     });
+    this.api.create(pod);
     for (const claim of claims) this.api.create(claim);
     return {
       uid: pod.metadata.uid,

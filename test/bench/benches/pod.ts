@@ -127,6 +127,7 @@ async function live({ api, dra, runtime }: Lab, driver: ShippedDriver, places: P
     before = after;
   }
   for (const { namespace, name } of claims) api.delete('ResourceClaim', name, namespace);
+  for (const { pod } of places) api.delete('Pod', pod.name);
 }
 
 function difference(before: Reading, after: Reading, pods: number): Entry {
