@@ -104,7 +104,6 @@ export const pagePlans: PagePlan[] = [
         ],
       ],
       [/^helm install .*simulate/, ['kubectl delete --filename deploy/manifests/netdra.yaml --wait --timeout=1m']],
-      [/get pods --selector/, [install, ...startPod]],
     ],
     after: [
       [
@@ -118,7 +117,6 @@ export const pagePlans: PagePlan[] = [
           'kubectl --namespace netdra delete secret netdra-tls',
         ],
       ],
-      [/^kubectl get resourceclaim my-claim/, [deletePod]],
     ],
     additions: [
       [/^helm upgrade .*http\.tls/, '--wait --timeout 2m'],
@@ -130,8 +128,6 @@ export const pagePlans: PagePlan[] = [
       [/^kubectl get resourceslices/, /sriov\.netdra\.dev/],
       [/^helm test netdra/, /Phase: +Succeeded/],
       [/^kubectl get --raw/, /\[\+\]nri ok/],
-      [/^kubectl describe pod my-pod/, /^Status: +Running$/m],
-      [/^kubectl get resourceclaim my-claim/, /driver: sriov\.netdra\.dev/],
     ],
   },
   {
@@ -157,18 +153,13 @@ export const pagePlans: PagePlan[] = [
   },
   {
     page: 'docs/upgrade.md',
-    notRun: [
-      [/^helm upgrade$/, mention],
-      [/^npm run e2e:cluster -- --upgrade$/, 'a part of npm run test:all'],
-    ],
+    notRun: [[/^helm upgrade$/, mention]],
     setUp: [install],
-    before: [[/get pods --output wide/, ['kubectl --namespace netdra rollout status daemonset/netdra --timeout 2m']]],
     after: [[/^kubectl delete crd/, [install]]],
     output: [
       [/^helm get values/, /repository:/],
       [/^helm history/, /Upgrade complete/],
       [/^kubectl drain/, /drained/],
-      [/^kubectl get resourceslices/, /sriov\.netdra\.dev/],
     ],
   },
   {
