@@ -106,8 +106,7 @@ function readOrFail<T>(path: string, read: (path: string) => T): T {
   try {
     return read(path);
   } catch (cause) {
-    const hint =
-      'run this as root; a file that is damaged can be removed, and the driver writes it anew when it starts';
+    const hint = 'run this as root; a damaged file can be removed; the driver writes a new one when it starts';
     const message = `cannot read the settings of the driver from ${path}`;
     throw new NetdraError('instance-unreadable', message, { cause, path, hint });
   }

@@ -78,7 +78,7 @@ const fileHints: Readonly<Record<string, string>> = {
 
 /** What to do about a file of the driver that cannot be read or written, by the kernel's error. */
 export function fileHint(error: unknown): string {
-  return fileHints[errnoCode(error) ?? ''] ?? 'check that path and its file system: the driver tries again';
+  return fileHints[errnoCode(error) ?? ''] ?? 'check that path and its file system: the driver retries';
 }
 
 /** The `code` of a Node.js or kernel error (`ENOENT`, …), if it has one. */

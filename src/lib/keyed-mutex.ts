@@ -8,7 +8,7 @@ interface Queue {
 
 /** What tasks of one process, or of several, wait in. */
 export interface Locks {
-  /** How many tasks of this process wait for one another. */
+  /** Number of waiting tasks of this process. */
   readonly waiting: number;
   run<T>(key: string, task: () => Promise<T>, signal?: AbortSignal): Promise<T>;
   acquireAll(keys: readonly string[], signal?: AbortSignal): Promise<Disposable>;
@@ -24,7 +24,7 @@ export class KeyedMutex implements Locks {
     this.#limit = limit;
   }
 
-  /** How many tasks of this process wait for one another. */
+  /** Number of waiting tasks of this process. */
   get waiting(): number {
     return [...this.#queues.values()].reduce((sum, { waiting }) => sum + waiting.size, 0);
   }

@@ -57,7 +57,7 @@ const ownNetns = () => readlinkSync('/proc/self/ns/net');
 const openDescriptors = () => readdirSync('/proc/self/fd').length;
 
 describe('a link on its way into a pod and back', () => {
-  it('is found among links that are listed by the index, name and MAC of a VF', async () => {
+  it('is found in a list filtered by index, name and MAC of the VF', async () => {
     await setup.createPair();
     const { hostConnection: host } = setup;
     const vf = (await host.link({ name: 'vf0' }))!;

@@ -33,7 +33,7 @@ describe('addPlots', () => {
     ]);
   });
 
-  it('draws the comparison that a second column names, and skips missing measurements', () => {
+  it('draws a second column as the reference, and skips missing measurements', () => {
     const { tables } = plotsOf(`| 1,000 nodes | publisher | s | kB |
 |---|---|--:|--:|
 | start | netdra | | 1,257 |

@@ -38,8 +38,8 @@ const viewOf = permission(
 );
 
 const ofPolicies = [
-  permission(warning, '', 'nodes', 'list watch', 'no NetworkDevicePolicy is followed'),
-  permission(warning, 'netdra.dev', 'networkdevicepolicies', 'list watch', 'no NetworkDevicePolicy is followed'),
+  permission(warning, '', 'nodes', 'list watch', 'NetworkDevicePolicies have no effect'),
+  permission(warning, 'netdra.dev', 'networkdevicepolicies', 'list watch', 'NetworkDevicePolicies have no effect'),
 ];
 
 const ofAttachments = permission(

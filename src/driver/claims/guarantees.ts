@@ -69,7 +69,7 @@ export function checkGuarantees(
     if (own + theirs <= portMbps) continue;
     const problem = ` needs ${own} Mbit/s of the port of PF ${pfAddress}, and of its ${portMbps} other claims have ${theirs}`;
     const hint =
-      'is the feature gate DRAPartitionableDevices on, so that the scheduler counts? Delete the pod, so that it is scheduled anew';
+      'check that the feature gate DRAPartitionableDevices is on, so that the scheduler counts bandwidth; delete the pod, so that it is scheduled anew';
     throw refusal(claim, 'bandwidth-exceeded', problem, { retriable: true, hint });
   }
 }

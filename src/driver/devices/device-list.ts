@@ -37,7 +37,7 @@ export interface DeviceListOptions
   store: ConditionHistoryOptions['store'];
   host: HostVfsSources['host'] & InventoryOptions['connection'];
   devicePlugins?: InventoryOptions['devicePlugins'];
-  /** For the time of scans. Default: the system's clock. */
+  /** Clock that times scans. Default: the system's. */
   now?: () => Date;
   /** Where the inventory policy comes from; absent: there is none, and all VFs are offered. */
   policy?: PolicySource;

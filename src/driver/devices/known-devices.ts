@@ -19,7 +19,7 @@ export interface KnownDevicesOptions {
   /** VFs that no claim gets until they are restored. */
   unrestored: () => readonly UnrestoredVf[];
   isHung: (pciAddress: string) => boolean;
-  /** For the time of scans. Default: the system's clock. */
+  /** Clock that times scans. Default: the system's. */
   now?: () => Date;
   /** Called when a scan begins, also when it begins again. */
   onStart: () => void;
@@ -86,8 +86,7 @@ export class KnownDevices {
   /** @throws NetdraError `devices-unlisted` */
   assertListed(): void {
     if (this.#isListed) return;
-    const { hint = 'the driver tries again every two seconds' } =
-      this.#failure instanceof NetdraError ? this.#failure : {};
+    const { hint = 'the driver retries every two seconds' } = this.#failure instanceof NetdraError ? this.#failure : {};
     const details = { cause: this.#failure, retriable: true, hint };
     throw new NetdraError('devices-unlisted', 'the devices of this node could not be listed yet', details);
   }

@@ -33,7 +33,7 @@ export class ClaimProgress {
   readonly #ready = new Set<string>();
   /** Those whose addresses will change soon. */
   readonly #tentative = new Set<string>();
-  /** Until they are served or detached. One that is ready could not be read again; the others wait. */
+  /** Claims with a failure, until they are served or detached. Those that are ready could not be read again; others are retried. */
   readonly #failures = new Map<string, Failure & { claim: string }>();
   /** To which end it was detached. */
   readonly #detached = new Map<string, End>();

@@ -260,7 +260,7 @@ export class Store implements StoredClaims, Disposable {
       const unrestored = this.unrestored().find(({ device }) => device.pciAddress === pciAddress);
       if (unrestored !== undefined) {
         const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: restoring it after its last claim failed: ${unrestored.reason}`;
-        const hint = 'the driver tries again every minute and then offers it again; netdra inventory lists it';
+        const hint = 'the driver retries every minute and offers it afterwards; netdra inventory lists it';
         throw new StateError('device-unrestored', message, { claim, device: name, retriable: true, hint });
       }
       const holder = this.holderOf(pciAddress);

@@ -192,6 +192,6 @@ function incomplete(device: StoredDevice, failures: readonly { property: string;
     device: device.name,
     retriable: true,
     cause: failures[0]?.error,
-    hint: 'the driver tries again, and does not offer the device meanwhile',
+    hint: 'the driver retries, and does not offer the device meanwhile',
   });
 }

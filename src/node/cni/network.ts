@@ -35,7 +35,10 @@ const pluginSchema = z
 export type CniPluginConfig = z.infer<typeof pluginSchema>;
 const networkName = z
   .string({ error: 'must be a name' })
-  .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,252}$/, 'must be letters, digits, "_", "." and "-", the first one no sign');
+  .regex(
+    /^[A-Za-z0-9][A-Za-z0-9_.-]{0,252}$/,
+    'must begin with a letter or digit, followed by letters, digits, "_", "." and "-"',
+  );
 const versionFields = {
   cniVersion: z.string({ error: `must be one of ${cniVersions.join(', ')}` }),
   /** Other versions that the configuration is valid for; since 1.1.0. */
@@ -91,7 +94,7 @@ export function parseCniIpam(
 }
 
 /** `plugins.0.type: …; name: …`. */
-export function describeIssues(error: z.ZodError, whole = 'the whole'): string {
+export function describeIssues(error: z.ZodError, whole = 'configuration'): string {
   return error.issues.map(({ path, message }) => `${path.join('.') || whole}: ${message}`).join('; ');
 }
 
@@ -115,14 +118,15 @@ function toPlainObject(value: unknown, what: string): Record<string, unknown> {
   let plain = value;
   try {
     if (isText) plain = JSON.parse(value);
-    if (isTooDeep(plain)) throw invalidConfig(what, `the whole: must be nested at most ${maxJsonDepth} levels deep`);
+    if (isTooDeep(plain))
+      throw invalidConfig(what, `configuration: must be nested at most ${maxJsonDepth} levels deep`);
     if (!isText) plain = JSON.parse(JSON.stringify(value) ?? 'null');
   } catch (cause) {
     if (cause instanceof CniError) throw cause;
-    throw invalidConfig(what, 'the whole: must be JSON', cause);
+    throw invalidConfig(what, 'configuration: must be JSON', cause);
   }
   if (isObject(plain)) return plain;
-  throw invalidConfig(what, 'the whole: must be a JSON object');
+  throw invalidConfig(what, 'configuration: must be a JSON object');
 }
 
 /** Whether it is a JSON object. */

@@ -135,7 +135,7 @@ function pathOf(key: string, interfaceName: string, procSysDir: string): string 
 }
 
 const hints: Readonly<Record<string, string>> = {
-  ENOENT: 'the kernel has no such key for this interface; those of IPv6 need an MTU of 1280 and IPv6 itself',
+  ENOENT: 'the kernel has no such key for this interface; IPv6 keys need IPv6 and an MTU of at least 1280',
   EINVAL: 'the kernel does not take this value',
   EROFS: '/proc/sys is read-only in this container: mount that of the host elsewhere and name it with --proc-sys-dir',
   EACCES: 'give the process CAP_NET_ADMIN, and /proc/sys writable',

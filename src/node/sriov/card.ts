@@ -15,7 +15,7 @@ export interface Card {
   writes: Disposable & { readonly hung: readonly HungWrite[] };
 }
 
-/** The functions below a sysfs. */
+/** PCI functions in a sysfs tree. */
 export function openCard(root: string, options: KernelWriterOptions): Card {
   const writes = new KernelWriter(options);
   const write: WriteFile = (path, text, device) => writes.write(path, text, device);

@@ -9,7 +9,7 @@ export interface VfioAccess {
   device: string;
   /** Number of the IOMMU group. */
   iommuGroup: string;
-  /** All that a container needs, for the old interface (groups) and the new one (iommufd). */
+  /** Device files that a container needs for VFIO, by groups and by iommufd. */
   nodes: string[];
 }
 
@@ -97,7 +97,8 @@ export class DeviceNodes {
   async #checkShared(pciAddress: string, device: string): Promise<void> {
     const shared = await readOptionalText(join(this.#root, 'module/ib_core/parameters/netns_mode'));
     if (shared !== 'N') return;
-    const hint = 'netdra does not move them: rdma system set netns shared, or the module option ib_core netns_mode=1';
+    const hint =
+      'netdra does not move RDMA devices between namespaces: share them by "rdma system set netns shared", or by the module option ib_core netns_mode=1';
     throw missing(pciAddress, `RDMA device ${device} of ${pciAddress} is seen in one network namespace only`, hint);
   }
 

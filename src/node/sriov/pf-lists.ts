@@ -11,7 +11,7 @@ const settlesMs = 2_000;
 const pollMs = 100;
 /** For how long one list serves all VFs of a PF whose metadata is read: in a round, each pod asks for its own. */
 const recentMs = 200;
-/** For how long a PF that has reported no VF while one was waited for is not waited for again. */
+/** Time after a fruitless wait for a PF to report VFs, in which the PF is not waited for again, in ms. */
 const silentMs = 30_000;
 
 /** Reads the lists in which PFs report their VFs. */

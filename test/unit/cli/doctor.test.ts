@@ -252,7 +252,7 @@ describe('runDoctor, checking the API server', () => {
       'warning permissions: may not patch resourceclaims/status: claim status does not describe devices',
       'warning permissions: may not patch events: pods and claims get no events',
       'warning permissions: may not create nodenetworkdevices: the API does not show the devices of this node',
-      'warning permissions: may not watch networkdevicepolicies: no NetworkDevicePolicy is followed',
+      'warning permissions: may not watch networkdevicepolicies: NetworkDevicePolicies have no effect',
     ]);
   });
 

@@ -84,7 +84,7 @@ function attributeProblem(attribute: DeviceAttribute): string | undefined {
 }
 
 function valueProblem(kind: string, value: unknown, maxBytes?: number): string | undefined {
-  if (kind === 'bool') return typeof value === 'boolean' ? undefined : 'bool needs true or false';
+  if (kind === 'bool') return typeof value === 'boolean' ? undefined : 'bool must be true or false';
   return kind === 'int' ? intProblem(value) : textProblem(kind, value, maxBytes);
 }
 

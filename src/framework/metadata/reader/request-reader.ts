@@ -141,7 +141,7 @@ function merge(parts: RequestMetadata[]): RequestMetadata {
   if (other >= 0) {
     const { namespace, name, uid } = parts[other]!.claim;
     const path = files[other]!.path;
-    const message = `metadata file ${path} is of claim ${namespace}/${name} (${uid}), ${files[0]?.path} of another`;
+    const message = `metadata file ${path} belongs to claim ${namespace}/${name} (${uid}), but ${files[0]?.path} to another one`;
     const hint = 'two claims of the pod have the same name in this directory: ask by the other name, or by driver';
     throw new MetadataError('metadata-malformed', message, { path, hint });
   }

@@ -200,7 +200,7 @@ describe('two requests with conflicting values for a variable', () => {
     await bench.unprepare(allocated('first', []));
   });
 
-  it('are rejected when prepared concurrently: one of them', async () => {
+  it('are rejected for one of two claims prepared concurrently', async () => {
     const pods = [buildPod('app')];
     const config = [fromClass({ ...named(resourceName), vf: { trust: true } })];
     const claims = ['a', 'b'].map((name, index) => allocated(name, [`dev-${index}`], { pods, config }));

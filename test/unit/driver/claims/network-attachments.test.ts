@@ -59,7 +59,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
   it('rejects a definition that is nested too deeply', async () => {
     createDefinition('deep', `{"type":"tuning","a":${'['.repeat(2_500)}${']'.repeat(2_500)}}`);
     expect(await refused(claimFor('deep'))).toContain(
-      'default/deep, for claim default/c: the whole: must be nested at most 64',
+      'default/deep, for claim default/c: configuration: must be nested at most 64',
     );
   });
 
@@ -90,7 +90,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     expect(storedConfig(own)).toMatchObject({ cni: { name: 'own' } });
   });
 
-  it('uses no namespace of the class if the claim names another one', async () => {
+  it("ignores the class's namespace if the claim names another definition", async () => {
     createDefinition('secret', network, 'networks');
     const config = [fromClass(byName('fast', 'networks')), opened, fromClaim(byName('secret'))];
     expect(await refused(allocated('c', ['dev-1'], { config }))).toMatch(

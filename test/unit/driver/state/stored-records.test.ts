@@ -64,7 +64,7 @@ describe('claim records in the store', () => {
     expect(first.records.names()).toEqual(['default_fast-net']);
   });
 
-  it('keep the sandbox just served by another instance when an earlier one ends', async () => {
+  it('keep the sandbox that another instance has just served when an earlier sandbox ends', async () => {
     using first = start();
     using second = start();
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };

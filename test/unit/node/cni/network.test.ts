@@ -69,7 +69,7 @@ describe('parseCniNetwork', () => {
     ['a future version', { ...list, cniVersion: '2.0.0' }, 'cniVersion: "2.0.0" is not known: use one of 0.3.0'],
     ['no version', { ...list, cniVersion: undefined }, 'cniVersion: must be one of 0.3.0'],
     ['no name', { ...list, name: undefined }, 'name: must be a name'],
-    ['a path as name', { ...list, name: '../x' }, 'name: must be letters'],
+    ['a path as name', { ...list, name: '../x' }, 'name: must begin with a letter'],
     ['no plugins', { ...list, plugins: [] }, 'plugins: '],
     ['neither list nor type', { cniVersion: '1.0.0', name: 'fast' }, 'type: must be the file name of a plugin'],
     ['a plugin without type', { ...list, plugins: [{ type: 'a' }, {}] }, 'plugins.1.type: must be the file name'],
@@ -86,9 +86,9 @@ describe('parseCniNetwork', () => {
     ['a forged result in other letters', { ...single, PrevRe\u017fult: {} }, 'prevResult: is filled in'],
     ['a forged device in other letters', { ...single, RUNTIMECONFIG: {} }, 'runtimeConfig: is filled in'],
     ['capabilities that are no switches', { ...single, capabilities: { mac: 'yes' } }, 'capabilities.mac: '],
-    ['a list', [list], 'the whole: must be a JSON object'],
-    ['nothing', undefined, 'the whole: must be a JSON object'],
-    ['text that is no JSON', '{', 'the whole: must be JSON'],
+    ['a list', [list], 'configuration: must be a JSON object'],
+    ['nothing', undefined, 'configuration: must be a JSON object'],
+    ['text that is no JSON', '{', 'configuration: must be JSON'],
   ])('rejects %s, with the path of the field', (_what, value, problem) => {
     expect(() => parse(value)).toThrow(
       expect.objectContaining({
@@ -113,8 +113,8 @@ describe('parseCniIpam', () => {
   it.each([
     [{}, 'fast', 'type: must be the file name of a plugin'],
     [{ type: 'a/b' }, 'fast', 'type: must be a bare file name'],
-    [{ type: 'static' }, 'a/b', 'network name: must be letters'],
-    ['[]', 'fast', 'the whole: must be a JSON object'],
+    [{ type: 'static' }, 'a/b', 'network name: must begin with a letter'],
+    ['[]', 'fast', 'configuration: must be a JSON object'],
   ])('rejects %j for network %s', (ipam, name, problem) => {
     expect(() => parseCniIpam(ipam, 'claim a/b', { name })).toThrow(
       expect.objectContaining({

@@ -53,7 +53,7 @@ describe('validateDevices', () => {
     [{ attributes: { a: { int: '1' } } }, 'int needs a whole number, not 1'],
     [{ attributes: { a: { int: 2 ** 53 } } }, 'int 9007199254740992 is beyond 2^53 - 1, where a number is not exact'],
     [{ attributes: { a: { int: 2n ** 63n } } }, 'int 9223372036854775808 does not fit into 64 bits'],
-    [{ attributes: { a: { bool: 1 } } }, 'bool needs true or false'],
+    [{ attributes: { a: { bool: 1 } } }, 'bool must be true or false'],
     [{ attributes: { a: { versions: ['x'.repeat(65)] } } }, 'attribute "a": version has 65 bytes, 64 are allowed'],
     [{ attributes: { a: { strings: ['ä'.repeat(33)] } } }, 'string has 66 bytes, 64 are allowed'],
     [{ attributes: { a: { string: '\ud800' } } }, 'string needs well-formed text'],

@@ -83,7 +83,7 @@ describe.each([
     expect(before).toContain('net1');
   });
 
-  it('keeps running containers if prepared again, although it lost a request when reallocated', async () => {
+  it('keeps gate and content if prepared again, although it lost a request when reallocated', async () => {
     const devices = [deviceOf('dev-1')];
     await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
     await prepare({ vf: request('vf', 'dev-1') });

@@ -48,7 +48,7 @@ describe.each(metadataVersions)('the version %s', (version) => {
 });
 
 describe('the layout attributes-json', () => {
-  it('is written at prepare, without a document', () => {
+  it('is encoded from the slice alone, without a document', () => {
     const { document: _, readySince: __, ...content } = sample('kernel').content;
     expect(layouts['attributes-json'].encode(content)).toBe(
       layouts['attributes-json'].encode(sample('kernel').content),

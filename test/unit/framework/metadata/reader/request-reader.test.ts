@@ -106,7 +106,7 @@ describe('readRequestMetadata', () => {
     const { root } = await container({ driver: 'a.example' });
     await container({ driver: 'b.example', uid: 'another-uid' });
     await expect(readRequestMetadata({ claim: 'fast-net', request: 'vf' }, { root })).rejects.toThrow(
-      `metadata file ${join(root, v1Dir, 'b.example-metadata.json')} is of claim default/fast-net (another-uid)`,
+      `metadata file ${join(root, v1Dir, 'b.example-metadata.json')} belongs to claim default/fast-net (another-uid)`,
     );
   });
 
