@@ -91,6 +91,10 @@ export const wrongInputs: readonly WrongInput[] = [
     classWith('addresses: [192.0.2.7/24], routes: [{ destination: 198.51.100.0/24, source: 192.0.2.8 }]'),
     [1, 'routes[0]: source is 192.0.2.8, and addresses has 192.0.2.7'],
   ),
+  inFile('a rule for all traffic', classWith('rules: [{ priority: 1, table: 100 }]'), [
+    1,
+    'rules.0: needs source or destination',
+  ]),
   inFile('a route without a prefix length', claimWith('routes: [{ destination: 192.0.2.0 }]'), [
     1,
     'routes.0.destination: "192.0.2.0" is not a network with prefix length and no host bits, such as 0.0.0.0/0',

@@ -58,6 +58,8 @@ const formats: Record<string, (x: string) => string> = {
   'interface-name': interfaceName,
   bond: (x) => `(!has(${x}.failOverMac) || !has(${x}.mode) || ${x}.mode == "active-backup")`,
   'bond-name': (x) => `(${interfaceName(x)} && !${x}.contains("%"))`,
+  rule: (x) =>
+    `((has(${x}.source) || has(${x}.destination)) && (!has(${x}.source) || !has(${x}.destination) || ${x}.source.contains(":") == ${x}.destination.contains(":")))`,
   'routing-table': (x) => `(${x} < 253 || ${x} > 255)`,
   route,
 };

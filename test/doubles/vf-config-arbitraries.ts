@@ -187,6 +187,20 @@ const fields: Record<string, fc.Arbitrary<unknown>> = {
     fc.array(mostly(route), { maxLength: 3 }),
     fc.array(fc.constant({ destination: '198.51.100.0/24' }), { minLength: 63, maxLength: 66 }),
   ),
+  rules: fc.array(
+    mostly(
+      withUnknown(
+        some({
+          priority: number(1, 32_765),
+          source: cidrTexts,
+          destination: cidrTexts,
+          table: number(1, 253, 255, 0xffffffff),
+        }),
+      ),
+    ),
+    { maxLength: 3 },
+  ),
+  neighbors: fc.array(mostly(withUnknown(some({ address: addressTexts, macAddress: macTexts }))), { maxLength: 3 }),
   allMulticast: fc.boolean(),
   promiscuous: fc.boolean(),
   bond: withUnknown(

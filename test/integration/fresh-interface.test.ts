@@ -152,10 +152,19 @@ describe('findDifferences', () => {
     promiscuous: true,
     routes: [
       { destination: '198.51.100.0/24', gateway: '192.0.2.1' },
-      { destination: '2001:DB8:1::/48', gateway: '2001:db8::1' },
+      { destination: '2001:DB8:1::/48', gateway: '2001:db8::1', source: '2001:DB8:0::10' },
       { destination: '203.0.113.0/24' },
       { destination: '0.0.0.0/0', gateway: '192.0.2.1', table: 100, source: '192.0.2.10' },
       { destination: '2001:db8:2::/48', nextHops: [{ gateway: '2001:db8::1' }, { gateway: '2001:DB8::2' }] },
+    ],
+    rules: [
+      { priority: 100, source: '192.0.2.10/32', table: 100 },
+      { priority: 101, source: '2001:DB8::10/128', destination: '2001:db8:3::/48', table: 1000 },
+      { priority: 102, destination: '0.0.0.0/0', table: 100 },
+    ],
+    neighbors: [
+      { address: '192.0.2.77', macAddress: '02:00:00:00:00:AA' },
+      { address: '2001:DB8::77', macAddress: '02:00:00:00:00:bb' },
     ],
     sysctls: {
       'net.ipv4.conf.IFNAME.arp_ignore': '0x1',
@@ -169,7 +178,14 @@ describe('findDifferences', () => {
 
   it("finds nothing on a freshly configured interface, in any notation and with the kernel's rounding", async () => {
     using network = new Network();
-    await network.configure(config);
+    for (let round = 0; round < 2; round++) await network.configure(config);
+    expect(network.pod.exec('ip', 'rule', 'show')).toMatch(/^100:\s+from 192\.0\.2\.10 lookup 100 *$/m);
+    expect(network.pod.exec('ip', '-6', 'rule', 'show')).toMatch(
+      /^101:\s+from 2001:db8::10 to 2001:db8:3::\/48 lookup 1000 *$/m,
+    );
+    expect(network.pod.exec('ip', 'neigh', 'show', 'dev', 'net1')).toContain(
+      '192.0.2.77 lladdr 02:00:00:00:00:aa PERMANENT',
+    );
     expect(await network.differences(config)).toEqual([]);
     expect(await network.differences({})).toEqual([]);
   });
@@ -181,6 +197,20 @@ describe('findDifferences', () => {
       network.pod.exec('ip', ...route.slice(0, -1), 'route', 'del', route.at(-1) ?? '');
     network.pod.exec('ip', 'route', 'change', 'default', 'via', '192.0.2.9', 'table', '100');
     network.pod.exec('ip', '-6', 'route', 'del', '2001:db8:2::/48', 'via', '2001:db8::2');
+    network.pod.exec('ip', 'rule', 'del', 'priority', '102');
+    // An entry that the kernel learns again is no longer the claim's.
+    network.pod.exec(
+      'ip',
+      'neigh',
+      'change',
+      '192.0.2.77',
+      'lladdr',
+      '02:00:00:00:00:aa',
+      'nud',
+      'stale',
+      'dev',
+      'net1',
+    );
     network.pod.exec('ip', 'link', 'set', 'lo', 'up');
     // The same destination by another interface, and a part of it by its own, are other routes.
     network.pod.exec('ip', 'route', 'add', '198.51.100.0/24', 'dev', 'lo');
@@ -190,7 +220,7 @@ describe('findDifferences', () => {
     network.pod.exec('sh', '-c', 'echo 98 >/proc/sys/net/ipv4/neigh/net1/locktime');
     const missing = [
       '198.51.100.0/24 via 192.0.2.1',
-      '2001:DB8:1::/48 via 2001:db8::1',
+      '2001:DB8:1::/48 via 2001:db8::1 from 2001:DB8:0::10',
       '0.0.0.0/0 via 192.0.2.1 from 192.0.2.10 in table 100',
       '2001:db8:2::/48 via 2001:db8::1 and 2001:DB8::2',
     ];
@@ -198,6 +228,8 @@ describe('findDifferences', () => {
       { setting: 'allMulticast', wanted: 'true', found: 'false' },
       { setting: 'promiscuous', wanted: 'true', found: 'false' },
       { setting: 'routes', wanted: missing.join(', '), found: 'missing' },
+      { setting: 'rules', wanted: '102: from 0.0.0.0/0 in table 100', found: 'missing' },
+      { setting: 'neighbors', wanted: '192.0.2.77 at 02:00:00:00:00:aa', found: 'missing' },
       {
         setting: 'sysctls',
         wanted: 'net.ipv6.conf.IFNAME.accept_ra=0, net.ipv4.neigh.IFNAME.locktime=33',

@@ -54,6 +54,8 @@ type ClaimSettings =
       addresses?: string[];
       routes?: { destination: string }[];
       allMulticast?: boolean;
+      rules?: object[];
+      neighbors?: object[];
       ipam?: object;
       mtu?: number;
       bond?: { name: string };
@@ -665,6 +667,7 @@ export class Checks {
     const { id } = sandbox;
     const { mtu, bond, ipam, vf: ofPf = {}, ...wanted } = config as NonNullable<ClaimSettings>;
     const { interfaceName: pattern = '', macAddress: mac, addresses = [], routes = [], allMulticast } = wanted;
+    const { rules = [], neighbors = [] } = wanted;
     const isNamed = pattern === '' || link.name === pattern || link.name.replace(/\d+$/, '%d') === pattern;
     const has = [...link.used.addresses.keys()];
     const asked = [...routes.map(({ destination }) => destination), ...this.#leasedRoutesOf(id, has)];
@@ -677,6 +680,8 @@ export class Checks {
       ...destinations.flatMap((destination) =>
         link.used.routes.some((each) => each.destination === destination) ? [] : [`no route to ${destination}`],
       ),
+      ...(isChanged || link.used.neighbors.size === neighbors.length ? [] : ['other neighbors']),
+      ...(rules.length === 0 || link.used.namespace.rules.size > 0 ? [] : ['no rule']),
       ...(!allMulticast || isChanged || link.used.flags.includes('allMulticast') ? [] : ['no multicast']),
       ...(ipam === undefined || this.#leasesOf(id).some((cidr) => has.includes(cidr)) ? [] : ['no leased address']),
       ...this.#excessOf(sandbox, link),

@@ -11,6 +11,8 @@ export function drawSeveral(tape: Tape, pod: PodPlan): PodPlan {
     macAddress: _2,
     addresses: _3,
     routes: _4,
+    rules: _5,
+    neighbors: _6,
     ...config
   } = first.config as Record<string, unknown>;
   const isOneRequest = tape.chance(0.2, 'several');
@@ -56,13 +58,13 @@ export function drawProperties(tape: Tape, pods: PodPlan[]): PodPlan[] {
       };
       const { addresses } = claim.config as { addresses?: string[] };
       const hasRoute = claim.attach === 'netlink' && addresses !== undefined && tape.chance(0.5, 'vf');
-      const routes = hasRoute
-        ? {
-            routes: [{ destination: `198.51.${100 + index}.0/24`, gateway: '192.0.2.1', table: 100, metric: 7 }],
-            allMulticast: true,
-          }
-        : {};
-      return { ...claim, config: { ...claim.config, vf, ...routes } };
+      const settings = {
+        routes: [{ destination: `198.51.${100 + index}.0/24`, gateway: '192.0.2.1', table: 100, metric: 7 }],
+        rules: [{ priority: 100, source: '192.0.2.7/32', table: 100 }],
+        neighbors: [{ address: '192.0.2.9', macAddress: '02:00:00:00:00:09' }],
+        allMulticast: true,
+      };
+      return { ...claim, config: { ...claim.config, vf, ...(hasRoute && settings) } };
     }),
   }));
 }

@@ -24,6 +24,7 @@ interface WantedSettings {
   macAddress?: string;
   vf?: PfProperties;
   routes?: { destination: string }[];
+  neighbors?: object[];
   allMulticast?: boolean;
 }
 
@@ -106,6 +107,7 @@ export class KeptSettings {
     const { namespace, used } = link;
     this.#changedIn.add(namespace);
     used.routes = [];
+    used.neighbors.clear();
     used.flags = used.flags.filter((flag) => flag !== 'allMulticast');
     used.sysctls.set(acceptRa, '2');
     const sinceMs = simulator.nowMs;
@@ -119,11 +121,12 @@ export class KeptSettings {
     const vf = this.#node.hardware.vfs.find((each) => each.name === name);
     const claim = vf && this.#holder(vf);
     if (claim === undefined || this.#isDisturbed()) return;
-    const { routes = [], allMulticast } = claim.plan.config as WantedSettings;
+    const { routes = [], neighbors = [], allMulticast } = claim.plan.config as WantedSettings;
     const isMissing = ({ destination }: { destination: string }) =>
       used.routes.every((each) => each.destination !== destination);
     const changed = [
       ...(routes.some(isMissing) ? ['routes'] : []),
+      ...(neighbors.length > used.neighbors.size ? ['neighbors'] : []),
       ...(allMulticast && !used.flags.includes('allMulticast') ? ['allMulticast'] : []),
       ...(used.sysctls.get(acceptRa) === '2' ? ['sysctls'] : []),
     ];

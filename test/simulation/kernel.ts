@@ -1,5 +1,6 @@
 import { refused } from '../../src/node/netlink/errors.ts';
 import {
+  type EntryTable,
   findRoute,
   type LinkChange,
   type NewRoute,
@@ -212,6 +213,21 @@ export class Kernel {
     return (link?.routes ?? []).map((route) => seenRoute(route, index));
   }
 
+  addEntry<Entry>(namespace: Namespace, index: number, table: EntryTable<Entry>, entry: Entry): void {
+    const link = this.#link(namespace, index, `add ${table.name}`);
+    const [entries, key] = [this.#entriesOf(namespace, link, table), table.format(entry)];
+    if (table.name === 'rules' && entries.has(key)) throw refused(-errno.eexist, { operation: `add rule ${key}` });
+    entries.set(key, Buffer.concat(table.encode(entry, index)));
+  }
+
+  entries<Entry>(namespace: Namespace, index: number, table: EntryTable<Entry>): Buffer[] {
+    return [...this.#entriesOf(namespace, this.#link(namespace, index, `list ${table.name}`), table).values()];
+  }
+
+  #entriesOf<Entry>(namespace: Namespace, link: SimLink, { name }: EntryTable<Entry>): Map<string, Buffer> {
+    return name === 'rules' ? namespace.rules : link.neighbors;
+  }
+
   /** @returns whether the link's bond now uses another member */
   setCable(link: SimLink, isPlugged: boolean): boolean {
     link.hasCable = isPlugged;
@@ -256,6 +272,7 @@ export class Kernel {
     link.up = up;
     if (!up) {
       link.routes = [];
+      link.neighbors.clear();
       for (const cidr of [...link.addresses.keys()]) if (cidr.includes(':')) link.addresses.delete(cidr);
     } else if (this.#options.hasIpv6 && !link.namespace.isHost) this.#addIpv6(link);
   }
@@ -299,6 +316,7 @@ export class Kernel {
     link.up = false;
     link.addresses.clear();
     link.sysctls.clear();
+    link.neighbors.clear();
     link.routes = [];
     for (const place of Object.keys(link.qdiscs) as QdiscPlace[]) delete link.qdiscs[place];
     if (target.byIndex(link.index) !== undefined) link.index = target.nextIndex++;

@@ -40,6 +40,8 @@ export class SimLink {
   readonly qdiscs: Partial<Record<QdiscPlace, string>> = {};
   readonly addresses = new Map<string, Omit<Address, 'index'>>();
   routes: Omit<NewRoute, 'index'>[] = [];
+  /** Messages of its neighbors, by what identifies them. */
+  readonly neighbors = new Map<string, Buffer>();
   /** Those that were set, by key. */
   readonly sysctls = new Map<string, string>();
   master: SimLink | undefined;
@@ -116,6 +118,8 @@ export class Namespace {
   /** The kernel has begun to tear it down. */
   isDying = false;
   nextIndex = 1;
+  /** Messages of its rules, by what identifies them. */
+  readonly rules = new Map<string, Buffer>();
   /** The sandbox for which it was created. */
   owner: string | undefined;
 

@@ -2,6 +2,7 @@ import type { LinkConnection, NetworkNamespace, Networks } from '../../src/drive
 import { refused } from '../../src/node/netlink/errors.ts';
 import {
   type Address,
+  type EntryTable,
   type InterfaceSysctls,
   type Link,
   type LinkChange,
@@ -138,6 +139,17 @@ export class SimConnection implements LinkConnection {
     return this.#ask('routes', () => {
       const links = this.#namespace.links.filter((link) => index === undefined || link.index === index);
       return links.flatMap((link) => this.#options.kernel.routes(this.#namespace, link.index));
+    });
+  }
+
+  addEntry<Entry>(table: EntryTable<Entry>, index: number, entry: Entry): Promise<void> {
+    return this.#ask(`add ${table.name}`, () => this.#options.kernel.addEntry(this.#namespace, index, table, entry));
+  }
+
+  entries<Entry>(table: EntryTable<Entry>, index: number): Promise<Entry[]> {
+    return this.#ask(`list ${table.name}`, () => {
+      const { kernel } = this.#options;
+      return kernel.entries(this.#namespace, index, table).flatMap((message) => table.decode(message) ?? []);
     });
   }
 

@@ -1,6 +1,6 @@
 import type { RouteConfig, VfConfig } from '../../driver/model/index.ts';
 import { defined } from '../../lib/defined.ts';
-import { parseCidr } from '../../node/netlink/index.ts';
+import { type Neighbor, parseCidr, type Rule } from '../../node/netlink/index.ts';
 import type { FieldReader } from './field-reader.ts';
 
 /** Another DRA driver for network devices: its names, and its parameters. */
@@ -88,14 +88,15 @@ export const dranet: Dialect = {
     readInterface(parameters.object('interface'), config);
     const routes = parameters.objects('routes').flatMap(readRoute);
     if (routes.length > 0) config.routes = routes;
-    const todo = 'set it in the pod, or keep DRANET for this claim';
+    const rules = parameters.objects('rules').flatMap(readRule);
+    if (rules.length > 0) config.rules = rules;
+    const neighbors = parameters.objects('neighbors').flatMap(readNeighbor);
+    if (neighbors.length > 0) config.neighbors = neighbors;
     parameters.loseIfSet(
       'profile',
       'netdra asks no provider for profiles',
       'write the settings into the claim or class',
     );
-    parameters.loseIfSet('rules', 'netdra sets no rules', todo);
-    parameters.loseIfSet('neighbors', 'netdra sets no neighbours', todo);
     parameters.loseIfSet('ethtool', 'netdra changes no features of the card', 'set them on the node');
     parameters.end();
     return config;
@@ -145,6 +146,28 @@ function readRoute(fields: FieldReader): RouteConfig[] {
   return [
     { destination, ...defined({ gateway, source, table, scope: isUsual || scope !== 0 ? undefined : 'global' }) },
   ];
+}
+
+function readRule(fields: FieldReader): Rule[] {
+  const [source, destination] = [fields.text('source'), fields.text('destination')];
+  const [priority, table] = [fields.number('priority'), tableOf(fields)];
+  fields.end();
+  if (priority !== undefined && typeof table === 'number' && (source ?? destination) !== undefined) {
+    return [{ priority, table, ...defined({ source, destination }) }];
+  }
+  if (table !== 'lost') {
+    const todo = 'add what is missing, or remove the rule';
+    fields.lose('priority', 'a rule of netdra has a priority, a table and a source or destination', todo);
+  }
+  return [];
+}
+
+function readNeighbor(fields: FieldReader): Neighbor[] {
+  const [address, macAddress] = [fields.text('destination'), fields.text('hardwareAddr')];
+  fields.end();
+  if (address !== undefined && macAddress !== undefined) return [{ address, macAddress: macAddress.toLowerCase() }];
+  fields.lose('destination', 'a neighbor has an address and a MAC address', 'correct the object');
+  return [];
 }
 
 /** The main table (254) is the default. */

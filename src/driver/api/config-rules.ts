@@ -8,12 +8,14 @@ const netlinkOnly = [
   'mtu',
   'addresses',
   'routes',
+  'rules',
+  'neighbors',
   'sysctls',
   'allMulticast',
   'promiscuous',
 ] as const;
 /** Fields that need an interface that netdra sets up. */
-const interfaceOnly = ['routes', 'sysctls', 'allMulticast', 'promiscuous', 'rdma'] as const;
+const interfaceOnly = ['routes', 'rules', 'neighbors', 'sysctls', 'allMulticast', 'promiscuous', 'rdma'] as const;
 
 /**
  * Finds combinations that are not allowed, although each field by itself is valid.
@@ -26,6 +28,7 @@ export function findContradictions(config: VfConfig): string[] {
     ...bondProblems(config),
     ...propertyProblems(config),
     ...routeProblems(config),
+    ...neighborProblems(config),
     ...ipv6Problems(config),
   ];
 }
@@ -82,10 +85,11 @@ const disableIpv6 = 'net.ipv6.conf.IFNAME.disable_ipv6';
 /** The kernel has no IPv6 on a link with less. Source: RFC 8200, 5. */
 const minIpv6MtuBytes = 1_280;
 
-function ipv6Problems({ addresses = [], routes = [], mtu, sysctls = {} }: VfConfig): string[] {
+function ipv6Problems({ addresses = [], routes = [], neighbors = [], mtu, sysctls = {} }: VfConfig): string[] {
   const asked = [
     ...addresses.map((cidr, index) => ({ cidr, what: `addresses[${index}]: ${cidr}` })),
     ...routes.map(({ destination: cidr }, index) => ({ cidr, what: `routes[${index}]: ${cidr}` })),
+    ...neighbors.map(({ address: cidr }, index) => ({ cidr, what: `neighbors[${index}]: ${cidr}` })),
   ].find(({ cidr }) => cidr.includes(':'))?.what;
   if (asked === undefined) return [];
   const disabled = sysctls[disableIpv6] ?? 0;
@@ -127,6 +131,16 @@ function pathOf({ gateway, nextHops = [], onlink = false, source, scope }: Route
   const hops: RouteHop[] = gateway === undefined ? nextHops : [{ gateway }];
   const gateways = hops.map((hop) => [quickCanonicalAddress(hop.gateway), hop.weight ?? 1]);
   return JSON.stringify([gateways, onlink, source && quickCanonicalAddress(source), scope]);
+}
+
+function neighborProblems({ neighbors = [] }: VfConfig): string[] {
+  const all = neighbors.map(({ address, macAddress }) => ({ address: quickCanonicalAddress(address), macAddress }));
+  return all.flatMap(({ address, macAddress }, index) => {
+    const first = all.findIndex((other) => other.address === address);
+    const other = all[first]?.macAddress ?? macAddress;
+    if (other.toLowerCase() === macAddress.toLowerCase()) return [];
+    return [`neighbors[${index}]: ${address} has ${macAddress}, and ${other} in neighbors[${first}]`];
+  });
 }
 
 /** The fields that ask for something. `false` and empty lists do not, so that a claim can undo what its class asks. */

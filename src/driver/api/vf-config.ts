@@ -6,10 +6,12 @@ import {
   interfaceSysctlPattern,
   isNetwork,
   isUnicast,
+  type Neighbor,
   parseCidr,
   parseHardwareAddress,
   parseIpAddress,
   type RouteHop,
+  type Rule,
 } from '../../node/netlink/index.ts';
 import { attachModes, type BondConfig, type RouteConfig, type VfConfig, type VfSettings } from '../model/index.ts';
 import { dialectsSchema } from './dialects-config.ts';
@@ -175,6 +177,25 @@ function routeFaults({
   return faults;
 }
 
+const rule = z
+  .strictObject({
+    priority: z.int().min(1).max(32_765).describe('The kernel looks at rules with a low number first.'),
+    source: network.optional(),
+    destination: network.optional(),
+    table: routingTable,
+  } satisfies FieldsOf<Rule>)
+  .refine(({ source, destination }) => source !== undefined || destination !== undefined, 'needs source or destination')
+  .refine(({ source = '', destination = source }) => !source || source.includes(':') === destination.includes(':'), {
+    path: ['destination'],
+    error: 'must be of the same IP version as the source',
+  })
+  .meta({ format: 'rule' });
+
+const neighbor = z.strictObject({
+  address: ipAddress,
+  macAddress: checked('mac-address', isMacAddress, 'six octets with colons, neither a multicast address nor zero'),
+} satisfies FieldsOf<Neighbor>);
+
 /** Printable ASCII without blank, `/` and `:`, and at most one `%`, as `%d`. */
 const interfaceNamePattern = /^[!-$&-.0-9;-~]*(%d[!-$&-.0-9;-~]*)?$/;
 /** The kernel keeps sysctls of all interfaces under `all` and `default`: an interface of that name would share them. */
@@ -234,6 +255,12 @@ export const vfConfigSchema = z.strictObject({
     .describe('Interface addresses with prefix length, IPv4 and IPv6.')
     .optional(),
   routes: z.array(route).max(64).describe('Routes through the VF.').optional(),
+  rules: z.array(rule).max(64).describe('Which traffic of the pod uses which routing table.').optional(),
+  neighbors: z
+    .array(neighbor)
+    .max(64)
+    .describe('MAC addresses of hosts on the link, which the kernel then does not ask for.')
+    .optional(),
   sysctls: sysctls.optional(),
   allMulticast: z.boolean().describe('Whether the interface receives all multicast frames of its network.').optional(),
   promiscuous: z.boolean().describe('Whether the interface receives all frames of its network.').optional(),

@@ -19,6 +19,8 @@ export const closedFields = [
   'bond.mode',
   /** Not part of the VF: opens parts of the host's kernel that pods cannot reach otherwise. */
   'vhost',
+  /** They choose a routing table for all traffic of the pod, not only that of the VF. */
+  'rules',
   /** The VF receives what others send to each other in its network. */
   'promiscuous',
   /** They only affect the interface, but the kubelet refuses them to pods without the administrator's consent. */
@@ -41,6 +43,7 @@ const openFields = [
   'mtu',
   'addresses',
   'routes',
+  'neighbors',
   'allMulticast',
   'rdma',
   'numa',

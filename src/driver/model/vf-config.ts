@@ -1,4 +1,4 @@
-import type { BondMode, FailOverMac, RouteHop, RouteScope } from '../../node/netlink/index.ts';
+import type { BondMode, FailOverMac, Neighbor, RouteHop, RouteScope, Rule } from '../../node/netlink/index.ts';
 import type { DialectsConfig } from './dialects-config.ts';
 
 /** Who moves a VF into its pod: netdra, the CNI plugins of the claim, or another component. */
@@ -59,6 +59,9 @@ export interface VfConfig {
   macAddress?: string | undefined;
   addresses?: string[] | undefined;
   routes?: RouteConfig[] | undefined;
+  /** Policy routing of the pod's network namespace. */
+  rules?: Rule[] | undefined;
+  neighbors?: Neighbor[] | undefined;
   sysctls?: Record<string, string | number> | undefined;
   allMulticast?: boolean | undefined;
   promiscuous?: boolean | undefined;

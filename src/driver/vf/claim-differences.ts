@@ -1,10 +1,13 @@
 import {
+  type EntryTable,
   findRoute,
   formatRoute,
   type Link,
   leadsAsWanted,
   maxListedRoutes,
   NetlinkError,
+  neighborTable,
+  ruleTable,
 } from '../../node/netlink/index.ts';
 import type { VfConfig } from '../model/index.ts';
 import { toNewRoute } from './configure-link.ts';
@@ -13,7 +16,7 @@ import type { NetworkNamespace } from './networks.ts';
 
 /** A setting of an interface in a pod that differs from class and claim. Texts are for people. */
 export interface Difference {
-  setting: 'allMulticast' | 'promiscuous' | 'routes' | 'sysctls';
+  setting: 'allMulticast' | 'neighbors' | 'promiscuous' | 'routes' | 'rules' | 'sysctls';
   wanted: string;
   found: string;
 }
@@ -43,15 +46,18 @@ async function findOfLink(
   name: string,
   config: VfConfig,
 ): Promise<Difference[]> {
-  const { routes = [] } = config;
+  const { routes = [], rules = [], neighbors = [] } = config;
   const flags = flagSettings.filter((flag) => config[flag] !== undefined);
-  const link = routes.length + flags.length === 0 ? undefined : await connection.link({ name });
+  const link =
+    routes.length + rules.length + neighbors.length + flags.length === 0 ? undefined : await connection.link({ name });
   if (link === undefined) return [];
   const isSet = (flag: (typeof flags)[number]) => link.flags?.includes(flag) === true;
   const others = flags.filter((flag) => config[flag] !== isSet(flag));
   return [
     ...others.map((flag) => ({ setting: flag, wanted: `${config[flag]}`, found: `${isSet(flag)}` })),
     ...(await findMissingRoutes(connection, link, routes)),
+    ...(await findMissing(connection, link, ruleTable, rules)),
+    ...(await findMissing(connection, link, neighborTable, neighbors)),
   ];
 }
 
@@ -67,8 +73,24 @@ async function findMissingRoutes(
     const there = findRoute(found, wanted);
     return there === undefined || !leadsAsWanted(there, wanted);
   });
-  if (missing.length === 0 || found.length >= maxListedRoutes) return [];
-  return [{ setting: 'routes', wanted: missing.map(formatRoute).join(', '), found: 'missing' }];
+  return found.length >= maxListedRoutes ? [] : differenceOf('routes', missing.map(formatRoute));
+}
+
+async function findMissing<Entry>(
+  connection: NetworkNamespace['connection'],
+  { index }: Link,
+  table: EntryTable<Entry>,
+  wanted: readonly Entry[],
+): Promise<Difference[]> {
+  const found = wanted.length === 0 ? undefined : await connection.entries(table, index, maxListedRoutes);
+  if (found === undefined) return [];
+  const there = found.map((each) => table.format(each));
+  const missing = wanted.map((each) => table.format(each)).filter((each) => !there.includes(each));
+  return differenceOf(table.name, missing);
+}
+
+function differenceOf(setting: Difference['setting'], missing: readonly string[]): Difference[] {
+  return missing.length === 0 ? [] : [{ setting, wanted: missing.join(', '), found: 'missing' }];
 }
 
 function findOtherSysctls(namespace: NetworkNamespace, name: string, config: VfConfig): Difference[] {

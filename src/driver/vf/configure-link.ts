@@ -1,5 +1,13 @@
 import { defined } from '../../lib/defined.ts';
-import { findRoute, type Link, maxListedRoutes, NetlinkError, type RouteSpec } from '../../node/netlink/index.ts';
+import {
+  findRoute,
+  type Link,
+  maxListedRoutes,
+  NetlinkError,
+  neighborTable,
+  type RouteSpec,
+  ruleTable,
+} from '../../node/netlink/index.ts';
 import type { RouteConfig, VfConfig } from '../model/index.ts';
 import { duplicateDetection, interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
@@ -21,7 +29,16 @@ export async function configureLink(
   link: Link,
   config: LinkConfig,
 ): Promise<void> {
-  const { macAddress, mtu, addresses = [], routes = [], allMulticast, promiscuous } = config;
+  const {
+    macAddress,
+    mtu,
+    addresses = [],
+    routes = [],
+    rules = [],
+    neighbors = [],
+    allMulticast,
+    promiscuous,
+  } = config;
   const pod = namespace.connection;
   const flags = defined({ allMulticast, promiscuous });
   const change = {
@@ -50,6 +67,8 @@ export async function configureLink(
     const isThere = async () => findRoute(await pod.routes(link.index, maxListedRoutes), route) !== undefined;
     await unlessThere(pod.addRoute(route), isThere);
   }
+  for (const rule of rules) await unlessThere(pod.addEntry(ruleTable, link.index, rule), async () => true);
+  for (const neighbor of neighbors) await pod.addEntry(neighborTable, link.index, neighbor);
 }
 
 /** The kernel refuses a gateway that it does not reach yet: destinations on the link come first, whatever order they were written in. */

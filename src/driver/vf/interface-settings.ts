@@ -38,8 +38,10 @@ const openToIpv6: InterfaceSysctls = {
 };
 
 /** @param config also with what an IPAM plugin gives */
-export function interfaceSettings({ addresses = [], routes = [], sysctls: asked = {} }: LinkConfig): InterfaceSettings {
-  const isIpv6 = [...addresses, ...routes.map(({ destination }) => destination)].some((cidr) => cidr.includes(':'));
+export function interfaceSettings(config: LinkConfig): InterfaceSettings {
+  const { addresses = [], routes = [], neighbors = [], sysctls: asked = {} } = config;
+  const hosts = [...routes.map(({ destination }) => destination), ...neighbors.map(({ address }) => address)];
+  const isIpv6 = [...addresses, ...hosts].some((each) => each.includes(':'));
   const all = Object.entries({ ...(isIpv6 && openToIpv6), ...closedToTheNetwork, ...announcedByNetdra });
   return { needed: Object.fromEntries(all.filter(([key]) => !Object.hasOwn(asked, key))), asked };
 }

@@ -17,7 +17,18 @@ export const mostPodLinks = { listed: 4_096, decoded: 512 };
 /** The requests that the sandbox side makes to a network namespace. */
 export type LinkConnection = LinkStateConnection &
   LinkFinder &
-  Pick<RtnlConnection, 'addRoute' | 'createBond' | 'deleteLink' | 'linkTable' | 'linkTraffic' | 'routes' | 'vfTraffic'>;
+  Pick<
+    RtnlConnection,
+    | 'addEntry'
+    | 'addRoute'
+    | 'createBond'
+    | 'deleteLink'
+    | 'entries'
+    | 'linkTable'
+    | 'linkTraffic'
+    | 'routes'
+    | 'vfTraffic'
+  >;
 
 /** Sends frames, and receives ARP frames. */
 export type Packets = Pick<PacketSocket, 'receive' | 'send'> & Disposable;

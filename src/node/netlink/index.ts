@@ -14,6 +14,7 @@ export {
   parseIpAddress,
   quickCanonicalAddress,
 } from './cidr.ts';
+export { type EntryTable, type Neighbor, neighborTable, type Rule, ruleTable } from './entries.ts';
 export { NetlinkError } from './errors.ts';
 export { EthtoolConnection, type EthtoolState, type LinkEthtool } from './ethtool.ts';
 export { FunctionLinks } from './function-links.ts';

@@ -10,6 +10,10 @@ export const routeHints = {
   ENETDOWN: 'set the interface up first',
 };
 
+export const entryHints = {
+  EINVAL: 'neighbors need an Ethernet interface, those of IPv6 also an MTU of 1280 and disable_ipv6 0',
+};
+
 const ipv6OffHint = 'IPv6 is off for the interface: it needs an MTU of 1280, and disable_ipv6 must be 0 for it';
 export const ipv6Hints = {
   EACCES: ipv6OffHint,

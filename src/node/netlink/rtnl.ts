@@ -10,6 +10,7 @@ import {
 import { type Attribute, encodeString } from './attributes.ts';
 import { type BondOptions, encodeBond } from './bond.ts';
 import { assertIndex, assertInterfaceName } from './checks.ts';
+import { addEntry, type EntryTable, readEntries } from './entries.ts';
 import { NetlinkError } from './errors.ts';
 import {
   altNamesOf,
@@ -273,6 +274,20 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   async addRoute(route: NewRoute): Promise<void> {
     const subject = this.#requests.subject(`add route to ${formatRoute(route)} by link`, route.index, routeHints);
     await this.#requests.create(MessageType.newRoute, encodeRoute(route), subject);
+  }
+
+  /**
+   * Rules, or permanent neighbors of a link.
+   * @param most number of messages to read
+   * @returns `undefined` if there are as many or more
+   */
+  async entries<Entry>(table: EntryTable<Entry>, index: number, most: number): Promise<Entry[] | undefined> {
+    return await readEntries(this.#requests, table, index, most);
+  }
+
+  /** @throws NetlinkError `netlink-refused` with `EEXIST` for a rule that is there */
+  async addEntry<Entry>(table: EntryTable<Entry>, index: number, entry: Entry): Promise<void> {
+    await addEntry(this.#requests, table, index, entry);
   }
 
   /** Both ends are created in this namespace unless their `netns` says otherwise. */

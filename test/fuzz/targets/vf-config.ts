@@ -9,6 +9,7 @@ import { CniError } from '../../../src/node/cni/index.ts';
 import { encodeAddress } from '../../../src/node/netlink/address.ts';
 import { encodeBond } from '../../../src/node/netlink/bond.ts';
 import { type Cidr, parseCidr } from '../../../src/node/netlink/cidr.ts';
+import { neighborTable, ruleTable } from '../../../src/node/netlink/entries.ts';
 import { encodeLinkChange, encodeNewLink } from '../../../src/node/netlink/link.ts';
 import { encodeRoute } from '../../../src/node/netlink/route.ts';
 import { buildClaim, type ConfigOptions, testDriver } from '../../doubles/objects.ts';
@@ -29,6 +30,8 @@ function claimWith(config: ConfigOptions[]): AllocatedClaim {
 function applyLater({
   addresses = [],
   routes = [],
+  rules = [],
+  neighbors = [],
   interfaceName,
   mtu,
   macAddress,
@@ -37,6 +40,8 @@ function applyLater({
   try {
     for (const address of addresses) encodeAddress(1, address);
     for (const route of routes) encodeRoute({ ...toNewRoute(route), index: 1 });
+    for (const rule of rules) ruleTable.encode(rule, 1);
+    for (const neighbor of neighbors) neighborTable.encode(neighbor, 1);
     if (bond !== undefined) {
       const { name, mode = 'active-backup', miimon: miimonMs = 100, failOverMac } = bond;
       encodeNewLink({ name }, 'bond', encodeBond({ mode, miimonMs, ...(failOverMac && { failOverMac }) }));

@@ -52,6 +52,18 @@ const samples: {
     ],
     merged: { 'net.ipv4.conf.IFNAME.arp_ignore': '2', 'net.ipv6.conf.IFNAME.accept_ra': 0 },
   },
+  rules: {
+    values: [
+      [{ priority: 100, source: '192.0.2.7/32', table: 100 }],
+      [{ priority: 1, destination: '2001:db8::/64', table: 256 }],
+    ],
+  },
+  neighbors: {
+    values: [
+      [{ address: '192.0.2.9', macAddress: '02:00:00:00:00:09' }],
+      [{ address: '2001:db8::9', macAddress: '02:00:00:00:00:0A' }],
+    ],
+  },
   allMulticast: { values: [true, false] },
   promiscuous: { values: [false, true] },
   bond: { values: [{ name: 'bond0' }, { name: 'bond1', mode: '802.3ad', miimon: 50 }] },
@@ -334,6 +346,15 @@ describe('VFConfig validation', () => {
       /: networkAttachmentDefinition: needs attach: cni/,
     ],
     [{ attach: 'cni', cni: chain('a'), mtu: 1400 }, /: mtu: does not go with attach "cni"$/],
+    [
+      {
+        neighbors: [
+          { address: '2001:db8::9', macAddress: '02:00:00:00:00:09' },
+          { address: '2001:DB8:0::9', macAddress: '02:00:00:00:00:0a' },
+        ],
+      },
+      /: neighbors\[1\]: 2001:db8::9 has 02:00:00:00:00:0a, and 02:00:00:00:00:09 in neighbors\[0\]$/,
+    ],
     [{ attach: 'observe', interfaceName: 'net1' }, /: interfaceName: does not go with attach "observe"$/],
     [
       { attach: 'observe', ipam: { type: 'dhcp' }, addresses: ['192.0.2.1/24'] },

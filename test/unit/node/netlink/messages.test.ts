@@ -9,6 +9,7 @@ import {
   listAttributes,
 } from '../../../../src/node/netlink/attributes.ts';
 import { encodeBond } from '../../../../src/node/netlink/bond.ts';
+import { neighborTable, ruleTable } from '../../../../src/node/netlink/entries.ts';
 import { decodeLink, encodeLink, encodeLinkChange, encodeNewLink } from '../../../../src/node/netlink/link.ts';
 import { decodeRoute, encodeRoute, isDefaultRoute, leadsAsWanted } from '../../../../src/node/netlink/route.ts';
 import { decodeVfInfos } from '../../../../src/node/netlink/vf-settings.ts';
@@ -203,6 +204,29 @@ describe('route messages', () => {
     [{ destination: '0.0.0.0/0', index: 1, scope: 256 }, '256 is not the scope'],
     [{ destination: '0.0.0.0/0', index: 1, priority: 2 ** 32 }, 'not the priority'],
   ])('are rejected for %j', (route, message) => expect(() => encodeRoute(route)).toThrow(message));
+});
+
+describe('rules and neighbors', () => {
+  it.each([
+    [{ priority: 7, source: '192.0.2.7/32', table: 256 }, '7: from 192.0.2.7/32 in table 256'],
+    [{ priority: 7, source: '2001:DB8::/32', destination: '::/0', table: 1 }, '7: from 2001:db8::/32 in table 1'],
+    [{ priority: 7, destination: '0.0.0.0/0', table: 1 }, '7: from 0.0.0.0/0 in table 1'],
+    [{ priority: 7, destination: '::/0', table: 1 }, '7: from ::/0 in table 1'],
+  ])('are equal after decoding: %j', (rule, text) => {
+    const decoded = ruleTable.decode(Buffer.concat(ruleTable.encode(rule, 3)))!;
+    expect([ruleTable.format(rule), ruleTable.format(decoded)]).toEqual([text, text]);
+  });
+
+  it('are ignored if they are of other kinds', () => {
+    const message = Buffer.concat(neighborTable.encode({ address: '192.0.2.9', macAddress: '02:00:00:00:00:0A' }, 3));
+    expect(neighborTable.decode(message)).toEqual({ address: '192.0.2.9', macAddress: '02:00:00:00:00:0a' });
+    message.writeUInt16LE(2, 8);
+    expect(neighborTable.decode(message)).toBeUndefined();
+    const rule = Buffer.concat(ruleTable.encode({ priority: 1, source: '192.0.2.0/24', table: 1 }, 3));
+    rule[7] = 6;
+    expect(ruleTable.decode(rule)).toBeUndefined();
+    expect(() => ruleTable.encode({ priority: 1, table: 1 }, 3)).toThrow('neither source nor destination');
+  });
 });
 
 describe('decodeVfInfos', () => {

@@ -1,0 +1,158 @@
+import { FlagsNew, getU32, putU32 } from 'netlink';
+import { type Attribute, Attributes, decodeHardwareAddress, encodeAttributes } from './attributes.ts';
+import { assertIndex, invalid, parseHardwareAddress } from './checks.ts';
+import { AddressFamily, canonicalCidr, formatCidr, formatIpAddress, parseCidr, parseIpAddress } from './cidr.ts';
+import { entryHints } from './request-hints.ts';
+import { decodeAll, type RtnlRequests } from './rtnl-requests.ts';
+
+/** A kind of entries that a network namespace can have any number of, with its messages. */
+export interface EntryTable<Entry> {
+  /** As in VFConfig. */
+  name: 'rules' | 'neighbors';
+  /** `RTM_NEW*` and `RTM_GET*` of Linux `rtnetlink.h`. */
+  newType: number;
+  getType: number;
+  /** What the kernel does if there is such an entry. */
+  flags: number;
+  /** @throws NetlinkError `netlink-invalid` */
+  encode(entry: Entry, index: number): Uint8Array[];
+  /** The payload of a request for the entries of a link, or of the namespace. */
+  encodeFilter(index: number): Uint8Array[];
+  /** `undefined` for entries of other kinds. */
+  decode(message: Buffer): Entry | undefined;
+  /** Equal for equal entries, in whatever notation they are written. */
+  format(entry: Entry): string;
+}
+
+/** See `RtnlConnection.entries`. */
+export async function readEntries<Entry>(
+  requests: RtnlRequests,
+  table: EntryTable<Entry>,
+  index: number,
+  most: number,
+): Promise<Entry[] | undefined> {
+  const subject = requests.subject(`list ${table.name}`);
+  const request = { type: table.getType, payload: table.encodeFilter(index) };
+  const messages = await requests.dumpOf(index, request, subject, most);
+  return messages.length >= most ? undefined : decodeAll(messages, table.newType, table.decode, subject);
+}
+
+/** See `RtnlConnection.addEntry`. */
+export async function addEntry<Entry>(
+  requests: RtnlRequests,
+  table: EntryTable<Entry>,
+  index: number,
+  entry: Entry,
+): Promise<void> {
+  const subject = requests.subject(`set ${table.name} (${table.format(entry)}) of link`, index, entryHints);
+  await requests.send({ type: table.newType, flags: table.flags, payload: table.encode(entry, index) }, subject);
+}
+
+/** Sends packets of a network namespace to a routing table. It has a source or a destination, with prefix length. */
+export interface Rule {
+  /** Rules with a low number come first. */
+  priority: number;
+  source?: string | undefined;
+  destination?: string | undefined;
+  table: number;
+}
+
+/** `FRA_*` of Linux `fib_rules.h`. */
+const RuleAttribute = { destination: 1, source: 2, priority: 6, table: 15 } as const;
+/** `FR_ACT_TO_TBL`. */
+const actionTable = 1;
+/** `struct fib_rule_hdr` and `struct ndmsg`. */
+const headerBytes = 12;
+
+export const ruleTable: EntryTable<Rule> = {
+  name: 'rules',
+  newType: 32,
+  getType: 34,
+  flags: FlagsNew.CREATE | FlagsNew.EXCL,
+  encode({ priority, source, destination, table }) {
+    const [from, to] = [source, destination].map((cidr) => (cidr === undefined ? undefined : parseCidr(cidr)));
+    const family = (from ?? to)?.family;
+    if (family === undefined) throw invalid('a rule has neither source nor destination', 'give it one of the two');
+    const header = Buffer.alloc(headerBytes);
+    header.set([family, to?.prefixLength ?? 0, from?.prefixLength ?? 0]);
+    header[7] = actionTable;
+    const attributes: Attribute[] = [
+      { type: RuleAttribute.priority, value: putU32(priority) },
+      { type: RuleAttribute.table, value: putU32(table) },
+    ];
+    if (from !== undefined) attributes.push({ type: RuleAttribute.source, value: from.octets });
+    if (to !== undefined) attributes.push({ type: RuleAttribute.destination, value: to.octets });
+    return [header, ...encodeAttributes(attributes)];
+  },
+  encodeFilter: () => [Buffer.alloc(headerBytes)],
+  decode(message) {
+    const [family, toLength = 0, fromLength = 0] = message;
+    if (family !== AddressFamily.ipv4 && family !== AddressFamily.ipv6) return undefined;
+    if (message[7] !== actionTable) return undefined;
+    const attributes = new Attributes(message.subarray(headerBytes));
+    const number = (type: number) => getU32(attributes.get(type) ?? Buffer.alloc(4));
+    const anywhere = Buffer.alloc(family === AddressFamily.ipv4 ? 4 : 16);
+    const network = (type: number, length: number) => formatCidr(attributes.get(type) ?? anywhere, length);
+    return {
+      priority: number(RuleAttribute.priority),
+      source: network(RuleAttribute.source, fromLength),
+      destination: network(RuleAttribute.destination, toLength),
+      table: number(RuleAttribute.table),
+    };
+  },
+  format({ priority, source, destination, table }) {
+    const [from, to] = [source ?? '/0', destination ?? '/0'];
+    // For the kernel, all addresses and none given are the same.
+    const parts = [
+      ...(from.endsWith('/0') ? [] : [`from ${canonicalCidr(from)}`]),
+      ...(to.endsWith('/0') ? [] : [`to ${canonicalCidr(to)}`]),
+    ];
+    const all = `${from}${to}`.includes(':') ? 'from ::/0' : 'from 0.0.0.0/0';
+    return `${priority}: ${parts.join(' ') || all} in table ${table}`;
+  },
+};
+
+/** A permanent entry of a link's ARP or neighbor table. */
+export interface Neighbor {
+  address: string;
+  macAddress: string;
+}
+
+/** `NDA_*` of Linux `neighbour.h`. */
+const NeighborAttribute = { address: 1, macAddress: 2, index: 8 } as const;
+/** `NUD_PERMANENT`. */
+const permanent = 0x80;
+
+export const neighborTable: EntryTable<Neighbor> = {
+  name: 'neighbors',
+  newType: 28,
+  getType: 30,
+  // The kernel may have learned another hardware address already.
+  flags: FlagsNew.CREATE | FlagsNew.REPLACE,
+  encode({ address, macAddress }, index) {
+    const { family, octets } = parseIpAddress(address);
+    const header = Buffer.alloc(headerBytes);
+    header[0] = family;
+    putU32(assertIndex(index)).copy(header, 4);
+    header.writeUInt16LE(permanent, 8);
+    const attributes = [
+      { type: NeighborAttribute.address, value: octets },
+      { type: NeighborAttribute.macAddress, value: parseHardwareAddress(macAddress) },
+    ];
+    return [header, ...encodeAttributes(attributes)];
+  },
+  encodeFilter: (index) => [
+    Buffer.alloc(headerBytes),
+    ...encodeAttributes([{ type: NeighborAttribute.index, value: putU32(assertIndex(index)) }]),
+  ],
+  decode(message) {
+    if ((message.readUInt16LE(8) & permanent) === 0) return undefined;
+    const attributes = new Attributes(message.subarray(headerBytes));
+    const octets = attributes.get(NeighborAttribute.address);
+    const macAddress = decodeHardwareAddress(attributes.get(NeighborAttribute.macAddress));
+    if (octets === undefined || macAddress === undefined) return undefined;
+    return { address: formatIpAddress(octets), macAddress };
+  },
+  format: ({ address, macAddress }) =>
+    `${formatIpAddress(parseIpAddress(address).octets)} at ${macAddress.toLowerCase()}`,
+};
