@@ -16,7 +16,7 @@ export const networkDevicePolicySpec = policySpecSchema.extend({
       operatorRule,
     )
     .meta({
-      description: 'Nodes that the policy is for, by their labels. {}: all nodes.',
+      description: 'Label selector of the nodes that use the policy. {}: all nodes.',
       'x-kubernetes-validations': [
         {
           rule: "!has(self.matchExpressions) || self.matchExpressions.all(each, (each.operator in ['Exists', 'DoesNotExist']) == (!has(each.values) || each.values.size() == 0))",

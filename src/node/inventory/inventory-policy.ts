@@ -41,7 +41,7 @@ const rate = z.int().min(1).max(0xfffffffe);
 /** The physical functions that a rule covers; every field that is given must match. */
 const selectorOf = (values: Values) =>
   z.strictObject({
-    name: values(name).describe('Interface name, or an alternative one.').optional(),
+    name: values(name).describe('Interface name or alternative name.').optional(),
     pciAddress: values(
       inQuotes('a PCI address').regex(pciAddressPattern, 'a PCI address with domain, such as 0000:3b:00.0'),
     ).optional(),
@@ -53,24 +53,24 @@ const selectorOf = (values: Values) =>
 
 const pfRuleOf = (values: Values) =>
   z.strictObject({
-    select: selectorOf(values).describe('The PFs that the rule is about.'),
-    vfs: vfRange.describe('Which VFs are offered. Default: all.').optional(),
+    select: selectorOf(values).describe('PFs that the rule matches.'),
+    vfs: vfRange.describe('VFs to offer. Default: all.').optional(),
     vfDriver: values(name).describe('Only VFs that have this kernel driver, such as vfio-pci.').optional(),
-    numVfs: z.int().min(0).describe('VFs to switch on if none is. Default: as found.').optional(),
+    numVfs: z.int().min(0).describe('Number of VFs to enable if the PF has none. Default: unchanged.').optional(),
     allowInUse: z
       .boolean()
       .describe("Offer VFs also if the PF carries the node's default route or is a port of a bond or bridge.")
       .optional(),
     bandwidth: z
       .strictObject({
-        guaranteedMbps: rate.describe('Mbit/s that each VF is sure of. Without burst it sends no more, either.'),
+        guaranteedMbps: rate.describe('Guaranteed Mbit/s of each VF; also its maximum, unless burst is set.'),
         portMbps: rate.describe('Speed of the port. Default: as the kernel reports it.').optional(),
         burst: z
           .boolean()
-          .describe('Let VFs send more while the port is free. For cards with a minimum rate. Default: false.')
+          .describe('Let VFs send more while the port is idle. Needs a card with minimum rates. Default: false.')
           .optional(),
       })
-      .describe('Claims get no more VFs of a port than it has bandwidth for.')
+      .describe('Limits allocated VFs to the bandwidth of their port.')
       .optional(),
     resourceName: resourceName.optional(),
   });
@@ -80,7 +80,7 @@ const nicRuleOf = (values: Values) =>
     // A rule for everything would take cards from the node merely because they carry no default route.
     select: selectorOf(values)
       .refine((fields) => Object.keys(fields).length > 0, 'at least one field')
-      .meta({ description: 'The NICs that are offered.', minProperties: 1 }),
+      .meta({ description: 'NICs to offer.', minProperties: 1 }),
     resourceName: resourceName.optional(),
   });
 
@@ -109,7 +109,7 @@ const rulesOf = (values: Values) => ({
   pfs: z.array(pfRuleOf(values)).max(mostRules).optional(),
   nics: z.array(nicRuleOf(values)).max(mostRules).optional(),
   resourceName: resourceName.optional(),
-  health: health.describe('What is done about a condition besides the taint.').optional(),
+  health: health.describe('Reactions to a condition besides the taint.').optional(),
   taints: taints.describe('Effect of the taint for each condition of a device. Default: NoSchedule.').optional(),
 });
 
