@@ -255,7 +255,7 @@ export function convertCommand(): Command {
 export function completionCommand(...shells: Shell[]): Command {
   const command: Command = new Command('completion')
     .description('print the completion script of a shell, or completions for the given words')
-    .addArgument(new Argument('<shell>', 'target of the script').choices(shells))
+    .addArgument(new Argument('<shell>', 'shell, or kubectl').choices(shells))
     .argument('[word...]', 'words of the command line after the command name; the last one is to be completed')
     .action((shell: Shell, words: string[]) =>
       runTool(async () => {

@@ -269,7 +269,7 @@ class Validator {
     return isValid ? found : undefined;
   }
 
-  /** As when the claim is prepared: what its class sets and allows counts, too. */
+  /** Checks a claim against its classes, as prepare does. */
   #checkWithClasses({ document, at, identity, devices, configs }: ClaimToCheck): void {
     const { driverName, openClaimFields } = this.#options;
     const isConfigured = (name: string) =>

@@ -79,7 +79,7 @@ export function readInstance(kubeletPluginsDir: string, driverName?: string): In
 }
 
 /**
- * Settings of an instance that are valid here: some of its paths are those of its container only. The file of the policy is not
+ * Returns the settings of an instance that are valid here: some of its paths exist only in its container. The policy file is not
  * among them: another policy than that of the file may be in force.
  */
 export function settingsHere({ settings, mounts }: InstanceFacts): Partial<Settings> {

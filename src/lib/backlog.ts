@@ -1,4 +1,4 @@
-/** Long enough for a pod that is being replaced to be served first. */
+/** Delay before queued work, long enough to serve the successor of a replaced pod first. */
 const restMs = 1_000;
 
 /** Tasks that can wait: they run a second after the first of them has come, one at a time between other events. Their errors are dropped. */

@@ -4,7 +4,7 @@ import type { Clock } from './clock.ts';
 import { loadKoffi } from './koffi.ts';
 import { periods } from './waiting-times.ts';
 
-/** How to wait for others who have a file open. */
+/** Waits until other processes close a file. */
 export interface FileWait {
   /**
    * Waits until a condition is met that becomes true only when others close the file.

@@ -97,7 +97,7 @@ function valuesOf({ matchLabels = {}, matchExpressions = [] }: LabelSelector): M
   ]);
 }
 
-/** A rule whose devices the class narrows hides the VFs that it covers besides from the rules after it. */
+/** Reports a rule that covers VFs of later rules, since only its class narrows the selection. */
 function reportHidden(report: ConversionReport, one: RuleForNodes, later: readonly RuleForNodes[]): void {
   if (one.narrowedBy === undefined) return;
   const hidden = later.find(({ rule }) => rule.resourceName !== one.rule.resourceName && mayOverlap(one.rule, rule));

@@ -34,7 +34,7 @@ export class ScanSchedule implements Disposable {
   #hostWatch: Disposable | undefined;
   /** Whether changes of the node are reported; otherwise it is scanned at each tick. */
   #isWatched = true;
-  /** How many scans are due even without further changes. */
+  /** Number of scans that are due even without further changes. */
   #scansLeft = 0;
   #scannedAtMs = 0;
   /** Whether the node or claims have changed since the last tick. */

@@ -27,11 +27,11 @@ export interface ClaimWorkOptions {
   files: MetadataCalls;
   /** Configures a VF from outside once more, before it is attached: its PF may have been reset since it was prepared. */
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
-  /** Called with what is in the pod of each VF that was attached before, and read. */
+  /** Called with the state in the pod of each VF that was already attached. */
   onRead?: (claim: StoredClaim, device: StoredDevice, state: VfState) => void;
 }
 
-/** Told of each device that is attached or read. */
+/** Gets each device that is attached or read. */
 export interface DeviceSteps {
   deviceBegins(device: StoredDevice): void;
   deviceReady(): void;

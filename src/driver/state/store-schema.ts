@@ -91,7 +91,7 @@ function checkIntact(database: Database, path: string): void {
 
 /** What to do about a store that cannot be read. */
 export const damagedHint =
-  'drain the node, so that no pod has a VF any more, stop the driver, move the file away together with those beside it that begin with its name, and start the driver';
+  'drain the node, so that no pod has a VF, stop the driver, move the file and its -wal and -shm files away, and start the driver';
 
 function checkVersion(found: number, path: string): void {
   if (found <= schemaVersion) return;

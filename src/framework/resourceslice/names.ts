@@ -30,7 +30,7 @@ export function dnsLabelProblem(text: string): string | undefined {
 export function attributeNameProblem(text: string, driver: string): string | undefined {
   const [id = '', domain, ...rest] = text.split('/').reverse();
   if (rest.length > 0) return 'has more than one "/" in its name';
-  if (domain === driver) return `must be named "${id}": a driver does not qualify its own names`;
+  if (domain === driver) return `must be named "${id}": names of the driver itself have no domain`;
   if (domain !== undefined && !(domain.length <= 63 && isDnsSubdomain(domain))) {
     return `must have a DNS subdomain of at most 63 characters before the "/"`;
   }

@@ -83,7 +83,7 @@ describe('OrphanedFiles', () => {
     expect(logger.messages('warn')).toHaveLength(length);
   });
 
-  it('removes files of such claims outside of their directories, and nothing of others', async () => {
+  it('removes files that unstored claims left outside of their directories, and no files of others', async () => {
     const list = () =>
       [cdiDir, attributesDir, downwardApiDir].map((path) => readdirSync(path, { recursive: true }).sort());
     await layDown('kept');

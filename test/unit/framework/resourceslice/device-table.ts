@@ -62,7 +62,7 @@ export const badDevices: [what: string, device: Partial<Device>, message: string
   [
     "the driver's own domain",
     { attributes: { [`${testDriver}/mtu`]: { int: 1 } } },
-    `attributes[${testDriver}/mtu] must be named "mtu": a driver does not qualify its own names`,
+    `attributes[${testDriver}/mtu] must be named "mtu": names of the driver itself have no domain`,
   ],
   [
     'too many attributes and capacities',

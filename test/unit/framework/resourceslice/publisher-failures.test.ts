@@ -227,7 +227,9 @@ describe('SlicePublisher on failures', () => {
     expect(bench.writes()).toHaveLength(4);
   });
 
-  it('does not rewrite what a server drops beside taints, to which it adds the time', async ({ own: bench }) => {
+  it('does not rewrite a slice for fields that the server drops, or for the times that it adds to taints', async ({
+    own: bench,
+  }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
       for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) {
         delete device.bindsToNode;

@@ -40,7 +40,7 @@ describe('Sysfs.networkFunctions', () => {
     expect([...(await sysfs.rdmaDevices()).keys()]).toEqual([pciAddress]);
   });
 
-  it('reads again what vanished during the scan, and may soon be another function', async () => {
+  it('reads a function again that vanished during the scan, since another may replace it', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     rmSync(device(pfAddress, 'class'));
     const report = await sysfs.networkFunctions();
