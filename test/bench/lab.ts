@@ -14,7 +14,7 @@ import { buildClaim, buildNode, buildPod, type Identified, testDriver, testNode 
 import { defaultSettings } from '../doubles/settings.ts';
 import { startTlsFront } from '../doubles/tls-front.ts';
 import type { BenchOptions } from './bench.ts';
-import { ShippedDriver } from './shipped-driver.ts';
+import { ShippedDriver, type ShippedDriverOptions } from './shipped-driver.ts';
 
 export interface LabOptions extends Pick<BenchOptions, 'imageDir' | 'workDir'> {
   simulate: Simulation;
@@ -83,13 +83,16 @@ export class Lab implements AsyncDisposable {
 
   /**
    * Starts the driver and waits until it is known to kubelet and runtime.
-   * @param preload a module that is loaded before it, and answers what it is asked
+   * @param process how Node.js is started
    */
-  async startDriver(more: Partial<Settings> = {}, preload?: string): Promise<ShippedDriver> {
+  async startDriver(
+    more: Partial<Settings> = {},
+    process: Pick<ShippedDriverOptions, 'preload' | 'engine'> = {},
+  ): Promise<ShippedDriver> {
     // Each start has another pod UID, as after an update.
     const settings = { ...this.settings, podUid: randomUUID(), ...more };
     const env = serviceEnv(this.apiPort);
-    const driver = new ShippedDriver(this.imageDir, settings, { logPath: this.#logPath, env, preload });
+    const driver = new ShippedDriver(this.imageDir, settings, { ...process, logPath: this.#logPath, env });
     this.#driver = driver;
     await Promise.all([
       this.#kubelet.waitForDriver(testDriver, 60_000),

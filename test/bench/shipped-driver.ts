@@ -22,6 +22,8 @@ export interface ShippedDriverOptions {
   env?: Record<string, string>;
   /** A module that is loaded before the driver, with a channel to this process. */
   preload?: string | undefined;
+  /** Options of Node.js. Default: those of our image. */
+  engine?: readonly string[] | undefined;
 }
 
 /** The driver as started by the image, in a separate process. Its log goes to a file that no process has to read. */
@@ -29,9 +31,13 @@ export class ShippedDriver implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly #exit: Promise<unknown>;
 
-  constructor(imageDir: string, settings: Settings, { logPath, env = {}, preload }: ShippedDriverOptions) {
+  constructor(
+    imageDir: string,
+    settings: Settings,
+    { logPath, env = {}, preload, engine = nodeFlags }: ShippedDriverOptions,
+  ) {
     const log = openSync(logPath, 'a');
-    const flags = preload === undefined ? nodeFlags : [...nodeFlags, `--import=${preload}`];
+    const flags = preload === undefined ? engine : [...engine, `--import=${preload}`];
     this.#child = spawn(process.execPath, [...flags, join(imageDir, programPath), 'run', ...driverFlags(settings)], {
       stdio: ['ignore', log, log, ...(preload === undefined ? [] : ['ipc' as const])],
       env: { ...process.env, ...nodeEnv(imageDir), ...env },

@@ -9,7 +9,7 @@ import type { Bench, BenchOptions } from '../bench.ts';
 import { Lab, type LabPod, prepare, unprepare } from '../lab.ts';
 import { type Counter, counted, type Reading } from '../ledger/counted.ts';
 import { type BenchResult, type Row, row, type Table } from '../result.ts';
-import type { ShippedDriver } from '../shipped-driver.ts';
+import { residentMb, type ShippedDriver } from '../shipped-driver.ts';
 import { summarize } from '../stats.ts';
 
 const repo = fileURLToPath(new URL('../../../', import.meta.url));
@@ -35,6 +35,10 @@ type Ledger = Record<Phase, Entry[]>;
 /** A program whose pods are counted. */
 interface Side {
   imageDir: string;
+  /** Options of Node.js; absent: those of our image. */
+  engine?: readonly string[];
+  /** Resident memory after the pods of each round, MB. */
+  memoryMb: number[];
   /** By number of pods at once. */
   ledgers: Map<number, Ledger>;
 }
@@ -53,15 +57,16 @@ export const podBench: Bench = {
     const sizes = isFull ? [1, 30] : [1, 2];
     const rounds = isFull ? 4 : 1;
     await using stack = new AsyncDisposableStack();
-    const ours: Side = { imageDir: options.imageDir, ledgers: new Map() };
+    const ours: Side = { imageDir: options.imageDir, memoryMb: [], ledgers: new Map() };
     const sides = [ours];
     if (options.against !== undefined) {
-      sides.push({ imageDir: await buildCommit(options.against, options.workDir, stack), ledgers: new Map() });
+      const built = await buildCommit(options.against, options.workDir, stack);
+      sides.push({ ...built, memoryMb: [], ledgers: new Map() });
     }
     for (let round = 0; round < rounds; round++) {
       for (const [number, side] of sides.entries()) {
         options.progress(`pod: round ${round + 1} of ${rounds}${number === 0 ? '' : `, ${options.against}`}`);
-        await countPods({ ...options, imageDir: side.imageDir }, sizes, side.ledgers);
+        await countPods({ ...options, imageDir: side.imageDir }, sizes, side);
       }
     }
     return toResult(sizes, ours, sides[1], options.against);
@@ -69,10 +74,11 @@ export const podBench: Bench = {
 };
 
 /** Starts the driver and counts pods, after some that do not count. */
-async function countPods(options: BenchOptions, sizes: readonly number[], ledgers: Side['ledgers']): Promise<void> {
+async function countPods(options: BenchOptions, sizes: readonly number[], side: Side): Promise<void> {
+  const { ledgers, engine } = side;
   const most = Math.max(...sizes);
   await using lab = await Lab.start({ ...options, simulate: { pfs: 1, vfsPerPf: most } });
-  const driver = await lab.startDriver({}, join(repo, 'test/bench/ledger/preload.ts'));
+  const driver = await lab.startDriver({}, { preload: join(repo, 'test/bench/ledger/preload.ts'), engine });
   const devices = await lab.devices();
   using stack = new DisposableStack();
   const namespaces = Array.from({ length: most }, (_, index) => stack.use(new TestNetns(`pod${index}`)));
@@ -97,6 +103,7 @@ async function countPods(options: BenchOptions, sizes: readonly number[], ledger
     // Several that come alone, as one takes less than the clock of the processor can tell apart.
     for (let done = 0; done < (size === 1 ? 5 : 1); done++) await life(size, ledger);
   }
+  side.memoryMb.push(residentMb(driver.pid));
 }
 
 /** The lives of pods that are started at once; each phase ends when all have passed it. */
@@ -136,8 +143,12 @@ function difference(before: Reading, after: Reading, pods: number): Entry {
   return entry;
 }
 
-/** Makes the program of another commit, in a work tree of its own. @returns the image's folder */
-async function buildCommit(commit: string, workDir: string, stack: AsyncDisposableStack): Promise<string> {
+/** Makes the program of another commit, in a work tree of its own. @returns the image's folder, and its options of Node.js */
+async function buildCommit(
+  commit: string,
+  workDir: string,
+  stack: AsyncDisposableStack,
+): Promise<Required<Pick<Side, 'imageDir' | 'engine'>>> {
   const [tree, imageDir] = [join(workDir, 'against'), join(workDir, 'against-image')];
   const git = (...args: string[]) =>
     execFileSync('git', ['-C', repo, ...args], { stdio: ['ignore', 'ignore', 'inherit'] });
@@ -147,7 +158,8 @@ async function buildCommit(commit: string, workDir: string, stack: AsyncDisposab
   const make = `import { makeShippedDriver } from './test/bench/shipped-driver.ts'; await makeShippedDriver(process.argv[1]);`;
   const args = ['--input-type=module', '-e', make, imageDir];
   execFileSync(process.execPath, args, { cwd: tree, stdio: ['ignore', 'ignore', 'inherit'] });
-  return imageDir;
+  const { nodeFlags } = (await import(join(tree, 'deploy/image/layout.ts'))) as { nodeFlags: readonly string[] };
+  return { imageDir, engine: nodeFlags };
 }
 
 const counters = Object.keys(counted) as Counter[];
@@ -159,7 +171,8 @@ function emptyLedger(): Ledger {
 }
 
 function toResult(sizes: readonly number[], ours: Side, other: Side | undefined, against = ''): BenchResult {
-  const rows: Row[] = [];
+  const memory = other && { what: against, ...summarize(other.memoryMb) };
+  const rows: Row[] = [row('memory after these pods', 'MB', summarize(ours.memoryMb), memory)];
   const tables: Table[] = [];
   for (const size of sizes) {
     const [ledger, reference] = [ours.ledgers.get(size)!, other?.ledgers.get(size)];
