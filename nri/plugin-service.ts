@@ -99,7 +99,7 @@ export class PluginService {
     this.#options.onReady(this.#runtime ?? parseRuntimeInfo({}));
   }
 
-  /** No runtime has been seen to call it; they close the connection, so it is enough to agree. */
+  /** Only logs the call: known runtimes close the connection instead. */
   #shutdown(): Reply {
     this.#options.logger.info({}, 'the runtime is shutting down');
     return {};

@@ -16,7 +16,7 @@ const logBytes = 4_000_000;
 export interface BundleOptions extends DriverPodsOptions {
   /** Folder to make. */
   out: string;
-  /** Empty: all that have a pod of the driver. */
+  /** Names of nodes; empty for all with a pod of the driver. */
   nodes: readonly string[];
 }
 

@@ -32,7 +32,7 @@ export async function execInPod(config: KubeConfig, name: ContainerName, command
   const output = Promise.all([buffer(stdout), buffer(stderr)]);
   const { promise: ended, resolve, reject } = Promise.withResolvers<V1Status>();
   for (const stream of [stdout, stderr]) limitOutput(stream, () => reject(fail(`more than ${mostOutputBytes} bytes`)));
-  const timer = setTimeout(() => reject(fail(`no end within ${timeoutMs} ms`)), timeoutMs);
+  const timer = setTimeout(() => reject(fail(`not finished within ${timeoutMs} ms`)), timeoutMs);
   // Rejections are awaited below, but only after the connection is open.
   for (const each of [ended, output]) each.catch(() => undefined);
   try {

@@ -35,7 +35,7 @@ export class PrepareProgress {
     });
   }
 
-  /** A claim is prepared, or gone. */
+  /** Ends the wait of a claim that is prepared or deleted. */
   end(claimUid: string): void {
     this.#waiting.delete(claimUid);
   }

@@ -135,7 +135,7 @@ export class DeviceList implements AsyncDisposable {
     };
   }
 
-  /** Of the last scan that did not fail. */
+  /** Report of the last successful scan. */
   get report(): Readonly<InventoryReport> {
     return this.#known.report;
   }

@@ -41,7 +41,7 @@ export class KnownDevices {
   #scannedAt = new Date(0);
   /** Why the last scan failed; absent: it did not. */
   #failure: unknown;
-  /** Of the last scan that did not fail. */
+  /** Report of the last successful scan. */
   #report: InventoryReport = emptyReport();
   /** What was logged of the last scan. */
   #logged = '';
@@ -70,7 +70,7 @@ export class KnownDevices {
     return this.#failure;
   }
 
-  /** Of the last scan that did not fail. */
+  /** Report of the last successful scan. */
   get report(): Readonly<InventoryReport> {
     return this.#report;
   }

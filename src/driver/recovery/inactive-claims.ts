@@ -30,7 +30,7 @@ export interface InactiveClaimsOptions {
 
 /** What to do with a claim: unprepare it, prepare it for the next pod, or complete its prepare, which was interrupted. */
 type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 'complete' }) & {
-  /** In how many sweeps in a row this must be the verdict. */
+  /** Number of consecutive sweeps that must reach this verdict. */
   sweeps: number;
 };
 

@@ -13,7 +13,7 @@ export type ExclusionReason =
   | 'has-address'
   /** The node has a VLAN, macvlan or the like on one of its interfaces. */
   | 'has-upper'
-  /** As the first two, for its PF. */
+  /** The first two reasons, but for its PF. */
   | 'pf-carries-default-route'
   | 'pf-enslaved'
   /** The policy selects other VFs. */

@@ -184,7 +184,7 @@ describe('a container that can never be served', () => {
     expect(await waiter.outcome).toMatchObject({ code: 1, stderr: message('the container has ended') });
   });
 
-  it('ends when that process is dead but not reaped', async () => {
+  it('ends when the first process is dead but not reaped', async () => {
     // A shell that becomes a program which does not wait for its children.
     const script = 'sleep 1000 & echo $!; exec sleep 1000';
     const parent = spawn('sh', ['-c', script], { stdio: ['ignore', 'pipe', 'ignore'] });

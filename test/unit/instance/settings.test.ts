@@ -12,7 +12,7 @@ describe('settings', () => {
     expect(flagNames.map(flagOf)).toEqual(expect.arrayContaining(['--http-tls-dir', '--reconcile-interval']));
   });
 
-  it('are parsed from the arguments that they are formatted to', async () => {
+  it('are parsed back from their formatted arguments', async () => {
     let read: unknown;
     run?.action((options) => {
       read = options;

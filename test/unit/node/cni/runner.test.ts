@@ -281,7 +281,7 @@ describe('concurrent CNI operations', () => {
     expect((await runner.cachedAttachments()).attachments.map(({ attachment }) => attachment.ifName)).toEqual(['net2']);
   });
 
-  it('return to a caller whose time is over while they wait', async () => {
+  it('fail when the time of their caller ends before they start', async () => {
     const stop = join(dir.path, 'stop');
     plugins.write('sriov', `while [ ! -e ${stop} ]; do sleep 0.05; done; echo {}`);
     const running = runner.add(attachmentOf(['sriov']), never);
