@@ -142,9 +142,13 @@ export const wrongInputs: readonly WrongInput[] = [
     1,
     'attach: "cni" needs either cni or networkAttachmentDefinition, and has none',
   ]),
+  inFile('an LACP rate without LACP', classWith('bond: { name: bond0, lacpRate: fast }'), [
+    1,
+    'bond.lacpRate: is for mode 802.3ad only',
+  ]),
   inFile('a bond mode that is not there', classWith('bond: { name: bond0, mode: fastest }'), [
     1,
-    'bond.mode: "balance-rr" or "active-backup" or "balance-xor" or "broadcast" or "802.3ad" is needed',
+    'bond.mode: "balance-rr" or "active-backup" or "balance-xor" or "broadcast" or "802.3ad" or "balance-tlb" or "balance-alb" is needed',
   ]),
   inFile('IPv6 with an MTU below 1280', classWith('mtu: 1200, addresses: ["2001:db8::1/64"]'), [
     1,

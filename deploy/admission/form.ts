@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { bondOptionModes } from '../../src/driver/api/bond-config.ts';
 
 /** The parts of JSON schema that zod generates for the schemas of VFConfig. */
 interface Schema {
@@ -34,6 +35,18 @@ function interfaceName(x: string): string {
   return `(${x}.size() >= 1 && ${x}.size() <= 15 && ${x}.matches("^[!-$&-.0-9;-~]*(%d[!-$&-.0-9;-~]*)?$") && !(${x} in [".", "..", "all", "default"]))`;
 }
 
+function bond(x: string): string {
+  const mode = `(has(${x}.mode) ? ${x}.mode : "active-backup")`;
+  const checks = [
+    ...Object.entries(bondOptionModes).map(
+      ([key, modes]) => `(!has(${x}.${key}) || ${mode} in ${JSON.stringify(modes)})`,
+    ),
+    `(has(${x}.arpInterval) == has(${x}.arpTargets))`,
+    `(!has(${x}.arpInterval) || !has(${x}.miimon))`,
+  ];
+  return `(${checks.join(' && ')})`;
+}
+
 function route(x: string): string {
   const fits = (address: string) => `${address}.contains(":") == ${x}.destination.contains(":")`;
   const isDirect = `!has(${x}.gateway) && !has(${x}.nextHops)`;
@@ -56,7 +69,8 @@ const formats: Record<string, (x: string) => string> = {
   'mac-address': (x) =>
     `(${x}.matches("^[0-9a-fA-F][02468aceACE](:[0-9a-fA-F]{2}){5}$") && ${x} != "00:00:00:00:00:00")`,
   'interface-name': interfaceName,
-  bond: (x) => `(!has(${x}.failOverMac) || !has(${x}.mode) || ${x}.mode == "active-backup")`,
+  bond,
+  ipv4: (x) => `(isIP(${x}) && !${x}.contains(":"))`,
   'bond-name': (x) => `(${interfaceName(x)} && !${x}.contains("%"))`,
   rule: (x) =>
     `((has(${x}.source) || has(${x}.destination)) && (!has(${x}.source) || !has(${x}.destination) || ${x}.source.contains(":") == ${x}.destination.contains(":")))`,

@@ -209,6 +209,11 @@ const fields: Record<string, fc.Arbitrary<unknown>> = {
       mode: fc.constantFrom('active-backup', '802.3ad', 'balance-alb', 'Active-Backup'),
       miimon: number(10, 10_000),
       failOverMac: fc.constantFrom('none', 'active', 'follow', 'all'),
+      xmitHashPolicy: fc.constantFrom('layer2', 'vlan+srcmac', 'layer4'),
+      lacpRate: fc.constantFrom('slow', 'fast', 1),
+      adSelect: fc.constantFrom('stable', 'count', 'Count'),
+      arpInterval: number(100, 60_000),
+      arpTargets: fc.array(addressTexts, { maxLength: 17 }),
     }),
   ),
   sysctls: fc.dictionary(

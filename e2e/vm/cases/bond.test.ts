@@ -1,4 +1,6 @@
 import { describe, expect } from 'vitest';
+import { type NewBond, RtnlConnection } from '../../../src/node/netlink/index.ts';
+import { TestNetns } from '../../../test/doubles/netns.ts';
 import { activeIn, type Failover, failOver, setCable } from '../failover.ts';
 import { detailedLinks, linkOf, networkDataOf, vfAt } from '../vfs.ts';
 import { deviceName } from '../vm-node.ts';
@@ -34,5 +36,31 @@ describe('a bond of VFs of two cards', () => {
     // A bond does not return to its first member by itself: that would be another interruption.
     await node.startDriver();
     expect(activeIn(await node.metadataOnHost(bonded))).toEqual([false, true]);
+  });
+});
+
+describe('RtnlConnection.createBond', () => {
+  it.for([
+    [
+      { mode: 'balance-xor', miimonMs: 50, xmitHashPolicy: 'layer3+4' },
+      { miimon: 50, xmit_hash_policy: 'layer3+4' },
+    ],
+    [
+      { mode: '802.3ad', miimonMs: 100, xmitHashPolicy: 'encap2+3', lacpRate: 'fast', adSelect: 'count' },
+      { xmit_hash_policy: 'encap2+3', ad_lacp_rate: 'fast', ad_select: 'count' },
+    ],
+    [
+      { mode: 'active-backup', arpIntervalMs: 500, arpTargets: ['192.0.2.1', '192.0.2.2'], failOverMac: 'active' },
+      { miimon: 0, arp_interval: 500, arp_ip_target: ['192.0.2.1', '192.0.2.2'], fail_over_mac: 'active' },
+    ],
+    [{ mode: 'balance-tlb', miimonMs: 100, xmitHashPolicy: 'vlan+srcmac' }, { xmit_hash_policy: 'vlan+srcmac' }],
+    [{ mode: 'balance-alb', miimonMs: 100 }, { miimon: 100 }],
+  ] as const)('sets each option that iproute2 shows: %j', async ([options, shown]) => {
+    using own = new TestNetns();
+    using netns = own.open();
+    using connection = RtnlConnection.open(netns);
+    await connection.createBond({ name: 'bond0', ...options } as NewBond);
+    const [{ linkinfo }] = own.ip('-d', 'link', 'show', 'dev', 'bond0');
+    expect(linkinfo.info_data).toMatchObject({ mode: options.mode, ...shown });
   });
 });

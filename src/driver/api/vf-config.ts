@@ -1,28 +1,17 @@
 import * as z from 'zod';
 import {
-  AddressFamily,
-  bondModes,
-  failOverMacs,
   interfaceSysctlPattern,
   isNetwork,
-  isUnicast,
   type Neighbor,
   parseCidr,
-  parseHardwareAddress,
-  parseIpAddress,
   type RouteHop,
   type Rule,
 } from '../../node/netlink/index.ts';
-import { attachModes, type BondConfig, type RouteConfig, type VfConfig, type VfSettings } from '../model/index.ts';
+import { attachModes, type RouteConfig, type VfConfig, type VfSettings } from '../model/index.ts';
+import { bond } from './bond-config.ts';
 import { dialectsSchema } from './dialects-config.ts';
 import type { FieldsOf } from './fields-of.ts';
-
-/** @param format how deploy/admission writes the same check in CEL */
-const checked = (format: string, check: (text: string) => boolean, what: string) =>
-  z
-    .string()
-    .refine(check, { error: (issue) => `${JSON.stringify(issue.input)} is not ${what}` })
-    .meta({ format });
+import { checked, isCidr, isInterfaceAddress, isInterfaceName, isIpAddress, isMacAddress } from './text-checks.ts';
 
 export const kubernetesName = z
   .string()
@@ -50,32 +39,6 @@ const vfProperties = z
     maxTxRate: z.int().min(0).max(0xfffffffe).describe('Maximum transmit rate, Mbit/s; 0: no limit.').optional(),
   } satisfies FieldsOf<VfSettings>)
   .describe('Settings of the VF at its PF.');
-
-const bond = z
-  .strictObject({
-    name: z
-      .string()
-      .refine((name) => isInterfaceName(name) && !name.includes('%'), 'an interface name, without "%"')
-      .meta({ format: 'bond-name' })
-      .describe('Name of the bond in the pod. Requests of one claim with the same bond are its members.'),
-    mode: z.enum(bondModes).describe('Bonding mode. Default: active-backup.').optional(),
-    miimon: z
-      .int()
-      .min(10)
-      .max(10_000)
-      .describe('Interval between link checks of its members, ms. Default: 100.')
-      .optional(),
-    failOverMac: z
-      .enum(failOverMacs)
-      .describe('Which MAC address it has after a failover, with active-backup only. Default: active.')
-      .optional(),
-  } satisfies FieldsOf<BondConfig>)
-  .refine(({ mode = 'active-backup', failOverMac }) => failOverMac === undefined || mode === 'active-backup', {
-    path: ['failOverMac'],
-    error: 'is for mode active-backup only',
-  })
-  .meta({ format: 'bond' })
-  .describe('Joins VFs of one claim into one interface, which gets addresses, routes, mtu and sysctls.');
 
 const sysctlValueRule = 'must be a number, or a text of at most 128 letters, digits and " .,:_-"';
 const sysctls = z
@@ -196,11 +159,6 @@ const neighbor = z.strictObject({
   macAddress: checked('mac-address', isMacAddress, 'six octets with colons, neither a multicast address nor zero'),
 } satisfies FieldsOf<Neighbor>);
 
-/** Printable ASCII without blank, `/` and `:`, and at most one `%`, as `%d`. */
-const interfaceNamePattern = /^[!-$&-.0-9;-~]*(%d[!-$&-.0-9;-~]*)?$/;
-/** The kernel keeps sysctls of all interfaces under `all` and `default`: an interface of that name would share them. */
-const reservedInterfaceNames = ['.', '..', 'all', 'default'];
-
 /**
  * What a claim or a DeviceClass may ask for its VFs: opaque parameters of kind `VFConfig`, `netdra.dev/v1alpha1`.
  * Everything is optional; what is absent stays as the VF has it. Described for users in docs/vfconfig.md.
@@ -267,39 +225,3 @@ export const vfConfigSchema = z.strictObject({
   bond: bond.optional(),
   dialects: dialectsSchema.optional(),
 } satisfies FieldsOf<VfConfig & { apiVersion: string; kind: string }>);
-
-/** IPv4 in the form of IPv6 is refused: admission policies cannot read it. */
-function isCidr(text: string): boolean {
-  return succeeds(() => parseCidr(text)) && !isMapped(text);
-}
-
-function isMapped(text: string): boolean {
-  const [address = ''] = text.split('/');
-  return address.includes(':') && parseIpAddress(address).family === AddressFamily.ipv4;
-}
-
-function isIpAddress(text: string): boolean {
-  return !text.includes('/') && isCidr(`${text}/${text.includes(':') ? 128 : 32}`);
-}
-
-function isInterfaceName(name: string): boolean {
-  const isShort = name.length >= 1 && name.length <= 15;
-  return isShort && interfaceNamePattern.test(name) && !reservedInterfaceNames.includes(name);
-}
-
-function isInterfaceAddress(text: string): boolean {
-  return isCidr(text) && isUnicast(parseCidr(text));
-}
-
-function isMacAddress(text: string): boolean {
-  return succeeds(() => parseHardwareAddress(text));
-}
-
-function succeeds(task: () => unknown): boolean {
-  try {
-    task();
-    return true;
-  } catch {
-    return false;
-  }
-}

@@ -1,4 +1,14 @@
-import type { BondMode, FailOverMac, Neighbor, RouteHop, RouteScope, Rule } from '../../node/netlink/index.ts';
+import type {
+  AdSelect,
+  BondMode,
+  FailOverMac,
+  LacpRate,
+  Neighbor,
+  RouteHop,
+  RouteScope,
+  Rule,
+  XmitHashPolicy,
+} from '../../node/netlink/index.ts';
 import type { DialectsConfig } from './dialects-config.ts';
 
 /** Who moves a VF into its pod: netdra, the CNI plugins of the claim, or another component. */
@@ -25,7 +35,13 @@ export interface BondConfig {
   mode?: BondMode | undefined;
   /** Interval of link monitoring, ms. */
   miimon?: number | undefined;
+  /** Interval of ARP probes, ms, in place of link monitoring. */
+  arpInterval?: number | undefined;
+  arpTargets?: string[] | undefined;
   failOverMac?: FailOverMac | undefined;
+  xmitHashPolicy?: XmitHashPolicy | undefined;
+  lacpRate?: LacpRate | undefined;
+  adSelect?: AdSelect | undefined;
 }
 
 export interface RouteConfig {

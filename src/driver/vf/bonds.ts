@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { defined } from '../../lib/defined.ts';
 import { isEthernetAddress, type Link, type LinkFinder, type LinkReader } from '../../node/netlink/index.ts';
 import { SandboxError, type VfConfig } from '../model/index.ts';
 import { type LinkConnection, mostPodLinks } from './networks.ts';
@@ -61,7 +62,7 @@ async function makeBond(
   member: Link,
   unfinished?: Link,
 ): Promise<Link> {
-  const { name = '', mode = 'active-backup', miimon = defaultMiimonMs, failOverMac } = bond ?? {};
+  const { name = '', mode = 'active-backup', miimon, failOverMac, arpInterval, ...options } = bond ?? { name: '' };
   const isBackup = mode === 'active-backup';
   const temporary = temporaryName(alias);
   if (unfinished === undefined) {
@@ -69,7 +70,8 @@ async function makeBond(
       name: temporary,
       mtuBytes: mtu ?? member.mtuBytes,
       mode,
-      miimonMs: miimon,
+      ...defined({ ...options, arpIntervalMs: arpInterval }),
+      ...(arpInterval === undefined && { miimonMs: miimon ?? defaultMiimonMs }),
       // With the default of the kernel the other members would need the address of the first one, which most PFs refuse.
       ...(isBackup && { failOverMac: failOverMac ?? 'active' }),
     });

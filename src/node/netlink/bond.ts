@@ -1,16 +1,46 @@
 import { getU8, getU16, putU32 } from 'netlink';
 import { type Attribute, Attributes } from './attributes.ts';
+import { parseIpAddress } from './cidr.ts';
 
 /** `BOND_MODE_*` of Linux `if_bonding.h`: the position is the number. */
-export const bondModes = ['balance-rr', 'active-backup', 'balance-xor', 'broadcast', '802.3ad'] as const;
+export const bondModes = [
+  'balance-rr',
+  'active-backup',
+  'balance-xor',
+  'broadcast',
+  '802.3ad',
+  'balance-tlb',
+  'balance-alb',
+] as const;
 export type BondMode = (typeof bondModes)[number];
 
 /** `BOND_FOM_*` of Linux `bonding.h`: which hardware address the bond has when its active member changes. */
 export const failOverMacs = ['none', 'active', 'follow'] as const;
 export type FailOverMac = (typeof failOverMacs)[number];
 
+/** `BOND_XMIT_POLICY_*` of Linux `if_bonding.h`: which headers decide which member sends a packet. */
+export const xmitHashPolicies = ['layer2', 'layer3+4', 'layer2+3', 'encap2+3', 'encap3+4', 'vlan+srcmac'] as const;
+export type XmitHashPolicy = (typeof xmitHashPolicies)[number];
+
+/** `AD_LACP_*` of Linux `bond_3ad.h`: how often the partner sends LACP frames, every 30 s or every second. */
+export const lacpRates = ['slow', 'fast'] as const;
+export type LacpRate = (typeof lacpRates)[number];
+
+/** `BOND_AD_*` of Linux `bond_3ad.h`: which of several aggregators a bond uses. */
+export const adSelects = ['stable', 'bandwidth', 'count'] as const;
+export type AdSelect = (typeof adSelects)[number];
+
 /** `IFLA_BOND_*` of Linux `if_link.h`. */
-const BondAttribute = { mode: 1, miimon: 3, failOverMac: 13 } as const;
+const BondAttribute = {
+  mode: 1,
+  miimon: 3,
+  arpInterval: 7,
+  arpTargets: 8,
+  failOverMac: 13,
+  xmitHashPolicy: 14,
+  lacpRate: 21,
+  adSelect: 22,
+} as const;
 /** `IFLA_BOND_SLAVE_*`. */
 const MemberAttribute = { state: 1, miiStatus: 2, partnerState: 8 } as const;
 /** `BOND_STATE_ACTIVE` and `BOND_LINK_UP`. */
@@ -22,21 +52,38 @@ const partnerInSync = 0x8;
 /** How a bond uses its members. They cannot be changed once it has any. */
 export interface BondOptions {
   mode: BondMode;
-  /** How often the links of the members are looked at. */
-  miimonMs: number;
+  /** How often the links of the members are looked at. Absent: the bond uses ARP probes. */
+  miimonMs?: number;
+  /** How often the hosts in `arpTargets` are probed. */
+  arpIntervalMs?: number;
+  /** IPv4 addresses. */
+  arpTargets?: string[];
   /** Only for `active-backup`. */
   failOverMac?: FailOverMac;
+  xmitHashPolicy?: XmitHashPolicy;
+  /** Only for `802.3ad`. */
+  lacpRate?: LacpRate;
+  adSelect?: AdSelect;
 }
 
 /** `IFLA_INFO_DATA` of a new bond. The mode comes first: the kernel applies them in its own order, and that is the first. */
-export function encodeBond({ mode, miimonMs, failOverMac }: BondOptions): Attribute[] {
-  return [
-    { type: BondAttribute.mode, value: Buffer.of(bondModes.indexOf(mode)) },
-    { type: BondAttribute.miimon, value: putU32(miimonMs) },
-    ...(failOverMac === undefined
-      ? []
-      : [{ type: BondAttribute.failOverMac, value: Buffer.of(failOverMacs.indexOf(failOverMac)) }]),
-  ];
+export function encodeBond(options: BondOptions): Attribute[] {
+  const { mode, miimonMs, arpIntervalMs, arpTargets = [], failOverMac, xmitHashPolicy, lacpRate, adSelect } = options;
+  const attributes: Attribute[] = [{ type: BondAttribute.mode, value: Buffer.of(bondModes.indexOf(mode)) }];
+  const addPosition = <T>(type: number, names: readonly T[], name: T | undefined) => {
+    if (name !== undefined) attributes.push({ type, value: Buffer.of(names.indexOf(name)) });
+  };
+  if (miimonMs !== undefined) attributes.push({ type: BondAttribute.miimon, value: putU32(miimonMs) });
+  if (arpIntervalMs !== undefined) attributes.push({ type: BondAttribute.arpInterval, value: putU32(arpIntervalMs) });
+  if (arpTargets.length > 0) {
+    const value = arpTargets.map((address, type) => ({ type, value: parseIpAddress(address).octets }));
+    attributes.push({ type: BondAttribute.arpTargets, value });
+  }
+  addPosition(BondAttribute.failOverMac, failOverMacs, failOverMac);
+  addPosition(BondAttribute.xmitHashPolicy, xmitHashPolicies, xmitHashPolicy);
+  addPosition(BondAttribute.lacpRate, lacpRates, lacpRate);
+  addPosition(BondAttribute.adSelect, adSelects, adSelect);
+  return attributes;
 }
 
 /** What the bond says of a link that is a member of one. */

@@ -1,5 +1,16 @@
 export { type Address, isReachable } from './address.ts';
-export { type BondMode, bondModes, type FailOverMac, failOverMacs } from './bond.ts';
+export {
+  type AdSelect,
+  adSelects,
+  type BondMode,
+  bondModes,
+  type FailOverMac,
+  failOverMacs,
+  type LacpRate,
+  lacpRates,
+  type XmitHashPolicy,
+  xmitHashPolicies,
+} from './bond.ts';
 export { assertInterfaceName, isEthernetAddress, maxInterfaceNameBytes, parseHardwareAddress } from './checks.ts';
 export {
   AddressFamily,

@@ -5,6 +5,7 @@ import { checkNesting } from '../../../src/driver/claims/nesting.ts';
 import { closedFields, DriverError, type VfConfig } from '../../../src/driver/model/index.ts';
 import { toNewRoute } from '../../../src/driver/vf/configure-link.ts';
 import type { AllocatedClaim } from '../../../src/framework/kubeletplugin/index.ts';
+import { defined } from '../../../src/lib/defined.ts';
 import { CniError } from '../../../src/node/cni/index.ts';
 import { encodeAddress } from '../../../src/node/netlink/address.ts';
 import { encodeBond } from '../../../src/node/netlink/bond.ts';
@@ -43,8 +44,8 @@ function applyLater({
     for (const rule of rules) ruleTable.encode(rule, 1);
     for (const neighbor of neighbors) neighborTable.encode(neighbor, 1);
     if (bond !== undefined) {
-      const { name, mode = 'active-backup', miimon: miimonMs = 100, failOverMac } = bond;
-      encodeNewLink({ name }, 'bond', encodeBond({ mode, miimonMs, ...(failOverMac && { failOverMac }) }));
+      const { name, mode = 'active-backup', miimon: miimonMs, arpInterval: arpIntervalMs, ...options } = bond;
+      encodeNewLink({ name }, 'bond', encodeBond({ mode, ...defined({ ...options, miimonMs, arpIntervalMs }) }));
     }
     encodeLinkChange(1, {
       ...(interfaceName === undefined ? {} : { name: interfaceName }),

@@ -66,7 +66,12 @@ const samples: {
   },
   allMulticast: { values: [true, false] },
   promiscuous: { values: [false, true] },
-  bond: { values: [{ name: 'bond0' }, { name: 'bond1', mode: '802.3ad', miimon: 50 }] },
+  bond: {
+    values: [
+      { name: 'bond0', arpInterval: 500, arpTargets: ['192.0.2.1'] },
+      { name: 'bond1', mode: '802.3ad', miimon: 50, xmitHashPolicy: 'layer3+4', lacpRate: 'fast', adSelect: 'count' },
+    ],
+  },
   dialects: { values: [{ deviceInfo: { resourceName: 'intel.com/nic' } }, { sriovNetwork: {} }] },
 };
 
@@ -314,8 +319,22 @@ describe('VFConfig validation', () => {
     [{ bond: {} }, /bond\.name: /],
     [{ bond: { name: 'bond%d' } }, /bond\.name: an interface name, without "%"/],
     [{ bond: { name: 'all' } }, /bond\.name: /],
-    [{ bond: { name: 'bond0', mode: 'balance-alb' } }, /bond\.mode: .*"active-backup"/],
+    [{ bond: { name: 'bond0', mode: 'balance-xyz' } }, /bond\.mode: .*"active-backup"/],
     [{ bond: { name: 'bond0', miimon: 0 } }, /bond\.miimon: .*10/],
+    [{ bond: { name: 'bond0', lacpRate: 'fast' } }, /bond\.lacpRate: is for mode 802\.3ad only/],
+    [
+      { bond: { name: 'bond0', xmitHashPolicy: 'layer2' } },
+      /bond\.xmitHashPolicy: is for mode balance-xor, 802\.3ad, b/,
+    ],
+    [{ bond: { name: 'bond0', arpInterval: 100 } }, /bond\.arpInterval: goes with arpTargets/],
+    [
+      { bond: { name: 'bond0', miimon: 100, arpInterval: 100, arpTargets: ['192.0.2.1'] } },
+      /bond\.arpInterval: does not go with miimon/,
+    ],
+    [
+      { bond: { name: 'bond0', arpInterval: 100, arpTargets: ['2001:db8::1'] } },
+      /bond\.arpTargets\.0: an IPv4 address/,
+    ],
     [{ bond: { name: 'bond0', members: ['a'] } }, /bond: Unrecognized key: "members"/],
     [{ bond: { name: 'bond0', mode: '802.3ad', failOverMac: 'none' } }, /bond\.failOverMac: is for mode active-backup/],
     [{ networkAttachmentDefinition: 'fast' }, /networkAttachmentDefinition: .*object/],

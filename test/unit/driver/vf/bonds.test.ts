@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
-import { bondAlias, deleteBond } from '../../../../src/driver/vf/bonds.ts';
+import { type BondConfig, bondAlias, deleteBond, joinBond } from '../../../../src/driver/vf/bonds.ts';
 import type { LinkConnection } from '../../../../src/driver/vf/networks.ts';
+import type { Link } from '../../../../src/node/netlink/index.ts';
 
 const alias = bondAlias('claim-uid', { name: 'bond0' });
 
@@ -18,4 +19,27 @@ it.each([
   };
   await deleteBond(connection as unknown as LinkConnection, alias);
   expect(deleted).toEqual(expected);
+});
+
+it.each([
+  [{ name: 'bond0' }, { mode: 'active-backup', miimonMs: 100, failOverMac: 'active' }],
+  [
+    { name: 'bond0', arpInterval: 500, arpTargets: ['192.0.2.1'] },
+    { mode: 'active-backup', arpIntervalMs: 500, arpTargets: ['192.0.2.1'], failOverMac: 'active' },
+  ],
+  [
+    { name: 'bond0', mode: '802.3ad', miimon: 50, lacpRate: 'fast', xmitHashPolicy: 'layer3+4' },
+    { mode: '802.3ad', miimonMs: 50, lacpRate: 'fast', xmitHashPolicy: 'layer3+4' },
+  ],
+] as [BondConfig, object][])('makes the bond that a claim asks for: %j', async (bond, expected) => {
+  const made: object[] = [];
+  const connection = {
+    links: async () => [],
+    link: async ({ index }: { index?: number }) =>
+      made.length > 0 || index === 9 ? { index: 9, mtuBytes: 1500 } : undefined,
+    createBond: async (options: object) => void made.push(options),
+    setLink: async () => undefined,
+  };
+  await joinBond(connection as unknown as LinkConnection, { index: 3, mtuBytes: 1500 } as Link, alias, { bond });
+  expect(made).toEqual([{ name: expect.stringMatching(/^netdra-/), mtuBytes: 1500, ...expected }]);
 });

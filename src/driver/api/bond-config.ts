@@ -1,0 +1,80 @@
+import * as z from 'zod';
+import {
+  adSelects,
+  type BondMode,
+  bondModes,
+  failOverMacs,
+  lacpRates,
+  xmitHashPolicies,
+} from '../../node/netlink/index.ts';
+import type { BondConfig } from '../model/index.ts';
+import type { FieldsOf } from './fields-of.ts';
+import { isInterfaceName, isIpAddress } from './text-checks.ts';
+
+/** Options of bonds that the kernel has in some modes only. */
+export const bondOptionModes = {
+  failOverMac: ['active-backup'],
+  arpInterval: ['balance-rr', 'active-backup', 'balance-xor', 'broadcast'],
+  xmitHashPolicy: ['balance-xor', '802.3ad', 'balance-tlb'],
+  lacpRate: ['802.3ad'],
+  adSelect: ['802.3ad'],
+} as const satisfies Partial<Record<keyof BondConfig, readonly BondMode[]>>;
+
+function bondFaults(config: BondConfig): [field: string, message: string][] {
+  const { mode = 'active-backup', miimon, arpInterval, arpTargets } = config;
+  const faults = Object.entries(bondOptionModes).flatMap(([option, modes]): [string, string][] => {
+    const isFine = config[option as keyof BondConfig] === undefined || (modes as readonly BondMode[]).includes(mode);
+    return isFine ? [] : [[option, `is for mode ${modes.join(', ')} only`]];
+  });
+  if ((arpInterval === undefined) !== (arpTargets === undefined)) faults.push(['arpInterval', 'goes with arpTargets']);
+  if (arpInterval !== undefined && miimon !== undefined) faults.push(['arpInterval', 'does not go with miimon']);
+  return faults;
+}
+
+export const bond = z
+  .strictObject({
+    name: z
+      .string()
+      .refine((name) => isInterfaceName(name) && !name.includes('%'), 'an interface name, without "%"')
+      .meta({ format: 'bond-name' })
+      .describe('Name of the bond in the pod. Requests of one claim with the same bond are its members.'),
+    mode: z.enum(bondModes).describe('Bonding mode. Default: active-backup.').optional(),
+    miimon: z
+      .int()
+      .min(10)
+      .max(10_000)
+      .describe('Interval between link checks of its members, ms. Default: 100.')
+      .optional(),
+    arpInterval: z
+      .int()
+      .min(100)
+      .max(60_000)
+      .describe('How often arpTargets are probed, ms, in place of miimon.')
+      .optional(),
+    arpTargets: z
+      .array(
+        z
+          .string()
+          .refine((text) => isIpAddress(text) && !text.includes(':'), 'an IPv4 address')
+          .meta({ format: 'ipv4' }),
+      )
+      .min(1)
+      .max(16)
+      .describe('Hosts whose answers show that a member works.')
+      .optional(),
+    failOverMac: z
+      .enum(failOverMacs)
+      .describe('Whose MAC address it has after a failover, with active-backup only. Default: active.')
+      .optional(),
+    xmitHashPolicy: z
+      .enum(xmitHashPolicies)
+      .describe('Headers that decide which member sends a packet. Default: layer2.')
+      .optional(),
+    lacpRate: z.enum(lacpRates).describe('How often the switch sends LACP frames. Default: slow.').optional(),
+    adSelect: z.enum(adSelects).describe('Which of several LACP partners it uses. Default: stable.').optional(),
+  } satisfies FieldsOf<BondConfig>)
+  .superRefine((config, context) => {
+    for (const [path, message] of bondFaults(config)) context.addIssue({ code: 'custom', path: [path], message });
+  })
+  .meta({ format: 'bond' })
+  .describe('Joins VFs of one claim into one interface, which gets addresses, routes, mtu and sysctls.');

@@ -1,0 +1,50 @@
+import * as z from 'zod';
+import { AddressFamily, isUnicast, parseCidr, parseHardwareAddress, parseIpAddress } from '../../node/netlink/index.ts';
+
+/** @param format how deploy/admission writes the same check in CEL */
+export const checked = (format: string, check: (text: string) => boolean, what: string) =>
+  z
+    .string()
+    .refine(check, { error: (issue) => `${JSON.stringify(issue.input)} is not ${what}` })
+    .meta({ format });
+
+/** Printable ASCII without blank, `/` and `:`, and at most one `%`, as `%d`. */
+const interfaceNamePattern = /^[!-$&-.0-9;-~]*(%d[!-$&-.0-9;-~]*)?$/;
+/** The kernel keeps sysctls of all interfaces under `all` and `default`: an interface of that name would share them. */
+const reservedInterfaceNames = ['.', '..', 'all', 'default'];
+
+/** IPv4 in the form of IPv6 is refused: admission policies cannot read it. */
+export function isCidr(text: string): boolean {
+  return succeeds(() => parseCidr(text)) && !isMapped(text);
+}
+
+function isMapped(text: string): boolean {
+  const [address = ''] = text.split('/');
+  return address.includes(':') && parseIpAddress(address).family === AddressFamily.ipv4;
+}
+
+export function isIpAddress(text: string): boolean {
+  return !text.includes('/') && isCidr(`${text}/${text.includes(':') ? 128 : 32}`);
+}
+
+export function isInterfaceName(name: string): boolean {
+  const isShort = name.length >= 1 && name.length <= 15;
+  return isShort && interfaceNamePattern.test(name) && !reservedInterfaceNames.includes(name);
+}
+
+export function isInterfaceAddress(text: string): boolean {
+  return isCidr(text) && isUnicast(parseCidr(text));
+}
+
+export function isMacAddress(text: string): boolean {
+  return succeeds(() => parseHardwareAddress(text));
+}
+
+function succeeds(task: () => unknown): boolean {
+  try {
+    task();
+    return true;
+  } catch {
+    return false;
+  }
+}
