@@ -173,7 +173,7 @@ export class DeviceResolver {
     for (const { field, name, device } of interfacesOf(devices)) {
       const [subject, owner] = [device === undefined ? 'the bond' : `device ${device}`, taken.get(name)];
       if (owner !== undefined)
-        throw invalidConfig(claim, [`${field}: ${subject} cannot be ${name}, which ${owner} is`]);
+        throw invalidConfig(claim, [`${field}: ${subject} cannot have the name ${name}, which ${owner} has`]);
       taken.set(name, device ?? 'a bond');
     }
     checkPodRoutes(claim, devices, others);

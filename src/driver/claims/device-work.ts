@@ -84,10 +84,10 @@ export class DeviceWork {
       try {
         await restore({ attachments, control }, identity.uid, device);
         if (lacking === undefined) continue;
-        logger.error({ ...fields, reason: lacking }, 'VF is unavailable until it can have an interface');
+        logger.error({ ...fields, reason: lacking }, 'VF withdrawn until it can have an interface');
         unrestored.push({ device: { ...device, lacksInterface: true }, reason: lacking });
       } catch (error) {
-        logger.error({ ...fields, err: error }, 'VF is unavailable until it is restored');
+        logger.error({ ...fields, err: error }, 'VF withdrawn until it is restored');
         unrestored.push({ device, reason: explain(error) });
       }
     }

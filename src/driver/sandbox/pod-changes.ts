@@ -37,7 +37,7 @@ export class PodChanges {
     try {
       this.#follow = new Follow(namespace, { networks, ends, clock, onChange, onFlapping });
     } catch (error) {
-      logger.warn({ ...log, err: error }, 'changes of the pod are not followed');
+      logger.warn({ ...log, err: error }, 'watching the pod for changes failed');
     }
   }
 

@@ -280,7 +280,7 @@ export class CniRunner implements AsyncDisposable {
 }
 
 function tooLate({ attachment }: CniTask, cause: unknown): CniError {
-  const message = `the time was over before ${describeAttachment(attachment)} could be worked on`;
+  const message = `the deadline passed before work on ${describeAttachment(attachment)} could start`;
   const hint = 'another operation on this interface was still under way';
   return new CniError('cni-timeout', message, { cause, network: attachment.network.name, retriable: true, hint });
 }

@@ -79,7 +79,7 @@ describe('VFs changed from outside', () => {
     ['gets another driver', { driver: 'vfio-pci' }, { driver: 'igbvf', link }, true],
     ['is simulated', {}, { driver: 'veth' }, false],
   ] as const)(
-    'have their prior state stored before one that %s is configured',
+    'have their prior state stored before configuration, also one that %s',
     async (_what, fields, before, isStored) => {
       const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
       bench.control.snapshot = async () => ({ vf: {}, ...before });
@@ -146,7 +146,7 @@ describe('VFs changed from outside', () => {
     expect(bench.store.unrestored()).toMatchObject([
       { device: { name: 'dev-1', before: { driver: 'igbvf' } }, reason: 'busy' },
     ]);
-    expect(bench.logger.messages('error')).toEqual(['VF is unavailable until it is restored']);
+    expect(bench.logger.messages('error')).toEqual(['VF withdrawn until it is restored']);
     const next = allocated('next', ['dev-1'], trusted);
     expect(await bench.prepare(next)).toMatchObject(refusal('device-unrestored'));
     bench.control.failures.clear();

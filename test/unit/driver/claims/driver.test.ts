@@ -167,7 +167,10 @@ describe('Driver.prepareResourceClaims', () => {
       config: [fromClaim({ interfaceName: 'net1' })],
     });
     expect(await bench.prepare(twice)).toMatchObject(
-      refusal('config-invalid', expect.stringContaining('interfaceName: device dev-1 cannot be net1, which dev-0 is')),
+      refusal(
+        'config-invalid',
+        expect.stringContaining('interfaceName: device dev-1 cannot have the name net1, which dev-0 has'),
+      ),
     );
     const config = [fromClaim({ interfaceName: 'net1' })];
     expect(await bench.prepare(allocated('first', ['dev-1'], { pods, config }))).toEqual({ devices: [] });
@@ -184,7 +187,9 @@ describe('Driver.prepareResourceClaims', () => {
     await bench.prepare(claimOf('passing', 'dev-1', first));
     const answers = await bench.prepareAll([claimOf('new', 'dev-2', second), claimOf('passing', 'dev-1', second)]);
     expect(answers.get('uid-of-passing')).toEqual({ devices: [] });
-    const problem = expect.stringContaining('device dev-2 cannot be net1, which dev-1 of claim default/passing is');
+    const problem = expect.stringContaining(
+      'device dev-2 cannot have the name net1, which dev-1 of claim default/passing has',
+    );
     expect(answers.get('uid-of-new')).toMatchObject(refusal('config-invalid', problem));
   });
 });
@@ -231,8 +236,8 @@ describe('a bond', () => {
   });
 
   it.each([
-    ['interfaceName', 'bond: the bond cannot be bond0, which dev-1 is', 'bond0'],
-    ['bond', 'bond: the bond cannot be bond0, which a bond of claim default/first is', undefined],
+    ['interfaceName', 'bond: the bond cannot have the name bond0, which dev-1 has', 'bond0'],
+    ['bond', 'bond: the bond cannot have the name bond0, which a bond of claim default/first has', undefined],
   ])('is rejected with the name of another interface: %s', async (_, problem, interfaceName) => {
     const pods = [buildPod('app')];
     const of = (name: string, devices: string[]) =>

@@ -236,7 +236,7 @@ describe('CNI ADD with a hanging plugin', () => {
     expect(performance.now() - startedMs).toBeLessThan(1800);
     const late = await failureOf(runner.add(attachmentOf(['sriov']), within(100)));
     expect(late).toMatchObject({ code: 'cni-timeout', retriable: true });
-    expect(late.message).toBe('the time was over before net1 of container c1 could be worked on');
+    expect(late.message).toBe('the deadline passed before work on net1 of container c1 could start');
     plugins.writeResult('sriov', first);
     await runner.add(attachmentOf(['sriov']), never);
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
