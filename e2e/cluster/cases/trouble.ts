@@ -29,7 +29,7 @@ export function describeTrouble(get: GetCluster, { simulated }: CaseOptions): vo
       // The API server accepts it: only the driver compares names of interfaces.
       const requests = ['one', 'two'].map((name) => ({ name, config: { interfaceName: 'net1' } }));
       await createPodWithClaim(cluster, 'slip', requests);
-      const text = `Devices of claim ${cluster.namespace}/slip cannot be prepared: invalid VFConfig .*cannot be net1, which .* is`;
+      const text = `Devices of claim ${cluster.namespace}/slip cannot be prepared: invalid VFConfig .*cannot have the name net1, which .* has`;
       await expect
         .poll(() => notes(get(), 'DeviceNotPrepared'), slow)
         .toEqual([expect.stringMatching(`^Pod slip: ${text}`), expect.stringMatching(`^ResourceClaim slip: ${text}`)]);
