@@ -150,6 +150,7 @@ describe('findDifferences', () => {
     addresses: ['192.0.2.10/24', '2001:db8::10/64'],
     allMulticast: true,
     promiscuous: true,
+    offloadLimits: { gsoMaxBytes: 32_768, groMaxBytes: 32_000 },
     routes: [
       { destination: '198.51.100.0/24', gateway: '192.0.2.1' },
       { destination: '2001:DB8:1::/48', gateway: '2001:db8::1', source: '2001:DB8:0::10' },
@@ -216,6 +217,7 @@ describe('findDifferences', () => {
     network.pod.exec('ip', 'route', 'add', '198.51.100.0/24', 'dev', 'lo');
     network.pod.exec('ip', 'route', 'add', '198.51.100.0/25', 'dev', 'net1');
     network.pod.exec('ip', 'link', 'set', 'net1', 'allmulticast', 'off', 'promisc', 'off');
+    network.pod.exec('ip', 'link', 'set', 'net1', 'gso_max_size', '60000');
     network.pod.exec('sh', '-c', 'echo 2 >/proc/sys/net/ipv6/conf/net1/accept_ra');
     network.pod.exec('sh', '-c', 'echo 98 >/proc/sys/net/ipv4/neigh/net1/locktime');
     const missing = [
@@ -227,6 +229,7 @@ describe('findDifferences', () => {
     expect(await network.differences(config)).toEqual([
       { setting: 'allMulticast', wanted: 'true', found: 'false' },
       { setting: 'promiscuous', wanted: 'true', found: 'false' },
+      { setting: 'offloadLimits', wanted: 'gsoMaxBytes=32768', found: 'gsoMaxBytes=60000' },
       { setting: 'routes', wanted: missing.join(', '), found: 'missing' },
       { setting: 'rules', wanted: '102: from 0.0.0.0/0 in table 100', found: 'missing' },
       { setting: 'neighbors', wanted: '192.0.2.77 at 02:00:00:00:00:aa', found: 'missing' },

@@ -118,9 +118,13 @@ function readInterface(fields: FieldReader, config: VfConfig): void {
   });
   if (sysctls.length > 0) config.sysctls = Object.fromEntries(sysctls);
   fields.loseIfSet('dhcp', 'netdra leaves DHCP to an IPAM plugin', 'set ipam: { type: dhcp } in the class');
-  for (const size of ['gsoMaxSize', 'groMaxSize', 'gsoIPv4MaxSize', 'groIPv4MaxSize']) {
-    fields.loseIfSet(size, 'netdra does not change the sizes of aggregated packets', 'set them on the node');
-  }
+  const limits = defined({
+    gsoMaxBytes: fields.number('gsoMaxSize'),
+    groMaxBytes: fields.number('groMaxSize'),
+    gsoMaxBytesIpv4: fields.number('gsoIPv4MaxSize'),
+    groMaxBytesIpv4: fields.number('groIPv4MaxSize'),
+  });
+  if (Object.keys(limits).length > 0) config.offloadLimits = limits;
   fields.loseIfSet('disableEbpfPrograms', 'netdra removes no programs', 'remove them on the node');
   fields.loseIfSet('vrf', 'netdra makes no VRF', 'make it in the pod, or keep DRANET for this claim');
   fields.end();

@@ -13,6 +13,7 @@ const fieldsOfBond = [
   'sysctls',
   'allMulticast',
   'promiscuous',
+  'offloadLimits',
   'ipam',
 ] as const;
 

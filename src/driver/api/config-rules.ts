@@ -13,9 +13,19 @@ const netlinkOnly = [
   'sysctls',
   'allMulticast',
   'promiscuous',
+  'offloadLimits',
 ] as const;
 /** Fields that need an interface that netdra sets up. */
-const interfaceOnly = ['routes', 'rules', 'neighbors', 'sysctls', 'allMulticast', 'promiscuous', 'rdma'] as const;
+const interfaceOnly = [
+  'routes',
+  'rules',
+  'neighbors',
+  'sysctls',
+  'allMulticast',
+  'promiscuous',
+  'offloadLimits',
+  'rdma',
+] as const;
 
 /**
  * Finds combinations that are not allowed, although each field by itself is valid.

@@ -7,7 +7,7 @@ import {
   type RouteHop,
   type Rule,
 } from '../../node/netlink/index.ts';
-import { attachModes, type RouteConfig, type VfConfig, type VfSettings } from '../model/index.ts';
+import { attachModes, type OffloadSizes, type RouteConfig, type VfConfig, type VfSettings } from '../model/index.ts';
 import { bond } from './bond-config.ts';
 import { dialectsSchema } from './dialects-config.ts';
 import type { FieldsOf } from './fields-of.ts';
@@ -159,6 +159,18 @@ const neighbor = z.strictObject({
   macAddress: checked('mac-address', isMacAddress, 'six octets with colons, neither a multicast address nor zero'),
 } satisfies FieldsOf<Neighbor>);
 
+/** At most `GSO_MAX_SIZE` of Linux `netdevice.h`. */
+const offloadSize = z.int().min(4096).max(524_280).optional();
+
+const offloadLimits = z
+  .strictObject({
+    gsoMaxBytes: offloadSize,
+    groMaxBytes: offloadSize,
+    gsoMaxBytesIpv4: offloadSize,
+    groMaxBytesIpv4: offloadSize,
+  } satisfies FieldsOf<OffloadSizes>)
+  .describe('Bytes of the largest packets that the kernel passes to the interface, or makes of received ones.');
+
 /**
  * What a claim or a DeviceClass may ask for its VFs: opaque parameters of kind `VFConfig`, `netdra.dev/v1alpha1`.
  * Everything is optional; what is absent stays as the VF has it. Described for users in docs/vfconfig.md.
@@ -222,6 +234,7 @@ export const vfConfigSchema = z.strictObject({
   sysctls: sysctls.optional(),
   allMulticast: z.boolean().describe('Whether the interface receives all multicast frames of its network.').optional(),
   promiscuous: z.boolean().describe('Whether the interface receives all frames of its network.').optional(),
+  offloadLimits: offloadLimits.optional(),
   bond: bond.optional(),
   dialects: dialectsSchema.optional(),
 } satisfies FieldsOf<VfConfig & { apiVersion: string; kind: string }>);

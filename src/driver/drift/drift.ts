@@ -23,6 +23,7 @@ export const driftSettings = {
     'sysctls',
     'allMulticast',
     'promiscuous',
+    'offloadLimits',
     'duplicateAddresses',
   ],
 } as const;

@@ -45,6 +45,7 @@ const openFields = [
   'routes',
   'neighbors',
   'allMulticast',
+  'offloadLimits',
   'rdma',
   'numa',
   'bond',

@@ -21,6 +21,7 @@ export {
   attachModes,
   type BondConfig,
   mergeVfConfigs,
+  type OffloadSizes,
   type RouteConfig,
   type VfConfig,
   type VfSettings,

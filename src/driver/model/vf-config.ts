@@ -29,6 +29,14 @@ export interface VfSettings {
   maxTxRate?: number | undefined;
 }
 
+/** Bytes of the largest packets that the kernel passes to the VF (GSO), or makes of received ones (GRO). */
+export interface OffloadSizes {
+  gsoMaxBytes?: number | undefined;
+  groMaxBytes?: number | undefined;
+  gsoMaxBytesIpv4?: number | undefined;
+  groMaxBytesIpv4?: number | undefined;
+}
+
 /** The bond that a VF becomes a member of. */
 export interface BondConfig {
   name: string;
@@ -81,6 +89,7 @@ export interface VfConfig {
   sysctls?: Record<string, string | number> | undefined;
   allMulticast?: boolean | undefined;
   promiscuous?: boolean | undefined;
+  offloadLimits?: OffloadSizes | undefined;
   bond?: BondConfig | undefined;
   dialects?: DialectsConfig | undefined;
 }

@@ -16,7 +16,7 @@ import type { NetworkNamespace } from './networks.ts';
 
 /** A setting of an interface in a pod that differs from class and claim. Texts are for people. */
 export interface Difference {
-  setting: 'allMulticast' | 'neighbors' | 'promiscuous' | 'routes' | 'rules' | 'sysctls';
+  setting: 'allMulticast' | 'neighbors' | 'offloadLimits' | 'promiscuous' | 'routes' | 'rules' | 'sysctls';
   wanted: string;
   found: string;
 }
@@ -46,19 +46,29 @@ async function findOfLink(
   name: string,
   config: VfConfig,
 ): Promise<Difference[]> {
-  const { routes = [], rules = [], neighbors = [] } = config;
+  const { routes = [], rules = [], neighbors = [], offloadLimits } = config;
   const flags = flagSettings.filter((flag) => config[flag] !== undefined);
-  const link =
-    routes.length + rules.length + neighbors.length + flags.length === 0 ? undefined : await connection.link({ name });
+  const count = routes.length + rules.length + neighbors.length + flags.length;
+  const link = count === 0 && offloadLimits === undefined ? undefined : await connection.link({ name });
   if (link === undefined) return [];
   const isSet = (flag: (typeof flags)[number]) => link.flags?.includes(flag) === true;
   const others = flags.filter((flag) => config[flag] !== isSet(flag));
   return [
     ...others.map((flag) => ({ setting: flag, wanted: `${config[flag]}`, found: `${isSet(flag)}` })),
+    ...findOtherLimits(link, offloadLimits),
     ...(await findMissingRoutes(connection, link, routes)),
     ...(await findMissing(connection, link, ruleTable, rules)),
     ...(await findMissing(connection, link, neighborTable, neighbors)),
   ];
+}
+
+/** Kernels before 6.3 have none for IPv4, and ignore them. */
+function findOtherLimits({ offloadLimits: found = {} }: Link, limits: VfConfig['offloadLimits'] = {}): Difference[] {
+  const keys = Object.keys(limits) as (keyof typeof limits)[];
+  const others = keys.filter((key) => limits[key] !== found[key]);
+  if (others.length === 0) return [];
+  const listed = (values: typeof limits) => others.map((key) => `${key}=${values[key] ?? 'none'}`).join(', ');
+  return [{ setting: 'offloadLimits', wanted: listed(limits), found: listed(found) }];
 }
 
 async function findMissingRoutes(

@@ -38,6 +38,7 @@ export async function configureLink(
     neighbors = [],
     allMulticast,
     promiscuous,
+    offloadLimits,
   } = config;
   const pod = namespace.connection;
   const flags = defined({ allMulticast, promiscuous });
@@ -48,6 +49,7 @@ export async function configureLink(
       : { hardwareAddress: macAddress }),
     ...(mtu === undefined ? {} : { mtuBytes: mtu }),
     ...(Object.keys(flags).length > 0 && { flags }),
+    ...(offloadLimits !== undefined && { offloadLimits: defined(offloadLimits) }),
   };
   if (Object.keys(change).length > 0) await pod.setLink(link.index, change);
   const { needed, asked } = interfaceSettings(config);

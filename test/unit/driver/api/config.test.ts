@@ -66,6 +66,7 @@ const samples: {
   },
   allMulticast: { values: [true, false] },
   promiscuous: { values: [false, true] },
+  offloadLimits: { values: [{ gsoMaxBytes: 65_536 }, { groMaxBytes: 65_536, gsoMaxBytesIpv4: 131_072 }] },
   bond: {
     values: [
       { name: 'bond0', arpInterval: 500, arpTargets: ['192.0.2.1'] },
