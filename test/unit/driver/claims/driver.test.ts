@@ -172,7 +172,7 @@ describe('Driver.prepareResourceClaims', () => {
     const config = [fromClaim({ interfaceName: 'net1' })];
     expect(await bench.prepare(allocated('first', ['dev-1'], { pods, config }))).toEqual({ devices: [] });
     expect(await bench.prepare(allocated('second', ['dev-2'], { pods, config }))).toMatchObject(
-      refusal('config-invalid', expect.stringContaining('which dev-1 of claim default/first is')),
+      refusal('config-invalid', expect.stringContaining('which dev-1 of claim default/first has')),
     );
     expect(await bench.prepare(allocated('third', ['dev-3'], { config }))).toEqual({ devices: [] });
   });
