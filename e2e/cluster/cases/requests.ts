@@ -1,8 +1,9 @@
-import type { V1DeviceClass } from '@kubernetes/client-node';
+import type { ResourceV1ResourceClaim, V1DeviceClass } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
+import { decodeMetadata } from '../../../src/framework/metadata/index.ts';
 import { expectedNetworkData } from '../../ip-link.ts';
 import type { GetCluster } from '../describe-cluster.ts';
-import { testClaim, testPod } from '../objects.ts';
+import { type ContainerSpec, testClaim, testPod } from '../objects.ts';
 
 /** Links of a pod besides VFs. */
 const podLinks = ['lo', 'eth0'];
@@ -90,6 +91,53 @@ export function describeRequests(get: GetCluster): void {
       }
       // Each container sees its own VFs, and together they see all.
       expect(seen.sort()).toEqual(links.map(({ address }) => address).sort());
+    });
+
+    it('extended resources: an init container that shares the requests of later containers sees the devices of all of them', async ({
+      skip,
+    }) => {
+      const { cluster, view } = get();
+      skip(!(await cluster.features()).has('DRAExtendedResource'), 'the feature gate DRAExtendedResource is off');
+      const resource = 'netdra.dev/kernel-vf';
+      const file = view('shared').metadataPath('extended-resources', resource);
+      // Of the container's first process: the shell knows no variable with a `-` in its name.
+      const script = `tr '\\0' '\\n' < /proc/1/environ | grep '^PCIDEVICE_NETDRA_DEV_KERNEL-VF='; cat ${file}`;
+      const asks = (name: string, count: number) => ({ name, limits: { [resource]: `${count}` } });
+      const initContainers: ContainerSpec[] = [
+        { ...asks('setup', 2), command: ['sh', '-euc', script] },
+        { ...asks('sidecar', 1), restartPolicy: 'Always' },
+      ];
+      await cluster.create(testPod(cluster, 'shared', { initContainers, containers: [asks('main', 1)] }));
+      const { status } = await cluster.waitUntilRunning('shared');
+      const { resourceClaimName = '', requestMappings = [] } = status?.extendedResourceClaimStatus ?? {};
+      const claim = await cluster.find<ResourceV1ResourceClaim>('ResourceClaim', resourceClaimName);
+      const results = claim?.status?.allocation?.devices?.results ?? [];
+      // Before Kubernetes 1.35 the init container has a request of its own.
+      if ((await cluster.minorVersion()) >= 35) expect(results).toHaveLength(2);
+      const links = await view('shared').links();
+      const seenBy: Record<string, string> = {
+        setup: await cluster.log('shared', 'setup'),
+        sidecar: await view('shared', 'sidecar').read('sh', '-euc', script),
+        main: await view('shared').read('sh', '-euc', script),
+      };
+      for (const [container, text] of Object.entries(seenBy)) {
+        const [variable = '', ...rest] = text.split('\n');
+        const mine = requestMappings.filter(({ containerName }) => containerName === container);
+        const devices = decodeMetadata(rest.join('\n')).requests.flatMap((each) => each.devices);
+        const allocated = results.filter(({ request }) => mine.some(({ requestName }) => requestName === request));
+        expect(allocated, container).toHaveLength(container === 'setup' ? 2 : 1);
+        expect(
+          devices.map(({ name }) => name),
+          container,
+        ).toEqual(allocated.map(({ device }) => device));
+        const addresses = devices.map(({ attributes }) => attributes?.['resource.kubernetes.io/pciBusID']?.string);
+        expect(variable, container).toBe(`PCIDEVICE_NETDRA_DEV_KERNEL-VF=${addresses}`);
+        // Not the addresses: the kernel may add a link-local one after the init container has ended.
+        for (const { networkData } of devices) {
+          const { interfaceName: ifname, hardwareAddress: address } = networkData ?? {};
+          expect(links, container).toContainEqual(expect.objectContaining({ ifname, address }));
+        }
+      }
     });
 
     it('adminAccess: a claim reads the state of a VF without disturbing the pod that holds it', async () => {
