@@ -46,6 +46,8 @@ export const remedies: Record<string, string> = {
   'config-invalid': 'Correct the named field; `netdra validate FILE` checks it beforehand.',
   'connection-closed': "Wait: the driver connects again. If it persists, check the runtime's log.",
   'cri-unavailable': 'Check that the runtime runs, and that `--cri-socket` is its socket.',
+  'device-given-out':
+    "Select other devices in the inventory policy, or in the device plugin's ConfigMap; then delete the pod.",
   'device-hangs': "Restart the node, since no program can end such a write. Update the card's driver and firmware.",
   'device-in-use': 'Delete the pod that has the device. If it is gone, wait until its claim is unprepared.',
   'device-node-missing': 'Load the kernel module that makes the device file (`vfio-pci`, `vhost-net`, `tun`, RDMA).',

@@ -98,9 +98,9 @@ function checkUnbound(vfs: Cards['vfs']): Verdict[] {
 /** VFs that a device plugin of the kubelet gives out, and netdra therefore does not offer. */
 export async function checkDevicePlugins({ pfs, vfs }: Cards, checkpoint: string): Promise<Verdict[]> {
   const { givenOut, problem: failure } = await new DevicePlugins(checkpoint).read();
-  const unread = failure === undefined ? [] : [warning(failure, 'check the kubelet, which writes the file')];
-  const functions = [...pfs, ...vfs].map(({ pciAddress }) => pciAddress).filter((each) => givenOut.has(each));
-  const byResource = Map.groupBy(functions, (pciAddress) => givenOut.get(pciAddress) ?? '');
+  const unread = failure === undefined ? [] : [problem(failure, 'check the kubelet, which writes the file')];
+  const functions = [...pfs, ...vfs].map(({ pciAddress }) => pciAddress).filter((each) => givenOut?.has(each));
+  const byResource = Map.groupBy(functions, (pciAddress) => givenOut?.get(pciAddress) ?? '');
   const taken = [...byResource].map(([resource, [first, ...others]]) => {
     const count = others.length === 0 ? `${first}` : `${first} and ${others.length} more`;
     const fix =

@@ -1,6 +1,7 @@
 import type { AllocatedClaim, DraPlugin, PrepareResult, UnprepareResult } from '../../framework/kubeletplugin/index.ts';
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import { Batch } from '../../lib/batch.ts';
+import { type ExclusionVerdict, explainExclusion } from '../../node/inventory/index.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
 import {
   type ClaimDevices,
@@ -31,6 +32,8 @@ export interface DriverOptions
   store: Store;
   /** Compares an allocation with its sources: see `checkAllocation`. */
   checkAllocation: (claim: AllocatedClaim) => Promise<void>;
+  /** Reads anew why a device is not free for claims, see `judgePlugin` of the inventory. */
+  judgePlugin: (device: StoredDevice) => Promise<ExclusionVerdict | undefined>;
   /** Withdraws the metadata of a claim from its containers: closes its gate, and blanks or removes its files. */
   withdrawMetadata: (claim: ClaimIdentity) => Promise<void>;
   /** Whether containers show that they use a claim: see `ClaimMetadata`. */
@@ -141,8 +144,10 @@ export class Driver implements DraPlugin {
     progress.claimBegins(claim);
     if (work.isAgain) return this.#checkNuma(work);
     // A partly prepared claim was checked before, and its class may have been deleted since.
-    if (known?.allocation !== allocation) await this.#options.checkAllocation(claim);
+    const isNew = known?.allocation !== allocation;
+    if (isNew) await this.#options.checkAllocation(claim);
     work.devices = await this.#resolver.resolve(claim, signal, nodeNetworks);
+    if (isNew) await this.#checkPlugins(work);
     if (work.devices.length > 0) checkSinglePod(claim);
     this.#checkNuma(work);
     if (known === undefined || (known.allocation === allocation && known.state !== 'unpreparing')) return;
@@ -150,6 +155,17 @@ export class Driver implements DraPlugin {
     // perhaps during the reset of a VF.
     work.unrestored = await this.#restoreEarlier(known);
     work.earlier = [];
+  }
+
+  /** @throws DriverError `device-given-out` */
+  async #checkPlugins({ claim, devices }: PrepareWork): Promise<void> {
+    for (const device of devices) {
+      const verdict = await this.#options.judgePlugin(device);
+      if (verdict === undefined) continue;
+      const problem = `: ${device.name} cannot be prepared: ${explainExclusion(verdict)}`;
+      const hint = 'delete the pod, so that it is scheduled anew; netdra inventory shows what the node offers';
+      throw refusal(claim, 'device-given-out', problem, { device: device.name, retriable: true, hint });
+    }
   }
 
   /** Also when it is prepared again: until it was, containers of an earlier start gate have the hook that shows its claim. */

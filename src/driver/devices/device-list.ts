@@ -5,9 +5,11 @@ import { defined } from '../../lib/defined.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import {
   deviceAttributes,
+  type ExclusionVerdict,
   Inventory,
   type InventoryOptions,
   type InventoryReport,
+  judgePlugin,
   type NetworkDevice,
 } from '../../node/inventory/index.ts';
 import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
@@ -264,6 +266,18 @@ export class DeviceList implements AsyncDisposable {
     const device = this.find(name);
     if (device !== undefined) this.#conditions.check(device.pciAddress);
     return device;
+  }
+
+  /**
+   * Reads anew whether a device plugin gives out a device: the last scan may be half a minute old. If so, another scan follows soon.
+   * @returns why it may not be prepared for a claim; `undefined`: it may
+   */
+  async judgePlugin({ pciAddress }: Pick<NetworkDevice, 'pciAddress'>): Promise<ExclusionVerdict | undefined> {
+    const { devicePlugins } = this.#options;
+    if (devicePlugins === undefined || this.vfs.isSimulated) return undefined;
+    const verdict = judgePlugin(pciAddress, (await devicePlugins.read()).givenOut);
+    if (verdict !== undefined) this.#schedule.request();
+    return verdict;
   }
 
   /** @throws NetdraError `devices-unlisted` */

@@ -21,7 +21,7 @@ export interface InventoryView {
   excluded: ExcludedDevice[];
   /** Messages about devices that cannot be read. */
   problems: string[];
-  /** Rules of the policy that select nothing. */
+  /** Rules of the policy that select nothing, and why device plugins are unknown. */
   warnings: string[];
   /** Why the node offers no device; absent: it offers some. */
   whyNothing?: string;

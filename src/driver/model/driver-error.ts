@@ -21,6 +21,8 @@ export type DriverErrorCode =
   | 'class-unreadable'
   /** The claim has `numa: require`, and with the driver's settings nothing shows which containers use the claim. */
   | 'numa-unenforceable'
+  /** A device plugin gives out the device, or may do so. */
+  | 'device-given-out'
   /** Another claim has a device of the same IOMMU group in user space. */
   | 'device-in-use'
   /** The guarantees of other claims leave too little of the port's bandwidth. */

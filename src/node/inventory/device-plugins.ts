@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { errnoCode, explain } from '../../lib/errors.ts';
 import { isTooDeep } from '../../lib/json-depth.ts';
 import { pciAddressPattern } from '../sriov/pci-address.ts';
+import type { ExclusionVerdict } from './exclusion.ts';
 
 /** The kubelet has this path whatever its `--root-dir` is: Kubernetes, `DevicePluginPath` of the device plugin API. */
 export const kubeletCheckpoint = '/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint';
@@ -15,6 +16,16 @@ const mostMebibytes = 16;
 export type GivenOut = ReadonlyMap<string, string>;
 
 const none: GivenOut = new Map();
+
+/**
+ * Judges whether a device plugin gives out a function.
+ * @param givenOut `undefined`: unknown, so that it may be given out
+ */
+export function judgePlugin(pciAddress: string, givenOut: GivenOut | undefined): ExclusionVerdict | undefined {
+  if (givenOut === undefined) return { reason: 'device-plugin-unknown' };
+  const resourceName = givenOut.get(pciAddress);
+  return resourceName === undefined ? undefined : { reason: 'device-plugin', resourceName };
+}
 
 /**
  * Reads which PCI functions device plugins give out, from the kubelet's checkpoint. The SR-IOV network device plugin has PCI addresses
@@ -32,9 +43,9 @@ export class DevicePlugins {
 
   /**
    * Reads the file again if it has changed.
-   * @returns `problem` says why it cannot be read; then `givenOut` is as it was before
+   * @returns `problem` says why it cannot be read; then `givenOut` is as it was before, `undefined` if it was never read
    */
-  async read(): Promise<{ givenOut: GivenOut; problem?: string }> {
+  async read(): Promise<{ givenOut: GivenOut | undefined; problem?: string }> {
     let file: FileHandle | undefined;
     try {
       file = await open(this.#path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
@@ -48,15 +59,16 @@ export class DevicePlugins {
           givenOut: parseCheckpoint(await readAtMost(file, size), this.#known?.givenOut),
         };
       }
-      return { givenOut: this.#known?.givenOut ?? none };
+      return { givenOut: this.#known?.givenOut };
     } catch (error) {
       // A kubelet that has never had a device plugin has no such file.
       if (errnoCode(error) === 'ENOENT') {
         this.#known = undefined;
         return { givenOut: none };
       }
-      const problem = `${this.#path} cannot be read (${explain(error)}): VFs that device plugins give out may be offered`;
-      return { givenOut: this.#known?.givenOut ?? none, problem };
+      const givenOut = this.#known?.givenOut;
+      const effect = givenOut === undefined ? 'no device is offered until it can be' : 'what it said before counts';
+      return { givenOut, problem: `${this.#path} cannot be read (${explain(error)}): ${effect}` };
     } finally {
       await file?.close();
     }

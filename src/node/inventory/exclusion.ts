@@ -26,6 +26,8 @@ export type ExclusionReason =
   | 'interface-elsewhere'
   /** A device plugin of the kubelet gives it out. */
   | 'device-plugin'
+  /** What device plugins give out cannot be read. */
+  | 'device-plugin-unknown'
   /** The policy guarantees bandwidth of a port whose speed it does not give, and the kernel does not know. */
   | 'port-speed-unknown'
   /** The policy guarantees more than the port has. */
@@ -65,6 +67,7 @@ const explanations: Record<ExclusionReason, string> = {
   virtio: 'a virtual device of the hypervisor; there is no card to offer',
   'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
   'device-plugin': 'a device plugin offers it; let only one of the two offer it',
+  'device-plugin-unknown': 'a device plugin may offer it: the record of the kubelet cannot be read',
   'port-speed-unknown': 'the speed of its port is unknown; set portMbps in the policy',
   'guarantee-above-port': 'its guarantee exceeds the speed of its port',
   'rates-unsupported': 'its card rejects the rates of its guarantee; change the rule of the policy',

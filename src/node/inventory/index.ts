@@ -1,8 +1,8 @@
 /** The devices that a node can offer: SR-IOV functions and plain NICs, what excludes them, and what slices say of them. */
 export { deviceAttributes, type InventoryAttribute } from './attributes.ts';
 export { linkIdentity, type NetworkDevice } from './device.ts';
-export { DevicePlugins, kubeletCheckpoint } from './device-plugins.ts';
-export { type Exclusion, type ExclusionReason, explainExclusion } from './exclusion.ts';
+export { DevicePlugins, judgePlugin, kubeletCheckpoint } from './device-plugins.ts';
+export { type Exclusion, type ExclusionReason, type ExclusionVerdict, explainExclusion } from './exclusion.ts';
 export { Inventory, type InventoryOptions } from './inventory.ts';
 export { type InventoryPolicy, inventoryPolicySchema, policySpecSchema } from './inventory-policy.ts';
 export { emptyReport, type InventoryReport } from './inventory-report.ts';

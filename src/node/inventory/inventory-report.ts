@@ -14,7 +14,7 @@ export interface InventoryReport {
    * of its VFs (`vf-state-unknown`), they are offered without the facts that it has.
    */
   problems: SriovError[];
-  /** Rules of the policy that select nothing. */
+  /** Rules of the policy that select nothing, and why device plugins are unknown. */
   warnings: string[];
   /** All network functions that can have VFs. */
   pfs: PfSummary[];

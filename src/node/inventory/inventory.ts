@@ -6,7 +6,7 @@ import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
 import type { VfActivation } from '../sriov/vf-activation.ts';
 import { bandwidthOf } from './bandwidth.ts';
 import { type EswitchMode, linkIdentity, type VfDevice } from './device.ts';
-import type { DevicePlugins, GivenOut } from './device-plugins.ts';
+import { type DevicePlugins, type GivenOut, judgePlugin } from './device-plugins.ts';
 import { type ExclusionVerdict, judgeNic, judgeVf } from './exclusion.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
 import {
@@ -43,7 +43,8 @@ interface Scan {
   found: { pf: Seen<Pf>; vfs: Vf[] }[];
   /** Whether every function could be read. */
   isComplete: boolean;
-  givenOut: GivenOut;
+  /** `undefined`: unknown. */
+  givenOut: GivenOut | undefined;
 }
 
 /** A PF, the policy's rules for it, and how the node uses it. */
@@ -87,7 +88,7 @@ export class Inventory {
     this.#steady.begin();
     const report = emptyReport();
     const isComplete = survey.functions.problems === undefined;
-    const { givenOut = new Map(), problem } = (await this.#options.devicePlugins?.read()) ?? {};
+    const { givenOut, problem } = (await this.#options.devicePlugins?.read()) ?? { givenOut: new Map() };
     const scan: Scan = {
       survey,
       held,
@@ -228,7 +229,7 @@ export class Inventory {
     const verdict = held.has(pciAddress)
       ? undefined
       : (judgeVf(rule, survey.ownUsageOf(seen), usage) ??
-        judgePlugin(seen, scan) ??
+        judgePlugin(pciAddress, scan.givenOut) ??
         this.#judgePlace(seen, scan) ??
         refusal);
     if (verdict !== undefined)
@@ -264,7 +265,7 @@ export class Inventory {
     const isHeld = held.has(pciAddress);
     if (rule === undefined && !isHeld) return;
     const nic = { ...withoutVfs(seen), ...this.#common(seen, rule, survey) };
-    const verdict = isHeld ? undefined : (judgeNic(nic, usage, hasVfs) ?? judgePlugin(seen, scan));
+    const verdict = isHeld ? undefined : (judgeNic(nic, usage, hasVfs) ?? judgePlugin(pciAddress, scan.givenOut));
     if (verdict !== undefined) report.excluded.push({ pciAddress, ...verdict });
     else report.devices.push(held.get(pciAddress)?.offered ?? { ...nic, kind: 'nic' });
   }
@@ -279,11 +280,6 @@ export class Inventory {
       ...defined({ resourceName }),
     };
   }
-}
-
-function judgePlugin({ pciAddress }: PciFunction, { givenOut }: Scan): ExclusionVerdict | undefined {
-  const resourceName = givenOut.get(pciAddress);
-  return resourceName === undefined ? undefined : { reason: 'device-plugin', resourceName };
 }
 
 /**

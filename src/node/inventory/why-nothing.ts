@@ -7,7 +7,7 @@ export function whyNothing({ pfs, excluded, problems, warnings }: InventoryRepor
     ...pfs.filter(({ numVfs }) => numVfs === 0).map(withoutVfs),
     ...count(excluded, 'devices that are excluded, each with its reason'),
     ...count(problems, 'problems, each with a hint'),
-    ...count(warnings, 'rules of the inventory policy that select nothing'),
+    ...count(warnings, 'warnings'),
   ];
   if (pfs.length > 0 || excluded.length > 0 || problems.length > 0) return reasons.join('; ');
   const none =

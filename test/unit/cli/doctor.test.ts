@@ -82,6 +82,15 @@ describe('runDoctor', () => {
     });
   });
 
+  it('says that no device is offered while the record of device plugins cannot be read', async () => {
+    using node = new BrokenNode();
+    node.write('device-plugins/kubelet_internal_checkpoint', '{');
+    expect(await node.findingOf('device plugins')).toMatchObject({
+      level: 'problem',
+      message: expect.stringContaining('no device is offered until it can be'),
+    });
+  });
+
   it('reports a start gate that the node cannot execute', async () => {
     using node = new BrokenNode();
     const mount = (path: string, options: string) => `25 1 8:1 / ${path} ${options} - ext4 /dev/sda1 rw\n`;

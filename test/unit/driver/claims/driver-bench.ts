@@ -11,7 +11,7 @@ import { CdiSpecs } from '../../../../src/framework/metadata/index.ts';
 import { Batch } from '../../../../src/lib/batch.ts';
 import { defined } from '../../../../src/lib/defined.ts';
 import { KeyedMutex, type Locks } from '../../../../src/lib/keyed-mutex.ts';
-import type { NetworkDevice } from '../../../../src/node/inventory/index.ts';
+import { judgePlugin, type NetworkDevice } from '../../../../src/node/inventory/index.ts';
 import { parseCidr } from '../../../../src/node/netlink/index.ts';
 import type {
   AccessWanted,
@@ -154,6 +154,8 @@ export class DriverBench implements Disposable {
   bandwidth: { guaranteedMbps: number; portMbps: number; burst?: true } | undefined;
   /** Of the ports of all VFs. */
   linkSpeedMbps: number | undefined;
+  /** Resources of device plugins, by the PCI addresses that they give out. */
+  readonly givenOut = new Map<string, string>();
   readonly namespaceLabels = new Map<string, Record<string, string>>();
   /** What is thrown for an allocation that is not what it should be. */
   checkAllocation: (claim: AllocatedClaim) => Promise<void> = async () => undefined;
@@ -181,6 +183,7 @@ export class DriverBench implements Disposable {
       openClaimFields: [],
       cni,
       checkAllocation: (claim) => this.checkAllocation(claim),
+      judgePlugin: async ({ pciAddress }) => judgePlugin(pciAddress, this.givenOut),
       namespaces: { readLabels: async (namespace) => this.namespaceLabels.get(namespace) ?? {} },
       nodeNetworks: async () => {
         this.networkReads++;

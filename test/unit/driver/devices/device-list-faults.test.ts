@@ -57,8 +57,7 @@ describe('DeviceList on a node that offers no device', () => {
       'no device is offered',
     ]);
     expect(logger.lines.at(-1)?.fields).toEqual({
-      reason:
-        'devices that are excluded, each with its reason: 9; rules of the inventory policy that select nothing: 1',
+      reason: 'devices that are excluded, each with its reason: 9; warnings: 1',
     });
   });
 });

@@ -38,6 +38,9 @@ const countScans = (onScan: () => void) => {
   return { ...node.connection, links, linkTable: () => node.connection.linkTable() } as unknown as RtnlConnection;
 };
 
+/** A host that never changes. */
+const quiet = () => ({ [Symbol.dispose]: () => {} });
+
 /** What happens to a VF that goes to a pod. */
 const takeAway = () => {
   node.takeAway('enp1s0f0v0');
@@ -63,6 +66,27 @@ describe('DeviceList', () => {
     takeAway();
     expect(await source.scan()).toBe(false);
     expect(source.offered()).toEqual(before);
+  });
+
+  it('reads anew whether a device plugin gives out a device, and withdraws it with the next scan', async () => {
+    const givenOut = new Map<string, string>();
+    const clock = new ManualClock();
+    const source = await scanned(undefined, {
+      clock,
+      devicePlugins: { read: async () => ({ givenOut }) } as never,
+      watchHost: quiet,
+    });
+    source.watch(() => {});
+    await tick(clock, 4);
+    expect(await source.judgePlugin({ pciAddress: first })).toBeUndefined();
+    givenOut.set(first, 'intel.com/sriov');
+    await tick(clock);
+    expect(source.find('0000-01-10-0')).toBeDefined();
+    const verdict = { reason: 'device-plugin', resourceName: 'intel.com/sriov' };
+    expect(await source.judgePlugin({ pciAddress: first })).toEqual(verdict);
+    await tick(clock);
+    expect(source.find('0000-01-10-0')).toBeUndefined();
+    await source[Symbol.asyncDispose]();
   });
 
   it('offers guaranteed VFs with their share of the port, and counts the port once', async () => {

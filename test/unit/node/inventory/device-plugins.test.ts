@@ -37,7 +37,7 @@ describe('DevicePlugins', () => {
     );
     const { givenOut, problem } = await new DevicePlugins(path).read();
     // The kubelet keeps entries of pods that are gone, until another pod asks for the resource.
-    expect([...givenOut]).toEqual([
+    expect([...(givenOut ?? [])]).toEqual([
       [a0, resource],
       [a1, resource],
     ]);
@@ -48,7 +48,7 @@ describe('DevicePlugins', () => {
     const plugins = new DevicePlugins(path);
     const given = async (registered: Record<string, string[]>) => {
       writeFileSync(path, checkpointOf(registered));
-      return [...(await plugins.read()).givenOut.keys()];
+      return [...((await plugins.read()).givenOut ?? []).keys()];
     };
     expect(await given({ [resource]: [a0, a1], other: [b0] })).toEqual([a0, a1, b0]);
     expect(await given({ [resource]: [], other: [b0] })).toEqual([a0, a1, b0]);
@@ -60,21 +60,21 @@ describe('DevicePlugins', () => {
     const entry = { ResourceName: resource, DeviceIDs: [a0] };
     const data = { PodDeviceEntries: [entry], RegisteredDevices: { [resource]: [] } };
     writeFileSync(path, JSON.stringify({ Data: data }));
-    expect([...(await new DevicePlugins(path).read()).givenOut]).toEqual([[a0, resource]]);
+    expect([...((await new DevicePlugins(path).read()).givenOut ?? [])]).toEqual([[a0, resource]]);
   });
 
   it('follows changes and removal of the file', async () => {
     const plugins = new DevicePlugins(path);
-    expect((await plugins.read()).givenOut.size).toBe(0);
+    expect((await plugins.read()).givenOut?.size).toBe(0);
     writeFileSync(path, checkpointOf({ [resource]: [a0] }));
-    expect((await plugins.read()).givenOut.size).toBe(1);
+    expect((await plugins.read()).givenOut?.size).toBe(1);
     writeFileSync(path, checkpointOf({ [resource]: [a0, a1] }));
-    expect((await plugins.read()).givenOut.size).toBe(2);
+    expect((await plugins.read()).givenOut?.size).toBe(2);
     rmSync(path);
     expect(await plugins.read()).toEqual({ givenOut: new Map() });
   });
 
-  it.each([
+  const damages: [string, () => void][] = [
     ['no JSON', () => writeFileSync(path, '{"Data":')],
     ['JSON that is nested too deep', () => writeFileSync(path, `${'['.repeat(9_000)}${']'.repeat(9_000)}`)],
     [
@@ -86,15 +86,27 @@ describe('DevicePlugins', () => {
     ],
     ['a directory', () => mkdirSync(path)],
     ['a link', () => symlinkSync('/dev/zero', path)],
-  ])('keeps its last state, and says why, if the file is %s', async (_, damage) => {
+  ];
+
+  it.each(damages)('keeps its last state, and says why, if the file is %s', async (_, damage) => {
     const plugins = new DevicePlugins(path);
     writeFileSync(path, checkpointOf({ [resource]: [a0] }));
     await plugins.read();
     rmSync(path);
     damage();
     const { givenOut, problem } = await plugins.read();
-    expect([...givenOut]).toEqual([[a0, resource]]);
+    expect([...(givenOut ?? [])]).toEqual([[a0, resource]]);
     expect(problem).toContain(`${path} cannot be read`);
+  });
+
+  it.each(damages)('knows no devices, and says why, when the file was %s from the beginning', async (_, damage) => {
+    damage();
+    const plugins = new DevicePlugins(path);
+    const { givenOut, problem } = await plugins.read();
+    expect(givenOut).toBeUndefined();
+    expect(problem).toContain('no device is offered until it can be');
+    rmSync(path, { recursive: true });
+    expect(await plugins.read()).toEqual({ givenOut: new Map() });
   });
 
   it.each([
@@ -105,7 +117,7 @@ describe('DevicePlugins', () => {
   ])('takes only PCI addresses from %s', async (text) => {
     writeFileSync(path, text);
     const { givenOut } = await new DevicePlugins(path).read();
-    expect([...givenOut.keys()].every((each) => each === a0)).toBe(true);
+    expect([...(givenOut?.keys() ?? [])].every((each) => each === a0)).toBe(true);
   });
 });
 
@@ -135,10 +147,17 @@ describe('Inventory with device plugins', () => {
     expect(addresses(await inventoryOf().scan(new Map([[a0, {}]])))).toContain(a0);
   });
 
-  it('warns if it cannot read the checkpoint, and offers the VFs', async () => {
+  it('offers only VFs of claims while it cannot tell what device plugins give out', async () => {
     writeFileSync(path, '{');
-    const report = await inventoryOf().scan();
-    expect(report.warnings).toEqual([expect.stringContaining('VFs that device plugins give out may be offered')]);
-    expect(addresses(report)).toEqual([a0, a1, b0]);
+    const inventory = inventoryOf();
+    const report = await inventory.scan(new Map([[a1, {}]]));
+    expect(report.warnings).toEqual([expect.stringContaining('no device is offered until it can be')]);
+    expect(addresses(report)).toEqual([a1]);
+    expect(report.excluded.map(({ pciAddress, reason }) => [pciAddress, reason])).toEqual([
+      [a0, 'device-plugin-unknown'],
+      [b0, 'device-plugin-unknown'],
+    ]);
+    rmSync(path);
+    expect(addresses(await inventory.scan())).toEqual([a0, a1, b0]);
   });
 });
