@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { configureLink } from '../../src/driver/vf/configure-link.ts';
@@ -131,6 +132,33 @@ describe('writeInterfaceSysctls', () => {
     });
     pipe.drain();
     await expect.poll(openDescriptors).toBeLessThanOrEqual(before);
+  });
+});
+
+describe('writeInterfaceSysctls, while the kernel does not return from writes', () => {
+  it('leaves threads to other work, and gives up those that wait for their turn', async () => {
+    using bench = await openBench();
+    using dir = tempDir();
+    using stack = new DisposableStack();
+    // As many as Node.js has threads for files.
+    const writes: Promise<unknown>[] = [];
+    const pipes: { drain(): void }[] = [];
+    for (const key of ['a', 'b', 'c', 'd']) {
+      const folder = join(dir.path, key, 'net/ipv4/conf/net1');
+      mkdirSync(folder, { recursive: true });
+      pipes.push(stack.use(await fullPipe(join(folder, 'arp_announce'))));
+      const options = { procSysDir: join(dir.path, key), timeoutMs: 500 };
+      const writing = writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 }, options);
+      writes.push(writing.catch((error: unknown) => error));
+    }
+    expect((await stat(dir.path)).isDirectory()).toBe(true);
+    for (const error of await Promise.all(writes)) {
+      expect(error).toMatchObject({ code: 'sysctl-refused', retriable: true });
+    }
+    for (const pipe of pipes) pipe.drain();
+    // The next one is not kept waiting by those that have been given up.
+    await writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 });
+    expect(bench.read('ipv4/conf/net1/arp_announce')).toBe('2');
   });
 });
 

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { resolvesWithin, systemClock } from '../../lib/clock.ts';
 import { errnoCode } from '../../lib/errors.ts';
+import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import { assertInterfaceName } from './checks.ts';
 import { NetlinkError, otherHint } from './errors.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
@@ -33,6 +34,9 @@ export interface SysctlOptions {
   /** How long the kernel may take to set a key, in ms. Default: 10 s. */
   timeoutMs?: number;
 }
+
+/** Node.js has four threads for files. While the kernel keeps writes waiting, the others go on, such as health checks. */
+const turns = new KeyedMutex(2);
 
 /** A key, and the open file that sets it. */
 interface Setting {
@@ -95,8 +99,16 @@ function writeAtOnce({ key, value, fd }: Setting, netns: NetnsHandle): void {
 
 /** Closes the file when the kernel has finished, which may be after the time is over. */
 async function writeSetting({ key, value, fd }: Setting, netns: NetnsHandle, timeoutMs: number): Promise<void> {
-  const written = promisify(write)(fd, String(value)).finally(() => closeSync(fd));
-  const isDone = await resolvesWithin(systemClock, timeoutMs, written).catch((cause: unknown) => {
+  using deadline = systemClock.deadline(timeoutMs);
+  const turn = await turns.acquire('', deadline.signal).catch(() => {
+    closeSync(fd);
+    throw late(key, value, netns, timeoutMs);
+  });
+  const written = promisify(write)(fd, String(value)).finally(() => {
+    closeSync(fd);
+    turn[Symbol.dispose]();
+  });
+  const isDone = await resolvesWithin(systemClock, deadline.remainingMs(), written).catch((cause: unknown) => {
     throw refused(key, value, netns, cause);
   });
   if (!isDone) throw late(key, value, netns, timeoutMs);
