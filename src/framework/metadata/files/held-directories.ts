@@ -1,4 +1,5 @@
-import { closeSync, constants, mkdirSync, openSync } from 'node:fs';
+import { chmodSync, closeSync, constants, mkdirSync, openSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { errnoCode } from '../../../lib/errors.ts';
 import type { HostFile } from './host-file.ts';
 
@@ -145,7 +146,10 @@ function makeDir({ path, withParents: recursive = false }: DirectoryPlace): bool
   try {
     const firstCreated = mkdirSync(path, { recursive, mode: dirMode });
     // Only with `recursive` does Node.js say what it has created, and accept what exists.
-    return !recursive || firstCreated !== undefined;
+    if (recursive && firstCreated === undefined) return false;
+    // A strict umask would keep the users of containers out.
+    for (let dir = path; dir.startsWith(firstCreated ?? path); dir = dirname(dir)) chmodSync(dir, dirMode);
+    return true;
   } catch (error) {
     if (errnoCode(error) !== 'EEXIST') throw error;
     return false;

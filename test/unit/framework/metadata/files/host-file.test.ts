@@ -188,7 +188,7 @@ describe('files and directories', () => {
     }
   });
 
-  it('can be read by every user with a strict umask (files only)', async () => {
+  it('can be read by every user with a strict umask', async () => {
     const before = process.umask(0o077);
     try {
       await metadata.prepare(record, new Map());
@@ -196,7 +196,11 @@ describe('files and directories', () => {
     } finally {
       process.umask(before);
     }
-    for (const file of bench.files()) expect(statSync(join(bench.path, file)).mode & 0o777).toBe(0o644);
+    const modeOf = (path: string) => statSync(join(bench.path, path)).mode & 0o777;
+    for (const file of bench.files()) {
+      expect(modeOf(file), file).toBe(0o644);
+      for (let dir = dirname(file); dir !== '.'; dir = dirname(dir)) expect(modeOf(dir), dir).toBe(0o755);
+    }
   });
 
   it('leave no temporary files when a write fails', async () => {
