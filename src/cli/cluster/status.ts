@@ -182,7 +182,7 @@ function taintProblems(devices: readonly Device[]): string[] {
   });
 }
 
-const countText = (count: number) => `${count} ${count === 1 ? 'device' : 'devices'}`;
+const countText = (count: number, one = 'device') => `${count} ${count === 1 ? one : `${one}s`}`;
 const ofPf = (pf: string | undefined) => (pf === undefined ? '' : ` of PF ${pf}`);
 
 function lostDevices(devices: readonly Device[], allocations: readonly Allocation[]): string[] {
@@ -193,7 +193,7 @@ function lostDevices(devices: readonly Device[], allocations: readonly Allocatio
 
 function formatPolicy({ name, generation, inForce, earlierInForce }: PolicyStatus): string {
   const earlier = earlierInForce === 0 ? '' : `, an earlier generation on ${earlierInForce}`;
-  return `policy ${name}, generation ${generation}: in force on ${inForce} nodes${earlier}\n`;
+  return `policy ${name}, generation ${generation}: in force on ${countText(inForce, 'node')}${earlier}\n`;
 }
 
 /** @param shown nodes that get a line; the counts are of all of them */
@@ -217,8 +217,8 @@ export function formatStatus(
   const sum = (key: 'offered' | 'allocated' | 'inUse' | 'tainted') =>
     nodes.reduce((total, node) => total + node[key], 0);
   const ready = nodes.filter(({ pod }) => pod?.ready).length;
-  const counts = `${sum('offered')} devices, ${sum('allocated')} allocated, ${sum('inUse')} in use, ${sum('tainted')} tainted`;
-  const total = `${nodes.length} nodes, the driver ready on ${ready}: ${counts}\n`;
+  const counts = `${countText(sum('offered'))}, ${sum('allocated')} allocated, ${sum('inUse')} in use, ${sum('tainted')} tainted`;
+  const total = `${countText(nodes.length, 'node')}, the driver ready on ${ready}: ${counts}\n`;
   const below = [...problems, ...policies.map(formatPolicy)];
   const blocks = [rows.length === 0 ? '' : formatTable(terminal, head, rows), below.join(''), total];
   return blocks.filter((block) => block !== '').join('\n');

@@ -138,7 +138,7 @@ describe('readStatus', () => {
       const withProblems = status.nodes.filter(({ problems }) => problems.length > 0);
       return formatStatus(plainTerminal, status, withProblems);
     };
-    expect(await listed()).toBe('1 nodes, the driver ready on 1: 1 devices, 0 allocated, 0 in use, 0 tainted\n');
+    expect(await listed()).toBe('1 node, the driver ready on 1: 1 device, 0 allocated, 0 in use, 0 tainted\n');
     publish(api, 'node-2', [vf(1)]);
     const lines = (await listed()).split('\n');
     expect(lines.filter((line) => line.startsWith('node-'))).toEqual([
