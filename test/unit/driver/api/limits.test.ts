@@ -111,6 +111,18 @@ describe('class limits', () => {
       { addresses: ['192.0.2.1/24', '192.0.2.2/24'] },
       'maxAddresses',
     ],
+    // Gateways are not limited, and link-local destinations are.
+    [
+      { routes: ['198.51.100.0/24', '2001:db8::/32'] },
+      {
+        routes: [
+          { destination: '198.51.100.0/25', gateway: '169.254.1.1' },
+          { destination: '2001:db8:1::/48', gateway: 'fe80::1' },
+        ],
+      },
+      { routes: [{ destination: '169.254.0.0/16' }, { destination: 'fe80::/64' }] },
+      'routes',
+    ],
     [{ maxRoutes: 0 }, { routes: [] }, { routes: [{ destination: '198.51.100.0/24' }] }, 'maxRoutes'],
   ])('%j allow %j, and reject %j', (limits, allowed, refused, name) => {
     expect(resolve([limited(limits), fromClaim(allowed)])).toEqual(allowed);
