@@ -156,6 +156,16 @@ describe('StartGuard', () => {
     guard.check(next, container(['PATH=/bin'], []), sandbox(false));
   });
 
+  it('refuses the claim of another pod also to a container with a claim of its own', () => {
+    const own = { namespace: 'ns', name: 'own', uid: 'claim-2' };
+    const devices = [{ ...device, pciAddress: '0000:01:10.1' }];
+    store.putClaim({ identity: own, podUids: ['pod-2'], state: 'prepared', devices });
+    const both = container([variable, 'CLAIM_claim_2=ns/own']);
+    expect(() => guard.check({ ...pod, uid: 'pod-2' }, both, sandbox(true))).toThrow(
+      /claim ns\/nic: its devices are prepared for another pod/,
+    );
+  });
+
   it('lets the runtime continue only if other pods are expected, and all containers wait themselves', () => {
     expect(guard.mayGoOn(pod)).toBe(false);
     const other = { namespace: 'ns', name: 'other', uid: 'claim-2' };

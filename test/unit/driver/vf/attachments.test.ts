@@ -77,3 +77,34 @@ it('plugins of a VF get an interface name that no other VF of the pod will have'
   await expect(attached).rejects.toBe(failed);
   expect(stored).toMatchObject([{ sandboxId: 's', interfaceName: 'net2' }]);
 });
+
+it('a VF that is still in the sandbox of another pod stays there', async () => {
+  const link = { index: 4, name: 'net1', alias: 'vf', altNames: [], mtuBytes: 1500, up: true };
+  const calls: string[] = [];
+  const namespaceWith = (links: object[]) => {
+    const connection = {
+      linkTable: async () => ({ candidates: () => links, all: () => links }),
+      link: async () => undefined,
+      addresses: async () => [],
+    };
+    return { connection, [Symbol.dispose]: () => undefined } as unknown as NetworkNamespace;
+  };
+  const vfs = { linkKey: () => ({ alias: 'vf' }), adminInfo: async () => undefined, rdmaDevice: async () => undefined };
+  const attachments = new Attachments({
+    networks: { host: {}, open: () => namespaceWith([link]) } as unknown as Networks,
+    vfs,
+    cni: { remove: async () => void calls.push('DEL'), add: async () => void calls.push('ADD') },
+    store: { claimsOfPod: () => [], setAttachments: () => void calls.push('store') },
+    clock: new ManualClock(),
+  } as unknown as AttachmentsOptions);
+  const place = { podUid: 'u2', podNamespace: 'default', podName: 'next', sandboxId: 's2', netnsPath: '/n2' };
+  const attachment = { ...place, podUid: 'u1', podName: 'app', sandboxId: 's1', netnsPath: '/n1' };
+  const facts = { pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf' };
+  const device: StoredDevice = { ...facts, config: { attach: 'cni' }, attachment };
+  const pod = attachments.podLinks(namespaceWith([]));
+  const { signal } = new AbortController();
+  await expect(attachments.attach('claim', device, place, pod, signal)).rejects.toMatchObject({
+    code: 'vf-busy',
+  });
+  expect(calls).toEqual([]);
+});

@@ -43,3 +43,23 @@ it.each([
   await joinBond(connection as unknown as LinkConnection, { index: 3, mtuBytes: 1500 } as Link, alias, { bond });
   expect(made).toEqual([{ name: expect.stringMatching(/^netdra-/), mtuBytes: 1500, ...expected }]);
 });
+
+it('completes a bond that was made before the driver was killed, and gives its member the MAC of the claim', async () => {
+  const changes: unknown[] = [];
+  const unfinished = { index: 9, name: 'netdra-1a2b3c4d', kind: 'bond', mtuBytes: 1500 };
+  const connection = {
+    links: async () => [],
+    link: async ({ name = '' }) => (name.startsWith('netdra-') ? unfinished : undefined),
+    setLink: async (...change: unknown[]) => void changes.push(change),
+  };
+  const member = { index: 5, name: 'net1', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500 } as unknown as Link;
+  const macAddress = '02:00:00:00:00:0a';
+  const config = { bond: { name: 'bond0' }, macAddress };
+  const joined = await joinBond(connection as unknown as LinkConnection, member, alias, config);
+  expect(joined).toMatchObject({ index: 9, name: 'bond0', alias });
+  expect(changes).toEqual([
+    [9, { name: 'bond0', alias }],
+    [5, { up: false, hardwareAddress: macAddress }],
+    [5, { master: 9 }],
+  ]);
+});

@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../src/lib/clock.ts';
@@ -70,6 +70,10 @@ describe('DevicePlugins', () => {
     expect((await plugins.read()).givenOut?.size).toBe(1);
     writeFileSync(path, checkpointOf({ [resource]: [a0, a1] }));
     expect((await plugins.read()).givenOut?.size).toBe(2);
+    // As large as before, in another file, as the kubelet replaces it.
+    writeFileSync(`${path}.new`, checkpointOf({ [resource]: [a1, b0] }));
+    renameSync(`${path}.new`, path);
+    expect([...((await plugins.read()).givenOut ?? []).keys()]).toEqual([a1, b0]);
     rmSync(path);
     expect(await plugins.read()).toEqual({ givenOut: new Map() });
   });

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { NetlinkError, readLinkState, restoreLinkState } from '../../../../src/node/netlink/index.ts';
+import { NetlinkError, readLinkState, restoreLinkState, scrubLink } from '../../../../src/node/netlink/index.ts';
 import { SriovCard } from '../../../doubles/sriov-card.ts';
 
 let card: SriovCard;
@@ -37,5 +37,33 @@ describe('readLinkState', () => {
     await expect(readLinkState(host, index, ethtool)).rejects.toBe(busy);
     const before = await readLinkState(card.host, index, card.ethtool);
     expect(await restoreLinkState(host, index, before, ethtool)).toEqual([{ property: 'link', error: busy }]);
+  });
+});
+
+describe('scrubLink', () => {
+  it.each([[['one']], [['one', 'two']]])('removes the alternative names %j of a link', async (altNames) => {
+    const removed: number[] = [];
+    const connection = {
+      link: async () => ({ index: 5, name: 'net1', altNames }),
+      setLink: async () => undefined,
+      removeAltNames: async (index: number) => void removed.push(index),
+    };
+    expect(await scrubLink(connection as never, 5)).toEqual([]);
+    expect(removed).toEqual([5]);
+  });
+});
+
+describe('restoreLinkState', () => {
+  it('replaces a name that a pod has chosen by a free one where another link has the old name', async () => {
+    const { index } = card.link(0)!;
+    const before = await readLinkState(card.host, index);
+    await card.host.setLink(index, { up: false });
+    await card.host.setLink(index, { name: 'chosen' });
+    const other = card.link(1)!;
+    await card.host.setLink(other.index, { up: false });
+    await card.host.setLink(other.index, { name: before.name });
+    const failures = await restoreLinkState(card.host, index, before);
+    expect(failures.map(({ property }) => property)).toContain('name');
+    expect((await card.host.link({ index }))?.name).not.toBe('chosen');
   });
 });
