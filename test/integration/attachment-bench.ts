@@ -119,7 +119,7 @@ export class AttachmentBench implements AsyncDisposable {
     pod: TestNetns,
     sandboxId = 'sandbox1',
     podUid = 'pod-uid',
-    assure?: () => Promise<void>,
+    reconfigure?: () => Promise<void>,
   ) {
     using namespace = this.#networks.open(pod.path);
     if (namespace === undefined) throw new Error(`there is no namespace at ${pod.path}`);
@@ -127,7 +127,7 @@ export class AttachmentBench implements AsyncDisposable {
     const place: SandboxPlace = { podUid, podNamespace: 'default', podName: 'app', sandboxId, netnsPath: pod.path };
     const states = [];
     for (const device of this.devices(claim)) {
-      states.push(await this.#attachments.attach(claim, device, place, links, never, assure));
+      states.push(await this.#attachments.attach(claim, device, place, links, never, reconfigure));
     }
     return states;
   }

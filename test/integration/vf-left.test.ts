@@ -5,7 +5,7 @@ import type { Container, PodSandbox } from '../../nri/index.ts';
 import { heldDevices } from '../../src/driver/devices/held-devices.ts';
 import { openDevices } from '../../src/driver/devices/open-devices.ts';
 import type { VfConfig } from '../../src/driver/model/index.ts';
-import { createSandboxSide, type SandboxSide } from '../../src/driver/sandbox/index.ts';
+import { createSandboxServices, type SandboxServices } from '../../src/driver/sandbox/index.ts';
 import { Store } from '../../src/driver/state/index.ts';
 import { CniAttacher } from '../../src/driver/vf/cni-attacher.ts';
 import { Attachments } from '../../src/driver/vf/index.ts';
@@ -34,13 +34,13 @@ class Instance implements AsyncDisposable {
   readonly #dir: string;
   readonly store: Store;
   readonly metadata: ClaimMetadata;
-  readonly side: SandboxSide;
+  readonly side: SandboxServices;
   readonly logger: RecordingLogger;
   /** Why claims are not ready, and which VFs were configured from outside. */
   readonly failures: string[] = [];
   /** What closed gates have said, by claim. */
   readonly held: string[] = [];
-  readonly assured: string[] = [];
+  readonly reconfigured: string[] = [];
 
   static async start(dir: string, hostPath: string): Promise<Instance> {
     const stack = new AsyncDisposableStack();
@@ -91,7 +91,7 @@ class Instance implements AsyncDisposable {
       gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
     });
     this.metadata = metadata;
-    this.side = createSandboxSide({
+    this.side = createSandboxServices({
       ...parts,
       driver: testDriver,
       locks: new KeyedMutex(),
@@ -110,7 +110,7 @@ class Instance implements AsyncDisposable {
       },
       attributesOf: () => ({}),
       numa: { check: () => false, observe: () => undefined, alignmentOf: () => undefined },
-      assure: async (_, { name }) => void this.assured.push(name),
+      reconfigure: async (_, { name }) => void this.reconfigured.push(name),
       isWanted: async () => true,
       runsHooks: () => true,
       onFailure: ({ name }, reason) => this.failures.push(`${name}: ${reason}`),
@@ -196,7 +196,7 @@ describe('a VF that leaves its pod while the pod runs', () => {
       const addresses = expect.arrayContaining([expect.objectContaining({ local: '192.0.2.1' })]);
       expect(pod.ip('addr', 'show', 'dev', 'net1')).toMatchObject([{ mtu: 1400, addr_info: addresses }]);
       expect(driver.file('c')).toContain('"generation": 2');
-      expect(driver.assured).toEqual(['fe00-00-02-0', 'fe00-00-02-0']);
+      expect(driver.reconfigured).toEqual(['fe00-00-02-0', 'fe00-00-02-0']);
       expect(driver.logger.messages('warn')).toEqual(['sandbox not ready yet']);
     },
   );
@@ -222,7 +222,7 @@ describe('a VF that leaves its pod while the pod runs', () => {
     await expect.poll(() => driver.gate('c'), { timeout: 60_000 }).toBe('served s1');
     expect(driver.failures.every((failure) => failure.startsWith('c: '))).toBe(true);
     // A VF that is not on the host is in use: it is not configured anew.
-    expect(driver.assured).toEqual(['fe00-00-02-0', 'fe00-00-02-1']);
+    expect(driver.reconfigured).toEqual(['fe00-00-02-0', 'fe00-00-02-1']);
   });
 
   it('is noticed by a driver that starts later, and restored when the pod ends', async () => {

@@ -132,8 +132,8 @@ export class Reports {
         .map(({ pciAddress }) => pciAddress),
     );
     const unrestored = new Set(store.unrestored().map(({ device }) => device.pciAddress));
-    const strangers = [...offered.keys()].filter((name) => !hardware.vfs.some((vf) => vf.name === name));
-    const problems = strangers.map((name) => `${name} is offered and does not exist`);
+    const unexpected = [...offered.keys()].filter((name) => !hardware.vfs.some((vf) => vf.name === name));
+    const problems = unexpected.map((name) => `${name} is offered and does not exist`);
     for (const vf of hardware.vfs) {
       const isHeld = store.holderOf(vf.pciAddress) !== undefined;
       const isLost = !isHeld && vf.link !== undefined && !vf.link.namespace.isHost;

@@ -41,7 +41,7 @@ export class ContainerSpecs {
   /** Writes CDI specs. @returns the devices of those requests that have some: the framework knows those of the others */
   write(claim: ClaimDevices): PreparedDevice[] {
     const { uid } = claim.identity;
-    const dialectIds = new Map(this.#dialects.layDown(claim));
+    const dialectIds = new Map(this.#dialects.write(claim));
     const prepared: PreparedDevice[] = [];
     for (const device of claim.devices) {
       const { request, pool, name } = device;

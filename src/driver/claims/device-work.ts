@@ -46,7 +46,7 @@ export class DeviceWork {
     const wanted = toVfWanted(device.config);
     if (before === undefined) return;
     // It gets `auto` when the LACP partner of its PF is back.
-    if (device.isSilenced) delete wanted.vf?.linkState;
+    if (device.isDisabledForLacp) delete wanted.vf?.linkState;
     const isToUserSpace = wanted.driver !== undefined && wanted.driver !== 'default';
     const getsInterface = before.driver === undefined || (isVfio(before.driver) && wanted.driver === 'default');
     if (isToUserSpace || getsInterface) {

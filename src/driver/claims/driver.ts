@@ -86,7 +86,7 @@ export class Driver implements DraPlugin {
    * Configures a VF of a prepared claim again as the claim asks, unless it may be in its pod already: its PF may have been
    * reset since.
    */
-  async assure(claim: { identity: ClaimIdentity }, device: StoredDevice): Promise<void> {
+  async reconfigure(claim: { identity: ClaimIdentity }, device: StoredDevice): Promise<void> {
     if (device.attachment === undefined && device.config.attach !== 'observe')
       await this.#work.configure(claim, device);
   }
@@ -205,7 +205,7 @@ export class Driver implements DraPlugin {
     progress.claimBegins(claim);
     for (const device of devices) {
       progress.deviceBegins(device);
-      await (isAgain ? this.assure(claim, device) : this.#work.configure(claim, device));
+      await (isAgain ? this.reconfigure(claim, device) : this.#work.configure(claim, device));
       progress.deviceReady();
     }
     const complete: StoredDevice[] = [];

@@ -15,7 +15,7 @@ import { DialectFiles } from '../dialects/index.ts';
 import type { FailureEvents } from '../events/index.ts';
 import type { Attachments } from '../vf/index.ts';
 import type { NodeContext } from './node-context.ts';
-import { cdiClasses, type KubeletSide } from './ports.ts';
+import { cdiClasses, type KubeletConnection } from './ports.ts';
 
 /** One look for the claims of many pods that start at once. What changes within this time could as well change after a prepare. */
 const nodeNetworksKeptMs = 1_000;
@@ -78,7 +78,7 @@ export async function serveKubelet(
   plugin: DraPlugin,
   metadata: ClaimMetadata,
   publisher: SlicePublisher,
-): Promise<KubeletSide> {
+): Promise<KubeletConnection> {
   const { driverName: driver, dataDir } = settings;
   return stack.use(
     await kubelet.serve(plugin, {

@@ -9,7 +9,7 @@ import { LacpRelay } from '../devices/lacp-relay.ts';
 import { DriftRecord } from '../drift/index.ts';
 import { type FailureEvents, withClaimEvents, withPodEvents } from '../events/index.ts';
 import { RecordedFiles } from '../recovery/index.ts';
-import type { SandboxRegistry, SandboxSide } from '../sandbox/index.ts';
+import type { SandboxRegistry, SandboxServices } from '../sandbox/index.ts';
 import type { Store } from '../state/index.ts';
 import type { VfControl } from '../vf/index.ts';
 import { createAttachments } from './create-attachments.ts';
@@ -91,7 +91,11 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
 }
 
 /** A plugin for the container runtime, which connects once it is started. */
-function connectRuntime({ runtime, observer, stack }: NodeContext, hooks: SandboxSide['hooks'], events: FailureEvents) {
+function connectRuntime(
+  { runtime, observer, stack }: NodeContext,
+  hooks: SandboxServices['hooks'],
+  events: FailureEvents,
+) {
   return stack.use(
     runtime.connect({
       ...observer.handlers(withPodEvents(hooks, events)),

@@ -11,7 +11,7 @@ import { restoreVfs } from '../recovery/unrestored-vfs.ts';
 import type { NumaGuard, SandboxRegistry } from '../sandbox/index.ts';
 import type { Attachments, VfControl } from '../vf/index.ts';
 import type { NodeContext } from './node-context.ts';
-import { cdiClasses, type KubeletSide } from './ports.ts';
+import { cdiClasses, type KubeletConnection } from './ports.ts';
 
 export interface ReconcilerParts {
   devices: DeviceList;
@@ -19,7 +19,7 @@ export interface ReconcilerParts {
   attachments: Attachments;
   control: VfControl;
   drifted: DriftReport;
-  kubelet: KubeletSide;
+  kubelet: KubeletConnection;
   numa: NumaGuard;
   files: RecordedFiles;
   cniCleanUp: CniCleanUp;
@@ -67,7 +67,7 @@ export function createReconciler(context: NodeContext, parts: ReconcilerParts): 
   };
   const tasks = [
     { name: 'recorded files', run: () => parts.files.restore() },
-    { name: 'CPUs of containers', run: async () => parts.numa.observeLeft() },
+    { name: 'CPUs of containers', run: async () => parts.numa.observeDeferred() },
     // Before the metadata of the pods is read again.
     { name: 'settings of VFs', run: keepSettings },
     { name: 'sandboxes', run: async () => registry.requeueAll() },

@@ -3,11 +3,11 @@ import type { ClaimMetadata } from '../../framework/metadata/index.ts';
 import type { Driver } from '../claims/index.ts';
 import type { DeviceList } from '../devices/device-list.ts';
 import { podDriftOf } from '../drift/index.ts';
-import { createSandboxSide, type SandboxSide } from '../sandbox/index.ts';
+import { createSandboxServices, type SandboxServices } from '../sandbox/index.ts';
 import type { Attachments } from '../vf/index.ts';
 import type { NodeReports } from './create-reports.ts';
 import type { NodeContext } from './node-context.ts';
-import type { KubeletSide } from './ports.ts';
+import type { KubeletConnection } from './ports.ts';
 
 /** What sandboxes are served with. */
 export interface SandboxParts {
@@ -19,7 +19,7 @@ export interface SandboxParts {
   numa: NodeReports['numa'];
   drifted: NodeReports['drifted'];
   driver: Driver;
-  kubelet: KubeletSide;
+  kubelet: KubeletConnection;
 }
 
 /** The driver towards the container runtime. @param nudge asks for a round of the reconciler */
@@ -27,11 +27,11 @@ export function createSandboxes(
   { kube, kernel, disk, settings, stack, podUidsOf, ...base }: NodeContext,
   parts: SandboxParts,
   nudge: () => void,
-): SandboxSide {
+): SandboxServices {
   const { store, locks, gate } = disk;
   const { devices, metadata, attachments, events, status, numa, driver, kubelet, drifted } = parts;
   const { clock, logger, observer } = base;
-  const side = createSandboxSide({
+  const side = createSandboxServices({
     driver: settings.driverName,
     store,
     locks,
@@ -43,7 +43,7 @@ export function createSandboxes(
     files: observer.files(kubelet),
     numa,
     attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
-    assure: (claim, device) => driver.assure(claim, device),
+    reconfigure: (claim, device) => driver.reconfigure(claim, device),
     onRead: (claim, device, state) => drifted.podCompared(claim, device, podDriftOf(device, state)),
     isWanted: (pod, signal) => isPodWanted(kube, pod, signal),
     runsHooks: gate.runsHooks,

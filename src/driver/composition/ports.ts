@@ -118,10 +118,10 @@ export interface KubeletPort {
     plugin: DraPlugin,
     options: Pick<KubeletPluginOptions, 'driver' | 'dataDir' | 'claims' | 'onMetadataError' | 'onRegistration'> &
       Required<Pick<KubeletPluginOptions, 'metadata' | 'locks'>>,
-  ): Promise<KubeletSide>;
+  ): Promise<KubeletConnection>;
 }
 
-export type KubeletSide = MetadataCalls &
+export type KubeletConnection = MetadataCalls &
   Pick<KubeletPluginHelper, 'setHealth' | 'reclaim' | 'prepareAgain' | 'restoreMetadata'> &
   AsyncDisposable;
 

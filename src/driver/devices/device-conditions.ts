@@ -133,7 +133,7 @@ export class DeviceConditions {
   ofCards(): CardCondition[] {
     return this.#source.active().map((each) => {
       const { condition: name, pciAddress } = each;
-      const relayed = silencedPfs(this.#source.policy(), [each]).has(pciAddress)
+      const relayed = pfsWithoutLacpPartner(this.#source.policy(), [each]).has(pciAddress)
         ? ' VFs of claims with link state auto have no link until then.'
         : '';
       const message = `${describeCondition(each)}. ${this.#consequenceOf(name)}${relayed}`;
@@ -226,7 +226,10 @@ export class DeviceConditions {
 }
 
 /** PCI addresses of PFs whose lost LACP partner is passed on to VFs, as the policy asks. */
-export function silencedPfs(policy: InventoryPolicy | undefined, conditions: readonly ActiveCondition[]): Set<string> {
+export function pfsWithoutLacpPartner(
+  policy: InventoryPolicy | undefined,
+  conditions: readonly ActiveCondition[],
+): Set<string> {
   const isLost = ({ condition }: ActiveCondition) => condition === 'lacp-partner-lost';
   const lost = policy?.health?.lacpRelay === true ? conditions.filter(isLost) : [];
   return new Set(lost.map(({ pciAddress }) => pciAddress));

@@ -7,10 +7,10 @@ import {
   type Exclusion,
   type ExclusionReason,
   explainExclusion,
+  explainNothingOffered,
   type InventoryAttribute,
   type InventoryReport,
   type NetworkDevice,
-  whyNothing,
 } from '../../node/inventory/index.ts';
 import type { ClaimDevices } from '../model/index.ts';
 import type { ConditionName, DeviceCondition, DeviceConditions } from './device-conditions.ts';
@@ -83,7 +83,7 @@ export function viewInventory({ report, devices, conditions, claims, policyFault
       ...(policyFault === undefined ? [] : [`${policyFault}; the last valid policy stays in force`]),
     ],
     warnings,
-    ...(devices.length === 0 && { whyNothing: whyNothing(report) }),
+    ...(devices.length === 0 && { whyNothing: explainNothingOffered(report) }),
     switchedOnAtStart: [],
   };
 }

@@ -3,11 +3,11 @@ import { explain, NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import {
   emptyReport,
+  explainNothingOffered,
   type HeldDevices,
   type HeldFacts,
   type InventoryReport,
   type NetworkDevice,
-  whyNothing,
 } from '../../node/inventory/index.ts';
 import type { UnrestoredVf } from '../model/index.ts';
 import { unsettledDevices } from './held-devices.ts';
@@ -155,7 +155,7 @@ export class KnownDevices {
     for (const exclusion of excluded) logger.info({ ...exclusion }, 'device not offered');
     for (const problem of problems) logger.warn({ err: problem }, 'problem with a device');
     for (const warning of warnings) logger.warn({}, warning);
-    if (devices.length === 0) logger.warn({ reason: whyNothing(report) }, 'no device is offered');
+    if (devices.length === 0) logger.warn({ reason: explainNothingOffered(report) }, 'no device is offered');
     return true;
   }
 

@@ -8,7 +8,7 @@ import { SriovError } from '../../node/sriov/index.ts';
 import { StateError, type StoredClaim, type StoredDevice } from '../model/index.ts';
 import type { Store } from '../state/index.ts';
 import type { AdminSettingsReader, VfControl } from '../vf/index.ts';
-import { silencedPfs } from './device-conditions.ts';
+import { pfsWithoutLacpPartner } from './device-conditions.ts';
 import type { DeviceState } from './device-state.ts';
 
 /** See `DeviceList`. */
@@ -76,9 +76,9 @@ export class LacpRelay {
     const { devices: list, store, locks } = this.#options;
     // Before the first look at the node a condition is not over, but unknown.
     if (!list.isListed) return;
-    const pfs = silencedPfs(list.state.policy, list.state.conditions);
+    const pfs = pfsWithoutLacpPartner(list.state.policy, list.state.conditions);
     for (const pf of this.#unable) if (!pfs.has(pf)) this.#unable.delete(pf);
-    const isConcerned = (device: StoredDevice) => device.isSilenced === true || pfs.has(device.pfAddress ?? '');
+    const isConcerned = (device: StoredDevice) => device.isDisabledForLacp === true || pfs.has(device.pfAddress ?? '');
     const claims = store.claims().filter(({ devices }) => devices.some(isConcerned));
     await Promise.all(
       claims.map(({ identity }) => locks.run(claimKey(identity), () => this.#followClaim(identity.uid, pfs))),
@@ -93,7 +93,7 @@ export class LacpRelay {
       if (claim?.state !== 'prepared' || device === undefined) continue;
       try {
         if (pfs.has(device.pfAddress ?? '') && isFollowing(device)) await this.#silence(claim, device);
-        else if (device.isSilenced) await this.#release(claim, device);
+        else if (device.isDisabledForLacp) await this.#release(claim, device);
         this.#logged.delete(pciAddress);
       } catch (error) {
         if (!(error instanceof NetdraError) || error instanceof StateError) throw error;
@@ -138,10 +138,10 @@ export class LacpRelay {
     return (await this.#options.devices.vfs.adminInfo(device))?.linkState;
   }
 
-  #put(claim: StoredClaim, { pciAddress }: StoredDevice, isSilenced: boolean): void {
-    const devices = claim.devices.map(({ isSilenced: before, ...device }): StoredDevice => {
-      const is = device.pciAddress === pciAddress ? isSilenced : before === true;
-      return is ? { ...device, isSilenced: true } : device;
+  #put(claim: StoredClaim, { pciAddress }: StoredDevice, isDisabledForLacp: boolean): void {
+    const devices = claim.devices.map(({ isDisabledForLacp: before, ...device }): StoredDevice => {
+      const is = device.pciAddress === pciAddress ? isDisabledForLacp : before === true;
+      return is ? { ...device, isDisabledForLacp: true } : device;
     });
     this.#options.store.putClaim({ ...claim, devices });
   }

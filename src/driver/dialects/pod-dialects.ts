@@ -40,11 +40,11 @@ export class PodDialects {
    * @returns CDI device ids by base name of the request
    * @throws MetadataError `metadata-io`
    */
-  layDown(claim: ClaimDevices): ReadonlyMap<string, string> {
+  write(claim: ClaimDevices): ReadonlyMap<string, string> {
     if (claim.devices.every(({ config }) => config.dialects === undefined)) return new Map();
-    const ids = this.#write(claim);
+    const ids = this.#writeClaim(claim);
     const others = this.#othersOf(claim).filter((other) => other.state === 'prepared' && hasPodVariable(other));
-    for (const other of others) this.#write(other);
+    for (const other of others) this.#writeClaim(other);
     return ids;
   }
 
@@ -57,7 +57,7 @@ export class PodDialects {
     this.#options.files.removeClaim(identity.uid, requestsOf(devices ?? []));
   }
 
-  #write(claim: ClaimDevices): ReadonlyMap<string, string> {
+  #writeClaim(claim: ClaimDevices): ReadonlyMap<string, string> {
     const claims = [...this.#othersOf(claim), claim].filter(hasPodVariable);
     // The order must not depend on which claim came first: all containers have to see the same.
     claims.sort((a, b) => compare(a.identity.name, b.identity.name));

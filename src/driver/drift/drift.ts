@@ -43,14 +43,14 @@ export type PodDrift = Drift<(typeof driftSettings.pod)[number]>;
  * space. All others belong to the operator.
  */
 export function keptBy(device: StoredDevice): VfPropertiesWanted {
-  const { before, config, isSilenced, pfAddress, vfIndex } = device;
+  const { before, config, isDisabledForLacp, pfAddress, vfIndex } = device;
   if (before === undefined || pfAddress === undefined || vfIndex === undefined) return {};
   const { linkState, hardwareAddress = pinned(device), ...rest } = toVfWanted(config).vf ?? {};
   return {
     ...rest,
     ...(hardwareAddress !== undefined && { hardwareAddress }),
     // `LacpRelay` sets it until the partner is back.
-    ...(linkState !== undefined && isSilenced !== true && { linkState }),
+    ...(linkState !== undefined && isDisabledForLacp !== true && { linkState }),
   };
 }
 

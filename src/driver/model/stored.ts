@@ -54,7 +54,7 @@ export interface StoredDevice {
   access?: VfAccess;
   attachment?: Attachment;
   /** Its link state was `auto`, and is `disable` while the LACP partner of its PF is lost. */
-  isSilenced?: true;
+  isDisabledForLacp?: true;
   /** Of an unrestored VF: its claim needed an interface, and it could have none. */
   lacksInterface?: true;
 }

@@ -39,7 +39,7 @@ function afterBoot({ state, devices, ...claim }: StoredClaim): StoredClaim {
     ...claim,
     state: state === 'unpreparing' ? 'unpreparing' : 'preparing',
     devices: devices.map(
-      ({ before: _1, access: _2, attachment: _3, isSilenced: _4, ...device }): StoredDevice => device,
+      ({ before: _1, access: _2, attachment: _3, isDisabledForLacp: _4, ...device }): StoredDevice => device,
     ),
   };
 }

@@ -1,7 +1,7 @@
 import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
 import { asOneError, type StoredClaim } from '../model/index.ts';
-import type { Served } from './claim-work.ts';
+import type { ServeResult } from './claim-work.ts';
 import type { End } from './phases.ts';
 import type { SandboxFacts } from './pod.ts';
 
@@ -117,7 +117,7 @@ export class ClaimProgress {
     return readsAgain || (tries && (hasFailed || this.#tentative.has(uid)));
   }
 
-  served(uid: string, result: Exclude<Served, object>): void {
+  served(uid: string, result: Exclude<ServeResult, object>): void {
     this.#failures.delete(uid);
     this.#tentative.delete(uid);
     if (result === 'gone') this.#ready.delete(uid);

@@ -8,7 +8,7 @@ import {
   type StoredDevice,
 } from '../model/index.ts';
 import type { StoredClaims } from '../state/index.ts';
-import { type Attachments, left, type PodLinks, type VfState } from '../vf/index.ts';
+import { type Attachments, leftError, type PodLinks, type VfState } from '../vf/index.ts';
 import type { NamespaceProbe, NetworkNamespace } from '../vf/networks.ts';
 import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-writer.ts';
 import type { NumaChecks } from './numa-guard.ts';
@@ -26,7 +26,7 @@ export interface ClaimWorkOptions {
   numa: NumaChecks;
   files: MetadataCalls;
   /** Configures a VF from outside once more, before it is attached: its PF may have been reset since it was prepared. */
-  assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
+  reconfigure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
   /** Called with the state in the pod of each VF that was already attached. */
   onRead?: (claim: StoredClaim, device: StoredDevice, state: VfState) => void;
 }
@@ -41,7 +41,7 @@ export interface DeviceSteps {
  * What became of a claim that was served: `ready`; `tentative` if its addresses will change soon; `gone` if it is not prepared
  * for the pod any more; `withdrawn`, and why, if its metadata is not there any more, so that no container can start with it.
  */
-export type Served = 'ready' | 'tentative' | 'gone' | { withdrawn: unknown };
+export type ServeResult = 'ready' | 'tentative' | 'gone' | { withdrawn: unknown };
 
 /** The operations on one claim in one sandbox. All but `end` hold the claim's lock. */
 export class ClaimWork {
@@ -68,7 +68,7 @@ export class ClaimWork {
     pod: PodLinks,
     signal: AbortSignal,
     progress: DeviceSteps,
-  ): Promise<Served> {
+  ): Promise<ServeResult> {
     return await this.#options.locks.run(claimKey(identity), async () => {
       signal.throwIfAborted();
       // Until now another instance may have worked on the claim.
@@ -84,7 +84,7 @@ export class ClaimWork {
     pod: PodLinks,
     signal: AbortSignal,
     progress: DeviceSteps,
-  ): Promise<Served> {
+  ): Promise<ServeResult> {
     const { writer, files, networks, attachments, numa } = this.#options;
     const claim = this.#preparedFor(place.podUid, identity.uid);
     if (claim === undefined) return 'gone';
@@ -129,7 +129,7 @@ export class ClaimWork {
     signal.throwIfAborted();
     if (!isDescribed) await this.#readBonds(readings, place, pod).catch((error: unknown) => errors.push(error));
     await writer.write(identity, place.sandboxId, readings).catch((error: unknown) => errors.push(error));
-    if (lost.length > 0) return { withdrawn: left(lost, place, asOneError(errors)) };
+    if (lost.length > 0) return { withdrawn: leftError(lost, place, asOneError(errors)) };
     // Perhaps another instance of the driver has withdrawn it since: a claim that was ready is not.
     if (errors.length > 0 && !isDescribed) return { withdrawn: asOneError(errors) };
     if (errors.length > 0) throw asOneError(errors);
@@ -142,12 +142,12 @@ export class ClaimWork {
       const { device, state } = reading;
       if (device.config.bond === undefined || state === undefined) continue;
       reading.state = await this.#options.attachments.read(device, pod);
-      if (reading.state === undefined) throw left([device], place);
+      if (reading.state === undefined) throw leftError([device], place);
     }
   }
 
   /** Completes a claim that holds no VF, such as one with `adminAccess` only: it needs nothing of the pod's network. */
-  async serveWithoutVfs(identity: ClaimIdentity, place: SandboxIdentity): Promise<Served> {
+  async serveWithoutVfs(identity: ClaimIdentity, place: SandboxIdentity): Promise<ServeResult> {
     const { locks, writer } = this.#options;
     return await locks.run(claimKey(identity), async () => {
       const claim = this.#preparedFor(place.podUid, identity.uid);
@@ -206,9 +206,9 @@ export class ClaimWork {
 
   async #attach(claim: StoredClaim, device: StoredDevice, place: SandboxPlace, pod: PodLinks, signal: AbortSignal) {
     const { attachment, ...unattached } = device;
-    const assure = () => this.#options.assure(claim, unattached);
-    if (attachment === undefined) await assure();
-    return await this.#options.attachments.attach(claim.identity.uid, device, place, pod, signal, assure);
+    const reconfigure = () => this.#options.reconfigure(claim, unattached);
+    if (attachment === undefined) await reconfigure();
+    return await this.#options.attachments.attach(claim.identity.uid, device, place, pod, signal, reconfigure);
   }
 }
 

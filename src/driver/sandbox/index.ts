@@ -6,5 +6,5 @@ export type { SandboxFacts } from './pod.ts';
 export { metadataOf } from './pod-metadata.ts';
 export type { WaitResult, WaitTimes } from './pod-wait.ts';
 export type { SandboxRegistry } from './sandbox-registry.ts';
-export { createSandboxSide, type SandboxSide, type SandboxSideOptions } from './sandbox-services.ts';
+export { createSandboxServices, type SandboxServices, type SandboxServicesOptions } from './sandbox-services.ts';
 export { StatusReport } from './status-report.ts';

@@ -66,7 +66,7 @@ export class NriHooks implements PluginHandlers {
     const sandbox = registry.adopt(factsOf(pod), false);
     const ready = sandbox.want('ready').catch(() => undefined);
     // Most pods have no claim; then there is nothing to wait for.
-    if (sandbox.phase === 'pending' || guard.mayGoOn(pod)) return;
+    if (sandbox.phase === 'pending' || guard.mayReturnEarly(pod)) return;
     await this.#within(Math.min(startBudgetMs, budgetOf(context)), ready);
   }
 

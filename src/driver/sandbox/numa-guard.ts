@@ -20,7 +20,7 @@ import {
  */
 const markedAfter = 3;
 /** More containers than a node has. */
-const longestLeft = 1_000;
+const mostDeferred = 1_000;
 
 const refusalHint =
   'a pod keeps its CPUs, so delete it, and request CPUs and device with matchAttribute resource.kubernetes.io/numaNode, see docs/numa.md; or set numa: report';
@@ -82,7 +82,7 @@ export class NumaGuard implements NumaChecks {
   /** By UID. */
   readonly #claims = new Map<string, ClaimComparison>();
   /** Containers that could not be compared, or whose claims are not those of their pods yet, by their ids. */
-  readonly #left = new Map<string, [pod: PodSandbox, container: Container]>();
+  readonly #deferred = new Map<string, [pod: PodSandbox, container: Container]>();
 
   constructor(options: NumaGuardOptions) {
     this.#options = options;
@@ -97,7 +97,7 @@ export class NumaGuard implements NumaChecks {
     const { onCompared, onCondition } = this.#options;
     const claims = this.#claimsOf(pod, container);
     // Its claim has yet to pass to its pod.
-    if (claims.length === 0 && this.#options.metadata.isAnyUsedBy(container)) this.#leave(pod, container);
+    if (claims.length === 0 && this.#options.metadata.isAnyUsedBy(container)) this.#defer(pod, container);
     const { devices, where } = this.#compare(pod, container, claims);
     const refused = devices.filter(({ device, result }) => device.config.numa === 'require' && result !== 'aligned');
     const isRefused = refused.length > 0;
@@ -118,12 +118,12 @@ export class NumaGuard implements NumaChecks {
 
   /**
    * Compares a container that was created while the driver was not asked: it is only reported, and once.
-   * @throws StateError: `observeLeft` tries again
+   * @throws StateError: `observeDeferred` tries again
    */
   observe(pod: PodSandbox, container: Container): void {
-    this.#leave(pod, container);
+    this.#defer(pod, container);
     const claims = this.#claimsOf(pod, container);
-    if (claims.length > 0 || !this.#options.metadata.isAnyUsedBy(container)) this.#left.delete(container.id);
+    if (claims.length > 0 || !this.#options.metadata.isAnyUsedBy(container)) this.#deferred.delete(container.id);
     const found = this.#compare(pod, container, claims);
     const added = claims.filter((claim) => this.#of(claim, pod)?.containers.has(container.name) !== true);
     for (const claim of claims) this.#note(claim, pod, container, { ...found, refusals: 0 });
@@ -131,10 +131,10 @@ export class NumaGuard implements NumaChecks {
   }
 
   /** Compares the containers for which that has failed, unless they were created anew since. @throws StateError */
-  observeLeft(): void {
-    for (const [pod, container] of [...this.#left.values()]) {
+  observeDeferred(): void {
+    for (const [pod, container] of [...this.#deferred.values()]) {
       const isKnown = (claim: StoredClaim) => this.#of(claim, pod)?.containers.has(container.name) === true;
-      if (this.#claimsOf(pod, container).some(isKnown)) this.#left.delete(container.id);
+      if (this.#claimsOf(pod, container).some(isKnown)) this.#deferred.delete(container.id);
       else this.observe(pod, container);
     }
   }
@@ -177,10 +177,10 @@ export class NumaGuard implements NumaChecks {
   }
 
   /** To be compared later. Of containers that have ended without that, the oldest are forgotten. */
-  #leave(pod: PodSandbox, container: Container): void {
-    this.#left.set(container.id, [pod, container]);
-    const [oldest] = this.#left.keys();
-    if (this.#left.size > longestLeft && oldest !== undefined) this.#left.delete(oldest);
+  #defer(pod: PodSandbox, container: Container): void {
+    this.#deferred.set(container.id, [pod, container]);
+    const [oldest] = this.#deferred.keys();
+    if (this.#deferred.size > mostDeferred && oldest !== undefined) this.#deferred.delete(oldest);
   }
 
   /** Prepared claims of a pod that a container uses. @throws StateError */

@@ -16,7 +16,7 @@ import { SandboxRegistry } from './sandbox-registry.ts';
 import { StartGuard, type StartGuardOptions } from './start-guard.ts';
 import { WaitingSandboxes } from './waiting-sandboxes.ts';
 
-export interface SandboxSideOptions extends MetadataWriterOptions, SandboxReports {
+export interface SandboxServicesOptions extends MetadataWriterOptions, SandboxReports {
   store: Store;
   metadata: ClaimMetadata;
   attachments: Attachments;
@@ -27,7 +27,7 @@ export interface SandboxSideOptions extends MetadataWriterOptions, SandboxReport
   liveUpdates: boolean;
   clock: Clock;
   /** See {@link ClaimWorkOptions}. */
-  assure: ClaimWorkOptions['assure'];
+  reconfigure: ClaimWorkOptions['reconfigure'];
   onRead?: NonNullable<ClaimWorkOptions['onRead']>;
   /** See {@link StartGuardOptions}. */
   runsHooks: StartGuardOptions['runsHooks'];
@@ -39,14 +39,14 @@ export interface SandboxSideOptions extends MetadataWriterOptions, SandboxReport
 }
 
 /** Everything between the runtime's events and the kernel: hooks → registry → sandbox → attachments → metadata. */
-export interface SandboxSide {
+export interface SandboxServices {
   hooks: NriHooks;
   registry: SandboxRegistry;
   deletedPods: DeletedPods;
   waitingSandboxes: WaitingSandboxes;
 }
 
-export function createSandboxSide(options: SandboxSideOptions): SandboxSide {
+export function createSandboxServices(options: SandboxServicesOptions): SandboxServices {
   const { onSynchronized, isWanted, numa, clock, logger } = options;
   const writer = new MetadataWriter(options);
   const claims = new ClaimWork({ ...options, writer });

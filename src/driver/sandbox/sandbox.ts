@@ -5,7 +5,7 @@ import { explain } from '../../lib/errors.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import { asOneError, DeviceProgress, SandboxError, type StoredClaim } from '../model/index.ts';
 import { ClaimProgress, errorOf, type FailedWork, type Failure, type Pass } from './claim-progress.ts';
-import type { Served } from './claim-work.ts';
+import type { ServeResult } from './claim-work.ts';
 import { type End, type Phase, SandboxPhase, type Wanted } from './phases.ts';
 import { isLocatedSoon, openNamespaceOf, type SandboxFacts } from './pod.ts';
 import { PodChanges } from './pod-changes.ts';
@@ -217,7 +217,7 @@ export class Sandbox implements AsyncDisposable {
       signal.throwIfAborted();
       failed.push(await this.#fail(identity, error));
     };
-    const serve = async ({ identity }: StoredClaim, work: Promise<Served>) => {
+    const serve = async ({ identity }: StoredClaim, work: Promise<ServeResult>) => {
       try {
         const served = await work;
         if (typeof served !== 'object') return this.#progress.served(identity.uid, served);

@@ -70,7 +70,7 @@ export class StartGuard {
    * Whether the hook may return before the pod's VFs are attached: the runtime creates one sandbox at a time while it waits,
    * other pods are expected, and the containers of this pod wait by themselves.
    */
-  mayGoOn({ runtimeHandler, uid }: Pod): boolean {
+  mayReturnEarly({ runtimeHandler, uid }: Pod): boolean {
     const { store, metadata, runsHooks } = this.#options;
     try {
       const claims = store.claimsOfPod(uid).filter(({ state, devices }) => state === 'prepared' && devices.length > 0);

@@ -10,7 +10,7 @@ import type { CniAttacher } from './cni-attacher.ts';
 import type { NetworkNamespace, Networks } from './networks.ts';
 import { PodLinks } from './pod-links.ts';
 import { createStrategies, type Strategies } from './strategies.ts';
-import { type AttachStrategy, nameTaken, podOf, type VfState } from './strategy.ts';
+import { type AttachStrategy, nameTakenError, podOf, type VfState } from './strategy.ts';
 import { type VfHost, VfLinks } from './vf-links.ts';
 
 /** For one attachment: a CNI plugin that hangs is killed, and called again later. */
@@ -60,7 +60,7 @@ export class Attachments {
    * Attaches a VF, or completes an attachment that was cut short. A VF that is still in another sandbox of the same pod
    * is detached from there first.
    * @param device a copy of what is stored: its attachment is changed as well
-   * @param assure configures the VF from outside: called if it was attached before, and is attached anew
+   * @param reconfigure configures the VF from outside: called if it was attached before, and is attached anew
    * @throws SandboxError `vf-missing`, `vf-busy`, `vf-unknown`, `interface-name-taken`; NetlinkError, CniError, SriovError
    */
   async attach(
@@ -69,7 +69,7 @@ export class Attachments {
     place: SandboxPlace,
     pod: PodLinks,
     signal: AbortSignal,
-    assure: () => Promise<void> = async () => undefined,
+    reconfigure: () => Promise<void> = async () => undefined,
   ): Promise<VfState> {
     using deadline = this.#options.clock.deadline(attachBudgetMs, signal);
     const old = device.attachment;
@@ -80,7 +80,7 @@ export class Attachments {
       device,
       place,
       pod,
-      assure,
+      reconfigure,
       signal: deadline.signal,
       ...defined({ before: old?.host, bond }),
       record: (host) => this.#record(claimUid, device, { ...place, ...defined({ host, interfaceName, bond }) }),
@@ -137,7 +137,7 @@ export class Attachments {
     if ((await pod.find(device)) !== undefined) return undefined;
     const { interfaceName } = device.config;
     if (interfaceName !== undefined) {
-      if (await pod.hasName(interfaceName)) throw nameTaken({ device, place }, interfaceName);
+      if (await pod.hasName(interfaceName)) throw nameTakenError({ device, place }, interfaceName);
       return undefined;
     }
     const others = this.#options.store
@@ -151,7 +151,7 @@ export class Attachments {
       const name = `net${number}`;
       if (!taken.has(name) && !(await pod.hasName(name))) return name;
     }
-    throw nameTaken({ device, place }, `net${mostNames}`);
+    throw nameTakenError({ device, place }, `net${mostNames}`);
   }
 
   /** The pod's old sandbox may still exist; a VF is never taken from another pod. */

@@ -7,7 +7,7 @@ import { findDifferences } from './claim-differences.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import { configureLink, toNewRoute } from './configure-link.ts';
 import { pfSettingsOf } from './pf-settings.ts';
-import { type AttachStrategy, type MemberState, missing, named, type VfState } from './strategy.ts';
+import { type AttachStrategy, type MemberState, missingError, orNameTaken, type VfState } from './strategy.ts';
 import type { VfHost, VfLinks } from './vf-links.ts';
 
 /** What strategies attach VFs with. */
@@ -44,7 +44,7 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
       const { addresses, routes } = await cni.addresses(device, place, signal);
       const join = async (alias: string) => {
         const joining = joinBond(pod.namespace.connection, link, alias, device.config);
-        return await named(task, device.config.bond?.name ?? alias, joining);
+        return await orNameTaken(task, device.config.bond?.name ?? alias, joining);
       };
       const used = bond === undefined ? link : await join(bond);
       await configureLink(pod.namespace, used, {
@@ -59,7 +59,7 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
       const state = await (bond === undefined
         ? withHostFacts(vfs, device, await pod.stateAfterChange(device, link))
         : readInterface(device, pod));
-      if (state === undefined) throw missing(task, `${used.name} has lost it`);
+      if (state === undefined) throw missingError(task, `${used.name} has lost it`);
       await announcements.configured(device, pod, state);
       return state;
     },
@@ -95,7 +95,7 @@ function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
       pod.follow();
       const link = await pod.find(device, hardwareAddress);
       if (link !== undefined) return await withHostFacts(vfs, device, await pod.stateOf(link));
-      throw missing(task, `the CNI plugins of its claim have not moved it into ${place.netnsPath}`);
+      throw missingError(task, `the CNI plugins of its claim have not moved it into ${place.netnsPath}`);
     },
     read: readerOfInterfaces(vfs),
     detach: detacher(links, cni),
@@ -109,7 +109,10 @@ function observeStrategy({ vfs }: StrategyParts): AttachStrategy {
     async attach({ device, place, pod, record }) {
       const state = await read(device, pod);
       if (state === undefined) {
-        throw missing({ device, place }, `no component has moved it into ${place.netnsPath}, and attach is "observe"`);
+        throw missingError(
+          { device, place },
+          `no component has moved it into ${place.netnsPath}, and attach is "observe"`,
+        );
       }
       record();
       return state;
@@ -134,9 +137,9 @@ function userSpaceStrategy({ vfs, cni }: StrategyParts): AttachStrategy {
     };
   };
   return {
-    async attach({ device, place, record, assure, signal }) {
+    async attach({ device, place, record, reconfigure, signal }) {
       const { attachment } = device;
-      if (attachment !== undefined && attachment.sandboxId !== place.sandboxId) await assure();
+      if (attachment !== undefined && attachment.sandboxId !== place.sandboxId) await reconfigure();
       record();
       const { addresses } = await cni.addresses(device, place, signal);
       return await describe(device, addresses);

@@ -47,7 +47,7 @@ export interface AttachTask extends AttachTarget {
    * Configures the VF from outside as its claim asks. To be called before a VF that was attached is attached anew: it has left the
    * pod, or that sandbox, and its PF may have been reset since.
    */
-  assure(): Promise<void>;
+  reconfigure(): Promise<void>;
   signal: AbortSignal;
 }
 
@@ -72,7 +72,7 @@ export interface AttachStrategy {
 }
 
 /** @param cause says why, if there is no reason */
-export function missing(
+export function missingError(
   { device: { name, pciAddress }, place }: AttachTarget,
   reason?: string,
   cause?: NetdraError,
@@ -90,15 +90,15 @@ export function missing(
  * @param name that the claim, or else the host, gives it
  * @throws SandboxError `interface-name-taken`; what the change throws
  */
-export async function named<T>(task: AttachTarget, name: string, change: Promise<T>): Promise<T> {
+export async function orNameTaken<T>(task: AttachTarget, name: string, change: Promise<T>): Promise<T> {
   try {
     return await change;
   } catch (error) {
-    throw error instanceof NetlinkError && error.errno === 'EEXIST' ? nameTaken(task, name, error) : error;
+    throw error instanceof NetlinkError && error.errno === 'EEXIST' ? nameTakenError(task, name, error) : error;
   }
 }
 
-export function nameTaken(
+export function nameTakenError(
   { device: { name: device, pciAddress }, place }: AttachTarget,
   name: string,
   cause?: NetdraError,
@@ -110,7 +110,7 @@ export function nameTaken(
 }
 
 /** @param devices of one claim that are no longer in its pod; at least one */
-export function left(devices: readonly StoredDevice[], place: SandboxPlace, cause?: unknown): SandboxError {
+export function leftError(devices: readonly StoredDevice[], place: SandboxPlace, cause?: unknown): SandboxError {
   const names = devices.map(({ name, pciAddress }) => `${name} (${pciAddress})`).join(', ');
   const text = devices.length === 1 ? `device ${names} is` : `devices ${names} are`;
   const bonds = devices.flatMap(({ config }) => (config.bond === undefined ? [] : ` and in ${config.bond.name}`));

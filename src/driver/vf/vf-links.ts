@@ -14,7 +14,7 @@ import { deleteBond } from './bonds.ts';
 import type { HostVfs } from './host-vfs.ts';
 import { type Networks, netnsDir } from './networks.ts';
 import { findOn, type LinkKey, PodLinks } from './pod-links.ts';
-import { type AttachTask, missing, named } from './strategy.ts';
+import { type AttachTask, missingError, orNameTaken } from './strategy.ts';
 
 /** The node's VFs, as the sandbox side needs them. */
 export type VfHost = Pick<HostVfs, 'linkKey' | 'adminInfo' | 'rdmaDevice' | 'ensureLink' | 'recreate' | 'isUnbound'>;
@@ -39,7 +39,7 @@ export class VfLinks {
    * @throws SandboxError `vf-missing`; NetlinkError, SriovError
    */
   async snapshot(task: AttachTask): Promise<Link> {
-    const { device, before, record, assure } = task;
+    const { device, before, record, reconfigure } = task;
     const { connection, ethtool } = this.#networks.host;
     const wasAttached = device.attachment !== undefined;
     await this.#ensure(task, wasAttached ? 0 : undefined);
@@ -48,10 +48,10 @@ export class VfLinks {
     if (isBack) {
       // What cannot be restored now is restored, or reported, when the VF is detached.
       if (before !== undefined) await this.restore(device, before);
-      await assure();
+      await reconfigure();
     }
     const link = await findOn(connection, device, this.#keyOf);
-    if (link === undefined) throw missing(task, "it has no interface in the host's network namespace");
+    if (link === undefined) throw missingError(task, "it has no interface in the host's network namespace");
     record(before ?? (await readLinkState(connection, link.index, ethtool)));
     return link;
   }
@@ -61,7 +61,7 @@ export class VfLinks {
     try {
       await this.#vfs.ensureLink(task.device.pciAddress, withinMs);
     } catch (error) {
-      if (error instanceof SriovError && error.code === 'vf-missing') throw missing(task, undefined, error);
+      if (error instanceof SriovError && error.code === 'vf-missing') throw missingError(task, undefined, error);
       throw error;
     }
   }
@@ -72,7 +72,7 @@ export class VfLinks {
     const { connection, netns } = pod.namespace;
     const name = device.config.interfaceName ?? before?.name ?? link.name;
     const move = moveLink(this.#networks.host.connection, link, { connection, netns }, { name });
-    const moved = await named(task, name, move);
+    const moved = await orNameTaken(task, name, move);
     pod.changed();
     return moved;
   }

@@ -119,8 +119,8 @@ export class PluginCalls {
       checkResults(await this.#plugin.prepareResourceClaims(claims, { signal })),
     );
     const refs = claims.map(({ identity }) => identity);
-    this.#reportStrangers(facts, refs, results);
-    const laid = await this.#layDown(claims, results);
+    this.#reportUnexpected(facts, refs, results);
+    const laid = await this.#writeFiles(claims, results);
     return await answerEach(refs, async (claim) => {
       const devices: WireDevice[] = [];
       const error = await this.#logged(facts, claim, 'prepared', async () => {
@@ -137,7 +137,7 @@ export class PluginCalls {
     const results = await failWith('unprepare resource claims', async () =>
       checkResults(await this.#plugin.unprepareResourceClaims(refs, { signal })),
     );
-    this.#reportStrangers(facts, refs, results);
+    this.#reportUnexpected(facts, refs, results);
     const { metadata = noRecords } = this.#options;
     const over = refs.filter((claim) => hasSucceeded(results, claim));
     const left = await metadata.unprepareAll(
@@ -227,7 +227,7 @@ export class PluginCalls {
   }
 
   /** Writes CDI specs and the metadata known so far. @returns by UID: the answer for a claim, or why it is not prepared */
-  async #layDown(claims: AllocatedClaim[], results: Results<PrepareResult>) {
+  async #writeFiles(claims: AllocatedClaim[], results: Results<PrepareResult>) {
     const { metadata = noRecords, driver, logger, onMetadataError } = this.#options;
     const answers = new Map<string, WireDevice[] | Error>();
     const prepared: ResolvedClaim[] = [];
@@ -257,10 +257,13 @@ export class PluginCalls {
   }
 
   /** Logs answers for claims not asked for: a driver bug, for which the kubelet would refuse the whole call. */
-  #reportStrangers(facts: CallFacts, claims: ClaimIdentity[], results: Results<unknown>): void {
-    const strangers = [...results.keys()].filter((uid) => !claims.some((claim) => claim.uid === uid));
-    if (strangers.length === 0) return;
-    this.#options.logger.warn({ ...facts, claimUids: strangers }, 'the driver gave results for claims not asked for');
+  #reportUnexpected(facts: CallFacts, claims: ClaimIdentity[], results: Results<unknown>): void {
+    const unexpectedClaims = [...results.keys()].filter((uid) => !claims.some((claim) => claim.uid === uid));
+    if (unexpectedClaims.length === 0) return;
+    this.#options.logger.warn(
+      { ...facts, claimUids: unexpectedClaims },
+      'the driver gave results for claims not asked for',
+    );
   }
 }
 

@@ -37,9 +37,9 @@ export class Registration {
 
   async whenRegistered(signal: AbortSignal): Promise<void> {
     await abortable(this.#registered.promise, signal, () => {
-      const said =
+      const answer =
         this.#status?.registered === false ? `it said: ${this.#status.error}` : 'it has not asked who we are';
-      const message = `the kubelet has not registered driver ${this.#options.driver}: ${said}`;
+      const message = `the kubelet has not registered driver ${this.#options.driver}: ${answer}`;
       return new KubeletPluginError('registration-refused', message, {
         cause: signal.reason,
         retriable: true,

@@ -35,8 +35,8 @@ export function findFailure(outcome: ExecOutcome, subject: CallSubject): CniErro
   if (reported !== undefined) return reported;
   if (exitCode === 0) return undefined;
   const how = exitCode === null ? `was ended by ${endedBy ?? 'an unknown cause'}` : `ended with exit code ${exitCode}`;
-  const said = lastLine(stderr) ?? lastLine(outcome.stdout);
-  const message = `${describeCall(subject)}: it ${how}${said === undefined ? ' and said nothing' : `: ${said}`}`;
+  const output = lastLine(stderr) ?? lastLine(outcome.stdout);
+  const message = `${describeCall(subject)}: it ${how}${output === undefined ? ' and said nothing' : `: ${output}`}`;
   // A signal is not the plugin's own decision: the kernel may have sent it, out of memory.
   return new CniError('cni-plugin-failed', message, { ...details, retriable: exitCode === null });
 }
@@ -80,10 +80,10 @@ function reportedFailure(stdout: string, subject: CallSubject, stderr: string): 
   const { code } = value;
   const pluginMessage = printable(value.msg, maxSaidLength);
   const pluginDetails = typeof value.details === 'string' ? printable(value.details, maxSaidLength) : '';
-  const said = [pluginMessage, pluginDetails].filter((part) => part !== '').join('; ');
+  const reason = [pluginMessage, pluginDetails].filter((part) => part !== '').join('; ');
   const words = { pluginCode: code, pluginMessage, pluginDetails, stderr };
   const advice = { retriable: transientPluginCodes.includes(code), hint: pluginCodeHints[code] };
-  const message = `${describeCall(subject)}: ${said} (code ${code})`;
+  const message = `${describeCall(subject)}: ${reason} (code ${code})`;
   return new CniError('cni-plugin-failed', message, { ...subject, ...words, ...advice });
 }
 

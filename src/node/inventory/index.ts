@@ -13,5 +13,5 @@ export {
   type LinkCondition,
   linkConditions,
 } from './link-conditions.ts';
-export { whyNothing } from './nothing-offered.ts';
+export { explainNothingOffered } from './nothing-offered.ts';
 export type { HeldDevices, HeldFacts } from './survey.ts';

@@ -1,7 +1,7 @@
 import type { InventoryReport, PfSummary } from './inventory-report.ts';
 
 /** Why a node offers no device, and what to do, for people. */
-export function whyNothing({ pfs, excluded, problems, warnings }: InventoryReport): string {
+export function explainNothingOffered({ pfs, excluded, problems, warnings }: InventoryReport): string {
   const count = (found: readonly unknown[], what: string) => (found.length === 0 ? [] : [`${what}: ${found.length}`]);
   const reasons = [
     ...pfs.filter(({ numVfs }) => numVfs === 0).map(withoutVfs),

@@ -1,6 +1,6 @@
 import type { NetlinkMessage } from 'netlink';
 import type { Link } from './link.ts';
-import { marksOf, type VfIdentity } from './network-state.ts';
+import { searchBytesOf, type VfIdentity } from './network-state.ts';
 
 /** Limits, since a process in a namespace can make thousands of links a second, each with the address of a VF. */
 export interface LinkTableLimit {
@@ -29,7 +29,7 @@ export function createLinkTable(
   { listed, decoded }: LinkTableLimit = { listed: Infinity, decoded: Infinity },
 ): LinkTable {
   const matching = (of: readonly VfIdentity[]) => {
-    const marks = of.flatMap(marksOf);
+    const marks = of.flatMap(searchBytesOf);
     return messages.filter(({ data }) => marks.some((mark) => data.includes(mark)));
   };
   return {

@@ -72,7 +72,7 @@ export interface VfIdentity {
 }
 
 /** Byte strings of which the message of a VF's link contains at least one. */
-export function marksOf({ pciAddress, alias, hardwareAddress }: VfIdentity): Buffer[] {
+export function searchBytesOf({ pciAddress, alias, hardwareAddress }: VfIdentity): Buffer[] {
   const address = hardwareAddress === undefined ? [] : [Buffer.from(hardwareAddress.replaceAll(':', ''), 'hex')];
   return [...[pciAddress, alias].filter((text) => text !== undefined).map((text) => Buffer.from(text)), ...address];
 }

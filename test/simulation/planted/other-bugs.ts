@@ -58,7 +58,10 @@ export const otherBugs: readonly PlantedBug[] = [
     needs: fault('partner lost'),
     plant: inStore((store) => ({
       putClaim({ devices, ...claim }, unrestored) {
-        store.putClaim({ ...claim, devices: devices.map(({ isSilenced: _mark, ...device }) => device) }, unrestored);
+        store.putClaim(
+          { ...claim, devices: devices.map(({ isDisabledForLacp: _mark, ...device }) => device) },
+          unrestored,
+        );
       },
     })),
   },

@@ -1,5 +1,5 @@
 import type { Plugin, PluginHandlers, PodSandbox } from '../../../nri/index.ts';
-import type { KubeletSide, NodeParts, NodePorts } from '../../../src/driver/composition/ports.ts';
+import type { KubeletConnection, NodeParts, NodePorts } from '../../../src/driver/composition/ports.ts';
 import type { KubeRequest } from '../../../src/framework/kube/index.ts';
 import type { DraPlugin } from '../../../src/framework/kubeletplugin/index.ts';
 import type { Needs } from './needs.ts';
@@ -94,7 +94,7 @@ export function inPlugin(change: (plugin: DraPlugin) => Partial<DraPlugin>): Pla
 
 /** Changes the calls of the driver to the plugin helper. */
 export function inHelper(
-  change: (helper: KubeletSide, ports: NodePorts, directories: Directories) => Partial<KubeletSide>,
+  change: (helper: KubeletConnection, ports: NodePorts, directories: Directories) => Partial<KubeletConnection>,
 ): Plant {
   return (ports, directories) =>
     inKubelet((serve) => async (...call) => {

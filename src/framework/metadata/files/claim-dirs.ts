@@ -109,14 +109,14 @@ export class ClaimDirs {
   /** Whether a container has a request of a claim. */
   isUsedBy(claim: ClaimIdentity, container: ContainerParts): boolean {
     const { marker } = this.options;
-    const marks = this.#marksOf(container);
+    const marks = this.#claimMarksOf(container);
     const isMarked = marker !== undefined && (marks.length > mostMarks || marks.includes(variableOf(marker, claim)));
     return isMarked || this.hasGateOf(claim, container);
   }
 
   /** Whether a container has a request of any claim: a cheap check for those that have none. */
   isAnyUsedBy(container: ContainerParts): boolean {
-    const isMarked = this.#marksOf(container).length > 0;
+    const isMarked = this.#claimMarksOf(container).length > 0;
     return isMarked || container.createRuntimeHooks.some(({ args }) => isGateOf(this.options.dataDir, undefined, args));
   }
 
@@ -147,7 +147,7 @@ export class ClaimDirs {
   }
 
   /** Reads the variables of a container once: they are compared with every claim of the node. */
-  #marksOf({ env }: ContainerParts): readonly string[] {
+  #claimMarksOf({ env }: ContainerParts): readonly string[] {
     const { marker } = this.options;
     const known = this.#marks.get(env);
     if (known !== undefined || marker === undefined) return known ?? [];

@@ -47,13 +47,13 @@ export class ClaimFiles {
   }
 
   /** To be called before a file can be blank: writes the specs that have the hook. */
-  layDownHooks(state: ClaimState): void {
+  writeHooks(state: ClaimState): void {
     this.#writeSpecs(state, true);
   }
 
   /** To be called after the state is recorded: files and the other specs. */
-  layDownFiles(state: ClaimState): void {
-    for (const base of Object.keys(state.requests)) this.layDown(state, base);
+  writeFiles(state: ClaimState): void {
+    for (const base of Object.keys(state.requests)) this.writeRequest(state, base);
     this.#writeSpecs(state, false);
   }
 
@@ -73,7 +73,7 @@ export class ClaimFiles {
    * otherwise absent. Files that are already right are not touched.
    * @returns whether a file was written
    */
-  layDown(state: ClaimState, base: string): boolean {
+  writeRequest(state: ClaimState, base: string): boolean {
     const content = contentOf(state, base, this.#options.driver);
     let isWritten = false;
     for (const [layout, file] of this.#files(state, base)) {

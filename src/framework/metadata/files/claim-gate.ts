@@ -15,9 +15,9 @@ import { findUnwritten } from './ownership.ts';
 export class ClaimGate {
   readonly #dataDir: string;
   readonly #states: ClaimStates;
-  readonly #files: Pick<ClaimFiles, 'layDown'>;
+  readonly #files: Pick<ClaimFiles, 'writeRequest'>;
 
-  constructor(states: ClaimStates, files: Pick<ClaimFiles, 'layDown'>) {
+  constructor(states: ClaimStates, files: Pick<ClaimFiles, 'writeRequest'>) {
     this.#dataDir = states.dataDir;
     this.#states = states;
     this.#files = files;
@@ -34,7 +34,7 @@ export class ClaimGate {
   }
 
   /** To be called before a file can be blank: closes a gate that is open for another sandbox than the one that is served. */
-  layDown(state: ClaimState): void {
+  writeRequest(state: ClaimState): void {
     const isGated = hasGate(state);
     // Containers wait only in a directory that is there, whether it has files or not.
     if (isGated) makeDirectory(claimDirectory(this.#dataDir, state.claim));
@@ -53,7 +53,7 @@ export class ClaimGate {
     const next = sandboxId === undefined ? written : updatedFor(written, base, sandboxId);
     // The state is written first, so that no generation is ever given out twice.
     this.#write(state, next);
-    const isWritten = this.#files.layDown(next, base);
+    const isWritten = this.#files.writeRequest(next, base);
     if (sandboxId !== undefined && next.servedBy === sandboxId) this.#letIn(next, sandboxId);
     return isWritten;
   }
@@ -77,7 +77,7 @@ export class ClaimGate {
     const next: ClaimState = { ...kept, requests, servedBy: null };
     // The state first: if we are interrupted, the next call still knows that the content is withdrawn.
     this.#write(state, next);
-    for (const [base] of over) this.#files.layDown(next, base);
+    for (const [base] of over) this.#files.writeRequest(next, base);
   }
 
   /** Tells the containers of a sandbox to wait, or that it has ended. A gate that is open for another sandbox stays open. */
@@ -102,7 +102,7 @@ export class ClaimGate {
   #letIn(state: ClaimState, sandboxId: string): void {
     // Files that no update writes: what they say was known at prepare, and something may have removed or damaged them.
     for (const [base, { isGated }] of Object.entries(state.requests)) {
-      if (isGated !== true) this.#files.layDown(state, base);
+      if (isGated !== true) this.#files.writeRequest(state, base);
     }
     if (hasGate(state)) writeGate(this.#dataDir, state.claim, { state: 'served', sandboxId });
   }

@@ -27,7 +27,7 @@ export interface MetadataUpdate {
 type RunLocked = (key: string, task: () => Promise<void>) => Promise<void>;
 
 /** A claim that is being laid down. */
-interface Laying {
+interface ClaimPlan {
   uid: string;
   record: ClaimRecord;
   state: ClaimState;
@@ -82,7 +82,7 @@ export class ClaimMetadata extends ClaimDirs {
       const all = claims.map((claim) => ({ ...claim, uid: claim.record.claim.uid }));
       const batch = new Batch(all).map((claim) => this.#plan(claim));
       // Wherever this is interrupted: while a file can be blank, the spec that mounts it has the hook, and the gate is closed.
-      batch.run(({ state }) => this.#layDownGate(state));
+      batch.run(({ state }) => this.#writeGate(state));
       this.states.together(() =>
         batch.run(({ state, isChanged, commit }) => {
           if (isChanged) this.states.write(state);
@@ -91,7 +91,7 @@ export class ClaimMetadata extends ClaimDirs {
       );
       const ids = new Map<string, Map<string, string>>();
       batch.run(({ uid, state, record }) => {
-        this.#files.layDownFiles(state);
+        this.#files.writeFiles(state);
         if (this.#isPending(state)) this.options.onPending?.(state.claim);
         ids.set(uid, this.#files.idsOf(state, Object.keys(record.requests)));
       });
@@ -111,8 +111,8 @@ export class ClaimMetadata extends ClaimDirs {
       holdDirectories(() => {
         const state = this.states.readIn(dir);
         if (state === undefined) return;
-        this.#layDownGate(state);
-        this.#files.layDownFiles(state);
+        this.#writeGate(state);
+        this.#files.writeFiles(state);
       });
     const restored = await Promise.allSettled(
       this.states.dirs().claims.map((dir) => locked(dir, async () => restoreOne(dir))),
@@ -292,7 +292,7 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /** What is laid down for a claim. Everything is checked before anything is written. */
-  #plan({ record, contents, commit }: PreparedRecord): Laying {
+  #plan({ record, contents, commit }: PreparedRecord): ClaimPlan {
     const { driver, attributesOf = () => undefined, bootId, gate, records, versions = metadataVersions } = this.options;
     const recovery = { driver, dirs: this.hostDirs, now: this.now() };
     const { state: found, isRecorded, problem } = this.states.readOrRecover(record, recovery);
@@ -320,9 +320,9 @@ export class ClaimMetadata extends ClaimDirs {
     };
   }
 
-  #layDownGate(state: ClaimState): void {
-    this.#gate.layDown(state);
-    this.#files.layDownHooks(state);
+  #writeGate(state: ClaimState): void {
+    this.#gate.writeRequest(state);
+    this.#files.writeHooks(state);
   }
 
   /** Whether containers of the claim wait for an update. */

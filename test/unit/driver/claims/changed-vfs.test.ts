@@ -30,10 +30,13 @@ describe('preparing a claim again', () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ vf: { trust: true, linkState: 'auto' } })] });
     await bench.prepare(claim);
     const stored = bench.store.claim(claim.identity.uid)!;
-    bench.store.putClaim({ ...stored, devices: stored.devices.map((device) => ({ ...device, isSilenced: true })) });
+    bench.store.putClaim({
+      ...stored,
+      devices: stored.devices.map((device) => ({ ...device, isDisabledForLacp: true })),
+    });
     await bench.prepare(claim);
     expect(bench.control.calls.at(-2)).toBe('apply 0000:00:00.1 {"vf":{"trust":true}}');
-    expect(bench.store.claim(claim.identity.uid)?.devices[0]?.isSilenced).toBe(true);
+    expect(bench.store.claim(claim.identity.uid)?.devices[0]?.isDisabledForLacp).toBe(true);
   });
 
   it('writes its device files again with the same IDs', async () => {

@@ -1,7 +1,7 @@
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
-import { silencedPfs } from '../../../../src/driver/devices/device-conditions.ts';
+import { pfsWithoutLacpPartner } from '../../../../src/driver/devices/device-conditions.ts';
 import type { DeviceList, DeviceListOptions } from '../../../../src/driver/devices/device-list.ts';
 import type { DeviceState } from '../../../../src/driver/devices/device-state.ts';
 import { openDevices } from '../../../../src/driver/devices/open-devices.ts';
@@ -462,7 +462,7 @@ describe('DeviceList for a card whose link is lost', () => {
     node.change('enp1s0f0', { lacpPartnerInSync: true });
     await using bench = await follow('health: { lacpRelay: true }');
     const { source } = bench;
-    const silenced = ({ policy, conditions }: DeviceState) => silencedPfs(policy, conditions);
+    const silenced = ({ policy, conditions }: DeviceState) => pfsWithoutLacpPartner(policy, conditions);
     await bench.pass(3);
     expect(silenced(source.state)).toEqual(new Set());
     node.change('enp1s0f0', { lacpPartnerInSync: false });

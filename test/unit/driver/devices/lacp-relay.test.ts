@@ -66,7 +66,8 @@ async function open(
     await relay.follow();
     return states();
   };
-  const silenced = () => store.claims().filter(({ devices }) => devices.some(({ isSilenced }) => isSilenced));
+  const silenced = () =>
+    store.claims().filter(({ devices }) => devices.some(({ isDisabledForLacp }) => isDisabledForLacp));
   return { card, control, store, start, follow, silenced };
 }
 

@@ -66,7 +66,7 @@ describe('PfDriftSweep', () => {
     const device = await bench.prepare(0, { vf: { linkState: 'auto' } });
     await bench.card.host.setVf(5, 0, { linkState: 'disable' });
     const [claim] = bench.store.claims();
-    bench.store.putClaim({ ...claim!, devices: [{ ...device, isSilenced: true }] });
+    bench.store.putClaim({ ...claim!, devices: [{ ...device, isDisabledForLacp: true }] });
     await bench.round();
     expect(bench.card.info(0)?.linkState).toBe('disable');
   });

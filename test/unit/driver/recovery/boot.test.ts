@@ -20,7 +20,7 @@ const used: StoredDevice = {
   before: { driver: 'iavf', vf: { trust: false } },
   access: { nodes: ['/dev/vfio/7'], vfio: { device: '/dev/vfio/7', iommuGroup: '7' } },
   attachment: { podNamespace: 'default', podName: 'app', podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' },
-  isSilenced: true,
+  isDisabledForLacp: true,
 };
 const identity = (name: string) => ({ namespace: 'default', name, uid: `uid-${name}` });
 

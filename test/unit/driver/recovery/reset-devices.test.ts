@@ -38,7 +38,7 @@ describe('a PF reset (sriov_numvfs 0, then N) while its VF is prepared', () => {
   it('configures the VF again before it moves to its pod, if the kubelet does not prepare it', async () => {
     resetPf();
     const stored = bench.store.claim(first.identity.uid)!;
-    await bench.driver.assure(stored, stored.devices[0]!);
+    await bench.driver.reconfigure(stored, stored.devices[0]!);
     expect(bench.control.drivers.get(pci)).toBe('vfio-pci');
   });
 
@@ -55,7 +55,7 @@ describe('a PF reset (sriov_numvfs 0, then N) while its VF is prepared', () => {
     bench.store.setAttachments(first.identity.uid, new Map([[device!.pciAddress, attachment]]));
     resetPf();
     expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
-    await bench.driver.assure(stored, { ...device!, config: { ...device!.config, attach: 'observe' } });
+    await bench.driver.reconfigure(stored, { ...device!, config: { ...device!.config, attach: 'observe' } });
     expect(bench.control.count('apply')).toBe(0);
   });
 

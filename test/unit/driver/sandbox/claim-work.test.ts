@@ -78,8 +78,8 @@ describe('ClaimWork for the VFs of a claim', () => {
     };
     const attachments = {
       read: async (device: StoredDevice) => find(device),
-      attach: async (...[uid, device, , , , assure]: Parameters<Attachments['attach']>) => {
-        if (device.attachment !== undefined) await assure?.();
+      attach: async (...[uid, device, , , , reconfigure]: Parameters<Attachments['attach']>) => {
+        if (device.attachment !== undefined) await reconfigure?.();
         store.setAttachments(uid, new Map([[device.pciAddress, place]]));
         device.attachment = place;
         calls.push(`attach ${device.name}`);
@@ -117,7 +117,8 @@ describe('ClaimWork for the VFs of a claim', () => {
       metadata,
       numa: { alignmentOf: () => alignment, check: () => false, observe: () => undefined },
       writer: new MetadataWriter({ driver: testDriver, files, attributesOf: () => ({}), logger }),
-      assure: async (_, { name, attachment }) => void calls.push(`assure ${name}, ${attachment?.sandboxId ?? 'free'}`),
+      reconfigure: async (_, { name, attachment }) =>
+        void calls.push(`reconfigure ${name}, ${attachment?.sandboxId ?? 'free'}`),
     });
     const devices = [1, 2].map(deviceOf);
     const requests = Object.fromEntries(
@@ -235,7 +236,7 @@ describe('ClaimWork for the VFs of a claim', () => {
   it('attaches the other VFs if one fails, and starts no container', async () => {
     pod.delete('dev-1');
     expect(await serve()).toMatchObject({ withdrawn: { message: 'dev-1 is nowhere' } });
-    expect(calls).toEqual(['assure dev-1, free', 'attach dev-1', 'assure dev-2, free', 'attach dev-2']);
+    expect(calls).toEqual(['reconfigure dev-1, free', 'attach dev-1', 'reconfigure dev-2, free', 'attach dev-2']);
     expect(steps).toEqual(['list again', 'dev-1', 'dev-2', 'ready']);
     expect([gate(), file('vf-1'), dataOf(2)]).toEqual(['none', '', expect.anything()]);
     pod.set('dev-2', new Error('no answer'));

@@ -1,5 +1,5 @@
 import type { DeviceProgress, StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
-import type { Served } from '../../../../src/driver/sandbox/claim-work.ts';
+import type { ServeResult } from '../../../../src/driver/sandbox/claim-work.ts';
 import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
 
 export const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev', request: 'vf', config: {} };
@@ -16,7 +16,7 @@ export class FakeWork {
   readonly done: string[] = [];
   /** Thrown by `serve`, by name of the claim. */
   readonly failures = new Map<string, Error>();
-  answer: Served = 'ready';
+  answer: ServeResult = 'ready';
   /** Thrown by `detach`, by name of the claim. */
   readonly detachFailures = new Map<string, Error>();
   endFailure: Error | undefined;
@@ -51,7 +51,7 @@ export class FakeWork {
     return this.answer;
   }
 
-  async serveWithoutVfs({ name }: ClaimIdentity): Promise<Served> {
+  async serveWithoutVfs({ name }: ClaimIdentity): Promise<ServeResult> {
     this.done.push(`serve ${name}`);
     return 'ready';
   }

@@ -15,7 +15,7 @@ describe('NriHooks', () => {
   let clock: ManualClock;
   let calls: string[];
   let work: Promise<void>;
-  let mayGoOn: boolean;
+  let mayReturnEarly: boolean;
   let phase: Sandbox['phase'];
   /** What the guard says to the next containers. */
   let refusals: Error[];
@@ -51,7 +51,7 @@ describe('NriHooks', () => {
       synchronize: (pods: unknown[], current: Set<string>) => calls.push(`list ${pods.length}, in use ${[...current]}`),
       expire: () => calls.push('expire'),
     } as unknown as SandboxRegistry;
-    mayGoOn = false;
+    mayReturnEarly = false;
     phase = 'attaching';
     refusals = [];
     const check = () => {
@@ -59,7 +59,7 @@ describe('NriHooks', () => {
       const refusal = refusals.shift();
       if (refusal !== undefined) throw refusal;
     };
-    const guard = { check, mayGoOn: () => mayGoOn } as unknown as StartGuard;
+    const guard = { check, mayReturnEarly: () => mayReturnEarly } as unknown as StartGuard;
     compare = () => false;
     const numa = {
       check: () => compare(),
@@ -124,7 +124,7 @@ describe('NriHooks', () => {
   );
 
   it('answers at once if the runtime need not wait, and continues in the background', async () => {
-    mayGoOn = true;
+    mayReturnEarly = true;
     work = new Promise(() => undefined);
     expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
     expect(calls).toEqual(['adopt s1', 'want ready']);

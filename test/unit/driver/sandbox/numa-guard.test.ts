@@ -216,10 +216,10 @@ describe('NumaGuard', () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0)])];
     storeError = new Error('disk I/O error');
     expect(() => guard.observe(pod, containerOf('4'))).toThrow('disk I/O error');
-    expect(() => guard.observeLeft()).toThrow('disk I/O error');
+    expect(() => guard.observeDeferred()).toThrow('disk I/O error');
     storeError = undefined;
-    guard.observeLeft();
-    guard.observeLeft();
+    guard.observeDeferred();
+    guard.observeDeferred();
     expect(calls).toEqual([expect.stringMatching(/^event for dpdk and nic: container main: /)]);
     expect(alignment()).toBe('misaligned');
   });

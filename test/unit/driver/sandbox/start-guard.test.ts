@@ -167,17 +167,17 @@ describe('StartGuard', () => {
   });
 
   it('lets the runtime continue only if other pods are expected, and all containers wait themselves', () => {
-    expect(guard.mayGoOn(pod)).toBe(false);
+    expect(guard.mayReturnEarly(pod)).toBe(false);
     const other = { namespace: 'ns', name: 'other', uid: 'claim-2' };
     const second = { identity: other, podUids: ['pod-2'], state: 'prepared' as const };
     store.putClaim({ ...second, state: 'preparing', devices: [{ ...device, pciAddress: '0000:01:10.1' }] });
-    expect(guard.mayGoOn(pod)).toBe(false);
+    expect(guard.mayReturnEarly(pod)).toBe(false);
     store.putClaim({ ...second, devices: [{ ...device, pciAddress: '0000:01:10.1' }] });
-    expect(guard.mayGoOn(pod)).toBe(true);
-    expect(guard.mayGoOn({ ...pod, runtimeHandler: 'runsc' })).toBe(false);
-    expect(guard.mayGoOn({ ...pod, uid: 'without claims' })).toBe(false);
+    expect(guard.mayReturnEarly(pod)).toBe(true);
+    expect(guard.mayReturnEarly({ ...pod, runtimeHandler: 'runsc' })).toBe(false);
+    expect(guard.mayReturnEarly({ ...pod, uid: 'without claims' })).toBe(false);
     gated.clear();
-    expect(guard.mayGoOn(pod)).toBe(false);
+    expect(guard.mayReturnEarly(pod)).toBe(false);
     gated.add(identity.uid);
     const attachment = {
       podNamespace: 'default',
@@ -187,9 +187,9 @@ describe('StartGuard', () => {
       netnsPath: '/run/netns/2',
     };
     store.setAttachments('claim-2', new Map([['0000:01:10.1', attachment]]));
-    expect(guard.mayGoOn(pod)).toBe(false);
+    expect(guard.mayReturnEarly(pod)).toBe(false);
     store[Symbol.dispose]();
-    expect(guard.mayGoOn(pod)).toBe(false);
+    expect(guard.mayReturnEarly(pod)).toBe(false);
   });
 
   it('rejects only containers with metadata while the store is unreadable', () => {

@@ -40,11 +40,11 @@ it('a VF in user space is configured again for each sandbox, since its PF may ha
   const attachTo = async (attachment?: object) => {
     calls.length = 0;
     const device = { pciAddress: '0000:3b:02.1', name: 'dev-1', pool: 'p', request: 'vf', config: {}, attachment };
-    const steps = { assure: async () => void calls.push('assure'), record: () => void calls.push('record') };
+    const steps = { reconfigure: async () => void calls.push('reconfigure'), record: () => void calls.push('record') };
     await userSpace.attach({ device, place, ...steps } as unknown as AttachTask);
     return calls;
   };
-  expect(await attachTo({ ...place, sandboxId: 's1', netnsPath: '/n1' })).toEqual(['assure', 'record']);
+  expect(await attachTo({ ...place, sandboxId: 's1', netnsPath: '/n1' })).toEqual(['reconfigure', 'record']);
   // Its containers may be running.
   expect(await attachTo(place)).toEqual(['record']);
 });

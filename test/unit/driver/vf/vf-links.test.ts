@@ -42,9 +42,9 @@ it('a VF that left its pod keeps its snapshot from before the claim, also if it 
     before,
     signal: new AbortController().signal,
     record: (host?: LinkState) => void calls.push(host),
-    assure: async () => void calls.push('assured'),
+    reconfigure: async () => void calls.push('reconfigured'),
   } as unknown as AttachTask);
-  expect(calls).toEqual(['assured', before]);
+  expect(calls).toEqual(['reconfigured', before]);
 });
 
 it("an interface in the host's namespace is left alone, also if a sandbox is recorded there", async () => {

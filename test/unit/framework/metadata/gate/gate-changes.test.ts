@@ -50,7 +50,7 @@ describe('a driver that may be killed at any time', () => {
     // Another instance, which has metadata off, opens it for the content that it knows: none is mounted yet.
     await bench.start({ gate, enabled: false }).openGate(claim, a);
     {
-      using _spy = killedAt(ClaimFiles, 'layDown');
+      using _spy = killedAt(ClaimFiles, 'writeRequest');
       await expect(metadata.prepare(record, new Map())).rejects.toThrow('killed');
     }
     expect([gateText(), hidden().some((path) => existsSync(path))]).toEqual([undefined, false]);
@@ -59,7 +59,7 @@ describe('a driver that may be killed at any time', () => {
 
   it('opens the gate after the files have their content', async () => {
     await metadata.prepare(record, new Map());
-    using _spy = killedAt(ClaimFiles, 'layDown');
+    using _spy = killedAt(ClaimFiles, 'writeRequest');
     await expect(metadata.update(claim, 'vf', devices, a)).rejects.toThrow('killed');
     expect([gateText(), hidden().every(isBlank)]).toEqual([undefined, true]);
   });
@@ -67,7 +67,7 @@ describe('a driver that may be killed at any time', () => {
   it('records the withdrawal before a file shows it', async () => {
     await prepareAndServe(a);
     {
-      using _spy = killedAt(ClaimFiles, 'layDown');
+      using _spy = killedAt(ClaimFiles, 'writeRequest');
       await expect(metadata.withdraw(claim)).rejects.toThrow('killed');
     }
     restart({ gate });
