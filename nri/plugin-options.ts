@@ -70,13 +70,31 @@ export interface BackoffOptions {
   random?: () => number;
 }
 
-export type ResolvedOptions = Required<Omit<PluginOptions, 'env' | 'backoff' | 'protoDir' | 'failurePolicy'>> & {
+/** How events are answered. */
+export interface ServiceSettings {
+  handlers: PluginHandlers;
+  logger: Logger;
+  failurePolicy?: FailurePolicy;
+}
+
+/** How one connection to a runtime is served. */
+export interface SessionSettings extends ServiceSettings {
+  name: string;
+  index: string;
+  registrationTimeoutMs: number;
+  syncPatienceMs: number;
+  answerBeforeDeadlineMs: number;
+}
+
+/** The options with their defaults. */
+export interface ResolvedOptions extends SessionSettings {
+  socketPath: string;
   backoff: Required<BackoffOptions>;
+  disposeTimeoutMs: number;
   /** Descriptor of the socket that the runtime handed over. */
   fd: number | undefined;
   protoDir: string | undefined;
-  failurePolicy?: FailurePolicy;
-};
+}
 
 export function resolveOptions(options: PluginOptions): ResolvedOptions {
   const { env = {}, handlers, backoff = {} } = options;

@@ -2,10 +2,10 @@ import { type Container, parseContainer } from './container.ts';
 import { toError } from './errors.ts';
 import { eventMask, eventNames, methodOf, type PodEventName, podEventName, podEventNames } from './events.ts';
 import type { CallContext } from './handlers.ts';
+import type { ServiceSettings } from './plugin-options.ts';
 import { type PodSandbox, parsePodSandbox } from './pod.ts';
 import type { MessageCodec } from './proto.ts';
 import { defaultRequestTimeoutMs, parseRuntimeInfo, type RuntimeInfo } from './runtime-info.ts';
-import type { SessionOptions } from './session.ts';
 import { SyncParts, type SyncState } from './sync-parts.ts';
 import type { CallInfo, Method, Reply, Services } from './ttrpc/server.ts';
 import { StatusCode, TtrpcError } from './ttrpc/status.ts';
@@ -14,12 +14,12 @@ import { type NriCodec, pluginService, type WireContainer, type WirePod } from '
 /** A node with 400 pods and large annotations was seen to send 20 MB. */
 const syncLimits = { bytes: 64 * 1024 * 1024, entries: 100_000 };
 
-export type PluginServiceOptions = Pick<
-  SessionOptions,
-  'handlers' | 'logger' | 'launched' | 'onReady' | 'failurePolicy'
-> & {
+export interface PluginServiceOptions extends ServiceSettings {
   codec: NriCodec;
-};
+  /** See `SessionOptions`. */
+  launched: boolean;
+  onReady: (runtime: RuntimeInfo) => void;
+}
 
 type ContainerRequest = { pod?: WirePod; container?: WireContainer };
 

@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import { NriError, toError } from './errors.ts';
 import { MuxConnection } from './mux/frame.ts';
 import { Mux } from './mux/mux.ts';
-import type { ResolvedOptions } from './plugin-options.ts';
+import type { SessionSettings } from './plugin-options.ts';
 import { PluginService } from './plugin-service.ts';
 import type { RuntimeInfo } from './runtime-info.ts';
 import { after, settledWithin } from './timers.ts';
@@ -11,17 +11,13 @@ import type { TtrpcCodec } from './ttrpc/codec.ts';
 import { TtrpcServer } from './ttrpc/server.ts';
 import { type NriCodec, runtimeService } from './wire.ts';
 
-export type SessionOptions = Pick<
-  ResolvedOptions,
-  | ('name' | 'index' | 'handlers' | 'logger' | 'registrationTimeoutMs' | 'syncPatienceMs')
-  | ('answerBeforeDeadlineMs' | 'failurePolicy')
-> & {
+export interface SessionOptions extends SessionSettings {
   ttrpc: TtrpcCodec;
   nri: NriCodec;
   /** Whether the runtime started this process and handed it the socket. */
   launched: boolean;
   onReady: (runtime: RuntimeInfo) => void;
-};
+}
 
 export class Session {
   /** Resolves, never rejects, when the connection has ended: with `registration-failed` if the runtime did not accept us. */
