@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, readlinkSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
 import {
+  type AdminSettings,
   type EthtoolState,
   type Link,
   type LinkEthtool,
@@ -28,7 +29,7 @@ export interface SriovCardOptions {
   /** Properties that the PF's driver cannot set. */
   unsupported?: (keyof VfChange)[];
   /** The PF's initial settings for each VF; absent values are not reported by the driver. */
-  info?: Omit<VfInfo, 'vfIndex'>;
+  info?: AdminSettings;
   /** Whether the kernel has iommufd. */
   iommufd?: boolean;
   /** Whether the PF reports the address that a VF has chosen itself as administrative, like igb. */

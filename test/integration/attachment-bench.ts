@@ -9,7 +9,7 @@ import { Attachments } from '../../src/driver/vf/index.ts';
 import type { NetworkDeviceData } from '../../src/framework/metadata/index.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import { CniRunner } from '../../src/node/cni/index.ts';
-import { KernelNetworks, type VfInfo } from '../../src/node/netlink/index.ts';
+import { type AdminSettings, KernelNetworks } from '../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
@@ -37,7 +37,7 @@ export class AttachmentBench implements AsyncDisposable {
     }),
   );
   /** What the PF has set for all VFs. */
-  adminInfo: Omit<VfInfo, 'vfIndex'> | undefined;
+  adminInfo: AdminSettings | undefined;
   /** UIDs of pods whose addresses were found to be those of others, or no longer. */
   readonly conflicts: string[] = [];
   /** Whether VFs have no kernel driver, as after a reset. */

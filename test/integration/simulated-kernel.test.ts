@@ -1,7 +1,7 @@
 import { release } from 'node:os';
 import { describe, expect, it } from 'vitest';
 import type { LinkConnection } from '../../src/driver/vf/networks.ts';
-import { NetlinkError, type NetnsHandle, RtnlConnection } from '../../src/node/netlink/index.ts';
+import { NetlinkError, type NetnsReference, RtnlConnection } from '../../src/node/netlink/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { Hardware } from '../simulation/hardware.ts';
 import { Kernel } from '../simulation/kernel.ts';
@@ -12,7 +12,7 @@ import { Tape } from '../simulation/tape.ts';
 /** Two namespaces: one with a pair `vf` and `peer`, one that is empty. */
 interface Place {
   connection: LinkConnection;
-  netns: Pick<NetnsHandle, 'fd' | 'path'>;
+  netns: NetnsReference;
 }
 
 interface Setup {

@@ -5,6 +5,7 @@ import {
   type AllocatedDeviceStatus,
   type KubeApi,
   KubeError,
+  type KubeQuery,
   type KubeRequest,
   type ResourceClaim,
   type WatchEvent,
@@ -131,8 +132,7 @@ export class ApiServer {
   client(process: Process): KubeApi {
     return {
       request: async <T>(request: KubeRequest) => (await this.#request(process, request)) as T,
-      watch: <T>(request: Pick<KubeRequest, 'path' | 'query' | 'signal'>) =>
-        this.#watch(process, request) as AsyncGenerator<WatchEvent<T>, void, void>,
+      watch: <T>(request: KubeQuery) => this.#watch(process, request) as AsyncGenerator<WatchEvent<T>, void, void>,
     };
   }
 
@@ -244,7 +244,7 @@ export class ApiServer {
     else this.#store.replace(pods, namespace, uid, object);
   }
 
-  async *#watch(process: Process, { path, query, signal }: Pick<KubeRequest, 'path' | 'query' | 'signal'>) {
+  async *#watch(process: Process, { path, query, signal }: KubeQuery) {
     await this.#reach(process, signal);
     process.point(`WATCH ${path}`);
     if (this.#simulator.tape.chance(this.errorRate, 'api')) throw unreachable();

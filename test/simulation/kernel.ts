@@ -7,12 +7,13 @@ import {
   parseIpAddress,
   type QdiscPlace,
   type Route,
+  type RouteSpec,
 } from '../../src/node/netlink/index.ts';
 import type { LinkFlag } from '../../src/node/netlink/link.ts';
 import { type LinkSpec, Namespace, type Reference, SimLink } from './links.ts';
 import type { Simulator } from './simulator.ts';
 
-function seenRoute({ destination, gateway, table, priority }: Omit<NewRoute, 'index'>, index: number): Route {
+function seenRoute({ destination, gateway, table, priority }: RouteSpec, index: number): Route {
   const usual = destination.includes(':') ? 1024 : 0;
   const gateways = gateway === undefined ? [] : [parseIpAddress(gateway).octets];
   return { destination, links: [index], isUnicast: true, table: table || 254, priority: priority || usual, gateways };

@@ -1,4 +1,4 @@
-import type { Address, Link, NewRoute, QdiscPlace } from '../../src/node/netlink/index.ts';
+import type { Address, Link, QdiscPlace, RouteSpec } from '../../src/node/netlink/index.ts';
 import type { LinkFlag, LinkMode, XdpMode } from '../../src/node/netlink/link.ts';
 
 /** A process's reference to a namespace: while one exists, the namespace lives. */
@@ -39,7 +39,7 @@ export class SimLink {
   xdp: XdpMode[] = [];
   readonly qdiscs: Partial<Record<QdiscPlace, string>> = {};
   readonly addresses = new Map<string, Omit<Address, 'index'>>();
-  routes: Omit<NewRoute, 'index'>[] = [];
+  routes: RouteSpec[] = [];
   /** Messages of its neighbors, by what identifies them. */
   readonly neighbors = new Map<string, Buffer>();
   /** Those that were set, by key. */

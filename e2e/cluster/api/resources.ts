@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type KubeClient, type KubeRequest, ResourceApi } from '../../../src/framework/kube/index.ts';
+import { type KubeClient, type KubeQuery, type KubeRequest, ResourceApi } from '../../../src/framework/kube/index.ts';
 import { type ResourceVersion, resourceVersions } from '../../../src/framework/kube/resource-versions.ts';
 import {
   createSliceApi,
@@ -32,13 +32,13 @@ let nodes = 0;
 /** A client of a cluster that serves one version of resource.k8s.io: requests for others are answered as unknown. */
 function serving(client: KubeClient, version: ResourceVersion): KubeClient {
   const others = new RegExp(`/resource\\.k8s\\.io/(?!${version}/)\\w+`);
-  const redirect = <T extends Pick<KubeRequest, 'path'>>(request: T): T => ({
+  const redirect = <T extends KubeQuery>(request: T): T => ({
     ...request,
     path: request.path.replace(others, '/resource.k8s.io/v0'),
   });
   return Object.create(client, {
     request: { value: (request: KubeRequest) => client.request(redirect(request)) },
-    watch: { value: (request: Pick<KubeRequest, 'path'>) => client.watch(redirect(request)) },
+    watch: { value: (request: KubeQuery) => client.watch(redirect(request)) },
   });
 }
 

@@ -5,6 +5,7 @@ export {
   type KubeApi,
   KubeClient,
   type KubeClientOptions,
+  type KubeQuery,
   type KubeRequest,
   type KubeRequests,
   type WatchEvent,

@@ -7,6 +7,7 @@ import { restoreVfs } from '../../../../src/driver/recovery/index.ts';
 import { Store } from '../../../../src/driver/state/index.ts';
 import type { VfControl } from '../../../../src/driver/vf/index.ts';
 import type { AllocatedClaim, PrepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
+import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
 import { CdiSpecs } from '../../../../src/framework/metadata/index.ts';
 import { Batch } from '../../../../src/lib/batch.ts';
 import { defined } from '../../../../src/lib/defined.ts';
@@ -217,7 +218,7 @@ export class DriverBench implements Disposable {
     return new Map([...results].map(([uid, result]) => [uid, answerOf(uid, result)]));
   }
 
-  async unprepare({ identity }: Pick<AllocatedClaim, 'identity'>): Promise<Error | undefined> {
+  async unprepare({ identity }: { identity: ClaimIdentity }): Promise<Error | undefined> {
     const result = (await this.driver.unprepareResourceClaims([identity])).get(identity.uid);
     if (result instanceof Error) return result;
     result?.discard();

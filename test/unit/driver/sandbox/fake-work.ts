@@ -1,5 +1,5 @@
-import type { DeviceProgress, StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
-import type { ServeResult } from '../../../../src/driver/sandbox/claim-work.ts';
+import type { StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
+import type { DeviceSteps, ServeResult } from '../../../../src/driver/sandbox/claim-work.ts';
 import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
 
 export const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev', request: 'vf', config: {} };
@@ -29,13 +29,7 @@ export class FakeWork {
 
   podLinks = (_namespace: unknown, follow: () => void) => follow as never;
 
-  async serve(
-    { name }: ClaimIdentity,
-    _place: unknown,
-    follow: unknown,
-    signal: AbortSignal,
-    progress: Pick<DeviceProgress<StoredClaim>, 'deviceBegins' | 'deviceReady'>,
-  ) {
+  async serve({ name }: ClaimIdentity, _place: unknown, follow: unknown, signal: AbortSignal, progress: DeviceSteps) {
     this.done.push(`serve ${name}`);
     (follow as () => void)();
     for (const device of this.slow?.devices ?? []) {
