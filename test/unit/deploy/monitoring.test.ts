@@ -35,6 +35,8 @@ async function knownSeries(): Promise<Map<string, Set<string>>> {
   series.set('up', new Set(['instance', 'job', 'node']));
   // Of Prometheus itself.
   series.set('ALERTS', new Set(['alertname', 'alertstate', 'instance', 'job', 'node']));
+  // Of kube-state-metrics.
+  series.set('kube_node_info', new Set(['job', 'node']));
   return series;
 }
 
