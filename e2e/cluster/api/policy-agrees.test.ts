@@ -214,7 +214,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       /192\.0\.2\.7\/24/,
     ],
     ['refuses: no name', [[[], { bond: {} }]], /bond of a VFConfig|bond\.name/],
-    ['refuses: a mode', [[[], { bond: { ...bond, mode: 'balance-alb' } }]], /bond/],
+    ['refuses: a mode', [[[], { bond: { ...bond, mode: 'balance-xyz' } }]], /bond/],
     ['refuses: CNI plugins', [[[], { bond, attach: 'cni', cni: { type: 'x' } }]], /bond0 cannot be with attach "?cni/],
     ['refuses: Multus', [[[], { bond, attach: 'observe' }]], /bond0 cannot be with attach "?observe/],
     ['refuses: DPDK', [[[], { bond, driver: 'vfio-pci' }]], /bond0 cannot be with driver "?vfio-pci/],
