@@ -914,7 +914,7 @@ export class Checks {
     const { parentDevice = '' } = link;
     const held = this.#node.registered()?.store.holderOf(parentDevice);
     const device = held?.devices.find(({ pciAddress }) => pciAddress === parentDevice);
-    const { host } = device?.attachment ?? {};
+    const host = device?.attachment?.host && { ...device.before?.link, ...device.attachment.host };
     // The kernel renames it after the move, in the same call.
     this.#afterStep.push(() => {
       const { name, namespace, altNames } = link;

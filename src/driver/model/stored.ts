@@ -21,10 +21,10 @@ export interface SandboxPlace extends SandboxIdentity {
 /** Where a VF is while it is not in the host's network namespace, and its earlier state. All of it ends with the attachment. */
 export interface Attachment extends SandboxPlace {
   /**
-   * The VF's interface in the host's namespace, as it is restored on detach. Absent: it has no interface (DPDK), or
-   * another component moves it.
+   * Properties of the VF's interface on the host that differed from `before.link` when it was attached; all of them without such a
+   * snapshot. Both together are restored on detach. Absent: it has no interface (DPDK), or another component moves it.
    */
-  host?: LinkState;
+  host?: Partial<LinkState>;
   /** The name that CNI plugins were given for an interface whose claim names none. */
   interfaceName?: string;
   /** Alias of the bond that is made for it in the pod, by which it is found again. */

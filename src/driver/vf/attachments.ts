@@ -7,6 +7,7 @@ import type { Store } from '../state/index.ts';
 import { Announcements } from './announcements.ts';
 import { bondAlias } from './bonds.ts';
 import type { CniAttacher } from './cni-attacher.ts';
+import { changesOf, linkOnHost } from './host-link.ts';
 import type { NetworkNamespace, Networks } from './networks.ts';
 import { PodLinks } from './pod-links.ts';
 import { createStrategies, type Strategies } from './strategies.ts';
@@ -82,8 +83,11 @@ export class Attachments {
       pod,
       reconfigure,
       signal: deadline.signal,
-      ...defined({ before: old?.host, bond }),
-      record: (host) => this.#record(claimUid, device, { ...place, ...defined({ host, interfaceName, bond }) }),
+      ...defined({ before: old && linkOnHost(device), bond }),
+      record: (link) => {
+        const host = link && changesOf(link, device);
+        this.#record(claimUid, device, { ...place, ...defined({ host, interfaceName, bond }) });
+      },
     });
   }
 
@@ -106,8 +110,9 @@ export class Attachments {
     const { attachment } = device;
     if (attachment === undefined) return;
     await this.#strategyOf(device).detach(device, attachment);
-    if (attachment.host !== undefined) {
-      const failures = await this.#links.restore(device, attachment.host);
+    const host = linkOnHost(device);
+    if (host !== undefined) {
+      const failures = await this.#links.restore(device, host);
       if (failures.length > 0) throw incomplete(device, failures);
     }
     this.#record(claimUid, device, undefined);

@@ -9,6 +9,7 @@ import {
 } from '../../node/netlink/index.ts';
 import { SandboxError, type StoredDevice } from '../model/index.ts';
 import { bondOf } from './bonds.ts';
+import { linkOnHost } from './host-link.ts';
 import { type LinkConnection, mostPodLinks, type NetworkNamespace } from './networks.ts';
 import type { MemberState } from './strategy.ts';
 
@@ -54,7 +55,7 @@ export class PodLinks {
     const found = findFirst(table.candidates(identities), identities);
     if (found !== undefined || table.isCut?.(identities) !== true) return found;
     const { attachment, config } = device;
-    for (const name of [config.interfaceName, attachment?.interfaceName, attachment?.host?.name]) {
+    for (const name of [config.interfaceName, attachment?.interfaceName, linkOnHost(device)?.name]) {
       const link = name === undefined ? undefined : await this.namespace.connection.link({ name });
       if (link !== undefined && isCertainly(link, device, this.#keyOf)) return link;
     }
@@ -150,7 +151,7 @@ export async function findOn(
   device: StoredDevice,
   keyOf: LinkKey,
 ): Promise<Link | undefined> {
-  const name = device.attachment?.host?.name ?? keyOf(device.pciAddress).interfaceName;
+  const name = linkOnHost(device)?.name ?? keyOf(device.pciAddress).interfaceName;
   const likely = name === undefined ? undefined : await connection.link({ name });
   if (likely !== undefined && isCertainly(likely, device, keyOf)) return likely;
   const identities = identitiesOf(device, keyOf);
@@ -173,10 +174,11 @@ function findFirst(links: Link[], identities: readonly VfIdentity[]): Link | und
 
 /** By its key, or by its MAC address if a CNI plugin has replaced the key: the old one, or the one that the claim asks for. */
 function identitiesOf(
-  { pciAddress, attachment, config }: StoredDevice,
+  device: StoredDevice,
   keyOf: LinkKey,
-  hardwareAddress = attachment?.host?.hardwareAddress,
+  hardwareAddress = device.attachment && linkOnHost(device)?.hardwareAddress,
 ): VfIdentity[] {
+  const { pciAddress, config } = device;
   const key = keyOf(pciAddress);
   return [
     { ...key, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) },

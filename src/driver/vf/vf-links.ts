@@ -11,6 +11,7 @@ import {
 import { SriovError } from '../../node/sriov/index.ts';
 import type { Attachment, StoredDevice } from '../model/index.ts';
 import { deleteBond } from './bonds.ts';
+import { linkOnHost } from './host-link.ts';
 import type { HostVfs } from './host-vfs.ts';
 import { type Networks, netnsDir } from './networks.ts';
 import { findOn, type LinkKey, PodLinks } from './pod-links.ts';
@@ -19,7 +20,7 @@ import { type AttachTask, missingError, orNameTaken } from './strategy.ts';
 /** The node's VFs, as the sandbox side needs them. */
 export type VfHost = Pick<HostVfs, 'linkKey' | 'adminInfo' | 'rdmaDevice' | 'ensureLink' | 'recreate' | 'isUnbound'>;
 
-type DetachedFrom = Pick<Attachment, 'host' | 'netnsPath' | 'bond'>;
+type DetachedFrom = Pick<Attachment, 'netnsPath' | 'bond'>;
 
 /** The interfaces of VFs: attaches them to pods, detaches them, and restores them on the host. */
 export class VfLinks {
@@ -97,8 +98,7 @@ export class VfLinks {
   /** Detaches a VF of which no attachment is stored, from whatever namespace it is in. */
   async detachLost(device: StoredDevice): Promise<void> {
     const netnsPath = await this.#locate(device);
-    const place = netnsPath === undefined ? undefined : { netnsPath, ...defined({ host: device.before?.link }) };
-    await (place === undefined ? this.#vfs.recreate(device.pciAddress) : this.detach(device, place));
+    await (netnsPath === undefined ? this.#vfs.recreate(device.pciAddress) : this.detach(device, { netnsPath }));
   }
 
   /** @returns the path of the sandbox's namespace that the VF is in */
@@ -112,17 +112,19 @@ export class VfLinks {
   }
 
   /** Under its old name, so that a name that the pod has chosen never appears on the host. */
-  async #move(device: StoredDevice, { host, netnsPath, bond }: DetachedFrom): Promise<undefined> {
+  async #move(device: StoredDevice, { netnsPath, bond }: DetachedFrom): Promise<undefined> {
     using namespace = this.#networks.open(netnsPath);
     if (namespace === undefined || namespace.isHost) return;
     // If a failure here matters, the move reports it: that frees a member, too.
     if (bond !== undefined) await deleteBond(namespace.connection, bond).catch(() => undefined);
-    const name = device.config.interfaceName ?? host?.name;
+    const hostName = linkOnHost(device)?.name;
+    const name = device.config.interfaceName ?? hostName;
     const link = await new PodLinks(namespace, this.#keyOf).findOnce(device, name);
     if (link === undefined) return;
     await scrubLink(namespace.connection, link.index);
-    const change = host === undefined ? {} : { name: host.name };
-    await moveLink(namespace.connection, link, this.#networks.host, change, { acceptOtherName: true });
+    await moveLink(namespace.connection, link, this.#networks.host, defined({ name: hostName }), {
+      acceptOtherName: true,
+    });
   }
 
   /** @returns the properties of the VF's interface that could not be restored */
