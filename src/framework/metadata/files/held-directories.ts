@@ -1,5 +1,4 @@
-import { chmodSync, closeSync, constants, mkdirSync, openSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { closeSync, constants, mkdirSync, openSync } from 'node:fs';
 import { errnoCode } from '../../../lib/errors.ts';
 import type { HostFile } from './host-file.ts';
 
@@ -143,15 +142,16 @@ function openIfThere({ path, flags }: DirectoryPlace): OpenDirectory | undefined
 
 /** @returns `false` if it exists already */
 function makeDir({ path, withParents: recursive = false }: DirectoryPlace): boolean {
+  // A strict umask would keep the users of containers out. A chmod afterwards would be lost if the process ended before it.
+  const umask = process.umask(0);
   try {
     const firstCreated = mkdirSync(path, { recursive, mode: dirMode });
     // Only with `recursive` does Node.js say what it has created, and accept what exists.
-    if (recursive && firstCreated === undefined) return false;
-    // A strict umask would keep the users of containers out.
-    for (let dir = path; dir.startsWith(firstCreated ?? path); dir = dirname(dir)) chmodSync(dir, dirMode);
-    return true;
+    return !recursive || firstCreated !== undefined;
   } catch (error) {
     if (errnoCode(error) !== 'EEXIST') throw error;
     return false;
+  } finally {
+    process.umask(umask);
   }
 }
