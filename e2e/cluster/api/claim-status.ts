@@ -229,9 +229,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       await cluster.send('PUT', pathOf(claim), JSON.stringify(stored));
       await using status = open(driver);
       status.writer.set(claim, [attached]);
-      await eventually(async () => status.warnings()).toEqual([
-        expect.stringContaining('takes the entry of another driver'),
-      ]);
+      await eventually(async () => status.warnings()).toEqual([expect.stringContaining('the entry of another driver')]);
     });
 
     it('omits a device that is not allocated, whose entry the API server would reject', async () => {

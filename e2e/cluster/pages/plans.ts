@@ -179,7 +179,7 @@ export const pagePlans: PagePlan[] = [
       [/--existing --values/, [uninstall]],
       [/--existing --no-install/, [install]],
     ],
-    additions: [[/--existing/, '-- -t CDI']],
+    additions: [[/--existing/, '-- -t CDI.integration']],
     output: [[/--existing/, /Tests +1 passed/]],
   },
 ];
