@@ -32,8 +32,8 @@ export interface DriverOptions
   store: Store;
   /** Compares an allocation with its sources: see `checkAllocation`. */
   checkAllocation: (claim: AllocatedClaim) => Promise<void>;
-  /** Reads anew why a device is not free for claims, see `judgePlugin` of the inventory. */
-  judgePlugin: (device: StoredDevice) => Promise<ExclusionVerdict | undefined>;
+  /** Reads anew which devices are not free for claims, and why, by PCI address: see `judgePlugin` of the inventory. */
+  judgePlugins: (devices: readonly StoredDevice[]) => Promise<ReadonlyMap<string, ExclusionVerdict>>;
   /** Withdraws the metadata of a claim from its containers: closes its gate, and blanks or removes its files. */
   withdrawMetadata: (claim: ClaimIdentity) => Promise<void>;
   /** Whether containers show that they use a claim: see `ClaimMetadata`. */
@@ -147,7 +147,7 @@ export class Driver implements DraPlugin {
     const isNew = known?.allocation !== allocation;
     if (isNew) await this.#options.checkAllocation(claim);
     work.devices = await this.#resolver.resolve(claim, signal, nodeNetworks);
-    if (isNew) await this.#checkPlugins(work);
+    await this.#checkPlugins(work, isNew);
     if (work.devices.length > 0) checkSinglePod(claim);
     this.#checkNuma(work);
     if (known === undefined || (known.allocation === allocation && known.state !== 'unpreparing')) return;
@@ -157,13 +157,21 @@ export class Driver implements DraPlugin {
     work.earlier = [];
   }
 
-  /** @throws DriverError `device-given-out` */
-  async #checkPlugins({ claim, devices }: PrepareWork): Promise<void> {
+  /**
+   * A plugin may give out a device between two attempts to prepare it: the plugin does not know of the claim.
+   * @param isNew `false`: the device was checked before, so that an unreadable record does not stop the claim
+   * @throws DriverError `device-given-out`
+   */
+  async #checkPlugins({ claim, devices }: PrepareWork, isNew: boolean): Promise<void> {
+    const verdicts = await this.#options.judgePlugins(devices);
     for (const device of devices) {
-      const verdict = await this.#options.judgePlugin(device);
-      if (verdict === undefined) continue;
+      const verdict = verdicts.get(device.pciAddress);
+      const isUnknown = verdict?.reason === 'device-plugin-unknown';
+      if (verdict === undefined || (isUnknown && !isNew)) continue;
       const problem = `: ${device.name} cannot be prepared: ${explainExclusion(verdict)}`;
-      const hint = 'delete the pod, so that it is scheduled anew; netdra inventory shows what the node offers';
+      const hint = isUnknown
+        ? 'run netdra doctor on the node: it names the file and the remedy; the kubelet tries again'
+        : 'delete the pod, so that it is scheduled anew; netdra inventory shows what the node offers';
       throw refusal(claim, 'device-given-out', problem, { device: device.name, retriable: true, hint });
     }
   }

@@ -56,7 +56,7 @@ export function createClaims(
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     namespaces: createKubeNamespaceReader(kube),
     cni: settings.cni,
-    judgePlugin: (device) => devices.judgePlugin(device),
+    judgePlugins: (of) => devices.judgePlugins(of),
     checkAllocation: (claim) => checkAllocation(driver, classes, claim),
     openClaimFields: settings.openClaimFields,
     onSlow: (claim, progress) => events.slowToPrepare(claim, progress),

@@ -269,15 +269,20 @@ export class DeviceList implements AsyncDisposable {
   }
 
   /**
-   * Reads anew whether a device plugin gives out a device: the last scan may be half a minute old. If so, another scan follows soon.
-   * @returns why it may not be prepared for a claim; `undefined`: it may
+   * Reads anew whether a device plugin gives out devices: the last scan may be half a minute old. If so, another scan follows soon.
+   * @returns by PCI address, why a device may not be prepared for a claim; the others may
    */
-  async judgePlugin({ pciAddress }: Pick<NetworkDevice, 'pciAddress'>): Promise<ExclusionVerdict | undefined> {
+  async judgePlugins(devices: readonly Pick<NetworkDevice, 'pciAddress'>[]): Promise<Map<string, ExclusionVerdict>> {
+    const verdicts = new Map<string, ExclusionVerdict>();
     const { devicePlugins } = this.#options;
-    if (devicePlugins === undefined || this.vfs.isSimulated) return undefined;
-    const verdict = judgePlugin(pciAddress, (await devicePlugins.read()).givenOut);
-    if (verdict !== undefined) this.#schedule.request();
-    return verdict;
+    if (devicePlugins === undefined || this.vfs.isSimulated) return verdicts;
+    const { givenOut } = await devicePlugins.read();
+    for (const { pciAddress } of devices) {
+      const verdict = judgePlugin(pciAddress, givenOut);
+      if (verdict !== undefined) verdicts.set(pciAddress, verdict);
+    }
+    if (verdicts.size > 0) this.#schedule.request();
+    return verdicts;
   }
 
   /** @throws NetdraError `devices-unlisted` */

@@ -1,17 +1,54 @@
 import { expect, it } from 'vitest';
-import { allocated } from './driver-bench.ts';
+import { allocated, fromClass } from './driver-bench.ts';
 import { bench, refusal, useDriverBench } from './driver-hooks.ts';
 
 useDriverBench();
 
+const resource = 'intel.com/sriov';
+const trusted = () => allocated('c', ['dev-2'], { config: [fromClass({ vf: { trust: true } })] });
+const calls = () => bench.control.calls.filter((call) => call.includes('0000:00:00.2'));
+const problem = expect.stringMatching(/^claim default\/c: dev-2 cannot be prepared: .*: intel\.com\/sriov$/);
+
 it('a device that a device plugin gives out is refused, unless its claim is prepared already', async () => {
+  const claim = trusted();
   const kept = allocated('kept', ['dev-1']);
   await bench.prepare(kept);
-  bench.givenOut.set('0000:00:00.1', 'intel.com/sriov').set('0000:00:00.2', 'intel.com/sriov');
+  bench.givenOut = new Map([
+    ['0000:00:00.1', resource],
+    ['0000:00:00.2', resource],
+  ]);
   expect(await bench.prepare(kept)).toMatchObject({ devices: [] });
-  const problem = expect.stringMatching(/^claim default\/c: dev-2 cannot be prepared: .*: intel\.com\/sriov$/);
-  expect(await bench.prepare(allocated('c', ['dev-2']))).toMatchObject(refusal('device-given-out', problem));
-  expect(bench.control.calls.filter((call) => call.includes('0000:00:00.2'))).toEqual([]);
+  expect(await bench.prepare(claim)).toMatchObject(refusal('device-given-out', problem));
+  expect(calls()).toEqual([]);
   bench.givenOut.delete('0000:00:00.2');
-  expect(await bench.prepare(allocated('c', ['dev-2']))).toMatchObject({ devices: [] });
+  expect(await bench.prepare(claim)).toMatchObject({ devices: [] });
+});
+
+it('a device that a device plugin gave out after a prepare that failed is refused, and not configured', async () => {
+  const claim = trusted();
+  bench.control.failures.set('apply', new Error('busy'));
+  expect(await bench.prepare(claim)).toMatchObject({ error: expect.anything() });
+  expect(bench.store.claims()).toMatchObject([{ state: 'preparing' }]);
+  bench.control.failures.clear();
+  const before = calls();
+  bench.givenOut = new Map([['0000:00:00.2', resource]]);
+  expect(await bench.prepare(claim)).toMatchObject(refusal('device-given-out', problem));
+  expect(calls()).toEqual(before);
+  bench.givenOut.clear();
+  expect(await bench.prepare(claim)).toMatchObject({ devices: [] });
+});
+
+it('a record of device plugins that cannot be read refuses a new claim, and not one that was being prepared', async () => {
+  const claim = trusted();
+  bench.control.failures.set('apply', new Error('busy'));
+  await bench.prepare(claim);
+  bench.control.failures.clear();
+  bench.givenOut = undefined;
+  expect(await bench.prepare(claim)).toMatchObject({ devices: [] });
+  const { error } = (await bench.prepare(allocated('new', ['dev-3']))) ?? {};
+  expect(error).toMatchObject({
+    code: 'device-given-out',
+    retriable: true,
+    hint: expect.stringContaining('netdra doctor'),
+  });
 });

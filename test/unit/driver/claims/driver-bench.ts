@@ -12,7 +12,7 @@ import { CdiSpecs } from '../../../../src/framework/metadata/index.ts';
 import { Batch } from '../../../../src/lib/batch.ts';
 import { defined } from '../../../../src/lib/defined.ts';
 import { KeyedMutex, type Locks } from '../../../../src/lib/keyed-mutex.ts';
-import { judgePlugin, type NetworkDevice } from '../../../../src/node/inventory/index.ts';
+import { type ExclusionVerdict, judgePlugin, type NetworkDevice } from '../../../../src/node/inventory/index.ts';
 import { parseCidr } from '../../../../src/node/netlink/index.ts';
 import type {
   AccessWanted,
@@ -155,8 +155,8 @@ export class DriverBench implements Disposable {
   bandwidth: { guaranteedMbps: number; portMbps: number; burst?: true } | undefined;
   /** Of the ports of all VFs. */
   linkSpeedMbps: number | undefined;
-  /** Resources of device plugins, by the PCI addresses that they give out. */
-  readonly givenOut = new Map<string, string>();
+  /** Resources of device plugins, by the PCI addresses that they give out; `undefined`: unreadable. */
+  givenOut: Map<string, string> | undefined = new Map();
   readonly namespaceLabels = new Map<string, Record<string, string>>();
   /** What is thrown for an allocation that is not what it should be. */
   checkAllocation: (claim: AllocatedClaim) => Promise<void> = async () => undefined;
@@ -184,7 +184,7 @@ export class DriverBench implements Disposable {
       openClaimFields: [],
       cni,
       checkAllocation: (claim) => this.checkAllocation(claim),
-      judgePlugin: async ({ pciAddress }) => judgePlugin(pciAddress, this.givenOut),
+      judgePlugins: async (devices) => this.#judgePlugins(devices),
       namespaces: { readLabels: async (namespace) => this.namespaceLabels.get(namespace) ?? {} },
       nodeNetworks: async () => {
         this.networkReads++;
@@ -201,6 +201,15 @@ export class DriverBench implements Disposable {
     const vf = vfOf(name);
     const { bandwidth, linkSpeedMbps } = this;
     return vf?.kind === 'vf' ? { ...vf, ...defined({ bandwidth, linkSpeedMbps }) } : vf;
+  }
+
+  #judgePlugins(devices: readonly StoredDevice[]) {
+    const verdicts = new Map<string, ExclusionVerdict>();
+    for (const { pciAddress } of devices) {
+      const verdict = judgePlugin(pciAddress, this.givenOut);
+      if (verdict !== undefined) verdicts.set(pciAddress, verdict);
+    }
+    return verdicts;
   }
 
   /** One call of the kubelet for one claim. */

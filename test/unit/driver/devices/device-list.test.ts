@@ -68,22 +68,30 @@ describe('DeviceList', () => {
     expect(source.offered()).toEqual(before);
   });
 
-  it('reads anew whether a device plugin gives out a device, and withdraws it with the next scan', async () => {
+  it('reads anew, once for all devices of a claim, whether a plugin gives them out, and withdraws them with the next scan', async () => {
     const givenOut = new Map<string, string>();
+    let reads = 0;
+    const read = async () => {
+      reads++;
+      return { givenOut };
+    };
     const clock = new ManualClock();
     const source = await scanned(undefined, {
       clock,
-      devicePlugins: { read: async () => ({ givenOut }) } as never,
+      devicePlugins: { read } as never,
       watchHost: quiet,
     });
     source.watch(() => {});
     await tick(clock, 4);
-    expect(await source.judgePlugin({ pciAddress: first })).toBeUndefined();
+    const devices = [{ pciAddress: first }, { pciAddress: '0000:01:10.1' }];
+    const scans = reads;
+    expect(await source.judgePlugins(devices)).toEqual(new Map());
+    expect(reads).toBe(scans + 1);
     givenOut.set(first, 'intel.com/sriov');
     await tick(clock);
     expect(source.find('0000-01-10-0')).toBeDefined();
     const verdict = { reason: 'device-plugin', resourceName: 'intel.com/sriov' };
-    expect(await source.judgePlugin({ pciAddress: first })).toEqual(verdict);
+    expect(await source.judgePlugins(devices)).toEqual(new Map([[first, verdict]]));
     await tick(clock);
     expect(source.find('0000-01-10-0')).toBeUndefined();
     await source[Symbol.asyncDispose]();
