@@ -38,6 +38,7 @@ export function findContradictions(config: VfConfig): string[] {
     ...bondProblems(config),
     ...propertyProblems(config),
     ...routeProblems(config),
+    ...bondNeighborProblems(config),
     ...neighborProblems(config),
     ...ipv6Problems(config),
   ];
@@ -141,6 +142,14 @@ function pathOf({ gateway, nextHops = [], onlink = false, source, scope }: Route
   const hops: RouteHop[] = gateway === undefined ? nextHops : [{ gateway }];
   const gateways = hops.map((hop) => [quickCanonicalAddress(hop.gateway), hop.weight ?? 1]);
   return JSON.stringify([gateways, onlink, source && quickCanonicalAddress(source), scope]);
+}
+
+/** The kernel drops the neighbors of a bond when it changes its MAC. Source: Linux `neigh_changeaddr`, `bond_do_fail_over_mac`. */
+function bondNeighborProblems({ bond, neighbors = [] }: VfConfig): string[] {
+  const { name, mode = 'active-backup', failOverMac } = bond ?? {};
+  if (bond === undefined || neighbors.length === 0 || mode !== 'active-backup' || failOverMac === 'none') return [];
+  const needed = `active-backup bond ${name} needs bond.failOverMac none to keep them`;
+  return [`neighbors: ${needed}: the kernel removes them when the bond changes its MAC`];
 }
 
 function neighborProblems({ neighbors = [] }: VfConfig): string[] {

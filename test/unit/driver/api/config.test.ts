@@ -375,6 +375,17 @@ describe('VFConfig validation', () => {
       },
       /: neighbors\[1\]: 2001:db8::9 has 02:00:00:00:00:0a, and 02:00:00:00:00:09 in neighbors\[0\]$/,
     ],
+    [
+      { bond: { name: 'bond0' }, neighbors: [{ address: '192.0.2.9', macAddress: '02:00:00:00:00:09' }] },
+      /: neighbors: active-backup bond bond0 needs bond\.failOverMac none to keep them: the kernel removes them/,
+    ],
+    [
+      {
+        bond: { name: 'bond0', failOverMac: 'follow' },
+        neighbors: [{ address: '192.0.2.9', macAddress: '02:00:00:00:00:09' }],
+      },
+      /: neighbors: active-backup bond bond0 needs bond\.failOverMac none/,
+    ],
     [{ attach: 'observe', interfaceName: 'net1' }, /: interfaceName: does not go with attach "observe"$/],
     [
       { attach: 'observe', ipam: { type: 'dhcp' }, addresses: ['192.0.2.1/24'] },
@@ -425,6 +436,14 @@ describe('VFConfig validation', () => {
     { driver: 'vfio-pci', addresses: ['192.0.2.1/24'], mtu: 9000, interfaceName: 'dpdk0', vhost: true },
     { driver: 'kernel', rdma: true },
     { vf: { minTxRate: 100, maxTxRate: 0 } },
+    {
+      bond: { name: 'bond0', failOverMac: 'none' },
+      neighbors: [{ address: '192.0.2.9', macAddress: '02:00:00:00:00:09' }],
+    },
+    {
+      bond: { name: 'bond0', mode: '802.3ad' },
+      neighbors: [{ address: '192.0.2.9', macAddress: '02:00:00:00:00:09' }],
+    },
     { mtu: 1279, addresses: ['192.0.2.1/24'], sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': 1 } },
     { mtu: 1280, addresses: ['2001:db8::1/64'], sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': 0 } },
   ])('accepts %j', (parameters) => {
