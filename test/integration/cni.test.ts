@@ -176,7 +176,7 @@ describe('a device moved by host-device and set up by tuning', () => {
 
   // The results of all versions: test/unit/node/cni/result.test.ts.
   it.each(['0.3.0', '1.1.0'])(
-    'is in the pod as the result of %s describes it, and back after DEL',
+    'is in the pod as the CNI %s result describes it, and back on the host after DEL',
     async (cniVersion) => {
       using _vf = createVf();
       const attachment = setup.attachment(chainOf(), { cniVersion, args: { K8S_POD_NAME: 'app' } });

@@ -90,7 +90,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(generation).toBe(1);
   });
 
-  it('restart without waiting for a dead driver if their sandbox was served', async () => {
+  it('restart without waiting for a stopped driver if their sandbox already had its VFs', async () => {
     await startDriver();
     const pod = await addVfPod(bench, 'restarted', 0);
     const sandbox = await bench.startPod(pod);

@@ -7,7 +7,7 @@ import { tempDir } from '../../../doubles/temp-dir.ts';
 
 describe('/healthz', () => {
   // B12
-  it('fails only while all threads of the pool are blocked', { timeout: 30_000 }, async () => {
+  it('fails only while all threads of the thread pool are blocked', { timeout: 30_000 }, async () => {
     using dir = tempDir();
     const fifo = join(dir.path, 'fifo');
     execFileSync('mkfifo', [fifo]);

@@ -36,7 +36,7 @@ const dialectId = ({ identity }: AllocatedClaim, request: string) =>
   `${testDriver}/dialects=${identity.uid}_${request}`;
 
 describe('a request whose class enables older dialects', () => {
-  it('gets one CDI device with its variables, on its first device', async () => {
+  it('gets one CDI device with its environment variables, returned with its first allocated device', async () => {
     const claim = allocated('c', [], {
       requests: [
         { name: 'left', devices: ['dev-1', 'dev-2'] },

@@ -226,7 +226,7 @@ describe('FailureEvents', () => {
     expect(reported()).toHaveLength(2);
   });
 
-  it('reports a problem of a card on the node, once, and its end', () => {
+  it('reports a card problem on the Node once, and once when it has ended', () => {
     const { events, reports, reported } = record();
     const subject = 'PF ens1f0 (0000:3b:00.0)';
     const lost = { name: 'no-carrier' as const, subject, message: `${subject} has no carrier: check its cable.` };

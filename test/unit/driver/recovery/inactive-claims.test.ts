@@ -292,13 +292,16 @@ describe('InactiveClaims', () => {
     });
 
     // Found by the simulation: the kubelet makes a sandbox when it takes the claim for prepared, and asks no more.
-    it.each(['preparing', 'unpreparing'] as const)('is prepared, %s or not, once its sandbox exists', async (state) => {
-      const sandboxes: Known[] = [{ of: next.metadata.uid }];
-      expect((await sweep(reservedFor(next), { claim: { ...stored, state }, sandboxes })).handedOver).toEqual([name]);
-      const passed = { ...stored, podUids: [next.metadata.uid], state: 'preparing' as const };
-      const { handedOver, notified } = await sweep(reservedFor(next), { claim: passed, sandboxes });
-      expect([handedOver, notified]).toEqual([[name], 1]);
-    });
+    it.each(['preparing', 'unpreparing'] as const)(
+      'is prepared once the next pod has a sandbox, even if it was still %s',
+      async (state) => {
+        const sandboxes: Known[] = [{ of: next.metadata.uid }];
+        expect((await sweep(reservedFor(next), { claim: { ...stored, state }, sandboxes })).handedOver).toEqual([name]);
+        const passed = { ...stored, podUids: [next.metadata.uid], state: 'preparing' as const };
+        const { handedOver, notified } = await sweep(reservedFor(next), { claim: passed, sandboxes });
+        expect([handedOver, notified]).toEqual([[name], 1]);
+      },
+    );
 
     it('is prepared again if the driver stopped before writing its metadata', async () => {
       const sandboxes: Known[] = [{ of: podUid }];

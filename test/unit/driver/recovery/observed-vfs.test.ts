@@ -62,7 +62,7 @@ describe('a VF that another component left in a lost sandbox', () => {
     expect(logger.lines).toMatchObject([{ level: 'warn', fields: { claim: 'default/fast-net', device: 'vf-1' } }]);
   });
 
-  it('is moved back although another one cannot be', async () => {
+  it('is moved back even if another VF cannot be', async () => {
     const stuck = { ...device, name: 'vf-stuck', pciAddress: '0000:3b:02.0' };
     const { sweep } = startBench({ ...prepared, devices: [stuck, device] });
     await sweep();

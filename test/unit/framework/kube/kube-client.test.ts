@@ -211,7 +211,7 @@ describe('KubeClient', () => {
     server.closeAllConnections();
   });
 
-  it('resends on a new connection if another server took over the address of several idle ones', async () => {
+  it('resends on a new connection if several idle ones lead to an address that another server has taken over', async () => {
     let isOther = false;
     const known = new Set<Socket>();
     const waiting: (() => void)[] = [];

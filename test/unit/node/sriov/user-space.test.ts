@@ -99,7 +99,7 @@ describe('user-space binding', () => {
 });
 
 describe('a PF without an interface', () => {
-  it('allows its VFs in user space, but not settings that need it', async () => {
+  it('lets its VFs be bound to vfio-pci, but refuses VF settings that need the interface of the PF', async () => {
     const { card, hardware, address } = openVf();
     const links = card.host.links;
     card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');

@@ -67,14 +67,17 @@ describe('VfHardware', () => {
     expect(card.info(0)?.hardwareAddress).toBe(address);
   });
 
-  it.each([true, false])('recognizes a card that cannot set MACs: reports those of VFs %s', async (tells) => {
-    const { card, hardware, address, before } = await openWithSnapshot({
-      tellsOwnAddresses: tells,
-      unsupported: ['hardwareAddress'],
-    });
-    for (let n = 0; n < 2; n++) await hardware.configure(address, { driver: 'vfio-pci' }, before);
-    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
-  });
+  it.each([true, false])(
+    'configures a VF whose card cannot set MAC addresses (card reports those of its VFs: %s)',
+    async (tells) => {
+      const { card, hardware, address, before } = await openWithSnapshot({
+        tellsOwnAddresses: tells,
+        unsupported: ['hardwareAddress'],
+      });
+      for (let n = 0; n < 2; n++) await hardware.configure(address, { driver: 'vfio-pci' }, before);
+      expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    },
+  );
 
   it('keeps the other half of a rate as the operator set it', async () => {
     const info = { minTxRateMbps: 50, maxTxRateMbps: 500 };

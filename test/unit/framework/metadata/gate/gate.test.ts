@@ -114,7 +114,7 @@ describe('a claim with a gate', () => {
     expect(metadata.read(claim, 'vf')).toBeUndefined();
   });
 
-  it("opens with the last of its requests' updates for the sandbox", async () => {
+  it('opens its gate only once all of its requests have been updated for the sandbox', async () => {
     const second = [{ driver, pool: 'node-1', name: 'dev-2' }];
     const requests = { ...record.requests, two: { name: 'two/big', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
     const updateBoth = async (sandboxId: string) => {
