@@ -156,7 +156,7 @@ export const wrongInputs: readonly WrongInput[] = [
   ]),
   inFile('a claim that differs from its class', `${classWith('mtu: 9000')}\n---\n${claimWith('mtu: 1500')}`, [
     1,
-    'request vf: claim default/x sets mtu to 1500, and its DeviceClass to 9000 (leave it out of the claim, or let an administrator list mtu in overridable of the DeviceClass)',
+    'request vf: claim default/x sets mtu to 1500, but its DeviceClass sets it to 9000 (leave it out of the claim, or let an administrator list mtu in overridable of the DeviceClass)',
   ]),
   inFile('a closed field in a claim', `${classWith('mtu: 9000')}\n---\n${claimWith('vf: { vlan: 7 }')}`, [
     1,

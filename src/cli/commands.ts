@@ -164,7 +164,10 @@ export function metadataCommand(): Command {
       const claim = subject.includes('/') ? subject : findClaim(stored.claims, subject);
       await show(await viewClaimFiles(driverName, dirs, claim, stored.records), formatClaimFiles);
     },
-  ).argument('<path|claim>', 'path of a file, or a claim: namespace/name, or its name if no other claim here has it');
+  ).argument(
+    '<path|claim>',
+    'path of a file, or a claim: namespace/name, or only its name if no other claim on this node has that name',
+  );
 }
 
 /** `netdra log`: the latest log lines of the running driver. */

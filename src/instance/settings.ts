@@ -158,7 +158,7 @@ const flags = {
   gateProgram: {
     value: '<path>',
     env: 'NETDRA_GATE_PROGRAM',
-    help: 'netdra-gate binary, which is copied to the node as OCI hook (default: the one next to the driver)',
+    help: 'netdra-gate binary that the driver copies to the node as an OCI hook (default: the one next to the driver)',
   },
   hooklessRuntimeHandlers: {
     value: '<names>',
@@ -167,7 +167,9 @@ const flags = {
     parse: parseHandlers,
     help: 'runtime handlers that may not run OCI hooks, comma-separated; * matches any characters',
   },
-  liveUpdates: toggle('follow changes of addresses, MTU, MAC and link in running pods', { default: 'true' }),
+  liveUpdates: toggle('update metadata when addresses, MTU, MAC or link of an interface change in a running pod', {
+    default: 'true',
+  }),
   listAttributes: toggle(
     'publish NUMA nodes as lists, with the other nodes of the same socket; needs the feature gate DRAListTypeAttributes',
   ),
@@ -176,7 +178,7 @@ const flags = {
     value: '<fields>',
     default: '',
     parse: namesAmong(closedFields, { mayBeEmpty: true }),
-    help: `closed fields that claims may set where their DeviceClass does not; comma-separated: ${closedFields.join(', ')}`,
+    help: `closed fields (docs/vfconfig.md) that claims may set if their DeviceClass does not set them; comma-separated: ${closedFields.join(', ')}`,
   },
   inventoryPolicy: {
     value: '<path>',

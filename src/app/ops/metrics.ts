@@ -190,7 +190,7 @@ export class Metrics {
     const readings = this.#readings;
     new Gauge({
       name: 'netdra_metrics_unreadable',
-      help: 'Metrics that could not be read and are missing here; always 1.',
+      help: '1 for each metric that could not be read and is missing from this scrape.',
       labelNames: ['metric'],
       registers: [this.#registry],
       async collect() {

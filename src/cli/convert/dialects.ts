@@ -94,7 +94,7 @@ export const dranet: Dialect = {
     if (neighbors.length > 0) config.neighbors = neighbors;
     parameters.loseIfSet(
       'profile',
-      'netdra asks no provider for profiles',
+      'netdra does not fetch profiles from a cloud provider',
       'write the settings into the claim or class',
     );
     parameters.loseIfSet('ethtool', 'netdra changes no features of the card', 'set them on the node');

@@ -90,7 +90,8 @@ function ruleOf(filter: FieldReader): PfRule | undefined {
   const [linkType, vfDriver] = [toLinkType(filter, 'linkType'), filter.texts('drivers')];
   const isNarrower = filter.isSet('devices') || filter.isSet('pciAddresses');
   const todo = 'name the PFs by pfNames or pfPciAddresses, and VFs by vfs';
-  filter.loseIfSet('devices', "select.device of a policy is the PF's, and this one is the VF's", todo);
+  const pfOnly = 'select.device of an inventory policy is the device ID of a PF, but this is the device ID of a VF';
+  filter.loseIfSet('devices', pfOnly, todo);
   filter.loseIfSet('pciAddresses', 'a policy selects PFs, and these are VFs', todo);
   filter.end();
   if (isNarrower) return undefined;

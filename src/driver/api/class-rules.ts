@@ -168,7 +168,7 @@ function isInRange(vlan: number, range: string): boolean {
 
 function conflict(claim: AllocatedClaim, field: string, value: unknown, fixed: unknown): DriverError {
   const [asked, set] = [value, fixed].map((each) => JSON.stringify(each));
-  return refusal(claim, 'config-conflict', ` sets ${field} to ${asked}, and its DeviceClass to ${set}`, {
+  return refusal(claim, 'config-conflict', ` sets ${field} to ${asked}, but its DeviceClass sets it to ${set}`, {
     hint: `leave it out of the claim, or let an administrator list ${field} in overridable of the DeviceClass`,
   });
 }

@@ -132,8 +132,8 @@ function routeProblems({ routes = [], addresses = [], ipam }: VfConfig): string[
     }
     const first = all.findIndex((other) => other.key === key);
     if (all[first]?.path === path) return [];
-    const how = 'by another gateway or with other settings';
-    return [`routes[${index}]: routes[${first}] leads to ${destination} as well, ${how}`];
+    const same = `has the same destination ${destination}, but another gateway or other settings`;
+    return [`routes[${index}]: routes[${first}] ${same}`];
   });
 }
 

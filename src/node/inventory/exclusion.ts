@@ -70,7 +70,7 @@ const explanations: Record<ExclusionReason, string> = {
   'device-plugin-unknown': 'a device plugin may offer it: the record of the kubelet cannot be read',
   'port-speed-unknown': 'the speed of its port is unknown; set portMbps in the policy',
   'guarantee-above-port': 'its guarantee exceeds the speed of its port',
-  'rates-unsupported': 'its card rejects the rates of its guarantee; change the rule of the policy',
+  'rates-unsupported': 'its card rejects the rates of its guaranteed bandwidth; change the rule of the policy',
 };
 
 /** Why a device is not offered, for people. */

@@ -59,7 +59,7 @@ const pfRuleOf = (values: Values) =>
     numVfs: z.int().min(0).describe('Number of VFs to enable if the PF has none. Default: unchanged.').optional(),
     allowInUse: z
       .boolean()
-      .describe("Offer VFs also if the PF carries the node's default route or is a port of a bond or bridge.")
+      .describe("Offer VFs even if the PF carries the node's default route or is a port of a bond or bridge.")
       .optional(),
     bandwidth: z
       .strictObject({

@@ -172,7 +172,7 @@ describe('validateFiles', () => {
     const own = deviceClass('tenant', 'mtu: 9000');
     expect(await linesFor([claim('tenant', 'mtu: 1500'), own])).toEqual([
       expect.stringMatching(
-        /^0:9:9: request vf: claim apps\/fast-net sets mtu to 1500, and its DeviceClass to 9000 \(leave/,
+        /^0:9:9: request vf: claim apps\/fast-net sets mtu to 1500, but its DeviceClass sets it to 9000 \(leave/,
       ),
       '2 objects checked, 1 faults',
     ]);

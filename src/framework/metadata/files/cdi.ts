@@ -96,7 +96,10 @@ export class CdiSpecs extends ClaimSpecs {
     const refuse = (reason: string, hint: string) =>
       new MetadataError('metadata-name-invalid', `class ${JSON.stringify(name)} of CDI specs ${reason}`, { hint });
     if (!/^[A-Za-z]([\w-]*[A-Za-z0-9])?$/.test(name)) {
-      throw refuse('is invalid', 'begin with a letter, end with a letter or digit, and use only these, "-" and "_"');
+      throw refuse(
+        'is invalid',
+        'it must begin with a letter, end with a letter or digit, and contain only letters, digits, "-" and "_"',
+      );
     }
     if (name === metadataClass) throw refuse('is reserved for the metadata of claims', 'choose another one');
     super(options);

@@ -20,7 +20,7 @@ export const downwardApi: Layout = {
     if (podUid === undefined) {
       const hint =
         'the metadata layout downward-api puts files into a directory for each pod; prepare the claim for a pod';
-      const message = `claim ${subject} is reserved for no pod`;
+      const message = `claim ${subject} is not reserved for any pod`;
       throw new MetadataError('metadata-name-invalid', message, { claim: subject, hint });
     }
     const file = fileName(`${pathPart(claim.name, 'claim name')}.${pathPart(request, 'request')}.json`, subject);

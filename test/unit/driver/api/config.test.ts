@@ -185,7 +185,9 @@ describe('class settings', () => {
       const parts = field.startsWith('vf.') ? [ofClaim, ofClass] : [];
       const conflicting = [own, fromClaim(configOf(field, ofClaim))];
       const shown =
-        parts.length > 0 ? `to ${JSON.stringify(ofClaim)}, and its DeviceClass to ${JSON.stringify(ofClass)}` : '';
+        parts.length > 0
+          ? `to ${JSON.stringify(ofClaim)}, but its DeviceClass sets it to ${JSON.stringify(ofClass)}`
+          : '';
       for (const open of [[], closedFields]) {
         expect(() => resolve(conflicting, open)).toThrow(`claim default/fast-net sets ${outer}`);
         expect(() => resolve(conflicting, open)).toThrow(shown);
@@ -220,14 +222,14 @@ describe('class settings', () => {
     }
     for (const other of [{ [key('arp_ignore')]: 0 }, { ...sysctls, [key('arp_notify')]: 1 }]) {
       expect(() => resolve([...ofClass, fromClaim({ sysctls: other })])).toThrow(
-        /sets sysctls to .*, and its DeviceClass to/,
+        /sets sysctls to .*, but its DeviceClass sets it to/,
       );
     }
   });
 
   it('cannot be bypassed by a second configuration in the claim', () => {
     const config = [fromClass({ mtu: 1500 }), fromClaim({ mtu: 9000 }), fromClaim({ mtu: 1500 })];
-    expect(() => resolve(config)).toThrow('sets mtu to 9000, and its DeviceClass to 1500');
+    expect(() => resolve(config)).toThrow('sets mtu to 9000, but its DeviceClass sets it to 1500');
   });
 
   it.each(['all', 'default'])('limit sysctls to one interface, which cannot be called %s', (interfaceName) => {
@@ -254,7 +256,7 @@ describe('restricted fields', () => {
     const fields = { bond: { name: 'bond0', mode: 'active-backup' } };
     expect(resolve([fromClaim(fields)])).toEqual(fields);
     expect(() => resolve([fromClass({ bond: { name: 'bond0', mode: '802.3ad' } }), fromClaim(fields)])).toThrow(
-      'sets bond to {"name":"bond0","mode":"active-backup"}, and its DeviceClass to {"name":"bond0","mode":"802.3ad"}',
+      'sets bond to {"name":"bond0","mode":"active-backup"}, but its DeviceClass sets it to {"name":"bond0","mode":"802.3ad"}',
     );
   });
 
@@ -403,7 +405,7 @@ describe('VFConfig validation', () => {
           { destination: '2001:DB8:0::/64', gateway: '2001:db8:1::2' },
         ],
       },
-      /: routes\[1\]: routes\[0\] leads to 2001:db8::\/64 as well, by another gateway or with other settings$/,
+      /: routes\[1\]: routes\[0\] has the same destination 2001:db8::\/64, but another gateway or other settings$/,
     ],
     [
       { mtu: 1279, addresses: ['192.0.2.1/24', '2001:db8::1/64'] },

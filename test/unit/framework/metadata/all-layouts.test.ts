@@ -152,7 +152,7 @@ describe('the layout downward-api', () => {
   it('rejects a claim without pods before it writes anything', async () => {
     const { podUid: _, ...rest } = record;
     await expect(bench.start().prepare(rest, new Map())).rejects.toThrow(
-      'claim default/fast-net is reserved for no pod',
+      'claim default/fast-net is not reserved for any pod',
     );
     expect(bench.files()).toEqual([]);
   });

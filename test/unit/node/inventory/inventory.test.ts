@@ -327,7 +327,7 @@ describe('Inventory with a policy', () => {
     expect(devices).toMatchObject([{ pciAddress: b0, bandwidth: { guaranteedMbps: 10, burst: true } }]);
     expect(excluded.map(({ pciAddress }) => pciAddress)).toEqual([a0, a1]);
     expect(explainExclusion(excluded[0]!)).toBe(
-      'its card rejects the rates of its guarantee; change the rule of the policy: pfs[0].bandwidth.burst',
+      'its card rejects the rates of its guaranteed bandwidth; change the rule of the policy: pfs[0].bandwidth.burst',
     );
   });
 

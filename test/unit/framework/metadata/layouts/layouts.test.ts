@@ -70,7 +70,9 @@ describe('the layout attributes-json', () => {
 describe('the layout downward-api', () => {
   it('requires a pod', () => {
     const { podUid: _, ...at } = place(sample('kernel'));
-    expect(() => layouts['downward-api'].hostFile(dirs, at)).toThrow('claim default/fast-net is reserved for no pod');
+    expect(() => layouts['downward-api'].hostFile(dirs, at)).toThrow(
+      'claim default/fast-net is not reserved for any pod',
+    );
   });
 
   it('prefers the unqualified attribute if two would have the same name', () => {
