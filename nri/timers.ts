@@ -14,7 +14,7 @@ export function onAbort(signal: AbortSignal | undefined, callback: () => void): 
   return { [Symbol.dispose]: () => signal?.removeEventListener('abort', callback) };
 }
 
-/** Waits, not longer than until the signal aborts; never rejects. */
+/** Waits for `ms`, or until the signal aborts if that is earlier; never rejects. */
 export async function pause(ms: number, signal: AbortSignal): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const cancel = after(ms, resolve);

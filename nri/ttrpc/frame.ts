@@ -53,7 +53,9 @@ export function oversizeError(bytes: number): TtrpcError {
 export class TtrpcFrameDecoder {
   readonly #reader = new FrameReader({ headerBytes: ttrpcHeaderBytes, lengthAt: 0, maxBodyBytes: maxDataBytes });
 
-  /** @param emit called in order, for each frame that `chunk` completes and each header that announces too much */
+  /**
+   * @param emit called in order, for each frame that `chunk` completes and for each header whose announced length is too large
+   */
   push(chunk: Uint8Array, emit: (frame: TtrpcFrame | OversizeFrame) => void): void {
     this.#reader.push(
       chunk,

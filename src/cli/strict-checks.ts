@@ -6,7 +6,7 @@ const checked: Record<string, readonly string[]> = {
   'netdra.dev': ['InventoryPolicy', 'NetworkDevicePolicy', 'VFConfig'],
 };
 
-/** Longer texts are no slip of the pen. */
+/** Longer texts are not taken for misspellings. */
 const longest = 64;
 
 /** Why an object that is not checked may have been meant to be: a slip in `apiVersion` or `kind`, or neither of them. */

@@ -1,6 +1,6 @@
 /**
- * Work that goes on by itself after the call that asked for it, one run at a time for each key. Disposing fires the signal, and
- * waits for all runs; what they reject with from then on is dropped.
+ * Work that goes on by itself after the call that asked for it, one run at a time for each key. Disposing aborts the signal
+ * and waits for all runs; errors that occur from then on are ignored.
  */
 export class Background implements AsyncDisposable {
   readonly #stop = new AbortController();

@@ -221,7 +221,7 @@ export class Metrics {
     );
   }
 
-  /** The same, with a value for each set of labels that is read; those that are no longer read vanish. */
+  /** Adds a gauge with a value for each set of labels that `read` returns at a scrape; sets that it no longer returns vanish. */
   #readAll(
     name: string,
     help: string,

@@ -62,8 +62,8 @@ export interface CardCondition {
 export type ConditionedDevice = { pciAddress: string; pfAddress?: string };
 
 /**
- * The one place that decides what follows from what is wrong with a device: a taint, or no offer where the API server stores no taints,
- * and whether it can be prepared.
+ * The only place that decides what a fault of a device leads to: a taint (or, if the API server stores no taints, no offer), and
+ * whether the device can be prepared.
  * Decision: docs/decisions/0035-devices-that-say-they-are-broken.md
  */
 export class DeviceConditions {

@@ -136,7 +136,10 @@ export class ClaimWork {
     return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
   }
 
-  /** Each member that joins a bond can change its address and its active member, so all are read after the last one. */
+  /**
+   * Each member that joins a bond can change the bond's address and active member, so all members are read after the last one
+   * has joined.
+   */
   async #readBonds(readings: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks): Promise<void> {
     for (const reading of readings) {
       const { device, state } = reading;

@@ -134,8 +134,8 @@ export class Attachments {
   }
 
   /**
-   * Chosen when the VF is attached: only then it is known which names Multus, for example, has given away. A name that is
-   * taken is refused before a plugin is called: its DEL could remove the other interface.
+   * The name is chosen when the VF is attached: only then is it known which names others, such as Multus, have used. A name
+   * that is taken is refused before a plugin is called: the plugin's DEL could remove the other interface.
    * @returns `undefined` if the claim names the interface, or it is there already
    */
   async #cniName(device: StoredDevice, place: SandboxPlace, pod: PodLinks): Promise<string | undefined> {

@@ -11,7 +11,7 @@ import { PodLinks } from './pod-links.ts';
 /** Limits the number of series of a node. */
 const maxVfs = 512;
 
-/** What the counters of a VF are about. `interface` is empty for a VF in user space, unless its claim names one. */
+/** Labels of the counters of a VF. `interface` is empty for a VF in user space, unless its claim names one. */
 export interface TrafficLabels {
   device: string;
   namespace: string;

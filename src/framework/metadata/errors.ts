@@ -9,7 +9,7 @@ export type MetadataErrorCode =
   | 'metadata-not-found'
   /** resource.k8s.io/v1 does not allow a name, a value or a number of values: consumers need not accept it. */
   | 'metadata-invalid'
-  /** A name cannot be part of a path: empty, `.`, `..`, a slash, a NUL byte, too long. */
+  /** A name cannot be used in a path: it is empty, `.` or `..`, contains a slash or a NUL byte, or is too long. */
   | 'metadata-name-invalid'
   /** The update names a claim, a request or a device that this driver has not prepared. */
   | 'metadata-not-prepared'
@@ -18,5 +18,5 @@ export type MetadataErrorCode =
   /** The file system refused a read, a write or a removal. */
   | 'metadata-io';
 
-/** Errors between a metadata document and its files. */
+/** Failures with metadata documents and with their files. */
 export class MetadataError extends NetdraError<MetadataErrorCode> {}

@@ -52,7 +52,7 @@ export interface AdminSettings extends VfSwitches {
   maxTxRateMbps?: number;
 }
 
-/** The same, of the VF with that index. */
+/** A PF's settings for the VF with index `vfIndex`. */
 export interface VfInfo extends AdminSettings {
   vfIndex: number;
 }

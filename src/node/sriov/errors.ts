@@ -26,7 +26,7 @@ export type SriovErrorCode =
   | 'property-unsupported'
   /** The PF's driver rejects the value of a property. */
   | 'property-refused'
-  /** The PF does not report what it has set for a VF, or the snapshot of a VF lacks what a claim changes. */
+  /** The PF does not report its settings for a VF, or the snapshot of the VF lacks a setting that a claim changes. */
   | 'vf-state-unknown'
   /** Some properties of a device could not be restored; `properties` says which. */
   | 'restore-incomplete'
