@@ -34,7 +34,8 @@ export function judgePlugin(pciAddress: string, givenOut: GivenOut | undefined):
  */
 export class DevicePlugins {
   readonly #path: string;
-  #known: { file: object; givenOut: GivenOut } | undefined;
+  /** What was parsed last; `error`: the file is damaged, and `givenOut` is what it said before. */
+  #known: { file: object; givenOut: GivenOut | undefined; error?: unknown } | undefined;
 
   /** @param path `kubelet_internal_checkpoint` below the kubelet's `device-plugins` */
   constructor(path: string) {
@@ -43,9 +44,10 @@ export class DevicePlugins {
 
   /**
    * Reads the file again if it has changed.
-   * @returns `problem` says why it cannot be read; then `givenOut` is as it was before, `undefined` if it was never read
+   * @returns `error` is why it cannot be read, and `problem` says so; then `givenOut` is as it was before, `undefined` if it was never
+   * read
    */
-  async read(): Promise<{ givenOut: GivenOut | undefined; problem?: string }> {
+  async read(): Promise<{ givenOut: GivenOut | undefined; error?: unknown; problem?: string }> {
     let file: FileHandle | undefined;
     try {
       file = await open(this.#path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
@@ -53,12 +55,8 @@ export class DevicePlugins {
       if (!isFile) throw new Error('it is no file');
       if (size > mostMebibytes << 20) throw new Error(`it has more than ${mostMebibytes} MiB`);
       const identity = { size, mtimeMs, ino };
-      if (!isDeepStrictEqual(this.#known?.file, identity)) {
-        this.#known = {
-          file: identity,
-          givenOut: parseCheckpoint(await readAtMost(file, size), this.#known?.givenOut),
-        };
-      }
+      if (!isDeepStrictEqual(this.#known?.file, identity)) this.#parse(identity, await readAtMost(file, size));
+      if (this.#known?.error !== undefined) throw this.#known.error;
       return { givenOut: this.#known?.givenOut };
     } catch (error) {
       // A kubelet that has never had a device plugin has no such file.
@@ -68,9 +66,18 @@ export class DevicePlugins {
       }
       const givenOut = this.#known?.givenOut;
       const effect = givenOut === undefined ? 'no device is offered until it can be' : 'what it said before counts';
-      return { givenOut, problem: `${this.#path} cannot be read (${explain(error)}): ${effect}` };
+      return { givenOut, error, problem: `${this.#path} cannot be read (${explain(error)}): ${effect}` };
     } finally {
       await file?.close();
+    }
+  }
+
+  #parse(file: object, text: string): void {
+    const before = this.#known?.givenOut;
+    try {
+      this.#known = { file, givenOut: parseCheckpoint(text, before) };
+    } catch (error) {
+      this.#known = { file, givenOut: before, error };
     }
   }
 }

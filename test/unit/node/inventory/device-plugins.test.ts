@@ -1,6 +1,6 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { DevicePlugins, explainExclusion, Inventory } from '../../../../src/node/inventory/index.ts';
 import { Sysfs, VfActivation } from '../../../../src/node/sriov/index.ts';
@@ -76,6 +76,19 @@ describe('DevicePlugins', () => {
     expect([...((await plugins.read()).givenOut ?? []).keys()]).toEqual([a1, b0]);
     rmSync(path);
     expect(await plugins.read()).toEqual({ givenOut: new Map() });
+  });
+
+  it('parses a damaged file once, until it changes', async () => {
+    const plugins = new DevicePlugins(path);
+    const damaged = '{"Data":';
+    writeFileSync(path, damaged);
+    using parse = vi.spyOn(JSON, 'parse');
+    const first = await plugins.read();
+    expect(await plugins.read()).toEqual(first);
+    expect(first.problem).toContain(`${path} cannot be read`);
+    expect(parse.mock.calls.filter(([text]) => text === damaged)).toHaveLength(1);
+    writeFileSync(path, checkpointOf({ [resource]: [a0] }));
+    expect((await plugins.read()).givenOut?.size).toBe(1);
   });
 
   const damages: [string, () => void][] = [
