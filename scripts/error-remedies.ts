@@ -47,7 +47,7 @@ export const remedies: Record<string, string> = {
   'connection-closed': "Wait: the driver connects again. If it persists, check the runtime's log.",
   'cri-unavailable': 'Check that the runtime runs, and that `--cri-socket` is its socket.',
   'device-given-out':
-    "Select other devices in the inventory policy, or in the device plugin's ConfigMap; then delete the pod.",
+    "Select other devices in the inventory policy, or in the device plugin's ConfigMap; then delete the pod. If the record of the kubelet cannot be read, `netdra doctor` names the remedy.",
   'device-hangs': "Restart the node, since no program can end such a write. Update the card's driver and firmware.",
   'device-in-use': 'Delete the pod that has the device. If it is gone, wait until its claim is unprepared.',
   'device-node-missing': 'Load the kernel module that makes the device file (`vfio-pci`, `vhost-net`, `tun`, RDMA).',

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { explain } from '../../lib/errors.ts';
+import { errnoCode, explain } from '../../lib/errors.ts';
 import { DevicePlugins } from '../../node/inventory/index.ts';
 import { type Pf, SriovError, type Sysfs, type Vf } from '../../node/sriov/index.ts';
 import { listNames } from '../files.ts';
@@ -95,10 +95,19 @@ function checkUnbound(vfs: Cards['vfs']): Verdict[] {
   return [named('VF drivers', warning(message, fix))];
 }
 
+function unreadRecord(checkpoint: string, error: unknown): Verdict {
+  if (errnoCode(error) === 'EACCES') return problem(`no permission to read ${checkpoint}`, 'run this as root');
+  // One that runs and has read it before goes by what it said then.
+  const effect = 'a driver that starts now offers no device';
+  const fix =
+    'on a node without device plugins remove the file; otherwise check the kubelet, which writes it when a plugin registers';
+  return problem(`${checkpoint} cannot be read (${explain(error)}): ${effect}`, fix);
+}
+
 /** VFs that a device plugin of the kubelet gives out, and netdra therefore does not offer. */
 export async function checkDevicePlugins({ pfs, vfs }: Cards, checkpoint: string): Promise<Verdict[]> {
-  const { givenOut, problem: failure } = await new DevicePlugins(checkpoint).read();
-  const unread = failure === undefined ? [] : [problem(failure, 'check the kubelet, which writes the file')];
+  const { givenOut, error } = await new DevicePlugins(checkpoint).read();
+  const unread = error === undefined ? [] : [unreadRecord(checkpoint, error)];
   const functions = [...pfs, ...vfs].map(({ pciAddress }) => pciAddress).filter((each) => givenOut?.has(each));
   const byResource = Map.groupBy(functions, (pciAddress) => givenOut?.get(pciAddress) ?? '');
   const taken = [...byResource].map(([resource, [first, ...others]]) => {

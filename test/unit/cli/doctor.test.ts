@@ -1,9 +1,11 @@
 import { chmodSync } from 'node:fs';
 import type { V1ClusterRole } from '@kubernetes/client-node';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
+import { checkDevicePlugins } from '../../../src/cli/checks/cards.ts';
 import { parseCdiConfig } from '../../../src/cli/cri-runtime.ts';
 import { KubeClient } from '../../../src/framework/kube/index.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
+import { DevicePlugins } from '../../../src/node/inventory/index.ts';
 import { ApiServer } from '../../doubles/api-server.ts';
 import { kubeConfigOf } from '../../doubles/kube.ts';
 import { findObject } from '../deploy/manifest-objects.ts';
@@ -82,13 +84,25 @@ describe('runDoctor', () => {
     });
   });
 
-  it('says that no device is offered while the record of device plugins cannot be read', async () => {
+  it('says what a record of device plugins that cannot be read stops, and when to remove it', async () => {
     using node = new BrokenNode();
     node.write('device-plugins/kubelet_internal_checkpoint', '{');
     expect(await node.findingOf('device plugins')).toMatchObject({
       level: 'problem',
-      message: expect.stringContaining('no device is offered until it can be'),
+      message: expect.stringMatching(
+        /^.*kubelet_internal_checkpoint cannot be read .*: a driver that starts now offers no device$/,
+      ),
+      fix: expect.stringContaining('on a node without device plugins remove the file'),
     });
+  });
+
+  it('tells a user who may not read the record of device plugins to be root', async () => {
+    using file = vi.spyOn(DevicePlugins.prototype, 'read');
+    const error = Object.assign(new Error('EACCES: permission denied'), { code: 'EACCES' });
+    file.mockResolvedValue({ givenOut: undefined, error });
+    expect(await checkDevicePlugins({ pfs: [], vfs: [], problems: [] }, '/checkpoint')).toEqual([
+      { level: 'problem', message: 'no permission to read /checkpoint', fix: 'run this as root' },
+    ]);
   });
 
   it('reports a start gate that the node cannot execute', async () => {
