@@ -1,10 +1,11 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { closeSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { configureLink } from '../../src/driver/vf/configure-link.ts';
 import { type InterfaceSysctls, RtnlConnection, writeInterfaceSysctls } from '../../src/node/netlink/index.ts';
+import { loadSystemCalls, netlinkFamily } from '../../src/node/netlink/system-calls.ts';
 import { fullPipe } from '../doubles/full-pipe.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
@@ -135,8 +136,28 @@ describe('writeInterfaceSysctls', () => {
   });
 });
 
+/** Netlink calls in threads, from which the kernel does not return until the result is disposed. */
+function blockedNetlink(count: number) {
+  const { socket, send, recvAsync } = loadSystemCalls();
+  const raw = 3;
+  const descriptor = socket(netlinkFamily, raw, 0);
+  const calls = Array.from({ length: count }, () => recvAsync(descriptor, Buffer.alloc(64), 0));
+  return {
+    async [Symbol.asyncDispose]() {
+      // NLMSG_NOOP with NLM_F_REQUEST and NLM_F_ACK: the kernel answers each.
+      const request = Buffer.alloc(16);
+      request.writeUInt32LE(16);
+      request.writeUInt16LE(1, 4);
+      request.writeUInt16LE(5, 6);
+      for (const _ of calls) send(descriptor, request, request.length, 0);
+      await Promise.all(calls);
+      closeSync(descriptor);
+    },
+  };
+}
+
 describe('writeInterfaceSysctls, while the kernel does not return from writes', () => {
-  it('leaves threads to other work, and gives up those that wait for their turn', async () => {
+  it('leaves a thread to other work, beside netlink requests, and gives up those that wait for their turn', async () => {
     using bench = await openBench();
     using dir = tempDir();
     using stack = new DisposableStack();
@@ -151,10 +172,19 @@ describe('writeInterfaceSysctls, while the kernel does not return from writes', 
       const writing = writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 }, options);
       writes.push(writing.catch((error: unknown) => error));
     }
-    expect((await stat(dir.path)).isDirectory()).toBe(true);
-    for (const error of await Promise.all(writes)) {
-      expect(error).toMatchObject({ code: 'sysctl-refused', retriable: true });
+    {
+      await using _ = blockedNetlink(2);
+      let isRead = false;
+      void stat(dir.path).then(() => {
+        isRead = true;
+      });
+      await expect.poll(() => isRead, { timeout: 10_000 }).toBe(true);
     }
+    const errors = await Promise.all(writes);
+    for (const error of errors) expect(error).toMatchObject({ code: 'sysctl-refused', retriable: true });
+    const late = expect.stringMatching(/: the kernel has not finished within 500 ms$/);
+    const kept = expect.stringMatching(/: other settings and requests of the node kept it waiting for 500 ms$/);
+    expect(errors.map((error) => (error as Error).message)).toEqual([late, late, kept, kept]);
     for (const pipe of pipes) pipe.drain();
     // The next one is not kept waiting by those that have been given up.
     await writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 });

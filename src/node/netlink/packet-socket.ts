@@ -83,7 +83,7 @@ export class PacketSocket implements Disposable {
   }
 }
 
-/** One at a time, so that other work finds threads. */
+/** One at a time: many together would take all threads. */
 const closes = new KeyedMutex();
 
 /** The kernel returns from closing a packet socket after all its processors have let go of it, which takes 5 to 30 ms. */

@@ -7,6 +7,7 @@ import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import { assertInterfaceName } from './checks.ts';
 import { NetlinkError, otherHint } from './errors.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
+import { takeThread } from './threads.ts';
 
 /** Sysctl keys that affect only one interface. IFNAME stands for its name, as in the CNI plugin tuning. */
 export const interfaceSysctlPattern = /^net\.(ipv[46])\.(conf|neigh)\.IFNAME\.([a-z0-9_]+)$/;
@@ -35,7 +36,7 @@ export interface SysctlOptions {
   timeoutMs?: number;
 }
 
-/** Node.js has four threads for files. While the kernel keeps writes waiting, the others go on, such as health checks. */
+/** Fewer than there are threads for calls that wait for the kernel's lock, so that writes leave one to netlink requests. */
 const turns = new KeyedMutex(2);
 
 /** A key, and the open file that sets it. */
@@ -100,9 +101,9 @@ function writeAtOnce({ key, value, fd }: Setting, netns: NetnsHandle): void {
 /** Closes the file when the kernel has finished, which may be after the time is over. */
 async function writeSetting({ key, value, fd }: Setting, netns: NetnsHandle, timeoutMs: number): Promise<void> {
   using deadline = systemClock.deadline(timeoutMs);
-  const turn = await turns.acquire('', deadline.signal).catch(() => {
+  const turn = await takeTurn(deadline.signal).catch(() => {
     closeSync(fd);
-    throw late(key, value, netns, timeoutMs);
+    throw late(key, value, netns, `other settings and requests of the node kept it waiting for ${timeoutMs} ms`);
   });
   const written = promisify(write)(fd, String(value)).finally(() => {
     closeSync(fd);
@@ -111,7 +112,15 @@ async function writeSetting({ key, value, fd }: Setting, netns: NetnsHandle, tim
   const isDone = await resolvesWithin(systemClock, deadline.remainingMs(), written).catch((cause: unknown) => {
     throw refused(key, value, netns, cause);
   });
-  if (!isDone) throw late(key, value, netns, timeoutMs);
+  if (!isDone) throw late(key, value, netns, `the kernel has not finished within ${timeoutMs} ms`);
+}
+
+/** @throws the signal's reason if it fires before */
+async function takeTurn(signal: AbortSignal): Promise<Disposable> {
+  using turn = new DisposableStack();
+  turn.use(await turns.acquire('', signal));
+  turn.use(await takeThread(signal));
+  return turn.move();
 }
 
 /**
@@ -164,8 +173,8 @@ function refused(key: string, value: string | number, netns: NetnsHandle, cause:
   return new NetlinkError('sysctl-refused', message, { netns: netns.path, path: netns.path, errno, hint });
 }
 
-function late(key: string, value: string | number, { path }: NetnsHandle, timeoutMs: number): NetlinkError {
-  const message = `cannot set ${key} to ${JSON.stringify(value)} in ${path}: the kernel has not finished within ${timeoutMs} ms`;
+function late(key: string, value: string | number, { path }: NetnsHandle, why: string): NetlinkError {
+  const message = `cannot set ${key} to ${JSON.stringify(value)} in ${path}: ${why}`;
   const hint = 'programs that change many links or routes keep the kernel busy; the write is tried again';
   return new NetlinkError('sysctl-refused', message, { netns: path, path, hint, retriable: true });
 }

@@ -1,4 +1,5 @@
 import koffi from 'koffi';
+import { enterThread, leaveThread } from './threads.ts';
 
 /** Linux `AF_NETLINK`. */
 export const netlinkFamily = 16;
@@ -55,41 +56,22 @@ export function switchOn(descriptor: number, option: number): boolean {
   return loadSystemCalls().setsockopt(descriptor, netlinkLevel, option, on, on.length) === 0;
 }
 
-/**
- * koffi refuses more than 256 calls at once, and keeps the stacks of eight calls for reuse. More than eight wait here, which
- * delays none: libuv has four threads.
- */
-const mostCalls = 8;
-let runningCalls = 0;
-const waitingCalls: (() => void)[] = [];
-
 /** A library function as koffi returns it. */
 type KoffiFunction = ReturnType<ReturnType<typeof koffi.load>['func']>;
 
 function inThread(call: KoffiFunction, descriptor: number, data: Buffer, flags: number): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
-  const start = () => {
+  enterThread(() => {
     try {
       call.async(descriptor, data, data.length, flags, (error: Error | null, result: number) => {
-        startNext();
+        leaveThread();
         if (error) reject(error);
         else resolve(result);
       });
     } catch (error) {
-      startNext();
+      leaveThread();
       reject(error);
     }
-  };
-  if (runningCalls < mostCalls) {
-    runningCalls++;
-    start();
-  } else waitingCalls.push(start);
+  });
   return promise;
-}
-
-/** A call that has ended leaves its place to the one that has waited longest. */
-function startNext(): void {
-  const next = waitingCalls.shift();
-  if (next === undefined) runningCalls--;
-  else next();
 }

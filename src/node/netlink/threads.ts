@@ -1,0 +1,37 @@
+import { onAbort } from '../../lib/abort.ts';
+
+/**
+ * How many of libuv's four threads may wait in the kernel for its lock of all links: netlink requests and settings of interfaces
+ * together. The fourth remains for files, such as that of the health check, unless an access to sysfs waits for the kernel too. koffi
+ * itself refuses more than 256 calls at once.
+ */
+const mostCalls = 3;
+let running = 0;
+const waiting = new Set<() => void>();
+
+/** Calls `start` when a thread is free for the call that it makes; the call ends with {@link leaveThread}. */
+export function enterThread(start: () => void): void {
+  if (running < mostCalls) {
+    running++;
+    start();
+  } else waiting.add(start);
+}
+
+/** A call that has ended leaves its place to the one that has waited longest. */
+export function leaveThread(): void {
+  const [next] = waiting;
+  if (next === undefined) running--;
+  else {
+    waiting.delete(next);
+    next();
+  }
+}
+
+/** Waits until a thread is free for a call, which ends when the result is disposed. @throws the signal's reason if it fires before */
+export async function takeThread(signal: AbortSignal): Promise<Disposable> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  enterThread(resolve);
+  using _ = onAbort(signal, () => waiting.delete(resolve) && reject(signal.reason));
+  await promise;
+  return { [Symbol.dispose]: leaveThread };
+}
