@@ -63,6 +63,8 @@ function route(x: string): string {
 /** The meaning of `.meta({ format })` in the schemas. Each has to agree with the function beside it there. */
 const formats: Record<string, (x: string) => string> = {
   ip: (x) => `isIP(${x})`,
+  'host-address': (x) =>
+    `(isIP(${x}) && !ip(${x}).isUnspecified() && !cidr("224.0.0.0/4").containsIP(ip(${x})) && !cidr("ff00::/8").containsIP(ip(${x})))`,
   network: (x) => `(isCIDR(${x}) && cidr(${x}).masked() == cidr(${x}))`,
   'interface-address': (x) =>
     `(isCIDR(${x}) && !cidr(${x}).ip().isUnspecified() && !cidr("224.0.0.0/4").containsIP(cidr(${x}).ip()) && !cidr("ff00::/8").containsIP(cidr(${x}).ip()))`,
@@ -70,7 +72,7 @@ const formats: Record<string, (x: string) => string> = {
     `(${x}.matches("^[0-9a-fA-F][02468aceACE](:[0-9a-fA-F]{2}){5}$") && ${x} != "00:00:00:00:00:00")`,
   'interface-name': interfaceName,
   bond,
-  ipv4: (x) => `(isIP(${x}) && !${x}.contains(":"))`,
+  'arp-target': (x) => `(isIP(${x}) && !${x}.contains(":") && !${x}.startsWith("0.") && ${x} != "255.255.255.255")`,
   'bond-name': (x) => `(${interfaceName(x)} && !${x}.contains("%"))`,
   rule: (x) =>
     `((has(${x}.source) || has(${x}.destination)) && (!has(${x}.source) || !has(${x}.destination) || ${x}.source.contains(":") == ${x}.destination.contains(":")))`,

@@ -9,7 +9,7 @@ import {
 } from '../../node/netlink/index.ts';
 import type { BondConfig } from '../model/index.ts';
 import type { FieldsOf } from './fields-of.ts';
-import { isInterfaceName, isIpAddress } from './text-checks.ts';
+import { isArpTarget, isInterfaceName } from './text-checks.ts';
 
 /** Options of bonds that the kernel has in some modes only. */
 export const bondOptionModes = {
@@ -52,12 +52,7 @@ export const bond = z
       .describe('How often arpTargets are probed, ms, in place of miimon.')
       .optional(),
     arpTargets: z
-      .array(
-        z
-          .string()
-          .refine((text) => isIpAddress(text) && !text.includes(':'), 'an IPv4 address')
-          .meta({ format: 'ipv4' }),
-      )
+      .array(z.string().refine(isArpTarget, 'an IPv4 address of a host').meta({ format: 'arp-target' }))
       .min(1)
       .max(16)
       .describe('Hosts whose answers show that a member works.')

@@ -1,4 +1,13 @@
-import { canonicalCidr, quickCanonicalAddress, type RouteHop, routeKey } from '../../node/netlink/index.ts';
+import {
+  AddressFamily,
+  canonicalCidr,
+  formatCidr,
+  networkOf,
+  parseCidr,
+  quickCanonicalAddress,
+  type RouteHop,
+  routeKey,
+} from '../../node/netlink/index.ts';
 import type { RouteConfig, VfConfig } from '../model/index.ts';
 
 /** Fields that netdra applies only if it moves the VF itself. */
@@ -80,7 +89,10 @@ function driverProblems(config: VfConfig): string[] {
 }
 
 function bondProblems({ bond, attach = 'netlink' }: VfConfig): string[] {
-  return bond === undefined || attach === 'netlink' ? [] : [`bond: ${bond.name} cannot be with attach "${attach}"`];
+  if (bond === undefined) return [];
+  const problems = attach === 'netlink' ? [] : [`bond: ${bond.name} cannot be with attach "${attach}"`];
+  const target = findRepeated(bond.arpTargets ?? []);
+  return target === undefined ? problems : [...problems, `bond: arpTargets of ${bond.name} has ${target} twice`];
 }
 
 function propertyProblems({ vf = {} }: VfConfig): string[] {
@@ -123,6 +135,7 @@ function routeProblems({ routes = [], addresses = [], ipam }: VfConfig): string[
     return { destination, key: routeKey(destination, { table, priority }), path: pathOf(route) };
   });
   const own = addresses.map((cidr) => quickCanonicalAddress(cidr.split('/')[0] ?? ''));
+  const connected = connectedRoutes(addresses);
   return all.flatMap(({ destination, key, path }, index) => {
     const { source } = routes[index] ?? {};
     // Without addresses, this may be a class whose claims have them.
@@ -130,11 +143,40 @@ function routeProblems({ routes = [], addresses = [], ipam }: VfConfig): string[
     if (isKnown && source !== undefined && !own.includes(quickCanonicalAddress(source))) {
       return [`routes[${index}]: source is ${source}, and addresses has ${own.join(', ')}`];
     }
+    const repeated = findRepeated(gatewaysOf(routes[index]));
+    if (repeated !== undefined) return [`routes[${index}]: nextHops has ${repeated} twice: give it a weight instead`];
+    const there = connected.find((route) => route.key === key);
+    if (there !== undefined && leadsElsewhere(routes[index], there.source)) {
+      const what = `the kernel already has a route to ${destination}, the network of ${there.source}`;
+      return [`routes[${index}]: ${what}: give this one a metric or a table`];
+    }
     const first = all.findIndex((other) => other.key === key);
     if (all[first]?.path === path) return [];
     const same = `has the same destination ${destination}, but another gateway or other settings`;
     return [`routes[${index}]: routes[${first}] ${same}`];
   });
+}
+
+function gatewaysOf({ nextHops = [] }: Partial<RouteConfig> = {}): string[] {
+  return nextHops.map(({ gateway }) => quickCanonicalAddress(gateway));
+}
+
+function findRepeated(values: readonly string[]): string | undefined {
+  return values.find((value, index) => values.indexOf(value) !== index);
+}
+
+/** The routes that the kernel adds for IPv4 addresses, as in Linux `fib_add_ifaddr`. Those of IPv6 have a metric that no default equals. */
+function connectedRoutes(addresses: readonly string[]): { key: string; source: string }[] {
+  return addresses.flatMap((text) => {
+    const { family, prefixLength, octets } = networkOf(parseCidr(text));
+    if (family !== AddressFamily.ipv4 || prefixLength === 32 || octets[0] === 0) return [];
+    const [address = ''] = text.split('/');
+    return [{ key: routeKey(formatCidr(octets, prefixLength), {}), source: address }];
+  });
+}
+
+function leadsElsewhere({ gateway, nextHops, source }: Partial<RouteConfig> = {}, address: string): boolean {
+  return gateway !== undefined || nextHops !== undefined || (source ?? address) !== address;
 }
 
 /** Everything of a route that does not identify it, in one notation. */

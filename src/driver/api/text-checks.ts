@@ -27,6 +27,16 @@ export function isIpAddress(text: string): boolean {
   return !text.includes('/') && isCidr(`${text}/${text.includes(':') ? 128 : 32}`);
 }
 
+/** One that packets can be sent to or from. */
+export function isHostAddress(text: string): boolean {
+  return isIpAddress(text) && isUnicast(parseCidr(`${text}/${text.includes(':') ? 128 : 32}`));
+}
+
+/** As the kernel wants them: Linux `bond_is_ip_target_ok`. */
+export function isArpTarget(text: string): boolean {
+  return isIpAddress(text) && !text.includes(':') && !text.startsWith('0.') && text !== '255.255.255.255';
+}
+
 export function isInterfaceName(name: string): boolean {
   const isShort = name.length >= 1 && name.length <= 15;
   return isShort && interfaceNamePattern.test(name) && !reservedInterfaceNames.includes(name);

@@ -11,7 +11,15 @@ import { attachModes, type OffloadSizes, type RouteConfig, type VfConfig, type V
 import { bond } from './bond-config.ts';
 import { dialectsSchema } from './dialects-config.ts';
 import type { FieldsOf } from './fields-of.ts';
-import { checked, isCidr, isInterfaceAddress, isInterfaceName, isIpAddress, isMacAddress } from './text-checks.ts';
+import {
+  checked,
+  isCidr,
+  isHostAddress,
+  isInterfaceAddress,
+  isInterfaceName,
+  isIpAddress,
+  isMacAddress,
+} from './text-checks.ts';
 
 export const kubernetesName = z
   .string()
@@ -63,6 +71,7 @@ export const network = checked(
 );
 
 const ipAddress = checked('ip', isIpAddress, 'an IPv4 or IPv6 address');
+const hostAddress = checked('host-address', isHostAddress, 'an IPv4 or IPv6 address of a host');
 
 /** The kernel fills the tables `default`, `main` and `local` (253 to 255) itself. */
 const routingTable = z
@@ -73,7 +82,7 @@ const routingTable = z
   .meta({ format: 'routing-table' });
 
 const nextHop = z.strictObject({
-  gateway: ipAddress,
+  gateway: hostAddress,
   weight: z
     .int()
     .min(1)
@@ -85,7 +94,7 @@ const nextHop = z.strictObject({
 const route = z
   .strictObject({
     destination: network,
-    gateway: ipAddress.optional(),
+    gateway: hostAddress.optional(),
     nextHops: z
       .array(nextHop)
       .min(2)
@@ -96,7 +105,7 @@ const route = z
       .boolean()
       .describe('The gateways are on the link, although no network of an address has them.')
       .optional(),
-    source: ipAddress.describe('Source address of packets whose sender chooses none.').optional(),
+    source: hostAddress.describe('Source address of packets whose sender chooses none.').optional(),
     scope: z
       .enum(['global', 'link'])
       .describe('For IPv4. Default: global with a gateway, link without one.')

@@ -300,7 +300,7 @@ describe('VFConfig validation', () => {
     [{ routes: [{ destination: '10.0.0.1/8' }] }, /routes\.0\.destination: .*no host bits/],
     [
       { routes: [{ destination: '0.0.0.0/0', gateway: 'gw' }] },
-      /routes\.0\.gateway: "gw" is not an IPv4 or IPv6 address/,
+      /routes\.0\.gateway: "gw" is not an IPv4 or IPv6 address of a host/,
     ],
     [{ routes: [{ destination: '0.0.0.0/0', gateway: 'fe80::1' }] }, /routes\.0\.gateway: .*same IP version/],
     [JSON.parse('{"sysctls":{"__proto__":1}}'), /__proto__: is not a field or key/],
@@ -336,7 +336,27 @@ describe('VFConfig validation', () => {
     ],
     [
       { bond: { name: 'bond0', arpInterval: 100, arpTargets: ['2001:db8::1'] } },
-      /bond\.arpTargets\.0: an IPv4 address/,
+      /bond\.arpTargets\.0: an IPv4 address of a host/,
+    ],
+    [
+      { bond: { name: 'bond0', arpInterval: 100, arpTargets: ['192.0.2.1', '0.0.0.0'] } },
+      /bond\.arpTargets\.1: an IPv4 address of a host/,
+    ],
+    [
+      { bond: { name: 'bond0', arpInterval: 100, arpTargets: ['255.255.255.255'] } },
+      /bond\.arpTargets\.0: an IPv4 address of a host/,
+    ],
+    [
+      { routes: [{ destination: '10.0.0.0/8', gateway: '0.0.0.0' }] },
+      /routes\.0\.gateway: "0\.0\.0\.0" is not .*of a host/,
+    ],
+    [
+      { routes: [{ destination: '2001:db8::/32', source: 'ff02::1' }] },
+      /routes\.0\.source: "ff02::1" is not .*of a host/,
+    ],
+    [
+      { routes: [{ destination: '10.0.0.0/8', nextHops: [{ gateway: '192.0.2.1' }, { gateway: '224.0.0.1' }] }] },
+      /routes\.0\.nextHops\.1\.gateway: "224\.0\.0\.1" is not .*of a host/,
     ],
     [{ bond: { name: 'bond0', members: ['a'] } }, /bond: Unrecognized key: "members"/],
     [{ bond: { name: 'bond0', mode: '802.3ad', failOverMac: 'none' } }, /bond\.failOverMac: is for mode active-backup/],
@@ -388,6 +408,29 @@ describe('VFConfig validation', () => {
       },
       /: neighbors: active-backup bond bond0 needs bond\.failOverMac none/,
     ],
+    [
+      { addresses: ['192.0.2.7/24'], routes: [{ destination: '192.0.2.0/24', gateway: '192.0.2.1' }] },
+      /: routes\[0\]: the kernel already has a route to 192\.0\.2\.0\/24, the network of 192\.0\.2\.7: give this one a metric or a table$/,
+    ],
+    [
+      {
+        addresses: ['192.0.2.7/24', '192.0.2.8/24'],
+        routes: [{ destination: '192.0.2.0/24', source: '192.0.2.8' }],
+      },
+      /: routes\[0\]: the kernel already has a route to 192\.0\.2\.0\/24/,
+    ],
+    [
+      {
+        routes: [
+          { destination: '2001:db8:1::/48', nextHops: [{ gateway: '2001:db8::1' }, { gateway: '2001:DB8:0::1' }] },
+        ],
+      },
+      /: routes\[0\]: nextHops has 2001:db8::1 twice: give it a weight instead$/,
+    ],
+    [
+      { bond: { name: 'bond0', arpInterval: 100, arpTargets: ['192.0.2.1', '192.0.2.2', '192.0.2.1'] } },
+      /: bond: arpTargets of bond0 has 192\.0\.2\.1 twice$/,
+    ],
     [{ attach: 'observe', interfaceName: 'net1' }, /: interfaceName: does not go with attach "observe"$/],
     [
       { attach: 'observe', ipam: { type: 'dhcp' }, addresses: ['192.0.2.1/24'] },
@@ -438,6 +481,16 @@ describe('VFConfig validation', () => {
     { driver: 'vfio-pci', addresses: ['192.0.2.1/24'], mtu: 9000, interfaceName: 'dpdk0', vhost: true },
     { driver: 'kernel', rdma: true },
     { vf: { minTxRate: 100, maxTxRate: 0 } },
+    {
+      addresses: ['192.0.2.7/24', '198.51.100.7/32', '2001:db8::7/64'],
+      routes: [
+        { destination: '192.0.2.0/24', source: '192.0.2.7' },
+        { destination: '192.0.2.0/24', gateway: '192.0.2.1', metric: 7 },
+        { destination: '192.0.2.0/24', gateway: '192.0.2.1', table: 100 },
+        { destination: '198.51.100.7/32', gateway: '192.0.2.1' },
+        { destination: '2001:db8::/64', gateway: '2001:db8::1' },
+      ],
+    },
     {
       bond: { name: 'bond0', failOverMac: 'none' },
       neighbors: [{ address: '192.0.2.9', macAddress: '02:00:00:00:00:09' }],
