@@ -62,12 +62,12 @@ async function findOfLink(
   ];
 }
 
-/** Kernels before 6.3 have none for IPv4, and ignore them. */
+/** What the kernel does not report, it does not have: before Linux 6.3 those for IPv4. */
 function findOtherLimits({ offloadLimits: found = {} }: Link, limits: VfConfig['offloadLimits'] = {}): Difference[] {
   const keys = Object.keys(limits) as (keyof typeof limits)[];
-  const others = keys.filter((key) => limits[key] !== found[key]);
+  const others = keys.filter((key) => found[key] !== undefined && limits[key] !== found[key]);
   if (others.length === 0) return [];
-  const listed = (values: typeof limits) => others.map((key) => `${key}=${values[key] ?? 'none'}`).join(', ');
+  const listed = (values: typeof limits) => others.map((key) => `${key}=${values[key]}`).join(', ');
   return [{ setting: 'offloadLimits', wanted: listed(limits), found: listed(found) }];
 }
 
