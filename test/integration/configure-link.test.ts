@@ -4,7 +4,7 @@ import { CniAttacher } from '../../src/driver/vf/cni-attacher.ts';
 import { configureLink, toNewRoute } from '../../src/driver/vf/configure-link.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import { decodeCniResult, parseCniResult } from '../../src/node/cni/result.ts';
-import { RtnlConnection } from '../../src/node/netlink/index.ts';
+import { RtnlConnection, ruleTable } from '../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
 
@@ -103,9 +103,41 @@ describe('configureLink', () => {
   it('reports that another interface already has the route', async () => {
     using bench = await podWithTwoLinks();
     const config = { addresses: ['192.0.2.2/24'], routes: [{ destination: '0.0.0.0/0', gateway: '192.0.2.1' }] };
-    await expect(configureLink(bench.network, bench.link, config)).rejects.toThrow(
-      /add route to 0\.0\.0\.0\/0 via 192\.0\.2\.1.*EEXIST/,
+    await expect(configureLink(bench.network, bench.link, config)).rejects.toEqual(
+      expect.objectContaining({
+        message: expect.stringMatching(/add route to 0\.0\.0\.0\/0 via 192\.0\.2\.1.*EEXIST/),
+        hint: expect.stringContaining('give it another metric or table'),
+      }),
     );
+  });
+
+  it('tells limits that the interface does not take from an MTU', async () => {
+    using bench = await podWithTwoLinks();
+    // Unlike a veth end, it takes no larger packets than 64 KiB.
+    bench.own.exec('ip', 'link', 'add', 'br0', 'type', 'bridge');
+    const link = await bench.network.connection.link({ name: 'br0' });
+    const config = { mtu: 1400, offloadLimits: { gsoMaxBytes: 131_072 } };
+    await expect(configureLink(bench.network, link ?? bench.link, config)).rejects.toMatchObject({
+      message: expect.stringContaining('change (offloadLimits) link'),
+      hint: expect.stringContaining('tso_max_size'),
+    });
+    expect(bench.own.ip('link', 'show', 'dev', 'br0')[0]).toMatchObject({ mtu: 1400 });
+  });
+
+  it('says of neighbors, and not of rules, which interfaces can have them', async () => {
+    using bench = await podWithTwoLinks();
+    const { connection } = bench.network;
+    bench.own.exec('ip', 'link', 'set', 'net1', 'mtu', '1200');
+    const neighbors = [{ address: '2001:db8::9', macAddress: '02:00:00:00:00:09' }];
+    await expect(configureLink(bench.network, bench.link, { neighbors })).rejects.toMatchObject({
+      errno: 'EINVAL',
+      hint: expect.stringContaining('neighbors need an Ethernet interface'),
+    });
+    const rule = { priority: 100, source: '2001:db8::/64', table: 0 };
+    await expect(connection.addEntry(ruleTable, bench.link.index, rule)).rejects.toMatchObject({
+      errno: 'EINVAL',
+      hint: expect.not.stringContaining('neighbors'),
+    });
   });
 
   it('applies every route field of an IPAM plugin, and names what a pod does not get', async () => {

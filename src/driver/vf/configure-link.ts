@@ -49,9 +49,10 @@ export async function configureLink(
       : { hardwareAddress: macAddress }),
     ...(mtu === undefined ? {} : { mtuBytes: mtu }),
     ...(Object.keys(flags).length > 0 && { flags }),
-    ...(offloadLimits !== undefined && { offloadLimits: defined(offloadLimits) }),
   };
   if (Object.keys(change).length > 0) await pod.setLink(link.index, change);
+  // By themselves: the kernel does not say which part of a request it refuses.
+  if (offloadLimits !== undefined) await pod.setLink(link.index, { offloadLimits: defined(offloadLimits) });
   const { needed, asked } = interfaceSettings(config);
   const skipped = await namespace.writeSysctls(link.name, needed, { skipMissing: true });
   const detection = duplicateDetection(skipped);

@@ -2,7 +2,7 @@ import { FlagsNew, getU32, putU32 } from 'netlink';
 import { type Attribute, Attributes, decodeHardwareAddress, encodeAttributes } from './attributes.ts';
 import { assertIndex, invalid, parseHardwareAddress } from './checks.ts';
 import { AddressFamily, canonicalCidr, formatCidr, formatIpAddress, parseCidr, parseIpAddress } from './cidr.ts';
-import { entryHints } from './request-hints.ts';
+import { neighborHints, ruleHints } from './request-hints.ts';
 import { decodeAll, type RtnlRequests } from './rtnl-requests.ts';
 
 /** A kind of entries that a network namespace can have any number of, with its messages. */
@@ -14,6 +14,8 @@ export interface EntryTable<Entry> {
   getType: number;
   /** What the kernel does if there is such an entry. */
   flags: number;
+  /** What to do about errors of the kernel. */
+  hints: Record<string, string>;
   /** @throws NetlinkError `netlink-invalid` */
   encode(entry: Entry, index: number): Uint8Array[];
   /** The payload of a request for the entries of a link, or of the namespace. */
@@ -44,7 +46,7 @@ export async function addEntry<Entry>(
   index: number,
   entry: Entry,
 ): Promise<void> {
-  const subject = requests.subject(`set ${table.name} (${table.format(entry)}) of link`, index, entryHints);
+  const subject = requests.subject(`set ${table.name} (${table.format(entry)}) of link`, index, table.hints);
   await requests.send({ type: table.newType, flags: table.flags, payload: table.encode(entry, index) }, subject);
 }
 
@@ -69,6 +71,7 @@ export const ruleTable: EntryTable<Rule> = {
   newType: 32,
   getType: 34,
   flags: FlagsNew.CREATE | FlagsNew.EXCL,
+  hints: ruleHints,
   encode({ priority, source, destination, table }) {
     const [from, to] = [source, destination].map((cidr) => (cidr === undefined ? undefined : parseCidr(cidr)));
     const family = (from ?? to)?.family;
@@ -129,6 +132,7 @@ export const neighborTable: EntryTable<Neighbor> = {
   getType: 30,
   // The kernel may have learned another hardware address already.
   flags: FlagsNew.CREATE | FlagsNew.REPLACE,
+  hints: neighborHints,
   encode({ address, macAddress }, index) {
     const { family, octets } = parseIpAddress(address);
     const header = Buffer.alloc(headerBytes);

@@ -31,7 +31,7 @@ import type { NetnsHandle } from './netns.ts';
 import type { VfIdentity } from './network-state.ts';
 import { decodeNextHop, withNextHops } from './next-hop.ts';
 import { decodeQdisc, encodeQdisc, type QdiscPlace } from './qdisc.ts';
-import { hintsFor, mtuHint, newLinkHints, routeHints } from './request-hints.ts';
+import { changeHints, hintsFor, newLinkHints, routeHints } from './request-hints.ts';
 import {
   decodeRoute,
   encodeRoute,
@@ -242,11 +242,8 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   async setLink(index: number, change: LinkChange): Promise<void> {
     const payload = encodeLinkChange(index, change);
     const verb = change.netns === undefined ? 'change' : `move to ${change.netns.path}`;
-    const hints = {
-      EEXIST: `the name ${change.name ?? 'of the link'} is taken`,
-      ...(change.mtuBytes !== undefined && { EINVAL: mtuHint, ERANGE: mtuHint }),
-    };
-    const subject = this.#requests.subject(`${verb} (${Object.keys(change).join(', ')}) link`, index, hints);
+    const what = `${verb} (${Object.keys(change).join(', ')}) link`;
+    const subject = this.#requests.subject(what, index, changeHints(change));
     await this.#requests.change(MessageType.setLink, payload, subject);
   }
 
