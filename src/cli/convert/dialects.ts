@@ -132,7 +132,10 @@ function readInterface(fields: FieldReader, config: VfConfig): void {
 
 function readRoute(fields: FieldReader): RouteConfig[] {
   const [destination, gateway, source] = [fields.text('destination'), fields.text('gateway'), fields.text('source')];
-  const [scope, table] = [fields.number('scope'), tableOf(fields)];
+  const [asked, table] = [fields.number('scope'), tableOf(fields)];
+  const isIpv6 = destination?.includes(':') === true;
+  if (isIpv6 && asked !== undefined) fields.note('scope', 'left out: IPv6 routes have none');
+  const scope = isIpv6 ? undefined : asked;
   // Global with a gateway, and link (253) without one, are what the kernel has by default.
   const isUsual = scope === undefined || scope === (gateway === undefined ? 253 : 0);
   if (!isUsual && scope !== 0) {
@@ -159,7 +162,9 @@ function readRule(fields: FieldReader): Rule[] {
   if (priority !== undefined && typeof table === 'number' && (source ?? destination) !== undefined) {
     return [{ priority, table, ...defined({ source, destination }) }];
   }
-  if (table !== 'lost') {
+  if (priority !== undefined && table === undefined) {
+    fields.lose('table', 'netdra has no rules to the main table', 'use another table, or remove the rule');
+  } else if (table !== 'lost') {
     const todo = 'add what is missing, or remove the rule';
     fields.lose('priority', 'a rule of netdra has a priority, a table and a source or destination', todo);
   }
