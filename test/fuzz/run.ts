@@ -33,7 +33,7 @@ const usage = `usage: npm run fuzz -- [--minutes 10 | --seconds 600] [--seed N] 
 
 Runs edited and generated inputs through every parser of input from outside, the C programs with sanitizers, and
 claim configurations through the admission policies of a real API server and the driver. Findings are errors that a
-parser does not announce, wrong results, inputs that take more than a second of CPU time or too much memory,
+parser does not announce, wrong results, inputs that take more than ten seconds of CPU time or too much memory,
 configurations that only one of policy and driver accepts, and those that do in the kernel what their class does not allow.
 
 --minutes, --seconds   for all targets together
