@@ -71,6 +71,7 @@ const fuzz: Part = {
     '--without',
     'class-and-effects',
   ],
+  env: () => ({ NETDRA_FUZZ_BUSY: 'yes' }),
   seconds: 50,
   needs: [],
 };

@@ -7,3 +7,6 @@ export function scratchDir(): string {
   if (path === undefined) throw new Error(`${scratchVariable} is not set`);
   return path;
 }
+
+/** Environment variable that is set where other programs use the processors, too: limits of time are wide then. */
+export const busyVariable = 'NETDRA_FUZZ_BUSY';

@@ -1,4 +1,3 @@
-import { hash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { checkAllocation } from '../../../src/driver/claims/allocation-check.ts';
@@ -17,12 +16,14 @@ import { createLinkTable } from '../../../src/node/netlink/link-table.ts';
 import { parseCpuList } from '../../../src/node/numa/index.ts';
 import { testDriver } from '../../doubles/objects.ts';
 import { vfConfigParameters } from '../../doubles/vf-config-arbitraries.ts';
-import { scratchDir } from '../scratch.ts';
+import { busyVariable, scratchDir } from '../scratch.ts';
 import { expectThat, type FuzzTarget, jsonSeeds, parseJson } from '../target.ts';
 
-/** CPU time that the event loop may be held, on a machine that takes {@link referenceMs} for {@link referenceWork}. */
-const longestMs = 50;
-const referenceMs = 40;
+/**
+ * CPU time that the event loop may be held. `npm test` runs beside whatever else the machine does, which multiplied it by up to five:
+ * there only what is far above the limit is found.
+ */
+const longestMs = () => (process.env[busyVariable] === undefined ? 50 : 500);
 const attempts = 10;
 /** All that the API takes: requests and configurations of a claim, and bytes of parameters of a configuration. */
 const most = { requests: 32, configs: 32, parameters: 10_240, environment: 1_048_576, claims: 128 };
@@ -41,23 +42,12 @@ interface Written {
 
 /** Runs a call, and again if it was slow: that may have been a garbage collection. @throws OracleError */
 async function expectBrief(what: string, call: () => unknown): Promise<void> {
+  const limitMs = longestMs();
   let least = Infinity;
-  for (let attempt = 0; attempt < attempts && least > longestMs; attempt++) {
-    const turnMs = await longestTurn(call);
-    least = Math.min(least, turnMs <= longestMs ? turnMs : turnMs / (await slowness()));
+  for (let attempt = 0; attempt < attempts && least > limitMs; attempt++) {
+    least = Math.min(least, await longestTurn(call));
   }
-  expectThat(least <= longestMs, `${what} held the event loop for ${Math.round(least)} ms`);
-}
-
-/** How many times as long as usual the machine takes now: other users of its processors cost CPU time, too. At least 1. */
-async function slowness(): Promise<number> {
-  return Math.max(1, (await longestTurn(referenceWork)) / referenceMs);
-}
-
-const mebibyte = Buffer.alloc(1_048_576);
-
-function referenceWork(): void {
-  for (let count = 0; count < 48; count++) hash('sha256', mebibyte);
+  expectThat(least <= limitMs, `${what} held the event loop for ${Math.round(least)} ms`);
 }
 
 /** @returns CPU time of the longest turn of the event loop while a call runs, ms */

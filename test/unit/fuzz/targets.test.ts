@@ -2,15 +2,17 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tempDir } from '../../doubles/temp-dir.ts';
-import { scratchVariable } from '../../fuzz/scratch.ts';
+import { busyVariable, scratchVariable } from '../../fuzz/scratch.ts';
 import { checkInput, corpusFiles, inputsOf, loadTarget, targetNames } from '../../fuzz/target.ts';
 
 const dir = tempDir();
 beforeAll(() => {
   process.env[scratchVariable] = dir.path;
+  process.env[busyVariable] = 'yes';
 });
 afterAll(() => {
   delete process.env[scratchVariable];
+  delete process.env[busyVariable];
   dir[Symbol.dispose]();
 });
 
