@@ -68,13 +68,13 @@ describe('the largest claim', () => {
       }
       return { devices: await work, longestMs: Math.max(...turns) };
     };
-    // Other programs and a garbage collection lengthen a turn, but not each of ten.
+    // Other programs and a garbage collection lengthen a turn, but not each of ten. The defect took seconds.
     let longestMs = Infinity;
-    for (let attempt = 0; attempt < 10 && longestMs >= 50; attempt++) {
+    for (let attempt = 0; attempt < 10 && longestMs >= 500; attempt++) {
       const last = await run();
       expect(last.devices.map(({ config }) => config.routes?.at(-1)?.gateway).at(0)).toBe('2001:db8::33');
       longestMs = Math.min(longestMs, last.longestMs);
     }
-    expect(longestMs).toBeLessThan(50);
+    expect(longestMs).toBeLessThan(500);
   });
 });
