@@ -1,21 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { invalidConfig, type StoredDevice } from '../model/index.ts';
+import { interfaceSettings, invalidConfig, type StoredDevice } from '../model/index.ts';
 
 /** What the members of a bond ask for together: it is set on the bond. */
-const fieldsOfBond = [
-  'bond',
-  'mtu',
-  'addresses',
-  'routes',
-  'rules',
-  'neighbors',
-  'sysctls',
-  'allMulticast',
-  'promiscuous',
-  'offloadLimits',
-  'ipam',
-] as const;
+const fieldsOfBond = ['bond', 'mtu', 'addresses', ...interfaceSettings, 'ipam'] as const;
 
 /**
  * Checks that each bond of a claim has several members, of several PFs, and that all of them ask for the same.

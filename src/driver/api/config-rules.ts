@@ -8,33 +8,12 @@ import {
   type RouteHop,
   routeKey,
 } from '../../node/netlink/index.ts';
-import type { RouteConfig, VfConfig } from '../model/index.ts';
+import { interfaceSettings, type RouteConfig, type VfConfig } from '../model/index.ts';
 
 /** Fields that netdra applies only if it moves the VF itself. */
-const netlinkOnly = [
-  'ipam',
-  'interfaceName',
-  'mtu',
-  'addresses',
-  'routes',
-  'rules',
-  'neighbors',
-  'sysctls',
-  'allMulticast',
-  'promiscuous',
-  'offloadLimits',
-] as const;
+const netlinkOnly = ['ipam', 'interfaceName', 'mtu', 'addresses', ...interfaceSettings] as const;
 /** Fields that need an interface that netdra sets up. */
-const interfaceOnly = [
-  'routes',
-  'rules',
-  'neighbors',
-  'sysctls',
-  'allMulticast',
-  'promiscuous',
-  'offloadLimits',
-  'rdma',
-] as const;
+const interfaceOnly = [...interfaceSettings, 'rdma'] as const;
 
 /**
  * Finds combinations that are not allowed, although each field by itself is valid.

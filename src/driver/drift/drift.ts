@@ -7,25 +7,13 @@ import {
   type VfPropertiesWanted,
   type VfProperty,
 } from '../../node/sriov/index.ts';
-import { isUserSpace, type StoredDevice } from '../model/index.ts';
+import { interfaceSettings, isUserSpace, type StoredDevice } from '../model/index.ts';
 import { toVfWanted, type VfState } from '../vf/index.ts';
 
 /** Settings that are compared: those of the PF for its VF, and those in the network namespace of the pod. */
 export const driftSettings = {
   pf: ['hardwareAddress', 'vlan', 'spoofCheck', 'trust', 'linkState', 'rate'],
-  pod: [
-    'macAddress',
-    'mtu',
-    'addresses',
-    'routes',
-    'rules',
-    'neighbors',
-    'sysctls',
-    'allMulticast',
-    'promiscuous',
-    'offloadLimits',
-    'duplicateAddresses',
-  ],
+  pod: ['macAddress', 'mtu', 'addresses', ...interfaceSettings, 'duplicateAddresses'],
 } as const;
 
 /** A setting of a VF in a pod that differs from class and claim. Texts are for people. */

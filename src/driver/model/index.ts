@@ -20,6 +20,7 @@ export {
   type AttachMode,
   attachModes,
   type BondConfig,
+  interfaceSettings,
   mergeVfConfigs,
   type OffloadSizes,
   type RouteConfig,

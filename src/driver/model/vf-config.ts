@@ -94,6 +94,17 @@ export interface VfConfig {
   dialects?: DialectsConfig | undefined;
 }
 
+/** Settings of an interface in a pod's network namespace, besides its MTU and addresses. */
+export const interfaceSettings = [
+  'routes',
+  'rules',
+  'neighbors',
+  'sysctls',
+  'allMulticast',
+  'promiscuous',
+  'offloadLimits',
+] as const satisfies readonly (keyof VfConfig)[];
+
 /** Returns both configurations as one. Fields of `over` win, as do its entries of `vf` and `sysctls`. */
 export function mergeVfConfigs(base: VfConfig, over: VfConfig): VfConfig {
   const merged = { ...base, ...over };
