@@ -39,10 +39,11 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
   const { driver, connection, sysfsRoot, simulatedIn, policyPath, claims, unrestored, state } = options;
   const held = heldDevices(claims);
   // Before the devices: a policy can be checked where there are none.
-  const policy = policyPath === undefined ? (state?.policy ?? {}) : await readPolicy(policyPath);
+  const inForce = policyPath === undefined ? (state?.policy ?? {}) : await readPolicy(policyPath);
+  const policy = () => inForce;
   const conditions = new DeviceConditions(
     { driver, held: () => held, unrestored: () => unrestored, clock: systemClock },
-    { hung: () => state?.hungWrites ?? [], active: () => state?.conditions ?? [], policy: () => policy },
+    { hung: () => state?.hungWrites ?? [], active: () => state?.conditions ?? [], policy },
   );
   if (state?.keepsTaints === false) conditions.dropTaints();
   const sysfs = new Sysfs(simulatedIn === undefined ? sysfsRoot : findTree(simulatedIn));

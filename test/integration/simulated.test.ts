@@ -175,6 +175,7 @@ describe('simulated VFs', () => {
       sysfs: nic.sysfs,
       connection,
       simulated: true,
+      policy: () => ({}),
       vfSwitch: { ensure: async ({ vfs }) => ({ vfs }) },
     }).scan();
     expect(devices.map(({ pciAddress }) => pciAddress)).not.toContain(second);

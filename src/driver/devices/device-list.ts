@@ -78,18 +78,18 @@ export class DeviceList implements AsyncDisposable {
     const { sysfs, isSimulated: simulated } = this.vfs;
     const vfSwitch = new VfActivation({ sysfs, connection: host, clock });
     const { devicePlugins } = options;
-    const inventory = { sysfs, connection: host, simulated, vfSwitch };
-    this.#inventory = new Inventory({ ...inventory, ...(devicePlugins && !simulated && { devicePlugins }) });
     this.#policy = new PolicyInForce(policy, {
-      inventory: this.#inventory,
       logger: options.logger,
-      isOffering: () => this.#offered.length > 0,
+      withdrawsAll: (newer) => this.#offered.length > 0 && !this.#inventory.offersSome(newer),
     });
+    const inForce = () => this.#policy.policy;
+    const inventory = { sysfs, connection: host, simulated, policy: inForce, vfSwitch };
+    this.#inventory = new Inventory({ ...inventory, ...(devicePlugins && !simulated && { devicePlugins }) });
     this.#history = new ConditionHistory({ now: () => new Date(), ...options });
     this.#conditions = new DeviceConditions(options, {
       hung: () => this.vfs.hungWrites,
       active: () => this.#history.active,
-      policy: () => this.#inventory.policy,
+      policy: inForce,
     });
     this.#lists = new ListAttributes(options);
     const quarantine = () => [this.#conditions.fingerprint(), ...this.#inventory.refusals].join();
@@ -130,7 +130,7 @@ export class DeviceList implements AsyncDisposable {
   get state(): DeviceState {
     const { policy, origin: policyOrigin, fault } = this.#policy;
     return {
-      ...defined({ policy, policyOrigin, policyFault: fault && explain(fault) }),
+      ...defined({ policy: policyOrigin && policy, policyOrigin, policyFault: fault && explain(fault) }),
       hungWrites: this.#conditions.hung,
       keepsTaints: this.#conditions.keepsTaints,
       conditions: this.#history.active,

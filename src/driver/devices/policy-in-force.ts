@@ -1,21 +1,22 @@
 import { NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { Inventory, InventoryPolicy } from '../../node/inventory/index.ts';
+import type { InventoryPolicy } from '../../node/inventory/index.ts';
 import type { PolicyOrigin, PolicySource } from './policy-file.ts';
 
 interface PolicyInForceOptions {
-  /** Gets the policy. */
-  inventory: Pick<Inventory, 'policy' | 'offersSome'>;
   logger: Logger;
-  /** Whether devices are offered. */
-  isOffering: () => boolean;
+  /** Whether devices are offered now, and the policy would offer none. */
+  withdrawsAll: (policy: InventoryPolicy) => boolean;
 }
 
-/** The policy that decides on the devices of a node, and why a newer one does not. */
+/** Selects every VF. One object, since what was learned under a policy is kept by the policy. */
+const noPolicy: InventoryPolicy = {};
+
+/** The policy that decides on the devices of a node, which all others ask for here, and why a newer one does not. */
 export class PolicyInForce {
   readonly #source: PolicySource | undefined;
   readonly #options: PolicyInForceOptions;
-  #policy: InventoryPolicy | undefined;
+  #policy = noPolicy;
   #origin: PolicyOrigin | undefined;
   #fault: NetdraError | undefined;
 
@@ -24,11 +25,12 @@ export class PolicyInForce {
     this.#options = options;
   }
 
-  /** `undefined` while no policy is in force. */
-  get policy(): InventoryPolicy | undefined {
+  /** Without rules while none is in force. */
+  get policy(): InventoryPolicy {
     return this.#policy;
   }
 
+  /** `undefined` while no policy is in force. */
   get origin(): PolicyOrigin | undefined {
     return this.#origin;
   }
@@ -66,15 +68,14 @@ export class PolicyInForce {
   }
 
   #put(policy: InventoryPolicy | undefined, origin: PolicyOrigin = {}): void {
-    const { inventory, logger, isOffering } = this.#options;
+    const { logger, withdrawsAll } = this.#options;
     // Most often a mistake. To offer nothing on purpose, there is a list without rules.
-    if (policy !== undefined && origin.name !== undefined && isOffering() && !inventory.offersSome(policy)) {
+    if (policy !== undefined && origin.name !== undefined && withdrawsAll(policy)) {
       const message = 'its rules select no VF of this node, which would withdraw all devices';
       const hint = 'correct select, vfs or vfDriver, or the nodeSelector; pfs: [] offers no VF on purpose';
       throw new NetdraError('policy-refused', `NetworkDevicePolicy ${origin.name}: ${message}`, { hint });
     }
-    inventory.policy = policy ?? {};
-    this.#policy = policy;
+    this.#policy = policy ?? noPolicy;
     this.#origin = policy && origin;
     logger.info({ ...origin }, policy === undefined ? 'no inventory policy' : 'inventory policy in force');
   }

@@ -23,7 +23,8 @@ import { SteadyFacts } from './steady-facts.ts';
 import { type HeldDevices, type Remembered, type Seen, Survey, type SurveyedNode } from './survey.ts';
 
 export interface InventoryOptions extends SurveyedNode {
-  policy?: InventoryPolicy;
+  /** The policy in force. It is asked for whenever it is needed, so that each scan follows the newest one. */
+  policy: () => InventoryPolicy;
   vfSwitch: Pick<VfActivation, 'ensure'>;
   /** Absent: there are none, as for simulated devices. */
   devicePlugins?: DevicePlugins;
@@ -59,8 +60,6 @@ interface PfInPolicy {
  * not visible from the host, and its attributes must not come and go because of that, or because of a cable.
  */
 export class Inventory {
-  /** Replaced when the operator changes it; takes effect at the next scan. */
-  policy: InventoryPolicy;
   readonly #options: InventoryOptions;
   #remembered: ReadonlyMap<string, Remembered> = new Map();
   /** VFs whose interface was in another network namespace at the last scan, although no claim held them. */
@@ -75,7 +74,6 @@ export class Inventory {
 
   constructor(options: InventoryOptions) {
     this.#options = options;
-    this.policy = options.policy ?? {};
   }
 
   /**
@@ -107,7 +105,7 @@ export class Inventory {
     this.#elsewhere = scan.elsewhere;
     this.#found = scan.found;
     if (scan.isComplete) {
-      report.warnings = [...warningsOf(this.policy, scan), ...(problem === undefined ? [] : [problem])];
+      report.warnings = [...warningsOf(this.#policy, scan), ...(problem === undefined ? [] : [problem])];
       report.functions = new Set([...survey.functions.pfs, ...survey.functions.others, ...survey.remembered.keys()]);
     }
     report.devices.sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
@@ -134,23 +132,27 @@ export class Inventory {
   ratesRefused(pciAddress: string, isFinal: boolean): string | undefined {
     const found = this.#found.find(({ vfs }) => vfs.some((each) => each.pciAddress === pciAddress));
     const vf = found?.vfs.find((each) => each.pciAddress === pciAddress);
-    const rule = vf && rulesForPf(this.policy, found!.pf).find((each) => coversVf(each, vf));
+    const rule = vf && rulesForPf(this.#policy, found!.pf).find((each) => coversVf(each, vf));
     if (rule?.bandwidth === undefined) return undefined;
     const { pciAddress: pfAddress } = found!.pf;
     const isDown = this.#report.readings.some(
       (each) => each.isPresent && each.pciAddress === pfAddress && ['no-carrier', 'pf-down'].includes(each.condition),
     );
-    if (isFinal && !isDown) this.#refusals.set(this.policy, new Set([...this.refusals, refusalOf(pfAddress, rule)]));
+    if (isFinal && !isDown) this.#refusals.set(this.#policy, new Set([...this.refusals, refusalOf(pfAddress, rule)]));
     return this.#fieldOf(rule);
   }
 
   /** The rates that PFs have refused under the present policy: changes when other VFs are to be excluded than at the last scan. */
   get refusals(): ReadonlySet<string> {
-    return this.#refusals.get(this.policy) ?? new Set();
+    return this.#refusals.get(this.#policy) ?? new Set();
+  }
+
+  get #policy(): InventoryPolicy {
+    return this.#options.policy();
   }
 
   #fieldOf(rule: PfRule): string {
-    const field = `pfs[${this.policy.pfs?.indexOf(rule)}].bandwidth`;
+    const field = `pfs[${this.#policy.pfs?.indexOf(rule)}].bandwidth`;
     return rule.bandwidth?.burst ? `${field}.burst` : field;
   }
 
@@ -190,7 +192,7 @@ export class Inventory {
   async #scanPf(address: string, scan: Scan): Promise<void> {
     const { survey, report } = scan;
     const pf = await survey.pf(address);
-    const subject = { pf, rules: rulesForPf(this.policy, pf), usage: survey.usageOf(pf) };
+    const subject = { pf, rules: rulesForPf(this.#policy, pf), usage: survey.usageOf(pf) };
     const numVfs = wantedVfs(subject, scan);
     const { vfs: entries, problem } = await this.#options.vfSwitch.ensure(pf, numVfs);
     if (problem !== undefined) report.problems.push(problem);
@@ -210,7 +212,7 @@ export class Inventory {
   }
 
   async #scanNic(address: string, scan: Scan): Promise<void> {
-    if (this.policy.nics === undefined && !scan.held.has(address)) return;
+    if (this.#policy.nics === undefined && !scan.held.has(address)) return;
     const nic = await scan.survey.nic(address);
     this.#offerNic(nic, scan.survey.ownUsageOf(nic), false, scan);
   }
@@ -258,7 +260,7 @@ export class Inventory {
   #offerNic(seen: Seen<PciFunction>, usage: Usage | undefined, hasVfs: boolean, scan: Scan): void {
     const { survey, held, report } = scan;
     const { pciAddress, names } = seen;
-    const rules = rulesForNic(this.policy, seen);
+    const rules = rulesForNic(this.#policy, seen);
     scan.selectable.push(names.length === 0 ? pciAddress : `${names.join('/')} (${pciAddress})`);
     for (const each of rules) scan.matched.add(each);
     const [rule] = rules;
@@ -272,7 +274,7 @@ export class Inventory {
 
   /** Properties that devices of both kinds have besides those in the survey. */
   #common({ pciAddress }: PciFunction, rule: { resourceName?: string | undefined } | undefined, survey: Survey) {
-    const resourceName = rule?.resourceName ?? this.policy.resourceName;
+    const resourceName = rule?.resourceName ?? this.#policy.resourceName;
     return {
       name: formatDeviceName(pciAddress),
       simulated: this.#options.simulated,

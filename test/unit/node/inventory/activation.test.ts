@@ -103,7 +103,8 @@ describe('Inventory enabling VFs', () => {
     const clock = new ManualClock();
     let count = made;
     node.write = async (path) => await write(path, String(count));
-    const inventory = node.inventory(four, clock);
+    let policy: InventoryPolicy = four;
+    const inventory = node.inventory(() => policy, clock);
     const scan = async () => {
       const scanned = inventory.scan();
       let isOver = false;
@@ -130,7 +131,7 @@ describe('Inventory enabling VFs', () => {
     expect(attempts).toEqual([1, 2, 3, 4]);
     count = 4;
     // Another number is another attempt.
-    inventory.policy = { pfs: [{ select: { name: 'ensC' }, numVfs: 2 }] };
+    policy = { pfs: [{ select: { name: 'ensC' }, numVfs: 2 }] };
     const report = await scan();
     expect([addresses(report), report.problems]).toEqual([madeVfs, []]);
   });

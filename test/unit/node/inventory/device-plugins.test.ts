@@ -145,7 +145,14 @@ describe('Inventory with device plugins', () => {
     const sysfs = new Sysfs(node.root);
     const vfSwitch = new VfActivation({ sysfs, connection: node.connection, clock: systemClock });
     const devicePlugins = new DevicePlugins(path);
-    return new Inventory({ sysfs, connection: node.connection, simulated: false, vfSwitch, devicePlugins });
+    return new Inventory({
+      sysfs,
+      connection: node.connection,
+      simulated: false,
+      policy: () => ({}),
+      vfSwitch,
+      devicePlugins,
+    });
   };
 
   it('does not offer a VF of a device plugin, and names the resource', async () => {

@@ -297,7 +297,8 @@ describe('Inventory with a policy', () => {
         { select: {} },
       ],
     });
-    const inventory = node.inventory(policy({}));
+    let inForce = policy({});
+    const inventory = node.inventory(() => inForce);
     const ofFirst = async () => {
       const { devices, excluded } = await inventory.scan();
       const [device] = devices.filter(({ pciAddress }) => pciAddress === a0);
@@ -307,13 +308,13 @@ describe('Inventory with a policy', () => {
       ];
     };
     expect(await ofFirst()).toEqual([{ guaranteedMbps: 30_000, portMbps: 40_000 }, []]);
-    inventory.policy = policy({ portMbps: 100_000 });
+    inForce = policy({ portMbps: 100_000 });
     expect(await ofFirst()).toEqual([{ guaranteedMbps: 30_000, portMbps: 100_000 }, []]);
-    inventory.policy = policy({ guaranteedMbps: 40_001 });
+    inForce = policy({ guaranteedMbps: 40_001 });
     const above = { guaranteedMbps: 40_001, portMbps: 40_000 };
     expect(await ofFirst()).toEqual([undefined, [['guarantee-above-port', above]]]);
     writeFileSync(file(pfA, 'net/ensA/speed'), '-1\n');
-    inventory.policy = policy({});
+    inForce = policy({});
     expect(await ofFirst()).toEqual([{ guaranteedMbps: 30_000, portMbps: 40_000 }, []]);
     const fresh = node.inventory(policy({}));
     expect((await fresh.scan()).excluded).toMatchObject([{ pciAddress: a0, reason: 'port-speed-unknown' }]);
@@ -397,9 +398,10 @@ describe('Inventory with a policy', () => {
   });
 
   it('keeps offering an allocated device unchanged when the policy excludes it and the node uses it', async () => {
-    const watched = node.inventory();
+    let policy: InventoryPolicy = {};
+    const watched = node.inventory(() => policy);
     const [before] = (await watched.scan()).devices;
-    watched.policy = { pfs: [] };
+    policy = { pfs: [] };
     node.change('ensAv0', { name: 'net1', mtuBytes: 1400, master: 20, hardwareAddress: '02:00:00:00:00:ff' });
     const held = {
       driver: 'iavf',

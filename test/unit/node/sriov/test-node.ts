@@ -74,12 +74,13 @@ export class TestNode implements Disposable {
     },
   };
 
-  /** @param clock of the switching of VFs */
-  inventory(policy: InventoryPolicy = {}, clock: Clock = systemClock): Inventory {
+  /** @param policy one for good, or what returns the one in force. @param clock of the switching of VFs */
+  inventory(policy: InventoryPolicy | (() => InventoryPolicy) = {}, clock: Clock = systemClock): Inventory {
     const { connection } = this;
     const sysfs = new Sysfs(this.root, (path, text) => this.write(path, text), clock);
     const vfSwitch = new VfActivation({ sysfs, connection, clock });
-    return new Inventory({ sysfs, connection, simulated: false, policy, vfSwitch });
+    const inForce = typeof policy === 'function' ? policy : () => policy;
+    return new Inventory({ sysfs, connection, simulated: false, policy: inForce, vfSwitch });
   }
 
   /** PCI addresses of what is offered under a policy. */
