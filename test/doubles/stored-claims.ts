@@ -1,4 +1,4 @@
-import type { StoredClaim } from '../../src/driver/model/index.ts';
+import type { StoredClaim, StoredDevice } from '../../src/driver/model/index.ts';
 import type { StoredClaims } from '../../src/driver/state/index.ts';
 
 /** Returns the claims of a store that has those which `claims` returns. */
@@ -9,4 +9,18 @@ export function storedClaims(claims: () => readonly StoredClaim[]): StoredClaims
     claimsOfPod: (podUid) => claims().filter(({ podUids }) => podUids.includes(podUid)),
     holderOf: (address) => claims().find(({ devices }) => devices.some(({ pciAddress }) => pciAddress === address)),
   };
+}
+
+/** A stored claim that is prepared, by default for no pod and without devices. */
+export function storedClaim(parts: Partial<StoredClaim> = {}): StoredClaim {
+  const identity = { namespace: 'apps', name: 'nic', uid: 'u' };
+  return { identity, podUids: [], state: 'prepared', allocation: 'first', devices: [], ...parts };
+}
+
+/** A stored device without configuration, by default a VF that was offered with nothing but its place. */
+export function storedDevice(parts: Partial<StoredDevice> = {}): StoredDevice {
+  const { pciAddress = '0000:3b:02.1', name = 'dev-1', pfAddress = '0000:3b:00.0', vfIndex = 1 } = parts;
+  const place = { pciAddress, name, pfAddress, vfIndex, vendor: '8086', device: '154c' };
+  const offered = { ...place, kind: 'vf' as const, simulated: false, rdmaDevices: [], iommuPeers: [] };
+  return { pciAddress, pool: 'node-1', name, request: 'vf', config: {}, offered, ...parts };
 }

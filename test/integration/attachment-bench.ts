@@ -12,6 +12,7 @@ import { CniRunner } from '../../src/node/cni/index.ts';
 import { type AdminSettings, KernelNetworks } from '../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
+import { storedClaim, storedDevice } from '../doubles/stored-claims.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
 const never = new AbortController().signal;
@@ -100,17 +101,10 @@ export class AttachmentBench implements AsyncDisposable {
     const stored = devices.map(({ index, config, userSpace = false }): StoredDevice => {
       const vfio = userSpace ? { vfio: { device: '/dev/vfio/42', iommuGroup: '42' } } : {};
       const address = { pciAddress: pciAddress(index), pfAddress: '0000:3b:00.0', vfIndex: index };
-      return {
-        ...address,
-        pool: 'p',
-        name: `0000-3b-02-${index}`,
-        request: 'vf',
-        config,
-        access: { nodes: [], ...vfio },
-      };
+      return storedDevice({ ...address, name: `0000-3b-02-${index}`, config, access: { nodes: [], ...vfio } });
     });
     const identity = { uid: claim, namespace: 'default', name: claim };
-    this.store.putClaim({ identity, podUids: ['pod-uid'], state: 'prepared', devices: stored });
+    this.store.putClaim(storedClaim({ identity, podUids: ['pod-uid'], devices: stored }));
   }
 
   /** What a sandbox does for all devices of a claim. */

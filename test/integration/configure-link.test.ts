@@ -7,6 +7,7 @@ import { decodeCniResult, parseCniResult } from '../../src/node/cni/result.ts';
 import { RtnlConnection, ruleTable } from '../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
+import { storedDevice } from '../doubles/stored-claims.ts';
 
 /** A namespace with two interfaces, of which the first has the default route. */
 async function podWithTwoLinks() {
@@ -185,13 +186,12 @@ async function ipamResult(logger: RecordingLogger, printed: object) {
   const subject = { plugin: 'static', network: 'netdra', cniVersion: '1.0.0' as const };
   const result = decodeCniResult(parseCniResult(JSON.stringify(printed), subject), subject);
   const runner = { ipamAdd: async () => result } as never;
-  const device = {
+  const device = storedDevice({
     name: 'dev-0',
     pciAddress: '0000:01:10.0',
-    pool: 'n',
     request: 'r',
     config: { ipam: { type: 'static' } },
-  };
+  });
   const place = { podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n', podUid: 'u' };
   return await new CniAttacher({ runner, clock: systemClock, logger }).addresses(
     device,

@@ -17,16 +17,12 @@ import { KernelNetworks } from '../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { testDriver } from '../doubles/objects.ts';
+import { storedClaim, storedDevice } from '../doubles/stored-claims.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
 const claimOf = (name: string) => ({ namespace: 'default', name, uid: `uid-${name}` });
-const deviceOf = (index: number, config: VfConfig) => ({
-  pciAddress: `fe00:00:02.${index}`,
-  name: `fe00-00-02-${index}`,
-  pool: 'node',
-  request: 'vf',
-  config,
-});
+const deviceOf = (index: number, config: VfConfig) =>
+  storedDevice({ pciAddress: `fe00:00:02.${index}`, name: `fe00-00-02-${index}`, config });
 
 /** The sandbox side of a driver with simulated VFs, whose host is a network namespace of its own. */
 class Instance implements AsyncDisposable {
@@ -129,7 +125,7 @@ class Instance implements AsyncDisposable {
     const device = deviceOf(index, config);
     const requests = { vf: { name: 'vf', devices: [{ pool: device.pool, name: device.name }] } };
     await this.metadata.prepare({ claim: claimOf(name), requests }, new Map());
-    this.store.putClaim({ identity: claimOf(name), podUids: ['pod'], state: 'prepared', devices: [device] });
+    this.store.putClaim(storedClaim({ identity: claimOf(name), podUids: ['pod'], devices: [device] }));
   }
 
   gate(name: string): string {

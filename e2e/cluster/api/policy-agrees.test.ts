@@ -7,6 +7,7 @@ import { isKubeError } from '../../../src/framework/kube/index.ts';
 import { explain } from '../../../src/lib/errors.ts';
 import { CniError } from '../../../src/node/cni/index.ts';
 import { buildClaim, testDriver } from '../../../test/doubles/objects.ts';
+import { storedDevice } from '../../../test/doubles/stored-claims.ts';
 import { vfConfigParameters } from '../../../test/doubles/vf-config-arbitraries.ts';
 import { readFuzzAmount } from '../../../test/fuzz/amount.ts';
 import { ApiCluster } from './api-cluster.ts';
@@ -94,8 +95,8 @@ function bondsByDriver(entries: readonly Entry[]): string | undefined {
   try {
     const rules = { open: closedFields, nodeNetworks: [] };
     const devices = requests.map(({ name: request }) => {
-      const place = { pciAddress: request, pfAddress: `pf-${request}`, pool: 'node', name: `vf-${request}` };
-      return { ...place, request, config: resolveVfConfig(testDriver, claim, request, rules) };
+      const place = { pciAddress: request, pfAddress: `pf-${request}`, name: `vf-${request}` };
+      return storedDevice({ ...place, request, config: resolveVfConfig(testDriver, claim, request, rules) });
     });
     checkBonds(claim, devices);
     return undefined;

@@ -41,7 +41,7 @@ function problemOf(members: readonly StoredDevice[]): string | undefined {
 /** Rules for IPoIB, whose hardware address cannot be set. Source: Linux `bond_enslave`. */
 function linkTypeProblem(members: readonly StoredDevice[]): string | undefined {
   const [first, ...others] = members;
-  const typeOf = ({ offered }: StoredDevice) => offered?.linkType ?? 'ethernet';
+  const typeOf = ({ offered }: StoredDevice) => offered.linkType ?? 'ethernet';
   if (first === undefined) return undefined;
   const other = others.find((each) => typeOf(each) !== typeOf(first));
   if (other !== undefined) {

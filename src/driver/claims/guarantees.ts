@@ -75,6 +75,6 @@ export function checkGuarantees(
 }
 
 function guaranteeOf({ offered }: StoredDevice) {
-  if (offered?.kind !== 'vf' || offered.bandwidth === undefined) return [];
+  if (offered.kind !== 'vf' || offered.bandwidth === undefined) return [];
   return [{ pfAddress: offered.pfAddress, ...offered.bandwidth }];
 }

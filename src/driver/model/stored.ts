@@ -47,7 +47,7 @@ export interface StoredDevice {
   /** Containers that have another request for the same resource, too. */
   sharers?: readonly string[];
   /** The device as its slice had it when it was prepared, which stays so while its claim has it. */
-  offered?: NetworkDevice;
+  offered: NetworkDevice;
   /** Snapshot of the VF before its claim changed it from outside; absent if it did not. */
   before?: VfSnapshot;
   /** How its containers access it; absent until it is prepared. */
@@ -73,7 +73,7 @@ export interface StoredClaim extends ClaimDevices {
    */
   state: 'preparing' | 'prepared' | 'unpreparing';
   /** Identifies the allocation that it was prepared for. */
-  allocation?: string;
+  allocation: string;
 }
 
 /** A VF without a claim that could not be restored yet, or that could not be used. */

@@ -201,7 +201,7 @@ export class NumaGuard implements NumaChecks {
       const devices = claim.devices.filter(({ request }) =>
         metadata.isRequestUsedBy(claim.identity, request, container),
       );
-      return devices.map((device) => ({ claim, device, node: device.offered?.numaNode }));
+      return devices.map((device) => ({ claim, device, node: device.offered.numaNode }));
     });
     const textOf = (device: StoredDevice, node: number | undefined) =>
       node === undefined

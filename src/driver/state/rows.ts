@@ -9,7 +9,7 @@ export function toClaim({ uid, namespace, name, pod_uids, state, allocation }: R
     identity: { uid: String(uid), namespace: String(namespace), name: String(name) },
     podUids: JSON.parse(String(pod_uids)),
     state: state as StoredClaim['state'],
-    ...(typeof allocation === 'string' && { allocation }),
+    allocation: String(allocation),
     devices: [],
   };
 }

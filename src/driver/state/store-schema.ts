@@ -13,7 +13,7 @@ export const schemaVersion = 1;
 const tables = `
   CREATE TABLE claims (
     uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL, pod_uids TEXT NOT NULL, state TEXT NOT NULL,
-    boot_id TEXT, allocation TEXT
+    boot_id TEXT, allocation TEXT NOT NULL
   ) STRICT;
   CREATE TABLE devices (
     pci_address TEXT PRIMARY KEY, claim_uid TEXT NOT NULL REFERENCES claims (uid) ON DELETE CASCADE, data TEXT NOT NULL

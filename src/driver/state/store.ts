@@ -227,7 +227,7 @@ export class Store implements StoredClaims, Disposable {
       JSON.stringify(podUids),
       state,
       this.#bootId ?? null,
-      allocation ?? null,
+      allocation,
     );
   }
 

@@ -1,6 +1,8 @@
 import { writeFileSync } from 'node:fs';
+import type { StoredDevice } from '../../../src/driver/model/index.ts';
 import type { StoredView } from '../../../src/driver/nodeview/index.ts';
 import { KubeError } from '../../../src/framework/kube/index.ts';
+import type { NetworkDevice } from '../../../src/node/inventory/index.ts';
 import { isNumaRequired } from '../numa.ts';
 import { fault, pod } from './needs.ts';
 import {
@@ -397,10 +399,7 @@ export const otherBugs: readonly PlantedBug[] = [
     what: 'what the VFs of other claims are guaranteed is not counted when a claim is prepared',
     needs: ({ bandwidth }) => bandwidth?.isCounted === false,
     plant: inStore((store) => ({
-      claims: () =>
-        store
-          .claims()
-          .map((claim) => ({ ...claim, devices: claim.devices.map(({ offered: _, ...device }) => device) })),
+      claims: () => store.claims().map((claim) => ({ ...claim, devices: claim.devices.map(withoutGuarantee) })),
     })),
   },
   {
@@ -483,3 +482,8 @@ export const otherBugs: readonly PlantedBug[] = [
     })),
   },
 ];
+
+function withoutGuarantee(device: StoredDevice): StoredDevice {
+  const { bandwidth: _, ...offered } = device.offered as Extract<NetworkDevice, { kind: 'vf' }>;
+  return { ...device, offered };
+}

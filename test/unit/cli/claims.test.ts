@@ -7,6 +7,7 @@ import { Store } from '../../../src/driver/state/index.ts';
 import type { DeviceMetadata } from '../../../src/framework/metadata/index.ts';
 import { openStored, openStoredByDriver } from '../../../src/instance/stored-claims.ts';
 import type { Link } from '../../../src/node/netlink/index.ts';
+import { storedClaim, storedDevice } from '../../doubles/stored-claims.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { plainTerminal } from './plain-terminal.ts';
 
@@ -20,13 +21,12 @@ const attachment = {
 };
 
 function claim(name: string, pciAddress: string, more: Partial<StoredClaim['devices'][number]> = {}): StoredClaim {
-  const device = { pciAddress, pool: 'node-1', name: pciAddress.replaceAll(/[:.]/g, '-'), request: 'vf', config: {} };
-  return {
+  const device = storedDevice({ pciAddress, name: pciAddress.replaceAll(/[:.]/g, '-') });
+  return storedClaim({
     identity: { namespace: 'apps', name, uid: `uid-${name}` },
     podUids: ['p-1'],
-    state: 'prepared',
     devices: [{ ...device, ...more } as StoredClaim['devices'][number]],
-  };
+  });
 }
 
 const link = (name: string, parentDevice: string): Link => ({

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { checkPorts } from '../../../../src/driver/claims/shared-ports.ts';
 import type { StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
+import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import { allocated, DriverBench, fromClass } from './driver-bench.ts';
 
 /** A claim with a bond over the two PFs of the bench. */
@@ -87,7 +88,7 @@ describe('checkPorts', () => {
       const addresses = Array.from({ length: 16 }, (_, n) => `2001:db8::${n + 1}/64`);
       const config = { addresses };
       const name = `dev-${index}`;
-      const device = { name, pciAddress: name, pool: 'node-1', request: 'r', pfAddress: '0000:01:00.0', config };
+      const device = storedDevice({ name, pciAddress: name, request: 'r', pfAddress: '0000:01:00.0', config });
       const get = () => {
         reads++;
         return config;
@@ -96,7 +97,7 @@ describe('checkPorts', () => {
     };
     const claimOf = (name: string, first: number, count: number): StoredClaim => {
       const devices = Array.from({ length: count }, (_, n) => deviceOf(first + n));
-      return { identity: { namespace: 'apps', name, uid: name }, podUids: [], state: 'prepared', devices };
+      return storedClaim({ identity: { namespace: 'apps', name, uid: name }, devices });
     };
     const { devices: own } = claimOf('own', 0, 32);
     const others = Array.from({ length: 16 }, (_, n) => claimOf(`other-${n}`, 32 * (n + 1), 32));

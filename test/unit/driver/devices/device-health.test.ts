@@ -5,12 +5,13 @@ import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import type { Device, ResourceSlice } from '../../../../src/framework/resourceslice/index.ts';
 import { planPool } from '../../../../src/framework/resourceslice/pool-plan.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
+import { storedClaim } from '../../../doubles/stored-claims.ts';
 
 /** A claim that holds devices of a pool. */
 function claimOf(pool: string, ...names: string[]): StoredClaim {
   const identity = { namespace: 'default', name: 'c', uid: 'u' };
   const devices = names.map((name) => ({ pool, name }) as StoredClaim['devices'][number]);
-  return { identity, podUids: [], state: 'prepared', devices };
+  return storedClaim({ identity, devices });
 }
 
 describe('deviceHealth', () => {

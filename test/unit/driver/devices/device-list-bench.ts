@@ -11,6 +11,7 @@ import type { RtnlConnection } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import type { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
+import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import type { TreeFunction } from '../../node/sriov/pci-tree.ts';
 import { TestNode } from '../../node/sriov/test-node.ts';
 import { iceTree } from '../../node/sriov/trees/ice.ts';
@@ -61,12 +62,12 @@ export const writePolicy = (rules: string) => {
   return path;
 };
 
-export const claimOf = (device: Partial<StoredDevice>): StoredClaim => ({
-  identity: { uid: 'u', namespace: 'default', name: 'c' },
-  podUids: ['p'],
-  state: 'prepared',
-  devices: [{ pciAddress: first, pool: 'n', name: '0000-01-10-0', request: 'vf', config: {}, ...device }],
-});
+export const claimOf = (device: Partial<StoredDevice>): StoredClaim =>
+  storedClaim({
+    identity: { uid: 'u', namespace: 'default', name: 'c' },
+    podUids: ['p'],
+    devices: [storedDevice({ pciAddress: first, name: '0000-01-10-0', ...device })],
+  });
 
 /** Lets ticks of two seconds go by, with all that comes of them. */
 export const tick = async (clock: ManualClock, ticks = 1) => {

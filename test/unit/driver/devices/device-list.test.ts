@@ -171,7 +171,7 @@ describe('DeviceList', () => {
     const before = source.offered();
     takeAway();
     if (driver === '') rmSync(join(node.root, 'bus/pci/devices', first, 'driver'));
-    stored.claims = [claimOf(device)];
+    stored.claims = [claimOf({ ...device, offered: source.find('0000-01-10-0')! })];
     const restarted = await scanned();
     expect(restarted.offered()).toEqual(before);
     stored.claims = [];
@@ -204,42 +204,38 @@ describe('DeviceList', () => {
     },
   );
 
-  const earlier = {
-    driver: 'igbvf',
-    vf: {},
-    link: { name: 'enp1s0f0v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500, up: false },
-  };
-
   it('offers a VF with its attributes from before the claim while it is being restored', async () => {
-    const [device] = claimOf({ before: earlier }).devices;
-    stored.unrestored = [{ device: device!, reason: 'the driver was killed between unbind and probe' }];
+    const offered = (await scanned()).find('0000-01-10-0')!;
+    const claim = claimOf({ before: { driver: 'igbvf', vf: {}, link }, offered });
+    stored.unrestored = [{ device: claim.devices[0]!, reason: 'the driver was killed between unbind and probe' }];
     takeAway();
     rmSync(join(node.root, 'bus/pci/devices', first, 'driver'));
     const source = await scanned();
     stored.unrestored = [];
-    stored.claims = [claimOf({})];
+    stored.claims = [claim];
     await source.scan();
     const { attributes } = source.offered().find(({ name }) => name === '0000-01-10-0') ?? {};
     expect(attributes).toMatchObject({
       driver: { string: 'igbvf' },
-      mac: { string: '02:00:00:00:00:01' },
+      mac: { string: link.hardwareAddress },
       mtu: { int: 1500 },
     });
   });
 
   it('shows a VF that another instance prepares during the first scan as before its claim', async () => {
+    const offered = (await scanned()).find('0000-01-10-0')!;
     let isReserved = false;
     const held = () => {
       if (isReserved) return heldDevices(stored.claims);
       isReserved = true;
-      stored.claims = [claimOf({ before: earlier })];
+      stored.claims = [claimOf({ before: { driver: 'igbvf', vf: {}, link }, offered })];
       takeAway();
       rmSync(join(node.root, 'bus/pci/devices', first, 'driver'));
-      return heldDevices([claimOf({})]);
+      return heldDevices([claimOf({ offered })]);
     };
     const source = await scanned(undefined, { held });
     const { attributes } = source.offered().find(({ name }) => name === '0000-01-10-0') ?? {};
-    expect(attributes).toMatchObject({ driver: { string: 'igbvf' }, mac: { string: '02:00:00:00:00:01' } });
+    expect(attributes).toMatchObject({ driver: { string: 'igbvf' }, mac: { string: link.hardwareAddress } });
   });
 
   it('neither offers nor moves back a real VF that another component moved away', async () => {

@@ -10,6 +10,7 @@ import { DriverBinding, VfHardware } from '../../../../src/node/sriov/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { JumpingClock } from '../../../doubles/quirky-card.ts';
 import { pfAddress, SriovCard, type SriovCardOptions } from '../../../doubles/sriov-card.ts';
+import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 const stateWith = (pfs: string[]): DeviceState => ({
@@ -52,12 +53,12 @@ async function open(
     const config = vf === undefined ? {} : { vf };
     const before = await control.snapshot(address);
     await control.configure(address, toVfWanted(config), before);
-    store.putClaim({
-      identity: { uid: `u${index}`, namespace: 'default', name: `c${index}` },
-      podUids: [],
-      state: 'prepared',
-      devices: [{ ...address, pool: 'n', name: `vf${index}`, request: 'vf', config, before }],
-    });
+    store.putClaim(
+      storedClaim({
+        identity: { uid: `u${index}`, namespace: 'default', name: `c${index}` },
+        devices: [storedDevice({ ...address, name: `vf${index}`, config, before })],
+      }),
+    );
   }
   const states = () => linkStates.map((_, index) => card.info(index)?.linkState);
   /** @param pfs those without a partner. Absent: the devices are not listed yet */

@@ -9,6 +9,7 @@ import { DeviceNodes, DriverBinding, VfHardware } from '../../../../src/node/sri
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { JumpingClock } from '../../../doubles/quirky-card.ts';
 import { SriovCard, type SriovCardOptions } from '../../../doubles/sriov-card.ts';
+import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 /** A card whose first VFs are in pods, one claim each, and the sweep that keeps their settings. */
@@ -74,10 +75,10 @@ export class DriftBench implements Disposable {
       sandboxId: `s${vfIndex}`,
       netnsPath: `/n${vfIndex}`,
     };
-    const names = { pool: 'n', name: `vf${vfIndex}`, request: 'vf' };
-    const device: StoredDevice = { ...address, ...names, config, before, access, attachment };
+    const name = `vf${vfIndex}`;
+    const device = storedDevice({ ...address, name, config, before, access, attachment });
     const identity = { uid: `u${vfIndex}`, namespace: 'default', name: `c${vfIndex}` };
-    this.store.putClaim({ identity, podUids: [`p${vfIndex}`], state: 'prepared', devices: [device] });
+    this.store.putClaim(storedClaim({ identity, podUids: [`p${vfIndex}`], devices: [device] }));
     this.lists = 0;
     return device;
   }

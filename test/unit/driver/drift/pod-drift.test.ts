@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { describeDrift } from '../../../../src/driver/drift/drift.ts';
 import { podDriftOf } from '../../../../src/driver/drift/index.ts';
 import type { StoredDevice } from '../../../../src/driver/model/index.ts';
+import { storedDevice } from '../../../doubles/stored-claims.ts';
 import { DriftBench } from './drift-bench.ts';
 
 const config = { macAddress: '02:AA:00:00:00:01', mtu: 9000, addresses: ['192.0.2.10/24', '2001:DB8::10/64'] };
@@ -13,13 +14,8 @@ const asAsked = {
   ips: ['192.0.2.10/24', '2001:db8::10/64'],
   tentative: false,
 };
-const device = (more: Partial<StoredDevice['config']> = {}): StoredDevice => ({
-  pciAddress: '0000:01:10.0',
-  pool: 'n',
-  name: 'vf0',
-  request: 'vf',
-  config: { ...config, ...more },
-});
+const device = (more: Partial<StoredDevice['config']> = {}): StoredDevice =>
+  storedDevice({ pciAddress: '0000:01:10.0', name: 'vf0', config: { ...config, ...more } });
 
 describe('podDriftOf', () => {
   it('finds no drift if MAC, MTU and addresses match the claim in any notation, and ignores what the claim does not set', () => {

@@ -9,16 +9,18 @@ import { NetdraError } from '../../../../src/lib/errors.ts';
 import type { RtnlConnection } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
+import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import { findObject } from '../../deploy/manifest-objects.ts';
 import { TestNode } from '../../node/sriov/test-node.ts';
 import { igbTree } from '../../node/sriov/trees/igb.ts';
 import { largestSources } from './sources.ts';
 
-const deviceOf = (index: number): StoredDevice => {
-  return { pciAddress: `0000:01:10.${index}`, pool: testNode, name: `0000-01-10-${index}`, request: 'vf', config: {} };
+const deviceOf = (index: number) => {
+  const place = { pciAddress: `0000:01:10.${index}`, pfAddress: `0000:01:00.${index % 2}`, vfIndex: index >> 1 };
+  return storedDevice({ ...place, pool: testNode, name: `0000-01-10-${index}` });
 };
 const claimOf = (name: string, devices: StoredDevice[]) => {
-  return { identity: { uid: name, namespace: 'apps', name }, podUids: [], state: 'prepared' as const, devices };
+  return storedClaim({ identity: { uid: name, namespace: 'apps', name }, devices });
 };
 
 /** Two PFs, of which the policy offers the first; its VFs are 0, 2 and 4, those of the second 1, 3 and 5. */
@@ -34,7 +36,7 @@ async function openView(fault?: NetdraError) {
     sysfsRoot: node.root,
     logger: new RecordingLogger(),
     held: () => heldDevices(claims),
-    unrestored: () => [{ device: { ...deviceOf(4), pfAddress: '0000:01:00.0' }, reason: 'the kernel said EBUSY' }],
+    unrestored: () => [{ device: deviceOf(4), reason: 'the kernel said EBUSY' }],
     store: { conditions: () => [], putCondition: () => {}, deleteCondition: () => {} },
     policy: {
       follow: async (onChange) => {

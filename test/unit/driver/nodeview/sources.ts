@@ -2,6 +2,7 @@ import type { ViewSources } from '../../../../src/driver/nodeview/index.ts';
 import { NetdraError } from '../../../../src/lib/errors.ts';
 import { SriovError } from '../../../../src/node/sriov/index.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
+import { storedDevice } from '../../../doubles/stored-claims.ts';
 
 /** A node as its view may be largest: 16 PFs with 128 VFs each, all of which are held, unrestored for reasons of their own, or hidden by the policy. */
 export function largestSources(): ViewSources {
@@ -66,7 +67,7 @@ export function largestSources(): ViewSources {
         names.map((name, index) => ({
           identity: { uid: name, namespace: `${index}-`.padEnd(63, 'n'), name: `${index}-`.padEnd(253, 'n') },
           podUids: [],
-          devices: [{ pciAddress: name, pool: testNode, name, request: 'vf', config: {} }],
+          devices: [storedDevice({ pciAddress: name, pool: testNode, name })],
         })),
     },
     slicesFailure: () => long,

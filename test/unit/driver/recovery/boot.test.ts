@@ -4,17 +4,10 @@ import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { endEarlierBoots } from '../../../../src/driver/recovery/index.ts';
 import { Store } from '../../../../src/driver/state/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
+import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
-const device: StoredDevice = {
-  pciAddress: '0000:3b:02.1',
-  pfAddress: '0000:3b:00.0',
-  vfIndex: 1,
-  pool: 'node-1',
-  name: 'dev-1',
-  request: 'vf',
-  config: { driver: 'vfio-pci' },
-};
+const device = storedDevice({ config: { driver: 'vfio-pci' } });
 const used: StoredDevice = {
   ...device,
   before: { driver: 'iavf', vf: { trust: false } },
@@ -38,8 +31,8 @@ describe('endEarlierBoots', () => {
     using dir = tempDir();
     {
       using store = open(dir.path, 'boot-1');
-      store.putClaim({ identity: identity('a'), podUids: ['p'], state: 'prepared', devices: [used] });
-      store.putClaim({ identity: identity('b'), podUids: ['q'], state: 'unpreparing', devices: [] });
+      store.putClaim(storedClaim({ identity: identity('a'), podUids: ['p'], devices: [used] }));
+      store.putClaim(storedClaim({ identity: identity('b'), podUids: ['q'], state: 'unpreparing' }));
     }
     using store = open(dir.path, 'boot-2');
     const withdrawn: string[] = [];
@@ -49,13 +42,9 @@ describe('endEarlierBoots', () => {
     });
     // Before it is forgotten that there was something to withdraw.
     expect(withdrawn).toEqual(['a, attached', 'b, nowhere']);
-    expect(store.claim('uid-a')).toEqual({
-      identity: identity('a'),
-      podUids: ['p'],
-      // The device stays taken: no other claim gets it, and the kubelet prepares this one again.
-      state: 'preparing',
-      devices: [device],
-    });
+    // The device stays taken: no other claim gets it, and the kubelet prepares this one again.
+    const left = storedClaim({ identity: identity('a'), podUids: ['p'], state: 'preparing', devices: [device] });
+    expect(store.claim('uid-a')).toEqual(left);
     expect(store.claim('uid-b')?.state).toBe('unpreparing');
     expect(await end(store)).toBe(0);
   });
@@ -64,7 +53,7 @@ describe('endEarlierBoots', () => {
     using dir = tempDir();
     {
       using store = open(dir.path, 'boot-1');
-      store.putClaim({ identity: identity('a'), podUids: ['p'], state: 'prepared', devices: [used] });
+      store.putClaim(storedClaim({ identity: identity('a'), podUids: ['p'], devices: [used] }));
     }
     using store = open(dir.path, 'boot-2');
     expect(await end(store, () => Promise.reject(new Error('read-only file system')))).toBe(1);

@@ -4,7 +4,7 @@ import { CniCleanUp } from '../../../../src/driver/recovery/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { type CachedAttachment, CniError, parseCniNetwork } from '../../../../src/node/cni/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
-import { storedClaims } from '../../../doubles/stored-claims.ts';
+import { storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
 
 const network = parseCniNetwork({ cniVersion: '1.0.0', name: 'fast', type: 'sriov' }, 'test');
 const cached = (containerId: string, ifName: string): CachedAttachment => ({
@@ -14,9 +14,9 @@ const cached = (containerId: string, ifName: string): CachedAttachment => ({
 
 function claim(sandboxId: string, interfaceName: string): StoredClaim {
   const attachment = { podNamespace: 'default', podName: 'app', podUid: 'p', sandboxId, netnsPath: '/run/netns/x' };
-  const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev-1', request: 'vf', config: { interfaceName } };
+  const device = storedDevice({ pciAddress: '0000:01:10.0', config: { interfaceName } });
   const identity = { uid: sandboxId, namespace: 'default', name: 'c' };
-  return { identity, podUids: ['p'], state: 'prepared', devices: [{ ...device, attachment }] };
+  return storedClaim({ identity, podUids: ['p'], devices: [{ ...device, attachment }] });
 }
 
 function create(

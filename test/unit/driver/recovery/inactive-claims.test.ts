@@ -11,7 +11,7 @@ import { systemClock } from '../../../../src/lib/clock.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../../doubles/objects.ts';
-import { storedClaims } from '../../../doubles/stored-claims.ts';
+import { storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
 import { allocated, DriverBench } from '../claims/driver-bench.ts';
 
 const never = new AbortController().signal;
@@ -19,13 +19,8 @@ const pod = buildPod('app');
 const podUid = pod.metadata.uid;
 const object = buildClaim('nic', { requests: [{ name: 'vf', devices: ['dev-1'] }], pods: [pod] });
 const { namespace, name, uid } = object.metadata;
-const device = { pciAddress: '0000:01:10.0', pool: testNode, name: 'dev-1', request: 'vf', config: {} };
-const stored: StoredClaim = {
-  identity: { namespace, name, uid },
-  podUids: [podUid],
-  state: 'prepared',
-  devices: [device],
-};
+const device = storedDevice({ pciAddress: '0000:01:10.0', pool: testNode });
+const stored = storedClaim({ identity: { namespace, name, uid }, podUids: [podUid], devices: [device] });
 
 /** A sandbox of a pod. */
 interface Known {

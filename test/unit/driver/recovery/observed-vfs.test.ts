@@ -1,25 +1,18 @@
 import { describe, expect, it } from 'vitest';
-import type { StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
+import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import { ObservedVfs } from '../../../../src/driver/recovery/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
-import { storedClaims } from '../../../doubles/stored-claims.ts';
+import { storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
 
 const never = new AbortController().signal;
-const device: StoredDevice = {
-  pciAddress: '0000:3b:02.1',
-  pool: 'node-1',
-  name: 'vf-1',
-  request: 'vf',
-  config: { attach: 'observe' },
-};
-const prepared: StoredClaim = {
+const device = storedDevice({ name: 'vf-1', config: { attach: 'observe' } });
+const prepared = storedClaim({
   identity: { namespace: 'default', name: 'fast-net', uid: 'uid' },
   podUids: ['pod'],
-  state: 'prepared',
   devices: [device],
-};
+});
 
 function startBench(claim = prepared) {
   const state = { claim, isFresh: true, isListed: false, isOnHost: false };

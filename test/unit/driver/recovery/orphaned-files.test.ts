@@ -7,6 +7,7 @@ import { CdiSpecs, ClaimMetadata, layouts } from '../../../../src/framework/meta
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver } from '../../../doubles/objects.ts';
+import { storedClaim } from '../../../doubles/stored-claims.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 const never = new AbortController().signal;
@@ -69,7 +70,7 @@ describe('OrphanedFiles', () => {
     await metadata.update(identity(name), 'vf', [{ driver: testDriver, pool: 'node-1', name: 'dev-1' }]);
   };
   const put = (name: string, state: 'preparing' | 'prepared' | 'unpreparing' = 'prepared') =>
-    store.putClaim({ identity: identity(name), podUids: [], state, devices: [] });
+    store.putClaim(storedClaim({ identity: identity(name), state }));
 
   it('removes directories and records of claims that are not stored, and finishes an interrupted removal', async () => {
     for (const name of ['kept', 'gone']) await layDown(name);

@@ -12,6 +12,7 @@ import { ClaimMetadata, claimKey, layouts } from '../../../../src/framework/meta
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver } from '../../../doubles/objects.ts';
+import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 describe('ClaimWork for the VFs of a claim', () => {
@@ -23,13 +24,8 @@ describe('ClaimWork for the VFs of a claim', () => {
     podName: 'web-0',
     netnsPath: '/var/run/netns/s1',
   };
-  const deviceOf = (index: number): StoredDevice => ({
-    pciAddress: `0000:3b:02.${index}`,
-    pool: 'n',
-    name: `dev-${index}`,
-    request: `vf-${index}`,
-    config: {},
-  });
+  const deviceOf = (index: number): StoredDevice =>
+    storedDevice({ pciAddress: `0000:3b:02.${index}`, name: `dev-${index}`, request: `vf-${index}` });
   const stateOf = (index: number): VfState => ({
     interfaceName: `net${index}`,
     hardwareAddress: `02:00:00:00:00:0${index}`,
@@ -125,7 +121,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       devices.map(({ request, pool, name }) => [request, { name: request, devices: [{ pool, name }] }]),
     );
     await metadata.prepare({ claim: identity, requests }, new Map());
-    store.putClaim({ identity, podUids: ['p'], state: 'prepared', devices });
+    store.putClaim(storedClaim({ identity, podUids: ['p'], devices }));
   });
   afterEach(() => {
     store[Symbol.dispose]();

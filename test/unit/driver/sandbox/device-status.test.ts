@@ -1,24 +1,17 @@
 import { describe, expect, it } from 'vitest';
-import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import { toDeviceStatuses } from '../../../../src/driver/sandbox/status-report.ts';
+import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 
 const place = { podNamespace: 'default', podName: 'app', sandboxId: 's1', podUid: 'pod', netnsPath: '/netns/s1' };
-const device = (index: number) => ({
-  pciAddress: `0000:3b:02.${index}`,
-  pool: 'n',
-  name: `dev-${index}`,
-  request: 'vf',
-  config: {},
-});
-const claim: StoredClaim = {
+const device = (index: number) => storedDevice({ pciAddress: `0000:3b:02.${index}`, name: `dev-${index}` });
+const claim = storedClaim({
   identity: { namespace: 'apps', name: 'fast-net', uid: 'u' },
   podUids: ['pod'],
-  state: 'prepared',
   devices: [
     { ...device(1), attachment: place },
     { ...device(2), attachment: place },
   ],
-};
+});
 
 describe('toDeviceStatuses', () => {
   it('reports for each VF whether it is in its pod', () => {

@@ -1,15 +1,12 @@
 import type { StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
 import type { DeviceSteps, ServeResult } from '../../../../src/driver/sandbox/claim-work.ts';
 import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
+import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 
-export const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev', request: 'vf', config: {} };
+export const device = storedDevice({ pciAddress: '0000:01:10.0', name: 'dev' });
 /** A prepared claim of the pod, with one device unless others are given. */
-export const claim = (name: string, devices: StoredClaim['devices'] = [device]): StoredClaim => ({
-  identity: { namespace: 'apps', name, uid: name },
-  podUids: ['pod'],
-  state: 'prepared',
-  devices,
-});
+export const claim = (name: string, devices: StoredClaim['devices'] = [device]): StoredClaim =>
+  storedClaim({ identity: { namespace: 'apps', name, uid: name }, podUids: ['pod'], devices });
 
 /** Answers of the work on claims, and what was asked of it. */
 export class FakeWork {

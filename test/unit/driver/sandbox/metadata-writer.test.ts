@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Metrics, observeFiles } from '../../../../src/app/ops/index.ts';
-import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import {
   type MetadataCalls,
   MetadataWriter,
@@ -12,10 +11,11 @@ import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver } from '../../../doubles/objects.ts';
+import { storedDevice } from '../../../doubles/stored-claims.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 const identity = { uid: 'u', namespace: 'apps', name: 'fast-net' };
-const device: StoredDevice = { pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf', config: {} };
+const device = storedDevice();
 const state = { interfaceName: 'net1', hardwareAddress: '02:00:00:00:00:02', ips: ['192.0.2.7/24'], tentative: false };
 
 const readings = [{ request: 'vf', device, state }];

@@ -7,7 +7,7 @@ import {
   type VfConfig,
 } from '../../../../src/driver/model/index.ts';
 import { NumaGuard } from '../../../../src/driver/sandbox/index.ts';
-import { storedClaims } from '../../../doubles/stored-claims.ts';
+import { storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
 
 const pod = {
   id: 's1',
@@ -24,12 +24,12 @@ const twoSockets = new Map([
 function deviceOf(name: string, numaNode: number | undefined, numa?: VfConfig['numa']): StoredDevice {
   const offered = numaNode === undefined ? {} : { numaNode };
   const config = numa === undefined ? {} : { numa };
-  return { pciAddress: name, pool: 'n', name, request: name, config, offered: offered as never };
+  return storedDevice({ pciAddress: name, name, request: name, config, offered: offered as never });
 }
 
 function claimOf(name: string, devices: StoredDevice[]): StoredClaim {
   const identity = { namespace: 'apps', name, uid: `uid-${name}` };
-  return { identity, podUids: ['pod-1'], state: 'prepared', devices };
+  return storedClaim({ identity, podUids: ['pod-1'], devices });
 }
 
 describe('NumaGuard', () => {

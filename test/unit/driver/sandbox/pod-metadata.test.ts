@@ -2,16 +2,11 @@ import { describe, expect, it } from 'vitest';
 import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { toDeviceMetadata } from '../../../../src/driver/sandbox/pod-metadata.ts';
 import { testDriver } from '../../../doubles/objects.ts';
+import { storedDevice } from '../../../doubles/stored-claims.ts';
 
-const device: StoredDevice = {
-  pciAddress: '0000:3b:02.1',
-  pfAddress: '0000:3b:00.0',
-  vfIndex: 1,
-  pool: 'node-1',
+const device = storedDevice({
   name: '0000-3b-02-1',
-  request: 'vf',
-  config: {},
-};
+});
 /** As the inventory has it, from when the VF was free. */
 const attributes = {
   'resource.kubernetes.io/pciBusID': { string: '0000:3b:02.1' },

@@ -5,7 +5,7 @@ import { SandboxRegistry } from '../../../../src/driver/sandbox/sandbox-registry
 import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
-import { storedClaims } from '../../../doubles/stored-claims.ts';
+import { storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
 import { FakeNetworks, turns } from './fake-networks.ts';
 
 const pathOf = (sandboxId: string) => `/netns/${sandboxId}`;
@@ -77,9 +77,9 @@ describe('SandboxRegistry', () => {
   /** A claim of a pod, whose VF is in a sandbox. */
   function put(name: string, podUid: string, sandboxId?: string): void {
     const place = sandboxId === undefined ? {} : { attachment: facts(sandboxId, podUid) };
-    const device = { pciAddress: name, pool: 'n', name, request: 'vf', config: {}, ...place };
+    const device = storedDevice({ pciAddress: name, name, ...place });
     const identity = { namespace: 'default', name, uid: name };
-    claims.set(name, { identity, podUids: [podUid], state: 'prepared', devices: [device] });
+    claims.set(name, storedClaim({ identity, podUids: [podUid], devices: [device] }));
   }
 
   /** The runtime lists these, without containers. */

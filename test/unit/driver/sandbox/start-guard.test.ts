@@ -1,9 +1,10 @@
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { SandboxError, type StoredDevice } from '../../../../src/driver/model/index.ts';
+import { SandboxError } from '../../../../src/driver/model/index.ts';
 import { StartGuard } from '../../../../src/driver/sandbox/start-guard.ts';
 import { Store } from '../../../../src/driver/state/index.ts';
 import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
+import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 const identity = { namespace: 'ns', name: 'nic', uid: 'claim-1' };
@@ -11,7 +12,7 @@ const pod = { uid: 'pod-1', runtimeHandler: 'runc' };
 /** The variable of a claim in containers. */
 const variable = 'CLAIM_claim_1=ns/nic';
 const gate = { path: '/gate', args: ['gate', '--claim-dir', '/data/dra-device-metadata/ns_nic'] };
-const device: StoredDevice = { pciAddress: '0000:01:10.0', pool: 'node', name: 'dev', request: 'vf', config: {} };
+const device = storedDevice({ pciAddress: '0000:01:10.0', name: 'dev' });
 const gone = new SandboxError('vf-missing', 'the VF is gone');
 const busy = new SandboxError('vf-busy', 'the VF is in another pod', { retriable: true });
 
@@ -48,7 +49,7 @@ describe('StartGuard', () => {
       runsHooks: (handler) => handler !== 'runsc',
       onOtherPod: () => otherPods++,
     });
-    store.putClaim({ identity, podUids: ['pod-1'], state: 'prepared', devices: [device] });
+    store.putClaim(storedClaim({ identity, podUids: ['pod-1'], devices: [device] }));
   });
   afterEach(() => {
     store[Symbol.dispose]();
@@ -103,7 +104,7 @@ describe('StartGuard', () => {
     };
     beforeEach(() => {
       const devices = [{ ...device, pciAddress: '0000:01:10.1' }];
-      store.putClaim({ identity: ready, podUids: ['pod-1'], state: 'prepared', devices });
+      store.putClaim(storedClaim({ identity: ready, podUids: ['pod-1'], devices }));
     });
 
     it('lets a container with only the gate of that one start', () => {
@@ -137,7 +138,7 @@ describe('StartGuard', () => {
   });
 
   it('rejects a claim that is not yet prepared for the pod that it passed to', () => {
-    store.putClaim({ identity, podUids: ['pod-1'], state: 'preparing', devices: [device] });
+    store.putClaim(storedClaim({ identity, podUids: ['pod-1'], state: 'preparing', devices: [device] }));
     expect(() => guard.check(pod, container([variable]), sandbox(false))).toThrow(
       /cannot start with claim ns\/nic: its devices are not prepared yet for this pod, to which it has passed$/,
     );
@@ -159,7 +160,7 @@ describe('StartGuard', () => {
   it('refuses the claim of another pod also to a container with a claim of its own', () => {
     const own = { namespace: 'ns', name: 'own', uid: 'claim-2' };
     const devices = [{ ...device, pciAddress: '0000:01:10.1' }];
-    store.putClaim({ identity: own, podUids: ['pod-2'], state: 'prepared', devices });
+    store.putClaim(storedClaim({ identity: own, podUids: ['pod-2'], devices }));
     const both = container([variable, 'CLAIM_claim_2=ns/own']);
     expect(() => guard.check({ ...pod, uid: 'pod-2' }, both, sandbox(true))).toThrow(
       /claim ns\/nic: its devices are prepared for another pod/,
@@ -169,10 +170,11 @@ describe('StartGuard', () => {
   it('lets the runtime continue only if other pods are expected, and all containers wait themselves', () => {
     expect(guard.mayReturnEarly(pod)).toBe(false);
     const other = { namespace: 'ns', name: 'other', uid: 'claim-2' };
-    const second = { identity: other, podUids: ['pod-2'], state: 'prepared' as const };
-    store.putClaim({ ...second, state: 'preparing', devices: [{ ...device, pciAddress: '0000:01:10.1' }] });
+    const devices = [{ ...device, pciAddress: '0000:01:10.1' }];
+    const second = storedClaim({ identity: other, podUids: ['pod-2'], devices });
+    store.putClaim({ ...second, state: 'preparing' });
     expect(guard.mayReturnEarly(pod)).toBe(false);
-    store.putClaim({ ...second, devices: [{ ...device, pciAddress: '0000:01:10.1' }] });
+    store.putClaim(second);
     expect(guard.mayReturnEarly(pod)).toBe(true);
     expect(guard.mayReturnEarly({ ...pod, runtimeHandler: 'runsc' })).toBe(false);
     expect(guard.mayReturnEarly({ ...pod, uid: 'without claims' })).toBe(false);

@@ -4,10 +4,11 @@ import { DatabaseSync } from 'node:sqlite';
 import { it as base, describe, expect } from 'vitest';
 import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { Store } from '../../../../src/driver/state/index.ts';
+import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 const identity = { uid: 'u', namespace: 'n', name: 'c' };
-const device: StoredDevice = { pciAddress: '0000:00:00.1', pool: 'p', name: 'dev-1', request: 'vf', config: {} };
+const device = storedDevice({ pciAddress: '0000:00:00.1', pool: 'p' });
 
 const attachment = { podNamespace: 'default', podName: 'app', podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
 
@@ -25,12 +26,12 @@ describe('Store', () => {
   it('gives a device to only one claim, also across processes, and names the holder', async ({ path }) => {
     using first = new Store(path);
     using second = new Store(path);
-    first.putClaim({ identity, podUids: [], state: 'preparing', devices: [device] });
+    first.putClaim(storedClaim({ identity, state: 'preparing', devices: [device] }));
     const other = { uid: 'v', namespace: 'n', name: 'd' };
-    const put = () => second.putClaim({ identity: other, podUids: [], state: 'preparing', devices: [device] });
+    const put = () => second.putClaim(storedClaim({ identity: other, state: 'preparing', devices: [device] }));
     expect(put).toThrow('device dev-1 (0000:00:00.1) cannot be prepared for claim n/d: it is prepared for claim n/c');
     expect(second.claim('v')).toBeUndefined();
-    first.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
+    first.putClaim(storedClaim({ identity, devices: [device] }));
     first.deleteClaim('u');
     put();
     await otherTurn;
@@ -55,12 +56,7 @@ describe('Store', () => {
     using store = new Store(path);
     using other = new Store(path);
     const put = (uid: string, pciAddress: string) =>
-      store.putClaim({
-        identity: { ...identity, uid },
-        podUids: [],
-        state: 'prepared' as const,
-        devices: [{ ...device, pciAddress }],
-      });
+      store.putClaim(storedClaim({ identity: { ...identity, uid }, devices: [{ ...device, pciAddress }] }));
     const uids = () => other.claims().map((claim) => claim.identity.uid);
     const failure = new Error('of the task');
     const broken = () =>
@@ -83,12 +79,12 @@ describe('Store', () => {
   it('indexes pods with claims at once, and soon sees writes of another process', async ({ path }) => {
     using store = new Store(path);
     expect(store.claimsOfPod('p')).toEqual([]);
-    store.putClaim({ identity, podUids: ['p', 'q'], state: 'prepared', devices: [] });
+    store.putClaim(storedClaim({ identity, podUids: ['p', 'q'] }));
     expect(store.claimsOfPod('p')).toHaveLength(1);
     store.deleteClaim('u');
     expect(store.claimsOfPod('q')).toEqual([]);
     using other = new Store(path);
-    other.putClaim({ identity, podUids: ['r'], state: 'prepared', devices: [] });
+    other.putClaim(storedClaim({ identity, podUids: ['r'] }));
     // Long before it would be asked again anyway.
     await expect.poll(() => store.claimsOfPod('r'), { timeout: 5_000 }).toHaveLength(1);
   });
@@ -109,7 +105,7 @@ describe('Store', () => {
   it('rejects a damaged file, and names the remedy', ({ path }) => {
     {
       using store = new Store(path);
-      store.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
+      store.putClaim(storedClaim({ identity, devices: [device] }));
     }
     const file = openSync(path, 'r+');
     // The first page stays as it is, so that the file looks good.
@@ -128,7 +124,7 @@ describe('Store', () => {
 
   it('rejects invalid rows instead of dropping them', ({ path }) => {
     using store = new Store(path);
-    store.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
+    store.putClaim(storedClaim({ identity, devices: [device] }));
     const other = new DatabaseSync(path);
     other.exec("UPDATE devices SET data = '{'");
     other.close();
@@ -142,7 +138,7 @@ describe('Store', () => {
     expect(existsSync(path)).toBe(false);
     {
       using store = new Store(path);
-      store.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
+      store.putClaim(storedClaim({ identity, devices: [device] }));
     }
     const before = readFileSync(path);
     {
@@ -160,7 +156,7 @@ describe('Store', () => {
   it('changes attachments only for the claim that holds the devices', ({ path }) => {
     using store = new Store(path);
     const other = { ...device, pciAddress: '0000:00:00.2', name: 'dev-2' };
-    store.putClaim({ identity, podUids: [], state: 'prepared', devices: [device, other] });
+    store.putClaim(storedClaim({ identity, devices: [device, other] }));
     const both = new Map([device, other].map(({ pciAddress }) => [pciAddress, attachment]));
     store.setAttachments('another claim', both);
     expect(store.claim('u')?.devices).toEqual([device, other]);
@@ -172,7 +168,7 @@ describe('Store', () => {
 
   it('keeps the location of a VF when its claim is stored again from an older reading', ({ path }) => {
     using store = new Store(path);
-    const put = (each: StoredDevice) => store.putClaim({ identity, podUids: [], state: 'prepared', devices: [each] });
+    const put = (each: StoredDevice) => store.putClaim(storedClaim({ identity, devices: [each] }));
     put(device);
     store.setAttachments('u', new Map([[device.pciAddress, attachment]]));
     put(device);
@@ -184,19 +180,19 @@ describe('Store', () => {
 
   it('withholds unrestored VFs from every claim until they are restored', ({ path }) => {
     using store = new Store(path);
-    const claim = { identity, podUids: ['p'], state: 'unpreparing', devices: [{ ...device, attachment }] } as const;
-    store.putClaim({ ...claim, podUids: ['p'], devices: [...claim.devices] });
+    store.putClaim(storedClaim({ identity, state: 'unpreparing', devices: [{ ...device, attachment }] }));
     store.deleteClaim('u', [{ device: { ...device, attachment }, reason: 'the name is taken' }]);
     expect([store.claims(), store.unrestored()]).toEqual([
       [],
       [{ device: { ...device, attachment }, reason: 'the name is taken' }],
     ]);
-    const next = { identity: { uid: 'v', namespace: 'n', name: 'd' }, podUids: [], devices: [device] };
-    expect(() => store.putClaim({ ...next, state: 'preparing' })).toThrow(
+    const other = { uid: 'v', namespace: 'n', name: 'd' };
+    const next = storedClaim({ identity: other, state: 'preparing', devices: [device] });
+    expect(() => store.putClaim(next)).toThrow(
       'device dev-1 (0000:00:00.1) cannot be prepared for claim n/d: restoring it after its last claim failed: the name is taken',
     );
     store.deleteUnrestored(device.pciAddress);
-    store.putClaim({ ...next, state: 'preparing' });
+    store.putClaim(next);
   });
 
   it('reads unrestored VFs again after a change by this or another instance', async ({ path }) => {

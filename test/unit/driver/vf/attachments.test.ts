@@ -1,20 +1,16 @@
 import { expect, it } from 'vitest';
-import type { Attachment, StoredDevice } from '../../../../src/driver/model/index.ts';
+import type { Attachment } from '../../../../src/driver/model/index.ts';
 import { Attachments, type AttachmentsOptions } from '../../../../src/driver/vf/attachments.ts';
 import type { NetworkNamespace, Networks } from '../../../../src/driver/vf/networks.ts';
 import { type LinkState, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { storedDevice } from '../../../doubles/stored-claims.ts';
 
 it('an attachment stays stored until the interface is restored, so that detaching is retried', async () => {
   const host: LinkState = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500, up: false };
-  const device: StoredDevice = {
-    pciAddress: '0000:3b:02.1',
-    pool: 'n',
-    name: 'dev-1',
-    request: 'vf',
-    config: {},
+  const device = storedDevice({
     attachment: { podNamespace: 'default', podName: 'app', sandboxId: 's', podUid: 'u', netnsPath: '/n', host },
-  };
+  });
   const stored: unknown[] = [];
   let refusal: Error | undefined = new NetlinkError('netlink-refused', 'cannot read links', { errno: 'ENOBUFS' });
   const links = async () => {
@@ -45,15 +41,10 @@ it('plugins of a VF get an interface name that no other VF of the pod will have'
     addresses: async () => [],
   };
   const place = { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' };
-  const facts = { pool: 'n', request: 'vf', config: { attach: 'cni' as const } };
   // Its plugins have failed, so there is no such interface yet, and they are called again with this name.
-  const other = {
-    ...facts,
-    pciAddress: '0000:3b:02.0',
-    name: 'dev-0',
-    attachment: { ...place, interfaceName: 'net1' },
-  };
-  const device: StoredDevice = { ...facts, pciAddress: '0000:3b:02.1', name: 'dev-1' };
+  const attachment = { ...place, interfaceName: 'net1' };
+  const other = storedDevice({ pciAddress: '0000:3b:02.0', name: 'dev-0', config: { attach: 'cni' }, attachment });
+  const device = storedDevice({ config: { attach: 'cni' } });
   const failed = new Error('the plugin has failed');
   const attachments = new Attachments({
     networks: { host: { connection: host } } as unknown as Networks,
@@ -99,8 +90,7 @@ it('a VF that is still in the sandbox of another pod stays there', async () => {
   } as unknown as AttachmentsOptions);
   const place = { podUid: 'u2', podNamespace: 'default', podName: 'next', sandboxId: 's2', netnsPath: '/n2' };
   const attachment = { ...place, podUid: 'u1', podName: 'app', sandboxId: 's1', netnsPath: '/n1' };
-  const facts = { pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf' };
-  const device: StoredDevice = { ...facts, config: { attach: 'cni' }, attachment };
+  const device = storedDevice({ config: { attach: 'cni' }, attachment });
   const pod = attachments.podLinks(namespaceWith([]));
   const { signal } = new AbortController();
   await expect(attachments.attach('claim', device, place, pod, signal)).rejects.toMatchObject({

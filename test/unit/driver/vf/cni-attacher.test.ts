@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { cniInterfaceName } from '../../../../src/driver/vf/cni-attacher.ts';
+import { storedDevice } from '../../../doubles/stored-claims.ts';
 
 const name = 'ens1f0-vf-0000-3b-02-1';
 const attachment = {
@@ -16,13 +17,9 @@ it.each([
   ['that the claim gives it', { interfaceName: 'net1' }, 'net1'],
   ['that was chosen when it was attached', {}, 'net3'],
 ] as const)('plugins receive the interface name %s', (_, config, expected) => {
-  expect(cniInterfaceName({ pciAddress: '0000:3b:02.1', pool: 'n', name, request: 'vf', config, attachment })).toBe(
-    expected,
-  );
+  expect(cniInterfaceName(storedDevice({ name, config, attachment }))).toBe(expected);
 });
 
 it('plugins receive the tail of the device name for a device without an interface name', () => {
-  expect(cniInterfaceName({ pciAddress: '0000:3b:02.1', pool: 'n', name, request: 'vf', config: {} })).toBe(
-    'vf-0000-3b-02-1',
-  );
+  expect(cniInterfaceName(storedDevice({ name }))).toBe('vf-0000-3b-02-1');
 });

@@ -3,17 +3,10 @@ import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { pfSettingsOf } from '../../../../src/driver/vf/pf-settings.ts';
 import { NetlinkError, type VfInfo } from '../../../../src/node/netlink/index.ts';
 import { UnknownVfStateError } from '../../../../src/node/sriov/index.ts';
+import { storedDevice } from '../../../doubles/stored-claims.ts';
 
-const device = (more: Partial<StoredDevice>): StoredDevice => ({
-  pciAddress: '0000:3b:02.0',
-  pfAddress: '0000:3b:00.0',
-  vfIndex: 0,
-  pool: 'n',
-  name: '0000-3b-02-0',
-  request: 'vf',
-  config: {},
-  ...more,
-});
+const device = (more: Partial<StoredDevice>): StoredDevice =>
+  storedDevice({ pciAddress: '0000:3b:02.0', pfAddress: '0000:3b:00.0', vfIndex: 0, name: '0000-3b-02-0', ...more });
 const answers = (answer: VfInfo | Error) => ({
   adminInfo: async () => {
     if (answer instanceof Error) throw answer;

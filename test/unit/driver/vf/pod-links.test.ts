@@ -3,17 +3,13 @@ import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { PodLinks } from '../../../../src/driver/vf/index.ts';
 import type { NetworkNamespace } from '../../../../src/driver/vf/networks.ts';
 import type { Link } from '../../../../src/node/netlink/index.ts';
+import { storedDevice } from '../../../doubles/stored-claims.ts';
 
 const place = { sandboxId: 's1', podUid: 'pod', netnsPath: '/netns/s1' };
 const host = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500 };
-const vf: StoredDevice = {
-  pciAddress: '0000:3b:02.1',
-  pool: 'n',
-  name: 'dev-1',
-  request: 'vf',
-  config: {},
+const vf = storedDevice({
   attachment: { ...place, host } as unknown as NonNullable<StoredDevice['attachment']>,
-};
+});
 const link = (name: string, more: Partial<Link> = {}) => ({ index: 1, name, ...more }) as Link;
 
 describe('PodLinks.findAttached', () => {

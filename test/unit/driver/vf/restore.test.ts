@@ -2,14 +2,14 @@ import { describe, expect, it } from 'vitest';
 import { SandboxError, type StoredDevice } from '../../../../src/driver/model/index.ts';
 import { restore } from '../../../../src/driver/vf/index.ts';
 import { defined } from '../../../../src/lib/defined.ts';
+import { storedDevice } from '../../../doubles/stored-claims.ts';
 
-const device: StoredDevice = {
+const device = storedDevice({
   pciAddress: '0000:01:02.0',
-  pool: 'node-1',
   name: '0000-01-02-0',
   request: 'nic',
   config: { macAddress: '02:11:22:33:44:55' },
-};
+});
 const link = { name: 'ens1v0', hardwareAddress: '3c:fd:fe:00:01:00', mtuBytes: 1500, up: false };
 
 const attachment = { podUid: 'p', podNamespace: 'apps', podName: 'web', sandboxId: 's', netnsPath: '/run/netns/s' };

@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import { createStrategies } from '../../../../src/driver/vf/strategies.ts';
 import type { AttachTask } from '../../../../src/driver/vf/strategy.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
+import { storedDevice } from '../../../doubles/stored-claims.ts';
 
 it('a bond with the name of another interface in the pod is rejected, naming the device', async () => {
   const bond = { index: 9, name: 'netdra-1a2b3c4d', kind: 'bond', mtuBytes: 1500 };
@@ -12,7 +13,7 @@ it('a bond with the name of another interface in the pod is rejected, naming the
     setLink: async () => Promise.reject(taken),
   };
   const config = { bond: { name: 'eth0' } };
-  const device = { pciAddress: '0000:3b:02.1', name: 'dev-1', pool: 'p', request: 'vf', config };
+  const device = storedDevice({ config });
   const task = {
     device,
     bond: 'netdra:bond:c/eth0',
@@ -39,7 +40,7 @@ it('a VF in user space is configured again for each sandbox, since its PF may ha
   const place = { podUid: 'u', sandboxId: 's2', netnsPath: '/n2' };
   const attachTo = async (attachment?: object) => {
     calls.length = 0;
-    const device = { pciAddress: '0000:3b:02.1', name: 'dev-1', pool: 'p', request: 'vf', config: {}, attachment };
+    const device = { ...storedDevice(), attachment };
     const steps = { reconfigure: async () => void calls.push('reconfigure'), record: () => void calls.push('record') };
     await userSpace.attach({ device, place, ...steps } as unknown as AttachTask);
     return calls;
@@ -68,10 +69,7 @@ it.each([
       announcements: { forget: () => undefined },
     } as unknown as Parameters<typeof createStrategies>[0]);
     const attachment = { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' };
-    await strategies[strategy].detach(
-      { pciAddress: '0000:3b:02.1', name: 'dev-1', pool: 'p', request: 'vf', config: {} },
-      attachment,
-    );
+    await strategies[strategy].detach(storedDevice(), attachment);
     expect(calls).toEqual(['DEL begins', 'DEL ends', 'VF leaves']);
   },
 );

@@ -1,20 +1,15 @@
 import { expect, it } from 'vitest';
-import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import type { Networks } from '../../../../src/driver/vf/networks.ts';
 import type { AttachTask } from '../../../../src/driver/vf/strategy.ts';
 import { type VfHost, VfLinks } from '../../../../src/driver/vf/vf-links.ts';
 import { type Link, type LinkState, NetlinkError } from '../../../../src/node/netlink/index.ts';
+import { storedDevice } from '../../../doubles/stored-claims.ts';
 
 it('a VF that left its pod keeps its snapshot from before the claim, also if it cannot be restored now', async () => {
   const before: LinkState = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500, up: false };
-  const device: StoredDevice = {
-    pciAddress: '0000:3b:02.1',
-    pool: 'n',
-    name: 'dev-1',
-    request: 'vf',
-    config: {},
+  const device = storedDevice({
     attachment: { podNamespace: 'default', podName: 'app', sandboxId: 's', podUid: 'u', netnsPath: '/n', host: before },
-  };
+  });
   // As the pod has left it.
   const link = { index: 5, name: 'net1', altNames: [], parentDevice: device.pciAddress, mtuBytes: 9000, up: true };
   const refuse = async () => Promise.reject(new NetlinkError('netlink-refused', 'cannot change', { errno: 'EBUSY' }));
@@ -55,7 +50,7 @@ it("an interface in the host's namespace is left alone, also if a sandbox is rec
     networks: { host: {}, open: () => namespace } as unknown as Networks,
     vfs: { linkKey: () => ({}), recreate: async () => void calls.push('recreate') } as unknown as VfHost,
   });
-  const device = { pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf', config: {} };
+  const device = storedDevice();
   await links.detach(device, { netnsPath: '/proc/1/ns/net', bond: 'netdra:bond:c/bond0' });
   expect(calls).toEqual(['recreate']);
 });
@@ -75,13 +70,11 @@ it('a VF found in a lost sandbox returns to the host under its old name, not its
     networks: { host, list: () => ['/var/run/netns/cni-1'], open: () => namespace } as unknown as Networks,
     vfs: { linkKey: (pciAddress: string) => ({ pciAddress }), recreate: async () => undefined } as unknown as VfHost,
   });
-  await links.detachLost({
-    pciAddress: '0000:3b:02.1',
-    pool: 'n',
-    name: 'dev-1',
-    request: 'vf',
-    config: { attach: 'observe' },
-    before: { vf: {}, link: { name: 'ens1v0', mtuBytes: 1500, up: false } },
-  });
+  await links.detachLost(
+    storedDevice({
+      config: { attach: 'observe' },
+      before: { vf: {}, link: { name: 'ens1v0', mtuBytes: 1500, up: false } },
+    }),
+  );
   expect(names).toEqual(['ens1v0']);
 });

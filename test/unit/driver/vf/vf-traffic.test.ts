@@ -8,7 +8,7 @@ import { MetadataError } from '../../../../src/framework/metadata/index.ts';
 import { type Link, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
-import { storedClaims } from '../../../doubles/stored-claims.ts';
+import { storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
 
 const pf = '0000:3b:00.0';
 const counters = { rxBytes: 1000, txBytes: 2000, rxPackets: 10, txPackets: 20, rxDropped: 1, txDropped: 2 };
@@ -19,17 +19,7 @@ const link = (name: string, parentDevice: string, more: Partial<Link> = {}) =>
 function vf(vfIndex: number, more: Partial<StoredDevice> = {}): StoredDevice {
   const pciAddress = `0000:3b:02.${vfIndex}`;
   const place = { podUid: 'p', podNamespace: 'apps', podName: 'web-0', sandboxId: 's', netnsPath: '/netns/s' };
-  return {
-    pciAddress,
-    pfAddress: pf,
-    vfIndex,
-    pool: 'n',
-    name: `vf-${vfIndex}`,
-    request: 'vf',
-    config: {},
-    attachment: place,
-    ...more,
-  };
+  return storedDevice({ pciAddress, pfAddress: pf, vfIndex, name: `vf-${vfIndex}`, attachment: place, ...more });
 }
 
 const inUserSpace = (vfIndex: number) =>
