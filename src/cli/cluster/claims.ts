@@ -1,3 +1,4 @@
+import { isOfSameDevice } from '../../framework/claimstatus/index.ts';
 import type { AllocatedDevice, AllocatedDeviceStatus, ResourceClaim } from '../../framework/kube/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
@@ -50,11 +51,8 @@ export async function readClaims(
 }
 
 function toDevice(result: AllocatedDevice, statuses: readonly AllocatedDeviceStatus[]): ClusterDevice {
-  const { request, driver, pool, device, shareID } = result;
-  const status = statuses.find((each) => {
-    const isSame = each.driver === driver && each.pool === pool && each.device === device;
-    return isSame && (each.shareID ?? '') === (shareID ?? '');
-  });
+  const { request, pool, device } = result;
+  const status = statuses.find((each) => isOfSameDevice(each, result));
   const { conditions = [], networkData = {} } = status ?? {};
   const isReady = conditions.find(({ type }) => type === 'Ready');
   const { ips = [], ...names } = networkData;

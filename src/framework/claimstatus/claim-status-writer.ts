@@ -10,7 +10,7 @@ import { RateLimit } from '../../lib/rate-limit.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import { isKubeError, type ResourceApi, type ResourceClaim, retryPauseMs } from '../kube/index.ts';
 import { type ClaimIdentity, claimName } from '../metadata/index.ts';
-import { type DeviceStatus, isSameDevice, toAllocatedStatus } from './device-status.ts';
+import { type DeviceStatus, isOfSameDevice, toAllocatedStatus } from './device-status.ts';
 import { ClaimStatusError, toStatusError } from './errors.ts';
 import { type EntryOwner, isOf, type StoredStatus, statusPatch } from './status-patch.ts';
 
@@ -213,7 +213,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
       const { stored } = entry;
       const wanted = devices
         .map((status) => toAllocatedStatus(driver, status, stored.devices ?? [], now))
-        .filter((entry) => stored.allocated.some((each) => isSameDevice(each, entry)));
+        .filter((entry) => stored.allocated.some((each) => isOfSameDevice(each, entry)));
       const patch = statusPatch(stored, this.#options, wanted);
       if (patch.length === 0) return;
       // If the response is lost, the claim has to be read again.

@@ -1,5 +1,6 @@
-import type { AllocatedDeviceStatus, Condition, DeviceKey, StatusCondition } from '../kube/index.ts';
-import type { NetworkDeviceData } from '../metadata/index.ts';
+import { defined } from '../../lib/defined.ts';
+import type { AllocatedDeviceStatus, Condition, DeviceReference, StatusCondition } from '../kube/index.ts';
+import { formatDeviceKey, type NetworkDeviceData } from '../metadata/index.ts';
 
 /** What a claim's status says about one of its devices. */
 export interface DeviceStatus {
@@ -35,8 +36,8 @@ export function toAllocatedStatus(
   now: string,
 ): AllocatedDeviceStatus {
   const { pool, device, shareId, ready, reason, message = '', conditions = [], networkData, data } = status;
-  const entry: AllocatedDeviceStatus = { driver, pool, device, ...(shareId === undefined ? {} : { shareID: shareId }) };
-  const before = known.find((each) => isSameDevice(each, entry))?.conditions ?? [];
+  const entry: AllocatedDeviceStatus = { driver, pool, device, ...defined({ shareID: shareId }) };
+  const before = known.find((each) => isOfSameDevice(each, entry))?.conditions ?? [];
   const isReady: StatusCondition = { type: 'Ready', status: ready ? 'True' : 'False', reason, message };
   const toCondition = (wanted: StatusCondition): Condition => {
     const same = before.find(({ type, status }) => type === wanted.type && status === wanted.status);
@@ -55,7 +56,11 @@ function cutNetworkData({ ips, ...rest }: NetworkDeviceData): NetworkDeviceData 
   return ips === undefined ? rest : { ...rest, ips: [...new Set(ips)].slice(0, maxIps) };
 }
 
-export function isSameDevice(left: DeviceKey, right: DeviceKey): boolean {
-  const isSame = left.driver === right.driver && left.pool === right.pool && left.device === right.device;
-  return isSame && (left.shareID ?? '') === (right.shareID ?? '');
+/** Whether two entries of the API, or an entry and an allocation result, are about one device, and the same share of it. */
+export function isOfSameDevice(one: DeviceReference, other: DeviceReference): boolean {
+  return keyOf(one) === keyOf(other);
+}
+
+function keyOf({ driver, pool, device: name, shareID: shareId }: DeviceReference): string {
+  return formatDeviceKey({ driver, pool, name, ...defined({ shareId }) });
 }

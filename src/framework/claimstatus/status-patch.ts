@@ -1,13 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { AllocatedDeviceStatus, DeviceKey, JsonPatchOperation } from '../kube/index.ts';
-import { isSameDevice } from './device-status.ts';
+import type { AllocatedDeviceStatus, DeviceReference, JsonPatchOperation } from '../kube/index.ts';
+import { isOfSameDevice } from './device-status.ts';
 
 export interface StoredStatus {
   resourceVersion: string;
   /** Entries of all drivers; absent if the claim has none. */
   devices?: AllocatedDeviceStatus[];
   /** Devices that the claim is allocated: the API server refuses entries for any others. */
-  allocated: readonly DeviceKey[];
+  allocated: readonly DeviceReference[];
 }
 
 /** Whose entries a writer keeps. */
@@ -31,18 +31,18 @@ export function statusPatch(
 ): JsonPatchOperation[] {
   const present = [...(devices ?? []).entries()].filter(([, entry]) => isOf(owner, entry));
   const replaced = present.flatMap(([index, entry]): JsonPatchOperation[] => {
-    const next = wanted.find((each) => isSameDevice(each, entry));
+    const next = wanted.find((each) => isOfSameDevice(each, entry));
     if (next === undefined || isWritten(entry, next)) return [];
     return [{ op: 'replace', path: `/status/devices/${index}`, value: withConditionsOfOthers(next, entry) }];
   });
   const removed = present
-    .filter(([, entry]) => !wanted.some((each) => isSameDevice(each, entry)))
+    .filter(([, entry]) => !wanted.some((each) => isOfSameDevice(each, entry)))
     // Last one first: each removal shifts the entries behind it.
     .reverse()
     .map(([index]): JsonPatchOperation => ({ op: 'remove', path: `/status/devices/${index}` }));
   // Two requests of a claim may have the same device, if one of them has admin access.
-  const distinct = wanted.filter((each, index) => wanted.findIndex((other) => isSameDevice(each, other)) === index);
-  const added = distinct.filter((each) => !present.some(([, entry]) => isSameDevice(each, entry)));
+  const distinct = wanted.filter((each, index) => wanted.findIndex((other) => isOfSameDevice(each, other)) === index);
+  const added = distinct.filter((each) => !present.some(([, entry]) => isOfSameDevice(each, entry)));
   const changes = [...replaced, ...removed, ...additions(added, devices !== undefined)];
   // The indexes are those of this version: for any other version the API server answers with a conflict.
   return changes.length === 0
@@ -50,7 +50,7 @@ export function statusPatch(
     : [{ op: 'replace', path: '/metadata/resourceVersion', value: resourceVersion }, ...changes];
 }
 
-export function isOf({ driver, pool }: EntryOwner, entry: DeviceKey): boolean {
+export function isOf({ driver, pool }: EntryOwner, entry: DeviceReference): boolean {
   return entry.driver === driver && (pool === undefined || entry.pool === pool);
 }
 

@@ -22,7 +22,7 @@ export type {
   AllocatedDeviceStatus,
   Condition,
   DeviceClass,
-  DeviceKey,
+  DeviceReference,
   JsonPatchOperation,
   KubeList,
   ObjectMeta,

@@ -39,8 +39,8 @@ export interface Condition extends StatusCondition {
   lastTransitionTime: string;
 }
 
-/** Identifies a device, or a share of one. Source: list map keys of `status.devices`. */
-export interface DeviceKey {
+/** Names a device, or a share of one, as the API does. Source: list map keys of `status.devices`. */
+export interface DeviceReference {
   driver: string;
   pool: string;
   device: string;
@@ -48,7 +48,7 @@ export interface DeviceKey {
 }
 
 /** One entry of a claim's `status.devices`. Source: resource.k8s.io/v1 `AllocatedDeviceStatus`. */
-export interface AllocatedDeviceStatus extends DeviceKey {
+export interface AllocatedDeviceStatus extends DeviceReference {
   conditions?: Condition[];
   data?: object;
   networkData?: { interfaceName?: string; ips?: string[]; hardwareAddress?: string };
@@ -77,13 +77,9 @@ export interface AllocatedConfiguration {
 }
 
 /** Source: resource.k8s.io/v1 `DeviceRequestAllocationResult`. */
-export interface AllocatedDevice {
+export interface AllocatedDevice extends DeviceReference {
   request: string;
-  driver: string;
-  pool: string;
-  device: string;
   adminAccess?: boolean;
-  shareID?: string;
   /** Quantities, such as `1Gi`. */
   consumedCapacity?: Record<string, string>;
 }

@@ -2,6 +2,7 @@ import { defined } from '../../lib/defined.ts';
 import {
   baseRequest,
   claimName,
+  type DeviceName,
   type PreparedContent,
   type PreparedRecord,
   type RequestRecord,
@@ -40,7 +41,7 @@ export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, prep
       const base = baseRequest(name);
       const [extendedResources, sharers] = [claim.extendedResources?.get(base), claim.sharers?.get(base)];
       requests[base] ??= { name, devices: [], ...defined({ extendedResources, sharers }) };
-      requests[base].devices.push({ pool: device.poolName, name: device.deviceName });
+      requests[base].devices.push(nameOf(device));
       contents.set(base, withDevice(contents.get(base), driver, device));
     }
   }
@@ -80,8 +81,12 @@ function checkDevice(
     throw refuse(`device ${device.deviceName} is for request ${reference}, which is not allocated`);
 }
 
+function nameOf({ poolName: pool, deviceName: name, shareId }: PreparedDevice): DeviceName {
+  return { pool, name, ...defined({ shareId }) };
+}
+
 /** One deferred device defers its whole request: without it the file would be incomplete. */
 function withDevice(content: PreparedContent | undefined, driver: string, device: PreparedDevice): PreparedContent {
   if (content === 'deferred' || device.metadata === 'deferred') return 'deferred';
-  return [...(content ?? []), { driver, pool: device.poolName, name: device.deviceName, ...device.metadata }];
+  return [...(content ?? []), { driver, ...nameOf(device), ...device.metadata }];
 }

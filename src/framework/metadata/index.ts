@@ -1,5 +1,6 @@
 export { type MetadataVersion, metadataVersions } from './document/codec.ts';
 export { type DecodedMetadata, decodeMetadata, decodeStream } from './document/decode.ts';
+export { type DeviceKey, type DeviceName, findDevice, formatDeviceKey, isSameDevice } from './document/device-key.ts';
 export {
   baseRequest,
   type ClaimIdentity,
@@ -18,7 +19,6 @@ export { type ClaimMetadataOptions, readLayoutsInUse } from './files/claim-dirs.
 export { ClaimMetadata, type MetadataUpdate } from './files/claim-metadata.ts';
 export type {
   ClaimRecord,
-  DeviceName,
   PreparedContent,
   PreparedRecord,
   RequestRecord,

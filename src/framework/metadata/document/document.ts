@@ -1,3 +1,5 @@
+import type { DeviceKey } from './device-key.ts';
+
 /**
  * One attribute value: exactly one member is set. Shape of resource.k8s.io/v1 `DeviceAttribute`, list kinds included.
  * Integers have 64 bits in the API: a `number` where that is exact (up to 2^53 - 1 either way), a `bigint` beyond.
@@ -25,11 +27,8 @@ export interface NetworkDeviceData {
   hardwareAddress?: string;
 }
 
-/** Metadata of one device of a request, as a container gets it. */
-export interface DeviceMetadata {
-  driver: string;
-  pool: string;
-  name: string;
+/** Metadata of one device of a request, as a container gets it: without the share, for which KEP-5304 has no field. */
+export interface DeviceMetadata extends DeviceKey {
   attributes?: DeviceAttributes;
   networkData?: NetworkDeviceData;
 }

@@ -1,4 +1,5 @@
 import type { MetadataVersion } from '../document/codec.ts';
+import type { DeviceName } from '../document/device-key.ts';
 import type { ClaimIdentity, DeviceAttributes } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import { type GateHook, isGateOf } from '../gate/gate.ts';
@@ -7,7 +8,6 @@ import { defaultHostDirs, type HostDirs, type Layout, type LayoutName, type Shar
 import { metadataDirName } from '../layouts/layout-v1.ts';
 import type { ContainerEdits } from './cdi.ts';
 import { variableOf } from './claim-files.ts';
-import type { DeviceName } from './claim-record.ts';
 import { type ClaimRecords, RecordFiles } from './claim-records.ts';
 import { ClaimStates } from './claim-states.ts';
 import { containerFilesOf } from './container-files.ts';

@@ -1,10 +1,5 @@
+import type { DeviceName } from '../document/device-key.ts';
 import type { ClaimIdentity, DeviceMetadata } from '../document/document.ts';
-
-/** A device as a driver names it. */
-export interface DeviceName {
-  pool: string;
-  name: string;
-}
 
 /** One request of a prepared claim. */
 export interface RequestRecord {

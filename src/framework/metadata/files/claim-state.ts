@@ -71,6 +71,7 @@ const stateSchema = z.object({
         z.object({
           pool: z.string(),
           name: z.string(),
+          shareId: z.string().optional(),
           attributes: z
             .unknown()
             .optional()
@@ -82,7 +83,7 @@ const stateSchema = z.object({
       generation: z.int(),
       content: z
         .object({
-          devices: z.array(z.unknown().transform((value) => decodeDevice(value, 'device'))),
+          devices: z.array(z.unknown().transform(decodeRecorded)),
           since: z.string(),
         })
         .optional(),
@@ -92,6 +93,12 @@ const stateSchema = z.object({
   servedBy: z.string().nullable(),
   opening: z.object({ sandboxId: z.string(), requests: z.array(z.string()) }).optional(),
 });
+
+/** As in a metadata document, which does not have the share. */
+function decodeRecorded(value: unknown): DeviceMetadata {
+  const { shareId } = z.object({ shareId: z.string().optional() }).parse(value);
+  return { ...decodeDevice(value, 'device'), ...defined({ shareId }) };
+}
 
 export function formatClaimState(state: ClaimState): string {
   const text = `${formatGoJson({ schema, ...state })}\n`;

@@ -1,3 +1,4 @@
+import { findDevice, formatDeviceKey } from '../document/device-key.ts';
 import { baseRequest, type ClaimIdentity, claimName, type DeviceMetadata } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import { type ClaimState, findRequest, type RequestState } from './claim-state.ts';
@@ -26,10 +27,8 @@ export function checkOwnership(state: ClaimState, target: UpdateTarget): void {
     throw refuse(`request ${request} is not prepared, ${prepared.name} is`);
   }
   for (const device of devices) {
-    const owned = prepared.devices.some(({ pool, name }) => pool === device.pool && name === device.name);
-    if (device.driver !== driver || !owned) {
-      const name = `${device.driver}/${device.pool}/${device.name}`;
-      throw refuse(`device ${name} is not prepared for request ${request}`, device.name);
+    if (device.driver !== driver || findDevice(prepared.devices, device) === undefined) {
+      throw refuse(`device ${formatDeviceKey(device)} is not prepared for request ${request}`, device.name);
     }
   }
 }

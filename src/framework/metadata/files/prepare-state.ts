@@ -1,11 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
 import { defined } from '../../../lib/defined.ts';
 import { encodeObject, type MetadataVersion, metadataVersions } from '../document/codec.ts';
+import { type DeviceName, findDevice, isSameDevice } from '../document/device-key.ts';
 import type { DeviceAttributes, DeviceMetadata } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import type { LayoutName } from '../layouts/layout.ts';
 import { pathPart } from '../layouts/paths.ts';
-import type { ClaimRecord, DeviceName, PreparedContent, RequestRecord } from './claim-record.ts';
+import type { ClaimRecord, PreparedContent, RequestRecord } from './claim-record.ts';
 import { type ClaimState, findRequest, type RequestState } from './claim-state.ts';
 
 /** Input for preparing a claim. */
@@ -62,10 +63,7 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
 
 /** Whether a request was prepared with other devices than now: the claim was deallocated meanwhile. */
 function hasOtherDevices({ requests }: ClaimRecord, kept: ClaimState): boolean {
-  const names = (devices: readonly DeviceName[] = []) => devices.map(({ pool, name }) => `${pool}/${name}`);
-  return Object.entries(kept.requests).some(
-    ([base, { devices }]) => !isDeepStrictEqual(names(requests[base]?.devices), names(devices)),
-  );
+  return Object.entries(kept.requests).some(([base, { devices }]) => !areSame(requests[base]?.devices ?? [], devices));
 }
 
 /** Containers may read those that the claim has already. @returns `undefined` for all */
@@ -83,11 +81,10 @@ function prepareRequest(
 ): RequestState {
   const given = prepared === 'deferred' ? [] : prepared;
   const published = devices.map((device) => ({
-    pool: device.pool,
-    name: device.name,
+    ...device,
     attributes: {
-      ...(attributesOf(device) ?? find(kept?.devices, device)?.attributes),
-      ...find(given, device)?.attributes,
+      ...(attributesOf(device) ?? findDevice(kept?.devices, device)?.attributes),
+      ...findDevice(given, device)?.attributes,
     },
   }));
   const request: RequestState = {
@@ -100,7 +97,7 @@ function prepareRequest(
   if (prepared === 'deferred') {
     return { ...request, ...defined({ content: known, isGated: isGated || undefined }) };
   }
-  const merged = given.map((device) => mergeDevice(find(known?.devices, device), device));
+  const merged = given.map((device) => mergeDevice(findDevice(known?.devices, device), device));
   return withContent({ ...request, ...defined({ content: kept?.content }) }, merged, now);
 }
 
@@ -114,10 +111,6 @@ export function withContent(request: RequestState, devices: DeviceMetadata[], no
   return { ...request, generation: generation + 1, content: { devices, since: content?.since ?? formatTime(now) } };
 }
 
-function find<T extends DeviceName>(devices: readonly T[] | undefined, device: DeviceName): T | undefined {
-  return devices?.find(({ pool, name }) => pool === device.pool && name === device.name);
-}
-
 /** If a driver knows less at the next prepare than it reported in an update, the known values stay. */
 function mergeDevice(known: DeviceMetadata | undefined, given: DeviceMetadata): DeviceMetadata {
   const attributes = { ...known?.attributes, ...given.attributes };
@@ -125,7 +118,12 @@ function mergeDevice(known: DeviceMetadata | undefined, given: DeviceMetadata): 
 }
 
 function looksSame(request: string, some: DeviceMetadata[], others: DeviceMetadata[]): boolean {
-  return isDeepStrictEqual(some, others) || textOf(request, some) === textOf(request, others);
+  if (isDeepStrictEqual(some, others)) return true;
+  return areSame(some, others) && textOf(request, some) === textOf(request, others);
+}
+
+function areSame(some: readonly DeviceName[], others: readonly DeviceName[]): boolean {
+  return some.length === others.length && some.every((device, index) => isSameDevice(device, others[index]!));
 }
 
 /** Equal for devices that look the same in a file. */

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { defined } from '../../../lib/defined.ts';
 import { formatAttributeStrings, mapAttributes, type PlainValue } from '../document/attribute.ts';
 import { formatNetworkData } from '../document/codec.ts';
+import { findDevice } from '../document/device-key.ts';
 import { claimName, type DeviceAttributes, type DeviceMetadata } from '../document/document.ts';
 import { formatGoJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
@@ -62,7 +63,7 @@ function parseOrUndefined(text = ''): unknown {
 
 function formatDevice(device: DeviceMetadata, published: readonly PublishedDevice[], readySince: string | undefined) {
   const { name, driver, pool, attributes = {}, networkData } = device;
-  const known = published.find((each) => each.pool === pool && each.name === name)?.attributes ?? {};
+  const known = findDevice(published, device)?.attributes ?? {};
   return {
     name,
     driver,

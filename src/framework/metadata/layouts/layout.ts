@@ -1,5 +1,6 @@
 import { defined } from '../../../lib/defined.ts';
 import type { MetadataVersion } from '../document/codec.ts';
+import type { DeviceName } from '../document/device-key.ts';
 import { baseRequest, type ClaimIdentity, type DeviceAttributes, type MetadataDocument } from '../document/document.ts';
 import type { HostFile } from '../files/host-file.ts';
 import { pathPart } from './paths.ts';
@@ -42,9 +43,7 @@ export interface RequestPlace extends NamedRequest {
   podUid?: string;
 }
 
-export interface PublishedDevice {
-  pool: string;
-  name: string;
+export interface PublishedDevice extends DeviceName {
   /** Those of its ResourceSlice, overridden by those that the driver gave at prepare. */
   attributes: DeviceAttributes;
 }

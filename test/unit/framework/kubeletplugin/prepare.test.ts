@@ -201,6 +201,16 @@ describe('NodePrepareResources', () => {
     expect(before.claims[wire.uid]?.devices[0]).not.toHaveProperty('shareId');
   });
 
+  it('passes on two shares of one device that one claim is allocated, each by itself', async ({ own: bench }) => {
+    const shares = ['0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001', '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0002'];
+    const requests = shares.map((shareID, n) => ({ name: `nic-${n}`, devices: [{ device: 'dev-1', shareID }] }));
+    const { wire } = bench.addPod('a', { requests });
+    const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([wire]);
+    expect(claims[wire.uid]?.devices).toMatchObject(
+      shares.map((shareId, n) => ({ requestNames: [`nic-${n}`], deviceName: 'dev-1', shareId })),
+    );
+  });
+
   it('facts §2.5: serves v1beta1 beside v1 for prepare and unprepare', async ({ own: bench }) => {
     const { wire } = bench.addPod('a');
     using old = new DraClient(join(bench.dataDir(), 'dra.sock'), 'v1beta1.DRAPlugin');

@@ -1,0 +1,70 @@
+import { appendFileSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  ClaimMetadata,
+  type DeviceMetadata,
+  decodeMetadata,
+  layouts,
+} from '../../../../../src/framework/metadata/index.ts';
+import { tempDir } from '../../../../doubles/temp-dir.ts';
+
+const driver = 'sriov.netdra.dev';
+const claim = { namespace: 'default', name: 'fast-net', uid: '1a-uid' };
+const shareOf = (shareId: string) => ({ pool: 'node-1', name: 'nic', shareId });
+const inPod = (shareId: string, interfaceName: string): DeviceMetadata => {
+  return { driver, ...shareOf(shareId), networkData: { interfaceName } };
+};
+
+describe('ClaimMetadata with two shares of one device in a request', () => {
+  let dir: ReturnType<typeof tempDir>;
+  let metadata: ClaimMetadata;
+  beforeEach(() => {
+    dir = tempDir();
+    const dirs = { dataDir: dir.path, cdiDir: join(dir.path, 'cdi') };
+    metadata = new ClaimMetadata({ enabled: true, driver, layouts: [layouts.v1], ...dirs });
+  });
+  afterEach(() => dir[Symbol.dispose]());
+
+  const prepare = (shares: string[], known: DeviceMetadata[] | 'deferred' = 'deferred') => {
+    const requests = { nics: { name: 'nics', devices: shares.map(shareOf) } };
+    return metadata.prepare({ claim, requests }, new Map([['nics', known]]));
+  };
+  const inFile = () => {
+    const text = readFileSync(join(dir.path, 'dra-device-metadata/default_fast-net/nics/metadata.json'), 'utf8');
+    return decodeMetadata(text).requests[0]?.devices;
+  };
+
+  it('writes an entry for each, without the share, and keeps them apart when the claim is prepared again', async () => {
+    await prepare(['a', 'b']);
+    await metadata.update(claim, 'nics', [inPod('a', 'net1'), inPod('b', 'net2')], 's1');
+    // A text that was not read before: the record is parsed.
+    appendFileSync(join(dir.path, 'dra-device-metadata/default_fast-net/claim.json'), '\n');
+    // The driver knows no network data yet.
+    const bare = ['a', 'b'].map((shareId) => ({ driver, ...shareOf(shareId) }));
+    await prepare(['a', 'b'], bare);
+    expect(metadata.read(claim, 'nics')).toMatchObject({
+      generation: 1,
+      devices: [inPod('a', 'net1'), inPod('b', 'net2')],
+    });
+    const entry = { driver, pool: 'node-1', name: 'nic' };
+    expect(inFile()).toEqual([
+      { ...entry, networkData: { interfaceName: 'net1' } },
+      { ...entry, networkData: { interfaceName: 'net2' } },
+    ]);
+  });
+
+  it('takes no update about a share that is not prepared', async () => {
+    await prepare(['a', 'b']);
+    await expect(metadata.update(claim, 'nics', [inPod('a', 'net1'), inPod('c', 'net2')])).rejects.toThrow(
+      'device sriov.netdra.dev/node-1/nic@c is not prepared for request nics',
+    );
+  });
+
+  it('hides the content of a share when the claim is allocated another one', async () => {
+    await prepare(['a', 'b']);
+    await metadata.update(claim, 'nics', [inPod('a', 'net1'), inPod('b', 'net2')], 's1');
+    await prepare(['a', 'c']);
+    expect(metadata.read(claim, 'nics')).toBeUndefined();
+  });
+});
