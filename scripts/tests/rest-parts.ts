@@ -14,7 +14,7 @@ import { repository, runCommand } from '../run-command.ts';
 import { compiler, debian, type FailedCase, type Part, root, x86 } from './part.ts';
 import { selectCases } from './results.ts';
 import { print, type Stage } from './run.ts';
-import { onNode, restOfSimulation } from './short-parts.ts';
+import { integration, onNode, restOfSimulation, units } from './short-parts.ts';
 
 const note = (line: string) => print(`netdra: ${line}`);
 const cacheDir = cacheFolder(process.env);
@@ -172,13 +172,24 @@ const cards: Part = {
   needs: [],
 };
 
+/** Runs a part of `npm test` without root, where the tests skip other cases and the kernel refuses more. */
+function asOrdinaryUser(part: Part): Part {
+  return {
+    ...part,
+    name: `${part.name}, ordinary user`,
+    command: ['bash', 'scripts/ordinary-user.sh', ...part.command],
+    seconds: part.seconds + 15,
+    needs: [...part.needs, root],
+  };
+}
+
 /**
  * Parts of `npm run test:all` beside those of `npm test`. The longest come first, so that both lanes end at about the same time.
  * The two machines that QEMU emulates share a lane, since each takes a processor. On two processors a third lane saves no time,
  * and slows the parts down so much that waits in them time out.
  */
 export const restStages: readonly Stage[] = [
-  [[restOfSimulation]],
+  [[restOfSimulation], [asOrdinaryUser(units), asOrdinaryUser(integration)]],
   [
     [machine, faults, kind, machineWithKubelet, site],
     [newestCluster, release, oldestCluster, upgrade, tools, neighbours, cards],

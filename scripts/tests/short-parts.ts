@@ -30,7 +30,7 @@ export const units: Part = {
   needs: [],
 };
 
-const integration: Part = {
+export const integration: Part = {
   name: 'integration',
   versions: 'the kernel of this machine',
   command: onNode('--project', 'integration'),
