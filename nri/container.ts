@@ -1,11 +1,11 @@
 import { type LinuxNamespace, parseNamespaces, withoutEmpty } from './pod.ts';
 import type { WireContainer } from './wire.ts';
 
-/** States, in the order of the runtime's numbers. */
+/** Container states, in the order of the runtime's numbers. */
 const states = ['unknown', 'created', 'paused', 'running', 'stopped'] as const;
 export type ContainerState = (typeof states)[number];
 
-/** A container as the runtime reports it when a plugin connects. What a runtime leaves out is empty, never absent. */
+/** A container as the runtime reports it when a plugin connects. Fields that the runtime omits are empty, never absent. */
 export interface Container {
   id: string;
   /** `PodSandbox.id` of the pod it belongs to. */
@@ -22,11 +22,14 @@ export interface Container {
   createRuntimeHooks: { path: string; args: string[] }[];
   namespaces: LinuxNamespace[];
   cgroupsPath: string;
-  /** CPUs and memory nodes that it may use, as lists such as `0-3,8`; empty: all. `shares` is 0 if it has no weight. */
+  /**
+   * CPUs and memory nodes that the container may use, as lists such as `0-3,8`; empty: all. `shares` is 0 if the container
+   * has no CPU weight.
+   */
   cpu: { shares: number; cpus: string; mems: string };
-  /** On the host; 0 if it is not running. */
+  /** PID on the host; 0 if the container is not running. */
   pid: number;
-  /** Nanoseconds since 1970, rounded to the precision of a number (some 200 ns); 0 if it has not happened. */
+  /** Nanoseconds since 1970, rounded to the precision of a number (some 200 ns); 0 if the container was not created yet. */
   createdAtNs: number;
   startedAtNs: number;
   finishedAtNs: number;
@@ -37,7 +40,7 @@ export interface Container {
 
 const empty = { id: '', podSandboxId: '', name: '', args: [], env: [], pid: 0, exitCode: 0 };
 
-/** Fills in fields that are absent on the wire. */
+/** Parses a container, filling in fields that are absent on the wire. */
 export function parseContainer(message: WireContainer): Container {
   const { linux = {}, hooks = {}, createdAt = 0, startedAt = 0, finishedAt = 0, ...wire } = message;
   const { cpu = {} } = linux.resources ?? {};
@@ -59,7 +62,7 @@ export function parseContainer(message: WireContainer): Container {
   };
 }
 
-/** The reverse, for the runtime's side: empty fields are left out, as in Go. */
+/** Formats a container for the runtime's side of the wire: empty fields are left out, as in Go. */
 export function formatContainer(container: Partial<Container>): WireContainer {
   const { state, namespaces, cgroupsPath, createdAtNs, startedAtNs, finishedAtNs, cdiDevices, mounts, ...others } =
     container;

@@ -7,7 +7,7 @@ export async function dial(path: string, signal: AbortSignal): Promise<Socket> {
   signal.throwIfAborted();
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();
   const socket = createConnection({ path }, () => resolve(socket));
-  // Stays on the socket: without a listener an error before the next owner takes over would end the process.
+  // Stays on the socket: an error without a listener would end the process before the next owner adds its own.
   socket.on('error', (cause) => {
     const hint = 'is NRI enabled in the runtime, and the directory of its socket mounted (not the socket itself)?';
     reject(new NriError('not-connected', `cannot connect to ${path}: ${cause.message}`, { cause, hint }));
@@ -20,7 +20,7 @@ export async function dial(path: string, signal: AbortSignal): Promise<Socket> {
 }
 
 /**
- * The socket that a runtime hands to a plugin that it started itself.
+ * Adopts the socket that a runtime hands to a plugin that it started itself.
  * @throws NriError `not-connected` if the descriptor is not a socket
  */
 export function adoptSocket(fd: number): Socket {

@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 
 export interface NriErrorDetails {
   cause?: unknown;
-  /** What the reader can do about it, as a clause. */
+  /** What the user can do about the error, as a clause. */
   hint?: string;
 }
 
@@ -22,14 +22,14 @@ export class NriError extends Error {
   }
 }
 
-/** `connection-closed`: nothing more can be sent or received. `cause` says why, when something went wrong. */
+/** `connection-closed`: the connection can neither send nor receive any more. `cause` is the failure that closed it, if any. */
 export class ConnectionClosedError extends NriError {
   constructor(subject: string, cause?: unknown) {
     super('connection-closed', `${subject} is closed`, { cause });
   }
 }
 
-/** `bad-option`: an option that could never work. Raised before anything is opened. */
+/** `bad-option`: an option with an invalid value. Thrown before anything is opened. */
 export class OptionError extends NriError {
   constructor(option: string, message: string, details: NriErrorDetails = {}) {
     super('bad-option', `option ${option}: ${message}`, details);

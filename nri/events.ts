@@ -4,7 +4,7 @@ export type PodEventName = keyof typeof PodEvent;
 
 export const podEventNames = Object.keys(PodEvent) as PodEventName[];
 
-/** Events that a plugin can subscribe to here. NRI has ten more, all but two of them about containers. */
+/** Events that a plugin of this library can subscribe to. NRI has ten more, eight of them about containers. */
 export const SubscribedEvent = { ...PodEvent, createContainer: 4 } as const;
 export type EventName = keyof typeof SubscribedEvent;
 
@@ -20,11 +20,9 @@ export function eventBit(event: number): number {
 }
 
 /**
- * The subscription for a plugin that handles these events.
- *
- * Never 0, which requests all events that the runtime knows, including those of containers: a plugin that handles no
- * event is subscribed to the rarest one, which is answered on its behalf. Nor a bit that an old runtime does not know:
- * that would end the registration.
+ * Returns the subscription for a plugin that handles these events. The mask is never 0, which would subscribe the plugin to
+ * all events, including those of containers. A plugin without handlers is subscribed to the rarest event, which the library
+ * answers. The mask contains no bit that an old runtime does not know: such a bit would end the registration.
  * Source: containerd/nri pkg/api/event.go.
  */
 export function eventMask(handled: readonly EventName[]): number {
@@ -32,7 +30,7 @@ export function eventMask(handled: readonly EventName[]): number {
   return mask === 0 ? eventBit(PodEvent.removePodSandbox) : mask;
 }
 
-/** The method of the plugin that a runtime calls for an event: `RunPodSandbox`. */
+/** Returns the plugin method that a runtime calls for an event: `RunPodSandbox`. */
 export function methodOf(event: EventName): string {
   return `${event[0]?.toUpperCase()}${event.slice(1)}`;
 }

@@ -2,20 +2,20 @@ const nothing = Buffer.alloc(0);
 
 export interface FrameFormat {
   headerBytes: number;
-  /** Where the header has the length of the body: u32, big endian. */
+  /** Offset of the body's length in the header: u32, big endian. */
   lengthAt: number;
   maxBodyBytes: number;
 }
 
 /**
- * Finds the frames in a stream of bytes, however it is split. Each body is collected in place: joining the pieces anew for
- * each chunk would copy a 4 MiB message a thousand times.
+ * Finds the frames in a stream of bytes, however it is split. Each body is collected in place: concatenating the chunks
+ * each time would copy a 4 MiB message a thousand times.
  */
 export class FrameReader {
   readonly #format: FrameFormat;
   readonly #header: Buffer;
   #body: Buffer | undefined;
-  /** Of the header, or of the body once there is one. */
+  /** Bytes received of the header, or of the body once the header is complete. */
   #filledBytes = 0;
   #skipBytes = 0;
 
@@ -26,7 +26,7 @@ export class FrameReader {
 
   /**
    * @param onFrame called for each frame that `chunk` completes, in order; the header is overwritten later, the body is not
-   * @param onTooLong called when a header announces too much, before anything is allocated for it; its body is skipped
+   * @param onTooLong called when a header announces a body over the limit, before memory is allocated; the body is skipped
    */
   push(
     chunk: Uint8Array,

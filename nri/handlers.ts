@@ -3,20 +3,20 @@ import type { PodSandbox } from './pod.ts';
 import type { RuntimeInfo } from './runtime-info.ts';
 
 export interface CallContext {
-  /** How long the runtime waits for the answer, from when it asked. After that it continues as if all were well. */
+  /** How long the runtime waits for the answer, from when it sent the event. After that it proceeds without the answer. */
   timeoutMs: number;
   /** Aborts when an answer is no longer useful: shortly before the time limit, or when the connection is lost. */
   signal: AbortSignal;
 }
 
-/** @throws any error: the runtime gets its message as the reason of the refusal, and stays connected */
+/** @throws any error: the runtime reports its message as the reason of the refusal, and the plugin stays connected */
 export type PodHandler = (pod: PodSandbox, context: CallContext) => void | Promise<void>;
 
-/** What the runtime is to change about a container before it creates it. */
+/** Changes that the runtime makes to a container before it creates it. */
 export interface ContainerAdjustment {
-  /** Variables to set, in place of those of the same names. */
+  /** Environment variables; one replaces the container's variable of the same name. */
   env?: { name: string; value: string }[];
-  /** Mounts to add, in place of those with the same destinations. */
+  /** Mounts; one replaces the container's mount with the same destination. */
   mounts?: Container['mounts'];
 }
 
@@ -28,8 +28,8 @@ export type ContainerHandler = (
 ) => void | Promise<void> | ContainerAdjustment | undefined | Promise<ContainerAdjustment | undefined>;
 
 /**
- * A plugin's handlers. It is subscribed to the events that have a handler here. Any event may come for any sandbox at
- * any time: be ready for a stop or a removal without an earlier run, for a removal without a stop, and for repeats.
+ * A plugin's event handlers. The plugin is subscribed to the events that have a handler. Any event can arrive for any
+ * sandbox at any time: expect a stop or removal without an earlier run, a removal without a stop, and repeated events.
  */
 export interface PluginHandlers {
   /**
@@ -38,24 +38,27 @@ export interface PluginHandlers {
    */
   configure?(runtime: RuntimeInfo, config: string): void | Promise<void>;
   /**
-   * Lists what exists already, once for each connection. The runtime has already been answered: the handler may take
-   * its time, pod events may come meanwhile, and an error is only logged. Not called in a process that a runtime with
-   * NRI before v0.7 (containerd up to 1.7.25) started itself.
+   * Receives the existing pods and containers, once for each connection. The runtime has already been answered: the handler
+   * may take its time, pod events can arrive meanwhile, and an error is only logged. Not called in a process that a runtime
+   * with NRI before v0.7 (containerd up to 1.7.25) started itself.
    */
   synchronize?(pods: PodSandbox[], containers: Container[]): void | Promise<void>;
   /** The sandbox exists, with its network, and has no container yet. An error keeps the pod from starting. */
   runPodSandbox?: PodHandler;
   /** containerd ignores an error; CRI-O then does not stop the pod, and the kubelet retries. */
   stopPodSandbox?: PodHandler;
-  /** Both ignore an error. */
+  /** Runtimes ignore errors. */
   removePodSandbox?: PodHandler;
   /**
-   * A container is about to be created. An error refuses it, and the kubelet retries with the message as its reason.
-   * The runtime refuses a container of which two plugins change the same variable or mount. Subscribing to this costs a call for
-   * every container of the node.
+   * A container is about to be created. An error refuses it, and the kubelet retries with the message as its reason. The
+   * runtime refuses a container if two plugins change the same variable or mount. A subscription costs one call for every
+   * container of the node.
    */
   createContainer?: ContainerHandler;
   connected?(runtime: RuntimeInfo): void;
-  /** No more events arrive; those missed are lost. Only after `connected`. `error` says why, if anything went wrong. */
+  /**
+   * The connection has ended; events are lost until the next one. Called only after `connected`. `error` is the failure, if
+   * any.
+   */
   disconnected?(error: Error | undefined): void;
 }

@@ -9,7 +9,7 @@ export { Mux, type MuxOptions } from './mux/mux.ts';
 export { createPlugin, type Plugin } from './plugin.ts';
 export { type BackoffOptions, defaultSocketPath, type FailurePolicy, type PluginOptions } from './plugin-options.ts';
 export type { LinuxNamespace, PodSandbox } from './pod.ts';
-// The layers below, for other ttrpc services and for tests. Their shape may change: pin the exact version.
+// The layers below, for other ttrpc services and for tests. Their API may change: pin the exact version.
 export { defaultProtoDir } from './proto.ts';
 export type { RuntimeInfo } from './runtime-info.ts';
 export type { Channel, ChannelReceiver } from './ttrpc/channel.ts';

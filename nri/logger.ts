@@ -1,4 +1,4 @@
-/** The stub's logger interface: fields first, then a constant message. A pino logger satisfies it as it is. */
+/** Logger that the library writes to: fields first, then a constant message. A pino logger has this shape. */
 export interface Logger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;

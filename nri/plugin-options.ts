@@ -8,17 +8,15 @@ export const defaultSocketPath = '/var/run/nri/nri.sock';
 export interface PluginOptions {
   /** Name under which the runtime knows the plugin: letters, digits and `_.+-`. Default: `NRI_PLUGIN_NAME` of `env`. */
   name?: string;
-  /**
-   * Two digits: the position among the runtime's plugins; lower ones are called first. Default: `NRI_PLUGIN_IDX` of `env`.
-   */
+  /** Two digits: the position among the runtime's plugins; lower ones are called first. Default: `NRI_PLUGIN_IDX` of `env`. */
   index?: string;
   handlers: PluginHandlers;
   /** The runtime's socket. Default `/var/run/nri/nri.sock`. It is recreated when the runtime starts. */
   socketPath?: string;
   /**
-   * The environment, e.g. `process.env`. A runtime that starts the plugin itself names an open socket's descriptor in
-   * it (`NRI_PLUGIN_SOCKET`), which is then used instead of `socketPath`, without reconnecting. The runtime, and manifests of other
-   * plugins, also set name and index there (`NRI_PLUGIN_NAME`, `NRI_PLUGIN_IDX`). Absent: ignored.
+   * Environment variables, e.g. `process.env`. Absent: ignored. A runtime that starts the plugin itself passes the
+   * descriptor of an open socket in `NRI_PLUGIN_SOCKET`: the plugin then uses that socket instead of `socketPath` and does
+   * not reconnect. `NRI_PLUGIN_NAME` and `NRI_PLUGIN_IDX` set name and index.
    */
   env?: Readonly<Record<string, string | undefined>>;
   logger?: Logger;
@@ -26,58 +24,64 @@ export interface PluginOptions {
   /** How long the runtime may take to answer the registration, ms. Default 5000. */
   registrationTimeoutMs?: number;
   /**
-   * How long the runtime may withhold its pods after the registration before this is logged, ms. Default 10000. The
-   * plugin keeps waiting all the same.
+   * How long the runtime may take to send its pods after the registration before this is logged, ms. Default 10000. The
+   * plugin keeps waiting.
    */
   syncPatienceMs?: number;
   /**
-   * If a handler is not done this long before the runtime's own time limit, the stub refuses the event, ms (at half of
-   * the limit if that is later). Default 100. After the limit the runtime would drop the plugin and continue with the
-   * pod as if the handler had agreed.
+   * How long before the runtime's time limit the library refuses an event whose handler has not finished, ms (at half of
+   * the limit if that is later). Default 100. After the limit the runtime would drop the plugin and continue with the pod
+   * as if the handler had agreed.
    */
   answerBeforeDeadlineMs?: number;
-  /** What the runtime does when an event is not answered in time all the same. Default: both fields are false. */
+  /** What the runtime does with an event that is not answered in time. Default: both fields are false. */
   failurePolicy?: FailurePolicy;
-  /** How long disposing waits for handlers to answer, and then again for them to heed their signal, ms. Default 2000. */
+  /**
+   * How long disposing waits for handlers to answer, and then again for them to react to their aborted signal, ms. Default
+   * 2000.
+   */
   disposeTimeoutMs?: number;
   /** Directory of `ttrpc.proto` and `nri.proto`. Required where this code is bundled. */
   protoDir?: string;
 }
 
 /**
- * What the runtime does with an event that the plugin does not answer in time, for example because its event loop was blocked. It
- * holds for all events that the plugin is subscribed to, also those that end a pod. NRI v0.12.4 and later;
+ * What the runtime does with an event that the plugin does not answer in time, for example because its event loop was
+ * blocked. Applies to all events that the plugin is subscribed to, including those that end a pod. NRI v0.12.4 and later;
  * older runtimes ignore it.
  */
 export interface FailurePolicy {
-  /** Refuses it, also when the connection is lost while the runtime waits. Default `false`: continues as if the handler had agreed. */
+  /**
+   * Refuses the event, also when the connection is lost while the runtime waits. Default `false`: proceeds without the
+   * answer.
+   */
   failRequest?: boolean;
-  /** Keeps the plugin connected, and asks it about the next event. Default `false`: closes its connection. */
+  /** Keeps the plugin connected for the next event. Default `false`: closes its connection. */
   keepConnected?: boolean;
 }
 
-/** Delays before reconnecting. Each is between half of its bound and the bound itself. */
+/** Delays before reconnecting. Each delay is random, between half of its bound and the bound. */
 export interface BackoffOptions {
-  /** Bound of the first delay, ms. Default 250. It doubles each time. */
+  /** Bound of the first delay, ms. Default 250. The bound doubles with each attempt. */
   initialMs?: number;
   /** Bound of delays after a connection that was refused or lost, ms. Default 30000. */
   maxMs?: number;
   /** Bound of delays while nothing listens on the socket, where attempts do no harm, ms. Default 2000. */
   dialMaxMs?: number;
-  /** A connection that received events for so long counts as good: the next delay is a first one, ms. Default 10000. */
+  /** Time for which a connection must receive events to reset the delays to the first one, ms. Default 10000. */
   stableAfterMs?: number;
   /** A number from 0 up to, but not including, 1. Default `Math.random`. */
   random?: () => number;
 }
 
-/** How events are answered. */
+/** Settings that decide how events are answered. */
 export interface ServiceSettings {
   handlers: PluginHandlers;
   logger: Logger;
   failurePolicy?: FailurePolicy;
 }
 
-/** How one connection to a runtime is served. */
+/** Settings of one connection to a runtime. */
 export interface SessionSettings extends ServiceSettings {
   name: string;
   index: string;
@@ -86,7 +90,7 @@ export interface SessionSettings extends ServiceSettings {
   answerBeforeDeadlineMs: number;
 }
 
-/** The options with their defaults. */
+/** The options, with defaults applied. */
 export interface ResolvedOptions extends SessionSettings {
   socketPath: string;
   backoff: Required<BackoffOptions>;

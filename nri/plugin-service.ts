@@ -11,12 +11,12 @@ import type { CallInfo, Method, Reply, Services } from './ttrpc/server.ts';
 import { StatusCode, TtrpcError } from './ttrpc/status.ts';
 import { type NriCodec, pluginService, type WireContainer, type WirePod } from './wire.ts';
 
-/** A node with 400 pods and large annotations was seen to send 20 MB. */
+/** Generous: a node with 400 pods and large annotations sent 20 MB. */
 const syncLimits = { bytes: 64 * 1024 * 1024, entries: 100_000 };
 
 export interface PluginServiceOptions extends ServiceSettings {
   codec: NriCodec;
-  /** See `SessionOptions`. */
+  /** See `Session.launched`. */
   launched: boolean;
   onReady: (runtime: RuntimeInfo) => void;
 }
@@ -67,7 +67,7 @@ export class PluginService {
     const handled = eventNames.filter((name) => handlers[name] !== undefined);
     const answer = { events: eventMask(handled), ...(failurePolicy && { failurePolicy }) };
     const reply = { payload: codec.configureResponse.encode(answer) };
-    // Versions that do not report their time limits are those that do not synchronize plugins that they launched.
+    // Runtimes that do not report their time limits are those that do not synchronize plugins that they launched.
     return launched && !request.requestTimeout ? { ...reply, afterwards: () => this.#ready() } : reply;
   }
 
@@ -121,7 +121,7 @@ export class PluginService {
     });
   }
 
-  /** Has its own method in every version, since the answer carries adjustments. An empty answer requests none. */
+  /** Its own method in every NRI version, since the answer carries adjustments. An empty answer requests none. */
   async #createContainer({ pod, container }: ContainerRequest, call: CallInfo): Promise<Reply> {
     const { codec, handlers } = this.#options;
     if (handlers.createContainer === undefined) return {};
@@ -147,7 +147,7 @@ export class PluginService {
   }
 }
 
-/** An "unimplemented" would permanently change how the runtime calls this plugin. */
+/** Replaces an "unimplemented" error, which would permanently change how the runtime calls this plugin. */
 function withoutUnimplemented(thrown: unknown): unknown {
   if (!(thrown instanceof TtrpcError) || thrown.status !== StatusCode.unimplemented) return thrown;
   return new TtrpcError(StatusCode.unknown, thrown.message, { cause: thrown });

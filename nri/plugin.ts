@@ -17,15 +17,15 @@ export function createPlugin(options: PluginOptions): Plugin {
 export class Plugin implements AsyncDisposable {
   readonly #finished = Promise.withResolvers<void>();
   /**
-   * Resolves, never rejects, when no further connection will be made: after disposing; and, in a process that the
-   * runtime started, when the runtime closes the connection.
+   * Resolves, never rejects, when the plugin makes no further connection: after disposing or, in a process that the runtime
+   * started, when the runtime closes the connection.
    */
   readonly finished: Promise<void> = this.#finished.promise;
   readonly #options: ResolvedOptions;
   readonly #ttrpc: TtrpcCodec;
   readonly #nri: NriCodec;
   readonly #stop = new AbortController();
-  /** Settles when the runtime sends events, or never will. */
+  /** Resolves when the runtime sends events, rejects when it never will. */
   #ready = pendingRuntime();
   #started = false;
   #session: Session | undefined;
@@ -47,7 +47,7 @@ export class Plugin implements AsyncDisposable {
   }
 
   /**
-   * Starts to connect, and reconnects whenever the connection is lost. A second call does nothing.
+   * Connects, and reconnects whenever the connection is lost. A second call does nothing.
    * @throws ConnectionClosedError after the plugin was disposed of
    */
   start(): void {
@@ -75,7 +75,7 @@ export class Plugin implements AsyncDisposable {
     return ready;
   }
 
-  /** Lets running handlers answer, closes the connection and ends `finished`. Repeated calls wait for the same. */
+  /** Lets running handlers answer, closes the connection and resolves `finished`. Repeated calls wait for the first one. */
   [Symbol.asyncDispose](): Promise<void> {
     this.#disposing ??= this.#dispose();
     return this.#disposing;
@@ -93,7 +93,7 @@ export class Plugin implements AsyncDisposable {
     this.#finished.resolve();
   }
 
-  /** The runtime's socket comes and goes with the runtime; the plugin reconnects each time, but not immediately. */
+  /** Connects again after each loss, with a delay. The runtime recreates its socket when it restarts. */
   async #keepConnected(): Promise<void> {
     const { socketPath, backoff } = this.#options;
     const { signal } = this.#stop;
@@ -114,7 +114,7 @@ export class Plugin implements AsyncDisposable {
     }
   }
 
-  /** Warns once for each kind of failure; the attempts in between are only worth a debug line. */
+  /** Warns once for each kind of failure and logs repeated ones at level debug. */
   #reportDialError(error: unknown, reported: string | undefined): string | undefined {
     if (this.#stop.signal.aborted) return reported;
     const { message } = toError(error);
@@ -123,7 +123,10 @@ export class Plugin implements AsyncDisposable {
     return message;
   }
 
-  /** Serves one connection until it ends. Resolves to true if the connection lasted long enough to reset the backoff. Does not reject. */
+  /**
+   * Serves one connection until it ends; never rejects. Resolves to whether the connection lasted long enough to reset the
+   * backoff.
+   */
   async #serve(socket: Socket): Promise<boolean> {
     const { logger, handlers } = this.#options;
     let connectedAtMs: number | undefined;
@@ -158,7 +161,7 @@ export class Plugin implements AsyncDisposable {
     this.#notify('connected', () => handlers.connected?.(runtime));
   }
 
-  /** Calls a handler without an answer, and logs its errors. It may be asynchronous, although its type does not say so. */
+  /** Calls a handler that returns nothing, and logs its errors. Awaits a promise, although the type names none. */
   #notify(handler: string, call: () => unknown): void {
     const log = (error: unknown) => this.#options.logger.error({ err: toError(error), handler }, 'handler failed');
     try {

@@ -1,8 +1,8 @@
 import type { WireNamespace, WirePod } from './wire.ts';
 
-/** A pod's sandbox as the runtime reports it. What a runtime leaves out is empty, never absent. */
+/** A pod's sandbox as the runtime reports it. Fields that the runtime omits are empty, never absent. */
 export interface PodSandbox {
-  /** ID of this sandbox: a pod that is set up again keeps its `uid` and gets another `id`. */
+  /** ID of this sandbox: when a pod's sandbox is recreated, the `uid` stays and the `id` changes. */
   id: string;
   name: string;
   uid: string;
@@ -10,14 +10,17 @@ export interface PodSandbox {
   labels: Record<string, string>;
   annotations: Record<string, string>;
   runtimeHandler: string;
-  /** PID of the pause process; 0 if there is none. CRI-O has none by default. */
+  /** PID of the pause process; 0 if there is none, as with CRI-O's defaults. */
   pid: number;
-  /** Without prefix length. Empty on the host's network, and with containerd before 2.1 and CRI-O before 1.32. */
+  /**
+   * IP addresses without prefix length. Empty for pods on the host's network, and with containerd before 2.1 and CRI-O
+   * before 1.32.
+   */
   ips: string[];
   /**
-   * Under their OCI names. On the host's network, containerd lists no `network` namespace, and CRI-O one whose path is
-   * the host's own. When a pod stops, the path may be missing on the host (CRI-O) or here (containerd up to 2.0). Empty
-   * for a sandbox that containerd 2.4 was creating when it was killed, for as long as the sandbox lives.
+   * Namespaces under their OCI names. For a pod on the host's network, containerd lists no `network` namespace, and CRI-O
+   * lists the host's own path. When a pod stops, the path may be missing on the host (CRI-O) or here (containerd up to
+   * 2.0). Stays empty for a sandbox that containerd 2.4 was creating when it was killed.
    */
   namespaces: LinuxNamespace[];
   cgroupParent: string;
@@ -27,13 +30,13 @@ export interface PodSandbox {
 export interface LinuxNamespace {
   /** `network`, `pid`, `mount`, `ipc`, `uts`, `user`, `cgroup` or `time`. */
   type: string;
-  /** Empty: newly created, with no path to reach it. */
+  /** Path of the namespace; empty: newly created, without a path. */
   path: string;
 }
 
 const empty = { id: '', name: '', uid: '', namespace: '', runtimeHandler: '', pid: 0, ips: [] };
 
-/** Fills in fields that are absent on the wire. */
+/** Parses a pod, filling in fields that are absent on the wire. */
 export function parsePodSandbox({ linux = {}, ...wire }: WirePod): PodSandbox {
   return {
     ...empty,
@@ -46,7 +49,7 @@ export function parsePodSandbox({ linux = {}, ...wire }: WirePod): PodSandbox {
   };
 }
 
-/** The reverse, for the runtime's side: empty fields are left out, as in Go. */
+/** Formats a pod for the runtime's side of the wire: empty fields are left out, as in Go. */
 export function formatPodSandbox(pod: Partial<PodSandbox>): WirePod {
   const { namespaces, cgroupParent, cgroupsPath, ...rest } = pod;
   const linux = withoutEmpty({ namespaces: namespaces?.map(withoutEmpty), cgroupParent, cgroupsPath });
@@ -57,7 +60,7 @@ export function parseNamespaces(wire: WireNamespace[] | undefined): LinuxNamespa
   return (wire ?? []).map(({ type = '', path = '' }) => ({ type, path }));
 }
 
-/** The fields that have a value other than their proto3 default. */
+/** Returns the fields whose values differ from their proto3 defaults. */
 export function withoutEmpty<T extends object>(message: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   const isEmpty = (value: unknown) =>
     value === undefined ||

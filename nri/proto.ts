@@ -10,17 +10,20 @@ export interface MessageCodec<T> {
   decode(bytes: Buffer): T;
 }
 
-/** Directory of the `.proto` files: `proto` beside a bundle, or beside this folder in a source tree. Bundles with another place set `protoDir`. */
+/**
+ * Returns the directory of the `.proto` files: `proto` beside a bundle, or beside this folder in a source tree. Other
+ * bundles set `protoDir`.
+ */
 export function defaultProtoDir(): string {
-  // A bundle of CommonJS modules does not know where it is.
+  // A bundle of CommonJS modules has no `import.meta.dirname`.
   const here = import.meta.dirname ?? dirname(process.argv[1] ?? '.');
   const beside = join(here, 'proto');
   return existsSync(beside) ? beside : join(here, '../proto');
 }
 
 /**
- * Loads a wire contract. Field names become camelCase, 64-bit integers become numbers, and enums their numbers.
- * Decoding fills in nothing, so that a decoded message encodes to the same bytes again.
+ * Loads the messages of a `.proto` file. Field names become camelCase; 64-bit integers and enums become numbers. Decoding
+ * fills in no defaults, so that a decoded message encodes to the same bytes.
  * @param file name below `protoDir`
  * @throws NriError `proto-not-loaded`
  */
@@ -36,10 +39,9 @@ export function loadMessages(file: string, protoDir = defaultProtoDir()): Packag
 }
 
 /**
- * The codec of one message type. proto-loader provides serializers of bare message types as well as those of methods,
- * so messages that no service uses need no artificial service.
+ * Returns the codec of one message type. proto-loader also provides serializers for messages that no service uses.
  * @param type full name, e.g. `ttrpc.Request`
- * @throws NriError `proto-type-missing` if the file that was loaded is not ours
+ * @throws NriError `proto-type-missing` if the loaded file does not have the type
  */
 export function messageCodec<T extends object>(messages: PackageDefinition, type: string): MessageCodec<T> {
   const definition = messages[type];

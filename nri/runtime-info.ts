@@ -7,13 +7,13 @@ export const defaultRequestTimeoutMs = 2_000;
 export interface RuntimeInfo {
   /** `containerd` or `cri-o`. */
   name: string;
-  /** In the form chosen by the runtime's builder: `v2.3.1`, `2.1.9+unknown`, `1.7.24~ds1`. */
+  /** Version in the form that the runtime's builder chose: `v2.3.1`, `2.1.9+unknown`, `1.7.24~ds1`. */
   version: string;
   /** Reported only by NRI v0.12 and later, e.g. `v0.12.2`. */
   nriVersion: string | undefined;
-  /** How long the runtime waits for a new plugin to register. */
+  /** How long the runtime waits for a new plugin to register, ms. */
   registrationTimeoutMs: number;
-  /** How long it waits for the answer to an event before it drops the plugin and continues without it. */
+  /** How long the runtime waits for the answer to an event before it drops the plugin and proceeds without it, ms. */
   requestTimeoutMs: number;
 }
 

@@ -20,7 +20,7 @@ export interface SessionOptions extends SessionSettings {
 }
 
 export class Session {
-  /** Resolves, never rejects, when the connection has ended: with `registration-failed` if the runtime did not accept us. */
+  /** Resolves, never rejects, when the connection has ended: with `registration-failed` if the runtime rejected the plugin. */
   readonly closed: Promise<Error | undefined>;
   readonly #mux: Mux;
   readonly #server: TtrpcServer;
@@ -52,8 +52,8 @@ export class Session {
   }
 
   /**
-   * Lets running handlers answer (closing the connection before they do counts as their success), then closes the
-   * connection and gives the rest of them the same time again to notice their signal.
+   * Lets running handlers answer: the runtime counts an unanswered event as success. Then closes the connection and gives
+   * the remaining handlers the same time again to react to their aborted signal.
    */
   async close(handlerTimeoutMs: number): Promise<void> {
     const idle = () => Promise.all([this.#server.idle(handlerTimeoutMs), this.#service.idle()]);
@@ -63,8 +63,8 @@ export class Session {
   }
 
   /**
-   * Nothing else has a time limit here: after the registration the runtime may hold back while it stops some other pod
-   * (containerd#14083), and giving up would only restart that wait.
+   * Registers the plugin. Only this call has a time limit: afterwards the runtime may wait while it stops another pod
+   * (containerd#14083), and reconnecting would only restart that wait.
    */
   #register(client: TtrpcClient, { name, index, nri, registrationTimeoutMs, logger }: SessionOptions): void {
     const payload = nri.registerPluginRequest.encode({ pluginName: name, pluginIdx: index });
@@ -78,7 +78,7 @@ export class Session {
   }
 }
 
-/** @returns a function to call when the runtime has sent its pods, or never will */
+/** @returns a function to call when the runtime has sent its pods, or when the connection has ended */
 function warnWhenHeldBack({ name, index, syncPatienceMs, logger }: SessionOptions): () => void {
   return after(syncPatienceMs, () => {
     const hint = 'it registers plugins only between pod operations; if this persists, it is stuck and needs a restart';

@@ -6,10 +6,10 @@ export interface SyncState {
   containers: WireContainer[];
 }
 
-/** Limits of all parts together; far more than a runtime can send within its time limit. */
+/** Limits for all parts together, far above what a runtime can send within its time limit. */
 export interface SyncLimits {
   bytes: number;
-  /** Pods and containers. An empty one is two bytes on the wire and some hundred in memory. */
+  /** Pods and containers. An empty one takes two bytes on the wire and some hundred in memory. */
   entries: number;
 }
 
@@ -24,8 +24,8 @@ export class SyncParts {
   }
 
   /**
-   * To be called with each part before it is decoded, since decoding takes the memory.
-   * @throws TtrpcError `resourceExhausted`; everything collected so far is dropped
+   * Accounts for a part. Call it before decoding the part, since decoding takes the memory.
+   * @throws TtrpcError `resourceExhausted`; the parts collected so far are dropped
    */
   reserve(payload: Buffer): void {
     const { bytes, entries } = this.#limits;
@@ -36,7 +36,7 @@ export class SyncParts {
     throw new TtrpcError(StatusCode.resourceExhausted, `more than ${bytes} bytes or ${entries} entries to synchronize`);
   }
 
-  /** @returns everything, with the last part; `undefined` before */
+  /** @returns all pods and containers after the last part; `undefined` before */
   add(part: { pods?: WirePod[]; containers?: WireContainer[]; more?: boolean }): SyncState | undefined {
     for (const pod of part.pods ?? []) this.#state.pods.push(pod);
     for (const container of part.containers ?? []) this.#state.containers.push(container);
@@ -53,8 +53,8 @@ export class SyncParts {
 }
 
 /**
- * Counts the fields of an encoded message that have a length: its submessages, for a message that has no strings of its
- * own. Accepts any bytes; in invalid data it counts the fields before the error.
+ * Counts the length-delimited fields of an encoded message: its submessages, if the message has no strings of its own.
+ * Accepts any bytes; in invalid data it counts the fields before the error.
  * Source: protobuf encoding, "Message structure".
  */
 function countSubmessages(message: Buffer): number {

@@ -18,18 +18,19 @@ export { GoReadError, goChannel, goReadBufferBytes, goReadQueueFrames } from './
 export interface FakeRuntimeOptions {
   /** Where to listen; absent if plugins are only handed over with `launch`. */
   socketPath?: string;
-  /** Default `containerd`. Any other name behaves as CRI-O does where the two differ. */
+  /** Name of the runtime. Default `containerd`; any other name behaves as CRI-O where the two differ. */
   name?: string;
-  /** Default `v2.1.9`. */
+  /** Version of the runtime. Default `v2.1.9`. */
   version?: string;
   /**
-   * `v0.12.0` and later call a method for each event and report this version; `v0.12.4` and later know failure policies.
-   * `undefined` stands for those before v0.7, which do not report their time limits. Default: an NRI of 2024, v0.8.0.
+   * NRI version. From `v0.12.0` on the runtime calls a method for each event and reports this version; from `v0.12.4` on it
+   * honors failure policies. `undefined`: a version before v0.7, which does not report its time limits. Default: v0.8.0, of
+   * 2024.
    */
   nriVersion?: string | undefined;
-  /** Ms. Default 5000. */
+  /** Time limit for the registration, ms. Default 5000. */
   registrationTimeoutMs?: number;
-  /** Ms. Default 2000. */
+  /** Time limit for the answer to an event, ms. Default 2000. */
   requestTimeoutMs?: number;
   /** Configures plugins before it answers their registration; Go does either. Default false. */
   configureFirst?: boolean;
@@ -44,8 +45,8 @@ export interface FakeRuntimeOptions {
 export type PodInput = Partial<PodSandbox> & { id: string };
 
 /**
- * A runtime for the tests of plugins: it speaks the real protocol over a real socket, with the limits and habits of the
- * Go code in containerd and CRI-O. Registrations are taken one after the other; one lock serializes all events.
+ * A runtime for tests of plugins: it speaks the real protocol over a real socket, with the limits and habits of the Go code
+ * in containerd and CRI-O. It serves one registration at a time; one lock serializes all events.
  */
 export class FakeRuntime implements AsyncDisposable {
   /** The existing pods, which are sent to a plugin when it connects. */
@@ -55,7 +56,7 @@ export class FakeRuntime implements AsyncDisposable {
   readonly #connections = new Set<FakePlugin>();
   readonly #sockets = new Set<Socket>();
   readonly #waiters = new Set<() => void>();
-  /** Pods whose run was announced since the last start: containerd reports no further events of the others. */
+  /** Pods announced since the last start: containerd reports no further events of other pods. */
   readonly #announced = new Set<string>();
   readonly #stopped = new Set<string>();
   #plugins: FakePlugin[] = [];
@@ -84,7 +85,7 @@ export class FakeRuntime implements AsyncDisposable {
     };
   }
 
-  /** The plugins that get events, in the order in which they get them. */
+  /** The plugins that get events, in calling order. */
   get plugins(): readonly FakePlugin[] {
     return this.#plugins;
   }
@@ -93,7 +94,7 @@ export class FakeRuntime implements AsyncDisposable {
     return this.#accepted;
   }
 
-  /** Listens, after removing what an earlier run left at the path. */
+  /** Starts to listen, after removing a stale socket at the path. */
   async start(): Promise<void> {
     const { socketPath } = this.#options;
     if (socketPath === undefined || this.#server !== undefined) return;
@@ -104,7 +105,7 @@ export class FakeRuntime implements AsyncDisposable {
     await once(this.#server, 'listening');
   }
 
-  /** Closes all connections without notice, like a runtime that ends. */
+  /** Closes all connections without notice, as a killed runtime does. */
   async stop(): Promise<void> {
     const server = this.#server;
     this.#server = undefined;
@@ -120,7 +121,7 @@ export class FakeRuntime implements AsyncDisposable {
     if (server !== undefined) await new Promise((resolve) => server.close(resolve));
   }
 
-  /** Stops and starts again, with a new socket under the old path. Pods stay, but what is known about them does not. */
+  /** Stops and starts again, with a new socket at the same path. Pods stay, but the runtime forgets what it announced. */
   async restart(): Promise<void> {
     await this.stop();
     await this.start();
@@ -164,7 +165,7 @@ export class FakeRuntime implements AsyncDisposable {
 
   /**
    * Announces a new sandbox to the plugins, one by one.
-   * @throws TtrpcError the first refusal; plugins after that one are not asked
+   * @throws TtrpcError the first refusal; later plugins are not asked
    */
   runPodSandbox(pod: PodInput): Promise<void> {
     return this.#event('runPodSandbox', pod, () => {
@@ -194,7 +195,7 @@ export class FakeRuntime implements AsyncDisposable {
 
   /**
    * Asks the plugins about a container of a pod, one by one.
-   * @returns the adjustments that they ask for; nothing is adjusted
+   * @returns the adjustments that the plugins request; none is applied
    * @throws TtrpcError the first refusal
    */
   async createContainer(pod: PodInput, container: Partial<Container>): Promise<ContainerAdjustment[]> {
@@ -224,7 +225,7 @@ export class FakeRuntime implements AsyncDisposable {
 
   #accept(socket: Socket): void {
     this.#accepted += 1;
-    // Nothing is read from it until its turn comes, as from a connection that Go has not accepted yet.
+    // Paused until its turn, like a connection that Go has not accepted yet.
     socket.on('error', () => undefined);
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));

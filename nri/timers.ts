@@ -32,7 +32,7 @@ export function settledWithin(work: Promise<unknown>, ms: number): Promise<boole
   });
 }
 
-/** Delays between attempts: bounds of the first and of all others, ms, and a number from 0 up to 1. */
+/** Bounds of the first delay and of all delays, ms, and a source of numbers from 0 up to 1. */
 export interface BackoffLimits {
   initialMs: number;
   maxMs: number;
@@ -40,8 +40,8 @@ export interface BackoffLimits {
 }
 
 /**
- * The delay after so many attempts, ms: the bound doubles each time, and the delay is somewhere in its upper half, so that
- * many nodes do not connect in step and none connects at once.
+ * Returns the delay after so many attempts, ms. The bound doubles with each attempt, and the delay is random in its upper
+ * half, so that many nodes do not connect in step and none connects at once.
  */
 export function backoffMs(attempts: number, { initialMs, maxMs, random }: BackoffLimits): number {
   return Math.min(maxMs, initialMs * 2 ** attempts) * (0.5 + 0.5 * random());

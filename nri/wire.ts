@@ -3,18 +3,18 @@ import type { FailurePolicy } from './plugin-options.ts';
 import type { LinuxNamespace, PodSandbox } from './pod.ts';
 import { loadMessages, type MessageCodec, messageCodec } from './proto.ts';
 
-/** Full names of the two services, and the methods that we know of. */
+/** Full names of the two services, and their methods known here. */
 export const pluginService = 'nri.pkg.api.v1alpha1.Plugin';
 export const runtimeService = 'nri.pkg.api.v1alpha1.Runtime';
 
-/** Messages as they are on the wire: what is absent there is absent here. See `proto/nri.proto`. */
+/** Messages as on the wire: fields absent there are absent here. See `proto/nri.proto`. */
 export type WirePod = Partial<Omit<PodSandbox, 'namespaces' | 'cgroupParent' | 'cgroupsPath'>> & {
   linux?: { cgroupParent?: string; cgroupsPath?: string; namespaces?: WireNamespace[] };
 };
 
 export type WireNamespace = Partial<LinuxNamespace>;
 
-/** Fields that are on the wire as they are in a container. */
+/** Fields that have the same form on the wire and in a container. */
 type PlainContainerFields = Pick<
   Container,
   'id' | 'podSandboxId' | 'name' | 'labels' | 'annotations' | 'args' | 'env' | 'pid' | 'exitCode'
@@ -46,7 +46,7 @@ export interface WireConfigureRequest {
   nriVersion?: string;
 }
 
-/** The answer to `CreateContainer`. */
+/** Answer to `CreateContainer`. */
 interface WireAdjustments {
   adjust?: { mounts?: Partial<Container['mounts'][number]>[]; env?: { key?: string; value?: string }[] };
 }

@@ -5,28 +5,28 @@ import type { Channel, ChannelReceiver } from '../ttrpc/channel.ts';
 import { encodeMuxHeader, MuxFrameDecoder, maxMuxPayloadBytes } from './frame.ts';
 
 /**
- * How much of a ttrpc frame goes into the first multiplexer frame. The Go reader takes each multiplexer frame in one
- * read, through a buffer of this size: a longer first frame is lost, and the logical connection with it. The rest is
- * read directly into the message, so it can and should be one frame: more than 256 unread ones close everything.
+ * Bytes of a ttrpc frame that go into the first multiplexer frame. The Go reader takes each multiplexer frame in one read,
+ * through a buffer of this size: a longer first frame is lost, and the logical connection with it. The rest is read
+ * directly into the message and should be one frame: more than 256 unread frames close the socket.
  */
 const firstFrameBytes = 4096;
 
-/** How long it may take to send the last bytes after `close`, ms. */
+/** Time to send the last bytes after `close`, ms. */
 const lingerMs = 500;
 
 export interface MuxOptions {
   /** Longest payload that is accepted, bytes. Default 16 MiB. */
   maxPayloadBytes?: number;
-  /** How much unsent data may wait for a peer that does not read, bytes; more closes the connection. Default 32 MiB. */
+  /** Limit of unsent data for a peer that does not read, bytes; beyond it the connection is closed. Default 32 MiB. */
   maxUnsentBytes?: number;
 }
 
 /**
- * NRI's multiplexer: several logical connections over one stream socket. Opening one is local, without notice to the
- * peer; frames for connections that are not open are dropped, as in Go. The socket is read without pause.
+ * NRI's multiplexer: several logical connections over one stream socket. Opening one does not notify the peer; frames for
+ * connections that are not open are dropped, as in Go. The socket is read without pause.
  */
 export class Mux {
-  /** Resolves, never rejects, when the socket is closed: with the error, or without one after a clean close. */
+  /** Resolves, never rejects, when the socket is closed: to the error, or to `undefined` after a clean close. */
   readonly closed: Promise<Error | undefined>;
   readonly #socket: Duplex;
   readonly #maxUnsentBytes: number;
@@ -34,7 +34,7 @@ export class Mux {
   readonly #resolveClosed: (error: Error | undefined) => void;
   #open = true;
 
-  /** Open the logical connections in the same tick: data for others is dropped. */
+  /** Open the logical connections in the same tick: data for connections that are not open is dropped. */
   constructor(socket: Duplex, options: MuxOptions = {}) {
     const { promise, resolve } = Promise.withResolvers<Error | undefined>();
     this.closed = promise;
@@ -57,7 +57,7 @@ export class Mux {
     };
   }
 
-  /** Closes the socket and all logical connections. Without an error, data that was sent before still goes out. */
+  /** Closes the socket and all logical connections. Without an error, data already queued is still sent. */
   close(error?: Error): void {
     if (!this.#open) return;
     this.#open = false;

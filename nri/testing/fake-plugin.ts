@@ -35,7 +35,7 @@ export class FakePlugin {
   name = '';
   index = '';
   events = 0;
-  /** Each method called and how it ended, in order: `RunPodSandbox`, `StateChange(1): 12 method StateChange`. */
+  /** Each method called and its result, in order: `RunPodSandbox`, `StateChange(1): 12 method StateChange`. */
   readonly calls: string[] = [];
   readonly closed: Promise<Error | undefined>;
   readonly #runtime: FakeRuntimeFacts;
@@ -84,7 +84,7 @@ export class FakePlugin {
     }
   }
 
-  /** Sends what exists; all parts share one time limit. A plugin that fails here is closed. */
+  /** Sends existing pods and containers; all parts share one time limit. A plugin that fails here is disconnected. */
   async synchronize(pods: Partial<PodSandbox>[], containers: Partial<Container>[]): Promise<void> {
     const endsAt = performance.now() + this.#runtime.requestTimeoutMs;
     const codec = this.#runtime.nri.synchronizeResponse;
@@ -107,8 +107,8 @@ export class FakePlugin {
   }
 
   /**
-   * Sends the plugin an event, if it subscribed to it. A plugin that does not answer in time, or whose connection
-   * breaks, is closed and counts as having agreed, unless its failure policy says something else.
+   * Sends the plugin an event, if it subscribed to it. A plugin that does not answer in time, or whose connection breaks,
+   * is disconnected and counts as having agreed, unless its failure policy differs.
    * @throws TtrpcError the plugin's refusal; NriError `event-failed`
    */
   async notify(event: PodEventName, pod: Partial<PodSandbox>): Promise<void> {
@@ -133,7 +133,7 @@ export class FakePlugin {
     return [{ mounts, env: (adjust.env ?? []).map(({ key = '', value = '' }) => ({ name: key, value })) }];
   }
 
-  /** Any call, as a runtime of another version would make it. */
+  /** Makes any call, as a runtime of another version would. */
   async call(method: string, payload: Uint8Array, timeoutMs = this.#runtime.requestTimeoutMs): Promise<Buffer> {
     try {
       const answer = await this.#client.call(pluginService, method, payload, { timeoutMs });
@@ -206,7 +206,7 @@ export class FakePlugin {
     await this.call('StateChange', nri.stateChangeEvent.encode({ event: PodEvent[event], pod: wire }));
   }
 
-  /** Everything at once if it fits, else parts of at least 8 objects, sized by what did not fit. */
+  /** Yields everything at once if it fits, otherwise parts of at least 8 objects, sized by the part that did not fit. */
   *#syncParts(
     pods: Partial<PodSandbox>[],
     containers: Partial<Container>[],
@@ -245,7 +245,7 @@ function knowsFailurePolicy(nriVersion: string | undefined): boolean {
   return minorVersion(nriVersion) > 12 || patch >= 4;
 }
 
-/** The middle number of a version; all versions so far begin with 0. */
+/** Returns the minor number of a version; all versions so far have the major number 0. */
 function minorVersion(nriVersion: string | undefined): number {
   return Number(/^v?0\.(\d+)/.exec(nriVersion ?? '')?.[1] ?? 0);
 }

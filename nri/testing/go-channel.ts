@@ -2,12 +2,12 @@ import { NriError } from '../errors.ts';
 import type { Channel, ChannelReceiver } from '../ttrpc/channel.ts';
 import { ttrpcHeaderBytes } from '../ttrpc/frame.ts';
 
-/** How many frames Go's multiplexer keeps for a logical connection that is not read. One more closes everything. */
+/** Frames that Go's multiplexer queues for a logical connection that is not read. One more closes the socket. */
 export const goReadQueueFrames = 256;
-/** The buffer through which Go's ttrpc reads. */
+/** Size of the buffer through which Go's ttrpc reads. */
 export const goReadBufferBytes = 4096;
 
-/** `read-buffer-too-small`: what Go calls ENOMEM. The multiplexer frame that did not fit is lost. */
+/** `read-buffer-too-small`: Go's ENOMEM. The multiplexer frame that did not fit is lost. */
 export class GoReadError extends NriError {
   constructor() {
     super('read-buffer-too-small', 'cannot allocate memory');
@@ -16,17 +16,14 @@ export class GoReadError extends NriError {
 
 /**
  * Makes a logical connection behave as if Go read it:
- *
  * - each read takes one whole multiplexer frame, or fails if the frame is longer than the space for it;
- * - the space is a buffer of 4096 bytes, unless at least that much is still missing from a message: then the message
- *   itself is the space;
- * - 256 frames may wait to be read.
- *
- * In Go the reader runs concurrently with the code that fills the queue. Here it is as slow as it may be: it begins to
- * read when a whole ttrpc message waits, so that a message in too many frames always fails, not just sometimes.
- *
+ * - the space is a buffer of 4096 bytes, unless at least that much is still missing from a message: then the message itself
+ * is the space;
+ * - 256 frames may wait to be read. In Go the reader runs concurrently with the code that fills the queue. Here it is as
+ * slow as possible: it begins to read once a whole ttrpc message waits, so that a message in too many frames fails every
+ * time.
  * @param inner connection whose receiver gets each multiplexer frame separately
- * @param onReadError the reader of this connection has ended; Go's client closes, Go's server only logs it
+ * @param onReadError called when the reader of this connection has failed; Go's client closes, Go's server only logs it
  * Source: containerd/nri pkg/net/multiplex/mux.go, containerd/ttrpc channel.go, Go's bufio.
  */
 export function goChannel(inner: Channel, onReadError: (error: GoReadError) => void): Channel {
@@ -45,10 +42,10 @@ export function goChannel(inner: Channel, onReadError: (error: GoReadError) => v
   };
 }
 
-/** @returns takes a frame, unless there is no room in the queue */
+/** @returns a function that queues a frame, or reports that the queue is full */
 function createGoReader(receiver: ChannelReceiver, onReadError: (error: GoReadError) => void) {
   const queue: Buffer[] = [];
-  /** Read from the queue but not yet requested; at most the read buffer. */
+  /** Bytes read from the queue but not yet requested; at most the read buffer. */
   let buffered: Buffer = Buffer.alloc(0);
   let isDead = false;
 
@@ -56,7 +53,7 @@ function createGoReader(receiver: ChannelReceiver, onReadError: (error: GoReadEr
     const waiting = Buffer.concat([buffered, ...queue]);
     return waiting.length >= ttrpcHeaderBytes && waiting.length >= ttrpcHeaderBytes + waiting.readUInt32BE(0);
   };
-  /** At most `wanted` bytes, from one frame. */
+  /** Reads at most `wanted` bytes, from one frame. */
   const read = (wanted: number): Buffer => {
     if (buffered.length === 0) {
       const direct = wanted >= goReadBufferBytes;

@@ -19,7 +19,7 @@ export interface TtrpcClientOptions {
 }
 
 export interface CallOptions {
-  /** How long we wait, which is also sent to the peer. Absent: as long as the connection lasts. */
+  /** Time limit of the call, which is also sent to the peer. Absent: none. */
   timeoutMs?: number;
 }
 
@@ -30,7 +30,7 @@ const lastStreamId = 2 ** 32 - 1;
 export class TtrpcClient {
   readonly #channel: Channel;
   readonly #options: TtrpcClientOptions;
-  /** What settles each call that was not answered yet, by stream id. */
+  /** Callbacks of unanswered calls, by stream id. */
   readonly #pending = new Map<number, (result: Buffer | Error) => void>();
   #nextStreamId = 1;
   #closed: ConnectionClosedError | undefined;

@@ -32,7 +32,7 @@ export function createTtrpcCodec(protoDir?: string): TtrpcCodec {
   };
 }
 
-/** A field for a payload, left out if the payload is empty, as in Go. */
+/** Returns a field for a payload, or none if the payload is empty, as in Go. */
 export function payloadField(payload: Uint8Array | undefined): { payload?: Uint8Array } {
   return payload === undefined || payload.length === 0 ? {} : { payload };
 }

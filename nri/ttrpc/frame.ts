@@ -13,7 +13,7 @@ export const requestOpensStream = 0x02;
 
 interface FrameHead {
   streamId: number;
-  /** A `FrameType`, or an unknown number: those are to be ignored. */
+  /** A `FrameType`, or an unknown number: such frames are to be ignored. */
   type: number;
   flags: number;
 }
@@ -22,14 +22,14 @@ export interface TtrpcFrame extends FrameHead {
   data: Buffer;
 }
 
-/** A frame that announced more than `maxDataBytes`; its data is discarded as it comes in. */
+/** A frame that announced more than `maxDataBytes`; its data is discarded on arrival. */
 export interface OversizeFrame extends FrameHead {
   oversizeBytes: number;
 }
 
 /**
- * The header (u32 length, u32 stream id, u8 type, u8 flags; big endian) and the data as one buffer.
- * @throws TtrpcError `resourceExhausted` if there is more data than a frame may carry
+ * Encodes a frame as one buffer: the header (u32 length, u32 stream id, u8 type, u8 flags; big endian), then the data.
+ * @throws TtrpcError `resourceExhausted` if the data exceeds `maxDataBytes`
  * Source: containerd/ttrpc PROTOCOL.md.
  */
 export function encodeTtrpcFrame(frame: { streamId: number; type: number; flags?: number; data: Uint8Array }): Buffer {

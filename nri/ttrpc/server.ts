@@ -16,11 +16,11 @@ import {
 import { StatusCode, TtrpcError, toStatus } from './status.ts';
 
 export interface CallInfo {
-  /** How long the caller was willing to wait when it sent the request; absent if it did not say. */
+  /** Caller's time limit when it sent the request; absent if it sent none. */
   timeoutMs: number | undefined;
   /** Aborts when the caller no longer waits for the answer: deadline passed or connection closed. */
   signal: AbortSignal;
-  /** Side information as received, e.g. a `traceparent`. Keys may repeat. */
+  /** Metadata of the call as received, e.g. a `traceparent`. Keys may repeat. */
   metadata: readonly { key?: string; value?: string }[];
 }
 
@@ -34,14 +34,14 @@ interface RunningCall {
 export interface Reply {
   /** The encoded response message; absent if it is empty. */
   payload?: Uint8Array;
-  /** Started once the answer is on its way: work that the caller must not wait for. */
+  /** Work that starts once the answer is sent, so that the caller does not wait for it. */
   afterwards?: () => void;
 }
 
 /** @param payload the encoded request message, empty if it was absent */
 export type Method = (payload: Buffer, call: CallInfo) => Reply | Promise<Reply>;
 
-/** Methods by full name of the service and name of the method. */
+/** Methods by the service's full name and the method's name. */
 export type Services = ReadonlyMap<string, ReadonlyMap<string, Method>>;
 
 export interface TtrpcServerOptions {
@@ -50,8 +50,8 @@ export interface TtrpcServerOptions {
   /** How many methods may run at once; further calls are refused with `resourceExhausted`. Default 64. */
   maxConcurrentCalls?: number;
   /**
-   * The server itself answers `deadlineExceeded` this long before the caller's own timer fires (at half of the time if
-   * that is later). Absent: it leaves late methods alone, as Go does.
+   * How long before the caller's deadline the server answers `deadlineExceeded` for a running method (at half of the time
+   * if that is later). Absent: it lets late methods run, as Go does.
    */
   answerBeforeDeadlineMs?: number;
 }
@@ -79,7 +79,7 @@ export class TtrpcServer {
     });
   }
 
-  /** Waits until no method is running, but no longer than `timeoutMs`. Resolves to whether that was reached. */
+  /** Waits until no method runs, for at most `timeoutMs`. Resolves to whether none runs. */
   idle(timeoutMs: number): Promise<boolean> {
     return settledWithin(this.#untilIdle(), timeoutMs);
   }
@@ -138,7 +138,7 @@ export class TtrpcServer {
 
   #start(streamId: number, method: Method, request: TtrpcRequest): void {
     const { service = '', method: name = '', timeoutNano = 0 } = request;
-    // In nanoseconds, 0 for "no limit".
+    // Nanoseconds; 0: no limit.
     const timeoutMs = timeoutNano === 0 ? undefined : Math.max(0, timeoutNano / 1e6);
     const call: RunningCall = { service, method: name, timeoutMs, abort: new AbortController() };
     this.#calls.set(streamId, call);
@@ -172,7 +172,7 @@ export class TtrpcServer {
     this.#answerOnce(streamId, call, answer);
   }
 
-  /** The method and the deadline may both try to answer; only the first one does. */
+  /** Sends the first answer to a call: the method and the deadline may both try. */
   #answerOnce(streamId: number, call: RunningCall, answer: Reply | Error): void {
     const { service, method } = call;
     const { logger } = this.#options;
@@ -205,7 +205,7 @@ export class TtrpcServer {
   #send(streamId: number, response: TtrpcResponse): void {
     let data = this.#options.codec.response.encode(response);
     if (data.length > maxDataBytes) {
-      // A Go server closes the connection here; the caller is better off with an answer.
+      // A Go server closes the connection here; an error response serves the caller better.
       data = this.#options.codec.response.encode({ status: toStatus(oversizeError(data.length)) });
     }
     try {

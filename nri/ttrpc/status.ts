@@ -41,18 +41,18 @@ export class CallTimeoutError extends NriError {
   }
 }
 
-/** `ttrpc-protocol`: the peer sent something on our stream that is not a response. */
+/** `ttrpc-protocol`: the peer sent something other than a response on our stream. */
 export class TtrpcProtocolError extends NriError {
   constructor(message: string, cause?: unknown) {
     super('ttrpc-protocol', message, { cause });
   }
 }
 
-/** What a failed method answers: the status it chose, or `unknown` as in Go. */
+/** Returns the status that a failed method answers: its own, or `unknown` as in Go. */
 export function toStatus(thrown: unknown): { code: number; message: string } {
   const code = thrown instanceof TtrpcError && thrown.status !== StatusCode.ok ? thrown.status : StatusCode.unknown;
   const { name, message } = toError(thrown);
-  // A library may have replaced the message by any value. The user of the pod needs some text.
+  // A library may have replaced the message by any value. The pod's user needs some text.
   const text = typeof message === 'string' && message !== '' ? message : name;
   // Go refuses a whole message because of one lone surrogate in one of its strings.
   return { code, message: text.toWellFormed() };
